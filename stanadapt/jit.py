@@ -1,0 +1,88 @@
+"""The one place that calls numba.
+
+numba's disk cache notices an edit only in the file that holds the cached function: a kernel built on shared
+maths would go on with yesterday's maths. So the cache folder carries a hash of every source file of the
+package. Any edit gives a new folder, and an untouched install compiles once per machine.
+
+Kernels release the GIL, so chains run in threads. `reassoc` lets the compiler vectorise sums and `contract`
+lets it fuse multiply-adds; NaN and infinity keep their meaning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+
+_PACKAGE = Path(__file__).parent
+_KEEP_DAYS = 30
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """Where compiled kernels of this very version of the sources are kept."""
+    digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
+    for source in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(source.relative_to(_PACKAGE).as_posix().encode())
+        digest.update(source.read_bytes())
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = home / "stanadapt" / "kernels" / digest.hexdigest()[:16]
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+        _prune(folder)
+    return folder
+
+
+def _prune(current: Path) -> None:
+    """Remove the folders of other versions that nothing has opened for a month."""
+    oldest = time.time() - _KEEP_DAYS * 86_400
+    for folder in current.parent.iterdir():
+        if folder != current and folder.is_dir() and folder.stat().st_mtime < oldest:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile `function` to machine code at its first call, without the GIL, cached on disk."""
+    with _our_cache():
+        return numba.njit(
+            nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}
+        )(function)
+
+
+def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function to a C callback of the given numba signature, cached on disk."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        with _our_cache():
+            return numba.cfunc(signature, nopython=True, cache=True)(function)
+
+    return decorate
+
+
+@contextlib.contextmanager
+def _our_cache() -> Any:
+    """Our cache folder while a decorator runs, numba's setting as the user had it afterwards."""
+    theirs = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(cache_folder())
+    try:
+        yield
+    finally:
+        numba.config.CACHE_DIR = theirs
+
+
+def is_compiled(function: Any) -> bool:
+    """Whether `function`, a kernel, is compiled in this process or on disk."""
+    if function.signatures:
+        return True
+    name = f"{function.py_func.__module__.rpartition('.')[2]}.{function.py_func.__qualname__}"
+    return any(cache_folder().rglob(f"{name}-*.nbi"))

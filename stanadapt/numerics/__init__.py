@@ -1,0 +1,1 @@
+"""Mathematics that samplers share, as compiled kernels."""

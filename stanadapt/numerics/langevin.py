@@ -1,0 +1,72 @@
+"""The preconditioned Langevin proposal and its acceptance, for any root of the preconditioner.
+
+One convention for the whole package: y = x + (s²/2) A score(x) + s A^(1/2) z, with A = root root^T.
+The rotated score root^T score of the current point is carried with the state, so that a frozen iteration
+costs two products with the root: one for the proposal and one for the score at it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import kernel
+from ..target import log_density_gradient
+from .linear import times
+from .metropolis import accept_probability
+from .step_size import doubled_or_halved
+
+
+@kernel
+def propose(x: Any, rotated: Any, root: Any, s: Any, rng: Any) -> Any:
+    """y = x + root ((s²/2) root^T score + s z), z standard normal (d,)."""
+    v = np.empty_like(x)
+    for i in range(x.size):
+        v[i] = 0.5 * s * s * rotated[i] + s * rng.standard_normal()
+    return x + times(root, v)
+
+
+@kernel
+def propose_isotropic(x: Any, score: Any, s: Any, rng: Any) -> Any:
+    """y = x + (s²/2) score + s z: the proposal with A = I."""
+    y = np.empty_like(x)
+    for i in range(x.size):
+        y[i] = x[i] + (0.5 * s * s * score[i] + s * rng.standard_normal())
+    return y
+
+
+@kernel
+def log_proposal_ratio(x: Any, score: Any, rotated: Any, y: Any, score_y: Any, rotated_y: Any, s: Any) -> Any:
+    """log q(x | y) - log q(y | x) = h(x, y) - h(y, x), which needs A and not its inverse.
+
+    h(z, v) = (z - v - (s²/4) A score(v)) . score(v) / 2: Titsias (2023), Proposition 1. For A = I the
+    rotated scores are the scores themselves.
+    """
+    along, size, size_y = 0.0, 0.0, 0.0
+    for i in range(x.size):
+        along += (x[i] - y[i]) * (score_y[i] + score[i])
+        size += rotated[i] * rotated[i]
+        size_y += rotated_y[i] * rotated_y[i]
+    return 0.5 * along - s * s / 8.0 * (size_y - size)
+
+
+@kernel
+def first_step_size(target: Any, x: Any, logp: Any, score: Any, target_accept: Any, rng: Any) -> Any:
+    """A step size at which an isotropic Langevin proposal from `x` has about the target acceptance."""
+    z = rng.standard_normal(x.size)
+    score_y = np.empty_like(x)
+    s, direction, done = 1.0, 0, False
+    for _ in range(100):
+        y = x + 0.5 * s * s * score + s * z
+        logp_y = log_density_gradient(target, y, score_y)
+        accept_prob = 0.0
+        if logp_y > -np.inf:
+            ratio = log_proposal_ratio(x, score, score, y, score_y, score_y, s)
+            accept_prob = accept_probability(logp_y - logp + ratio)
+        s, direction, done = doubled_or_halved(s, accept_prob, target_accept, direction)
+        if done:
+            break
+    return s
+
+

@@ -1,0 +1,191 @@
+"""AdaMALA: MALA whose preconditioner is the running covariance of the chain.
+
+Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm, in MALA as the competitor of
+Titsias (2023), Section 5.1, Equation (17).
+
+    paper        here                     shape   meaning
+    x_n          state.x                  (d,)    position on the unconstrained scale
+    mu_n         state.mean               (d,)    running mean of the chain
+    Sigma_n      state.chol               (d, d)  lower Cholesky factor of the running covariance, A = Sigma
+    L^T s(x_n)   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
+    tr(A)        state.trace              ()      trace of Sigma
+    n            state.n                  ()      points in the mean and the covariance
+    sigma        state.step_size          ()      global step size; a proposal uses sigma² / (tr(A)/d)
+    lambda       settings.damping         ()      damping: Sigma_2 = (x_2 - mu_1)(x_2 - mu_1)^T / 2 + lambda I
+    alpha_*      settings.target_accept   ()      acceptance rate that sigma² is adapted to
+    rho_n        settings.step_rate       ()      learning rate of sigma²
+    n_0          settings.simple_mala     ()      iterations of simple MALA before Sigma is learnt
+
+Departures from the paper, all off with `faithful=True`:
+1. The transient is forgotten: in the first share `forgetting` of warm-up the recursion's n stops at
+   `memory` d, so that older points fade. From then on it counts on from there, which is Equation (17).
+2. The first step size is found by doubling and halving (the paper names none and starts from 0.1 here);
+   `initial_step_size` sets it in both modes.
+
+Cost of an iteration: one gradient, two products with the factor and O(d); while adapting, one more product
+and a rank-one update. Memory: one (d, d) array a chain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.cholesky import rank_one_update
+from ..numerics.langevin import first_step_size, log_proposal_ratio, propose
+from ..numerics.linear import dot, scaled_identity, transposed_times
+from ..numerics.metropolis import accept_probability
+from ..numerics.spectrum import describe
+from ..numerics.step_size import towards_target
+from ..target import log_density_gradient
+from ..trace import record
+from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage
+
+
+class Settings(NamedTuple):
+    damping: float = 10.0
+    target_accept: float = 0.574
+    step_rate: float = 0.015
+    simple_mala: int = 500
+    initial_step_size: float = 0.0  # 0: found by doubling and halving; 0.1 when faithful
+    faithful: bool = False
+    forgetting: float = 0.5
+    memory: float = 20.0
+
+
+CHOICES: dict[str, tuple[str, ...]] = {}
+LIMITS = {
+    "damping": POSITIVE,
+    "target_accept": PROBABILITY,
+    "step_rate": Limit(0.0, 1.0),
+    "simple_mala": NOT_NEGATIVE,
+    "initial_step_size": NOT_NEGATIVE,
+    "forgetting": Limit(0.0, 1.0),
+    "memory": Limit(3.0, float("inf")),
+}
+NEEDS_GRADIENT = True
+WARMUP, DRAWS = 10_000, 10_000
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    score: np.ndarray
+    rotated: np.ndarray
+    mean: np.ndarray
+    chol: np.ndarray
+    trace: float
+    n: float
+    step_size: float
+    memory: float  # in points: 0 learns nothing, infinity forgets nothing
+
+
+def n_matrices() -> int:
+    return 1
+
+
+def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
+    simple = min(settings.simple_mala, warmup if settings.faithful else warmup // 4)
+    rest = warmup - simple
+    forgetting = 0 if settings.faithful else int(settings.forgetting * rest)
+    return [
+        Stage("simple_mala", simple),
+        Stage("forgetting", forgetting),
+        Stage("covariance", rest - forgetting),
+    ]
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,): A = I and nothing learnt, which is simple MALA."""
+    d = x.size
+    score = np.empty_like(x)
+    logp = log_density_gradient(target, x, score)
+    s = settings.initial_step_size
+    if s == 0.0:
+        s = 0.1
+        if not settings.faithful:
+            s = first_step_size(target, x, logp, score, settings.target_accept, rng)
+    chol = scaled_identity(d, 1.0)
+    return State(x.copy(), logp, score, score.copy(), x.copy(), chol, float(d), 0.0, s, 0.0)
+
+
+def enter(stage: str, state: State, settings: Settings) -> State:
+    """The recursion begins at mu_1 = x_1 when simple MALA is over."""
+    if state.memory == 0.0 and stage != "simple_mala":
+        state = state._replace(mean=state.x.copy(), n=1.0)
+    memory = {"simple_mala": 0.0, "forgetting": settings.memory * state.x.size, "covariance": np.inf}
+    return state._replace(memory=memory[stage])
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
+    x, logp, score, rotated, mean, chol, trace, n, step_size, memory = state
+
+    # Propose y = x + (s²/2) A score + s L eta, with s² = sigma² / (tr(A)/d).
+    s = step_size / np.sqrt(trace / x.size)
+    y = propose(x, rotated, chol, s, rng)
+    score_y = np.empty_like(x)
+    logp_y = log_density_gradient(target, y, score_y)
+    accept_prob, rotated_y = 0.0, rotated
+    if logp_y > -np.inf:
+        rotated_y = transposed_times(chol, score_y)
+        ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)
+        accept_prob = accept_probability(logp_y - logp + ratio)
+    accepted = rng.random() < accept_prob
+
+    if accepted:
+        x, logp, score, rotated = y, logp_y, score_y, rotated_y
+    if adapting:
+        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+        if memory > 0.0:
+            n = min(n + 1.0, max(memory, 3.0))
+            trace = learn(mean, chol, trace, x, n, settings.damping)
+            rotated = transposed_times(chol, score)
+    state = State(x, logp, score, rotated, mean, chol, trace, n, step_size, memory)
+    return state, accept_prob, accepted
+
+
+@kernel
+def learn(mean: Any, chol: Any, trace: Any, x: Any, n: Any, damping: Any) -> Any:
+    """Equation (17) for the n-th point x, in place, on the Cholesky factor. Returns tr(Sigma_n)."""
+    d = x.size
+    away = x - mean
+    if n == 2.0:
+        keep, weight = damping, 0.5
+        chol[:] = 0.0
+        for k in range(d):
+            chol[k, k] = 1.0
+        trace = float(d)
+    else:
+        keep, weight = (n - 2.0) / (n - 1.0), 1.0 / n
+    root_keep = np.sqrt(keep)
+    for k in range(d):
+        for i in range(k, d):
+            chol[i, k] *= root_keep
+    for i in range(d):
+        mean[i] += away[i] / n
+    trace = keep * trace + weight * dot(away, away)
+    away *= np.sqrt(weight)
+    rank_one_update(chol, away)
+    return trace
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
+    return state
+
+
+def history(state: State) -> dict[str, float]:
+    return describe(state.chol)
+
+
+def learnt(state: State) -> dict[str, Any]:
+    return {"preconditioner": state.chol @ state.chol.T, "mean": state.mean.copy()}

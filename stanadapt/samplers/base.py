@@ -1,0 +1,113 @@
+"""What a sampler's file offers to the rest, and the checks of its settings.
+
+A sampler is a module with these names, in this order:
+
+    Settings        NamedTuple of numbers, the paper's values as defaults
+    CHOICES         for settings that are picked by name: field -> names (the kernel gets the index)
+    LIMITS          allowed range of the others: field -> (low, high), low itself excluded where it says so
+    NEEDS_GRADIENT  whether it calls the gradient
+    WARMUP, DRAWS   default numbers of iterations
+    State           NamedTuple of arrays and numbers
+    n_matrices      number of (d, d) arrays that a chain holds
+    stages          settings, warmup, d -> the stages of warm-up
+    start           kernel: the state at the starting point
+    enter           the state at the beginning of a stage (plain Python)
+    step, sweep     kernels: one iteration, and a block of them
+    history         what is worth recording over warm-up: names -> numbers (plain Python)
+    learnt          what a chain has learnt when warm-up ends: names -> arrays (plain Python)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from .. import check
+from ..errors import ArgumentError
+
+
+class Stage(NamedTuple):
+    """A run of warm-up iterations under one regime."""
+
+    name: str
+    length: int
+
+
+class Limit(NamedTuple):
+    """Allowed range of a setting."""
+
+    low: float
+    high: float
+    open_low: bool = False
+
+
+POSITIVE = Limit(0.0, float("inf"), True)
+PROBABILITY = Limit(0.0, 1.0, True)
+NOT_NEGATIVE = Limit(0.0, float("inf"))
+
+
+class Sampler(Protocol):
+    """The module of a sampler, for type checkers."""
+
+    __name__: str
+    __doc__: str | None
+    Settings: Any
+    CHOICES: dict[str, tuple[str, ...]]
+    LIMITS: dict[str, Limit]
+    NEEDS_GRADIENT: bool
+    WARMUP: int
+    DRAWS: int
+    State: Any
+
+    def n_matrices(self) -> int: ...
+    def stages(self, settings: Any, warmup: int, d: int) -> list[Stage]: ...
+    def start(self, target: Any, settings: Any, x: Any, rng: Any) -> Any: ...
+    def enter(self, stage: str, state: Any, settings: Any) -> Any: ...
+    def sweep(
+        self, target: Any, settings: Any, state: Any, rng: Any, adapting: bool, trace: Any
+    ) -> Any: ...
+    def history(self, state: Any) -> dict[str, float]: ...
+    def learnt(self, state: Any) -> dict[str, Any]: ...
+
+
+def resolve(sampler: Sampler, given: Any) -> Any:
+    """The sampler's Settings with every value checked and in its declared type.
+
+    `given` is None, a mapping of some settings, or the Settings themselves. A setting that is picked by name
+    comes in as the name and goes on as its index, which is what kernels can use.
+    """
+    defaults = sampler.Settings()
+    if given is None:
+        given = {}
+    elif isinstance(given, sampler.Settings):
+        given = given._asdict()
+    elif not isinstance(given, Mapping):
+        allowed = f"a dict or {sampler.Settings.__module__}.Settings"
+        raise check.refused("settings", given, allowed)
+    values = {}
+    for name in given:
+        check.choice("setting", name, defaults._fields)
+    for name, default in defaults._asdict().items():
+        values[name] = _setting(sampler, name, given.get(name, default), default)
+    return sampler.Settings(**values)
+
+
+def _setting(sampler: Sampler, name: str, value: Any, default: Any) -> Any:
+    shown = f"settings[{name!r}]"
+    if name in sampler.CHOICES:
+        return sampler.CHOICES[name].index(check.choice(shown, value, sampler.CHOICES[name]))
+    if isinstance(default, bool):
+        return check.boolean(shown, value)
+    if isinstance(default, int):
+        low, high, _ = sampler.LIMITS[name]
+        return check.integer(shown, value, int(low), None if high == float("inf") else int(high))
+    if isinstance(default, float):
+        low, high, open_low = sampler.LIMITS[name]
+        return check.number(shown, value, low, high, open_low=open_low)
+    raise ArgumentError(f"{sampler.Settings.__module__}.Settings.{name} has a default of no known type")
+
+
+def named(sampler: Sampler, settings: Any) -> dict[str, Any]:
+    """The settings as a user writes them: the name of a choice rather than its index."""
+    values = settings._asdict()
+    return values | {name: names[values[name]] for name, names in sampler.CHOICES.items()}

@@ -1,0 +1,200 @@
+"""Fisher adaptive MALA: learn the preconditioner from the scores that the chain sees.
+
+Titsias (2023), Optimal Preconditioning and Fisher Adaptive Langevin Sampling, Algorithm 1.
+
+    paper        here                     shape   meaning
+    x_n          state.x                  (d,)    position on the unconstrained scale
+    s(x_n)       state.score              (d,)    gradient of the log density at x_n
+    R_n          state.root               (d, d)  square root of the preconditioner, A = R R^T
+    R^T s(x_n)   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
+    tr(A)        state.trace              ()      sum of the squares of R
+    sigma        state.step_size          ()      global step size; a proposal uses sigma² / (tr(A)/d)
+    lambda       settings.damping         ()      Tikhonov damping of the first estimate
+    alpha_*      settings.target_accept   ()      acceptance rate that sigma² is adapted to
+    rho_n        settings.step_rate       ()      learning rate of sigma²
+    n_0          settings.simple_mala     ()      iterations of simple MALA before R is learnt
+    s_n          settings.signal                  what R learns from: "score", s(x_n+1), Equations (8) to (11);
+                                                  "increment", Equation (15); "rao_blackwell", Equation (16)
+
+Departures from the paper, all off with `faithful=True`:
+1. The transient is forgotten. The paper weighs every signal alike, so those of the first approach, which can
+   be many orders of magnitude too large, are never outgrown. In the first share `forgetting` of warm-up the
+   past is discounted before a signal is learnt: A_n^-1 = f A_n-1^-1 + s s^T with f = 1 - alpha / (memory d),
+   so that `memory` d accepted signals are remembered. From then on f = 1, which is the paper's recursion.
+2. The first step size is found by doubling and halving (the paper names none and starts from 0.1 here);
+   `initial_step_size` sets it in both modes.
+
+Cost of an iteration: one gradient, two products with R and O(d); while adapting, one more product and a
+rank-one update. Memory: one (d, d) array a chain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.langevin import first_step_size, log_proposal_ratio, propose
+from ..numerics.linear import add_outer, dot, scaled_identity, times, transposed_times
+from ..numerics.metropolis import accept_probability
+from ..numerics.spectrum import describe
+from ..numerics.step_size import towards_target
+from ..target import log_density_gradient
+from ..trace import record
+from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage
+
+SCORE, INCREMENT = 0, 1  # indices of CHOICES['signal']; 2 is the Rao-Blackwellised increment
+
+
+class Settings(NamedTuple):
+    damping: float = 10.0
+    target_accept: float = 0.574
+    step_rate: float = 0.015
+    simple_mala: int = 500
+    signal: str | int = "rao_blackwell"
+    initial_step_size: float = 0.0  # 0: found by doubling and halving; 0.1 when faithful
+    faithful: bool = False
+    forgetting: float = 0.5
+    memory: float = 10.0
+
+
+CHOICES = {"signal": ("score", "increment", "rao_blackwell")}
+LIMITS = {
+    "damping": POSITIVE,
+    "target_accept": PROBABILITY,
+    "step_rate": Limit(0.0, 1.0),
+    "simple_mala": NOT_NEGATIVE,
+    "initial_step_size": NOT_NEGATIVE,
+    "forgetting": Limit(0.0, 1.0),
+    "memory": Limit(1.0, float("inf")),
+}
+NEEDS_GRADIENT = True
+WARMUP, DRAWS = 10_000, 10_000
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    score: np.ndarray
+    rotated: np.ndarray
+    root: np.ndarray
+    trace: float
+    step_size: float
+    memory: float  # in signals: 0 learns nothing, infinity forgets nothing
+
+
+def n_matrices() -> int:
+    return 1
+
+
+def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
+    simple = min(settings.simple_mala, warmup if settings.faithful else warmup // 4)
+    rest = warmup - simple
+    forgetting = 0 if settings.faithful else int(settings.forgetting * rest)
+    return [
+        Stage("simple_mala", simple),
+        Stage("forgetting", forgetting),
+        Stage("fisher", rest - forgetting),
+    ]
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,): R = I and nothing learnt, which is simple MALA."""
+    d = x.size
+    score = np.empty_like(x)
+    logp = log_density_gradient(target, x, score)
+    s = settings.initial_step_size
+    if s == 0.0:
+        s = 0.1
+        if not settings.faithful:
+            s = first_step_size(target, x, logp, score, settings.target_accept, rng)
+    return State(x.copy(), logp, score, score.copy(), scaled_identity(d, 1.0), float(d), s, 0.0)
+
+
+def enter(stage: str, state: State, settings: Settings) -> State:
+    """The first signal meets R = I / sqrt(lambda), which is Equation (12); the proposal does not change."""
+    if state.memory == 0.0 and stage != "simple_mala":
+        shrink = 1.0 / np.sqrt(settings.damping)
+        state = state._replace(
+            root=state.root * shrink,
+            rotated=state.rotated * shrink,
+            trace=state.trace / settings.damping,
+        )
+    memory = {"simple_mala": 0.0, "forgetting": settings.memory * state.x.size, "fisher": np.inf}
+    return state._replace(memory=memory[stage])
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
+    x, logp, score, rotated, root, trace, step_size, memory = state
+
+    # Propose y = x + (s²/2) A score + s R eta, with s² = sigma² / (tr(A)/d).
+    s = step_size / np.sqrt(trace / x.size)
+    y = propose(x, rotated, root, s, rng)
+    score_y = np.empty_like(x)
+    logp_y = log_density_gradient(target, y, score_y)
+    accept_prob, rotated_y = 0.0, rotated
+    if logp_y > -np.inf:
+        rotated_y = transposed_times(root, score_y)
+        ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)
+        accept_prob = accept_probability(logp_y - logp + ratio)
+    accepted = rng.random() < accept_prob
+
+    if adapting and memory > 0.0:
+        weight, phi = rotated_signal(settings.signal, rotated, rotated_y, accept_prob, accepted)
+        if weight > 0.0:
+            current = rotated_y if accepted else rotated
+            trace = learn(root, current, phi, 1.0 - weight / memory)
+    if adapting:
+        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+    if accepted:
+        x, logp, score, rotated = y, logp_y, score_y, rotated_y
+    return State(x, logp, score, rotated, root, trace, step_size, memory), accept_prob, accepted
+
+
+@kernel
+def rotated_signal(signal: Any, rotated: Any, rotated_y: Any, accept_prob: Any, accepted: Any) -> Any:
+    """The weight of the chosen signal s_n in the sum of outer products, and phi_n = R^T s_n."""
+    if signal == SCORE:
+        return 1.0, (rotated_y.copy() if accepted else rotated.copy())
+    weight = accept_prob
+    if signal == INCREMENT:
+        weight = 1.0 if accepted else 0.0
+    return weight, np.sqrt(weight) * (rotated_y - rotated)
+
+
+@kernel
+def learn(root: Any, rotated: Any, phi: Any, forget: Any) -> Any:
+    """Proposition 4: the root of (f A^-1 + s s^T)^-1 in O(d²), phi = R^T s; f = 1 in the paper.
+
+    Changes `root`, and `rotated` with it, in place; `phi` is used up. Returns tr(A).
+    """
+    grow = 1.0 / np.sqrt(forget)
+    phi *= grow
+    scale = 1.0 + dot(phi, phi)
+    weight = 1.0 / (1.0 + np.sqrt(1.0 / scale)) / scale
+    trace = add_outer(root, grow, -weight, times(root, phi), phi)
+    along = dot(phi, rotated)
+    for i in range(phi.size):
+        rotated[i] = grow * (rotated[i] - weight * along * phi[i])
+    return trace
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
+    return state
+
+
+def history(state: State) -> dict[str, float]:
+    return describe(state.root)
+
+
+def learnt(state: State) -> dict[str, Any]:
+    return {"preconditioner": state.root @ state.root.T}

@@ -1,0 +1,116 @@
+"""Random-walk Metropolis with an isotropic Gaussian proposal.
+
+Metropolis et al. (1953); the acceptance rate to aim at is 0.234, Roberts, Gelman and Gilks (1997). It is the
+plain baseline of Titsias and Dellaportas (2019) and of Titsias (2023), from whose Algorithm 1 comes the rule
+for the step size.
+
+    paper     here                   shape  meaning
+    x         state.x                (d,)   position on the unconstrained scale
+    sigma     state.step_size        ()     standard deviation of the proposal: y = x + sigma z
+    alpha_*   settings.target_accept ()     acceptance rate that the step size is adapted to
+    rho_n     settings.step_rate     ()     learning rate of sigma²
+
+Departures from the paper: 1. the first step size is found by doubling and halving (the paper names none);
+give `initial_step_size` to set it.
+
+Cost of an iteration: one log density, O(d).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.metropolis import accept_probability
+from ..numerics.step_size import doubled_or_halved, towards_target
+from ..target import log_density
+from ..trace import record
+from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
+
+
+class Settings(NamedTuple):
+    target_accept: float = 0.234
+    step_rate: float = 0.015
+    initial_step_size: float = 0.0  # 0: found by doubling and halving
+
+
+CHOICES: dict[str, tuple[str, ...]] = {}
+LIMITS = {
+    "target_accept": PROBABILITY,
+    "step_rate": Limit(0.0, 1.0),
+    "initial_step_size": NOT_NEGATIVE,
+}
+NEEDS_GRADIENT = False
+WARMUP, DRAWS = 20_000, 20_000
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    step_size: float
+
+
+def n_matrices() -> int:
+    return 0
+
+
+def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
+    return [Stage("step_size", warmup)]
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,)."""
+    logp = log_density(target, x)
+    s = settings.initial_step_size
+    if s == 0.0:
+        s, direction, done = 1.0, 0, False
+        z = rng.standard_normal(x.size)
+        for _ in range(100):
+            accept_prob = accept_probability(log_density(target, x + s * z) - logp)
+            s, direction, done = doubled_or_halved(s, accept_prob, settings.target_accept, direction)
+            if done:
+                break
+    return State(x.copy(), logp, s)
+
+
+def enter(stage: str, state: State, settings: Settings) -> State:
+    return state
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
+    x, logp, step_size = state
+
+    y = np.empty_like(x)
+    for i in range(x.size):
+        y[i] = x[i] + step_size * rng.standard_normal()
+    logp_y = log_density(target, y)
+    accept_prob = accept_probability(logp_y - logp)
+
+    if adapting:
+        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+    accepted = rng.random() < accept_prob
+    if accepted:
+        x, logp = y, logp_y
+    return State(x, logp, step_size), accept_prob, accepted
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
+    return state
+
+
+def history(state: State) -> dict[str, float]:
+    return {}
+
+
+def learnt(state: State) -> dict[str, Any]:
+    return {}
