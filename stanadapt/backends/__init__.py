@@ -1,0 +1,1 @@
+"""Where log densities come from: stanli, BridgeStan, or Python callables."""

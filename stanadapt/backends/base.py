@@ -1,0 +1,55 @@
+"""What every backend offers to the rest of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..target import NativeTarget
+
+# Writes n unconstrained points (n, d) as rows of constrained values (n, c), in place.
+Writer = Callable[[np.ndarray, np.ndarray], None]
+
+
+class Model(Protocol):
+    """A log density with data, opened."""
+
+    backend: str  # "stanli", "bridgestan" or "python"
+    library: str  # what runs it, with its version
+    dim: int  # number of unconstrained parameters
+    thread_safe: bool
+    has_gradient: bool
+
+    def names(self, *, transformed: bool, generated: bool) -> list[str]:
+        """Flat names of the constrained values, `theta.1.2` for theta[1, 2], last index slowest."""
+        ...
+
+    def unconstrained_names(self) -> list[str]:
+        """Flat names of the unconstrained parameters."""
+        ...
+
+    def target(self) -> NativeTarget:
+        """The density as kernels see it, with failure counts of its own."""
+        ...
+
+    def log_density(self, x: np.ndarray) -> float:
+        """Log density at `x` (d,). Raises RuntimeError with the model's message."""
+        ...
+
+    def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Log density and its gradient at `x` (d,). Raises RuntimeError with the model's message."""
+        ...
+
+    def writer(self, seed: int) -> Writer:
+        """A function that constrains draws and evaluates generated quantities with an RNG of its own."""
+        ...
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        """The unconstrained point (d,) of constrained values. Raises RuntimeError with the model's message."""
+        ...
+
+    def raise_pending(self) -> None:
+        """Raise the exception that a Python callable ended a block with, if there is one."""
+        ...

@@ -1,0 +1,161 @@
+"""A model behind BridgeStan's C ABI: the one file that knows the C functions.
+
+Both stanli and BridgeStan hand over a `bridgestan.StanModel`; everything else is the same for them. The model
+reopens in another process from its library, its data and its seed, so it pickles.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import bridgestan
+import numpy as np
+import stanio
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ..errors import ModelError
+from ..jit import kernel
+from ..target import NativeTarget, native_target
+from .base import Writer
+
+THREADS = "STAN_THREADS=true"
+
+
+class NativeModel:
+    """See `backends.base.Model`."""
+
+    has_gradient = True
+
+    def __init__(self, model: bridgestan.StanModel, backend: str) -> None:
+        self.model = model
+        self.backend = backend
+        self.library = _library(model, backend)
+        self.dim = model.param_unc_num()
+        self.thread_safe = THREADS in model.model_info()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopen, (self.model.lib_path, self.model.data, self.model.seed, self.backend)
+
+    def names(self, *, transformed: bool, generated: bool) -> list[str]:
+        return _split(self.model.param_names(include_tp=transformed, include_gq=generated))
+
+    def unconstrained_names(self) -> list[str]:
+        return _split(self.model.param_unc_names())
+
+    def target(self) -> NativeTarget:
+        return native_target(
+            self._address("bs_log_density"),
+            self._address("bs_log_density_gradient"),
+            self.model.model,
+            self.dim,
+        )
+
+    def log_density(self, x: np.ndarray) -> float:
+        return float(self.model.log_density(x))
+
+    def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, score = self.model.log_density_gradient(x)
+        return value, np.asarray(score)
+
+    def writer(self, seed: int) -> Writer:
+        rng = self.model.new_rng(seed)
+        address = self._address("bs_param_constrain")
+        sizes = np.array(
+            [
+                len(self.names(transformed=False, generated=False)),
+                len(self.names(transformed=True, generated=False)),
+                len(self.names(transformed=True, generated=True)),
+            ]
+        )
+
+        def write(x: np.ndarray, values: np.ndarray) -> None:
+            handle = ctypes.cast(rng.ptr, ctypes.c_void_p).value  # `rng` lives as long as this function
+            _constrain(address, self.model.model, handle, sizes, np.ascontiguousarray(x), values)
+
+        return write
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        text = stanio.dump_stan_json(values)
+        if self.backend == "stanli":
+            text = strings_for_non_finite(text)
+        return np.asarray(self.model.param_unconstrain_json(text))
+
+    def raise_pending(self) -> None:
+        return None
+
+    def _address(self, name: str) -> int:
+        address = ctypes.cast(getattr(self.model.stanlib, name), ctypes.c_void_p).value
+        assert address is not None  # a loaded function has one
+        return address
+
+
+def reopen(library: str, data: str, seed: int, backend: str) -> NativeModel:
+    """Open a model again, in this process or another."""
+    try:
+        return NativeModel(bridgestan.StanModel(library, data, seed=seed, warn=False), backend)
+    except (OSError, RuntimeError) as error:
+        raise ModelError(f"model: {library} can no longer be opened: {error}") from error
+
+
+def strings_for_non_finite(text: str) -> str:
+    """JSON whose bare NaN and Infinity are strings, which is the form that stanli's parser reads."""
+    return json.dumps(json.loads(text, parse_constant=str))
+
+
+def _library(model: bridgestan.StanModel, backend: str) -> str:
+    version = ".".join(str(part) for part in model.model_version())
+    if backend == "stanli":
+        import stanli
+
+        return f"stanli {stanli.__version__}"
+    return f"bridgestan {version}"
+
+
+def _split(names: list[str]) -> list[str]:
+    """BridgeStan's list of names; for a model without any it is one empty string."""
+    return [name for name in names if name]
+
+
+@intrinsic
+def _call_constrain(
+    typing_context: Any, address: Any, model: Any, tp: Any, gq: Any, x: Any, out: Any, rng: Any
+) -> Any:
+    def generate(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, flag = ir.IntType(64), ir.IntType(1)
+        at, handle, with_tp, with_gq, point, values, generator = arguments
+        shape = ir.FunctionType(ir.IntType(32), [word, flag, flag, word, word, word, word])
+        function = builder.inttoptr(at, shape.as_pointer())
+        flags = [builder.trunc(with_tp, flag), builder.trunc(with_gq, flag)]
+        return builder.call(function, [handle, *flags, point, values, generator, word(0)])
+
+    word = types.uintp
+    return types.int32(word, word, types.boolean, types.boolean, word, word, word), generate
+
+
+@kernel
+def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: Any) -> None:
+    """Constrain every row of `x` (n, d) into `values` (n, c).
+
+    Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the same
+    for transformed parameters.
+    """
+    for i in range(len(x)):
+        values[i] = np.nan
+        for included in (2, 1, 0):
+            failed = _call_constrain(
+                np.uint64(address),
+                np.uint64(model),
+                included >= 1,
+                included == 2,
+                np.uint64(x[i].ctypes.data),
+                np.uint64(values[i].ctypes.data),
+                np.uint64(rng),
+            )
+            if failed == 0:
+                break
+            values[i, sizes[included - 1] if included > 0 else 0 :] = np.nan
