@@ -20,10 +20,7 @@ MODELS = Path(__file__).resolve().parents[1] / "models"
 CHAINS, WARMUP, DRAWS, SEED = 4, 2_000, 50_000, 1
 BATCH = 500  # draws: far longer than the autocorrelation of NUTS on these models
 GENERATED = {"log_lik", "y_rep"}
-NUTS = (
-    f"NUTS of stanli{{}}, {CHAINS} chains x {DRAWS:,} draws, seed {SEED}: "
-    "python examples/make_truth.py"
-)
+NUTS = f"NUTS of stanli{{}}, {CHAINS} chains x {DRAWS:,} draws, seed {SEED}: python examples/make_truth.py"
 
 Data = dict[str, Any]
 Moments = dict[str, dict[str, Any]]
@@ -128,9 +125,7 @@ def estimate(draws: np.ndarray) -> dict[str, Any]:
 @functools.cache
 def nuts(name: str) -> Moments:
     model = stanli.Model(MODELS / name / f"{name}.stan", MODELS / name / f"{name}.json")
-    fit = model.sample(
-        chains=CHAINS, warmup=WARMUP, samples=DRAWS, seed=SEED, delta=0.95, refresh=0
-    )
+    fit = model.sample(chains=CHAINS, warmup=WARMUP, samples=DRAWS, seed=SEED, delta=0.95, refresh=0)
     kept = [variable for variable in fit.variables if variable not in GENERATED]
     return {variable: estimate(fit.draws(variable)) for variable in kept}
 

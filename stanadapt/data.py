@@ -137,7 +137,9 @@ def _numbers(label: str, value: Any) -> Any:
     if isinstance(value, list):
         rows = [_numbers(label, row) for row in value]
         if len({_shape(row) for row in rows}) > 1:
-            raise DataError(f"{label} is ragged: its rows have different lengths; Stan arrays are rectangular")
+            raise DataError(
+                f"{label} is ragged: its rows have different lengths; Stan arrays are rectangular"
+            )
         return rows
     if isinstance(value, str) and value.lower() in _NON_FINITE:
         return _NON_FINITE[value.lower()]

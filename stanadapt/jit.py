@@ -1,8 +1,9 @@
 """The one place that calls numba.
 
 numba's disk cache notices an edit only in the file that holds the cached function: a kernel built on shared
-maths would go on with yesterday's maths. So the cache folder carries a hash of every source file of the
-package. Any edit gives a new folder, and an untouched install compiles once per machine.
+maths would go on with yesterday's maths. So the cache folder carries a hash of every file that holds kernels
+and of all that these import. An edit to any of them gives a new folder, and an untouched install compiles
+once per machine.
 
 Kernels release the GIL, so chains run in threads. `reassoc` lets the compiler vectorise sums and `contract`
 lets it fuse multiply-adds; NaN and infinity keep their meaning.
@@ -10,10 +11,12 @@ lets it fuse multiply-adds; NaN and infinity keep their meaning.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import hashlib
 import os
+import re
 import shutil
 import sys
 import time
@@ -23,24 +26,44 @@ from typing import Any
 
 import numba
 
+from .cache import cache_home
+
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
+_IMPORT_OF_JIT = re.compile(r"^from \.+jit import", re.MULTILINE)
 
 
 @functools.cache
 def cache_folder() -> Path:
     """Where compiled kernels of this very version of the sources are kept."""
     digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
-    for source in sorted(_PACKAGE.rglob("*.py")):
+    for source in sorted(_kernel_sources()):
         digest.update(source.relative_to(_PACKAGE).as_posix().encode())
         digest.update(source.read_bytes())
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = home / "stanadapt" / "kernels" / digest.hexdigest()[:16]
+    folder = cache_home() / "kernels" / digest.hexdigest()[:16]
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
         _prune(folder)
     return folder
+
+
+def _kernel_sources() -> set[Path]:
+    """Files of the package that use this one, with everything of the package that they import."""
+    waiting = [path for path in _PACKAGE.rglob("*.py") if _IMPORT_OF_JIT.search(path.read_text("utf-8"))]
+    found = {Path(__file__)}
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+                names = [base, *(base / alias.name for alias in node.names)]
+                files = [file for name in names for file in (name.with_suffix(".py"), name / "__init__.py")]
+                waiting += [file for file in files if file.is_file()]
+    return found
 
 
 def _prune(current: Path) -> None:
@@ -54,9 +77,9 @@ def _prune(current: Path) -> None:
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` to machine code at its first call, without the GIL, cached on disk."""
     with _our_cache():
-        return numba.njit(
-            nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}
-        )(function)
+        return numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})(
+            function
+        )
 
 
 def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:

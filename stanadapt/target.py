@@ -35,9 +35,7 @@ class NativeTarget(NamedTuple):
     failures: Failures
 
 
-def native_target(
-    log_density_address: int, gradient_address: int, context: int, dim: int
-) -> NativeTarget:
+def native_target(log_density_address: int, gradient_address: int, context: int, dim: int) -> NativeTarget:
     """A `NativeTarget` with failure counts of its own; every chain gets one."""
     failures = Failures(np.zeros(1, np.int64), np.zeros(dim))
     return NativeTarget(log_density_address, gradient_address, context, dim, failures)

@@ -50,9 +50,7 @@ def climb(target: NativeTarget, x: np.ndarray) -> tuple[np.ndarray, float]:
         recent[:] = [before]
         options = {"maxiter": _MAX_ITERATIONS, "maxcor": 20, "maxls": 50, "ftol": 0.0, "gtol": 0.0}
         with np.errstate(all="ignore"):
-            minimize(
-                descend, best_x, jac=True, method="L-BFGS-B", callback=stop_when_flat, options=options
-            )
+            minimize(descend, best_x, jac=True, method="L-BFGS-B", callback=stop_when_flat, options=options)
         if not best - before > _GAIN * x.size:
             break
     return best_x, best

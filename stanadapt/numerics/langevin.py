@@ -68,5 +68,3 @@ def first_step_size(target: Any, x: Any, logp: Any, score: Any, target_accept: A
         if done:
             break
     return s
-
-

@@ -1,0 +1,288 @@
+"""The front door: `sample`, and the list of methods."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+
+from . import check, inits, results, runner, samplers
+from .chain import Job
+from .diagnostics import diagnose
+from .errors import ArgumentError, ModelError, StanAdaptWarning
+from .jit import is_compiled
+from .posterior import Posterior
+from .progress import Progress
+from .trace import empty_trace
+
+
+def sample(
+    model: Any,
+    data: Any = None,
+    *,
+    method: str = "fisher_mala",
+    chains: int = 4,
+    warmup: int | None = None,
+    draws: int | None = None,
+    thin: int = 1,
+    seed: int | None = None,
+    inits: Any = None,
+    init_radius: float = 2.0,
+    workers: int | None = None,
+    backend: str = "auto",
+    settings: Any = None,
+    progress: bool = True,
+    save_warmup: bool = False,
+    coords: Mapping[str, Sequence[Any]] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    log_likelihood: str | Sequence[str] = (),
+    posterior_predictive: str | Sequence[str] = (),
+    keep_unconstrained: bool = False,
+) -> Any:
+    """Draw from the posterior of a Stan program, or of any log density, in parallel chains.
+
+    Parameters
+    ----------
+    model
+        A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
+        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; or a `Target`.
+    data
+        A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
+    method
+        A name that `methods()` lists.
+    chains
+        Number of chains.
+    warmup, draws
+        Iterations of each chain for adaptation, and after it with everything learnt frozen. The defaults
+        are the method's, see `methods()`.
+    thin
+        Keep every thin-th iteration.
+    seed
+        0 to 2**32 - 1. Draws depend on it and on nothing else: not on workers or progress. By default a
+        fresh one, found in the result's attributes.
+    inits
+        Where chains start. None: uniform on (-init_radius, init_radius) on the unconstrained scale, up to
+        100 tries. A number: that radius. A dict of constrained values, maybe of some parameters only, or a
+        list of one per chain, or a path to JSON. An array of unconstrained points (chains, d). An earlier
+        InferenceData: its last draws.
+    init_radius
+        Radius for what `inits` leaves open; 0 starts all chains at the origin.
+    workers
+        Chains that run at the same time; by default as many as there are cores.
+    backend
+        "auto", "stanli" or "bridgestan"; see `Posterior`.
+    settings
+        A dict of the method's settings, or its Settings.
+    progress
+        Show a progress bar (lines, where the output is no terminal).
+    save_warmup
+        Keep the iterations of warm-up too, in groups warmup_posterior and warmup_sample_stats.
+    coords, dims
+        Names of dimensions and their coordinates, as ArviZ takes them.
+    log_likelihood, posterior_predictive
+        Names of generated quantities to put in the groups of that name.
+    keep_unconstrained
+        Keep the unconstrained draws too, in a group unconstrained_posterior.
+
+    Returns
+    -------
+    arviz.InferenceData or xarray.DataTree
+        What the installed arviz works with. Groups: posterior, sample_stats, adaptation (step size,
+        acceptance and the preconditioner over warm-up, and what each chain has learnt), observed_data,
+        constant_data, and the ones asked for. Ctrl-C once returns the draws so far.
+
+    Raises
+    ------
+    ArgumentError
+        An argument or a setting is not allowed; before anything runs.
+    ModelError, DataError
+        The model cannot be opened, or the data do not fit.
+    InitializationError
+        A chain found no starting point with a finite log density.
+
+    Examples
+    --------
+    >>> idata = stanadapt.sample("eight_schools.stan", "eight_schools.json", seed=1)
+    >>> stanadapt.summary(idata)
+    """
+    sampler = samplers.sampler(method)
+    chains = check.integer("chains", chains, 1)
+    warmup = sampler.WARMUP if warmup is None else check.integer("warmup", warmup, 0)
+    draws = sampler.DRAWS if draws is None else check.integer("draws", draws, 1)
+    if seed is None:
+        seed = secrets.randbits(32)
+    job = Job(
+        method=method,
+        settings=samplers.resolve(sampler, settings),
+        warmup=warmup,
+        draws=draws,
+        thin=check.integer("thin", thin, 1, draws),
+        chains=chains,
+        seed=check.integer("seed", seed, 0, 2**32 - 1),
+        save_warmup=check.boolean("save_warmup", save_warmup),
+        keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
+    )
+    radius = check.number("init_radius", init_radius, 0.0)
+    workers = runner.available_cores() if workers is None else check.integer("workers", workers, 1)
+    progress = check.boolean("progress", progress)
+    check.choice("backend", backend, ("auto", "stanli", "bridgestan"))
+
+    posterior = model if isinstance(model, Posterior) else Posterior(model, data, backend=backend)
+    if isinstance(model, Posterior) and data is not None:
+        raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
+    _check_model(posterior, sampler)
+    moved = {
+        "log_likelihood": _generated("log_likelihood", log_likelihood, posterior),
+        "posterior_predictive": _generated("posterior_predictive", posterior_predictive, posterior),
+    }
+    _check_labels(posterior, coords, dims)
+    starts = _starts(inits, radius, posterior, chains)
+    _check_memory(posterior, sampler, job)
+    _compile(sampler, posterior, job, progress)
+
+    in_processes = min(workers, chains) > 1 and not posterior.model.thread_safe
+    if in_processes:
+        warnings.warn(
+            f"{posterior.library}: this library was compiled without STAN_THREADS=true and cannot run in "
+            "threads; its chains run in processes.",
+            StanAdaptWarning,
+            stacklevel=2,
+        )
+    began = time.perf_counter()
+    with Progress(job, progress) as look:
+        run = runner.run(posterior, job, starts, min(workers, chains), in_processes, look)
+    idata = results.build(
+        run,
+        job,
+        posterior,
+        seconds=time.perf_counter() - began,
+        coords=coords,
+        dims=dims,
+        log_likelihood=moved["log_likelihood"],
+        posterior_predictive=moved["posterior_predictive"],
+    )
+    _warn(idata, posterior)
+    return idata
+
+
+def methods() -> Any:
+    """The methods as a pandas DataFrame: description, whether they need gradients, defaults, settings."""
+    import pandas
+
+    rows = {}
+    for name, description in samplers.METHODS.items():
+        module = samplers.sampler(name)
+        rows[name] = {
+            "description": description,
+            "gradient": module.NEEDS_GRADIENT,
+            "warmup": module.WARMUP,
+            "draws": module.DRAWS,
+            "settings": ", ".join(f"{key}={value!r}" for key, value in module.Settings()._asdict().items()),
+        }
+    return pandas.DataFrame.from_dict(rows, orient="index")
+
+
+def _starts(given: Any, radius: float, posterior: Posterior, chains: int) -> list[inits.Init]:
+    if posterior.dim == 0:
+        return [inits.Init(radius)] * chains
+    return inits.plan(given, radius, posterior, chains)
+
+
+def _check_model(posterior: Posterior, sampler: samplers.Sampler) -> None:
+    if posterior.n_values == 0:
+        raise ModelError("model: it has no parameters and no generated quantities, so nothing to draw")
+    if sampler.NEEDS_GRADIENT and not posterior.model.has_gradient:
+        able = [name for name in samplers.METHODS if not samplers.sampler(name).NEEDS_GRADIENT]
+        raise ArgumentError(
+            f"method={sampler.__name__.rpartition('.')[2]!r} needs a gradient and this target has none: pass "
+            f"gradient=... to Target.from_python, or use one of {', '.join(able)}"
+        )
+
+
+def _generated(name: str, given: str | Sequence[str], posterior: Posterior) -> list[str]:
+    listed = [given] if isinstance(given, str) else list(given)
+    for entry in listed:
+        check.choice(name, entry, posterior.generated_quantities)
+    return listed
+
+
+def _check_labels(
+    posterior: Posterior,
+    coords: Mapping[str, Sequence[Any]] | None,
+    dims: Mapping[str, Sequence[str]] | None,
+) -> None:
+    shapes = {name: np.shape(value) for name, value in posterior.data.items() if not isinstance(value, dict)}
+    shapes |= {name: variable.shape for name, variable in posterior.variables.items()}
+    results.check_labels(coords, dims, shapes)
+
+
+def _check_memory(posterior: Posterior, sampler: samplers.Sampler, job: Job) -> None:
+    """Refuse a run whose arrays cannot fit, with what it would take."""
+    free = _free_memory()
+    d = posterior.dim
+    matrices = sampler.n_matrices()
+    needed = 8 * d * d * (matrices + 1) * job.chains if matrices else 0  # + 1: the result's copy
+    if needed > free:
+        able = [name for name in samplers.METHODS if samplers.sampler(name).n_matrices() == 0]
+        raise ArgumentError(
+            f"method={job.method!r} needs {needed / 2**30:.1f} GiB for the {d} x {d} matrices of {job.chains} "
+            f"chains, and {free / 2**30:.1f} GiB are free. Methods that need none: {', '.join(able)}"
+        )
+    rows = (job.draws + (job.warmup if job.save_warmup else 0)) // job.thin
+    columns = posterior.n_values + (d if job.keep_unconstrained else 0)
+    needed = 8 * rows * columns * job.chains
+    if needed > free:
+        raise ArgumentError(
+            f"draws={job.draws} of {job.chains} chains need {needed / 2**30:.1f} GiB for {columns} values each, "
+            f"and {free / 2**30:.1f} GiB are free: use thin, fewer draws or fewer chains"
+        )
+
+
+def _free_memory() -> float:
+    """Bytes that this process can still get, infinity where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return 1024.0 * int(line.split()[1])
+        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, AttributeError):
+        return float("inf")
+
+
+def _compile(sampler: samplers.Sampler, posterior: Posterior, job: Job, progress: bool) -> None:
+    """Have the kernels ready before chains start, so that one thread compiles and the user is told."""
+    if posterior.dim == 0:
+        return
+    if progress and not is_compiled(sampler.sweep):
+        print(
+            f"stanadapt: compiling {job.method} for this machine; this happens once and takes some seconds",
+            file=sys.stderr,
+            flush=True,
+        )
+    rng = np.random.default_rng(0)
+    arguments = (posterior.model.target(), job.settings, np.zeros(posterior.dim), rng)
+    target, settings, x, generator = (numba.typeof(argument) for argument in arguments)
+    start: Any = sampler.start
+    start.compile((target, settings, x, generator))
+    state = next(iter(start.overloads.values())).signature.return_type
+    trace = numba.typeof(empty_trace(1, posterior.dim))
+    sweep: Any = sampler.sweep
+    sweep.compile((target, settings, state, generator, numba.types.boolean, trace))
+
+
+def _warn(idata: Any, posterior: Posterior) -> None:
+    """The short version of `diagnose`: of the parameters only, one warning for all findings."""
+    if not posterior.dim:
+        return
+    findings = diagnose(idata, list(posterior.parameters))
+    if findings:
+        texts = "\n".join(f"- {finding.text}" for finding in findings)
+        warnings.warn(f"\n{texts}\nSee stanadapt.diagnose(idata).", StanAdaptWarning, stacklevel=3)

@@ -1,0 +1,272 @@
+"""Log densities that are not Stan programs: Python callables, and compiled ones at full speed."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .. import check
+from ..errors import ArgumentError
+from ..jit import callback
+from ..target import NativeTarget, native_target
+from .base import Writer
+
+_Pointer = types.CPointer(types.float64)
+
+# What a numba cfunc for `Target.from_python` looks like: double f(const double *x).
+LOG_DENSITY = types.float64(_Pointer)
+# And its gradient: double g(const double *x, double *gradient), which returns the log density too.
+LOG_DENSITY_GRADIENT = types.float64(_Pointer, _Pointer)
+
+_SHORT = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_bool,
+    ctypes.c_bool,
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.c_void_p,
+)
+_LONG = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_bool,
+    ctypes.c_bool,
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.c_void_p,
+)
+
+
+class Target:
+    """A log density on R^d without a Stan program. Made by `Target.from_python`; goes where a model goes."""
+
+    backend = "python"
+    thread_safe = True
+
+    def __init__(self, log_density: Any, dim: int, gradient: Any, names: Sequence[str] | None) -> None:
+        self.dim = check.integer("dim", dim, 1)
+        self._log_density = log_density
+        self._gradient = gradient
+        self._names = _flat_names(names, self.dim)
+        self._pending: BaseException | None = None
+        self.has_gradient = gradient is not None
+        compiled = _address(log_density) is not None
+        if not compiled and not callable(log_density):
+            raise check.refused("log_density", log_density, "a callable, a numba cfunc, or its address")
+        if gradient is not None and (_address(gradient) is not None) != compiled:
+            raise ArgumentError(
+                f"gradient={gradient!r} is not allowed: gradient and log_density must both be Python callables "
+                "or both compiled (a numba cfunc or its address)"
+            )
+        self.library = f"numba {numba.__version__}" if compiled else "Python"
+        self._compiled = compiled
+        self._bind()
+
+    @classmethod
+    def from_python(
+        cls,
+        log_density: Callable[[np.ndarray], float] | Any,
+        dim: int,
+        gradient: Callable[[np.ndarray], np.ndarray] | Any | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Target:
+        """A target from a log density and its gradient.
+
+        Parameters
+        ----------
+        log_density
+            A callable that takes x, shape (d,), and returns the log density up to a constant, -inf outside
+            the support. An exception in it ends the run with that exception. For full speed, a numba
+            `cfunc` of signature `float64(CPointer(float64))`, or its address.
+        dim
+            d, the number of parameters.
+        gradient
+            A callable that takes x and returns the gradient, shape (d,). For a compiled `log_density`, a
+            cfunc of signature `float64(CPointer(float64), CPointer(float64))` that writes the gradient to
+            its second argument and returns the log density. Without it, only methods that need none run.
+        names
+            One name for a vector of d parameters, or d names; `x` by default.
+
+        Raises
+        ------
+        ArgumentError
+            An argument is not of the kind described.
+        """
+        return cls(log_density, dim, gradient, names)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._compiled:
+            raise TypeError("a target from compiled addresses lives in one process; use threads")
+        return {
+            "log_density": self._log_density,
+            "dim": self.dim,
+            "gradient": self._gradient,
+            "names": self._names,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]  # callbacks cannot travel: made anew
+
+    def names(self, *, transformed: bool, generated: bool) -> list[str]:
+        return list(self._names)
+
+    def unconstrained_names(self) -> list[str]:
+        return list(self._names)
+
+    def target(self) -> NativeTarget:
+        return native_target(self._density_address, self._gradient_address, self._context, self.dim)
+
+    def log_density(self, x: np.ndarray) -> float:
+        if self._compiled:
+            value = np.empty(1)
+            _density_of_cfunc.ctypes(self._context, True, True, x.ctypes.data, value.ctypes.data, 0)
+            return float(value[0])
+        return float(self._log_density(x))
+
+    def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        if self._compiled:
+            value, score = np.empty(1), np.empty(self.dim)
+            _gradient_of_cfunc.ctypes(
+                self._context, True, True, x.ctypes.data, value.ctypes.data, score.ctypes.data, 0
+            )
+            return float(value[0]), score
+        return float(self._log_density(x)), self._checked_gradient(x)
+
+    def writer(self, seed: int) -> Writer:
+        def write(x: np.ndarray, values: np.ndarray) -> None:
+            values[:] = x
+
+        return write
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        flat: dict[str, float] = {}
+        for name, value in values.items():
+            array = np.asarray(value, dtype=float)
+            if array.ndim == 0:
+                flat[name] = float(array)
+            else:
+                flat |= {f"{name}.{i + 1}": float(entry) for i, entry in enumerate(array.ravel())}
+        if set(flat) != set(self._names):
+            raise RuntimeError(f"values for {', '.join(self._names)} are needed, got {', '.join(flat)}")
+        return np.array([flat[name] for name in self._names])
+
+    def raise_pending(self) -> None:
+        if self._pending is not None:
+            error, self._pending = self._pending, None
+            raise error
+
+    def _checked_gradient(self, x: np.ndarray) -> np.ndarray:
+        score = np.asarray(self._gradient(x), dtype=float)
+        if score.shape != (self.dim,):
+            raise ArgumentError(f"gradient returned shape {score.shape}; it must be ({self.dim},)")
+        return score
+
+    def _bind(self) -> None:
+        """Addresses with the signature of BridgeStan's functions."""
+        if self._compiled:
+            # The context of the compiled adapters below is the pair of the user's addresses.
+            gradient = _address(self._gradient) if self.has_gradient else 0
+            self._addresses = np.array([_address(self._log_density), gradient], dtype=np.uint64)
+            self._context = self._addresses.ctypes.data
+            self._density_address = _density_of_cfunc.address
+            self._gradient_address = _gradient_of_cfunc.address
+            return
+        self._context = 0
+        self._callbacks = _SHORT(self._short), _LONG(self._long)
+        self._density_address, self._gradient_address = (
+            ctypes.cast(function, ctypes.c_void_p).value or 0 for function in self._callbacks
+        )
+
+    def _short(self, _m: Any, _p: Any, _j: Any, x: Any, value: Any, _e: Any) -> int:
+        return self._guarded(x, value, None)
+
+    def _long(self, _m: Any, _p: Any, _j: Any, x: Any, value: Any, score: Any, _e: Any) -> int:
+        return self._guarded(x, value, score)
+
+    def _guarded(self, x: Any, value: Any, score: Any) -> int:
+        """Call the user's functions. An exception is kept for the block's end, and every later call fails."""
+        if self._pending is not None:
+            return -1
+        try:
+            point = np.ctypeslib.as_array(x, (self.dim,)).copy()
+            value[0] = self._log_density(point)
+            if score is not None and value[0] > -np.inf:
+                np.ctypeslib.as_array(score, (self.dim,))[:] = self._checked_gradient(point)
+        except BaseException as error:  # must not cross C frames; raised again at the end of the block
+            self._pending = error
+            return -1
+        return 0
+
+
+def _flat_names(names: Sequence[str] | None, dim: int) -> list[str]:
+    if names is None:
+        names = ["x"]
+    if isinstance(names, str):
+        names = [names]
+    names = list(names)
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):
+        raise check.refused("names", names, "different, non-empty strings")
+    if len(names) == dim and (dim > 1 or names != ["x"]):
+        return names
+    if len(names) == 1:
+        return [f"{names[0]}.{i + 1}" for i in range(dim)]
+    raise check.refused("names", names, f"one name, or dim={dim} names")
+
+
+def _address(function: Any) -> int | None:
+    """The address of a compiled function, None for a Python callable."""
+    if isinstance(function, int | np.integer) and not isinstance(function, bool) and function > 0:
+        return int(function)
+    address = getattr(function, "address", None)
+    return address if isinstance(address, int) else None
+
+
+@intrinsic
+def _call_user(typing_context: Any, address: Any, x: Any, score: Any) -> Any:
+    """Call the user's C function at `address`: of x alone where `score` is zero, else of both."""
+    word, real = ir.IntType(64), ir.DoubleType()
+
+    def generate(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at, point, gradient = arguments
+        wanted = builder.icmp_unsigned("!=", gradient, word(0))
+        with builder.if_else(wanted) as (with_gradient, without):
+            with with_gradient:
+                function = builder.inttoptr(at, ir.FunctionType(real, [word, word]).as_pointer())
+                long = builder.call(function, [point, gradient])
+                long_block = builder.block
+            with without:
+                function = builder.inttoptr(at, ir.FunctionType(real, [word]).as_pointer())
+                short = builder.call(function, [point])
+                short_block = builder.block
+        value = builder.phi(real)
+        value.add_incoming(long, long_block)
+        value.add_incoming(short, short_block)
+        return value
+
+    return types.float64(types.uintp, types.uintp, types.uintp), generate
+
+
+_Addresses = types.CPointer(types.uint64)
+
+
+@callback(types.int32(_Addresses, types.boolean, types.boolean, types.uintp, _Pointer, types.uintp))
+def _density_of_cfunc(addresses, propto, jacobian, x, value, message):  # type: ignore[no-untyped-def]
+    value[0] = _call_user(addresses[0], x, np.uint64(0))
+    return 0
+
+
+@callback(
+    types.int32(_Addresses, types.boolean, types.boolean, types.uintp, _Pointer, types.uintp, types.uintp)
+)
+def _gradient_of_cfunc(addresses, propto, jacobian, x, value, score, message):  # type: ignore[no-untyped-def]
+    value[0] = _call_user(addresses[1], x, score)
+    return 0

@@ -1,0 +1,290 @@
+"""One chain: its start, the stages of its warm-up, the freeze, and the draws, in blocks of compiled iterations.
+
+Between blocks the chain can be stopped, reports where it is, and hears of exceptions in Python callables.
+Blocks take about the same time whatever the model costs; draws do not depend on where blocks end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .inits import Init, find
+from .posterior import Posterior
+from .samplers import Sampler, sampler
+from .trace import Trace, empty_trace
+
+_BLOCK_SECONDS = 0.05
+_BLOCK_NUMBERS = 1_000_000  # floats of positions that a block may hold
+_CHECKPOINTS = 50  # of the history over warm-up; fewer where a spectrum of (d, d) is dear
+_SPECTRUM_LIMIT = 1_000  # dimension above which the history leaves spectra out
+
+
+class Job(NamedTuple):
+    """What every chain of a run shares."""
+
+    method: str
+    settings: Any  # the sampler's Settings, resolved
+    warmup: int
+    draws: int
+    thin: int
+    chains: int
+    seed: int
+    save_warmup: bool
+    keep_unconstrained: bool
+
+
+@dataclass
+class Draws:
+    """Rows of kept iterations: constrained values, unconstrained positions if wanted, and statistics."""
+
+    values: np.ndarray  # (n, c)
+    x: np.ndarray | None  # (n, d)
+    stats: dict[str, np.ndarray]  # each (n,)
+    n: int = 0  # rows written so far
+
+    def write(self, write_values: Any, trace: Trace, rows: slice) -> None:
+        """Append the iterations of `trace` that `rows` picks."""
+        x = trace.x[rows]
+        here = slice(self.n, self.n + len(x))
+        write_values(x, self.values[here])
+        if self.x is not None:
+            self.x[here] = x
+        for name, column in zip(self.stats, trace[1:], strict=True):
+            self.stats[name][here] = column[rows]
+        self.n = here.stop
+
+
+STATS = {
+    "lp": np.float64,
+    "acceptance_rate": np.float64,
+    "accepted": np.bool_,
+    "step_size": np.float64,
+    "n_steps": np.int32,
+}
+
+
+class Stack(NamedTuple):
+    """Room for the draws of several chains, held once: chains write into views of it."""
+
+    values: np.ndarray  # (chains, n, c)
+    x: np.ndarray | None  # (chains, n, d)
+    stats: dict[str, np.ndarray]  # each (chains, n)
+
+    @classmethod
+    def empty(cls, chains: int, n: int, posterior: Posterior, keep_x: bool) -> Stack:
+        """The system hands out this memory only as it is written."""
+        return cls(
+            np.empty((chains, n, posterior.n_values)),
+            np.empty((chains, n, posterior.dim)) if keep_x else None,
+            {name: np.empty((chains, n), dtype) for name, dtype in STATS.items()},
+        )
+
+    def chain(self, i: int) -> Draws:
+        """The rows of chain `i`."""
+        x = None if self.x is None else self.x[i]
+        return Draws(self.values[i], x, {name: column[i] for name, column in self.stats.items()})
+
+    def absorb(self, i: int, draws: Draws) -> Draws:
+        """Copy what another process has drawn; returns the rows here."""
+        mine, n = self.chain(i), draws.n
+        mine.values[:n] = draws.values[:n]
+        if mine.x is not None and draws.x is not None:
+            mine.x[:n] = draws.x[:n]
+        for name, column in draws.stats.items():
+            mine.stats[name][:n] = column[:n]
+        mine.n = n
+        return mine
+
+
+def stacks(job: Job, posterior: Posterior, chains: int) -> tuple[Stack, Stack | None]:
+    """Room for the draws and, if they are kept, the warm-up of `chains` chains."""
+    keep = job.keep_unconstrained
+    draws = Stack.empty(chains, job.draws // job.thin, posterior, keep)
+    warmup = Stack.empty(chains, job.warmup // job.thin, posterior, keep) if job.save_warmup else None
+    return draws, warmup
+
+
+@dataclass
+class ChainResult:
+    """What a chain hands over, finished or not."""
+
+    index: int
+    draws: Draws
+    warmup: Draws | None
+    start: np.ndarray  # (d,) where it started, unconstrained
+    history: dict[str, list[Any]] = field(default_factory=dict)
+    learnt: dict[str, np.ndarray] = field(default_factory=dict)
+    failures_warmup: int = 0
+    failures: int = 0
+    first_failure: str = ""
+    seconds_warmup: float = 0.0
+    seconds: float = 0.0
+
+
+class Board:
+    """Where every chain writes how far it is, for the one who shows progress: a row of numbers each."""
+
+    COLUMNS = ("iteration", "sampling", "acceptance", "step_size", "finished")
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows  # (chains + 1, columns); the last row's first entry asks all chains to stop
+
+    @classmethod
+    def for_chains(cls, chains: int) -> Board:
+        return cls(np.zeros((chains + 1, len(cls.COLUMNS))))
+
+    def post(self, chain: int, *numbers: float) -> None:
+        self.rows[chain] = numbers
+
+    def stop(self) -> None:
+        self.rows[-1, 0] = 1.0
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self.rows[-1, 0])
+
+
+class Chain:
+    """A chain that is run by exhausting `blocks()`; `result()` is valid after any of them."""
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        job: Job,
+        index: int,
+        init: Init,
+        board: Board,
+        draws: Draws,
+        warmup: Draws | None,
+    ) -> None:
+        self.posterior, self.job, self.index, self.init, self.board = posterior, job, index, init, board
+        self.sampler: Sampler = sampler(job.method)
+        child = np.random.SeedSequence(job.seed).spawn(job.chains)[index]
+        self.rng = np.random.default_rng(child)
+        gq_seed = int(child.generate_state(1, np.uint32)[0])
+        self.write_values = posterior.model.writer(gq_seed)
+        self.write_warmup = posterior.model.writer(gq_seed ^ 1)  # so that saving warm-up changes no draw
+        self.target = posterior.model.target()
+        self.out = ChainResult(index, draws, warmup, np.full(posterior.dim, np.nan))
+        self.done = 0
+        self.step_seconds = 0.0
+        self.began = 0.0
+        self.state: Any = None
+        self.accept_sum, self.accept_count = 0.0, 0
+        self.buffer = empty_trace(10, posterior.dim)
+
+    def blocks(self) -> Iterator[None]:
+        """Run the chain; yields after every block."""
+        self.began = time.perf_counter()
+        if self.posterior.dim == 0:
+            self._generated_only()
+            return
+        settings = self.job.settings
+        x = find(
+            self.init,
+            self.posterior,
+            self.index,
+            self.rng,
+            self.sampler.NEEDS_GRADIENT,
+            not getattr(settings, "faithful", False),
+        )
+        self.out.start = x.copy()
+        self.state = self.sampler.start(self.target, settings, x, self.rng)
+        yield from self._warm_up()
+        self.out.learnt = self.sampler.learnt(self.state)
+        self.out.failures_warmup = int(self.target.failures.count[0])
+        self.out.seconds_warmup = time.perf_counter() - self.began
+        yield from self._iterate(self.job.draws, False, self.out.draws, self.write_values)
+        self.out.seconds = time.perf_counter() - self.began - self.out.seconds_warmup
+        self.board.rows[self.index, 4] = 1.0
+
+    def result(self) -> ChainResult:
+        """What there is so far."""
+        failures = self.target.failures
+        total = int(failures.count[0])
+        if self.state is not None and not self.out.learnt:  # stopped in warm-up
+            self.out.learnt = self.sampler.learnt(self.state)
+            self.out.failures_warmup = total
+        self.out.failures = total - self.out.failures_warmup
+        if total:
+            self.out.first_failure = self.posterior.failure(failures.first)
+        return self.out
+
+    def _warm_up(self) -> Iterator[None]:
+        """The sampler's stages, cut at fixed iterations where the history is noted."""
+        job, d = self.job, self.posterior.dim
+        marks = _checkpoints(job.warmup, d)
+        for stage in self.sampler.stages(job.settings, job.warmup, d):
+            if stage.length == 0:
+                continue
+            self.state = self.sampler.enter(stage.name, self.state, job.settings)
+            end = self.done + stage.length
+            for mark in [m for m in marks if self.done < m < end] + [end]:
+                yield from self._iterate(mark - self.done, True, self.out.warmup, self.write_warmup)
+                self._note(stage.name)
+
+    def _iterate(self, n: int, adapting: bool, draws: Draws | None, write_values: Any) -> Iterator[None]:
+        """Run `n` iterations in blocks, keeping every thin-th in `draws`."""
+        offset = self.done if adapting else self.done - self.job.warmup
+        while n > 0:
+            size = min(n, self._block_size())
+            trace = self._buffer(size)
+            began = time.perf_counter()
+            self.state = self.sampler.sweep(
+                self.target, self.job.settings, self.state, self.rng, adapting, trace
+            )
+            self.step_seconds = (time.perf_counter() - began) / size
+            self.posterior.model.raise_pending()
+            if draws is not None:
+                draws.write(write_values, trace, slice(-(offset + 1) % self.job.thin, None, self.job.thin))
+            n, offset, self.done = n - size, offset + size, self.done + size
+            self.accept_sum += float(trace.accept_prob.sum())
+            self.accept_count += size
+            acceptance = float(trace.accept_prob.mean())
+            self.board.post(self.index, self.done, float(not adapting), acceptance, trace.step_size[-1], 0.0)
+            yield
+
+    def _block_size(self) -> int:
+        """Iterations that take about the same time as every other block, from the pace of the last one."""
+        if self.step_seconds == 0.0:
+            return 10
+        most = min(10 * len(self.buffer.logp), max(1, _BLOCK_NUMBERS // self.posterior.dim))
+        return int(np.clip(_BLOCK_SECONDS / self.step_seconds, 1, most))
+
+    def _buffer(self, size: int) -> Trace:
+        if size > len(self.buffer.logp):
+            self.buffer = empty_trace(size, self.posterior.dim)
+        return Trace(*(column[:size] for column in self.buffer))
+
+    def _note(self, stage: str) -> None:
+        """Append to the history what warm-up has come to, with the acceptance since the last note."""
+        row: dict[str, Any] = {
+            "iteration": self.done,
+            "stage": stage,
+            "acceptance_rate": self.accept_sum / self.accept_count,
+            "step_size": float(self.state.step_size),
+        }
+        if self.posterior.dim <= _SPECTRUM_LIMIT:
+            row |= self.sampler.history(self.state)
+        for name, value in row.items():
+            self.out.history.setdefault(name, []).append(value)
+        self.accept_sum, self.accept_count = 0.0, 0
+
+    def _generated_only(self) -> None:
+        """A model without parameters: every draw evaluates the generated quantities."""
+        draws = self.out.draws
+        n = len(draws.values)
+        self.write_values(np.empty((n, 0)), draws.values)
+        draws.n = n
+        self.board.post(self.index, self.job.warmup + self.job.draws, 1.0, np.nan, np.nan, 1.0)
+
+
+def _checkpoints(warmup: int, d: int) -> list[int]:
+    """Iterations of warm-up after which the history is noted. They depend on nothing but the run's size."""
+    count = _CHECKPOINTS if d <= 100 else max(5, _CHECKPOINTS * 100 // d)
+    return sorted({warmup * k // count for k in range(1, count + 1)} - {0})

@@ -1,0 +1,237 @@
+"""Is the result to be trusted? Tables, and findings in words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray
+
+from . import samplers
+from .errors import ArgumentError
+from .results import arviz, datasets
+
+R_HAT_LIMIT = 1.01  # Vehtari et al. (2021)
+ESS_PER_CHAIN = 100  # likewise
+ACCEPTANCE_MARGIN = 0.15
+STILL_SHARE = 0.05  # of a chain's draws without one acceptance in between
+_WORST = 3  # parameters that a finding names
+
+
+class Finding(NamedTuple):
+    """Something that a user should know."""
+
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def summary(idata: Any, var_names: list[str] | None = None, interval: float = 0.9) -> Any:
+    """Posterior summary as a pandas DataFrame, a row for every scalar.
+
+    Parameters
+    ----------
+    idata
+        A result of `stanadapt.sample`.
+    var_names
+        Variables of the posterior group; all by default.
+    interval
+        Probability of the central interval.
+
+    Returns
+    -------
+    pandas.DataFrame
+        mean, sd, the ends of the interval, mcse_mean (standard error of the mean), ess_bulk, ess_tail and
+        r_hat (rank-normalised, split), as in Vehtari et al. (2021).
+
+    Raises
+    ------
+    ArgumentError
+        A variable is unknown, or the interval is not between 0 and 1.
+    """
+    import pandas
+
+    posterior = _posterior(idata, var_names)
+    if not (isinstance(interval, float) and 0.0 < interval < 1.0):
+        raise ArgumentError(f"interval={interval!r} is not allowed: it must be between 0 and 1")
+    lower, upper = 0.5 - interval / 2, 0.5 + interval / 2
+    over = ("chain", "draw")
+    with np.errstate(all="ignore"):
+        columns = {
+            "mean": posterior.mean(over),
+            "sd": posterior.std(over, ddof=1),
+            f"q{100 * lower:g}": posterior.quantile(lower, over),
+            f"q{100 * upper:g}": posterior.quantile(upper, over),
+            "mcse_mean": arviz().mcse(posterior, method="mean"),
+            "ess_bulk": arviz().ess(posterior, method="bulk"),
+            "ess_tail": arviz().ess(posterior, method="tail"),
+            "r_hat": arviz().rhat(posterior),
+        }
+    rows = _row_names(posterior)
+    return pandas.DataFrame(
+        {name: _flat(values, list(posterior.data_vars)) for name, values in columns.items()}, index=rows
+    )
+
+
+def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
+    """Worded findings on a result; empty when there is nothing to report.
+
+    Looks at R-hat over 1.01, effective sample sizes under 100 a chain, acceptance far from its target, chains
+    that stand still, failed evaluations of the log density, and an interrupted run.
+    """
+    groups = datasets(idata)
+    posterior = _posterior(idata, var_names)
+    findings = []
+    if note := posterior.attrs.get("interrupted_note"):
+        findings.append(Finding("interrupted", f"The run was {note}."))
+    if posterior.sizes["draw"] < 4:
+        return [*findings, Finding("short", f"There are {posterior.sizes['draw']} draws a chain: too few.")]
+    findings += _convergence(posterior)
+    if "sample_stats" in groups:
+        findings += _movement(groups["sample_stats"], posterior.attrs)
+    if "adaptation" in groups:
+        findings += _failures(groups["adaptation"], groups.get("sample_stats"))
+    return findings
+
+
+def _convergence(posterior: xarray.Dataset) -> list[Finding]:
+    findings = []
+    names = _row_names(posterior)
+    variables = list(posterior.data_vars)
+    chains = posterior.sizes["chain"]
+    constant = _flat(posterior.std(("chain", "draw")), variables) == 0.0
+    bad = np.array([not np.all(np.isfinite(column)) for column in _columns(posterior)])
+    if bad.any():
+        findings.append(Finding("nan", f"NaN or infinite draws in {_listed(names, bad)}."))
+    usable = ~constant & ~bad
+    if chains > 1:
+        r_hat = np.where(usable, _flat(arviz().rhat(posterior), variables), 1.0)
+        high = ~(r_hat <= R_HAT_LIMIT)
+        if high.any():
+            findings.append(
+                Finding(
+                    "r_hat",
+                    f"R-hat is over {R_HAT_LIMIT} for {high.sum()} of {len(names)} quantities, worst "
+                    f"{_worst(names, r_hat, largest=True)}: the chains do not agree yet. "
+                    "Run longer (warmup, draws), or see whether the posterior has several modes.",
+                )
+            )
+    for kind in ("bulk", "tail"):
+        ess = np.where(usable, _flat(arviz().ess(posterior, method=kind), variables), np.inf)
+        low = ~(ess >= ESS_PER_CHAIN * chains)
+        if low.any():
+            findings.append(
+                Finding(
+                    f"ess_{kind}",
+                    f"The {kind} effective sample size is under {ESS_PER_CHAIN} a chain for {low.sum()} of "
+                    f"{len(names)} quantities, worst {_worst(names, ess, largest=False)}. Draw more.",
+                )
+            )
+    return findings
+
+
+def _movement(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
+    findings = []
+    target = _target_acceptance(attrs)
+    acceptance = stats["acceptance_rate"].mean("draw").values
+    chains = stats["chain"].values
+    if target is not None:
+        far = np.abs(acceptance - target) > ACCEPTANCE_MARGIN
+        if far.any():
+            shown = ", ".join(f"{acceptance[i]:.2f} in chain {chains[i]}" for i in np.flatnonzero(far))
+            findings.append(
+                Finding(
+                    "acceptance",
+                    f"The acceptance rate is far from its target {target:g}: {shown}. "
+                    "Warm up longer; in a funnel, reparametrise the model.",
+                )
+            )
+    accepted = stats["accepted"].values
+    limit = max(100, int(STILL_SHARE * accepted.shape[1]))
+    still = [(chains[i], _longest_wait(row)) for i, row in enumerate(accepted)]
+    long = [(chain, wait) for chain, wait in still if wait >= min(limit, accepted.shape[1])]
+    if long:
+        shown = ", ".join(f"chain {chain} for {wait} draws" for chain, wait in long)
+        findings.append(Finding("still", f"Chains stood still: {shown} without one accepted proposal."))
+    return findings
+
+
+def _failures(adaptation: xarray.Dataset, stats: xarray.Dataset | None) -> list[Finding]:
+    during = int(adaptation["failures"].sum())
+    if not during:
+        return []
+    total = int(stats["n_steps"].sum()) if stats is not None else 0
+    before = int(adaptation["failures_warmup"].sum())
+    first = next((str(text) for text in adaptation["first_failure"].values if str(text)), "")
+    return [
+        Finding(
+            "failures",
+            f"The log density failed in {during} of {total} evaluations of kept iterations (and {before} in "
+            f"warm-up); such proposals are rejected. First reason: {first}",
+        )
+    ]
+
+
+def _target_acceptance(attrs: dict[str, Any]) -> float | None:
+    settings = json.loads(attrs.get("settings", "{}"))
+    value = settings.get("target_accept")
+    return None if value is None else float(value)
+
+
+def _longest_wait(accepted: np.ndarray) -> int:
+    """The longest run of rejections."""
+    moved = np.flatnonzero(np.concatenate(([True], accepted.astype(bool), [True])))
+    return int(np.diff(moved).max()) - 1
+
+
+def _posterior(idata: Any, var_names: list[str] | None) -> xarray.Dataset:
+    groups = datasets(idata)
+    if "posterior" not in groups or not groups["posterior"].data_vars:
+        raise ArgumentError("idata has no draws: a result of stanadapt.sample with a posterior is needed")
+    posterior = groups["posterior"]
+    if var_names is None:
+        return posterior
+    unknown = [name for name in var_names if name not in posterior]
+    if unknown:
+        known = ", ".join(str(name) for name in posterior.data_vars)
+        raise ArgumentError(f"var_names={unknown!r} are not in the posterior, which has {known}")
+    return posterior[list(var_names)]
+
+
+def _row_names(posterior: xarray.Dataset) -> list[str]:
+    """`theta[0]`, by the coordinates of theta's own dimensions."""
+    names = []
+    for name, values in posterior.data_vars.items():
+        own = [dim for dim in values.dims if dim not in ("chain", "draw")]
+        for index in np.ndindex(*[values.sizes[dim] for dim in own]):
+            labels = ", ".join(str(values[dim].values[i]) for dim, i in zip(own, index, strict=True))
+            names.append(f"{name}[{labels}]" if own else str(name))
+    return names
+
+
+def _columns(posterior: xarray.Dataset) -> list[np.ndarray]:
+    """Every scalar's draws, (chain, draw), in the order of `_row_names`."""
+    columns = []
+    for values in posterior.data_vars.values():
+        array = values.transpose("chain", "draw", ...).values
+        columns += list(array.reshape(*array.shape[:2], -1).transpose(2, 0, 1))
+    return columns
+
+
+def _flat(values: xarray.Dataset, variables: list[Any]) -> np.ndarray:
+    return np.concatenate([np.ravel(values[name].values).astype(float) for name in variables])
+
+
+def _listed(names: list[str], chosen: np.ndarray) -> str:
+    picked = [names[i] for i in np.flatnonzero(chosen)]
+    more = f" and {len(picked) - _WORST} more" if len(picked) > _WORST else ""
+    return ", ".join(picked[:_WORST]) + more
+
+
+def _worst(names: list[str], values: np.ndarray, *, largest: bool) -> str:
+    order = np.argsort(np.where(np.isnan(values), np.inf if largest else -np.inf, values))
+    picked = order[::-1][:_WORST] if largest else order[:_WORST]
+    return ", ".join(f"{names[i]} ({values[i]:.4g})" for i in picked)

@@ -1,0 +1,163 @@
+"""Where chains start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import check
+from . import data as data_module
+from .errors import ArgumentError, InitializationError
+from .numerics.ascent import climb, far_below
+from .posterior import Posterior
+from .target import log_density, log_density_gradient
+
+TRIES = 100  # Stan's number
+CLIMBS = 4  # random starts that a chain climbs from, to avoid modes without mass
+
+
+class Init(NamedTuple):
+    """The start of one chain: a point, or what is given of it and how far to look around for the rest."""
+
+    radius: float
+    point: np.ndarray | None = None  # (d,) unconstrained
+    values: dict[str, Any] | None = None  # constrained, maybe partial
+
+
+def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
+    """One `Init` a chain from what the user gave; see `stanadapt.sample` for what is allowed."""
+    if inits is None:
+        return [Init(radius)] * chains
+    if isinstance(inits, int | float | np.number) and not isinstance(inits, bool):
+        return [Init(check.number("inits", inits, 0.0))] * chains
+    if isinstance(inits, str | os.PathLike):
+        inits = data_module.read(inits, "inits")
+    if isinstance(inits, Mapping) and not hasattr(inits, "children"):
+        return [_from_values(inits, radius, posterior, "inits")] * chains
+    if hasattr(inits, "groups"):
+        return _from_inference_data(inits, radius, posterior, chains)
+    if (
+        isinstance(inits, Sequence)
+        and inits
+        and not isinstance(inits[0], int | float | Sequence | np.ndarray)
+    ):
+        _check_chains(len(inits), chains)
+        return [_from_values(entry, radius, posterior, f"inits[{i}]") for i, entry in enumerate(inits)]
+    try:
+        points = np.asarray(inits, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise check.refused("inits", inits, _ALLOWED) from error
+    if points.shape != (chains, posterior.dim):
+        raise ArgumentError(
+            f"inits has shape {points.shape}; unconstrained starting points need (chains, d) = "
+            f"({chains}, {posterior.dim})"
+        )
+    if not np.all(np.isfinite(points)):
+        raise ArgumentError("inits has entries that are NaN or infinite; starting points must be finite")
+    return [Init(radius, point=point.copy()) for point in points]
+
+
+_ALLOWED = (
+    "None, a radius, a dict of constrained values or a list of one per chain, a path to JSON, an array of "
+    "shape (chains, d), or an earlier InferenceData"
+)
+
+
+def find(
+    init: Init, posterior: Posterior, chain: int, rng: np.random.Generator, use_gradient: bool, ascend: bool
+) -> np.ndarray:
+    """A starting point (d,) with a finite log density and, if it will be used, a finite gradient.
+
+    A random start goes on with a short climb out of the far tail when `ascend` is set, from `CLIMBS` points;
+    the first is kept unless another ends so far above it that its own mode can have no mass.
+
+    Raises
+    ------
+    InitializationError
+        There is none at the given point, or none in 100 tries; the message has the first reason.
+    """
+    x = _finite(init, posterior, chain, rng, use_gradient)
+    if not (ascend and use_gradient and init.point is None and init.values is None and init.radius > 0):
+        return x
+    target = posterior.model.target()
+    x, logp = climb(target, x)
+    for _ in range(CLIMBS - 1):
+        other, higher = climb(target, _finite(init, posterior, chain, rng, use_gradient))
+        if far_below(logp, higher, posterior.dim):
+            x, logp = other, higher
+    posterior.model.raise_pending()
+    return x
+
+
+def _finite(
+    init: Init, posterior: Posterior, chain: int, rng: np.random.Generator, use_gradient: bool
+) -> np.ndarray:
+    target = posterior.model.target()
+    score = np.empty(posterior.dim)
+    random = init.point is None and init.radius > 0
+    tries = TRIES if random else 1
+    reason = ""
+    for _ in range(tries):
+        x = _candidate(init, posterior, chain, rng)
+        logp = log_density_gradient(target, x, score) if use_gradient else log_density(target, x)
+        posterior.model.raise_pending()
+        if logp > -np.inf:
+            return x
+        reason = reason or posterior.failure(x)
+    where = (
+        f"{tries} tries uniform on (-{init.radius:g}, {init.radius:g})" if random else "its starting point"
+    )
+    raise InitializationError(
+        f"chain {chain}: no finite log density{' and gradient' if use_gradient else ''} at {where}. "
+        f"First reason: {reason}"
+    )
+
+
+def _candidate(init: Init, posterior: Posterior, chain: int, rng: np.random.Generator) -> np.ndarray:
+    if init.point is not None:
+        return init.point.copy()
+    x = rng.uniform(-init.radius, init.radius, posterior.dim)
+    if init.values is None:
+        return x
+    values = posterior.constrain(x) | init.values
+    try:
+        return posterior.model.unconstrain(values)
+    except RuntimeError as error:
+        raise InitializationError(
+            f"chain {chain}: inits are outside the support of the model: {error}"
+        ) from error
+
+
+def _from_values(values: Any, radius: float, posterior: Posterior, what: str) -> Init:
+    if isinstance(values, str | os.PathLike):
+        values = data_module.read(values, what)
+    if not isinstance(values, Mapping):
+        raise check.refused(what, values, "a dict of constrained values")
+    plain = data_module.read(values, what)
+    posterior.check_parameters(what, plain)
+    return Init(radius, values=plain)
+
+
+def _from_inference_data(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
+    """The last draw of every chain of an earlier result."""
+    try:
+        group = inits["posterior"]
+    except KeyError:
+        raise ArgumentError("inits has no group named posterior") from None
+    _check_chains(int(group.sizes["chain"]), chains)
+    missing = [name for name in posterior.parameters if name not in group]
+    if missing:
+        raise ArgumentError(f"inits lacks parameters of the model: {', '.join(missing)}")
+    last = {name: np.asarray(group[name].values[:, -1]) for name in posterior.parameters}
+    return [
+        _from_values({name: value[i] for name, value in last.items()}, radius, posterior, "inits")
+        for i in range(chains)
+    ]
+
+
+def _check_chains(given: int, chains: int) -> None:
+    if given != chains:
+        raise ArgumentError(f"inits has starting points for {given} chains; chains={chains} need one each")

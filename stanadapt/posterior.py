@@ -1,0 +1,317 @@
+"""A Stan program with data, opened: names, shapes, transforms, the log density and its gradient."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import check
+from . import data as data_module
+from .backends.base import Model
+from .backends.python import Target
+from .errors import ArgumentError, DataError, EvaluationError, ModelError, StanAdaptWarning
+from .program import data_declarations, observed_names
+from .variables import Variable, variables
+
+BACKENDS = ("auto", "stanli", "bridgestan")
+
+
+class Posterior:
+    """A model opened with its data, ready for any number of calls.
+
+    Parameters
+    ----------
+    model
+        A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
+        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used); a `stanadapt.Target`.
+    data
+        A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
+    backend
+        "stanli" runs Stan programs without a C++ compiler; "bridgestan" compiles them; "auto" takes stanli
+        and falls back to BridgeStan for a program that stanli does not cover.
+    seed
+        For random numbers in the `transformed data` block only, 0 to 2**32 - 1.
+
+    Attributes
+    ----------
+    dim : int
+        d, the number of unconstrained parameters.
+    names : list of str
+        Flat names of the constrained parameters, `theta.1.2` for theta[1, 2].
+    unconstrained_names : list of str
+        Flat names of the d unconstrained parameters.
+    library : str
+        What evaluates the model, with its version.
+
+    Raises
+    ------
+    ModelError
+        The program cannot be found, compiled or opened.
+    DataError
+        The data do not fit the program.
+    """
+
+    def __init__(self, model: Any, data: Any = None, *, backend: str = "auto", seed: int = 0) -> None:
+        check.choice("backend", backend, BACKENDS)
+        seed = check.integer("seed", seed, 0, 2**32 - 1)
+        self.code = ""
+        self.data: dict[str, Any] = {}
+        self.model = self._open(model, data, backend, seed)
+        self._describe()
+
+    def __repr__(self) -> str:
+        return f"Posterior(dim={self.dim}, {len(self.variables)} variables, {self.library})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"code": self.code, "data": self.data, "model": self.model}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._describe()
+
+    def log_density(self, x: Any) -> float:
+        """Log density at the unconstrained point `x` (d,), up to a constant, Jacobian included.
+
+        Raises
+        ------
+        EvaluationError
+            The model rejects the point; the message is the model's own.
+        """
+        try:
+            return self.model.log_density(self._point(x))
+        except RuntimeError as error:
+            raise EvaluationError(f"the log density cannot be evaluated: {error}") from error
+
+    def log_density_gradient(self, x: Any) -> tuple[float, np.ndarray]:
+        """Log density at `x` (d,) and its gradient (d,). Raises EvaluationError where the model rejects `x`."""
+        try:
+            return self.model.log_density_gradient(self._point(x))
+        except RuntimeError as error:
+            raise EvaluationError(f"the gradient cannot be evaluated: {error}") from error
+
+    def constrain(
+        self, x: Any, *, transformed: bool = False, generated: bool = False, seed: int = 0
+    ) -> dict[str, np.ndarray]:
+        """Constrained values of unconstrained points `x`, shape (d,) or (..., d).
+
+        Parameters
+        ----------
+        x
+            Unconstrained points.
+        transformed, generated
+            Whether transformed parameters and generated quantities come too.
+        seed
+            For the random numbers of generated quantities.
+
+        Returns
+        -------
+        dict
+            Name to array of shape (..., *declared shape). Generated quantities that fail are NaN.
+        """
+        points = np.asarray(x, dtype=float)
+        if points.ndim == 0 or points.shape[-1] != self.dim:
+            raise check.refused("x", points.shape, f"an array whose last axis has length dim={self.dim}")
+        seed = check.integer("seed", seed, 0, 2**32 - 1)
+        wanted = dict(self.parameters)
+        if transformed:
+            wanted |= self.transformed_parameters
+        if generated:
+            wanted |= self.generated_quantities
+        values = np.empty((points.size // max(self.dim, 1) if self.dim else 1, self.n_values))
+        self.model.writer(seed)(points.reshape(len(values), self.dim), values)
+        values = values.reshape(*points.shape[:-1], self.n_values)
+        return {name: variable.take(values) for name, variable in wanted.items()}
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        """The unconstrained point (d,) of constrained parameter values.
+
+        Raises
+        ------
+        ArgumentError
+            A parameter is missing, unknown, of the wrong shape, or outside its support.
+        """
+        given = data_module.read(values, "values")
+        self.check_parameters("values", given)
+        missing = [name for name in self.parameters if name not in given]
+        if missing:
+            raise ArgumentError(f"values lack parameters of the model: {', '.join(missing)}")
+        try:
+            return self.model.unconstrain(given)
+        except RuntimeError as error:
+            raise ArgumentError(f"values are outside the support: {error}") from error
+
+    def sample(self, **keywords: Any) -> Any:
+        """Sample from this posterior; keywords and result are those of `stanadapt.sample`."""
+        from .api import sample  # api stands above this file; only this convenience reaches up
+
+        return sample(self, **keywords)
+
+    def check_parameters(self, what: str, given: Mapping[str, Any]) -> None:
+        """Refuse names that are no parameters, and wrong shapes."""
+        for name, value in given.items():
+            if name not in self.parameters:
+                check.choice(f"{what}: parameter", name, self.parameters)
+            shape, wanted = np.shape(value), self.parameters[name].shape
+            if shape != wanted:
+                raise ArgumentError(f"{what}[{name!r}] has shape {shape}; the model declares {wanted}")
+
+    def failure(self, x: np.ndarray) -> str:
+        """Why the log density or its gradient is not finite at `x` (d,), in the model's words."""
+        try:
+            if not self.model.has_gradient:
+                value, score = self.model.log_density(x), np.zeros(0)
+            else:
+                value, score = self.model.log_density_gradient(x)
+        except RuntimeError as error:
+            return str(error).strip() or type(error).__name__
+        if not np.isfinite(value):
+            return f"the log density is {value}"
+        bad = [
+            name
+            for name, entry in zip(self.unconstrained_names, score, strict=False)
+            if not np.isfinite(entry)
+        ]
+        return (
+            f"the gradient is not finite in {', '.join(bad[:5])}"
+            if bad
+            else "no failure when evaluated again"
+        )
+
+    def digest(self) -> str:
+        """A hash of the program, for the record: 16 hexadecimal digits."""
+        return hashlib.sha256((self.code or repr(self.model)).encode()).hexdigest()[:16]
+
+    def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Data that the program models (left of a `~`), and the others, as arrays."""
+        modelled = observed_names(self.code)
+        arrays = {name: np.asarray(value) for name, value in self.data.items() if not isinstance(value, dict)}
+        arrays = {name: value for name, value in arrays.items() if value.dtype.kind in "iuf" and value.size}
+        observed = {name: value for name, value in arrays.items() if name in modelled}
+        return observed, {name: value for name, value in arrays.items() if name not in modelled}
+
+    def _point(self, x: Any) -> np.ndarray:
+        point = np.ascontiguousarray(x, dtype=float)
+        if point.shape != (self.dim,):
+            raise check.refused("x", point.shape, f"a point of shape ({self.dim},)")
+        return point
+
+    def _describe(self) -> None:
+        self.dim = self.model.dim
+        self.library = self.model.library
+        self.names = self.model.names(transformed=False, generated=False)
+        self.unconstrained_names = self.model.unconstrained_names()
+        with_transformed = self.model.names(transformed=True, generated=False)
+        everything = self.model.names(transformed=True, generated=True)
+        self.n_values = len(everything)
+        self.variables = variables(everything)
+        self.parameters = _within(self.variables, 0, len(self.names))
+        self.transformed_parameters = _within(self.variables, len(self.names), len(with_transformed))
+        self.generated_quantities = _within(self.variables, len(with_transformed), len(everything))
+
+    def _open(self, model: Any, data: Any, backend: str, seed: int) -> Model:
+        if isinstance(model, Target):
+            if data is not None:
+                raise DataError("data are not allowed with a Python target: its functions hold their own")
+            return model
+        if hasattr(model, "param_unc_num") and hasattr(model, "stanlib"):
+            return self._adopt(model, data)
+        source = _stan_file(model)
+        if isinstance(source, Path) and source.suffix in _LIBRARIES:
+            from .backends import bridgestan
+
+            self.data = data_module.read(data)
+            return bridgestan.open_library(source, data_module.to_json(self.data), seed)
+        self.code, folder = _program(source)
+        self.data = data_module.read(data)
+        data_module.check_declared(self.data, data_declarations(self.code))
+        return _open_program(self.code, folder, data_module.to_json(self.data), backend, seed)
+
+    def _adopt(self, model: Any, data: Any) -> Model:
+        """An open `bridgestan.StanModel`, with the data it was opened with."""
+        from .backends.native import NativeModel
+
+        if data is not None:
+            raise DataError("data are not allowed with an open StanModel: it was opened with its data")
+        held = data_module.read(model.data or None)
+        self.data = {name: value for name, value in held.items() if name != "__stanli"}
+        return NativeModel(model, "stanli" if "__stanli" in held else "bridgestan")
+
+
+_LIBRARIES = (".so", ".dll", ".dylib")
+
+
+def _within(all_variables: Mapping[str, Variable], start: int, stop: int) -> dict[str, Variable]:
+    """Variables whose columns lie in [start, stop)."""
+    return {
+        name: variable
+        for name, variable in all_variables.items()
+        if start <= int(variable.columns.min()) < stop
+    }
+
+
+def _stan_file(model: Any) -> Path | str:
+    """The path or the program text that `model` stands for."""
+    if isinstance(model, str):
+        looks_like_code = "\n" in model or "{" in model
+        return model if looks_like_code else Path(model)
+    if isinstance(model, os.PathLike):
+        return Path(model)
+    if hasattr(model, "stan_file") and hasattr(model, "exe_file"):
+        if model.stan_file is None:
+            raise ModelError(
+                "model: this CmdStanModel has only an executable; its Stan file is needed, "
+                "CmdStanModel(stan_file=...)"
+            )
+        return Path(model.stan_file)
+    raise check.refused(
+        "model",
+        model,
+        "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
+        "a CmdStanModel, a Target or a Posterior",
+    )
+
+
+def _program(source: Path | str) -> tuple[str, Path | None]:
+    """Program text and the folder that its includes are relative to."""
+    if isinstance(source, str):
+        if not source.strip():
+            raise ModelError("model: the Stan program is empty")
+        return source, None
+    if source.is_dir():
+        raise ModelError(f"model={str(source)!r} is a directory; a .stan file is needed")
+    if not source.exists():
+        raise ModelError(f"model={str(source)!r}: there is no such file (working directory {Path.cwd()})")
+    if source.suffix != ".stan":
+        raise ModelError(f"model={str(source)!r} does not end in .stan or in one of {', '.join(_LIBRARIES)}")
+    try:
+        return source.read_text(encoding="utf-8"), source.resolve().parent
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"model={str(source)!r} cannot be read: {error}") from error
+
+
+def _open_program(code: str, folder: Path | None, data: str, backend: str, seed: int) -> Model:
+    """Open a program with the backend asked for; "auto" tries stanli, then BridgeStan."""
+    if backend == "bridgestan":
+        from .backends import bridgestan
+
+        return bridgestan.open_program(code, folder, data, seed)
+    from .backends import stanli
+
+    try:
+        return stanli.open_program(code, folder, data, seed)
+    except stanli.Refused as refusal:
+        if backend == "stanli":
+            raise
+        from .backends import bridgestan
+
+        warnings.warn(f"{refusal}. Compiling it with BridgeStan instead.", StanAdaptWarning, stacklevel=5)
+        try:
+            return bridgestan.open_program(code, folder, data, seed)
+        except ModelError as error:
+            raise ModelError(f"model: no backend can open it.\n  {refusal}\n  {error}") from error

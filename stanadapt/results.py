@@ -1,0 +1,286 @@
+"""From arrays to ArviZ: the only file that knows it.
+
+Python 3.11 gets arviz 0.23 with InferenceData, 3.12 and later get arviz 1.x with xarray's DataTree. One plain
+set of xarray datasets is built first; then comes the one branch. arviz is imported late: it takes 1.7 s.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.metadata
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray
+
+from . import check, samplers
+from .chain import ChainResult, Draws, Job, Stack
+from .errors import OutputError
+from .posterior import Posterior
+from .runner import Run
+from .variables import Variable
+
+Groups = dict[str, xarray.Dataset]
+_SAMPLE_DIMS = ("chain", "draw")
+
+
+@functools.cache
+def has_datatree() -> bool:
+    """Whether the installed arviz keeps results in a DataTree (1.x) rather than in InferenceData (0.x)."""
+    return int(importlib.metadata.version("arviz").split(".")[0]) >= 1
+
+
+@functools.cache
+def arviz() -> Any:
+    """The arviz module, imported at the first need."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # arviz 0.23 announces arviz 1 at import
+        import arviz
+    return arviz
+
+
+def container(groups: Groups) -> Any:
+    """The datasets in what the installed arviz works with."""
+    if has_datatree():
+        return xarray.DataTree.from_dict(groups)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # "adaptation" is no group of the schema
+        return arviz().InferenceData(**groups)
+
+
+def datasets(result: Any) -> Groups:
+    """The datasets of an InferenceData or a DataTree, by group."""
+    if hasattr(result, "children"):
+        return {name: node.to_dataset() for name, node in result.children.items()}
+    return {name: result[name] for name in result.groups()}
+
+
+def write(result: Any, path: str | Path) -> None:
+    """Write a result as netCDF.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    mode = "w"
+    try:
+        for name, group in datasets(result).items():
+            group.to_netcdf(path, group=name, mode=mode, engine="h5netcdf")
+            mode = "a"
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error}") from error
+
+
+def read(path: str | Path) -> Any:
+    """Read a result that was written as netCDF.
+
+    Raises
+    ------
+    OutputError
+        There is no such file, or it is no result of a run.
+    """
+    if not Path(path).is_file():
+        raise OutputError(f"{path}: there is no such file")
+    try:
+        with xarray.open_datatree(path, engine="h5netcdf") as tree:
+            groups = {name: node.to_dataset().load() for name, node in tree.children.items()}
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path} cannot be read as netCDF: {error}") from error
+    if "posterior" not in groups:
+        raise OutputError(f"{path} has no group named posterior")
+    return container(groups)
+
+
+def build(
+    run: Run,
+    job: Job,
+    posterior: Posterior,
+    *,
+    seconds: float,
+    coords: Mapping[str, Sequence[Any]] | None,
+    dims: Mapping[str, Sequence[str]] | None,
+    log_likelihood: Sequence[str],
+    posterior_predictive: Sequence[str],
+) -> Any:
+    """The result of a run: groups of the InferenceData schema, and `adaptation`, which is ours."""
+    label = _Labels(coords or {}, dims or {})
+    kept, n = _common_length(run)
+    attrs = _attributes(run, job, posterior, kept, n, seconds)
+    draws = _cut(run.draws, kept, n)
+    moved = {name: "log_likelihood" for name in log_likelihood}
+    moved |= {name: "posterior_predictive" for name in posterior_predictive}
+
+    groups: Groups = {}
+    for name, variable in posterior.variables.items():
+        group = groups.setdefault(moved.get(name, "posterior"), xarray.Dataset())
+        group[name] = label.draws(variable, draws.values, kept)
+    groups.setdefault("posterior", xarray.Dataset())
+    if posterior.dim:
+        groups["sample_stats"] = _stats(draws.stats, kept)
+        groups["adaptation"] = _adaptation([run.chains[i] for i in kept], posterior)
+    if draws.x is not None:
+        groups["unconstrained_posterior"] = _unconstrained(draws.x, kept, posterior)
+    if run.warmup is not None:
+        n_warmup = min(_warmup_rows(run.chains[i]) for i in kept)
+        warmup = _cut(run.warmup, kept, n_warmup)
+        groups["warmup_posterior"] = xarray.Dataset(
+            {
+                name: label.draws(variable, warmup.values, kept)
+                for name, variable in posterior.variables.items()
+                if name not in moved
+            }
+        )
+        groups["warmup_sample_stats"] = _stats(warmup.stats, kept)
+    observed, constant = posterior.observed()
+    for group_name, arrays in (("observed_data", observed), ("constant_data", constant)):
+        if arrays:
+            groups[group_name] = xarray.Dataset(
+                {name: label.array(name, value) for name, value in arrays.items()}
+            )
+    for group in groups.values():
+        group.attrs |= attrs
+    return container(groups)
+
+
+class _Labels:
+    """Names of dimensions and coordinates: the user's, or `theta_dim_0` with 0, 1, ..., as ArviZ has it."""
+
+    def __init__(self, coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence[str]]) -> None:
+        self.coords, self.dims = coords, dims
+
+    def draws(self, variable: Variable, values: np.ndarray, chains: Sequence[int]) -> xarray.DataArray:
+        array = variable.take(values)
+        dims = self._names(variable.name, variable.shape)
+        coords = {"chain": list(chains), "draw": np.arange(array.shape[1])}
+        coords |= self._coords(dims, variable.shape)
+        return xarray.DataArray(array, dims=(*_SAMPLE_DIMS, *dims), coords=coords)
+
+    def array(self, name: str, value: np.ndarray) -> xarray.DataArray:
+        dims = self._names(name, value.shape)
+        return xarray.DataArray(value, dims=dims, coords=self._coords(dims, value.shape))
+
+    def _names(self, name: str, shape: tuple[int, ...]) -> list[str]:
+        given = list(self.dims.get(name, ()))
+        return [given[i] if i < len(given) else f"{name}_dim_{i}" for i in range(len(shape))]
+
+    def _coords(self, dims: Sequence[str], shape: tuple[int, ...]) -> dict[str, Any]:
+        return {
+            dim: list(self.coords[dim]) if dim in self.coords else np.arange(length)
+            for dim, length in zip(dims, shape, strict=True)
+        }
+
+
+def check_labels(
+    coords: Mapping[str, Sequence[Any]] | None,
+    dims: Mapping[str, Sequence[str]] | None,
+    shapes: Mapping[str, tuple[int, ...]],
+) -> None:
+    """Refuse dims of unknown variables, too many of them, and coords of the wrong length; before sampling."""
+    for name, value in (("coords", coords), ("dims", dims)):
+        if value is not None and not isinstance(value, Mapping):
+            raise check.refused(name, value, "a dict")
+    for name, given in (dims or {}).items():
+        check.choice("dims: variable", name, shapes)
+        shape = shapes[name]
+        if isinstance(given, str) or len(given) > len(shape):
+            raise check.refused(f"dims[{name!r}]", given, f"a list of at most {len(shape)} names")
+        for dim, length in zip(given, shape, strict=False):
+            if dim in (coords or {}) and len((coords or {})[dim]) != length:
+                raise check.refused(
+                    f"coords[{dim!r}]", (coords or {})[dim], f"of length {length}, as {name} has it"
+                )
+
+
+def _common_length(run: Run) -> tuple[list[int], int]:
+    """Chains that have draws and the length that all of them have; all chains while none has any."""
+    lengths = [chain.draws.n for chain in run.chains]
+    kept = [i for i, length in enumerate(lengths) if length > 0] or list(range(len(lengths)))
+    return kept, min(lengths[i] for i in kept)
+
+
+def _warmup_rows(chain: ChainResult) -> int:
+    return 0 if chain.warmup is None else chain.warmup.n
+
+
+def _cut(stack: Stack, kept: list[int], n: int) -> Draws:
+    """The first `n` rows of the chains kept; a view when all of them are."""
+    chains: Any = slice(None) if len(kept) == len(stack.values) else kept
+    return Draws(
+        stack.values[chains, :n],
+        None if stack.x is None else stack.x[chains, :n],
+        {name: column[chains, :n] for name, column in stack.stats.items()},
+        n,
+    )
+
+
+def _stats(stats: Mapping[str, np.ndarray], chains: Sequence[int]) -> xarray.Dataset:
+    n = next(iter(stats.values())).shape[1]
+    coords = {"chain": list(chains), "draw": np.arange(n)}
+    return xarray.Dataset({name: (_SAMPLE_DIMS, value) for name, value in stats.items()}, coords=coords)
+
+
+def _unconstrained(x: np.ndarray, chains: Sequence[int], posterior: Posterior) -> xarray.Dataset:
+    coords = {
+        "chain": list(chains),
+        "draw": np.arange(x.shape[1]),
+        "unconstrained": posterior.unconstrained_names,
+    }
+    return xarray.Dataset({"x": ((*_SAMPLE_DIMS, "unconstrained"), x)}, coords=coords)
+
+
+def _adaptation(chains: list[ChainResult], posterior: Posterior) -> xarray.Dataset:
+    """The history over warm-up, (chain, note), and what each chain has learnt at its end."""
+    group = xarray.Dataset(coords={"chain": [chain.index for chain in chains]})
+    notes = min(len(chain.history.get("iteration", ())) for chain in chains)
+    first = chains[0].history
+    if notes:
+        group = group.assign_coords(
+            iteration=("note", first["iteration"][:notes]), stage=("note", first["stage"][:notes])
+        )
+    for name in first:
+        if name not in ("iteration", "stage") and notes:
+            group[name] = (("chain", "note"), np.array([chain.history[name][:notes] for chain in chains]))
+    for name, value in chains[0].learnt.items():
+        dims = ("unconstrained", "unconstrained_2")[: value.ndim]
+        group[name] = (("chain", *dims), np.stack([chain.learnt[name] for chain in chains]))
+    group["start"] = (("chain", "unconstrained"), np.stack([chain.start for chain in chains]))
+    for name in ("failures_warmup", "failures", "seconds_warmup", "seconds"):
+        group[name] = ("chain", np.array([getattr(chain, name) for chain in chains]))
+    group["first_failure"] = ("chain", np.array([chain.first_failure for chain in chains], dtype=object))
+    labels = {"unconstrained": posterior.unconstrained_names}
+    if "unconstrained_2" in group.dims:
+        labels["unconstrained_2"] = posterior.unconstrained_names
+    return group.assign_coords(labels)
+
+
+def _attributes(
+    run: Run, job: Job, posterior: Posterior, kept: list[int], n: int, seconds: float
+) -> dict[str, Any]:
+    """Facts about the run, as strings and numbers: netCDF takes nothing else."""
+    method = samplers.sampler(job.method)
+    attrs = {
+        "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "creation_library": "stanadapt",
+        "inference_library": "stanadapt",
+        "inference_library_version": importlib.metadata.version("stanadapt"),
+        "sampling_time": seconds,
+        "tuning_steps": job.warmup,
+        "thin": job.thin,
+        "method": job.method,
+        "settings": json.dumps(samplers.named(method, job.settings)),
+        "seed": job.seed,
+        "backend": posterior.library,
+        "model_hash": posterior.digest(),
+        "interrupted": int(run.interrupted),
+    }
+    if run.interrupted:
+        attrs["interrupted_note"] = (
+            f"interrupted: {len(kept)} of {job.chains} chains, {n} of {job.draws // job.thin} draws each"
+        )
+    return attrs

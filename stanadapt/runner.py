@@ -1,0 +1,178 @@
+"""Many chains: in threads, or in processes where the model allows no threads.
+
+Workers take turns over the chains, a block at a time, so that all chains get on alike: an interrupted run has
+about the same number of draws from each, and three chains on two cores take 1.5 times as long as one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .chain import Board, Chain, ChainResult, Job, Stack, stacks
+from .errors import ChainError
+from .inits import Init
+from .posterior import Posterior
+
+_LOOK_SECONDS = 0.1  # how often the one who waits looks at the board
+
+
+class Run(NamedTuple):
+    """What a run gave."""
+
+    chains: list[ChainResult]
+    draws: Stack
+    warmup: Stack | None
+    interrupted: bool
+
+
+Look = Callable[[Board], None]
+
+
+def run(
+    posterior: Posterior, job: Job, inits: list[Init], workers: int, in_processes: bool, look: Look
+) -> Run:
+    """Run all chains; `look` is called now and then with the board. Ctrl-C ends every chain at its block's end.
+
+    Raises
+    ------
+    InitializationError
+        A chain found no starting point.
+    ChainError
+        A worker process died.
+    Exception
+        Whatever a Python callable raised.
+    """
+    if in_processes:
+        return _run_in_processes(posterior, job, inits, workers, look)
+    board = Board.for_chains(job.chains)
+    draws, warmup = stacks(job, posterior, job.chains)
+    chains = _chains(posterior, job, list(range(job.chains)), inits, board, draws, warmup)
+    with ThreadPoolExecutor(workers, thread_name_prefix="stanadapt") as pool:
+        turns = _turns(chains)
+        futures = [pool.submit(_take_turns, turns, board) for _ in range(workers)]
+        interrupted = _watch(futures, board, look)
+    for future in futures:
+        future.result()
+    return Run([chain.result() for chain in chains], draws, warmup, interrupted)
+
+
+def _chains(
+    posterior: Posterior,
+    job: Job,
+    indices: list[int],
+    inits: list[Init],
+    board: Board,
+    draws: Stack,
+    warmup: Stack | None,
+) -> list[Chain]:
+    """Chains that write into successive rows of the stacks."""
+    return [
+        Chain(posterior, job, i, init, board, draws.chain(k), warmup.chain(k) if warmup else None)
+        for k, (i, init) in enumerate(zip(indices, inits, strict=True))
+    ]
+
+
+def _turns(chains: list[Chain]) -> deque[Any]:
+    return deque(chain.blocks() for chain in chains)
+
+
+def _take_turns(turns: deque[Any], board: Board) -> None:
+    """Run a block of one chain, then of the next, until all are done or the run is stopped."""
+    while not board.stopped:
+        try:
+            blocks = turns.popleft()
+        except IndexError:
+            return
+        try:
+            next(blocks)
+        except StopIteration:
+            continue
+        except BaseException:
+            board.stop()
+            raise
+        turns.append(blocks)
+
+
+def _watch(futures: list[Future[Any]], board: Board, look: Look) -> bool:
+    """Wait for the workers, showing progress. Returns whether Ctrl-C stopped them; a second one is raised."""
+    interrupted = False
+    while True:
+        try:
+            _, waiting = wait(futures, timeout=_LOOK_SECONDS)
+            look(board)
+            if not waiting:
+                return interrupted
+        except KeyboardInterrupt:
+            board.stop()
+            if interrupted:
+                raise
+            interrupted = True
+
+
+def _run_in_processes(posterior: Posterior, job: Job, inits: list[Init], workers: int, look: Look) -> Run:
+    """The same with a share of the chains for each process.
+
+    loky's workers start from scratch (no fork) and do not run the user's script again, so a script needs no
+    `if __name__ == "__main__"`. The board is a file in memory that all of them map.
+    """
+    from loky import ProcessPoolExecutor
+    from loky.process_executor import TerminatedWorkerError
+
+    with tempfile.TemporaryDirectory(prefix="stanadapt-") as folder:
+        path = Path(folder) / "board"
+        board = Board(np.memmap(path, mode="w+", shape=(job.chains + 1, len(Board.COLUMNS)), dtype=float))
+        pool = ProcessPoolExecutor(workers, initializer=_ignore_interrupts)
+        try:
+            shares = [list(range(first, job.chains, workers)) for first in range(workers)]
+            futures = [
+                pool.submit(_run_share, posterior, job, share, [inits[i] for i in share], path)
+                for share in shares
+            ]
+            interrupted = _watch(futures, board, look)
+            results = [result for future in futures for result in future.result()]
+            draws, warmup = stacks(job, posterior, job.chains)
+            for result in results:
+                result.draws = draws.absorb(result.index, result.draws)
+                if warmup is not None and result.warmup is not None:
+                    result.warmup = warmup.absorb(result.index, result.warmup)
+        except TerminatedWorkerError as error:
+            raise ChainError(f"a worker process died: {str(error).splitlines()[0]}") from error
+        finally:
+            pool.shutdown(wait=True, kill_workers=True)
+    return Run(sorted(results, key=lambda result: result.index), draws, warmup, interrupted)
+
+
+def _run_share(
+    posterior: Posterior, job: Job, share: list[int], inits: list[Init], path: Path
+) -> list[ChainResult]:
+    """In a worker process: run some of the chains, one thread for all of them."""
+    shape = (job.chains + 1, len(Board.COLUMNS))
+    board = Board(np.memmap(path, mode="r+", shape=shape, dtype=float))
+    chains = _chains(posterior, job, share, inits, board, *stacks(job, posterior, len(share)))
+    _take_turns(_turns(chains), board)
+    return [chain.result() for chain in chains]
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches the whole process group; only the parent acts on it, and tells through the board."""
+    if threading.current_thread() is threading.main_thread():
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
