@@ -232,16 +232,17 @@ def _check_memory(posterior: Posterior, sampler: samplers.Sampler, job: Job) -> 
     if needed > free:
         able = [name for name in samplers.METHODS if samplers.sampler(name).n_matrices() == 0]
         raise ArgumentError(
-            f"method={job.method!r} needs {needed / 2**30:.1f} GiB for the {d} x {d} matrices of {job.chains} "
-            f"chains, and {free / 2**30:.1f} GiB are free. Methods that need none: {', '.join(able)}"
+            f"method={job.method!r} needs {needed / 2**30:.1f} GiB for the {d} x {d} matrices of "
+            f"{job.chains} chains, and {free / 2**30:.1f} GiB are free. Methods that need "
+            f"none: {', '.join(able)}"
         )
     rows = (job.draws + (job.warmup if job.save_warmup else 0)) // job.thin
     columns = posterior.n_values + (d if job.keep_unconstrained else 0)
     needed = 8 * rows * columns * job.chains
     if needed > free:
         raise ArgumentError(
-            f"draws={job.draws} of {job.chains} chains need {needed / 2**30:.1f} GiB for {columns} values each, "
-            f"and {free / 2**30:.1f} GiB are free: use thin, fewer draws or fewer chains"
+            f"draws={job.draws} of {job.chains} chains need {needed / 2**30:.1f} GiB for {columns} values "
+            f"each, and {free / 2**30:.1f} GiB are free: use thin, fewer draws or fewer chains"
         )
 
 

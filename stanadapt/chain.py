@@ -1,4 +1,4 @@
-"""One chain: its start, the stages of its warm-up, the freeze, and the draws, in blocks of compiled iterations.
+"""One chain: its start, the stages of its warm-up, the freeze, and the draws, in compiled blocks.
 
 Between blocks the chain can be stopped, reports where it is, and hears of exceptions in Python callables.
 Blocks take about the same time whatever the model costs; draws do not depend on where blocks end.
@@ -197,7 +197,7 @@ class Chain:
         self.state = self.sampler.start(self.target, settings, x, self.rng)
         yield from self._warm_up()
         self.out.learnt = self.sampler.learnt(self.state)
-        self.out.failures_warmup = int(self.target.failures.count[0])
+        self.out.failures_warmup = int(self.target.failures.total[0])
         self.out.seconds_warmup = time.perf_counter() - self.began
         yield from self._iterate(self.job.draws, False, self.out.draws, self.write_values)
         self.out.seconds = time.perf_counter() - self.began - self.out.seconds_warmup
@@ -206,7 +206,7 @@ class Chain:
     def result(self) -> ChainResult:
         """What there is so far."""
         failures = self.target.failures
-        total = int(failures.count[0])
+        total = int(failures.total[0])
         if self.state is not None and not self.out.learnt:  # stopped in warm-up
             self.out.learnt = self.sampler.learnt(self.state)
             self.out.failures_warmup = total

@@ -21,9 +21,10 @@ def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise refused(name, value, allowed)
-    if value < low or (high is not None and value > high):
+    whole = int(value)
+    if whole < low or (high is not None and whole > high):
         raise refused(name, value, allowed)
-    return int(value)
+    return whole
 
 
 def number(
@@ -37,9 +38,10 @@ def number(
         allowed += f"{' and' if low > -math.inf else ''} at most {high:g}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise refused(name, value, allowed)
-    if not math.isfinite(value) or value < low or value > high or (open_low and value <= low):
+    real = float(value)
+    if not math.isfinite(real) or real < low or real > high or (open_low and real <= low):
         raise refused(name, value, allowed)
-    return float(value)
+    return real
 
 
 def boolean(name: str, value: Any) -> bool:

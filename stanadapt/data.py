@@ -50,7 +50,7 @@ def read(data: Any, what: str = "data") -> dict[str, Any]:
 
 def to_json(values: Mapping[str, Any]) -> str:
     """JSON as Stan reads it, by CmdStanPy's writer."""
-    return stanio.dump_stan_json(values)
+    return str(stanio.dump_stan_json(values))
 
 
 def check_declared(values: Mapping[str, Any], declared: Mapping[str, Declaration]) -> None:

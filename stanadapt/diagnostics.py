@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray
 
-from . import samplers
 from .errors import ArgumentError
 from .results import arviz, datasets
 

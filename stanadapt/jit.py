@@ -30,7 +30,7 @@ from .cache import cache_home
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
-_IMPORT_OF_JIT = re.compile(r"^from \.+jit import", re.MULTILINE)
+_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|callback)\b", re.MULTILINE)
 
 
 @functools.cache
@@ -52,9 +52,10 @@ def _kernel_sources() -> set[Path]:
     """Files of the package that use this one, with everything of the package that they import."""
     waiting = [path for path in _PACKAGE.rglob("*.py") if _IMPORT_OF_JIT.search(path.read_text("utf-8"))]
     found = {Path(__file__)}
+    front = _PACKAGE / "__init__.py"  # imports everything, and no kernel
     while waiting:
         path = waiting.pop()
-        if path in found:
+        if path in found or path == front:
             continue
         found.add(path)
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

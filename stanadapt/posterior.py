@@ -89,7 +89,7 @@ class Posterior:
             raise EvaluationError(f"the log density cannot be evaluated: {error}") from error
 
     def log_density_gradient(self, x: Any) -> tuple[float, np.ndarray]:
-        """Log density at `x` (d,) and its gradient (d,). Raises EvaluationError where the model rejects `x`."""
+        """Log density at `x` (d,) and its gradient (d,). Raises EvaluationError as `log_density` does."""
         try:
             return self.model.log_density_gradient(self._point(x))
         except RuntimeError as error:
@@ -305,7 +305,7 @@ def _open_program(code: str, folder: Path | None, data: str, backend: str, seed:
 
     try:
         return stanli.open_program(code, folder, data, seed)
-    except stanli.Refused as refusal:
+    except stanli.RefusedError as refusal:
         if backend == "stanli":
             raise
         from .backends import bridgestan

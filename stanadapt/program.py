@@ -65,9 +65,8 @@ def data_declarations(code: str) -> dict[str, Declaration]:
         if found is None:
             continue
         sizes = _split_sizes(found["array"]) + _split_sizes(found["sizes"])
-        if found["type"] in _SQUARE:
-            sizes += sizes[-1:]
-        elif found["type"] == "cholesky_factor_cov" and len(_split_sizes(found["sizes"])) == 1:
+        one_size = len(_split_sizes(found["sizes"])) == 1
+        if found["type"] in _SQUARE or (found["type"] == "cholesky_factor_cov" and one_size):
             sizes += sizes[-1:]
         elif found["type"] == "complex":
             continue  # written as pairs: left to the backend

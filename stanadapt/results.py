@@ -13,7 +13,7 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray
@@ -68,7 +68,7 @@ def write(result: Any, path: str | Path) -> None:
     OutputError
         The file cannot be written.
     """
-    mode = "w"
+    mode: Literal["w", "a"] = "w"
     try:
         for name, group in datasets(result).items():
             group.to_netcdf(path, group=name, mode=mode, engine="h5netcdf")
@@ -113,8 +113,8 @@ def build(
     kept, n = _common_length(run)
     attrs = _attributes(run, job, posterior, kept, n, seconds)
     draws = _cut(run.draws, kept, n)
-    moved = {name: "log_likelihood" for name in log_likelihood}
-    moved |= {name: "posterior_predictive" for name in posterior_predictive}
+    moved = dict.fromkeys(log_likelihood, "log_likelihood")
+    moved |= dict.fromkeys(posterior_predictive, "posterior_predictive")
 
     groups: Groups = {}
     for name, variable in posterior.variables.items():

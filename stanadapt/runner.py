@@ -42,7 +42,7 @@ Look = Callable[[Board], None]
 def run(
     posterior: Posterior, job: Job, inits: list[Init], workers: int, in_processes: bool, look: Look
 ) -> Run:
-    """Run all chains; `look` is called now and then with the board. Ctrl-C ends every chain at its block's end.
+    """Run all chains; `look` sees the board now and then. Ctrl-C ends every chain at its block's end.
 
     Raises
     ------

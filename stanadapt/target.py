@@ -21,7 +21,7 @@ from .jit import kernel
 class Failures(NamedTuple):
     """Evaluations that gave no finite log density (and gradient), in one chain."""
 
-    count: np.ndarray  # (1,) int64: how many
+    total: np.ndarray  # (1,) int64: how many
     first: np.ndarray  # (d,) the first such point, so that its message can be asked for later
 
 
@@ -41,7 +41,7 @@ def native_target(log_density_address: int, gradient_address: int, context: int,
     return NativeTarget(log_density_address, gradient_address, context, dim, failures)
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _call(typing_context: Any, address: Any, context: Any, x: Any, score: Any) -> Any:
     """Call a density at `address`; returns its value, or NaN where it reports an error.
 
@@ -101,7 +101,7 @@ def log_density_gradient(target: Any, x: Any, score: Any) -> Any:
 
 @kernel
 def _failed(target: Any, x: Any) -> Any:
-    if target.failures.count[0] == 0:
+    if target.failures.total[0] == 0:
         target.failures.first[:] = x
-    target.failures.count[0] += 1
+    target.failures.total[0] += 1
     return -np.inf

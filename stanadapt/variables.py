@@ -51,4 +51,4 @@ def variables(names: list[str]) -> dict[str, Variable]:
 
 def _index(found: re.Match[str]) -> tuple[int, ...]:
     index = tuple(int(i) for i in found["index"].split(".") if i)
-    return index + ({".real": 1, ".imag": 2}[found["part"]],) if found["part"] else index
+    return (*index, {".real": 1, ".imag": 2}[found["part"]]) if found["part"] else index

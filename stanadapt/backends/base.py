@@ -47,7 +47,7 @@ class Model(Protocol):
         ...
 
     def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
-        """The unconstrained point (d,) of constrained values. Raises RuntimeError with the model's message."""
+        """The point (d,) of constrained values. Raises RuntimeError with the model's message."""
         ...
 
     def raise_pending(self) -> None:

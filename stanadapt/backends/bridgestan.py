@@ -42,7 +42,8 @@ def open_library(library: Path, data: str, seed: int) -> NativeModel:
         model = bridgestan.StanModel(library, data, seed=seed, warn=False)
     except (OSError, AttributeError, ValueError) as error:
         raise ModelError(
-            f"model={str(library)!r} is not a library that BridgeStan {bridgestan.__version__} can open: {error}"
+            f"model={str(library)!r} is not a library that BridgeStan "
+            f"{bridgestan.__version__} can open: {error}"
         ) from error
     except RuntimeError as error:
         raise DataError(f"data do not fit the Stan program: {str(error).strip()}") from error
@@ -52,8 +53,8 @@ def open_library(library: Path, data: str, seed: int) -> NativeModel:
 def compiled(code: str, folder: Path | None) -> Path:
     """The library of a program, from the cache or the compiler.
 
-    BridgeStan itself returns an existing library when only the flags changed, so the folder is named by a hash
-    of everything that goes in: the program, what it includes, the flags and BridgeStan's version. It is
+    BridgeStan itself returns an existing library when only the flags changed, so the folder is named by a
+    hash of everything that goes in: the program, what it includes, the flags and BridgeStan's version. It is
     built beside that folder and moved there when it is whole, so an interrupted build leaves nothing.
     """
     key = _key(code, folder)

@@ -121,7 +121,7 @@ def _split(names: list[str]) -> list[str]:
     return [name for name in names if name]
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _call_constrain(
     typing_context: Any, address: Any, model: Any, tp: Any, gq: Any, x: Any, out: Any, rng: Any
 ) -> Any:
@@ -141,8 +141,8 @@ def _call_constrain(
 def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: Any) -> None:
     """Constrain every row of `x` (n, d) into `values` (n, c).
 
-    Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the same
-    for transformed parameters.
+    Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the
+    same for transformed parameters.
     """
     for i in range(len(x)):
         values[i] = np.nan

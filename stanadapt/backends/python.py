@@ -64,8 +64,8 @@ class Target:
             raise check.refused("log_density", log_density, "a callable, a numba cfunc, or its address")
         if gradient is not None and (_address(gradient) is not None) != compiled:
             raise ArgumentError(
-                f"gradient={gradient!r} is not allowed: gradient and log_density must both be Python callables "
-                "or both compiled (a numba cfunc or its address)"
+                f"gradient={gradient!r} is not allowed: gradient and log_density must both be Python "
+                "callables or both compiled (a numba cfunc or its address)"
             )
         self.library = f"numba {numba.__version__}" if compiled else "Python"
         self._compiled = compiled
@@ -230,7 +230,7 @@ def _address(function: Any) -> int | None:
     return address if isinstance(address, int) else None
 
 
-@intrinsic
+@intrinsic  # type: ignore[untyped-decorator]
 def _call_user(typing_context: Any, address: Any, x: Any, score: Any) -> Any:
     """Call the user's C function at `address`: of x alone where `score` is zero, else of both."""
     word, real = ir.IntType(64), ir.DoubleType()

@@ -14,7 +14,7 @@ from .native import NativeModel, strings_for_non_finite
 _REFUSED = re.compile(r"unsupported|not supported|unknown function|not implemented", re.IGNORECASE)
 
 
-class Refused(ModelError):
+class RefusedError(ModelError):
     """stanli cannot run this program; another backend may."""
 
 
@@ -25,7 +25,7 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
     ------
     ModelError
         The program does not compile; the message is Stan's own, with the line.
-    Refused
+    RefusedError
         The program is valid, and stanli does not cover it.
     DataError
         The data do not fit the program.
@@ -42,13 +42,13 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
     except RuntimeError as error:
         reason = str(error).strip()
         if _REFUSED.search(reason):
-            raise Refused(f"stanli does not cover this program: {reason}") from error
+            raise RefusedError(f"stanli does not cover this program: {reason}") from error
         raise DataError(f"data do not fit the Stan program: {reason}") from error
     opened = NativeModel(model, "stanli")
     if _wants_outputs(code) and opened.names(transformed=False, generated=False) == opened.names(
         transformed=True, generated=True
     ):
-        raise Refused("stanli does not cover the transformed parameters or generated quantities")
+        raise RefusedError("stanli does not cover the transformed parameters or generated quantities")
     return opened
 
 

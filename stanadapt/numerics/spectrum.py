@@ -6,7 +6,7 @@ import numpy as np
 
 
 def describe(root: np.ndarray) -> dict[str, float]:
-    """Trace, log-determinant and condition number of A = root root^T, from the singular values of the root."""
+    """Trace, log-determinant and condition number of A = root root^T."""
     eigenvalues = np.linalg.svd(root, compute_uv=False) ** 2
     with np.errstate(divide="ignore"):
         return {

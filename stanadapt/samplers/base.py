@@ -107,5 +107,5 @@ def _setting(sampler: Sampler, name: str, value: Any, default: Any) -> Any:
 
 def named(sampler: Sampler, settings: Any) -> dict[str, Any]:
     """The settings as a user writes them: the name of a choice rather than its index."""
-    values = settings._asdict()
+    values: dict[str, Any] = settings._asdict()
     return values | {name: names[values[name]] for name, names in sampler.CHOICES.items()}

@@ -13,7 +13,7 @@ Titsias (2023), Optimal Preconditioning and Fisher Adaptive Langevin Sampling, A
     alpha_*      settings.target_accept   ()      acceptance rate that sigma² is adapted to
     rho_n        settings.step_rate       ()      learning rate of sigma²
     n_0          settings.simple_mala     ()      iterations of simple MALA before R is learnt
-    s_n          settings.signal                  what R learns from: "score", s(x_n+1), Equations (8) to (11);
+    s_n          settings.signal                  what R learns from: "score", Equations (8) to (11);
                                                   "increment", Equation (15); "rao_blackwell", Equation (16)
 
 Departures from the paper, all off with `faithful=True`:
