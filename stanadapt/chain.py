@@ -191,7 +191,7 @@ class Chain:
             self.index,
             self.rng,
             self.sampler.NEEDS_GRADIENT,
-            not getattr(settings, "faithful", False),
+            self.sampler.NEEDS_GRADIENT and not settings.faithful,
         )
         self.out.start = x.copy()
         self.state = self.sampler.start(self.target, settings, x, self.rng)

@@ -52,8 +52,16 @@ def log_proposal_ratio(x: Any, score: Any, rotated: Any, y: Any, score_y: Any, r
 
 
 @kernel
-def first_step_size(target: Any, x: Any, logp: Any, score: Any, target_accept: Any, rng: Any) -> Any:
-    """A step size at which an isotropic Langevin proposal from `x` has about the target acceptance."""
+def first_step_size(target: Any, settings: Any, x: Any, logp: Any, score: Any, rng: Any) -> Any:
+    """The `initial_step_size` of the settings, or one found by doubling and halving where that is 0.
+
+    The search ends where an isotropic Langevin proposal from `x` has about the target acceptance. Faithful
+    runs start from 0.1 instead.
+    """
+    if settings.initial_step_size > 0.0:
+        return settings.initial_step_size
+    if settings.faithful:
+        return 0.1
     z = rng.standard_normal(x.size)
     score_y = np.empty_like(x)
     s, direction, done = 1.0, 0, False
@@ -64,7 +72,7 @@ def first_step_size(target: Any, x: Any, logp: Any, score: Any, target_accept: A
         if logp_y > -np.inf:
             ratio = log_proposal_ratio(x, score, score, y, score_y, score_y, s)
             accept_prob = accept_probability(logp_y - logp + ratio)
-        s, direction, done = doubled_or_halved(s, accept_prob, target_accept, direction)
+        s, direction, done = doubled_or_halved(s, accept_prob, settings.target_accept, direction)
         if done:
             break
     return s

@@ -21,8 +21,9 @@ Departures from the paper, all off with `faithful=True`:
    be many orders of magnitude too large, are never outgrown. In the first share `forgetting` of warm-up the
    past is discounted before a signal is learnt: A_n^-1 = f A_n-1^-1 + s s^T with f = 1 - alpha / (memory d),
    so that `memory` d accepted signals are remembered. From then on f = 1, which is the paper's recursion.
-2. The first step size is found by doubling and halving (the paper names none and starts from 0.1 here);
+2. The first step size is found by doubling and halving (the paper names none; when faithful it is 0.1);
    `initial_step_size` sets it in both modes.
+3. A random start first climbs out of the far tail, see numerics/ascent.py.
 
 Cost of an iteration: one gradient, two products with R and O(d); while adapting, one more product and a
 rank-one update. Memory: one (d, d) array a chain.
@@ -105,11 +106,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     d = x.size
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
-    s = settings.initial_step_size
-    if s == 0.0:
-        s = 0.1
-        if not settings.faithful:
-            s = first_step_size(target, x, logp, score, settings.target_accept, rng)
+    s = first_step_size(target, settings, x, logp, score, rng)
     return State(x.copy(), logp, score, score.copy(), scaled_identity(d, 1.0), float(d), s, 0.0)
 
 

@@ -10,8 +10,10 @@ baseline "simple MALA" of Titsias (2023), from whose Algorithm 1 comes the rule 
     alpha_*   settings.target_accept ()     acceptance rate that the step size is adapted to
     rho_n     settings.step_rate     ()     learning rate of sigma²
 
-Departures from the paper: 1. the first step size is found by doubling and halving (the paper names none);
-give `initial_step_size` to set it.
+Departures from the paper, both off with `faithful=True`:
+1. The first step size is found by doubling and halving (the paper names none; when faithful it is 0.1);
+   `initial_step_size` sets it in both modes.
+2. A random start first climbs out of the far tail, see numerics/ascent.py.
 
 Cost of an iteration: one gradient, O(d).
 """
@@ -34,7 +36,8 @@ from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
 class Settings(NamedTuple):
     target_accept: float = 0.574
     step_rate: float = 0.015
-    initial_step_size: float = 0.0  # 0: found by doubling and halving
+    initial_step_size: float = 0.0  # 0: found by doubling and halving; 0.1 when faithful
+    faithful: bool = False
 
 
 CHOICES: dict[str, tuple[str, ...]] = {}
@@ -67,9 +70,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     """The state at `x` (d,)."""
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
-    s = settings.initial_step_size
-    if s == 0.0:
-        s = first_step_size(target, x, logp, score, settings.target_accept, rng)
+    s = first_step_size(target, settings, x, logp, score, rng)
     return State(x.copy(), logp, score, s)
 
 
