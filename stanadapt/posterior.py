@@ -155,6 +155,8 @@ class Posterior:
     def check_parameters(self, what: str, given: Mapping[str, Any]) -> None:
         """Refuse names that are no parameters, and wrong shapes."""
         for name, value in given.items():
+            if name not in self.parameters and np.size(value) == 0:
+                continue  # no backend names parameters of size zero
             if name not in self.parameters:
                 check.choice(f"{what}: parameter", name, self.parameters)
             shape, wanted = np.shape(value), self.parameters[name].shape
@@ -185,7 +187,7 @@ class Posterior:
 
     def digest(self) -> str:
         """A hash of the program, for the record: 16 hexadecimal digits."""
-        return hashlib.sha256((self.code or repr(self.model)).encode()).hexdigest()[:16]
+        return hashlib.sha256(self.code.encode() or self.model.identity()).hexdigest()[:16]
 
     def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Data that the program models (left of a `~`), and the others, as arrays."""

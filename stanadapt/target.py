@@ -19,7 +19,7 @@ from .jit import kernel
 
 
 class Failures(NamedTuple):
-    """Evaluations that gave no finite log density (and gradient), in one chain."""
+    """Evaluations that gave no log density (and gradient), in one chain; -inf is a log density."""
 
     total: np.ndarray  # (1,) int64: how many
     first: np.ndarray  # (d,) the first such point, so that its message can be asked for later
@@ -75,18 +75,22 @@ def _call(typing_context: Any, address: Any, context: Any, x: Any, score: Any) -
 
 @kernel
 def log_density(target: Any, x: Any) -> Any:
-    """Log density at `x` (d,); -inf, and counted, where the model gives no finite value."""
+    """Log density at `x` (d,); -inf, and counted as a failure, where it has an error, NaN or +inf."""
     value = _call(
         np.uint64(target.log_density), np.uint64(target.context), np.uint64(x.ctypes.data), np.uint64(0)
     )
-    if np.isfinite(value):
+    if np.isfinite(value) or value == -np.inf:
         return value
     return _failed(target, x)
 
 
 @kernel
 def log_density_gradient(target: Any, x: Any, score: Any) -> Any:
-    """Log density at `x` (d,), its gradient written to `score` (d,); -inf, and counted, where not finite."""
+    """Log density at `x` (d,), its gradient written to `score` (d,).
+
+    It is -inf outside the support, where `score` means nothing. It is also -inf, and counted as a failure,
+    where the model has an error, or a value or gradient that is not finite.
+    """
     value = _call(
         np.uint64(target.log_density_gradient),
         np.uint64(target.context),
@@ -95,6 +99,8 @@ def log_density_gradient(target: Any, x: Any, score: Any) -> Any:
     )
     # The sum is finite unless an entry is not, or unless finite entries overflow: then look at each.
     if np.isfinite(value) and (np.isfinite(np.sum(score)) or np.all(np.isfinite(score))):
+        return value
+    if value == -np.inf:
         return value
     return _failed(target, x)
 

@@ -39,14 +39,29 @@ def variables(names: list[str]) -> dict[str, Variable]:
         found = _NAME.match(name)
         base, index = (name, ()) if found is None else (found["base"], _index(found))
         entries.setdefault(base, []).append((index, column))
-    grouped = {}
+    grouped: dict[str, Variable] = {}
     for base, places in entries.items():
+        if not _is_array(places):  # only a Python target can name its parameters so
+            grouped |= {
+                names[column]: Variable(names[column], (), np.array(column, dtype=np.intp))
+                for _, column in places
+            }
+            continue
         shape = tuple(np.max([index for index, _ in places], axis=0).astype(int)) if places[0][0] else ()
         columns = np.zeros(shape, dtype=np.intp)
         for index, column in places:
             columns[tuple(i - 1 for i in index)] = column
         grouped[base] = Variable(base, tuple(int(n) for n in shape), columns)
     return grouped
+
+
+def _is_array(places: list[tuple[tuple[int, ...], int]]) -> bool:
+    """Whether the indices are those of an array, each once."""
+    indices = {index for index, _ in places}
+    if len({len(index) for index in indices}) != 1:
+        return False
+    sizes = np.max(list(indices), axis=0) if min(indices) else ()
+    return len(indices) == len(places) == int(np.prod(sizes)) and all(min(i, default=1) > 0 for i in indices)
 
 
 def _index(found: re.Match[str]) -> tuple[int, ...]:

@@ -50,6 +50,10 @@ class Model(Protocol):
         """The point (d,) of constrained values. Raises RuntimeError with the model's message."""
         ...
 
+    def identity(self) -> bytes:
+        """What tells this model from others, for one that came without the text of a program."""
+        ...
+
     def raise_pending(self) -> None:
         """Raise the exception that a Python callable ended a block with, if there is one."""
         ...

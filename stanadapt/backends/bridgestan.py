@@ -7,12 +7,12 @@ import hashlib
 import io
 import os
 import re
-import shutil
 import tempfile
 from pathlib import Path
 
 import bridgestan
 from bridgestan.compile import compile_model, get_bridgestan_path
+from bridgestan.download import CURRENT_BRIDGESTAN
 
 from ..cache import cache_home
 from ..errors import DataError, ModelError
@@ -38,6 +38,8 @@ def open_library(library: Path, data: str, seed: int) -> NativeModel:
     DataError
         The data do not fit the program in it.
     """
+    if not library.is_file():
+        raise ModelError(f"model={str(library)!r}: there is no such file (working directory {Path.cwd()})")
     try:
         model = bridgestan.StanModel(library, data, seed=seed, warn=False)
     except (OSError, AttributeError, ValueError) as error:
@@ -54,27 +56,36 @@ def compiled(code: str, folder: Path | None) -> Path:
     """The library of a program, from the cache or the compiler.
 
     BridgeStan itself returns an existing library when only the flags changed, so the folder is named by a
-    hash of everything that goes in: the program, what it includes, the flags and BridgeStan's version. It is
-    built beside that folder and moved there when it is whole, so an interrupted build leaves nothing.
+    hash of everything that goes in: the program, what it includes, the flags, BridgeStan's version and
+    where its sources are. It is built beside that folder and moved there when it is whole, so an interrupted
+    build leaves nothing.
+
+    Raises
+    ------
+    ModelError
+        BridgeStan's sources or the compiler are missing, or the program does not compile.
     """
-    key = _key(code, folder)
+    included = _included(code, folder)
+    key = _key(code, included)
     home = cache_home() / "models" / key
     library = home / "program_model.so"
     if library.exists():
         return library
+    if not sources_present():  # checked here because BridgeStan would download them, and wait for a server
+        raise ModelError(_no_sources())
     home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{key}-", dir=home.parent) as building:
-        source = Path(building) / "program.stan"
+    with tempfile.TemporaryDirectory(prefix=f"{key}-", dir=home.parent) as scratch:
+        building = Path(scratch) / "model"
+        building.mkdir()
+        source = building / "program.stan"
         source.write_text(code, encoding="utf-8")
-        include = [f"--include-paths={folder}"] if folder is not None else []
-        said = io.StringIO()
+        include = [f"--include-paths={folder}"] if included else []
         try:
-            with contextlib.redirect_stdout(said):
-                compile_model(source, stanc_args=include, make_args=list(MAKE_ARGS))
+            compile_model(source, stanc_args=include, make_args=list(MAKE_ARGS))
         except (RuntimeError, ValueError, OSError) as error:
             raise ModelError(f"BridgeStan cannot compile the program: {_shortened(str(error))}") from error
         with contextlib.suppress(OSError):  # another process has put the same library there meanwhile
-            shutil.copytree(building, home, dirs_exist_ok=False)
+            building.rename(home)
     return library
 
 
@@ -85,23 +96,38 @@ def sources_present() -> bool:
     return bool(path) and (Path(path) / "Makefile").exists()
 
 
-def _key(code: str, folder: Path | None) -> str:
+def _no_sources() -> str:
+    given = os.environ.get("BRIDGESTAN")
+    looked = (
+        f"the environment variable BRIDGESTAN is {given!r}, which holds no Makefile"
+        if given
+        else f"they are not in {CURRENT_BRIDGESTAN}, and the environment variable BRIDGESTAN is not set"
+    )
+    return (
+        f"BridgeStan's C++ sources are not on this machine: {looked}. To download them: "
+        'python -c "import bridgestan.compile as b; b.get_bridgestan_path()"'
+    )
+
+
+def _key(code: str, included: dict[Path, str]) -> str:
+    """The name of a program's folder in the cache."""
+    where = os.environ.get("BRIDGESTAN", "")
     digest = hashlib.sha256()
-    for part in (code, *_included(code, folder), *MAKE_ARGS, bridgestan.__version__):
+    for part in (code, *included.values(), *MAKE_ARGS, bridgestan.__version__, where):
         digest.update(part.encode())
         digest.update(b"\0")
-    digest.update(os.environ.get("BRIDGESTAN", "").encode())
     return digest.hexdigest()[:24]
 
 
-def _included(code: str, folder: Path | None) -> list[str]:
-    """Texts of the files that a program includes, and of those that they include."""
-    texts: list[str] = []
-    for name in _INCLUDE.findall(code):
-        path = (folder or Path()) / name
-        if path.is_file():
-            text = path.read_text(encoding="utf-8")
-            texts += [text, *_included(text, folder)]
+def _included(code: str, folder: Path | None) -> dict[Path, str]:
+    """Texts of the files that a program includes, and of those that they include, by path."""
+    texts: dict[Path, str] = {}
+    waiting = _INCLUDE.findall(code) if folder is not None else []
+    while waiting:
+        path = (folder or Path()) / waiting.pop(0)
+        if path not in texts and path.is_file():
+            texts[path] = path.read_text(encoding="utf-8")
+            waiting += _INCLUDE.findall(texts[path])
     return texts
 
 

@@ -6,14 +6,17 @@ reopens in another process from its library, its data and its seed, so it pickle
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import io
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import bridgestan
 import numpy as np
-import stanio
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -21,6 +24,7 @@ from numba.extending import intrinsic
 from ..errors import ModelError
 from ..jit import kernel
 from ..target import NativeTarget, native_target
+from ..variables import variables
 from .base import Writer
 
 THREADS = "STAN_THREADS=true"
@@ -80,10 +84,16 @@ class NativeModel:
         return write
 
     def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
-        text = stanio.dump_stan_json(values)
+        names = self.names(transformed=False, generated=False)
+        flat = np.empty(len(names))
+        for name, variable in variables(names).items():
+            flat[variable.columns] = values[name]
+        return np.asarray(self.model.param_unconstrain(flat))
+
+    def identity(self) -> bytes:
         if self.backend == "stanli":
-            text = strings_for_non_finite(text)
-        return np.asarray(self.model.param_unconstrain_json(text))
+            return str(json.loads(self.model.data)["__stanli"]["mir"]).encode()
+        return Path(self.model.lib_path).read_bytes()
 
     def raise_pending(self) -> None:
         return None
@@ -97,9 +107,26 @@ class NativeModel:
 def reopen(library: str, data: str, seed: int, backend: str) -> NativeModel:
     """Open a model again, in this process or another."""
     try:
-        return NativeModel(bridgestan.StanModel(library, data, seed=seed, warn=False), backend)
+        with without_notes():
+            return NativeModel(bridgestan.StanModel(library, data, seed=seed, warn=False), backend)
     except (OSError, RuntimeError) as error:
         raise ModelError(f"model: {library} can no longer be opened: {error}") from error
+
+
+@contextlib.contextmanager
+def without_notes() -> Iterator[list[str]]:
+    """Collect the lines that stanli itself prints; what the Stan program prints goes on to stdout."""
+    notes: list[str] = []
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            yield notes
+    finally:
+        for line in said.getvalue().splitlines(keepends=True):
+            if line.startswith("stanli: "):
+                notes.append(line.removeprefix("stanli: ").strip())
+            else:
+                sys.stdout.write(line)
 
 
 def strings_for_non_finite(text: str) -> str:

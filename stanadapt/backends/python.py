@@ -67,6 +67,8 @@ class Target:
                 f"gradient={gradient!r} is not allowed: gradient and log_density must both be Python "
                 "callables or both compiled (a numba cfunc or its address)"
             )
+        _check_arguments("log_density", log_density, 1)
+        _check_arguments("gradient", gradient, 2)
         self.library = f"numba {numba.__version__}" if compiled else "Python"
         self._compiled = compiled
         self._bind()
@@ -94,7 +96,8 @@ class Target:
             cfunc of signature `float64(CPointer(float64), CPointer(float64))` that writes the gradient to
             its second argument and returns the log density. Without it, only methods that need none run.
         names
-            One name for a vector of d parameters, or d names; `x` by default.
+            A name for a vector of d parameters, `x` by default; or a list of d names, where `b.1`, `b.2` are
+            the entries of a vector b.
 
         Raises
         ------
@@ -130,7 +133,7 @@ class Target:
             value = np.empty(1)
             _density_of_cfunc.ctypes(self._context, True, True, x.ctypes.data, value.ctypes.data, 0)
             return float(value[0])
-        return float(self._log_density(x))
+        return self._checked_value(x)
 
     def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         if self._compiled:
@@ -139,7 +142,9 @@ class Target:
                 self._context, True, True, x.ctypes.data, value.ctypes.data, score.ctypes.data, 0
             )
             return float(value[0]), score
-        return float(self._log_density(x)), self._checked_gradient(x)
+        if not self.has_gradient:
+            raise ArgumentError("this target has no gradient: pass gradient=... to Target.from_python")
+        return self._checked_value(x), self._checked_gradient(x)
 
     def writer(self, seed: int) -> Writer:
         def write(x: np.ndarray, values: np.ndarray) -> None:
@@ -159,10 +164,20 @@ class Target:
             raise RuntimeError(f"values for {', '.join(self._names)} are needed, got {', '.join(flat)}")
         return np.array([flat[name] for name in self._names])
 
+    def identity(self) -> bytes:
+        name = getattr(self._log_density, "__qualname__", "")
+        return " ".join([self.library, name, *self._names]).encode()
+
     def raise_pending(self) -> None:
         if self._pending is not None:
             error, self._pending = self._pending, None
             raise error
+
+    def _checked_value(self, x: np.ndarray) -> float:
+        value = self._log_density(x)
+        if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "iufb":
+            raise check.refused("the value of log_density", value, "one real number")
+        return float(value)
 
     def _checked_gradient(self, x: np.ndarray) -> np.ndarray:
         score = np.asarray(self._gradient(x), dtype=float)
@@ -198,7 +213,7 @@ class Target:
             return -1
         try:
             point = np.ctypeslib.as_array(x, (self.dim,)).copy()
-            value[0] = self._log_density(point)
+            value[0] = self._checked_value(point)
             if score is not None and value[0] > -np.inf:
                 np.ctypeslib.as_array(score, (self.dim,))[:] = self._checked_gradient(point)
         except BaseException as error:  # must not cross C frames; raised again at the end of the block
@@ -208,18 +223,26 @@ class Target:
 
 
 def _flat_names(names: Sequence[str] | None, dim: int) -> list[str]:
-    if names is None:
-        names = ["x"]
-    if isinstance(names, str):
-        names = [names]
-    names = list(names)
-    if not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):
+    vector = "x" if names is None else names
+    listed = [vector] if isinstance(vector, str) else list(vector)
+    if not all(isinstance(name, str) and name for name in listed) or len(set(listed)) != len(listed):
         raise check.refused("names", names, "different, non-empty strings")
-    if len(names) == dim and (dim > 1 or names != ["x"]):
-        return names
-    if len(names) == 1:
-        return [f"{names[0]}.{i + 1}" for i in range(dim)]
-    raise check.refused("names", names, f"one name, or dim={dim} names")
+    if isinstance(vector, str):
+        return [f"{vector}.{i + 1}" for i in range(dim)]
+    if len(listed) != dim:
+        raise check.refused("names", names, f"one name, or a list of dim={dim} names")
+    return listed
+
+
+def _check_arguments(name: str, function: Any, wanted: int) -> None:
+    """Refuse a cfunc of another signature, whose call would crash the process. An address shows nothing."""
+    signature = getattr(getattr(function, "ctypes", None), "argtypes", None)
+    if signature is not None and len(signature) != wanted:
+        shown = "LOG_DENSITY" if wanted == 1 else "LOG_DENSITY_GRADIENT"
+        raise ArgumentError(
+            f"{name} is a cfunc of {len(signature)} arguments; its signature must be "
+            f"stanadapt.backends.python.{shown}"
+        )
 
 
 def _address(function: Any) -> int | None:

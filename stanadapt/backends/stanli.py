@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 
 import stanli
 
-from ..errors import DataError, ModelError
-from .native import NativeModel, strings_for_non_finite
+from ..errors import DataError, ModelError, StanAdaptWarning
+from .native import NativeModel, strings_for_non_finite, without_notes
 
 # What stanli says of a program that it has no code for, as opposed to data that do not fit.
 _REFUSED = re.compile(r"unsupported|not supported|unknown function|not implemented", re.IGNORECASE)
@@ -36,24 +37,19 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
     except RuntimeError as error:
         raise ModelError(f"model: the Stan program does not compile.\n{str(error).strip()}") from error
     try:
-        model = stanli.bridgestan_model(
-            mir=intermediate, data=strings_for_non_finite(data), seed=seed, name="stanadapt_model"
-        )
+        with without_notes() as notes:
+            model = stanli.bridgestan_model(
+                mir=intermediate, data=strings_for_non_finite(data), seed=seed, name="stanadapt_model"
+            )
     except RuntimeError as error:
         reason = str(error).strip()
         if _REFUSED.search(reason):
             raise RefusedError(f"stanli does not cover this program: {reason}") from error
         raise DataError(f"data do not fit the Stan program: {reason}") from error
     opened = NativeModel(model, "stanli")
-    if _wants_outputs(code) and opened.names(transformed=False, generated=False) == opened.names(
-        transformed=True, generated=True
-    ):
-        raise RefusedError("stanli does not cover the transformed parameters or generated quantities")
+    for note in notes:
+        text = note.partition(" Please report")[0]
+        if "unavailable" in text:  # it would run, and drop transformed parameters and generated quantities
+            raise RefusedError(f"stanli does not cover this program: {text.rstrip('.')}")
+        warnings.warn(f"stanli: {text}", StanAdaptWarning, stacklevel=2)
     return opened
-
-
-def _wants_outputs(code: str) -> bool:
-    """Whether the program declares anything in its generated quantities (comments removed)."""
-    from ..program import block
-
-    return bool(block(code, "generated quantities").strip())
