@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
-import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ import numpy as np
 from . import check, inits, results, runner, samplers
 from .chain import Job
 from .diagnostics import diagnose
-from .errors import ArgumentError, ModelError, StanAdaptWarning
+from .errors import ArgumentError, FindingsWarning, ModelError, StanAdaptWarning
 from .jit import is_compiled
 from .posterior import Posterior
-from .progress import Progress
+from .progress import Progress, tell
 from .trace import empty_trace
 
 
@@ -263,11 +263,7 @@ def _compile(sampler: samplers.Sampler, posterior: Posterior, job: Job, progress
     if posterior.dim == 0:
         return
     if progress and not is_compiled(sampler.sweep):
-        print(
-            f"stanadapt: compiling {job.method} for this machine; this happens once and takes some seconds",
-            file=sys.stderr,
-            flush=True,
-        )
+        tell(f"stanadapt: compiling {job.method} for this machine; this happens once and takes some seconds")
     rng = np.random.default_rng(0)
     arguments = (posterior.model.target(), job.settings, np.zeros(posterior.dim), rng)
     target, settings, x, generator = (numba.typeof(argument) for argument in arguments)
@@ -285,5 +281,5 @@ def _warn(idata: Any, posterior: Posterior) -> None:
         return
     findings = diagnose(idata, list(posterior.parameters))
     if findings:
-        texts = "\n".join(f"- {finding.text}" for finding in findings)
-        warnings.warn(f"\n{texts}\nSee stanadapt.diagnose(idata).", StanAdaptWarning, stacklevel=3)
+        with contextlib.suppress(ValueError):  # stderr is closed
+            warnings.warn(FindingsWarning(findings), stacklevel=3)

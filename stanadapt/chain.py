@@ -58,6 +58,12 @@ class Draws:
             self.stats[name][here] = column[rows]
         self.n = here.stop
 
+    def written(self) -> Draws:
+        """The rows written so far, without the room for more."""
+        x = None if self.x is None else self.x[: self.n]
+        stats = {name: column[: self.n] for name, column in self.stats.items()}
+        return Draws(self.values[: self.n], x, stats, self.n)
+
 
 STATS = {
     "lp": np.float64,
@@ -173,14 +179,18 @@ class Chain:
         self.out = ChainResult(index, draws, warmup, np.full(posterior.dim, np.nan))
         self.done = 0
         self.step_seconds = 0.0
-        self.began = 0.0
+        self.began = self.turn_began = 0.0
         self.state: Any = None
         self.accept_sum, self.accept_count = 0.0, 0
         self.buffer = empty_trace(10, posterior.dim)
 
     def blocks(self) -> Iterator[None]:
-        """Run the chain; yields after every block."""
-        self.began = time.perf_counter()
+        """Run the chain; yields at the end of a block when its turn has lasted long enough.
+
+        Blocks are short at first and where warm-up is cut at its checkpoints; a turn for each would leave a
+        chain in warm-up far behind one that is sampling.
+        """
+        self.began = self.turn_began = time.perf_counter()
         if self.posterior.dim == 0:
             self._generated_only()
             return
@@ -247,7 +257,9 @@ class Chain:
             self.accept_count += size
             acceptance = float(trace.accept_prob.mean())
             self.board.post(self.index, self.done, float(not adapting), acceptance, trace.step_size[-1], 0.0)
-            yield
+            if time.perf_counter() - self.turn_began >= _BLOCK_SECONDS:
+                yield
+                self.turn_began = time.perf_counter()
 
     def _block_size(self) -> int:
         """Iterations that take about the same time as every other block, from the pace of the last one."""

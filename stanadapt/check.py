@@ -8,12 +8,14 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentError
+from .errors import ArgumentError, OutputError
 
 
 def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
@@ -59,6 +61,45 @@ def choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(value).lower().replace("-", "_"), allowed, n=3, cutoff=0.4)
     hint = f" (nearest: {', '.join(near)})" if near else ""
     raise refused(name, value, f"one of {', '.join(allowed)}{hint}")
+
+
+def output(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """`path` with links resolved, if a file can be written there; found out by trying, with a file beside it.
+
+    Raises
+    ------
+    OutputError
+        It is a directory or a device, its folder is missing or not writable, or the file exists and
+        `overwrite` is not set.
+    """
+    target = Path(path).resolve()
+    try:
+        obstacle = _obstacle(target, overwrite)
+    except OSError as error:
+        obstacle = f"cannot be written: {error.strerror or error}"
+    if obstacle:
+        raise OutputError(f"{path} {obstacle}")
+    return target
+
+
+def _obstacle(target: Path, overwrite: bool) -> str:
+    """Why no file can be put at `target`, or nothing."""
+    if target.is_dir():
+        return "is a directory; the name of a file is needed"
+    if target.exists() and not target.is_file():
+        return "is no regular file"
+    if target.exists() and not overwrite:
+        return "exists already"
+    if not target.parent.is_dir():
+        return f"cannot be written: there is no folder {target.parent}"
+    unfinished(target).touch()
+    unfinished(target).unlink()
+    return ""
+
+
+def unfinished(target: Path) -> Path:
+    """Where a file is written until it is whole."""
+    return target.with_name(f"{target.name}.{os.getpid()}.part")
 
 
 def refused(name: str, value: Any, allowed: str) -> ArgumentError:

@@ -1,5 +1,9 @@
 """What stanadapt raises and warns. Every message names what was wrong, its value, and what is allowed."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 
 class StanAdaptError(Exception):
     """Base of every error that stanadapt raises on purpose."""
@@ -35,3 +39,15 @@ class OutputError(StanAdaptError, OSError):
 
 class StanAdaptWarning(UserWarning):
     """Something the user should know about a run that went on all the same."""
+
+
+class FindingsWarning(StanAdaptWarning):
+    """What `diagnose` finds in the parameters of a result just made, in `findings`."""
+
+    def __init__(self, findings: Sequence[object]) -> None:
+        super().__init__(findings)
+        self.findings = findings
+
+    def __str__(self) -> str:
+        lines = "".join(f"\n- {finding}" for finding in self.findings)
+        return f"{lines}\nSee stanadapt.diagnose(idata)."

@@ -1,9 +1,15 @@
-"""One progress bar for all chains: in a terminal, in a notebook, or as lines in a log file."""
+"""One progress bar for all chains: in a terminal, in a notebook, or as lines in a log file.
+
+What goes wrong while showing progress (stderr closed, a broken pipe, no widgets) never ends a run.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+import warnings
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -12,6 +18,7 @@ from .chain import Board, Job
 
 _LOG_SHARE = 0.1  # a log file gets a line for every tenth of the run,
 _LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
 
 class Progress:
@@ -22,45 +29,77 @@ class Progress:
         self.total = job.chains * (job.warmup + job.draws)
         self.enabled = enabled
         self.bar: Any = None
-        self.logging = enabled and not (sys.stderr.isatty() or _in_notebook())
         self.began = self.logged_at = time.perf_counter()
         self.logged = 0.0
+        self.stopping = False
 
     def __enter__(self) -> Progress:
-        if self.enabled and not self.logging:
-            from tqdm.auto import tqdm
-
-            self.bar = tqdm(
-                total=self.total,
-                desc=self.job.method,
-                unit="it",
-                unit_scale=True,
-                bar_format="{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{remaining} left{postfix}]",
-            )
+        if self.enabled:
+            try:
+                if sys.stderr.isatty() or _in_notebook():
+                    self.bar = _bar(self.job.method, self.total)
+            except Exception:  # stderr is closed or None
+                self.enabled = False
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
-            self.bar.close()
+            with contextlib.suppress(Exception):
+                self.bar.close()
 
     def __call__(self, board: Board) -> None:
         """Bring what is shown up to date."""
         if not self.enabled:
             return
+        try:
+            self._show(board)
+        except Exception:  # nobody reads any longer
+            self.enabled = False
+
+    def _show(self, board: Board) -> None:
         rows = board.rows[:-1]
         done = int(rows[:, 0].sum())
-        if self.bar is not None:
+        if self.bar is None:
+            self._log(done, rows)
+        else:
             self.bar.set_postfix_str(_state(rows), refresh=False)
             self.bar.update(done - self.bar.n)
-            return
+        if board.stopped and not self.stopping and done < self.total:
+            self.stopping = True
+            text = f"{self.job.method}: stopping when the present block ends; Ctrl-C again gives up at once"
+            tell(text) if self.bar is None else self.bar.write(text, file=sys.stderr)
+
+    def _log(self, done: int, rows: np.ndarray) -> None:
         now = time.perf_counter()
         share = done / self.total
         finished = share == 1.0 and self.logged < 1.0
         if finished or share - self.logged >= _LOG_SHARE or now - self.logged_at >= _LOG_SECONDS:
-            left = (now - self.began) * (1 - share) / share if share else float("nan")
-            text = f"{self.job.method}: {share:4.0%}, {done}/{self.total} iterations, {_state(rows)}"
-            print(f"{text}, {left:.0f} s left", file=sys.stderr, flush=True)
+            when = _time(now - self.began, share)
+            text = f"{self.job.method}: {share:4.0%}, {done}/{self.total} iterations, {when}, {_state(rows)}"
+            print(text, file=sys.stderr, flush=True)
             self.logged, self.logged_at = share, now
+
+
+def tell(text: str) -> None:
+    """A line on stderr, if there is one."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
+
+
+def _bar(name: str, total: int) -> Any:
+    """tqdm's bar for the terminal or the notebook; its text bar in a notebook that has no widgets."""
+    from tqdm.std import tqdm as text_bar
+
+    shape = {"total": total, "desc": name, "unit_scale": True, "dynamic_ncols": True, "bar_format": _BAR}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that widgets are missing
+        try:
+            from tqdm.auto import tqdm
+
+            return tqdm(**shape)
+        except ImportError:
+            return text_bar(**shape)
 
 
 def _state(rows: np.ndarray) -> str:
@@ -68,14 +107,21 @@ def _state(rows: np.ndarray) -> str:
     sampling = int(rows[:, 1].sum())
     stage = {0: "warm-up", len(rows): "sampling"}.get(sampling, f"{sampling}/{len(rows)} sampling")
     started = rows[rows[:, 0] > 0]
-    if not len(started):
-        return stage
-    return f"{stage}, acceptance {started[:, 2].mean():.2f}, step size {np.median(started[:, 3]):.3g}"
+    if len(started):
+        acceptance, step_size = started[:, 2].mean(), np.median(started[:, 3])
+        stage += "" if np.isnan(acceptance) else f", accept {acceptance:.2f}"
+        stage += "" if np.isnan(step_size) else f", step {step_size:.3g}"
+    return stage
+
+
+def _time(spent: float, share: float) -> str:
+    """Time left at the pace so far, or the whole of it at the end."""
+    if share == 1.0:
+        return f"{timedelta(seconds=round(spent))} spent"
+    return f"{timedelta(seconds=round(spent * (1 - share) / share))} left" if share else "nothing done yet"
 
 
 def _in_notebook() -> bool:
     """Whether this is a Jupyter kernel."""
     shell = sys.modules.get("IPython")
-    if shell is None:
-        return False
-    return type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+    return shell is not None and hasattr(shell.get_ipython(), "kernel")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import importlib
 import importlib.metadata
 import json
 import warnings
@@ -37,11 +38,10 @@ def has_datatree() -> bool:
 
 @functools.cache
 def arviz() -> Any:
-    """The arviz module, imported at the first need."""
+    """The module with arviz's statistics, imported at the first need; of arviz 1.x without the plots."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # arviz 0.23 announces arviz 1 at import
-        import arviz
-    return arviz
+        return importlib.import_module("arviz_stats" if has_datatree() else "arviz")
 
 
 def container(groups: Groups) -> Any:
@@ -61,20 +61,25 @@ def datasets(result: Any) -> Groups:
 
 
 def write(result: Any, path: str | Path) -> None:
-    """Write a result as netCDF.
+    """Write a result as netCDF; an older file at `path` is replaced when the new one is whole.
 
     Raises
     ------
     OutputError
         The file cannot be written.
     """
+    target = check.output(path, overwrite=True)
+    unfinished = check.unfinished(target)
     mode: Literal["w", "a"] = "w"
     try:
         for name, group in datasets(result).items():
-            group.to_netcdf(path, group=name, mode=mode, engine="h5netcdf")
+            group.to_netcdf(unfinished, group=name, mode=mode, engine="h5netcdf")
             mode = "a"
+        unfinished.replace(target)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def read(path: str | Path) -> Any:
@@ -198,9 +203,10 @@ def check_labels(
 
 
 def _common_length(run: Run) -> tuple[list[int], int]:
-    """Chains that have draws and the length that all of them have; all chains while none has any."""
+    """Chains that have draws and the length that all of them have; while none has any, those that started."""
     lengths = [chain.draws.n for chain in run.chains]
-    kept = [i for i, length in enumerate(lengths) if length > 0] or list(range(len(lengths)))
+    kept = [i for i, length in enumerate(lengths) if length > 0]
+    kept = kept or [i for i, chain in enumerate(run.chains) if chain.learnt] or list(range(len(lengths)))
     return kept, min(lengths[i] for i in kept)
 
 

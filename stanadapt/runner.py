@@ -12,8 +12,9 @@ import signal
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,8 @@ def run(
 ) -> Run:
     """Run all chains; `look` sees the board now and then. Ctrl-C ends every chain at its block's end.
 
+    A second Ctrl-C gives up at once: blocks under way end in the background, and their draws are lost.
+
     Raises
     ------
     InitializationError
@@ -58,13 +61,19 @@ def run(
     board = Board.for_chains(job.chains)
     draws, warmup = stacks(job, posterior, job.chains)
     chains = _chains(posterior, job, list(range(job.chains)), inits, board, draws, warmup)
-    with ThreadPoolExecutor(workers, thread_name_prefix="stanadapt") as pool:
-        turns = _turns(chains)
-        futures = [pool.submit(_take_turns, turns, board) for _ in range(workers)]
-        interrupted = _watch(futures, board, look)
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="stanadapt")
+    with _interrupts(board):
+        try:
+            turns = _turns(chains)
+            futures = [pool.submit(_take_turns, turns, board) for _ in range(workers)]
+            _watch(futures, board, look)
+        finally:
+            board.stop()
+            pool.shutdown(wait=False)
     for future in futures:
         future.result()
-    return Run([chain.result() for chain in chains], draws, warmup, interrupted)
+    results = [chain.result() for chain in chains]
+    return Run(results, draws, warmup, _incomplete(results))
 
 
 def _chains(
@@ -104,20 +113,46 @@ def _take_turns(turns: deque[Any], board: Board) -> None:
         turns.append(blocks)
 
 
-def _watch(futures: list[Future[Any]], board: Board, look: Look) -> bool:
-    """Wait for the workers, showing progress. Returns whether Ctrl-C stopped them; a second one is raised."""
-    interrupted = False
-    while True:
-        try:
-            _, waiting = wait(futures, timeout=_LOOK_SECONDS)
-            look(board)
-            if not waiting:
-                return interrupted
-        except KeyboardInterrupt:
-            board.stop()
-            if interrupted:
-                raise
-            interrupted = True
+def _watch(futures: list[Future[Any]], board: Board, look: Look) -> None:
+    """Wait for the workers, showing progress."""
+    waiting = set(futures)
+    while waiting:
+        waiting = wait(waiting, timeout=_LOOK_SECONDS).not_done
+        look(board)
+
+
+@contextlib.contextmanager
+def _interrupts(board: Board) -> Iterator[None]:
+    """Ctrl-C meanwhile: the first stops the chains, the second is raised as KeyboardInterrupt.
+
+    A handler, because an exception that can come between any two lines would now and then lose the run.
+    Outside the main thread Python allows none, and delivers no Ctrl-C either.
+    """
+
+    seen = False
+
+    def handle(*_: object) -> None:
+        nonlocal seen
+        if seen:
+            raise KeyboardInterrupt
+        seen = True
+        board.stop()
+
+    present = signal.getsignal(signal.SIGINT)
+    ours = threading.current_thread() is threading.main_thread() and present not in (None, signal.SIG_IGN)
+    if not ours:
+        yield
+        return
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, present)
+
+
+def _incomplete(results: list[ChainResult]) -> bool:
+    """Whether Ctrl-C came before the last draw: nothing else ends a run early without an exception."""
+    return any(result.draws.n < len(result.draws.values) for result in results)
 
 
 def _run_in_processes(posterior: Posterior, job: Job, inits: list[Init], workers: int, look: Look) -> Run:
@@ -133,24 +168,27 @@ def _run_in_processes(posterior: Posterior, job: Job, inits: list[Init], workers
         path = Path(folder) / "board"
         board = Board(np.memmap(path, mode="w+", shape=(job.chains + 1, len(Board.COLUMNS)), dtype=float))
         pool = ProcessPoolExecutor(workers, initializer=_ignore_interrupts)
-        try:
-            shares = [list(range(first, job.chains, workers)) for first in range(workers)]
-            futures = [
-                pool.submit(_run_share, posterior, job, share, [inits[i] for i in share], path)
-                for share in shares
-            ]
-            interrupted = _watch(futures, board, look)
-            results = [result for future in futures for result in future.result()]
-            draws, warmup = stacks(job, posterior, job.chains)
-            for result in results:
-                result.draws = draws.absorb(result.index, result.draws)
-                if warmup is not None and result.warmup is not None:
-                    result.warmup = warmup.absorb(result.index, result.warmup)
-        except TerminatedWorkerError as error:
-            raise ChainError(f"a worker process died: {str(error).splitlines()[0]}") from error
-        finally:
-            pool.shutdown(wait=True, kill_workers=True)
-    return Run(sorted(results, key=lambda result: result.index), draws, warmup, interrupted)
+        shares = [list(range(first, job.chains, workers)) for first in range(workers)]
+        with _interrupts(board):
+            try:
+                with _blocked_interrupts():
+                    futures = [
+                        pool.submit(_run_share, posterior, job, share, [inits[i] for i in share], path)
+                        for share in shares
+                    ]
+                _watch(futures, board, look)
+                results = [result for future in futures for result in future.result()]
+            except TerminatedWorkerError as error:
+                raise ChainError(f"a worker process died: {str(error).splitlines()[0]}") from error
+            finally:
+                pool.shutdown(wait=True, kill_workers=True)
+    draws, warmup = stacks(job, posterior, job.chains)
+    for result in results:
+        result.draws = draws.absorb(result.index, result.draws)
+        if warmup is not None and result.warmup is not None:
+            result.warmup = warmup.absorb(result.index, result.warmup)
+    results.sort(key=lambda result: result.index)
+    return Run(results, draws, warmup, _incomplete(results))
 
 
 def _run_share(
@@ -161,7 +199,28 @@ def _run_share(
     board = Board(np.memmap(path, mode="r+", shape=shape, dtype=float))
     chains = _chains(posterior, job, share, inits, board, *stacks(job, posterior, len(share)))
     _take_turns(_turns(chains), board)
-    return [chain.result() for chain in chains]
+    results = [chain.result() for chain in chains]
+    for result in results:  # rows that an interrupted run never wrote would be sent as well
+        result.draws = result.draws.written()
+        result.warmup = None if result.warmup is None else result.warmup.written()
+    return results
+
+
+@contextlib.contextmanager
+def _blocked_interrupts() -> Iterator[None]:
+    """Processes started meanwhile never see Ctrl-C; ours is kept until the end.
+
+    `_ignore_interrupts` alone would come too late for a worker that is still importing.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # starting it later would undo the block
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _ignore_interrupts() -> None:
