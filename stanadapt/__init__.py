@@ -7,12 +7,16 @@ stanadapt.summary(idata)
 
 from __future__ import annotations
 
-from . import errors
-from .api import methods, sample
-from .backends.python import Target
-from .diagnostics import diagnose, summary
-from .errors import StanAdaptError, StanAdaptWarning
-from .posterior import Posterior
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import errors
+    from .api import methods, sample
+    from .backends.python import Target
+    from .diagnostics import diagnose, summary
+    from .errors import StanAdaptError, StanAdaptWarning
+    from .posterior import Posterior
 
 __version__ = "0.1.0"
 
@@ -28,3 +32,30 @@ __all__ = [
     "sample",
     "summary",
 ]
+
+# Where each name comes from. They are imported at their first use, because numba and xarray take the better
+# part of a second, which `stanadapt --help` can do without.
+_HOMES = {
+    "Posterior": "posterior",
+    "StanAdaptError": "errors",
+    "StanAdaptWarning": "errors",
+    "Target": "backends.python",
+    "diagnose": "diagnostics",
+    "methods": "api",
+    "sample": "api",
+    "summary": "diagnostics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "errors":
+        return importlib.import_module(".errors", __name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -54,6 +54,9 @@ def summary(idata: Any, var_names: list[str] | None = None, interval: float = 0.
     import pandas
 
     posterior = _posterior(idata, var_names)
+    if not posterior.sizes["draw"]:
+        note = posterior.attrs.get("interrupted_note", "the posterior is empty")
+        raise ArgumentError(f"idata has no draws to summarise ({note})")
     if not (isinstance(interval, float) and 0.0 < interval < 1.0):
         raise ArgumentError(f"interval={interval!r} is not allowed: it must be between 0 and 1")
     lower, upper = 0.5 - interval / 2, 0.5 + interval / 2

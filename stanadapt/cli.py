@@ -1,0 +1,419 @@
+"""The command `stanadapt`: sampling and its results from a shell.
+
+Everything but click is imported inside the commands, so that help comes at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import __version__
+from .errors import ArgumentError, FindingsWarning, OutputError, StanAdaptError
+
+if TYPE_CHECKING:
+    from .posterior import Posterior
+
+_INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
+_MOST_ROWS = 30  # of the table after a run; `stanadapt summary` has them all
+
+_EXISTING = click.Path(exists=True, dir_okay=False)
+_COUNT: dict[str, Any] = {"type": click.IntRange(min=1), "metavar": "N"}
+_SEED: dict[str, Any] = {"type": click.IntRange(0, 2**32 - 1), "metavar": "N"}
+_RADIUS: dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "R", "default": 2.0}
+
+
+class _Group(click.Group):
+    """Turns our errors into a line on stderr and an exit status."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ArgumentError as error:
+            raise click.UsageError(str(error)) from error
+        except StanAdaptError as error:
+            raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("Interrupted: nothing was written.", err=True)
+            ctx.exit(_INTERRUPTED)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="stanadapt")
+def main() -> None:
+    """Adaptive MCMC for Stan programs, at native speed.
+
+    \b
+    Example:
+      stanadapt sample eight_schools.stan --data eight_schools.json --seed 1 --out fit.nc
+      stanadapt summary fit.nc --var mu --var tau
+      stanadapt diagnose fit.nc
+
+    Exit status: 0 when all went well, 1 when a run failed, 2 when an option or its value is not allowed,
+    130 after Ctrl-C.
+    """
+
+
+@main.command()
+@click.argument("model", type=_EXISTING)
+@click.option("--data", type=_EXISTING, metavar="FILE", help="Data, as JSON.")
+@click.option(
+    "--method", metavar="NAME", default="fisher_mala", show_default=True, help="See `stanadapt methods`."
+)
+@click.option("--chains", **_COUNT, default=4, show_default=True, help="Number of chains.")
+@click.option(
+    "--warmup",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Iterations of each chain in which the method adapts. [default: the method's]",
+)
+@click.option("--draws", **_COUNT, help="Iterations of each chain after that. [default: the method's]")
+@click.option("--thin", **_COUNT, default=1, show_default=True, help="Keep every so-many-th iteration.")
+@click.option(
+    "--seed",
+    **_SEED,
+    help="Draws depend on it and on nothing else. [default: a new one, kept in the file]",
+)
+@click.option(
+    "--init",
+    metavar="FILE|R",
+    help="Where chains start: a JSON file with values of some or all parameters, the .nc file of an earlier "
+    "run (its last draws), or a radius, as --init-radius has it.",
+)
+@click.option(
+    "--init-radius",
+    **_RADIUS,
+    show_default=True,
+    help="Chains start uniformly on (-radius, radius), unconstrained, in what --init leaves open.",
+)
+@click.option("--workers", **_COUNT, help="Chains that run at a time. [default: one a core]")
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "stanli", "bridgestan"]),
+    default="auto",
+    show_default=True,
+    help="What evaluates the model: stanli needs no C++ compiler; auto takes BridgeStan where stanli cannot.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the method, such as damping=1; see `stanadapt methods NAME`. May be repeated.",
+)
+@click.option("--save-warmup", is_flag=True, help="Keep the iterations of warm-up too.")
+@click.option(
+    "--log-likelihood",
+    multiple=True,
+    metavar="NAME",
+    help="Generated quantity that is the pointwise log likelihood. May be repeated.",
+)
+@click.option(
+    "--posterior-predictive",
+    multiple=True,
+    metavar="NAME",
+    help="Generated quantity that is replicated data. May be repeated.",
+)
+@click.option("--keep-unconstrained", is_flag=True, help="Keep the unconstrained draws too.")
+@click.option("--no-progress", is_flag=True, help="No progress bar.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
+@click.option(
+    "--out",
+    type=click.Path(),
+    metavar="FILE",
+    help="The netCDF file to write. [default: the model's name with .nc, in this folder]",
+)
+@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.pass_context
+def sample(
+    ctx: click.Context,
+    /,
+    model: str,
+    data: str | None,
+    method: str,
+    settings: Sequence[str],
+    backend: str,
+    init: str | None,
+    no_progress: bool,
+    quiet: bool,
+    out: str | None,
+    force: bool,
+    **keywords: Any,
+) -> None:
+    """Draw from the posterior of MODEL.
+
+    MODEL is a .stan file, or a library that BridgeStan compiled.
+
+    \b
+    Example:
+      stanadapt sample eight_schools.stan --data eight_schools.json \\
+          --method fisher_mala --set damping=1 --chains 4 --seed 1 --out fit.nc
+
+    Writes a netCDF file that ArviZ reads, and prints a summary of the parameters and what there is to say
+    against the result. Ctrl-C ends the run early: the draws so far are written, and the exit status is 130.
+    """
+    from . import api, check, posterior, results
+
+    out = out or f"{Path(model).stem}.nc"
+    try:
+        check.output(out, overwrite=force)
+    except OutputError as error:
+        hint = ": use --force to replace it" if "exists already" in str(error) else ""
+        raise click.BadParameter(f"{error}{hint}", ctx, param_hint="--out") from error
+    chosen = _settings(method, settings)
+    with _warnings_as_lines(quiet) as findings:
+        opened = posterior.Posterior(model, data, backend=backend)
+        idata = api.sample(
+            opened,
+            method=method,
+            settings=chosen,
+            inits=None if init is None else _inits(init),
+            progress=not (quiet or no_progress),
+            **keywords,
+        )
+    results.write(idata, out)
+    attrs = results.datasets(idata)["posterior"].attrs
+    if not quiet:
+        _report(idata, opened, findings)
+        click.echo(f"\nWritten to {out}")
+    if attrs["interrupted"]:
+        click.echo(attrs["interrupted_note"].capitalize(), err=True)
+        ctx.exit(_INTERRUPTED)
+
+
+@main.command()
+@click.argument("file", type=_EXISTING)
+@click.option(
+    "--var", "variables", multiple=True, metavar="NAME", help="Only this variable. May be repeated."
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="P",
+    default=0.9,
+    show_default=True,
+    help="Probability of the central interval.",
+)
+def summary(file: str, variables: Sequence[str], interval: float) -> None:
+    """Print a table of the draws in FILE.
+
+    It has means, standard deviations, intervals, effective sample sizes and R-hat.
+
+    \b
+    Example:
+      stanadapt summary fit.nc --var mu --var tau --interval 0.5
+    """
+    from . import diagnostics, results, table
+
+    frame = diagnostics.summary(results.read(file), list(variables) or None, interval)
+    click.echo(table.summary_table(frame))
+
+
+@main.command()
+@click.argument("file", type=_EXISTING)
+@click.option(
+    "--var", "variables", multiple=True, metavar="NAME", help="Only this variable. May be repeated."
+)
+def diagnose(file: str, variables: Sequence[str]) -> None:
+    """Say whether the draws in FILE can be trusted.
+
+    \b
+    Example:
+      stanadapt diagnose fit.nc
+    """
+    from . import diagnostics, results
+
+    click.echo(_worded(diagnostics.diagnose(results.read(file), list(variables) or None)))
+
+
+@main.command()
+@click.argument("name", required=False)
+def methods(name: str | None) -> None:
+    """List the methods, or the settings of one.
+
+    The settings of the method NAME are what `stanadapt sample --set` changes.
+
+    \b
+    Example:
+      stanadapt methods
+      stanadapt methods fisher_mala
+    """
+    from . import api, samplers, table
+
+    if name is None:
+        frame = api.methods()
+        rows = [
+            [str(method), "yes" if row.gradient else "no", str(row.warmup), str(row.draws), row.description]
+            for method, row in frame.iterrows()
+        ]
+        click.echo(table.aligned(["method", "gradient", "warmup", "draws", "description"], rows))
+        return
+    module = samplers.sampler(name)
+    click.echo(f"{name}: {samplers.METHODS[name]}\n")
+    defaults = samplers.named(module, samplers.resolve(module, None))
+    rows = [[key, _shown(value), _allowed(module, key, value)] for key, value in defaults.items()]
+    click.echo(table.aligned(["setting", "default", "allowed"], rows))
+
+
+@main.command("check")
+@click.argument("model", type=_EXISTING)
+@click.option("--data", type=_EXISTING, metavar="FILE", help="Data, as JSON.")
+@click.option(
+    "--backend", type=click.Choice(["auto", "stanli", "bridgestan"]), default="auto", show_default=True
+)
+@click.option("--init-radius", **_RADIUS, show_default=True, help="As for sampling.")
+@click.option("--seed", **_SEED, default=0, show_default=True, help="For the start.")
+def check_model(model: str, data: str | None, backend: str, init_radius: float, seed: int) -> None:
+    """Open MODEL, and say what it holds and costs.
+
+    Prints the variables with their shapes, whether chains find a start, and the time of a gradient.
+
+    \b
+    Example:
+      stanadapt check eight_schools.stan --data eight_schools.json
+    """
+    import numpy as np
+
+    from . import inits, posterior, speed, table
+
+    with _warnings_as_lines(quiet=False):
+        opened = posterior.Posterior(model, data, backend=backend)
+    facts = [["model", model], ["backend", opened.library]]
+    facts.append(["dimension", f"{opened.dim} unconstrained parameters"])
+    click.echo(table.aligned(facts[0], facts[1:]))
+    groups = {
+        "parameter": opened.parameters,
+        "transformed parameter": opened.transformed_parameters,
+        "generated quantity": opened.generated_quantities,
+    }
+    rows = [
+        [name, " x ".join(map(str, variable.shape)) or "1", kind]
+        for kind, group in groups.items()
+        for name, variable in group.items()
+    ]
+    click.echo("\n" + table.aligned(["variable", "shape", "kind"], rows))
+    if not opened.dim:
+        return
+    x = inits.find(inits.Init(init_radius), opened, 0, np.random.default_rng(seed), True, False)
+    click.echo(f"\nA finite start was found: log density {opened.log_density(x):.6g}")
+    click.echo(f"A gradient takes {_duration(speed.seconds_per_gradient(opened, x))} there")
+
+
+def _settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE texts as the values that the method's settings take; what does not parse stays a text.
+
+    Such a text, and a name that is unknown, are refused where settings are checked, in the words used there.
+    """
+    from . import samplers
+
+    module = samplers.sampler(method)
+    defaults = module.Settings()._asdict()
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        name, text = name.strip(), text.strip()
+        if not sign or not name:
+            raise click.BadParameter(f"{pair!r} is not of the form NAME=VALUE", param_hint="--set")
+        if name in values:
+            raise click.BadParameter(f"{name} is set twice", param_hint="--set")
+        values[name] = text
+        with contextlib.suppress(KeyError, ValueError):
+            values[name] = _parsed(text, defaults[name])
+    samplers.resolve(module, values)
+    return values
+
+
+def _parsed(text: str, default: Any) -> Any:
+    """`text` in the type of `default`. Raises ValueError where it is none."""
+    if isinstance(default, bool):
+        return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
+            text.lower(), text
+        )
+    if isinstance(default, int | float):
+        return type(default)(text)
+    return text
+
+
+def _inits(text: str) -> Any:
+    """A radius, the result of an earlier run, or the path of a JSON file."""
+    from . import results
+
+    with contextlib.suppress(ValueError):
+        return float(text)
+    if Path(text).suffix == ".nc":
+        return results.read(text)
+    if not Path(text).is_file():
+        raise click.BadParameter(f"{text!r} is neither a number nor a file", param_hint="--init")
+    return text
+
+
+@contextlib.contextmanager
+def _warnings_as_lines(quiet: bool) -> Iterator[list[Any]]:
+    """Warnings meanwhile go to stderr as plain lines; findings are collected, for the end of the report."""
+    findings: list[Any] = []
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if isinstance(message, FindingsWarning):
+            findings.extend(message.findings)
+        elif not quiet:
+            click.echo(f"Warning: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield findings
+
+
+def _report(idata: Any, opened: Posterior, findings: Sequence[Any]) -> None:
+    """What was done, a summary of the parameters, and the findings."""
+    from . import diagnostics, results, table
+
+    draws = results.datasets(idata)["posterior"]
+    attrs, sizes = draws.attrs, draws.sizes
+    click.echo(
+        f"{attrs['method']} with {attrs['backend']}: {sizes['chain']} chains, {sizes['draw']} draws each "
+        f"after {attrs['tuning_steps']} iterations of warm-up, seed {attrs['seed']}, "
+        f"in {_duration(attrs['sampling_time'])}"
+    )
+    names = list(opened.parameters) or [str(name) for name in draws.data_vars]
+    if sizes["draw"]:
+        frame = diagnostics.summary(idata, names)
+        click.echo("\n" + table.summary_table(frame[:_MOST_ROWS]))
+        if len(frame) > _MOST_ROWS:
+            click.echo(f"and {len(frame) - _MOST_ROWS} rows more: see `stanadapt summary`")
+    click.echo("\n" + _worded(findings))
+
+
+def _worded(findings: Sequence[Any]) -> str:
+    if not findings:
+        return "No findings: R-hat, effective sample sizes and acceptance are as they should be."
+    return "\n".join(["Findings:", *(f"- {finding}" for finding in findings)])
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _allowed(module: Any, name: str, default: Any) -> str:
+    """The values that a setting can take, in words."""
+    if name in module.CHOICES:
+        return ", ".join(module.CHOICES[name])
+    if isinstance(default, bool):
+        return "true, false"
+    low, high, open_low = module.LIMITS[name]
+    kind = "integer" if isinstance(default, int) else "number"
+    words = f"{kind} {'above' if open_low else 'of at least'} {low:g}"
+    return words if high == float("inf") else f"{words}, at most {high:g}"
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in the unit that suits them."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"

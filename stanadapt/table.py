@@ -1,0 +1,76 @@
+"""Tables for the terminal: aligned, with the digits that mean something, and never cut."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+_PLAIN = 1e7  # larger numbers are written with an exponent,
+_DECIMALS = 6  # and so are those that need more decimals than these
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
+    """Columns two spaces apart under their header; the first one left-aligned, the rest as `right` says."""
+    columns = list(zip(header, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for row in (header, *rows):
+        cells = [
+            cell.rjust(width) if right and i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def summary_table(frame: Any) -> str:
+    """The DataFrame of `stanadapt.summary` as text.
+
+    Every variable is written to the decimal where its standard errors begin; further digits would be noise.
+    """
+    errors = _typical_errors(frame)
+    columns = []
+    for name in frame.columns:
+        values = [float(value) for value in frame[name]]
+        if name.startswith("ess"):
+            cells = [_fixed(value, 0) for value in values]
+        elif name == "r_hat":
+            cells = [_fixed(value, 3) for value in values]
+        else:
+            extra = 1 if name == "mcse_mean" else 0
+            cells = [_rounded(value, error, extra) for value, error in zip(values, errors, strict=True)]
+        columns.append(_on_the_point(cells))
+    rows = [list(row) for row in zip(map(str, frame.index), *columns, strict=True)]
+    return aligned(["", *frame.columns], rows, right=True)
+
+
+def _typical_errors(frame: Any) -> list[float]:
+    """For every row the median standard error of its variable, so that theta[0], theta[1], ... look alike."""
+    variables = [str(name).partition("[")[0] for name in frame.index]
+    errors: dict[str, list[float]] = {}
+    for variable, error in zip(variables, frame["mcse_mean"], strict=True):
+        if math.isfinite(error):
+            errors.setdefault(variable, []).append(float(error))
+    return [statistics.median(errors.get(variable, [0.0])) for variable in variables]
+
+
+def _rounded(value: float, error: float, extra: int) -> str:
+    if not (math.isfinite(value) and error > 0.0):
+        return f"{value:.4g}"
+    decimals = max(0, extra - math.floor(math.log10(error)))
+    if abs(value) >= _PLAIN or decimals > _DECIMALS:
+        return f"{value:.{2 if extra else 4}g}"
+    return _fixed(value, decimals)
+
+
+def _fixed(value: float, decimals: int) -> str:
+    text = f"{value:.{decimals}f}"
+    return text.lstrip("-") if not text.strip("-0.") else text  # no minus sign before a zero
+
+
+def _on_the_point(cells: list[str]) -> list[str]:
+    """Cells padded on the right so that their decimal points stand below each other."""
+    after = [len(cell) - cell.find(".") if "." in cell else 0 for cell in cells]
+    return [cell + " " * (max(after) - own) for cell, own in zip(cells, after, strict=True)]
