@@ -91,7 +91,8 @@ def _bar(name: str, total: int) -> Any:
     """tqdm's bar for the terminal or the notebook; its text bar in a notebook that has no widgets."""
     from tqdm.std import tqdm as text_bar
 
-    shape = {"total": total, "desc": name, "unit_scale": True, "dynamic_ncols": True, "bar_format": _BAR}
+    shape = {"total": total, "desc": name, "bar_format": _BAR, "unit_scale": True, "dynamic_ncols": True}
+    shape["miniters"] = 1  # what tqdm learns from fast iterations would freeze the bar at slow ones
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that widgets are missing
         try:
