@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import time
 import warnings
@@ -113,9 +112,9 @@ def sample(
     >>> stanadapt.summary(idata)
     """
     sampler = samplers.sampler(method)
-    chains = check.integer("chains", chains, 1)
-    warmup = sampler.WARMUP if warmup is None else check.integer("warmup", warmup, 0)
-    draws = sampler.DRAWS if draws is None else check.integer("draws", draws, 1)
+    chains = check.integer("chains", chains, 1, check.LARGEST_COUNT)
+    warmup = sampler.WARMUP if warmup is None else check.integer("warmup", warmup, 0, check.LARGEST_COUNT)
+    draws = sampler.DRAWS if draws is None else check.integer("draws", draws, 1, check.LARGEST_COUNT)
     if seed is None:
         seed = secrets.randbits(32)
     job = Job(
@@ -129,7 +128,7 @@ def sample(
         save_warmup=check.boolean("save_warmup", save_warmup),
         keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
     )
-    radius = check.number("init_radius", init_radius, 0.0)
+    radius = check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS)
     workers = runner.available_cores() if workers is None else check.integer("workers", workers, 1)
     progress = check.boolean("progress", progress)
     check.choice("backend", backend, ("auto", "stanli", "bridgestan"))
@@ -142,9 +141,12 @@ def sample(
         "log_likelihood": _generated("log_likelihood", log_likelihood, posterior),
         "posterior_predictive": _generated("posterior_predictive", posterior_predictive, posterior),
     }
+    for name in moved["log_likelihood"]:
+        if name in moved["posterior_predictive"]:
+            raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
     _check_labels(posterior, coords, dims)
-    starts = _starts(inits, radius, posterior, chains)
     _check_memory(posterior, sampler, job)
+    starts = _starts(inits, radius, posterior, chains)
     _compile(sampler, posterior, job, progress)
 
     in_processes = min(workers, chains) > 1 and not posterior.model.thread_safe
@@ -190,8 +192,6 @@ def methods() -> Any:
 
 
 def _starts(given: Any, radius: float, posterior: Posterior, chains: int) -> list[inits.Init]:
-    if posterior.dim == 0:
-        return [inits.Init(radius)] * chains
     return inits.plan(given, radius, posterior, chains)
 
 
@@ -207,6 +207,8 @@ def _check_model(posterior: Posterior, sampler: samplers.Sampler) -> None:
 
 
 def _generated(name: str, given: str | Sequence[str], posterior: Posterior) -> list[str]:
+    if not isinstance(given, str | Sequence):
+        raise check.refused(name, given, "a name or a list of names of generated quantities")
     listed = [given] if isinstance(given, str) else list(given)
     for entry in listed:
         check.choice(name, entry, posterior.generated_quantities)
@@ -220,12 +222,50 @@ def _check_labels(
 ) -> None:
     shapes = {name: np.shape(value) for name, value in posterior.data.items() if not isinstance(value, dict)}
     shapes |= {name: variable.shape for name, variable in posterior.variables.items()}
+    for name in ("chain", "draw"):
+        if name in posterior.variables:
+            raise ModelError(
+                f"model: its variable {name} has the name of a dimension of the result; rename it"
+            )
+    for name, given in _checked_dict("dims", dims).items():
+        if isinstance(given, str) or not isinstance(given, Sequence) or not all(map(_is_name, given)):
+            raise check.refused(f"dims[{name!r}]", given, "a list of names of dimensions")
+    for name, given in _checked_dict("coords", coords).items():
+        if not _is_flat(given):
+            raise check.refused(f"coords[{name!r}]", given, "a list of labels, one for each entry")
     results.check_labels(coords, dims, shapes)
+    used = {name for given in (dims or {}).values() for name in given}
+    used |= {f"{name}_dim_{i}" for name, shape in shapes.items() for i in range(len(shape))}
+    for name in coords or {}:
+        if name not in used:
+            raise ArgumentError(
+                f"coords[{name!r}] is no dimension: name it in dims, for the variables that have it"
+                f"{check.nearest(name, used)}"
+            )
+
+
+def _checked_dict(name: str, given: Any) -> Mapping[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(map(_is_name, given)):
+        raise check.refused(name, given, "a dict with names as keys")
+    return given
+
+
+def _is_flat(given: Any) -> bool:
+    try:
+        return np.ndim(given) == 1
+    except ValueError:  # ragged
+        return False
+
+
+def _is_name(given: Any) -> bool:
+    return isinstance(given, str) and bool(given)
 
 
 def _check_memory(posterior: Posterior, sampler: samplers.Sampler, job: Job) -> None:
     """Refuse a run whose arrays cannot fit, with what it would take."""
-    free = _free_memory()
+    free = check.free_memory()
     d = posterior.dim
     matrices = sampler.n_matrices()
     needed = 8 * d * d * (matrices + 1) * job.chains if matrices else 0  # + 1: the result's copy
@@ -244,18 +284,6 @@ def _check_memory(posterior: Posterior, sampler: samplers.Sampler, job: Job) -> 
             f"draws={job.draws} of {job.chains} chains need {needed / 2**30:.1f} GiB for {columns} values "
             f"each, and {free / 2**30:.1f} GiB are free: use thin, fewer draws or fewer chains"
         )
-
-
-def _free_memory() -> float:
-    """Bytes that this process can still get, infinity where the system does not say."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return 1024.0 * int(line.split()[1])
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (OSError, ValueError, AttributeError):
-        return float("inf")
 
 
 def _compile(sampler: samplers.Sampler, posterior: Posterior, job: Job, progress: bool) -> None:

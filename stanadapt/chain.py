@@ -170,7 +170,7 @@ class Chain:
     ) -> None:
         self.posterior, self.job, self.index, self.init, self.board = posterior, job, index, init, board
         self.sampler: Sampler = sampler(job.method)
-        child = np.random.SeedSequence(job.seed).spawn(job.chains)[index]
+        child = np.random.SeedSequence(job.seed, spawn_key=(index,))  # what spawn() gives, one at a time
         self.rng = np.random.default_rng(child)
         gq_seed = int(child.generate_state(1, np.uint32)[0])
         self.write_values = posterior.model.writer(gq_seed)

@@ -17,6 +17,9 @@ import numpy as np
 
 from .errors import ArgumentError, OutputError
 
+LARGEST_RADIUS = 1e100  # NumPy draws no uniform numbers from a range that overflows
+LARGEST_COUNT = 2**31 - 1  # of iterations and chains: kernels count in machine integers
+
 
 def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     """`value` as an int between `low` and `high`; no floats, strings or booleans."""
@@ -40,7 +43,10 @@ def number(
         allowed += f"{' and' if low > -math.inf else ''} at most {high:g}"
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise refused(name, value, allowed)
-    real = float(value)
+    try:
+        real = float(value)
+    except OverflowError:
+        real = math.inf
     if not math.isfinite(real) or real < low or real > high or (open_low and real <= low):
         raise refused(name, value, allowed)
     return real
@@ -58,9 +64,16 @@ def choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     allowed = list(allowed)
     if isinstance(value, str) and value in allowed:
         return value
-    near = difflib.get_close_matches(str(value).lower().replace("-", "_"), allowed, n=3, cutoff=0.4)
-    hint = f" (nearest: {', '.join(near)})" if near else ""
-    raise refused(name, value, f"one of {', '.join(allowed)}{hint}")
+    if not allowed:
+        raise ArgumentError(f"{name}={shown(value)} is not allowed: the model has none")
+    raise refused(name, value, f"one of {', '.join(allowed)}{nearest(value, allowed)}")
+
+
+def nearest(value: Any, allowed: Iterable[str]) -> str:
+    """The names most like `value`, in words for the end of an error message; empty if none is."""
+    written = shown(value).strip("'").lower().replace("-", "_")
+    near = difflib.get_close_matches(written, list(allowed), n=3, cutoff=0.4)
+    return f" (nearest: {', '.join(near)})" if near else ""
 
 
 def output(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
@@ -104,7 +117,51 @@ def unfinished(target: Path) -> Path:
 
 def refused(name: str, value: Any, allowed: str) -> ArgumentError:
     """The error for an argument's value, in the one form that all of them have."""
-    shown = repr(value)
-    if len(shown) > 80:
-        shown = shown[:77] + "..."
-    return ArgumentError(f"{name}={shown} is not allowed: {name} must be {allowed}")
+    return ArgumentError(f"{name}={shown(value)} is not allowed: {name} must be {allowed}")
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error on one line; its type where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def shown(value: Any) -> str:
+    """A value for an error message: on one line, and not long."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an int of 5,000 digits has no repr, and users' classes may fail
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def free_memory() -> float:
+    """Bytes that this process can still get, infinity where the system does not say."""
+    try:
+        available = float("inf")
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    available = 1024.0 * int(line.split()[1])
+        if math.isinf(available):
+            available = float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        return min(available, _free_in_container())
+    except (OSError, ValueError, AttributeError):
+        return math.inf
+
+
+def _free_in_container() -> float:
+    """What the limit of a container leaves, beyond which the system kills the process."""
+    folder = Path("/sys/fs/cgroup")
+    versions = (
+        ("memory.max", "memory.current"),
+        (
+            "memory/memory.limit_in_bytes",
+            "memory/memory.usage_in_bytes",
+        ),
+    )
+    for limit, used in versions:
+        try:
+            return float(int((folder / limit).read_text()) - int((folder / used).read_text()))
+        except (OSError, ValueError):  # no such file, or "max": no limit
+            continue
+    return math.inf

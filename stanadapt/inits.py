@@ -31,25 +31,26 @@ def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[I
     """One `Init` a chain from what the user gave; see `stanadapt.sample` for what is allowed."""
     if inits is None:
         return [Init(radius)] * chains
-    if isinstance(inits, int | float | np.number) and not isinstance(inits, bool):
-        return [Init(check.number("inits", inits, 0.0))] * chains
+    if isinstance(inits, bool | np.bool_):
+        raise check.refused("inits", inits, _ALLOWED)
+    if isinstance(inits, int | float | np.number):
+        return [Init(check.number("inits", inits, 0.0, check.LARGEST_RADIUS))] * chains
     if isinstance(inits, str | os.PathLike):
         inits = data_module.read(inits, "inits")
     if isinstance(inits, Mapping) and not hasattr(inits, "children"):
         return [_from_values(inits, radius, posterior, "inits")] * chains
     if hasattr(inits, "groups"):
         return _from_inference_data(inits, radius, posterior, chains)
-    if (
-        isinstance(inits, Sequence)
-        and inits
-        and not isinstance(inits[0], int | float | Sequence | np.ndarray)
-    ):
+    if isinstance(inits, Sequence) and any(isinstance(entry, _PER_CHAIN) for entry in inits):
         _check_chains(len(inits), chains)
         return [_from_values(entry, radius, posterior, f"inits[{i}]") for i, entry in enumerate(inits)]
     try:
-        points = np.asarray(inits, dtype=float)
-    except (TypeError, ValueError) as error:
+        points = np.asarray(inits)
+    except Exception as error:  # ragged, or an array of another library with its own error
         raise check.refused("inits", inits, _ALLOWED) from error
+    if points.dtype.kind not in "iuf":
+        raise check.refused("inits", inits, _ALLOWED)
+    points = points.astype(float)
     if points.shape != (chains, posterior.dim):
         raise ArgumentError(
             f"inits has shape {points.shape}; unconstrained starting points need (chains, d) = "
@@ -57,9 +58,10 @@ def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[I
         )
     if not np.all(np.isfinite(points)):
         raise ArgumentError("inits has entries that are NaN or infinite; starting points must be finite")
-    return [Init(radius, point=point.copy()) for point in points]
+    return [Init(radius, point=point) for point in points]
 
 
+_PER_CHAIN = (Mapping, str, os.PathLike)
 _ALLOWED = (
     "None, a radius, a dict of constrained values or a list of one per chain, a path to JSON, an array of "
     "shape (chains, d), or an earlier InferenceData"
@@ -97,11 +99,16 @@ def _finite(
 ) -> np.ndarray:
     target = posterior.model.target()
     score = np.empty(posterior.dim)
-    random = init.point is None and init.radius > 0
+    complete = init.values is not None and all(name in init.values for name in posterior.parameters)
+    random = init.point is None and not complete and init.radius > 0
     tries = TRIES if random else 1
     reason = ""
     for _ in range(tries):
-        x = _candidate(init, posterior, chain, rng)
+        try:
+            x = _candidate(init, posterior, rng)
+        except RuntimeError as error:  # what was drawn for the rest may not go with what was given
+            reason = reason or f"inits are outside the support of the model: {check.one_line(error)}"
+            continue
         logp = log_density_gradient(target, x, score) if use_gradient else log_density(target, x)
         posterior.model.raise_pending()
         if logp > -np.inf:
@@ -116,44 +123,63 @@ def _finite(
     )
 
 
-def _candidate(init: Init, posterior: Posterior, chain: int, rng: np.random.Generator) -> np.ndarray:
+def _candidate(init: Init, posterior: Posterior, rng: np.random.Generator) -> np.ndarray:
+    """A point to try (d,). Raises RuntimeError with the model's message for values outside its support."""
     if init.point is not None:
         return init.point.copy()
     x = rng.uniform(-init.radius, init.radius, posterior.dim)
     if init.values is None:
         return x
-    values = posterior.constrain(x) | init.values
-    try:
-        return posterior.model.unconstrain(values)
-    except RuntimeError as error:
-        raise InitializationError(
-            f"chain {chain}: inits are outside the support of the model: {error}"
-        ) from error
+    return posterior.model.unconstrain(posterior.constrain(x) | init.values)
 
 
 def _from_values(values: Any, radius: float, posterior: Posterior, what: str) -> Init:
     if isinstance(values, str | os.PathLike):
         values = data_module.read(values, what)
     if not isinstance(values, Mapping):
-        raise check.refused(what, values, "a dict of constrained values")
+        raise check.refused(what, values, "a dict of constrained values, or a path to JSON")
     plain = data_module.read(values, what)
     posterior.check_parameters(what, plain)
+    for name, value in plain.items():
+        if not np.all(np.isfinite(value)):
+            raise ArgumentError(f"{what}[{name!r}]={check.shown(value)} has entries that are NaN or infinite")
+    if all(name in plain for name in posterior.parameters):
+        _check_support(plain, posterior, what)
     return Init(radius, values=plain)
+
+
+def _check_support(values: dict[str, Any], posterior: Posterior, what: str) -> None:
+    """Refuse a complete set of values that is outside the support, or on its boundary."""
+    try:
+        x = posterior.model.unconstrain(values)
+    except RuntimeError as error:
+        raise ArgumentError(f"{what}: outside the support of the model: {check.one_line(error)}") from error
+    if not np.all(np.isfinite(x)):
+        edge = posterior.unconstrained_names[int(np.argmin(np.isfinite(x)))]
+        raise ArgumentError(f"{what}: on the boundary of the support in {edge}; it must be inside")
 
 
 def _from_inference_data(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
     """The last draw of every chain of an earlier result."""
     try:
         group = inits["posterior"]
-    except KeyError:
-        raise ArgumentError("inits has no group named posterior") from None
-    _check_chains(int(group.sizes["chain"]), chains)
+        given = int(group.sizes["chain"])
+        length = int(group.sizes["draw"])
+    except (KeyError, TypeError, AttributeError):
+        raise ArgumentError(
+            "inits has no group named posterior with dimensions chain and draw; an earlier result is needed"
+        ) from None
+    if length == 0:
+        raise ArgumentError("inits has no draws in its posterior group; its last draws are needed")
+    _check_chains(given, chains)
     missing = [name for name in posterior.parameters if name not in group]
     if missing:
         raise ArgumentError(f"inits lacks parameters of the model: {', '.join(missing)}")
-    last = {name: np.asarray(group[name].values[:, -1]) for name in posterior.parameters}
+    last = {name: group[name].isel(draw=-1).transpose("chain", ...).values for name in posterior.parameters}
     return [
-        _from_values({name: value[i] for name, value in last.items()}, radius, posterior, "inits")
+        _from_values(
+            {name: value[i] for name, value in last.items()}, radius, posterior, f"inits (chain {i})"
+        )
         for i in range(chains)
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import warnings
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from . import data as data_module
 from .backends.base import Model
 from .backends.python import Target
 from .errors import ArgumentError, DataError, EvaluationError, ModelError, StanAdaptWarning
-from .program import data_declarations, observed_names
+from .program import data_declarations, declarations, observed_names, with_includes
 from .variables import Variable, variables
 
 BACKENDS = ("auto", "stanli", "bridgestan")
@@ -86,14 +87,14 @@ class Posterior:
         try:
             return self.model.log_density(self._point(x))
         except RuntimeError as error:
-            raise EvaluationError(f"the log density cannot be evaluated: {error}") from error
+            raise EvaluationError(f"the log density cannot be evaluated: {check.one_line(error)}") from error
 
     def log_density_gradient(self, x: Any) -> tuple[float, np.ndarray]:
         """Log density at `x` (d,) and its gradient (d,). Raises EvaluationError as `log_density` does."""
         try:
             return self.model.log_density_gradient(self._point(x))
         except RuntimeError as error:
-            raise EvaluationError(f"the gradient cannot be evaluated: {error}") from error
+            raise EvaluationError(f"the gradient cannot be evaluated: {check.one_line(error)}") from error
 
     def constrain(
         self, x: Any, *, transformed: bool = False, generated: bool = False, seed: int = 0
@@ -114,7 +115,7 @@ class Posterior:
         dict
             Name to array of shape (..., *declared shape). Generated quantities that fail are NaN.
         """
-        points = np.asarray(x, dtype=float)
+        points = self._numbers(x)
         if points.ndim == 0 or points.shape[-1] != self.dim:
             raise check.refused("x", points.shape, f"an array whose last axis has length dim={self.dim}")
         seed = check.integer("seed", seed, 0, 2**32 - 1)
@@ -144,7 +145,7 @@ class Posterior:
         try:
             return self.model.unconstrain(given)
         except RuntimeError as error:
-            raise ArgumentError(f"values are outside the support: {error}") from error
+            raise ArgumentError(f"values are outside the support: {check.one_line(error)}") from error
 
     def sample(self, **keywords: Any) -> Any:
         """Sample from this posterior; keywords and result are those of `stanadapt.sample`."""
@@ -158,7 +159,10 @@ class Posterior:
             if name not in self.parameters and np.size(value) == 0:
                 continue  # no backend names parameters of size zero
             if name not in self.parameters:
-                check.choice(f"{what}: parameter", name, self.parameters)
+                raise ArgumentError(
+                    f"{what}[{name!r}] is no parameter of the model; its parameters are "
+                    f"{', '.join(self.parameters) or 'none'}{check.nearest(name, self.parameters)}"
+                )
             shape, wanted = np.shape(value), self.parameters[name].shape
             if shape != wanted:
                 raise ArgumentError(f"{what}[{name!r}] has shape {shape}; the model declares {wanted}")
@@ -171,7 +175,7 @@ class Posterior:
             else:
                 value, score = self.model.log_density_gradient(x)
         except RuntimeError as error:
-            return str(error).strip() or type(error).__name__
+            return check.one_line(error)
         if not np.isfinite(value):
             return f"the log density is {value}"
         bad = [
@@ -197,8 +201,14 @@ class Posterior:
         observed = {name: value for name, value in arrays.items() if name in modelled}
         return observed, {name: value for name, value in arrays.items() if name not in modelled}
 
+    def _numbers(self, x: Any) -> np.ndarray:
+        try:
+            return np.asarray(x, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise check.refused("x", x, f"an array whose last axis has length dim={self.dim}") from error
+
     def _point(self, x: Any) -> np.ndarray:
-        point = np.ascontiguousarray(x, dtype=float)
+        point = np.ascontiguousarray(self._numbers(x))
         if point.shape != (self.dim,):
             raise check.refused("x", point.shape, f"a point of shape ({self.dim},)")
         return point
@@ -229,10 +239,13 @@ class Posterior:
 
             self.data = data_module.read(data)
             return bridgestan.open_library(source, data_module.to_json(self.data), seed)
-        self.code, folder = _program(source)
-        self.data = data_module.read(data)
-        data_module.check_declared(self.data, data_declarations(self.code))
-        return _open_program(self.code, folder, data_module.to_json(self.data), backend, seed)
+        code, folder = _program(source)
+        self.code = with_includes(code, folder)
+        declared = data_declarations(self.code)
+        tuples = [name for name, declaration in declared.items() if declaration.type == "tuple"]
+        self.data = data_module.conform(data_module.read(data, tuples=tuples), declared)
+        _check_size(self.code, self.data)
+        return _open_program(code, folder, data_module.to_json(self.data), backend, seed)
 
     def _adopt(self, model: Any, data: Any) -> Model:
         """An open `bridgestan.StanModel`, with the data it was opened with."""
@@ -240,9 +253,10 @@ class Posterior:
 
         if data is not None:
             raise DataError("data are not allowed with an open StanModel: it was opened with its data")
-        held = data_module.read(model.data or None)
-        self.data = {name: value for name, value in held.items() if name != "__stanli"}
-        return NativeModel(model, "stanli" if "__stanli" in held else "bridgestan")
+        held = data_module.load(model.data, "model.data") if model.data else {}
+        backend = "stanli" if held.pop("__stanli", None) else "bridgestan"
+        self.data = data_module.read(held)
+        return NativeModel(model, backend)
 
 
 _LIBRARIES = (".so", ".dll", ".dylib")
@@ -260,9 +274,9 @@ def _within(all_variables: Mapping[str, Variable], start: int, stop: int) -> dic
 def _stan_file(model: Any) -> Path | str:
     """The path or the program text that `model` stands for."""
     if isinstance(model, str):
-        looks_like_code = "\n" in model or "{" in model
+        looks_like_code = "\n" in model or "{" in model or not model.strip()
         return model if looks_like_code else Path(model)
-    if isinstance(model, os.PathLike):
+    if isinstance(model, os.PathLike) and isinstance(os.fspath(model), str):
         return Path(model)
     if hasattr(model, "stan_file") and hasattr(model, "exe_file"):
         if model.stan_file is None:
@@ -282,19 +296,52 @@ def _stan_file(model: Any) -> Path | str:
 def _program(source: Path | str) -> tuple[str, Path | None]:
     """Program text and the folder that its includes are relative to."""
     if isinstance(source, str):
-        if not source.strip():
-            raise ModelError("model: the Stan program is empty")
-        return source, None
-    if source.is_dir():
-        raise ModelError(f"model={str(source)!r} is a directory; a .stan file is needed")
-    if not source.exists():
-        raise ModelError(f"model={str(source)!r}: there is no such file (working directory {Path.cwd()})")
-    if source.suffix != ".stan":
-        raise ModelError(f"model={str(source)!r} does not end in .stan or in one of {', '.join(_LIBRARIES)}")
+        return _checked_code("model", source), None
+    label = f"model={check.shown(str(source))}"
     try:
-        return source.read_text(encoding="utf-8"), source.resolve().parent
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"model={str(source)!r} cannot be read: {error}") from error
+        if source.is_dir():
+            raise ModelError(f"{label} is a directory; a .stan file is needed")
+        if not source.exists():
+            raise ModelError(f"{label}: there is no such file (working directory {Path.cwd()})")
+        if source.suffix != ".stan":
+            raise ModelError(f"{label} does not end in .stan or in one of {', '.join(_LIBRARIES)}")
+        code = source.read_text(encoding="utf-8-sig")  # with or without the mark that some editors write
+        return _checked_code(label, code), source.resolve().parent
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{label} cannot be read: {error}") from error
+
+
+def _checked_code(label: str, code: str) -> str:
+    """Program text that can go to a compiler: native code would read it up to the first NUL only."""
+    if not code.strip():
+        raise ModelError(f"{label}: the Stan program is empty")
+    if "\0" in code:
+        raise ModelError(f"{label}: the Stan program has a NUL character at position {code.index(chr(0))}")
+    try:
+        code.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ModelError(f"{label}: the Stan program is not valid Unicode: {error}") from error
+    return code
+
+
+_VALUE_BYTES = 250  # that a value takes here before the first draw: its name, its index, and native copies
+
+
+def _check_size(code: str, data: Mapping[str, Any]) -> None:
+    """Refuse a model of more values than memory holds; opening it would hang or end the process."""
+    free = check.free_memory()
+    for block in ("parameters", "transformed parameters", "generated quantities"):
+        for name, declaration in declarations(code, block).items():
+            shape = declaration.shape(data)
+            if None in shape:
+                continue
+            negative = [size for size in shape if size is not None and size < 0]
+            count = math.prod(size for size in shape if size is not None)
+            if not negative and count * _VALUE_BYTES > free:
+                raise ModelError(
+                    f"model: {name} ({declaration}) has {count} values, which take about "
+                    f"{count * _VALUE_BYTES / 2**30:.0f} GiB to open, and {free / 2**30:.1f} GiB are free"
+                )
 
 
 def _open_program(code: str, folder: Path | None, data: str, backend: str, seed: int) -> Model:

@@ -2,53 +2,85 @@
 
 Backends know names and sizes of parameters, but not of data. Reading the declarations lets a missing variable
 or a wrong shape be named before native code sees it; some native parsers take a transposed matrix, or a
-nested list for a flat one, without a word.
+nested list for a flat one, without a word. What cannot be read here is left out, never guessed: a valid data
+set must not be refused.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*#[^\n]*", re.DOTALL | re.MULTILINE)
-_DECLARATION = re.compile(
-    r"^\s*(?:array\s*\[(?P<array>.*?)\]\s*)?"
-    r"(?P<type>int|real|complex|vector|row_vector|matrix|simplex|unit_vector|ordered|positive_ordered"
-    r"|cov_matrix|corr_matrix|cholesky_factor_cov|cholesky_factor_corr)\b\s*"
-    r"(?:<(?P<limits>[^;]*?)>\s*(?=\[|[A-Za-z]))?"
-    r"(?:\[(?P<sizes>.*?)\]\s*)?"
-    r"(?P<name>[A-Za-z]\w*)\s*$",
+import numpy as np
+
+# Strings come first, so that `//` inside of one starts no comment; includes last, so that one in a comment is
+# none.
+_TOKEN = re.compile(
+    r'(?P<text>"[^"\n]*")|(?P<comment>//[^\n]*|/\*.*?\*/)'
+    r'|#include[ \t]+(?P<include>"[^"\n]*"|<[^>\n]*>|\S+)',
     re.DOTALL,
 )
-_SQUARE = ("cov_matrix", "corr_matrix", "cholesky_factor_corr")
+_WORD = re.compile(r"\s*([A-Za-z]\w*)\s*")
+_NAMES = re.compile(r"\s*[A-Za-z]\w*\s*(,\s*[A-Za-z]\w*\s*)*")
+_CLOSING = {"[": "]", "(": ")", "<": ">"}
+_DIMENSIONS = {"int": 0, "real": 0, "complex": 0, "vector": 1, "row_vector": 1, "matrix": 2, "simplex": 1}
+_DIMENSIONS |= {"unit_vector": 1, "ordered": 1, "positive_ordered": 1, "sum_to_zero_vector": 1}
+_DIMENSIONS |= {"cov_matrix": 2, "corr_matrix": 2, "cholesky_factor_cov": 2, "cholesky_factor_corr": 2}
+_DIMENSIONS |= {"column_stochastic_matrix": 2, "row_stochastic_matrix": 2, "sum_to_zero_matrix": 2}
+_DIMENSIONS |= {"complex_vector": 1, "complex_row_vector": 1, "complex_matrix": 2, "tuple": 0}
 
 
 class Declaration(NamedTuple):
-    """A variable of the data block."""
+    """A variable of a block."""
 
     type: str
     sizes: tuple[str, ...]  # expressions, array sizes first
 
-    def shape(self, known: Mapping[str, object]) -> tuple[int | None, ...]:
-        """The declared shape, None for a size that cannot be worked out from the data alone."""
+    @property
+    def is_complex(self) -> bool:
+        return self.type.startswith("complex")
+
+    def shape(self, known: Mapping[str, Any]) -> tuple[int | None, ...]:
+        """The declared shape, None for a size that cannot be worked out from `known` data alone."""
         return tuple(_evaluate(size, known) for size in self.sizes)
+
+    def __str__(self) -> str:
+        return f"{self.type}, sizes [{', '.join(self.sizes)}]" if self.sizes else f"a single {self.type}"
+
+
+def with_includes(code: str, folder: Path | None, including: tuple[Path, ...] = ()) -> str:
+    """The program with included files written in place; an #include that cannot be read stays."""
+
+    def written_out(token: re.Match[str]) -> str:
+        if token["include"] is None:
+            return token[0]
+        path = ((folder or Path()) / token["include"].strip('"<>')).resolve()
+        if path in including:
+            return token[0]
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return token[0]
+        return with_includes(text, folder, (*including, path))
+
+    return _TOKEN.sub(written_out, code)
 
 
 def without_comments(code: str) -> str:
-    """The program with comments and #include lines blanked."""
-    return _COMMENT.sub(" ", code)
+    """The program with comments and #include directives blanked, and texts emptied."""
+    return _TOKEN.sub(lambda token: '""' if token["text"] else " ", code)
 
 
 def block(code: str, name: str) -> str:
     """The text between the braces of a block, without comments; empty if there is none."""
-    text = without_comments(code)
-    pattern = r"(?<!transformed )\b" + r"\s+".join(name.split()) + r"\s*\{"
-    opening = re.search(pattern, re.sub(r"transformed\s+", "transformed ", text))
+    text = re.sub(r"transformed\s+", "transformed ", without_comments(code))
+    opening = re.search(r"(?<!transformed )\b" + r"\s+".join(name.split()) + r"\s*\{", text)
     if opening is None:
         return ""
-    text = re.sub(r"transformed\s+", "transformed ", text)
     depth = 1
     for end in range(opening.end(), len(text)):
         depth += {"{": 1, "}": -1}.get(text[end], 0)
@@ -57,21 +89,17 @@ def block(code: str, name: str) -> str:
     return ""
 
 
-def data_declarations(code: str) -> dict[str, Declaration]:
-    """Variables of the data block, as far as they can be read; tuples and included files are left out."""
-    declared = {}
-    for statement in block(code, "data").split(";"):
-        found = _DECLARATION.match(statement)
-        if found is None:
-            continue
-        sizes = _split_sizes(found["array"]) + _split_sizes(found["sizes"])
-        one_size = len(_split_sizes(found["sizes"])) == 1
-        if found["type"] in _SQUARE or (found["type"] == "cholesky_factor_cov" and one_size):
-            sizes += sizes[-1:]
-        elif found["type"] == "complex":
-            continue  # written as pairs: left to the backend
-        declared[found["name"]] = Declaration(found["type"], sizes)
+def declarations(code: str, name: str) -> dict[str, Declaration]:
+    """Variables that the block declares, as far as they can be read."""
+    declared: dict[str, Declaration] = {}
+    for statement in block(code, name).split(";"):
+        declared |= _declared(statement)
     return declared
+
+
+def data_declarations(code: str) -> dict[str, Declaration]:
+    """Variables of the data block, as far as they can be read."""
+    return declarations(code, "data")
 
 
 def observed_names(code: str) -> set[str]:
@@ -82,37 +110,146 @@ def observed_names(code: str) -> set[str]:
     return (set(left) | set(first)) & set(data_declarations(code))
 
 
-def _split_sizes(text: str | None) -> tuple[str, ...]:
-    """Sizes separated by commas that stand outside of parentheses."""
-    if not text:
-        return ()
-    return tuple(part.strip() for part in re.split(r",(?![^(\[]*[)\]])", text))
+def _declared(statement: str) -> dict[str, Declaration]:
+    """The variables of one statement; none if it is anything but a declaration."""
+    word, rest = _next_word(statement)
+    sizes: tuple[str, ...] = ()
+    if word == "array":
+        inside, rest = _bracketed(rest, "[")
+        sizes = _split(inside)
+        word, rest = _next_word(rest)
+    if word not in _DIMENSIONS:
+        return {}
+    kind = word
+    if kind == "tuple":
+        _, rest = _bracketed(rest, "(")
+    _, rest = _bracketed(rest, "<")
+    inside, rest = _bracketed(rest, "[")
+    own = _split(inside)
+    if len(own) == 1 and _DIMENSIONS[kind] == 2:
+        own *= 2  # square
+    if len(own) != _DIMENSIONS[kind]:
+        return {}
+    names = rest.partition("=")[0]
+    if not _NAMES.fullmatch(names):
+        return {}
+    return {name.strip(): Declaration(kind, sizes + own) for name in names.split(",")}
 
 
-def _evaluate(expression: str, known: Mapping[str, object]) -> int | None:
+def _next_word(text: str) -> tuple[str, str]:
+    found = _WORD.match(text)
+    return (found[1], text[found.end() :]) if found else ("", text)
+
+
+def _bracketed(text: str, opening: str) -> tuple[str, str]:
+    """What stands in the brackets that `text` begins with, and what follows; nothing if it has none."""
+    text = text.lstrip()
+    if not text.startswith(opening):
+        return "", text
+    depth = 0
+    for i, letter in enumerate(text):
+        if i and depth == 1 and letter == _CLOSING[opening]:
+            return text[1:i], text[i + 1 :].lstrip()
+        depth += (letter in "[({" or i == 0) - (letter in "])}" and i > 0)
+    return "", ""
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """Expressions between commas that stand outside of brackets."""
+    parts, depth, begin = [], 0, 0
+    for i, letter in enumerate(text):
+        depth += (letter in "[({") - (letter in "])}")
+        if letter == "," and depth == 0:
+            parts.append(text[begin:i].strip())
+            begin = i + 1
+    return (*parts, text[begin:].strip()) if text.strip() else ()
+
+
+def _evaluate(expression: str, known: Mapping[str, Any]) -> int | None:
     """Value of an integer expression in known data; None where it holds anything else."""
     try:
-        return _value(ast.parse(expression, mode="eval").body, known)
-    except (SyntaxError, ZeroDivisionError, KeyError, TypeError, ValueError):
+        tree = ast.parse(f"({expression.replace('%/%', '//')})", mode="eval")
+        value = _value(tree.body, known)
+    except (SyntaxError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError, MemoryError):
         return None
+    return value if isinstance(value, int) else None
 
 
-def _value(node: ast.expr, known: Mapping[str, object]) -> int:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    """An integer or an array of them; on anything else, one of the exceptions that `_evaluate` expects."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.Name):
-        value = known[node.id]
-        if isinstance(value, int):
-            return value
-        raise TypeError(node.id)
-    if isinstance(node, ast.BinOp):
-        left, right = _value(node.left, known), _value(node.right, known)
-        if isinstance(node.op, ast.Add):
-            return left + right
-        if isinstance(node.op, ast.Sub):
-            return left - right
-        if isinstance(node.op, ast.Mult):
-            return left * right
-        if isinstance(node.op, ast.Div):
-            return int(left / right)  # Stan's integer division truncates
-    raise ValueError(ast.dump(node))
+        return _integers(known[node.id])
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand, known)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_scalar(node.left, known), _scalar(node.right, known))
+    if isinstance(node, ast.Subscript):
+        index = [_scalar(part, known) for part in _listed(node.slice)]
+        if min(index) < 1:
+            raise IndexError(index)
+        return _integers(_value(node.value, known)[tuple(i - 1 for i in index)])
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        return _call(node.func.id, node.args, known)
+    raise ValueError(type(node).__name__)
+
+
+def _call(function: str, arguments: list[ast.expr], known: Mapping[str, Any]) -> int:
+    if len(arguments) == 1 and isinstance(arguments[0], ast.Name):
+        shape = np.shape(known[arguments[0].id])  # of any type, so not through _value
+        if (function, len(shape)) in _SIZES:
+            return int(_SIZES[function, len(shape)](shape))
+    values = [_value(argument, known) for argument in arguments]
+    if function in ("min", "max", "sum") and len(values) == 1:
+        return int(getattr(np, function)(values[0]))
+    if function in ("min", "max") and len(values) == 2:
+        return int(getattr(np, function)([_whole(value) for value in values]))
+    raise ValueError(function)
+
+
+def _integers(value: Any) -> Any:
+    if isinstance(value, int):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "iu":
+        raise TypeError(array.dtype)
+    return int(array) if array.ndim == 0 else array
+
+
+def _scalar(node: ast.expr, known: Mapping[str, Any]) -> int:
+    return _whole(_value(node, known))
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    raise TypeError(type(value))
+
+
+def _listed(node: ast.expr) -> list[ast.expr]:
+    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
+
+
+def _truncated(left: int, right: int) -> int:
+    """Stan's division of integers, which rounds towards zero."""
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+_OPERATORS: dict[type, Any] = {
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.Div: _truncated,
+    ast.FloorDiv: _truncated,
+    ast.Mod: lambda left, right: left - right * _truncated(left, right),
+}
+# Stan's size() counts the entries of a matrix but the rows of an array, which look alike here.
+_SIZES: dict[tuple[str, int], Any] = {
+    ("size", 1): math.prod,
+    ("rows", 2): lambda shape: shape[0],
+    ("cols", 2): lambda shape: shape[1],
+    ("num_elements", 1): math.prod,
+    ("num_elements", 2): math.prod,
+}

@@ -12,7 +12,7 @@ from ..errors import DataError, ModelError, StanAdaptWarning
 from .native import NativeModel, strings_for_non_finite, without_notes
 
 # What stanli says of a program that it has no code for, as opposed to data that do not fit.
-_REFUSED = re.compile(r"unsupported|not supported|unknown function|not implemented", re.IGNORECASE)
+_REFUSED = re.compile(r"unsupported|not supported|unknown function|not implemented|malformed", re.IGNORECASE)
 
 
 class RefusedError(ModelError):
