@@ -16,7 +16,7 @@ from .posterior import Posterior
 from .target import log_density, log_density_gradient
 
 TRIES = 100  # Stan's number
-CLIMBS = 4  # random starts that a chain climbs from, to avoid modes without mass
+CLIMBS = 10  # random starts that a chain climbs from, to avoid modes without mass
 
 
 class Init(NamedTuple):

@@ -1,0 +1,90 @@
+"""What the statistical suites need to know of each method. A new method adds a line to CASES."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from exact import Exact
+from scipy import stats
+
+from stanadapt import samplers
+from stanadapt.samplers import METHODS
+from stanadapt.target import log_density, log_density_gradient
+from stanadapt.trace import empty_trace
+
+EASY = ("correlated_gaussian", "linear_regression", "eight_schools", "hierarchical")
+SKEWED = (*EASY, "logistic_regression")
+
+
+class Case(NamedTuple):
+    """How a method is tested."""
+
+    models: tuple[str, ...]  # of models/, whose moments it must get right from a random start
+    settings: tuple[dict[str, Any], ...] = ({},)  # variants that must leave the target invariant
+    draws: int = 20_000
+
+
+CASES = {
+    "rwm": Case(EASY[:3], draws=60_000),
+    "mala": Case(EASY[:3], draws=40_000),
+    "ada_mala": Case((*SKEWED, "banana")),
+    "fisher_mala": Case(
+        (*SKEWED, "banana"),
+        ({}, {"signal": "score"}, {"signal": "increment"}, {"faithful": True}),
+    ),
+}
+
+
+def methods() -> list[str]:
+    """Every method there is; one without a case must fail, so this does not ask CASES."""
+    return list(METHODS)
+
+
+def learnt_state(sampler: Any, settings: Any, exact: Exact, rng: np.random.Generator) -> Any:
+    """The state after a short warm-up from an exact draw, with a preconditioner that is not the identity."""
+    target = exact.target.target()
+    x = exact.draw(1, rng)[0]
+    state = sampler.start(target, settings, x, rng)
+    for stage in sampler.stages(settings, 3_000, x.size):
+        state = sampler.enter(stage.name, state, settings)
+        state = sampler.sweep(target, settings, state, rng, True, empty_trace(stage.length, x.size))
+    return state
+
+
+def placed(sampler: Any, state: Any, target: Any, x: np.ndarray) -> Any:
+    """`state` with its chain at `x`, everything learnt kept."""
+    fields: dict[str, Any] = {"x": x.copy()}
+    if sampler.NEEDS_GRADIENT:
+        score = np.empty_like(x)
+        fields["logp"] = log_density_gradient(target, x, score)
+        fields["score"] = score
+    else:
+        fields["logp"] = log_density(target, x)
+    if "rotated" in state._fields:
+        root = state.root if "root" in state._fields else state.chol
+        fields["rotated"] = np.ascontiguousarray(root.T @ fields["score"])
+    return state._replace(**fields)
+
+
+def p_values_after(sampler: Any, settings: Any, exact: Exact, *, n: int, steps: int, seed: int) -> np.ndarray:
+    """Kolmogorov-Smirnov p-values of the law of `n` exact draws after `steps` frozen steps each.
+
+    One p-value for each known projection of the law. They are uniform if the kernel leaves it invariant.
+    """
+    rng = np.random.default_rng(seed)
+    target = exact.target.target()
+    state = learnt_state(sampler, settings, exact, rng)
+    trace = empty_trace(steps, exact.target.dim)
+    end = np.empty((n, exact.target.dim))
+    for i, x in enumerate(exact.draw(n, rng)):
+        sampler.sweep(target, settings, placed(sampler, state, target, x), rng, False, trace)
+        end[i] = trace.x[-1]
+    uniforms = exact.probabilities(end)
+    return np.array([stats.kstest(column, "uniform").pvalue for column in uniforms.T])
+
+
+def resolve(method: str, settings: dict[str, Any]) -> tuple[Any, Any]:
+    """A method's module and its resolved settings."""
+    sampler = samplers.sampler(method)
+    return sampler, samplers.resolve(sampler, settings)

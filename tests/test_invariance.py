@@ -1,0 +1,134 @@
+"""Suite 1: a frozen kernel leaves the target's law as it is. Suite of the suite: broken kernels do not."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import CASES, methods, p_values_after, resolve
+from exact import TARGETS, Exact, gaussian, without_jacobian
+
+import stanadapt
+
+# Each test looks at all projections at once and fails at a family-wise level of 0.1 % (Bonferroni). The seeds
+# are fixed, so a test that passes goes on to pass; a new method has this chance of failing by bad luck.
+LEVEL = 0.001
+DRAWS, STEPS = 8_000, 10
+
+VARIANTS = [
+    (method, settings)
+    for method in methods()
+    for settings in (CASES[method].settings if method in CASES else ({},))
+]
+
+
+def _law_is_kept(sampler: Any, settings: Any, exact: Exact, seed: int = 1) -> bool:
+    p_values = p_values_after(sampler, settings, exact, n=DRAWS, steps=STEPS, seed=seed)
+    return bool(p_values.min() > LEVEL / p_values.size)
+
+
+def test_every_method_has_a_case() -> None:
+    assert set(CASES) == set(methods())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("method", "settings"), VARIANTS, ids=str)
+def test_frozen_kernel_leaves_the_law_invariant(method: str, settings: dict[str, Any], target: str) -> None:
+    assert _law_is_kept(*resolve(method, settings), TARGETS[target]())
+
+
+# What is broken: the file, the text in it, and what it becomes.
+BROKEN = {
+    "mala without the proposal ratio": ("mala", "samplers/mala.py", "logp_y - logp + ratio", "logp_y - logp"),
+    "fisher_mala without the proposal ratio": (
+        "fisher_mala",
+        "samplers/fisher_mala.py",
+        "logp_y - logp + ratio",
+        "logp_y - logp",
+    ),
+    "ada_mala without the proposal ratio": (
+        "ada_mala",
+        "samplers/ada_mala.py",
+        "logp_y - logp + ratio",
+        "logp_y - logp",
+    ),
+    "mala with half the drift": (
+        "mala",
+        "numerics/langevin.py",
+        "x[i] + (0.5 * s * s * score[i]",
+        "x[i] + (0.25 * s * s * score[i]",
+    ),
+    "fisher_mala with half the drift": (
+        "fisher_mala",
+        "numerics/langevin.py",
+        "0.5 * s * s * rotated[i]",
+        "0.25 * s * s * rotated[i]",
+    ),
+    "rwm that accepts too much": (
+        "rwm",
+        "samplers/rwm.py",
+        "accept_prob = accept_probability(logp_y - logp)",
+        "accept_prob = accept_probability(0.5 * (logp_y - logp))",
+    ),
+    "fisher_mala that keeps the old rotated score": (
+        "fisher_mala",
+        "samplers/fisher_mala.py",
+        "x, logp, score, rotated = y, logp_y, score_y, rotated_y",
+        "x, logp, score = y, logp_y, score_y",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_suite_goes_red_for_a_broken_kernel(what: str, tmp_path: Path) -> None:
+    method, file, text, other = BROKEN[what]
+    sampler = _broken_sampler(method, file, text, other, tmp_path)
+    assert not _law_is_kept(sampler, resolve(method, {})[1], gaussian())
+
+
+@pytest.mark.parametrize("method", methods())
+def test_suite_goes_red_without_the_jacobian(method: str) -> None:
+    assert not _law_is_kept(*resolve(method, {}), without_jacobian())
+
+
+def _broken_sampler(method: str, file: str, text: str, other: str, folder: Path) -> ModuleType:
+    """The method's module with `text` in one of its sources replaced by `other`."""
+    package = Path(stanadapt.__file__).parent
+    source = (package / file).read_text(encoding="utf-8")
+    assert source.count(text) == 1, f"{file} has no single {text!r} to break"
+    broken = source.replace(text, other)
+    if file.startswith("samplers/"):
+        return _load(f"stanadapt.samplers.broken_{method}", broken, folder)
+    name = Path(file).stem
+    _load(f"stanadapt.numerics.broken_{name}", broken, folder)
+    importing = (package / "samplers" / f"{method}.py").read_text(encoding="utf-8")
+    redirected = importing.replace(f"from ..numerics.{name} import", f"from ..numerics.broken_{name} import")
+    assert redirected != importing
+    return _load(f"stanadapt.samplers.broken_{method}", redirected, folder)
+
+
+def _load(name: str, source: str, folder: Path) -> ModuleType:
+    path = folder / f"{name.rpartition('.')[2]}.py"
+    path.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_p_values_are_uniform_under_the_law_itself() -> None:
+    """The projections have the distributions they claim, so that a red suite means a wrong kernel."""
+    rng = np.random.default_rng(5)
+    for make in TARGETS.values():
+        exact = make()
+        uniforms = exact.probabilities(exact.draw(20_000, rng))
+        worst = np.abs(np.sort(uniforms, axis=0) - np.linspace(0, 1, 20_000)[:, None]).max()
+        assert worst < 0.016  # the 0.1 % point of the Kolmogorov-Smirnov distance, shared by 16 projections

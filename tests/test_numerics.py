@@ -1,0 +1,253 @@
+"""Suite 3: learning rules and proposals against their definitions, and against finite differences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import resolve
+from exact import TARGETS
+from scipy import stats
+
+import stanadapt
+from stanadapt.numerics import ascent, linear
+from stanadapt.numerics.cholesky import rank_one_update
+from stanadapt.numerics.langevin import first_step_size, log_proposal_ratio, propose, propose_isotropic
+from stanadapt.numerics.metropolis import accept_probability
+from stanadapt.numerics.spectrum import describe
+from stanadapt.numerics.step_size import doubled_or_halved, towards_target
+from stanadapt.samplers import ada_mala, fisher_mala
+from stanadapt.target import log_density, log_density_gradient
+
+MODELS = Path(__file__).parents[1] / "models"
+SIZES = [1, 2, 3, 4, 5, 8, 33]
+
+
+def _fortran(rng: np.random.Generator, d: int) -> np.ndarray:
+    return np.asfortranarray(rng.normal(size=(d, d)))
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_products(d: int) -> None:
+    rng = np.random.default_rng(d)
+    root, v = _fortran(rng, d), rng.normal(size=d)
+    np.testing.assert_allclose(linear.times(root, v), root @ v, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(linear.transposed_times(root, v), root.T @ v, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(linear.dot(v, v), v @ v)
+    np.testing.assert_array_equal(linear.scaled_identity(d, 2.0), 2.0 * np.eye(d))
+    assert linear.scaled_identity(d, 2.0).flags.f_contiguous
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_outer_product_and_its_sum_of_squares(d: int) -> None:
+    rng = np.random.default_rng(d)
+    root, u, v = _fortran(rng, d), rng.normal(size=d), rng.normal(size=d)
+    wanted = 1.5 * (root - 0.3 * np.outer(u, v))
+    total = linear.add_outer(root, 1.5, -0.3, u, v)
+    np.testing.assert_allclose(root, wanted, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(total, (wanted**2).sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_cholesky_update_against_refactorisation(d: int) -> None:
+    rng = np.random.default_rng(d)
+    a = _fortran(rng, d)
+    cov = a @ a.T + np.eye(d)
+    chol, v = np.asfortranarray(np.linalg.cholesky(cov)), rng.normal(size=d)
+    wanted = np.linalg.cholesky(cov + np.outer(v, v))
+    rank_one_update(chol, v.copy())
+    np.testing.assert_allclose(chol, wanted, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("forget", [1.0, 0.9])
+@pytest.mark.parametrize("d", [1, 3, 10])
+def test_fisher_recursion_against_the_inverse(d: int, forget: float) -> None:
+    """Equations (10), (11) and Proposition 4: R R^T is the inverse of the damped sum of outer products."""
+    rng = np.random.default_rng(d)
+    damping = 10.0
+    root = linear.scaled_identity(d, 1.0 / np.sqrt(damping))
+    score = rng.normal(size=d)
+    rotated = root.T @ score
+    fisher = damping * np.eye(d)
+    for _ in range(40):
+        signal = rng.normal(size=d) * np.geomspace(0.01, 100, d)
+        fisher = forget * fisher + np.outer(signal, signal)
+        trace = fisher_mala.learn(root, rotated, root.T @ signal, forget)
+    wanted = np.linalg.inv(fisher)
+    np.testing.assert_allclose(root @ root.T, wanted, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())
+    np.testing.assert_allclose(trace, np.trace(wanted), rtol=1e-8)
+    np.testing.assert_allclose(rotated, root.T @ score, rtol=1e-6, atol=1e-12)
+
+
+def test_fisher_first_step_is_equation_12() -> None:
+    rng = np.random.default_rng(0)
+    d, damping = 4, 10.0
+    s = rng.normal(size=d) * 5
+    sampler, settings = resolve("fisher_mala", {})
+    state = sampler.State(np.zeros(d), 0.0, s, s.copy(), linear.scaled_identity(d, 1.0), float(d), 0.1, 0.0)
+    state = sampler.enter("fisher", state, settings)
+    fisher_mala.learn(state.root, state.rotated, state.root.T @ s, 1.0)
+    r = 1 / (1 + np.sqrt(damping / (damping + s @ s)))
+    wanted = (np.eye(d) - r * np.outer(s, s) / (damping + s @ s)) / np.sqrt(damping)
+    np.testing.assert_allclose(state.root, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("signal", "weight"), [("score", 1.0), ("increment", 1.0), ("rao_blackwell", 0.36)])
+def test_fisher_signals(signal: str, weight: float) -> None:
+    """Equations (8), (15) and (16), after a rotation."""
+    code = fisher_mala.CHOICES["signal"].index(signal)
+    before, after = np.array([1.0, 2.0]), np.array([0.5, -1.0])
+    found_weight, phi = fisher_mala.rotated_signal(code, before, after, 0.36, True)
+    assert found_weight == weight
+    wanted = after if signal == "score" else np.sqrt(weight) * (after - before)
+    np.testing.assert_allclose(phi, wanted)
+    rejected_weight, rejected = fisher_mala.rotated_signal(code, before, after, 0.36, False)
+    if signal == "increment":
+        assert rejected_weight == 0.0
+    elif signal == "score":
+        np.testing.assert_allclose(rejected, before)
+    else:
+        np.testing.assert_allclose(rejected, phi)  # Rao-Blackwellised: the coin does not matter
+
+
+def test_covariance_recursion_is_equation_17() -> None:
+    rng = np.random.default_rng(1)
+    d, damping = 4, 10.0
+    points = rng.normal(size=(60, d)) @ rng.normal(size=(d, d))
+    mean, sigma = points[0].copy(), np.zeros((d, d))
+    state_mean, chol, trace = points[0].copy(), linear.scaled_identity(d, 1.0), float(d)
+    for n, x in enumerate(points[1:], start=2):
+        away = x - mean
+        if n == 2:
+            sigma = 0.5 * np.outer(away, away) + damping * np.eye(d)
+        else:
+            sigma = (n - 2) / (n - 1) * sigma + np.outer(away, away) / n
+        mean = (n - 1) / n * mean + x / n
+        trace = ada_mala.learn(state_mean, chol, trace, x, float(n), damping)
+    np.testing.assert_allclose(chol @ chol.T, sigma, rtol=1e-9)
+    np.testing.assert_allclose(state_mean, points.mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(trace, np.trace(sigma), rtol=1e-9)
+    # Damping aside, the recursion is the sample covariance.
+    exact = np.cov(points.T) + damping / (len(points) - 1) * np.eye(d)
+    np.testing.assert_allclose(sigma, exact, rtol=1e-9)
+
+
+def test_proposal_ratio_against_gaussian_densities() -> None:
+    """Proposition 1 against the two proposal densities that it is a ratio of."""
+    rng = np.random.default_rng(2)
+    d, s = 4, 0.7
+    root = _fortran(rng, d)
+    a = root @ root.T
+    x, y, score, score_y = rng.normal(size=(4, d))
+
+    def log_q(to: np.ndarray, at: np.ndarray, g: np.ndarray) -> float:
+        return float(stats.multivariate_normal(at + 0.5 * s**2 * a @ g, s**2 * a).logpdf(to))
+
+    wanted = log_q(x, y, score_y) - log_q(y, x, score)
+    found = log_proposal_ratio(x, score, root.T @ score, y, score_y, root.T @ score_y, s)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def test_proposals_have_the_langevin_mean_and_covariance() -> None:
+    rng = np.random.default_rng(3)
+    d, s, n = 3, 0.8, 40_000
+    root = _fortran(rng, d)
+    x, score = rng.normal(size=(2, d))
+    generator = np.random.default_rng(4)
+    y = np.array([propose(x, root.T @ score, root, s, generator) for _ in range(n)])
+    a = root @ root.T
+    z = np.linalg.solve(s * root, (y - x - 0.5 * s**2 * a @ score).T).T
+    assert stats.kstest(z.ravel(), "norm").pvalue > 0.001
+    np.testing.assert_allclose(np.cov(z.T), np.eye(d), atol=5 / np.sqrt(n))
+    plain = np.array([propose_isotropic(x, score, s, generator) for _ in range(n)])
+    z = (plain - x - 0.5 * s**2 * score) / s
+    assert stats.kstest(z.ravel(), "norm").pvalue > 0.001
+
+
+def test_acceptance_probability() -> None:
+    assert accept_probability(0.5) == 1.0
+    np.testing.assert_allclose(accept_probability(-0.5), np.exp(-0.5))
+    assert accept_probability(-np.inf) == 0.0
+    assert accept_probability(np.nan) == 0.0
+
+
+def test_step_size_rule() -> None:
+    s = towards_target(0.4, 0.9, 0.574, 0.015)
+    np.testing.assert_allclose(s**2, 0.4**2 * (1 + 0.015 * (0.9 - 0.574)))
+    assert doubled_or_halved(1.0, 0.9, 0.5, 0) == (2.0, 1, False)
+    assert doubled_or_halved(4.0, 0.1, 0.5, 1) == (2.0, 1, True)
+    assert doubled_or_halved(1.0, 0.1, 0.5, 0) == (0.5, -1, False)
+    assert doubled_or_halved(0.25, 0.9, 0.5, -1) == (0.25, -1, True)
+
+
+def test_first_step_size_is_of_the_size_of_the_target() -> None:
+    _, settings = resolve("mala", {})
+    target = stanadapt.Target.from_python(lambda x: -0.5 * 1e6 * float(x @ x), 2, lambda x: -1e6 * x).target()
+    x, score = np.array([1e-3, -1e-3]), np.empty(2)
+    logp = log_density_gradient(target, x, score)
+    found = first_step_size(target, settings, x, logp, score, np.random.default_rng(1))
+    assert 2e-4 < found < 8e-3  # the standard deviation is 1e-3
+
+
+def test_spectrum() -> None:
+    rng = np.random.default_rng(6)
+    root = _fortran(rng, 5)
+    a = root @ root.T
+    found = describe(root)
+    np.testing.assert_allclose(found["preconditioner_trace"], np.trace(a))
+    np.testing.assert_allclose(found["preconditioner_log_det"], np.linalg.slogdet(a)[1])
+    np.testing.assert_allclose(found["preconditioner_condition"], np.linalg.cond(a), rtol=1e-6)
+
+
+def test_climb_reaches_the_bulk_and_stops_there() -> None:
+    posterior = stanadapt.Posterior(
+        MODELS / "eight_schools_centered" / "eight_schools_centered.stan",
+        MODELS / "eight_schools_centered" / "eight_schools_centered.json",
+    )
+    x = np.linspace(-30.0, 30.0, posterior.dim)
+    x[1] = -4.0  # a tight tau around scattered theta: the log density is hundred thousands below the bulk
+    before = posterior.log_density(x)
+    found, logp = ascent.climb(posterior.model.target(), x)
+    assert logp == posterior.log_density(found)
+    assert before < -1e5
+    assert -60.0 < logp < 60.0  # home from the tail, and not up the infinite spike at tau = 0
+
+
+def _models() -> list[str]:
+    return sorted(path.name for path in MODELS.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("name", _models())
+def test_gradients_of_the_models(name: str) -> None:
+    posterior = stanadapt.Posterior(MODELS / name / f"{name}.stan", MODELS / name / f"{name}.json")
+    _check_gradient(posterior.model.target(), np.random.default_rng(1).uniform(-1, 1, posterior.dim))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_gradients_of_the_exact_targets(name: str) -> None:
+    exact = TARGETS[name]()  # an address outlives its model, so the model is held here
+    _check_gradient(exact.target.target(), np.array([0.3, -0.5, 0.2]))
+
+
+def _check_gradient(target: Any, x: np.ndarray) -> None:
+    score = np.empty_like(x)
+    logp = log_density_gradient(target, x, score)
+    np.testing.assert_allclose(logp, log_density(target, x), rtol=1e-12)
+    h = 1e-5
+    for i in range(x.size):
+        step = np.zeros_like(x)
+        step[i] = h
+        slope = (log_density(target, x + step) - log_density(target, x - step)) / (2 * h)
+        np.testing.assert_allclose(score[i], slope, rtol=1e-5, atol=1e-5 * (1 + np.abs(score).max()))
+    assert target.failures.total[0] == 0
+
+
+def test_every_model_has_data_and_truth() -> None:
+    for name in _models():
+        assert json.loads((MODELS / name / f"{name}.json").read_text())
+        truth = json.loads((MODELS / name / "truth.json").read_text())
+        assert truth["source"]
+        assert truth["moments"]
