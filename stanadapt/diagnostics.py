@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +19,8 @@ ESS_PER_CHAIN = 100  # likewise
 ACCEPTANCE_MARGIN = 0.15
 STILL_SHARE = 0.05  # of a chain's draws without one acceptance in between
 _WORST = 3  # parameters that a finding names
+_FEWEST = 4  # draws a chain that split R-hat needs
+_BLOCK = 500  # scalars at a time
 
 
 class Finding(NamedTuple):
@@ -60,21 +65,18 @@ def summary(idata: Any, var_names: list[str] | None = None, interval: float = 0.
     if not (isinstance(interval, float) and 0.0 < interval < 1.0):
         raise ArgumentError(f"interval={interval!r} is not allowed: it must be between 0 and 1")
     lower, upper = 0.5 - interval / 2, 0.5 + interval / 2
-    over = ("chain", "draw")
-    with np.errstate(all="ignore"):
-        columns = {
-            "mean": posterior.mean(over),
-            "sd": posterior.std(over, ddof=1),
-            f"q{100 * lower:g}": posterior.quantile(lower, over),
-            f"q{100 * upper:g}": posterior.quantile(upper, over),
-            "mcse_mean": arviz().mcse(posterior, method="mean"),
-            "ess_bulk": arviz().ess(posterior, method="bulk"),
-            "ess_tail": arviz().ess(posterior, method="tail"),
-            "r_hat": arviz().rhat(posterior),
-        }
-    rows = _row_names(posterior)
+    columns: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "mean": lambda draws: draws.mean((0, 1)),
+        "sd": lambda draws: draws.std((0, 1), ddof=1),
+        f"q{100 * lower:.4g}": lambda draws: np.quantile(draws, lower, (0, 1)),
+        f"q{100 * upper:.4g}": lambda draws: np.quantile(draws, upper, (0, 1)),
+        "mcse_mean": _mcse_mean,
+        "ess_bulk": _ess_bulk,
+        "ess_tail": _ess_tail,
+        "r_hat": _r_hat,
+    }
     return pandas.DataFrame(
-        {name: _flat(values, list(posterior.data_vars)) for name, values in columns.items()}, index=rows
+        {name: _each(function, posterior) for name, function in columns.items()}, index=_row_names(posterior)
     )
 
 
@@ -89,7 +91,7 @@ def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
     findings = []
     if note := posterior.attrs.get("interrupted_note"):
         findings.append(Finding("interrupted", f"The run was {note}."))
-    if posterior.sizes["draw"] < 4:
+    if posterior.sizes["draw"] < _FEWEST:
         return [*findings, Finding("short", f"There are {posterior.sizes['draw']} draws a chain: too few.")]
     findings += _convergence(posterior)
     if "sample_stats" in groups:
@@ -102,15 +104,14 @@ def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
 def _convergence(posterior: xarray.Dataset) -> list[Finding]:
     findings = []
     names = _row_names(posterior)
-    variables = list(posterior.data_vars)
     chains = posterior.sizes["chain"]
-    constant = _flat(posterior.std(("chain", "draw")), variables) == 0.0
-    bad = np.array([not np.all(np.isfinite(column)) for column in _columns(posterior)])
+    constant = _each(lambda draws: np.all(draws == draws[0, 0], (0, 1)), posterior).astype(bool)
+    bad = _each(lambda draws: ~np.all(np.isfinite(draws), (0, 1)), posterior).astype(bool)
     if bad.any():
         findings.append(Finding("nan", f"NaN or infinite draws in {_listed(names, bad)}."))
     usable = ~constant & ~bad
     if chains > 1:
-        r_hat = np.where(usable, _flat(arviz().rhat(posterior), variables), 1.0)
+        r_hat = np.where(usable, _each(_r_hat, posterior), 1.0)
         high = ~(r_hat <= R_HAT_LIMIT)
         if high.any():
             findings.append(
@@ -121,8 +122,8 @@ def _convergence(posterior: xarray.Dataset) -> list[Finding]:
                     "Run longer (warmup, draws), or see whether the posterior has several modes.",
                 )
             )
-    for kind in ("bulk", "tail"):
-        ess = np.where(usable, _flat(arviz().ess(posterior, method=kind), variables), np.inf)
+    for kind, function in (("bulk", _ess_bulk), ("tail", _ess_tail)):
+        ess = np.where(usable, _each(function, posterior), np.inf)
         low = ~(ess >= ESS_PER_CHAIN * chains)
         if low.any():
             findings.append(
@@ -203,28 +204,58 @@ def _posterior(idata: Any, var_names: list[str] | None) -> xarray.Dataset:
     return posterior[list(var_names)]
 
 
+def _variables(posterior: xarray.Dataset) -> dict[str, xarray.Variable]:
+    """The variables without their coordinates, which xarray would attach to every one in a millisecond."""
+    return {str(name): posterior.variables[name] for name in posterior.data_vars.keys()}
+
+
 def _row_names(posterior: xarray.Dataset) -> list[str]:
     """`theta[0]`, by the coordinates of theta's own dimensions."""
     names = []
-    for name, values in posterior.data_vars.items():
+    for name, values in _variables(posterior).items():
         own = [dim for dim in values.dims if dim not in ("chain", "draw")]
+        labels = [
+            posterior.variables[dim].values if dim in posterior.variables else np.arange(values.sizes[dim])
+            for dim in own
+        ]
         for index in np.ndindex(*[values.sizes[dim] for dim in own]):
-            labels = ", ".join(str(values[dim].values[i]) for dim, i in zip(own, index, strict=True))
-            names.append(f"{name}[{labels}]" if own else str(name))
+            shown = ", ".join(str(label[i]) for label, i in zip(labels, index, strict=True))
+            names.append(f"{name}[{shown}]" if own else name)
     return names
 
 
-def _columns(posterior: xarray.Dataset) -> list[np.ndarray]:
-    """Every scalar's draws, (chain, draw), in the order of `_row_names`."""
-    columns = []
-    for values in posterior.data_vars.values():
+def _each(function: Callable[[np.ndarray], np.ndarray], posterior: xarray.Dataset) -> np.ndarray:
+    """A statistic of every scalar, in the order of `_row_names`.
+
+    `function` takes draws (chain, draw, k) to values (k,). It sees `_BLOCK` scalars at a time: arviz takes
+    ten times as long when it gets them one by one, and copies of all draws might not fit in memory.
+    """
+    scalars = []
+    for values in _variables(posterior).values():
         array = values.transpose("chain", "draw", ...).values
-        columns += list(array.reshape(*array.shape[:2], -1).transpose(2, 0, 1))
-    return columns
+        scalars.append(array.reshape(*array.shape[:2], -1))
+    places = [(array, i) for array in scalars for i in range(array.shape[2])]
+    results = []
+    for first in range(0, len(places), _BLOCK):
+        draws = np.stack([array[:, :, i] for array, i in places[first : first + _BLOCK]], axis=2)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # one draw has no standard deviation
+            results.append(np.asarray(function(draws.astype(float)), dtype=float))
+    return np.concatenate(results)
 
 
-def _flat(values: xarray.Dataset, variables: list[Any]) -> np.ndarray:
-    return np.concatenate([np.ravel(values[name].values).astype(float) for name in variables])
+def _by_arviz(draws: np.ndarray, statistic: str, **options: Any) -> np.ndarray:
+    """A statistic of arviz's; NaN where there are too few draws for it."""
+    if draws.shape[1] < _FEWEST:
+        return np.full(draws.shape[2], np.nan)
+    dataset = xarray.Dataset({"x": (("chain", "draw", "scalar"), draws)})
+    return np.asarray(getattr(arviz(), statistic)(dataset, **options)["x"].values)
+
+
+_ess_bulk = functools.partial(_by_arviz, statistic="ess", method="bulk")
+_ess_tail = functools.partial(_by_arviz, statistic="ess", method="tail")
+_mcse_mean = functools.partial(_by_arviz, statistic="mcse", method="mean")
+_r_hat = functools.partial(_by_arviz, statistic="rhat")
 
 
 def _listed(names: list[str], chosen: np.ndarray) -> str:

@@ -21,10 +21,9 @@ import xarray
 
 from . import check, samplers
 from .chain import ChainResult, Draws, Job, Stack
-from .errors import OutputError
+from .errors import ArgumentError, OutputError
 from .posterior import Posterior
 from .runner import Run
-from .variables import Variable
 
 Groups = dict[str, xarray.Dataset]
 _SAMPLE_DIMS = ("chain", "draw")
@@ -121,11 +120,10 @@ def build(
     moved = dict.fromkeys(log_likelihood, "log_likelihood")
     moved |= dict.fromkeys(posterior_predictive, "posterior_predictive")
 
-    groups: Groups = {}
+    arrays: dict[str, dict[str, np.ndarray]] = {"posterior": {}}
     for name, variable in posterior.variables.items():
-        group = groups.setdefault(moved.get(name, "posterior"), xarray.Dataset())
-        group[name] = label.draws(variable, draws.values, kept)
-    groups.setdefault("posterior", xarray.Dataset())
+        arrays.setdefault(moved.get(name, "posterior"), {})[name] = variable.take(draws.values)
+    groups = {name: label.dataset(group, _sample_coords(kept, n)) for name, group in arrays.items()}
     if posterior.dim:
         groups["sample_stats"] = _stats(draws.stats, kept)
         groups["adaptation"] = _adaptation([run.chains[i] for i in kept], posterior)
@@ -134,20 +132,19 @@ def build(
     if run.warmup is not None:
         n_warmup = min(_warmup_rows(run.chains[i]) for i in kept)
         warmup = _cut(run.warmup, kept, n_warmup)
-        groups["warmup_posterior"] = xarray.Dataset(
+        groups["warmup_posterior"] = label.dataset(
             {
-                name: label.draws(variable, warmup.values, kept)
+                name: variable.take(warmup.values)
                 for name, variable in posterior.variables.items()
                 if name not in moved
-            }
+            },
+            _sample_coords(kept, n_warmup),
         )
         groups["warmup_sample_stats"] = _stats(warmup.stats, kept)
     observed, constant = posterior.observed()
-    for group_name, arrays in (("observed_data", observed), ("constant_data", constant)):
-        if arrays:
-            groups[group_name] = xarray.Dataset(
-                {name: label.array(name, value) for name, value in arrays.items()}
-            )
+    for group_name, data in (("observed_data", observed), ("constant_data", constant)):
+        if data:
+            groups[group_name] = label.dataset(data, {})
     for group in groups.values():
         group.attrs |= attrs
     return container(groups)
@@ -159,26 +156,26 @@ class _Labels:
     def __init__(self, coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence[str]]) -> None:
         self.coords, self.dims = coords, dims
 
-    def draws(self, variable: Variable, values: np.ndarray, chains: Sequence[int]) -> xarray.DataArray:
-        array = variable.take(values)
-        dims = self._names(variable.name, variable.shape)
-        coords = {"chain": list(chains), "draw": np.arange(array.shape[1])}
-        coords |= self._coords(dims, variable.shape)
-        return xarray.DataArray(array, dims=(*_SAMPLE_DIMS, *dims), coords=coords)
+    def dataset(self, arrays: Mapping[str, np.ndarray], head: Mapping[str, Any]) -> xarray.Dataset:
+        """Arrays whose first axes have the coordinates in `head`.
 
-    def array(self, name: str, value: np.ndarray) -> xarray.DataArray:
-        dims = self._names(name, value.shape)
-        return xarray.DataArray(value, dims=dims, coords=self._coords(dims, value.shape))
+        All at once: xarray takes minutes to add some thousands of variables one after another.
+        """
+        coords, variables = dict(head), {}
+        for name, array in arrays.items():
+            shape = array.shape[len(head) :]
+            dims = self.names(name, shape)
+            coords |= {
+                dim: list(self.coords[dim]) if dim in self.coords else np.arange(length)
+                for dim, length in zip(dims, shape, strict=True)
+            }
+            variables[name] = ((*head, *dims), array)
+        return xarray.Dataset(variables, coords=coords)
 
-    def _names(self, name: str, shape: tuple[int, ...]) -> list[str]:
+    def names(self, name: str, shape: tuple[int, ...]) -> list[str]:
+        """The dimensions of a variable."""
         given = list(self.dims.get(name, ()))
         return [given[i] if i < len(given) else f"{name}_dim_{i}" for i in range(len(shape))]
-
-    def _coords(self, dims: Sequence[str], shape: tuple[int, ...]) -> dict[str, Any]:
-        return {
-            dim: list(self.coords[dim]) if dim in self.coords else np.arange(length)
-            for dim, length in zip(dims, shape, strict=True)
-        }
 
 
 def check_labels(
@@ -186,20 +183,40 @@ def check_labels(
     dims: Mapping[str, Sequence[str]] | None,
     shapes: Mapping[str, tuple[int, ...]],
 ) -> None:
-    """Refuse dims of unknown variables, too many of them, and coords of the wrong length; before sampling."""
+    """Refuse, before sampling, names and coordinates that xarray would refuse after it.
+
+    Raises
+    ------
+    ArgumentError
+        dims of an unknown variable, too many or taken names, or coords of another length.
+    """
     for name, value in (("coords", coords), ("dims", dims)):
         if value is not None and not isinstance(value, Mapping):
             raise check.refused(name, value, "a dict")
     for name, given in (dims or {}).items():
         check.choice("dims: variable", name, shapes)
-        shape = shapes[name]
-        if isinstance(given, str) or len(given) > len(shape):
-            raise check.refused(f"dims[{name!r}]", given, f"a list of at most {len(shape)} names")
-        for dim, length in zip(given, shape, strict=False):
-            if dim in (coords or {}) and len((coords or {})[dim]) != length:
+        if isinstance(given, str) or len(given) > len(shapes[name]):
+            raise check.refused(f"dims[{name!r}]", given, f"a list of at most {len(shapes[name])} names")
+        if len(set(given)) < len(given) or set(given) & {*shapes, *_SAMPLE_DIMS}:
+            allowed = "different names that are no variables, and not chain or draw"
+            raise check.refused(f"dims[{name!r}]", given, allowed)
+    label = _Labels(coords or {}, dims or {})
+    lengths: dict[str, tuple[int, str]] = {}
+    for name, shape in shapes.items():
+        for dim, length in zip(label.names(name, shape), shape, strict=True):
+            if dim in label.coords and len(label.coords[dim]) != length:
                 raise check.refused(
-                    f"coords[{dim!r}]", (coords or {})[dim], f"of length {length}, as {name} has it"
+                    f"coords[{dim!r}]", label.coords[dim], f"of length {length}, as {name} has it"
                 )
+            known, where = lengths.setdefault(dim, (length, name))
+            if known != length:
+                raise ArgumentError(
+                    f"dims: {dim!r} has length {known} in {where} and {length} in {name}; it must be the same"
+                )
+
+
+def _sample_coords(chains: Sequence[int], n: int) -> dict[str, Any]:
+    return {"chain": list(chains), "draw": np.arange(n)}
 
 
 def _common_length(run: Run) -> tuple[list[int], int]:
@@ -226,17 +243,12 @@ def _cut(stack: Stack, kept: list[int], n: int) -> Draws:
 
 
 def _stats(stats: Mapping[str, np.ndarray], chains: Sequence[int]) -> xarray.Dataset:
-    n = next(iter(stats.values())).shape[1]
-    coords = {"chain": list(chains), "draw": np.arange(n)}
+    coords = _sample_coords(chains, next(iter(stats.values())).shape[1])
     return xarray.Dataset({name: (_SAMPLE_DIMS, value) for name, value in stats.items()}, coords=coords)
 
 
 def _unconstrained(x: np.ndarray, chains: Sequence[int], posterior: Posterior) -> xarray.Dataset:
-    coords = {
-        "chain": list(chains),
-        "draw": np.arange(x.shape[1]),
-        "unconstrained": posterior.unconstrained_names,
-    }
+    coords = _sample_coords(chains, x.shape[1]) | {"unconstrained": posterior.unconstrained_names}
     return xarray.Dataset({"x": ((*_SAMPLE_DIMS, "unconstrained"), x)}, coords=coords)
 
 
@@ -253,7 +265,9 @@ def _adaptation(chains: list[ChainResult], posterior: Posterior) -> xarray.Datas
         if name not in ("iteration", "stage") and notes:
             group[name] = (("chain", "note"), np.array([chain.history[name][:notes] for chain in chains]))
     for name, value in chains[0].learnt.items():
-        dims = ("unconstrained", "unconstrained_2")[: value.ndim]
+        dims: tuple[str, ...] = tuple(f"{name}_dim_{i}" for i in range(value.ndim))
+        if value.shape in ((posterior.dim,), (posterior.dim, posterior.dim)):
+            dims = ("unconstrained", "unconstrained_2")[: value.ndim]
         group[name] = (("chain", *dims), np.stack([chain.learnt[name] for chain in chains]))
     group["start"] = (("chain", "unconstrained"), np.stack([chain.start for chain in chains]))
     for name in ("failures_warmup", "failures", "seconds_warmup", "seconds"):
