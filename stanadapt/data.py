@@ -86,7 +86,8 @@ def conform(values: Mapping[str, Any], declared: Mapping[str, Declaration]) -> d
         negative = [size for size in wanted if size is not None and size < 0]
         if negative:
             raise DataError(
-                f"data[{name!r}] is declared with the negative size {negative[0]} ({declaration})"
+                f"data[{name!r}] is declared with the negative size {negative[0]} ({declaration}); "
+                "sizes must be at least 0"
             )
         if name in fitted:
             if declaration.type != "tuple":
@@ -209,7 +210,9 @@ def _plain(label: str, value: Any) -> Any:
         array = array.astype(np.float64, copy=False)
     elif array.dtype.kind == "b":
         array = array.astype(np.int64)
-    return array.item() if array.ndim == 0 else np.ascontiguousarray(array)
+    return (
+        array.item() if array.ndim == 0 else np.array(array, order="C")
+    )  # a copy, whatever becomes of the user's
 
 
 def _as_array(label: str, value: Any) -> np.ndarray:
@@ -220,7 +223,7 @@ def _as_array(label: str, value: Any) -> np.ndarray:
         value = value.data
     is_list = isinstance(value, list | tuple)
     try:
-        array = np.asarray(value)
+        array = np.asarray(value, dtype=object if _may_hold_na(value) else None)
     except RecursionError as error:
         raise DataError(f"{label} is nested too deeply") from error
     except Exception:  # ragged, or an array of another library with its own error
@@ -233,6 +236,14 @@ def _as_array(label: str, value: Any) -> np.ndarray:
     if array.dtype.kind in "mMV":
         raise DataError(f"{label} has dtype {array.dtype}; numbers are needed")
     return _rectangular(label, value if is_list else array.tolist())
+
+
+def _may_hold_na(value: Any) -> bool:
+    """Whether it is of a pandas type of its own, whose missing values NumPy may turn into NaN."""
+    if not type(value).__module__.startswith("pandas"):
+        return False
+    kinds = list(value.dtypes) if hasattr(value, "columns") else [getattr(value, "dtype", None)]
+    return not all(isinstance(kind, np.dtype) for kind in kinds)
 
 
 def _rectangular(label: str, value: Any) -> np.ndarray:

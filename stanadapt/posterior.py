@@ -328,16 +328,21 @@ _VALUE_BYTES = 250  # that a value takes here before the first draw: its name, i
 
 
 def _check_size(code: str, data: Mapping[str, Any]) -> None:
-    """Refuse a model of more values than memory holds; opening it would hang or end the process."""
+    """Refuse negative sizes, and more values than memory holds: opening them would hang or end the process."""
     free = check.free_memory()
     for block in ("parameters", "transformed parameters", "generated quantities"):
         for name, declaration in declarations(code, block).items():
             shape = declaration.shape(data)
             if None in shape:
                 continue
-            negative = [size for size in shape if size is not None and size < 0]
-            count = math.prod(size for size in shape if size is not None)
-            if not negative and count * _VALUE_BYTES > free:
+            sizes = [size for size in shape if size is not None]
+            if min(sizes, default=0) < 0:
+                raise DataError(
+                    f"data do not fit the Stan program: {name} ({declaration}) has the negative size "
+                    f"{min(sizes)}; sizes must be at least 0"
+                )
+            count = math.prod(sizes)
+            if count * _VALUE_BYTES > free:
                 raise ModelError(
                     f"model: {name} ({declaration}) has {count} values, which take about "
                     f"{count * _VALUE_BYTES / 2**30:.0f} GiB to open, and {free / 2**30:.1f} GiB are free"

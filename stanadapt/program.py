@@ -90,9 +90,12 @@ def block(code: str, name: str) -> str:
 
 
 def declarations(code: str, name: str) -> dict[str, Declaration]:
-    """Variables that the block declares, as far as they can be read."""
+    """Variables that the block declares, as far as they can be read; not the local ones of its statements."""
     declared: dict[str, Declaration] = {}
-    for statement in block(code, name).split(";"):
+    text = block(code, name)
+    if name not in ("data", "parameters"):
+        text = _without_scopes(text)
+    for statement in text.split(";"):
         declared |= _declared(statement)
     return declared
 
@@ -108,6 +111,19 @@ def observed_names(code: str) -> set[str]:
     left = re.findall(r"([A-Za-z]\w*)\s*(?:\[[^\]]*\])?\s*~", model)
     first = re.findall(r"_lu?p[dm]f\s*\(\s*([A-Za-z]\w*)", model)
     return (set(left) | set(first)) & set(data_declarations(code))
+
+
+def _without_scopes(text: str) -> str:
+    """The text outside of braces; a semicolon stands for each pair."""
+    kept, depth = [], 0
+    for letter in text:
+        depth += letter == "{"
+        if depth == 0:
+            kept.append(letter)
+        elif letter == "}":
+            depth -= 1
+            kept.append(";" if depth == 0 else "")
+    return "".join(kept)
 
 
 def _declared(statement: str) -> dict[str, Declaration]:

@@ -1,0 +1,146 @@
+"""What is read off the text of Stan programs."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from stanadapt import data as data_module
+from stanadapt.program import (
+    block,
+    data_declarations,
+    declarations,
+    observed_names,
+    with_includes,
+)
+
+KNOWN = {"N": 5, "K": 3, "z": np.array([1, 4, 2]), "X": np.zeros((5, 11)), "r": 2.5}
+
+DECLARATIONS = [
+    ("int N;", "int", ()),
+    ("real r", "real", ()),
+    ("int<lower=0> n;", "int", ()),
+    ("int int_rate;", "int", ()),
+    ("real data_x;", "real", ()),
+    ("vector[N] v;", "vector", (5,)),
+    ("vector [ N ]v;", "vector", (5,)),
+    ("row_vector[N] v;", "row_vector", (5,)),
+    ("matrix<lower=0>[N, K] X;", "matrix", (5, 3)),
+    ("array[N] int<lower=1, upper=K> z;", "int", (5,)),
+    ("array[N, K] vector[2] a;", "vector", (5, 3, 2)),
+    ("array[2, 3] cov_matrix[K] S;", "cov_matrix", (2, 3, 3, 3)),
+    ("corr_matrix[K] S;", "corr_matrix", (3, 3)),
+    ("cholesky_factor_corr[K] L;", "cholesky_factor_corr", (3, 3)),
+    ("cholesky_factor_cov[K] L;", "cholesky_factor_cov", (3, 3)),
+    ("cholesky_factor_cov[N, K] L;", "cholesky_factor_cov", (5, 3)),
+    ("simplex[K] p;", "simplex", (3,)),
+    ("sum_to_zero_vector[K] p;", "sum_to_zero_vector", (3,)),
+    ("vector<lower=0, upper=max(z)>[2 * N + 1] v;", "vector", (11,)),
+    ("vector<lower=(r > 2 ? 1 : 0)>[N] v;", "vector", (5,)),
+    ("vector<offset=r, multiplier=2>[N] v;", "vector", (5,)),
+    ("vector[max(z)] v;", "vector", (4,)),
+    ("vector[sum(z) - min(N, K)] v;", "vector", (4,)),
+    ("vector[z[2]] v;", "vector", (4,)),
+    ("vector[size(z)] v;", "vector", (3,)),
+    ("matrix[rows(X), cols(X)] v;", "matrix", (5, 11)),
+    ("vector[N %/% 2] v;", "vector", (2,)),
+    ("vector[N / 2] v;", "vector", (2,)),
+    ("vector[-N / 2 + 4] v;", "vector", (2,)),
+    ("vector[N % 3] v;", "vector", (2,)),
+    ("vector[N\n + 1] v;", "vector", (6,)),
+    ("matrix[(N + 1) * K, max({1, 2})] v;", "matrix", (18, None)),
+    ("vector[N > 2 ? 1 : 2] v;", "vector", (None,)),
+    ("vector[choose(N, 2)] v;", "vector", (None,)),
+    ("vector[lambda] v;", "vector", (None,)),
+    ("vector[unknown] v;", "vector", (None,)),
+    ("vector[N / 0] v;", "vector", (None,)),
+    ("vector[z[9]] v;", "vector", (None,)),
+    ("vector[size(X)] v;", "vector", (None,)),
+    ("complex c;", "complex", ()),
+    ("complex_vector[N] c;", "complex_vector", (5,)),
+    ("tuple(int, array[N] real) t;", "tuple", ()),
+    ("array[2] tuple(vector[N], int) t;", "tuple", (2,)),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "shape"), DECLARATIONS, ids=[case[0] for case in DECLARATIONS])
+def test_a_declaration(text, kind, shape):
+    declared = data_declarations(f"data {{ {text.rstrip(';')}; }}")
+    (declaration,) = declared.values()
+    assert declaration.type == kind
+    assert declaration.shape(KNOWN) == shape
+
+
+def test_several_variables_in_one_declaration():
+    declared = data_declarations("data { int N, K; vector[N] a, b ; }")
+    assert list(declared) == ["N", "K", "a", "b"]
+    assert declared["b"].sizes == ("N",)
+
+
+COMMENTED = """
+// data { int a; }
+/* data { int b;
+} // */
+functions { real f(data real x) { print("data { int c; } // "); return x; } }
+data // here
+{
+  int N; // ; int d;
+  /* int e; */ vector[N /* ] */ ] v; // }
+  // #include missing.stan
+}
+transformed   data { int M = N; }
+transformed parameters { real t = 1; { real hidden; } }
+parameters { real x; }
+model { v ~ normal(x, 1); target += normal_lpdf(N | x, 1); print("u ~ "); }
+"""
+
+
+def test_comments_texts_and_other_blocks_are_left_out():
+    assert list(data_declarations(COMMENTED)) == ["N", "v"]
+    assert list(declarations(COMMENTED, "parameters")) == ["x"]
+    assert "M" in block(COMMENTED, "transformed data")
+    assert block(COMMENTED, "generated quantities") == ""
+    assert observed_names(COMMENTED) == {"v", "N"}
+
+
+@pytest.mark.parametrize(
+    "code", ["", "data", "data {", "data { int", "}{", "data { int; }", "data { array[; }", "/*"]
+)
+def test_text_that_is_no_program_declares_nothing(code):
+    assert data_declarations(code) == {}
+
+
+def test_includes_are_written_in_place(tmp_path):
+    (tmp_path / "sizes.stan").write_text("int N;\n#include <more.stan>\n")
+    (tmp_path / "more.stan").write_text("vector[N] v; // #include nothing.stan\n")
+    code = 'data {\n#include "sizes.stan"\n} // #include sizes.stan\n/* #include sizes.stan */'
+    assert list(data_declarations(with_includes(code, tmp_path))) == ["N", "v"]
+    assert with_includes(code, tmp_path).count("vector[N] v") == 1
+
+
+def test_includes_that_are_missing_or_circular_stay(tmp_path):
+    (tmp_path / "a.stan").write_text("#include b.stan\nint a;")
+    (tmp_path / "b.stan").write_text("#include a.stan\nint b;")
+    code = "data {\n#include a.stan\n#include missing.stan\n}"
+    assert set(data_declarations(with_includes(code, tmp_path))) == {"a", "b"}
+    assert with_includes("#include x.stan", None) == "#include x.stan"
+
+
+@pytest.mark.data
+def test_every_posterior_of_posteriordb_fits_its_declarations(posteriordb):
+    """No valid data set may be refused, and every declaration there is read in full."""
+    files = sorted((posteriordb / "posteriors").glob("*.json"))
+    assert files
+    for file in files:
+        entry = json.loads(file.read_text())
+        code = (posteriordb / "models" / "stan" / f"{entry['model_name']}.stan").read_text()
+        with zipfile.ZipFile(posteriordb / "data" / "data" / f"{entry['data_name']}.json.zip") as archive:
+            values = json.loads(archive.read(archive.namelist()[0]))
+        declared = data_declarations(code)
+        fitted = data_module.conform(data_module.read(values), declared)
+        assert len(declared) == block(code, "data").count(";"), file.stem
+        for name, declaration in declared.items():
+            assert declaration.shape(fitted) == np.shape(values[name]), (file.stem, name)
