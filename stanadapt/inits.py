@@ -37,7 +37,7 @@ def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[I
         return [Init(check.number("inits", inits, 0.0, check.LARGEST_RADIUS))] * chains
     if isinstance(inits, str | os.PathLike):
         inits = data_module.read(inits, "inits")
-    if isinstance(inits, Mapping) and not hasattr(inits, "children"):
+    if isinstance(inits, Mapping) and not hasattr(inits, "groups"):  # an earlier result is a Mapping too
         return [_from_values(inits, radius, posterior, "inits")] * chains
     if hasattr(inits, "groups"):
         return _from_inference_data(inits, radius, posterior, chains)

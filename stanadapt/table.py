@@ -28,7 +28,7 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool
 def summary_table(frame: Any) -> str:
     """The DataFrame of `stanadapt.summary` as text.
 
-    Every variable is written to the decimal where its standard errors begin; further digits would be noise.
+    Every variable is written to the second digit of its standard error; further ones would be noise.
     """
     errors = _typical_errors(frame)
     columns = []
@@ -39,8 +39,7 @@ def summary_table(frame: Any) -> str:
         elif name == "r_hat":
             cells = [_fixed(value, 3) for value in values]
         else:
-            extra = 1 if name == "mcse_mean" else 0
-            cells = [_rounded(value, error, extra) for value, error in zip(values, errors, strict=True)]
+            cells = [_rounded(value, error) for value, error in zip(values, errors, strict=True)]
         columns.append(_on_the_point(cells))
     rows = [list(row) for row in zip(map(str, frame.index), *columns, strict=True)]
     return aligned(["", *frame.columns], rows, right=True)
@@ -56,12 +55,12 @@ def _typical_errors(frame: Any) -> list[float]:
     return [statistics.median(errors.get(variable, [0.0])) for variable in variables]
 
 
-def _rounded(value: float, error: float, extra: int) -> str:
+def _rounded(value: float, error: float) -> str:
     if not (math.isfinite(value) and error > 0.0):
         return f"{value:.4g}"
-    decimals = max(0, extra - math.floor(math.log10(error)))
+    decimals = max(0, 1 - math.floor(math.log10(error)))
     if abs(value) >= _PLAIN or decimals > _DECIMALS:
-        return f"{value:.{2 if extra else 4}g}"
+        return f"{value:.4g}"
     return _fixed(value, decimals)
 
 
