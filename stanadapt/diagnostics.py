@@ -206,7 +206,7 @@ def _posterior(idata: Any, var_names: list[str] | None) -> xarray.Dataset:
 
 def _variables(posterior: xarray.Dataset) -> dict[str, xarray.Variable]:
     """The variables without their coordinates, which xarray would attach to every one in a millisecond."""
-    return {str(name): posterior.variables[name] for name in posterior.data_vars.keys()}
+    return {str(name): posterior.variables[name] for name in posterior.data_vars}
 
 
 def _row_names(posterior: xarray.Dataset) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import tempfile
 import threading
@@ -179,7 +180,11 @@ def _run_in_processes(posterior: Posterior, job: Job, inits: list[Init], workers
                 _watch(futures, board, look)
                 results = [result for future in futures for result in future.result()]
             except TerminatedWorkerError as error:
-                raise ChainError(f"a worker process died: {str(error).splitlines()[0]}") from error
+                codes = re.search(r"\{(.*)\}", str(error))
+                raise ChainError(
+                    f"a worker process died ({codes[1] if codes else 'no exit code'}): the model's library "
+                    "crashed in it, or memory ran out"
+                ) from error
             finally:
                 pool.shutdown(wait=True, kill_workers=True)
     draws, warmup = stacks(job, posterior, job.chains)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
+import bridgestan
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -18,3 +21,26 @@ def posteriordb() -> Path:
     if not (folder / "posteriors").is_dir():
         pytest.skip("PosteriorDB is not here; POSTERIORDB names its folder posterior_database")
     return folder
+
+
+@pytest.fixture(scope="session")
+def gaussian_libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """tests/native/gaussian.c as libraries that say they are safe in "threads", and that they are not."""
+    folder = tmp_path_factory.mktemp("native")
+    return {
+        "threads": build_gaussian(folder / "threads_model.so", "-DTHREADS"),
+        "processes": build_gaussian(folder / "processes_model.so"),
+    }
+
+
+def build_gaussian(library: Path, *flags: str) -> Path:
+    """Compile tests/native/gaussian.c, as a library of the installed BridgeStan's version."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler, which the stand-in for a compiled Stan program needs")
+    source = ROOT / "tests" / "native" / "gaussian.c"
+    version = zip(("MAJOR", "MINOR", "PATCH"), bridgestan.__version__.split("."), strict=True)
+    numbers = [f"-D{name}={number}" for name, number in version]
+    command = [compiler, "-O1", "-shared", "-fPIC", *numbers, *flags, str(source), "-o", str(library), "-lm"]
+    subprocess.run(command, check=True)
+    return library

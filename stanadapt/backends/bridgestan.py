@@ -20,6 +20,7 @@ from .native import NativeModel
 
 # Without it a library's autodiff stack is shared by all threads, and a second thread crashes the process.
 MAKE_ARGS = ("STAN_THREADS=true",)
+_LINES = 20  # of a compiler's output that an error shows
 _INCLUDE = re.compile(r"^\s*#include\s+[<\"]?([^\s>\"]+)", re.MULTILINE)
 
 
@@ -132,7 +133,9 @@ def _included(code: str, folder: Path | None) -> dict[Path, str]:
 
 
 def _shortened(message: str) -> str:
-    """The compiler's own lines of a long build log."""
-    lines = [line for line in message.strip().splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"error|Error|does not|not found|Failed", line)]
-    return "\n".join((telling or lines)[:12])
+    """What a failed build says on stderr; of a long text the lines with errors, and the end."""
+    lines = [line for line in message.rpartition("\nstderr:\n")[2].splitlines() if line.strip()]
+    if len(lines) > _LINES:
+        errors = [line for line in lines[:-3] if re.search(r"\berror\b", line, re.IGNORECASE)]
+        lines = [*errors[: _LINES - 3], *lines[-3:]]
+    return "\n".join(lines)

@@ -1,0 +1,318 @@
+"""stanli, BridgeStan and ready libraries, and which of them a program goes to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import types
+import urllib.request
+import warnings
+from pathlib import Path
+
+import bridgestan.compile as bridgestan_compile
+import numpy as np
+import pytest
+import stanli as stanli_package
+
+import stanadapt
+from stanadapt.backends import bridgestan, stanli
+from stanadapt.errors import DataError, ModelError, StanAdaptWarning
+
+MODELS = Path(__file__).parents[1] / "models"
+SCHOOLS = MODELS / "eight_schools" / "eight_schools"
+NORMAL = "parameters { real x; } model { x ~ std_normal(); }"
+WITH_TUPLE = NORMAL + " generated quantities { tuple(real, real) t = (x, 2.0); }"
+needs_bridgestan = pytest.mark.skipif(
+    not bridgestan.sources_present(), reason="BridgeStan's C++ sources are not on this machine"
+)
+
+
+@pytest.fixture
+def no_sources(tmp_path, monkeypatch):
+    """A machine without BridgeStan's sources and with an empty cache, where a download fails the test."""
+
+    def download(*_):
+        raise AssertionError("a download was tried")
+
+    monkeypatch.delenv("BRIDGESTAN", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(bridgestan_compile, "CURRENT_BRIDGESTAN", tmp_path / "nowhere")
+    monkeypatch.setattr(urllib.request, "urlretrieve", download)
+    return tmp_path
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch, gaussian_libraries):
+    """A stand-in for BridgeStan's sources: every program becomes the library of tests/native.
+
+    Its Makefile writes its flags to a file `log`, and takes the library with threads if it is told to.
+    """
+    if shutil.which("make") is None:
+        pytest.skip("there is no make")
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    threads, processes = gaussian_libraries["threads"], gaussian_libraries["processes"]
+    library = f"$(if $(filter true,$(STAN_THREADS)),{threads},{processes})"
+    recipe = f"%_model.so: %.stan\n\t@echo '$(STANCFLAGS)' >> {folder}/log\n\tcp {library} $@\n"
+    (folder / "Makefile").write_text(recipe)
+    monkeypatch.setenv("BRIDGESTAN", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return folder
+
+
+def test_stanli_is_the_default():
+    posterior = stanadapt.Posterior(f"{SCHOOLS}.stan", f"{SCHOOLS}.json")
+    assert posterior.library == f"stanli {stanli_package.__version__}"
+    assert posterior.model.thread_safe
+
+
+def test_syntax_error_is_no_reason_to_try_another_backend(monkeypatch):
+    monkeypatch.setattr(bridgestan, "open_program", None)  # calling it would be a TypeError
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ModelError, match=r"does not compile[\s\S]*line 2"):
+            stanadapt.Posterior("parameters { real x; }\nmodel { x ~ normal(0, 1) }")
+
+
+def test_data_that_do_not_fit_are_no_reason_to_try_another_backend(monkeypatch):
+    monkeypatch.setattr(bridgestan, "open_program", None)
+    code = 'transformed data { reject("no such data"); } ' + NORMAL
+    with pytest.raises(DataError, match="no such data"):
+        stanadapt.Posterior(code)
+
+
+def test_auto_falls_back_and_says_so(sources):
+    with pytest.warns(StanAdaptWarning, match=r"unsupported.*STuple[\s\S]*BridgeStan instead") as caught:
+        posterior = stanadapt.Posterior(WITH_TUPLE)
+    assert len(caught) == 1
+    assert posterior.library.startswith("bridgestan")
+
+
+def test_stanli_alone_does_not_fall_back(sources):
+    with pytest.raises(ModelError, match="stanli does not cover this program"):
+        stanadapt.Posterior(WITH_TUPLE, backend="stanli")
+    assert not (sources / "log").exists()
+
+
+def test_when_no_backend_can_both_reasons_are_given(no_sources):
+    with pytest.warns(StanAdaptWarning), pytest.raises(ModelError) as caught:
+        stanadapt.Posterior(WITH_TUPLE)
+    assert "no backend" in str(caught.value)
+    assert "STuple" in str(caught.value)
+    assert "BridgeStan's C++ sources are not on this machine" in str(caught.value)
+
+
+@pytest.mark.parametrize("output", ["vector[0] z;", "{ real a = 1; }", ""])
+def test_generated_quantities_without_values_are_no_reason_to_refuse(output):
+    code = NORMAL + " generated quantities { " + output + " }"
+    assert list(stanadapt.Posterior(code, backend="stanli").variables) == ["x"]
+
+
+def test_stdout_is_for_the_program_only(capsys):
+    with pytest.raises(stanli.RefusedError):
+        stanadapt.Posterior(WITH_TUPLE, backend="stanli")
+    stanadapt.Posterior('transformed data { print("from the program"); } ' + NORMAL)
+    assert capsys.readouterr().out == "from the program\n"
+
+
+def test_note_of_stanli_becomes_a_warning(monkeypatch):
+    opened = stanli_package.bridgestan_model
+
+    def with_note(**keywords):
+        print("stanli: this will be slow. Please report this at a long address")
+        return opened(**keywords)
+
+    monkeypatch.setattr(stanli_package, "bridgestan_model", with_note)
+    with pytest.warns(StanAdaptWarning, match=r"^stanli: this will be slow\.$"):
+        stanadapt.Posterior(NORMAL)
+
+
+def test_program_is_compiled_for_threads_and_once(sources):
+    first = stanadapt.Posterior(NORMAL, backend="bridgestan")
+    assert first.model.thread_safe
+    assert first.library.startswith("bridgestan")
+    stanadapt.Posterior(NORMAL, backend="bridgestan")
+    assert len((sources / "log").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("change", ["program", "include", "nested", "flags", "version", "sources"])
+def test_whatever_goes_in_names_the_library(change, sources, tmp_path, monkeypatch):
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "outer.stan").write_text("#include inner.stan\n")
+    (folder / "inner.stan").write_text("// nothing\n")
+    code = "functions {\n#include outer.stan\n}\n" + NORMAL
+    before = bridgestan.compiled(code, folder)
+    assert bridgestan.compiled(code, folder) == before
+    assert f"--include-paths={folder}" in (sources / "log").read_text()
+    if change == "program":
+        code += "\n"
+    elif change == "include":
+        (folder / "outer.stan").write_text("#include inner.stan\n// more\n")
+    elif change == "nested":
+        (folder / "inner.stan").write_text("// something\n")
+    elif change == "flags":
+        monkeypatch.setattr(bridgestan, "MAKE_ARGS", ("STAN_THREADS=true", "STAN_OPENCL=true"))
+    elif change == "version":
+        monkeypatch.setattr(bridgestan.bridgestan, "__version__", "99.0.0")
+    else:
+        shutil.copytree(sources, tmp_path / "others")
+        monkeypatch.setenv("BRIDGESTAN", str(tmp_path / "others"))
+    after = bridgestan.compiled(code, folder)
+    assert after.exists()
+    assert after != before
+
+
+def test_files_that_include_each_other_end(tmp_path, sources):
+    (tmp_path / "a.stan").write_text("#include b.stan\n")
+    (tmp_path / "b.stan").write_text("#include a.stan\n")
+    assert bridgestan.compiled("#include a.stan\n" + NORMAL, tmp_path).exists()
+
+
+def test_failed_build_leaves_nothing_and_its_error_is_shown(sources, tmp_path, capfd):
+    recipe = "%_model.so: %.stan\n\t@echo half > $@\n\t@echo 'chatter'\n\t@no-such-compiler $<\n"
+    (sources / "Makefile").write_text(recipe)
+    with pytest.raises(
+        ModelError, match=r"BridgeStan cannot compile the program[\s\S]*no-such-compiler"
+    ) as caught:
+        stanadapt.Posterior(NORMAL, backend="bridgestan")
+    assert "chatter" not in str(caught.value)
+    assert list((tmp_path / "cache" / "stanadapt" / "models").iterdir()) == []
+    assert capfd.readouterr().out == ""
+
+
+def test_errors_of_a_long_build_are_found():
+    noise = [f"note {i}" for i in range(1000)]
+    lines = [*noise, "program.hpp:12: error: no such thing", *noise, "make: *** [program.hpp] Error 1"]
+    shown = bridgestan._shortened("Command make failed\nstdout:\nchatter\nstderr:\n" + "\n".join(lines))
+    assert "no such thing" in shown
+    assert "Error 1" in shown
+    assert len(shown.splitlines()) <= 20
+
+
+def test_missing_make_is_named(sources, monkeypatch):
+    monkeypatch.setattr(bridgestan_compile, "MAKE", "no-such-make")
+    with pytest.raises(ModelError, match=r"BridgeStan cannot compile the program[\s\S]*no-such-make"):
+        stanadapt.Posterior(NORMAL, backend="bridgestan")
+
+
+def test_missing_sources_give_an_error_and_no_download(no_sources, capfd):
+    assert not bridgestan.sources_present()
+    with pytest.raises(ModelError, match=r"sources are not on this machine[\s\S]*To download them"):
+        stanadapt.Posterior(NORMAL, backend="bridgestan")
+    assert capfd.readouterr().out == ""
+
+
+def test_wrong_folder_of_sources_is_named(no_sources, monkeypatch):
+    monkeypatch.setenv("BRIDGESTAN", str(no_sources / "elsewhere"))
+    assert not bridgestan.sources_present()
+    with pytest.raises(ModelError, match=r"BRIDGESTAN is .*elsewhere"):
+        stanadapt.Posterior(NORMAL, backend="bridgestan")
+
+
+@pytest.mark.toolchain
+@needs_bridgestan
+def test_bridgestan_agrees_with_stanli():
+    program, data = f"{SCHOOLS}.stan", f"{SCHOOLS}.json"
+    ours = stanadapt.Posterior(program, data)
+    theirs = stanadapt.Posterior(program, data, backend="bridgestan")
+    x = np.random.default_rng(1).standard_normal(ours.dim)
+    zero = np.zeros(ours.dim)
+    value, score = theirs.log_density_gradient(x)
+    # Up to a constant, which stanli may drop differently.
+    np.testing.assert_allclose(score, ours.log_density_gradient(x)[1], rtol=1e-10)
+    assert value - theirs.log_density(zero) == pytest.approx(ours.log_density(x) - ours.log_density(zero))
+    assert theirs.names == ours.names
+    assert theirs.model.thread_safe
+
+
+@pytest.mark.toolchain
+@needs_bridgestan
+def test_bridgestan_covers_tuples():
+    with pytest.warns(StanAdaptWarning, match="BridgeStan instead"):
+        posterior = stanadapt.Posterior(WITH_TUPLE)
+    assert list(posterior.generated_quantities) == ["t:1", "t:2"]
+
+
+@pytest.mark.toolchain
+@needs_bridgestan
+def test_bridgestan_shows_stans_own_error():
+    with pytest.raises(ModelError, match="error"):
+        stanadapt.Posterior("parameters { real x }", backend="bridgestan")
+
+
+def test_ready_library_opens(gaussian_libraries):
+    posterior = stanadapt.Posterior(gaussian_libraries["threads"], {"who": 1})
+    assert posterior.names == ["x.1", "x.2", "sigma"]
+    x = np.array([0.5, -1.0, 2.0])
+    assert posterior.log_density(x) == pytest.approx(-0.5 * x @ x)
+    np.testing.assert_allclose(posterior.log_density_gradient(x)[1], -x)
+    assert posterior.observed()[1]["who"] == 1
+
+
+def test_library_says_whether_threads_are_safe(gaussian_libraries):
+    assert stanadapt.Posterior(gaussian_libraries["threads"]).model.thread_safe
+    assert not stanadapt.Posterior(gaussian_libraries["processes"]).model.thread_safe
+
+
+def test_message_of_a_library_comes_through(gaussian_libraries):
+    with pytest.raises(DataError, match="fail is no data of this program"):
+        stanadapt.Posterior(gaussian_libraries["threads"], {"fail": 1})
+    posterior = stanadapt.Posterior(gaussian_libraries["threads"], {"reject": 1})
+    with pytest.raises(stanadapt.errors.EvaluationError, match="x is above one"):
+        posterior.log_density([1.5, 0.0, 0.0])
+
+
+def test_file_that_is_no_library(tmp_path):
+    path = tmp_path / "text.so"
+    path.write_text("not a library")
+    with pytest.raises(ModelError, match=r"text\.so.*is not a library that BridgeStan"):
+        stanadapt.Posterior(path)
+
+
+def test_library_without_bridgestans_functions(tmp_path):
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source, path = tmp_path / "empty.c", tmp_path / "empty.so"
+    source.write_text("int nothing = 1;\n")
+    bridgestan_compile.subprocess.run([compiler, "-shared", "-fPIC", source, "-o", path], check=True)
+    with pytest.raises(ModelError, match=r"(?s)empty\.so.*bs_model_construct"):
+        stanadapt.Posterior(path)
+
+
+def test_missing_library(tmp_path):
+    with pytest.raises(ModelError, match="there is no such file"):
+        stanadapt.Posterior(tmp_path / "gone.so")
+
+
+def test_open_model_of_stanli_is_accepted():
+    data = json.loads(Path(f"{SCHOOLS}.json").read_text())
+    theirs = stanli_package.bridgestan_model(stan_code=Path(f"{SCHOOLS}.stan").read_text(), data=data)
+    adopted = stanadapt.Posterior(theirs)
+    ours = stanadapt.Posterior(f"{SCHOOLS}.stan", data)
+    x = np.linspace(-1.0, 1.0, ours.dim)
+    assert adopted.library == ours.library
+    assert adopted.log_density(x) == ours.log_density(x)
+    assert set(adopted.observed()[1]) == {"J", "y", "sigma"}
+    assert adopted.digest() == stanadapt.Posterior(theirs).digest()
+    with pytest.raises(DataError, match="opened with its data"):
+        stanadapt.Posterior(theirs, data)
+
+
+def test_open_model_of_bridgestan_is_accepted(gaussian_libraries):
+    theirs = bridgestan.bridgestan.StanModel(gaussian_libraries["threads"], {"who": 1}, warn=False)
+    adopted = stanadapt.Posterior(theirs)
+    assert adopted.library.startswith("bridgestan")
+    assert adopted.log_density(np.ones(3)) == -1.5
+    assert adopted.digest() == stanadapt.Posterior(gaussian_libraries["threads"]).digest()
+    assert adopted.digest() != stanadapt.Posterior(gaussian_libraries["processes"]).digest()
+
+
+def test_cmdstan_model_by_its_stan_file():
+    """CmdStanPy's own object cannot be made without CmdStan: what is read of it are these two attributes."""
+    model = types.SimpleNamespace(stan_file=f"{SCHOOLS}.stan", exe_file="/nowhere/eight_schools")
+    posterior = stanadapt.Posterior(model, f"{SCHOOLS}.json")
+    assert posterior.dim == 10
+    with pytest.raises(ModelError, match="its Stan file is needed"):
+        stanadapt.Posterior(types.SimpleNamespace(stan_file=None, exe_file="/nowhere/eight_schools"))
