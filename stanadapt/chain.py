@@ -217,7 +217,7 @@ class Chain:
         """What there is so far."""
         failures = self.target.failures
         total = int(failures.total[0])
-        if self.state is not None and not self.out.learnt:  # stopped in warm-up
+        if self.state is not None and self.out.seconds_warmup == 0.0:  # stopped in warm-up
             self.out.learnt = self.sampler.learnt(self.state)
             self.out.failures_warmup = total
         self.out.failures = total - self.out.failures_warmup

@@ -62,6 +62,8 @@ class Target:
         compiled = _address(log_density) is not None
         if not compiled and not callable(log_density):
             raise check.refused("log_density", log_density, "a callable, a numba cfunc, or its address")
+        if gradient is not None and _address(gradient) is None and not callable(gradient):
+            raise check.refused("gradient", gradient, "a callable, a numba cfunc, its address, or None")
         if gradient is not None and (_address(gradient) is not None) != compiled:
             raise ArgumentError(
                 f"gradient={gradient!r} is not allowed: gradient and log_density must both be Python "
@@ -131,19 +133,19 @@ class Target:
     def log_density(self, x: np.ndarray) -> float:
         if self._compiled:
             value = np.empty(1)
-            _density_of_cfunc.ctypes(self._context, True, True, x.ctypes.data, value.ctypes.data, 0)
+            density = _SHORT(self._density_address)
+            density(self._context, True, True, _pointer(x), _pointer(value), None)
             return float(value[0])
         return self._checked_value(x)
 
     def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        if self._compiled:
-            value, score = np.empty(1), np.empty(self.dim)
-            _gradient_of_cfunc.ctypes(
-                self._context, True, True, x.ctypes.data, value.ctypes.data, score.ctypes.data, 0
-            )
-            return float(value[0]), score
         if not self.has_gradient:
             raise ArgumentError("this target has no gradient: pass gradient=... to Target.from_python")
+        if self._compiled:
+            value, score = np.empty(1), np.empty(self.dim)
+            density = _LONG(self._gradient_address)
+            density(self._context, True, True, _pointer(x), _pointer(value), _pointer(score), None)
+            return float(value[0]), score
         return self._checked_value(x), self._checked_gradient(x)
 
     def writer(self, seed: int) -> Writer:
@@ -232,6 +234,10 @@ def _flat_names(names: Sequence[str] | None, dim: int) -> list[str]:
     if len(listed) != dim:
         raise check.refused("names", names, f"one name, or a list of dim={dim} names")
     return listed
+
+
+def _pointer(array: np.ndarray) -> Any:
+    return array.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
 
 
 def _check_arguments(name: str, function: Any, wanted: int) -> None:
