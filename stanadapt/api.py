@@ -13,9 +13,9 @@ import numba
 import numpy as np
 
 from . import check, inits, results, runner, samplers
-from .chain import Job
+from .chain import STATS, Job
 from .diagnostics import diagnose
-from .errors import ArgumentError, FindingsWarning, ModelError, StanAdaptWarning
+from .errors import ArgumentError, ChainError, FindingsWarning, ModelError, StanAdaptWarning
 from .jit import is_compiled
 from .posterior import Posterior
 from .progress import Progress, tell
@@ -105,6 +105,8 @@ def sample(
         The model cannot be opened, or the data do not fit.
     InitializationError
         A chain found no starting point with a finite log density.
+    ChainError
+        A worker process died, or memory ran out.
 
     Examples
     --------
@@ -158,18 +160,24 @@ def sample(
             stacklevel=2,
         )
     began = time.perf_counter()
-    with Progress(job, progress) as look:
-        run = runner.run(posterior, job, starts, min(workers, chains), in_processes, look)
-    idata = results.build(
-        run,
-        job,
-        posterior,
-        seconds=time.perf_counter() - began,
-        coords=coords,
-        dims=dims,
-        log_likelihood=moved["log_likelihood"],
-        posterior_predictive=moved["posterior_predictive"],
-    )
+    try:
+        with Progress(job, progress) as look:
+            run = runner.run(posterior, job, starts, min(workers, chains), in_processes, look)
+        idata = results.build(
+            run,
+            job,
+            posterior,
+            seconds=time.perf_counter() - began,
+            coords=coords,
+            dims=dims,
+            log_likelihood=moved["log_likelihood"],
+            posterior_predictive=moved["posterior_predictive"],
+        )
+    except MemoryError as error:
+        raise ChainError(
+            f"the run needs more memory than there is ({check.one_line(error)}): use thin, fewer draws or "
+            "fewer chains, or a method without d x d matrices"
+        ) from error
     _warn(idata, posterior)
     return idata
 
@@ -263,6 +271,10 @@ def _is_name(given: Any) -> bool:
     return isinstance(given, str) and bool(given)
 
 
+_CHAIN_BYTES = 5_000  # of a chain's objects
+_CHAIN_POINTS = 20  # arrays of length d that a chain holds at least: its first block and its state
+
+
 def _check_memory(posterior: Posterior, sampler: samplers.Sampler, job: Job) -> None:
     """Refuse a run whose arrays cannot fit, with what it would take."""
     free = check.free_memory()
@@ -278,7 +290,7 @@ def _check_memory(posterior: Posterior, sampler: samplers.Sampler, job: Job) -> 
         )
     rows = (job.draws + (job.warmup if job.save_warmup else 0)) // job.thin
     columns = posterior.n_values + (d if job.keep_unconstrained else 0)
-    needed = 8 * rows * columns * job.chains
+    needed += (8 * rows * (columns + len(STATS)) + _CHAIN_BYTES + _CHAIN_POINTS * 8 * d) * job.chains
     if needed > free:
         raise ArgumentError(
             f"draws={job.draws} of {job.chains} chains need {needed / 2**30:.1f} GiB for {columns} values "

@@ -328,7 +328,7 @@ _VALUE_BYTES = 250  # that a value takes here before the first draw: its name, i
 
 
 def _check_size(code: str, data: Mapping[str, Any]) -> None:
-    """Refuse negative sizes, and more values than memory holds: opening them would hang or end the process."""
+    """Refuse negative sizes, and more values than memory holds: opening them may hang, or crash."""
     free = check.free_memory()
     for block in ("parameters", "transformed parameters", "generated quantities"):
         for name, declaration in declarations(code, block).items():

@@ -143,9 +143,12 @@ def _library(model: bridgestan.StanModel, backend: str) -> str:
     return f"bridgestan {version}"
 
 
+_MANGLED = "_stan_"  # before names that are words of C++; a Stan name cannot begin like this
+
+
 def _split(names: list[str]) -> list[str]:
     """BridgeStan's list of names; for a model without any it is one empty string."""
-    return [name for name in names if name]
+    return [name.removeprefix(_MANGLED) for name in names if name]
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -98,7 +98,9 @@ def _setting(sampler: Sampler, name: str, value: Any, default: Any) -> Any:
         return check.boolean(shown, value)
     if isinstance(default, int):
         low, high, _ = sampler.LIMITS[name]
-        return check.integer(shown, value, int(low), None if high == float("inf") else int(high))
+        return check.integer(
+            shown, value, int(low), check.LARGEST_COUNT if high == float("inf") else int(high)
+        )
     if isinstance(default, float):
         low, high, open_low = sampler.LIMITS[name]
         return check.number(shown, value, low, high, open_low=open_low)

@@ -1,0 +1,236 @@
+"""Where chains start: what is accepted, and what is refused before sampling."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import stanadapt
+from stanadapt import Posterior
+from stanadapt.errors import ArgumentError, DataError, InitializationError
+from stanadapt.results import datasets
+
+pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.errors.StanAdaptWarning")  # few draws
+
+MODEL = """
+parameters { real<lower=0> s; simplex[3] p; real mu; real<lower=s> b; matrix[2, 3] m; }
+transformed parameters { real t = mu; }
+model { s ~ normal(0, 1); mu ~ normal(0, s); b ~ normal(0, 10); to_vector(m) ~ normal(0, 1); }
+"""
+COMPLETE = {"s": 1.0, "p": [0.2, 0.3, 0.5], "mu": 1.5, "b": 2.0, "m": [[1, 2, 3], [4, 5, 6]]}
+DIM = 11
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    return Posterior(MODEL)
+
+
+def draw(posterior, inits=None, **more):
+    options = {"method": "rwm", "chains": 2, "warmup": 0, "draws": 5, "seed": 1, "progress": False}
+    return stanadapt.sample(posterior, inits=inits, **(options | more))
+
+
+def starts(result):
+    return datasets(result)["adaptation"]["start"].values
+
+
+def test_by_default_chains_start_within_the_radius(posterior):
+    x = starts(draw(posterior))
+    assert np.all(np.abs(x) < 2)
+    assert not np.array_equal(x[0], x[1])
+    assert np.all(np.abs(starts(draw(posterior, init_radius=0.1))) < 0.1)
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, np.float64(0), np.int64(0)])
+def test_radius_zero_is_the_origin(posterior, zero):
+    np.testing.assert_array_equal(starts(draw(posterior, zero)), np.zeros((2, DIM)))
+    np.testing.assert_array_equal(starts(draw(posterior, init_radius=zero)), np.zeros((2, DIM)))
+
+
+def test_a_number_is_a_radius(posterior):
+    np.testing.assert_array_equal(starts(draw(posterior, 0.5)), starts(draw(posterior, init_radius=0.5)))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        dict,
+        lambda values: {name: np.asarray(value) for name, value in values.items()},
+        json.dumps,
+        lambda values: [values, values],
+        lambda values: (values, values),
+        lambda values: [json.dumps(values), values],
+    ],
+    ids=["dict", "arrays", "JSON text", "list", "tuple", "list of JSON"],
+)
+def test_complete_values(posterior, wrap):
+    x = starts(draw(posterior, wrap(COMPLETE)))
+    np.testing.assert_array_equal(x[0], x[1])
+    values = posterior.constrain(x[0])
+    for name, value in COMPLETE.items():
+        np.testing.assert_allclose(values[name], value, atol=1e-12)
+
+
+@pytest.mark.parametrize("write", [lambda path: path, str, lambda path: [path, str(path)]])
+def test_json_file(posterior, tmp_path, write):
+    path = tmp_path / "inits.json"
+    path.write_text(json.dumps(COMPLETE))
+    assert np.ptp(starts(draw(posterior, write(path))), axis=0).max() == 0
+
+
+def test_partial_values_leave_the_rest_to_chance(posterior):
+    x = starts(draw(posterior, {"mu": 7.0}))
+    np.testing.assert_array_equal(x[:, 3], 7)
+    assert np.all(x[0, :3] != x[1, :3])
+    at_origin = starts(draw(posterior, {"mu": 7.0}, init_radius=0))
+    np.testing.assert_array_equal(at_origin, np.eye(DIM)[[3, 3]] * 7)
+    one_each = starts(draw(posterior, [{"mu": 7.0}, {"s": 1.0}]))
+    assert one_each[0, 3] == 7
+    assert one_each[1, 0] == 0
+
+
+def test_partial_values_that_fit_some_random_rest(posterior):
+    """b > s: what is drawn for s must be drawn again until it fits the b that was given."""
+    x = starts(draw(posterior, {"b": 1.0}, chains=8))
+    for point in x:
+        assert posterior.constrain(point)["b"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, lambda points: points.tolist(), pd.DataFrame, np.float32])
+def test_unconstrained_points(posterior, wrap):
+    points = np.arange(2.0 * DIM).reshape(2, DIM) / 16
+    np.testing.assert_array_equal(starts(draw(posterior, wrap(points))), points)
+
+
+def test_an_earlier_result_goes_on_from_its_last_draws(posterior):
+    first = draw(posterior, draws=20, thin=3)
+    second = starts(draw(posterior, first))
+    last = datasets(first)["posterior"].isel(draw=-1)
+    for i in range(2):
+        values = posterior.constrain(second[i])
+        for name in posterior.parameters:
+            np.testing.assert_allclose(values[name], last[name].values[i], atol=1e-8)
+
+
+def test_an_earlier_result_that_does_not_fit(posterior):
+    first = draw(posterior)
+    with pytest.raises(ArgumentError, match="starting points for 2 chains; chains=3"):
+        draw(posterior, first, chains=3)
+    other = Posterior("parameters { real<lower=0> s; real mu; real new; } model { new ~ normal(0, 1); }")
+    with pytest.raises(ArgumentError, match="inits lacks parameters of the model: new"):
+        draw(other, first)
+    shape = Posterior("parameters { vector[2] mu; } model { mu ~ normal(0, 1); }")
+    with pytest.raises(ArgumentError, match=r"inits.*'mu'.* has shape \(\); the model declares \(2,\)"):
+        draw(shape, first)
+
+
+REFUSED = {
+    "negative radius": (-1, ["inits=-1", "at least 0"]),
+    "NaN radius": (float("nan"), ["inits=nan", "finite"]),
+    "infinite radius": (float("inf"), ["inits=inf", "finite"]),
+    "radius that overflows": (1e308, ["inits=1e+308", "at most 1e+100"]),
+    "bool": (True, ["inits=True", "a radius, a dict"]),
+    "object": (object(), ["inits=<object", "a radius, a dict"]),
+    "empty list": ([], ["inits has shape (0,)", "(2, 11)"]),
+    "too few dicts": ([COMPLETE], ["1 chains", "chains=2"]),
+    "too many dicts": ([COMPLETE] * 3, ["3 chains", "chains=2"]),
+    "not all dicts": ([COMPLETE, 3], ["inits[1]=3", "a dict of constrained values"]),
+    "a None": ([COMPLETE, None], ["inits[1]=None", "a dict of constrained values"]),
+    "unknown": ({"sigma": 1.0}, ["inits['sigma']", "no parameter", "s, p, mu, b, m"]),
+    "near": ({"mus": 1.0}, ["inits['mus']", "nearest: mu"]),
+    "transformed": ({"t": 1.0}, ["inits['t']", "no parameter"]),
+    "unknown in a list": ([{"mu": 1.0}, {"x": 1.0}], ["inits[1]['x']", "no parameter"]),
+    "scalar as vector": ({"mu": [1.0]}, ["inits['mu']", "(1,)", "()"]),
+    "short": ({"p": [0.5, 0.5]}, ["inits['p']", "(2,)", "(3,)"]),
+    "transposed": ({"m": np.ones((3, 2))}, ["inits['m']", "(3, 2)", "(2, 3)"]),
+    "flat": ({"m": np.ones(6)}, ["inits['m']", "(6,)", "(2, 3)"]),
+    "NaN": ({"mu": np.nan}, ["inits['mu']=nan", "NaN or infinite"]),
+    "infinite entry": ({"m": [[1, 2, 3], [4, 5, np.inf]]}, ["inits['m']", "NaN or infinite"]),
+    "outside": (COMPLETE | {"s": -1.0}, ["inits: outside the support", "-1", "for s"]),
+    "no simplex": (COMPLETE | {"p": [0.2, 0.3, 0.6]}, ["inits: outside the support", "simplex", "for p"]),
+    "bound by another": (COMPLETE | {"b": 0.5}, ["inits: outside the support", "0.5", "for b"]),
+    "boundary": (COMPLETE | {"s": 0.0}, ["inits: on the boundary", "in s"]),
+    "points of the wrong length": (np.zeros((2, 3)), ["(2, 3)", "(chains, d) = (2, 11)"]),
+    "points for one chain": (np.zeros(DIM), ["(11,)", "(chains, d) = (2, 11)"]),
+    "NaN in points": (np.full((2, DIM), np.nan), ["NaN or infinite"]),
+    "text in points": ([["a"] * DIM] * 2, ["inits=", "an array of shape (chains, d)"]),
+    "complex points": (np.zeros((2, DIM), complex), ["inits=", "an array of shape (chains, d)"]),
+    "ragged points": ([[0.0] * DIM, [0.0]], ["inits=", "an array of shape (chains, d)"]),
+}
+
+
+@pytest.mark.parametrize(("inits", "parts"), REFUSED.values(), ids=REFUSED)
+def test_refused(posterior, inits, parts):
+    with pytest.raises(ArgumentError) as caught:
+        draw(posterior, inits)
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in parts:
+        assert part in message
+
+
+UNREADABLE = {
+    "no file": ("nowhere.json", "inits='nowhere.json': there is no such file"),
+    "directory": (Path(__file__).parent, "is a directory"),
+    "no JSON": ('{"mu": ', "inits text is not valid JSON"),
+    "list": ("[1, 2]", "inits text holds a list"),
+    "text": ({"mu": "one"}, "inits['mu'] holds 'one' (str)"),
+    "None": ({"mu": None}, "inits['mu'] holds None"),
+    "ragged": ({"m": [[1, 2, 3], [4]]}, "inits['m'] is ragged"),
+    "name": ({1: 2.0}, "the name 1 is not allowed"),
+}
+
+
+@pytest.mark.parametrize(("inits", "said"), UNREADABLE.values(), ids=UNREADABLE)
+def test_unreadable(posterior, inits, said):
+    with pytest.raises(DataError) as caught:
+        draw(posterior, inits)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("inits", "part"), [({"s": -1.0}, "for s"), ({"p": [0.2, 0.3, 0.6]}, "for p"), ({"s": 0.0}, "Scale")]
+)
+def test_partial_values_that_fit_nothing(posterior, inits, part):
+    with pytest.raises(InitializationError, match=r"chain 0: no finite log density .* 100 tries") as caught:
+        draw(posterior, inits)
+    assert part in str(caught.value)
+
+
+def test_a_point_without_density_is_named():
+    steep = Posterior('parameters { real x; } model { if (x > 1) reject("too far: ", x); x ~ normal(0, 1); }')
+    with pytest.raises(InitializationError, match=r"chain 1: .* at its starting point.*too far: 3"):
+        draw(steep, np.array([[0.0], [3.0]]))
+
+
+def test_parameters_without_entries():
+    empty = Posterior(
+        "data { int N; } parameters { vector[N] a; real b; } model { b ~ normal(0, 1); }", {"N": 0}
+    )
+    assert starts(draw(empty, {"b": 1.5})).tolist() == [[1.5], [1.5]]
+    assert starts(draw(empty, {"a": [], "b": 1.5})).tolist() == [[1.5], [1.5]]
+
+
+def test_names_that_are_words_of_cpp():
+    words = Posterior(
+        "data { real class; } parameters { vector[1] new; } model { new ~ normal(class, 1); }", {"class": 2}
+    )
+    assert list(words.parameters) == ["new"]
+    assert words.names == words.unconstrained_names == ["new.1"]
+    assert starts(draw(words, {"new": [1.5]})).tolist() == [[1.5], [1.5]]
+
+
+def test_a_model_without_parameters_takes_no_values():
+    nothing = Posterior("generated quantities { real y = 1; }")
+    assert draw(nothing, {}) is not None
+    assert draw(nothing, 1.0) is not None
+    with pytest.raises(
+        ArgumentError, match=r"inits\['y'\] is no parameter of the model; its parameters are none"
+    ):
+        draw(nothing, {"y": 1.0})
