@@ -92,7 +92,8 @@ def _bar(name: str, total: int) -> Any:
     from tqdm.std import tqdm as text_bar
 
     shape = {"total": total, "desc": name, "bar_format": _BAR, "unit_scale": True, "dynamic_ncols": True}
-    shape["miniters"] = 1  # what tqdm learns from fast iterations would freeze the bar at slow ones
+    # Without miniters tqdm learns it from fast iterations, and then the bar freezes at slow ones.
+    shape |= {"miniters": 1, "mininterval": 0.25}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that widgets are missing
         try:

@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import stanadapt
-from stanadapt import results
+from stanadapt import results, runner, samplers
+from stanadapt.chain import Board, Job
 from stanadapt.errors import ArgumentError
+from stanadapt.inits import Init
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -153,6 +155,19 @@ def test_worker_processes_that_still_import_survive(tmp_path: Path) -> None:
     assert status == 0, stderr
     posterior = results.datasets(results.read(tmp_path / "fit.nc"))["posterior"]
     assert (posterior.sizes["chain"], posterior.sizes["draw"]) == (3, 0)
+
+
+def test_worker_processes_send_only_the_rows_they_wrote(tmp_path: Path) -> None:
+    posterior = stanadapt.Posterior(CODE)
+    sampler = samplers.sampler("rwm")
+    job = Job("rwm", samplers.resolve(sampler, None), 100, 10**6, 1, 1, 1, True, True)
+    rows = np.memmap(tmp_path / "board", mode="w+", shape=(2, len(Board.COLUMNS)), dtype=float)
+    Board(rows).stop()
+    (result,) = runner._run_share(posterior, job, [0], [Init(2.0)], tmp_path / "board")
+    assert result.warmup is not None
+    for draws in (result.draws, result.warmup):
+        assert draws.x is not None
+        assert (len(draws.values), len(draws.x), len(draws.stats["lp"])) == (0, 0, 0)
 
 
 def test_second_interrupt_is_raised_though_a_chain_hangs() -> None:
