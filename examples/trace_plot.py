@@ -1,6 +1,6 @@
 """A picture of a result: traces, what warm-up learnt, and the posterior of one vector.
 
-    python examples/trace_plot.py fit.nc trace.png [mu tau theta]
+python examples/trace_plot.py fit.nc trace.png [mu tau theta]
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ def main(source: str, picture: str, scalars: list[str], vector: str) -> None:
     for chain in adaptation["chain"].values:
         history = adaptation.sel(chain=chain)
         warmup.plot(history["iteration"], history["preconditioner_condition"], lw=1)
-    warmup.set(
-        title="condition number of the preconditioner", xlabel="iteration of warm-up", yscale="log"
-    )
+    warmup.set(title="condition number of the preconditioner", xlabel="iteration of warm-up", yscale="log")
 
     entries = posterior[vector].stack(sample=("chain", "draw")).values
     low, mid, high = np.quantile(entries, (0.05, 0.5, 0.95), axis=-1)

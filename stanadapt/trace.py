@@ -37,7 +37,8 @@ def record(
     trace: Any, i: Any, x: Any, logp: Any, accept_prob: Any, accepted: Any, step_size: Any, n_steps: Any
 ) -> None:
     """Write iteration `i`."""
-    trace.x[i] = x
+    for j in range(x.size):  # faster than assigning the row
+        trace.x[i, j] = x[j]
     trace.logp[i] = logp
     trace.accept_prob[i] = accept_prob
     trace.accepted[i] = accepted

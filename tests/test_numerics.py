@@ -118,7 +118,8 @@ def test_covariance_recursion_is_equation_17() -> None:
     d, damping = 4, 10.0
     points = rng.normal(size=(60, d)) @ rng.normal(size=(d, d))
     mean, sigma = points[0].copy(), np.zeros((d, d))
-    state_mean, chol, trace = points[0].copy(), linear.scaled_identity(d, 1.0), float(d)
+    state_mean, scale = points[0].copy(), 1.0
+    chol, trace = linear.scaled_identity(d, np.sqrt(damping)), damping * d
     for n, x in enumerate(points[1:], start=2):
         away = x - mean
         if n == 2:
@@ -126,10 +127,12 @@ def test_covariance_recursion_is_equation_17() -> None:
         else:
             sigma = (n - 2) / (n - 1) * sigma + np.outer(away, away) / n
         mean = (n - 1) / n * mean + x / n
-        trace = ada_mala.learn(state_mean, chol, trace, x, float(n), damping)
-    np.testing.assert_allclose(chol @ chol.T, sigma, rtol=1e-9)
+        scale, trace = ada_mala.learn(state_mean, chol, scale, trace, x, float(n))
+        if n == 30:  # the same matrix, written so that the next point multiplies the scale into the factor
+            scale, trace, chol = 1e-101 * scale, 1e101 * trace, np.sqrt(1e101) * chol
+    np.testing.assert_allclose(scale * chol @ chol.T, sigma, rtol=1e-9)
     np.testing.assert_allclose(state_mean, points.mean(axis=0), rtol=1e-9)
-    np.testing.assert_allclose(trace, np.trace(sigma), rtol=1e-9)
+    np.testing.assert_allclose(scale * trace, np.trace(sigma), rtol=1e-9)
     # Damping aside, the recursion is the sample covariance.
     exact = np.cov(points.T) + damping / (len(points) - 1) * np.eye(d)
     np.testing.assert_allclose(sigma, exact, rtol=1e-9)
@@ -185,7 +188,8 @@ def test_step_size_rule() -> None:
 
 def test_first_step_size_is_of_the_size_of_the_target() -> None:
     _, settings = resolve("mala", {})
-    target = stanadapt.Target.from_python(lambda x: -0.5 * 1e6 * float(x @ x), 2, lambda x: -1e6 * x).target()
+    narrow = stanadapt.Target.from_python(lambda x: -0.5e6 * float(x @ x), 2, lambda x: -1e6 * x)
+    target = narrow.target()
     x, score = np.array([1e-3, -1e-3]), np.empty(2)
     logp = log_density_gradient(target, x, score)
     found = first_step_size(target, settings, x, logp, score, np.random.default_rng(1))

@@ -23,7 +23,8 @@ def rank_one_update(chol: Any, v: Any) -> None:
         c, s = radius / diagonal, v[k] / diagonal
         chol[k, k] = radius
         inverse = 1.0 / c
-        for i in range(k + 1, d):
-            updated = (chol[i, k] + s * v[i]) * inverse
-            chol[i, k] = updated
-            v[i] = c * v[i] - s * updated
+        below, rest = chol[k + 1 :, k], v[k + 1 :]  # views from 0 on let the loop be vectorised
+        for i in range(rest.size):
+            updated = (below[i] + s * rest[i]) * inverse
+            below[i] = updated
+            rest[i] = c * rest[i] - s * updated

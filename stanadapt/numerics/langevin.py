@@ -13,7 +13,7 @@ import numpy as np
 
 from ..jit import kernel
 from ..target import log_density_gradient
-from .linear import times
+from .linear import add_times
 from .metropolis import accept_probability
 from .step_size import doubled_or_halved
 
@@ -21,10 +21,12 @@ from .step_size import doubled_or_halved
 @kernel
 def propose(x: Any, rotated: Any, root: Any, s: Any, rng: Any) -> Any:
     """y = x + root ((s²/2) root^T score + s z), z standard normal (d,)."""
-    v = np.empty_like(x)
+    v, y = np.empty(x.size), np.empty(x.size)
     for i in range(x.size):
         v[i] = 0.5 * s * s * rotated[i] + s * rng.standard_normal()
-    return x + times(root, v)
+        y[i] = x[i]
+    add_times(y, root, v)
+    return y
 
 
 @kernel

@@ -25,9 +25,16 @@ def scaled_identity(d: Any, scale: Any) -> Any:
 
 @kernel
 def times(root: Any, v: Any) -> Any:
-    """root @ v, with four columns a pass: the result is then read and written four times less often."""
+    """root @ v."""
+    out = np.zeros(v.size)
+    add_times(out, root, v)
+    return out
+
+
+@kernel
+def add_times(out: Any, root: Any, v: Any) -> None:
+    """out += root @ v, with four columns a pass: `out` is then read and written four times less often."""
     d = v.size
-    out = np.zeros(d)
     whole = d - d % 4
     for k in range(0, whole, 4):
         a, b, c, e = v[k], v[k + 1], v[k + 2], v[k + 3]
@@ -37,7 +44,6 @@ def times(root: Any, v: Any) -> Any:
         a = v[k]
         for i in range(d):
             out[i] += a * root[i, k]
-    return out
 
 
 @kernel

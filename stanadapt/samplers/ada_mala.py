@@ -6,9 +6,9 @@ Titsias (2023), Section 5.1, Equation (17).
     paper        here                     shape   meaning
     x_n          state.x                  (d,)    position on the unconstrained scale
     mu_n         state.mean               (d,)    running mean of the chain
-    Sigma_n      state.chol               (d, d)  lower Cholesky factor of the running covariance, A = Sigma
+    Sigma_n      state.chol, state.scale  (d, d)  running covariance scale L L^T, L lower triangular
     L^T s(x_n)   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
-    tr(A)        state.trace              ()      trace of Sigma
+    tr(A)        state.trace              ()      trace of A = L L^T; a proposal does not depend on its scale
     n            state.n                  ()      points in the mean and the covariance
     sigma        state.step_size          ()      global step size; a proposal uses sigma² / (tr(A)/d)
     lambda       settings.damping         ()      damping: Sigma_2 = (x_2 - mu_1)(x_2 - mu_1)^T / 2 + lambda I
@@ -44,6 +44,8 @@ from ..target import log_density_gradient
 from ..trace import record
 from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage
 
+SMALLEST = 1e-100  # scale below which it is multiplied into the factor
+
 
 class Settings(NamedTuple):
     damping: float = 10.0
@@ -77,6 +79,7 @@ class State(NamedTuple):
     rotated: np.ndarray
     mean: np.ndarray
     chol: np.ndarray
+    scale: float
     trace: float
     n: float
     step_size: float
@@ -106,13 +109,20 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     logp = log_density_gradient(target, x, score)
     s = first_step_size(target, settings, x, logp, score, rng)
     chol = scaled_identity(d, 1.0)
-    return State(x.copy(), logp, score, score.copy(), x.copy(), chol, float(d), 0.0, s, 0.0)
+    return State(x.copy(), logp, score, score.copy(), x.copy(), chol, 1.0, float(d), 0.0, s, 0.0)
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
-    """The recursion begins at mu_1 = x_1 when simple MALA is over."""
+    """The recursion begins at mu_1 = x_1 and lambda I after simple MALA; the proposal does not change."""
     if state.memory == 0.0 and stage != "simple_mala":
-        state = state._replace(mean=state.x.copy(), n=1.0)
+        grow = np.sqrt(settings.damping)
+        state = state._replace(
+            mean=state.x.copy(),
+            chol=state.chol * grow,
+            rotated=state.rotated * grow,
+            trace=state.trace * settings.damping,
+            n=1.0,
+        )
     memory = {"simple_mala": 0.0, "forgetting": settings.memory * state.x.size, "covariance": np.inf}
     return state._replace(memory=memory[stage])
 
@@ -120,7 +130,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
-    x, logp, score, rotated, mean, chol, trace, n, step_size, memory = state
+    x, logp, score, rotated, mean, chol, scale, trace, n, step_size, memory = state
 
     # Propose y = x + (s²/2) A score + s L eta, with s² = sigma² / (tr(A)/d).
     s = step_size / np.sqrt(trace / x.size)
@@ -140,35 +150,34 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
         if memory > 0.0:
             n = min(n + 1.0, max(memory, 3.0))
-            trace = learn(mean, chol, trace, x, n, settings.damping)
+            scale, trace = learn(mean, chol, scale, trace, x, n)
             rotated = transposed_times(chol, score)
-    state = State(x, logp, score, rotated, mean, chol, trace, n, step_size, memory)
+    state = State(x, logp, score, rotated, mean, chol, scale, trace, n, step_size, memory)
     return state, accept_prob, accepted
 
 
 @kernel
-def learn(mean: Any, chol: Any, trace: Any, x: Any, n: Any, damping: Any) -> Any:
-    """Equation (17) for the n-th point x, in place, on the Cholesky factor. Returns tr(Sigma_n)."""
+def learn(mean: Any, chol: Any, scale: Any, trace: Any, x: Any, n: Any) -> Any:
+    """Equation (17) for the n-th point x, in place: Sigma_n = keep Sigma_n-1 + (x - mu)(x - mu)^T / n.
+
+    `keep` goes to the scale, so that the matrix is touched by the rank-one update alone. Returns the scale
+    and tr(L L^T).
+    """
     d = x.size
     away = x - mean
-    if n == 2.0:
-        keep, weight = damping, 0.5
-        chol[:] = 0.0
+    keep = (n - 2.0) / (n - 1.0) if n > 2.0 else 1.0  # Sigma_2 keeps all of lambda I
+    scale *= keep
+    if scale < SMALLEST:
         for k in range(d):
-            chol[k, k] = 1.0
-        trace = float(d)
-    else:
-        keep, weight = (n - 2.0) / (n - 1.0), 1.0 / n
-    root_keep = np.sqrt(keep)
-    for k in range(d):
-        for i in range(k, d):
-            chol[i, k] *= root_keep
+            for i in range(k, d):
+                chol[i, k] *= np.sqrt(scale)
+        scale, trace = 1.0, scale * trace
     for i in range(d):
         mean[i] += away[i] / n
-    trace = keep * trace + weight * dot(away, away)
-    away *= np.sqrt(weight)
+        away[i] /= np.sqrt(n * scale)
+    trace += dot(away, away)
     rank_one_update(chol, away)
-    return trace
+    return scale, trace
 
 
 @kernel
@@ -181,8 +190,8 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
 
 
 def history(state: State) -> dict[str, float]:
-    return describe(state.chol)
+    return describe(np.sqrt(state.scale) * state.chol)
 
 
 def learnt(state: State) -> dict[str, Any]:
-    return {"preconditioner": state.chol @ state.chol.T, "mean": state.mean.copy()}
+    return {"preconditioner": state.scale * state.chol @ state.chol.T, "mean": state.mean.copy()}

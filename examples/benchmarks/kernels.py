@@ -1,0 +1,171 @@
+"""Time of an iteration beyond the gradient it calls, against what cannot be avoided; all in one run.
+
+    python examples/benchmarks/kernels.py
+
+Part 1, d = 10 (eight schools): microseconds an iteration, minus the same C function in a compiled loop.
+Part 2, d = 100 to 800 (standard Gaussian, compiled): the ratio to the linear algebra that cannot be avoided:
+two matrix-vector products for a frozen iteration, three and a rank-one update for one that adapts. That
+reference is the faster of BLAS (through numba, one thread) and the package's own loops.
+Times are medians over repeats that alternate between what is compared.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+
+import stanadapt
+from stanadapt import samplers
+from stanadapt.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
+from stanadapt.numerics.linear import add_outer, times, transposed_times
+from stanadapt.target import log_density, log_density_gradient
+from stanadapt.trace import empty_trace
+
+MODELS = Path(__file__).parents[2] / "models"
+REPEATS = 9
+
+
+@numba.njit
+def raw_gradients(target: Any, x: Any, n: int) -> float:
+    score, total = np.empty_like(x), 0.0
+    for _ in range(n):
+        total += log_density_gradient(target, x, score)
+    return total
+
+
+@numba.njit
+def raw_densities(target: Any, x: Any, n: int) -> float:
+    total = 0.0
+    for _ in range(n):
+        total += log_density(target, x)
+    return total
+
+
+@numba.njit
+def blas(root: Any, v: Any, n: int, adapting: bool) -> float:
+    total = 0.0
+    for _ in range(n):
+        a = root @ v
+        b = root.T @ a
+        total += b[0]
+        if adapting:
+            total += (root @ b)[0]
+            add_outer(root, 1.0, 1e-9, v, v)
+    return total
+
+
+@numba.njit
+def loops(root: Any, v: Any, n: int, adapting: bool) -> float:
+    total = 0.0
+    for _ in range(n):
+        a = times(root, v)
+        b = transposed_times(root, a)
+        total += b[0]
+        if adapting:
+            total += times(root, b)[0]
+            add_outer(root, 1.0, 1e-9, v, v)
+    return total
+
+
+def medians(jobs: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]], per: int) -> dict[str, float]:
+    """Median microseconds of each job (function, arguments), run in turn, `per` iterations a run."""
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    for _ in range(REPEATS + 1):
+        for name, (function, arguments) in jobs.items():
+            began = time.perf_counter()
+            function(*arguments)
+            seconds[name].append(time.perf_counter() - began)
+    return {name: float(np.median(s[1:])) / per * 1e6 for name, s in seconds.items()}
+
+
+Sweeps = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]
+
+
+def sweeps(method: str, model: Any, n: int) -> Sweeps:
+    """Jobs of `n` frozen and `n` adapting iterations after a warm-up, and of `n` raw calls of the model."""
+    sampler = samplers.sampler(method)
+    settings = samplers.resolve(sampler, None)
+    target = model.target()
+    rng, d = np.random.default_rng(1), model.dim
+    state = sampler.start(target, settings, rng.uniform(-0.5, 0.5, d), rng)
+    for stage in sampler.stages(settings, 2_000, d):
+        state = sampler.enter(stage.name, state, settings)
+        state = sampler.sweep(target, settings, state, rng, True, empty_trace(stage.length, d))
+    trace = empty_trace(n, d)
+    raw = raw_gradients if sampler.NEEDS_GRADIENT else raw_densities
+    return {
+        "frozen": (sampler.sweep, (target, settings, state, rng, False, trace)),
+        "adapting": (sampler.sweep, (target, settings, state, rng, True, trace)),
+        "raw": (raw, (target, state.x.copy(), n)),
+    }
+
+
+def small() -> None:
+    n = 20_000
+    folder = MODELS / "eight_schools"
+    model = stanadapt.Posterior(folder / "eight_schools.stan", folder / "eight_schools.json").model
+    print("d = 10, eight schools: microseconds an iteration\n")
+    print("method        frozen  adapting  raw call  beyond it: frozen  adapting")
+    for method in samplers.METHODS:
+        t = medians(sweeps(method, model, n), n)
+        print(
+            f"{method:12s} {t['frozen']:7.2f} {t['adapting']:9.2f} {t['raw']:9.2f} "
+            f"{t['frozen'] - t['raw']:18.2f} {t['adapting'] - t['raw']:9.2f}"
+        )
+
+
+@numba.cfunc(LOG_DENSITY)
+def _density(x):  # type: ignore[no-untyped-def]
+    return 0.0  # asked for by the front end, never called by a method with gradients
+
+
+def gaussian(d: int) -> Any:
+    @numba.cfunc(LOG_DENSITY_GRADIENT)
+    def gradient(x, score):  # type: ignore[no-untyped-def]
+        total = 0.0
+        for i in range(d):
+            score[i] = -x[i]
+            total -= 0.5 * x[i] * x[i]
+        return total
+
+    return stanadapt.Target.from_python(_density, d, gradient)
+
+
+def large() -> None:
+    print("\ntime beyond the gradient as a ratio to the linear algebra that cannot be avoided\n")
+    print("method          d   frozen  adapting   microseconds: frozen, adapting, their references")
+    for d in (100, 200, 400, 800):
+        n = max(20, 8_000_000 // d**2)
+        rng = np.random.default_rng(2)
+        root, v = np.asfortranarray(rng.normal(size=(d, d))), 1e-3 * rng.normal(size=d)
+        model = gaussian(d)
+        references: Sweeps = {
+            "blas": (blas, (root, v, n, False)),
+            "loops": (loops, (root, v, n, False)),
+            "blas adapting": (blas, (root, v, n, True)),
+            "loops adapting": (loops, (root, v, n, True)),
+        }
+        for method in ("ada_mala", "fisher_mala"):
+            t = medians(sweeps(method, model, n) | references, n)
+            least = min(t["blas"], t["loops"])
+            least_adapting = min(t["blas adapting"], t["loops adapting"])
+            print(
+                f"{method:12s} {d:4d} {(t['frozen'] - t['raw']) / least:8.2f} "
+                f"{(t['adapting'] - t['raw']) / least_adapting:9.2f}   "
+                f"{t['frozen']:.1f}, {t['adapting']:.1f}, {least:.1f}, {least_adapting:.1f}"
+            )
+
+
+if __name__ == "__main__":
+    small()
+    large()
