@@ -16,12 +16,12 @@ from bridgestan.download import CURRENT_BRIDGESTAN
 
 from ..cache import cache_home
 from ..errors import DataError, ModelError
+from ..program import with_includes
 from .native import NativeModel
 
 # Without it a library's autodiff stack is shared by all threads, and a second thread crashes the process.
 MAKE_ARGS = ("STAN_THREADS=true",)
 _LINES = 20  # of a compiler's output that an error shows
-_INCLUDE = re.compile(r"^\s*#include\s+[<\"]?([^\s>\"]+)", re.MULTILINE)
 
 
 def open_program(code: str, folder: Path | None, data: str, seed: int) -> NativeModel:
@@ -66,8 +66,8 @@ def compiled(code: str, folder: Path | None) -> Path:
     ModelError
         BridgeStan's sources or the compiler are missing, or the program does not compile.
     """
-    included = _included(code, folder)
-    key = _key(code, included)
+    whole = with_includes(code, folder)
+    key = _key(whole)
     home = cache_home() / "models" / key
     library = home / "program_model.so"
     if library.exists():
@@ -80,7 +80,7 @@ def compiled(code: str, folder: Path | None) -> Path:
         building.mkdir()
         source = building / "program.stan"
         source.write_text(code, encoding="utf-8")
-        include = [f"--include-paths={folder}"] if included else []
+        include = [f"--include-paths={folder}"] if whole != code else []
         try:
             compile_model(source, stanc_args=include, make_args=list(MAKE_ARGS))
         except (RuntimeError, ValueError, OSError) as error:
@@ -110,26 +110,14 @@ def _no_sources() -> str:
     )
 
 
-def _key(code: str, included: dict[Path, str]) -> str:
+def _key(code: str) -> str:
     """The name of a program's folder in the cache."""
     where = os.environ.get("BRIDGESTAN", "")
     digest = hashlib.sha256()
-    for part in (code, *included.values(), *MAKE_ARGS, bridgestan.__version__, where):
+    for part in (code, *MAKE_ARGS, bridgestan.__version__, where):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()[:24]
-
-
-def _included(code: str, folder: Path | None) -> dict[Path, str]:
-    """Texts of the files that a program includes, and of those that they include, by path."""
-    texts: dict[Path, str] = {}
-    waiting = _INCLUDE.findall(code) if folder is not None else []
-    while waiting:
-        path = (folder or Path()) / waiting.pop(0)
-        if path not in texts and path.is_file():
-            texts[path] = path.read_text(encoding="utf-8")
-            waiting += _INCLUDE.findall(texts[path])
-    return texts
 
 
 def _shortened(message: str) -> str:

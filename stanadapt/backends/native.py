@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import io
 import json
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from ..variables import variables
 from .base import Writer
 
 THREADS = "STAN_THREADS=true"
+_STDOUT = threading.Lock()  # two threads that redirect it at a time would restore each other's
 
 
 class NativeModel:
@@ -35,15 +38,17 @@ class NativeModel:
 
     has_gradient = True
 
-    def __init__(self, model: bridgestan.StanModel, backend: str) -> None:
+    def __init__(self, model: bridgestan.StanModel, backend: str, spare: str = "") -> None:
+        """`spare` is stanli's form of the same program without its generated quantities."""
         self.model = model
+        self.spare = spare
         self.backend = backend
         self.library = _library(model, backend)
         self.dim = model.param_unc_num()
         self.thread_safe = THREADS in model.model_info()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reopen, (self.model.lib_path, self.model.data, self.model.seed, self.backend)
+        return reopen, (self.model.lib_path, self.model.data, self.model.seed, self.backend, self.spare)
 
     def names(self, *, transformed: bool, generated: bool) -> list[str]:
         return _split(self.model.param_names(include_tp=transformed, include_gq=generated))
@@ -79,7 +84,13 @@ class NativeModel:
 
         def write(x: np.ndarray, values: np.ndarray) -> None:
             handle = ctypes.cast(rng.ptr, ctypes.c_void_p).value  # `rng` lives as long as this function
-            _constrain(address, self.model.model, handle, sizes, np.ascontiguousarray(x), values)
+            x = np.ascontiguousarray(x)
+            failed = _constrain(address, self.model.model, handle, sizes, x, values)
+            if self.spare and failed.any():
+                n = sizes[1]
+                some = np.empty((int(failed.sum()), n))
+                _constrain(address, self._spare_model.model, handle, np.minimum(sizes, n), x[failed], some)
+                values[failed, :n] = some
 
         return write
 
@@ -98,17 +109,30 @@ class NativeModel:
     def raise_pending(self) -> None:
         return None
 
+    @functools.cached_property
+    def _spare_model(self) -> bridgestan.StanModel:
+        """The model without generated quantities, opened when these first fail.
+
+        stanli evaluates them even where only parameters are asked for: a failure in them takes all with it.
+        """
+        data = json.loads(self.model.data)
+        data["__stanli"]["mir"] = self.spare
+        with without_notes():
+            return bridgestan.StanModel(
+                self.model.lib_path, json.dumps(data), seed=self.model.seed, warn=False
+            )
+
     def _address(self, name: str) -> int:
         address = ctypes.cast(getattr(self.model.stanlib, name), ctypes.c_void_p).value
         assert address is not None  # a loaded function has one
         return address
 
 
-def reopen(library: str, data: str, seed: int, backend: str) -> NativeModel:
+def reopen(library: str, data: str, seed: int, backend: str, spare: str) -> NativeModel:
     """Open a model again, in this process or another."""
     try:
         with without_notes():
-            return NativeModel(bridgestan.StanModel(library, data, seed=seed, warn=False), backend)
+            return NativeModel(bridgestan.StanModel(library, data, seed=seed, warn=False), backend, spare)
     except (OSError, RuntimeError) as error:
         raise ModelError(f"model: {library} can no longer be opened: {error}") from error
 
@@ -118,15 +142,16 @@ def without_notes() -> Iterator[list[str]]:
     """Collect the lines that stanli itself prints; what the Stan program prints goes on to stdout."""
     notes: list[str] = []
     said = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(said):
-            yield notes
-    finally:
-        for line in said.getvalue().splitlines(keepends=True):
-            if line.startswith("stanli: "):
-                notes.append(line.removeprefix("stanli: ").strip())
-            else:
-                sys.stdout.write(line)
+    with _STDOUT:
+        try:
+            with contextlib.redirect_stdout(said):
+                yield notes
+        finally:
+            for line in said.getvalue().splitlines(keepends=True):
+                if line.startswith("stanli: "):
+                    notes.append(line.removeprefix("stanli: ").strip())
+                else:
+                    sys.stdout.write(line)
 
 
 def strings_for_non_finite(text: str) -> str:
@@ -168,12 +193,13 @@ def _call_constrain(
 
 
 @kernel
-def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: Any) -> None:
-    """Constrain every row of `x` (n, d) into `values` (n, c).
+def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: Any) -> Any:
+    """Constrain every row of `x` (n, d) into `values` (n, c). Returns which rows have nothing but NaN.
 
     Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the
     same for transformed parameters.
     """
+    hopeless = np.zeros(len(x), np.bool_)
     for i in range(len(x)):
         values[i] = np.nan
         for included in (2, 1, 0):
@@ -189,3 +215,5 @@ def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: A
             if failed == 0:
                 break
             values[i, sizes[included - 1] if included > 0 else 0 :] = np.nan
+            hopeless[i] = included == 0
+    return hopeless
