@@ -131,7 +131,11 @@ def sample(
         keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
     )
     radius = check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS)
-    workers = runner.available_cores() if workers is None else check.integer("workers", workers, 1)
+    workers = (
+        runner.available_cores()
+        if workers is None
+        else check.integer("workers", workers, 1, check.LARGEST_COUNT)
+    )
     progress = check.boolean("progress", progress)
     check.choice("backend", backend, ("auto", "stanli", "bridgestan"))
 
@@ -307,12 +311,16 @@ def _compile(sampler: samplers.Sampler, posterior: Posterior, job: Job, progress
     rng = np.random.default_rng(0)
     arguments = (posterior.model.target(), job.settings, np.zeros(posterior.dim), rng)
     target, settings, x, generator = (numba.typeof(argument) for argument in arguments)
-    start: Any = sampler.start
-    start.compile((target, settings, x, generator))
-    state = next(iter(start.overloads.values())).signature.return_type
     trace = numba.typeof(empty_trace(1, posterior.dim))
+    start: Any = sampler.start
     sweep: Any = sampler.sweep
-    sweep.compile((target, settings, state, generator, numba.types.boolean, trace))
+    board = Board.for_chains(0)
+    with runner.interrupts(board):  # inside the compiler Ctrl-C would get lost, or leave half a kernel
+        start.compile((target, settings, x, generator))
+        state = next(iter(start.overloads.values())).signature.return_type
+        sweep.compile((target, settings, state, generator, numba.types.boolean, trace))
+    if board.stopped:
+        raise KeyboardInterrupt
 
 
 def _warn(idata: Any, posterior: Posterior) -> None:

@@ -63,7 +63,7 @@ def run(
     draws, warmup = stacks(job, posterior, job.chains)
     chains = _chains(posterior, job, list(range(job.chains)), inits, board, draws, warmup)
     pool = ThreadPoolExecutor(workers, thread_name_prefix="stanadapt")
-    with _interrupts(board):
+    with interrupts(board):
         try:
             turns = _turns(chains)
             futures = [pool.submit(_take_turns, turns, board) for _ in range(workers)]
@@ -123,8 +123,8 @@ def _watch(futures: list[Future[Any]], board: Board, look: Look) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts(board: Board) -> Iterator[None]:
-    """Ctrl-C meanwhile: the first stops the chains, the second is raised as KeyboardInterrupt.
+def interrupts(board: Board) -> Iterator[None]:
+    """Ctrl-C meanwhile: the first asks all to stop, on the board; the second is raised as KeyboardInterrupt.
 
     A handler, because an exception that can come between any two lines would now and then lose the run.
     Outside the main thread Python allows none, and delivers no Ctrl-C either.
@@ -170,7 +170,7 @@ def _run_in_processes(posterior: Posterior, job: Job, inits: list[Init], workers
         board = Board(np.memmap(path, mode="w+", shape=(job.chains + 1, len(Board.COLUMNS)), dtype=float))
         pool = ProcessPoolExecutor(workers, initializer=_ignore_interrupts)
         shares = [list(range(first, job.chains, workers)) for first in range(workers)]
-        with _interrupts(board):
+        with interrupts(board):
             try:
                 with _blocked_interrupts():
                     futures = [

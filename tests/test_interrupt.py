@@ -198,6 +198,21 @@ def test_command_writes_the_file_and_exits_with_130(tmp_path: Path) -> None:
     assert posterior.attrs["interrupted"] == 1
 
 
+def test_kernels_are_compiled_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = []
+
+    class Sweep:
+        @staticmethod
+        def compile(signature: object) -> None:
+            signal.raise_signal(signal.SIGINT)
+            compiled.append(signature)
+
+    monkeypatch.setattr(samplers.sampler("rwm"), "sweep", Sweep)
+    with pytest.raises(KeyboardInterrupt):
+        stanadapt.sample(CODE, method="rwm", seed=1, progress=False)
+    assert len(compiled) == 1
+
+
 @pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")
 def test_a_run_leaves_the_handler_of_interrupts_alone() -> None:
     before = signal.getsignal(signal.SIGINT)
