@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from . import check, inits, results, runner, samplers
-from .chain import STATS, Job
+from .chain import STATS, Board, Job
 from .diagnostics import diagnose
 from .errors import ArgumentError, ChainError, FindingsWarning, ModelError, StanAdaptWarning
 from .jit import is_compiled
