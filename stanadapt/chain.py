@@ -173,9 +173,10 @@ class Chain:
         child = np.random.SeedSequence(job.seed, spawn_key=(index,))  # what spawn() gives, one at a time
         self.rng = np.random.default_rng(child)
         gq_seed = int(child.generate_state(1, np.uint32)[0])
-        self.write_values = posterior.model.writer(gq_seed)
-        self.write_warmup = posterior.model.writer(gq_seed ^ 1)  # so that saving warm-up changes no draw
-        self.target = posterior.model.target()
+        self.model = posterior.model.for_another_chain() if index else posterior.model
+        self.write_values = self.model.writer(gq_seed)
+        self.write_warmup = self.model.writer(gq_seed ^ 1)  # so that saving warm-up changes no draw
+        self.target = self.model.target()
         self.out = ChainResult(index, draws, warmup, np.full(posterior.dim, np.nan))
         self.done = 0
         self.step_seconds = 0.0
@@ -249,7 +250,7 @@ class Chain:
                 self.target, self.job.settings, self.state, self.rng, adapting, trace
             )
             self.step_seconds = (time.perf_counter() - began) / size
-            self.posterior.model.raise_pending()
+            self.model.raise_pending()
             if draws is not None:
                 draws.write(write_values, trace, slice(-(offset + 1) % self.job.thin, None, self.job.thin))
             n, offset, self.done = n - size, offset + size, self.done + size

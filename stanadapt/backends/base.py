@@ -54,6 +54,10 @@ class Model(Protocol):
         """What tells this model from others, for one that came without the text of a program."""
         ...
 
+    def for_another_chain(self) -> Model:
+        """This model, or an equal one where two chains would wait for each other inside of one."""
+        ...
+
     def raise_pending(self) -> None:
         """Raise the exception that a Python callable ended a block with, if there is one."""
         ...

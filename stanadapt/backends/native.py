@@ -106,6 +106,12 @@ class NativeModel:
             return str(json.loads(self.model.data)["__stanli"]["mir"]).encode()
         return Path(self.model.lib_path).read_bytes()
 
+    def for_another_chain(self) -> NativeModel:
+        # stanli locks a model while it evaluates it: two threads on one model get less done than one thread.
+        if self.backend != "stanli":
+            return self
+        return reopen(self.model.lib_path, self.model.data, self.model.seed, self.backend, self.spare)
+
     def raise_pending(self) -> None:
         return None
 

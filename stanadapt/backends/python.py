@@ -170,6 +170,9 @@ class Target:
         name = getattr(self._log_density, "__qualname__", "")
         return " ".join([self.library, name, *self._names]).encode()
 
+    def for_another_chain(self) -> Target:
+        return self
+
     def raise_pending(self) -> None:
         if self._pending is not None:
             error, self._pending = self._pending, None
