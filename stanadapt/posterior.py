@@ -241,10 +241,13 @@ class Posterior:
             return bridgestan.open_library(source, data_module.to_json(self.data), seed)
         code, folder = _program(source)
         self.code = with_includes(code, folder)
-        declared = data_declarations(self.code)
-        tuples = [name for name, declaration in declared.items() if declaration.type == "tuple"]
-        self.data = data_module.conform(data_module.read(data, tuples=tuples), declared)
-        _check_size(self.code, self.data)
+        try:
+            self.data = _fitting_data(self.code, data)
+        except DataError:
+            from .backends import stanli
+
+            stanli.compiled(code, folder)  # a program that does not compile is to be told of first
+            raise
         return _open_program(code, folder, data_module.to_json(self.data), backend, seed)
 
     def _adopt(self, model: Any, data: Any) -> Model:
@@ -325,6 +328,14 @@ def _checked_code(label: str, code: str) -> str:
 
 
 _VALUE_BYTES = 250  # that a value takes here before the first draw: its name, its index, and native copies
+
+
+def _fitting_data(code: str, data: Any) -> dict[str, Any]:
+    declared = data_declarations(code)
+    tuples = [name for name, declaration in declared.items() if declaration.type == "tuple"]
+    values = data_module.conform(data_module.read(data, tuples=tuples), declared)
+    _check_size(code, values)
+    return values
 
 
 def _check_size(code: str, data: Mapping[str, Any]) -> None:

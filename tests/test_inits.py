@@ -223,7 +223,7 @@ def test_names_that_are_words_of_cpp():
     )
     assert list(words.parameters) == ["new"]
     assert words.names == words.unconstrained_names == ["new.1"]
-    assert starts(draw(words, {"new": [1.5]})).tolist() == [[1.5], [1.5]]
+    assert list(datasets(draw(words))["posterior"]) == ["new"]
 
 
 def test_a_model_without_parameters_takes_no_values():
