@@ -1,0 +1,110 @@
+"""Every posterior of PosteriorDB up to a dimension, from random starts, against its reference draws.
+
+    python examples/benchmarks/posteriordb.py [--max-dim 26] [--method fisher_mala] [--name NAME ...]
+
+Runs a method at its defaults and once more with `faithful=True` (the paper's own warm-up), 4 chains, one seed.
+Prints for both the smallest bulk ESS and the largest R-hat over the reference's parameters, the largest |z| of
+their means (in standard errors of both), and the seconds. The folder `posterior_database` is ../shared/data's
+or the one that POSTERIORDB names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray
+
+import stanadapt
+from stanadapt.results import arviz, datasets
+
+DEFAULT = Path(__file__).parents[3] / "shared" / "data" / "posteriordb" / "posterior_database"
+
+
+def unzipped(path: Path) -> Any:
+    with zipfile.ZipFile(path) as archive:
+        return json.loads(archive.read(archive.namelist()[0]))
+
+
+def parameters(idata: Any, names: list[str]) -> xarray.Dataset:
+    """The scalars that the reference names, `beta[2]` from 1, as a dataset of (chain, draw)."""
+    posterior = datasets(idata)["posterior"]
+    scalars = {}
+    for name in names:
+        base, _, index = name.partition("[")
+        place = tuple(int(i) - 1 for i in index.rstrip("]").split(",")) if index else ()
+        values = posterior[base].values[(slice(None), slice(None), *place)]
+        scalars[name] = (("chain", "draw"), values)
+    return xarray.Dataset(scalars)
+
+
+def mean_and_error(draws: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Means and their standard errors."""
+    mean = draws.mean()
+    error = arviz().mcse(draws, method="mean")
+    return mean.to_array().values, error.to_array().values
+
+
+def figures(idata: Any, reference: xarray.Dataset | None, names: list[str]) -> tuple[float, float, float]:
+    """Smallest bulk ESS, largest R-hat, largest |z| against the reference (NaN without one)."""
+    draws = parameters(idata, names)
+    ess = float(arviz().ess(draws, method="bulk").to_array().min())
+    r_hat = float(arviz().rhat(draws).to_array().max())
+    if reference is None:
+        return ess, r_hat, float("nan")
+    mean, error = mean_and_error(draws)
+    known, known_error = mean_and_error(reference)
+    return ess, r_hat, float(np.abs((mean - known) / np.hypot(error, known_error)).max())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--max-dim", type=int, default=26)
+    parser.add_argument("--method", default="fisher_mala")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--name", nargs="*")
+    options = parser.parse_args()
+    database = Path(os.environ.get("POSTERIORDB", DEFAULT))
+    print(
+        f"| posterior | d | {options.method}: ESS | R-hat | max z | s | faithful: ESS | R-hat | max z | s |"
+    )
+    print("| --- |" + " ---: |" * 9)
+    for path in sorted((database / "posteriors").glob("*.json")):
+        if options.name and path.stem not in options.name:
+            continue
+        entry = json.loads(path.read_text())
+        data = unzipped(database / "data" / "data" / f"{entry['data_name']}.json.zip")
+        posterior = stanadapt.Posterior(database / "models" / "stan" / f"{entry['model_name']}.stan", data)
+        if posterior.dim > options.max_dim:
+            continue
+        reference, names = None, list(posterior.names)
+        draws = database / "reference_posteriors" / "draws" / "draws" / f"{path.stem}.json.zip"
+        if draws.exists():
+            chains = unzipped(draws)
+            names = list(chains[0])
+            reference = xarray.Dataset(
+                {name: (("chain", "draw"), [chain[name] for chain in chains]) for name in names}
+            )
+        else:
+            names = [f"{n.split('.')[0]}[{','.join(n.split('.')[1:])}]" if "." in n else n for n in names]
+        cells = []
+        for settings in ({}, {"faithful": True}):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                idata = posterior.sample(
+                    method=options.method, settings=settings, seed=options.seed, progress=False
+                )
+                ess, r_hat, z = figures(idata, reference, names)
+            seconds = datasets(idata)["posterior"].attrs["sampling_time"]
+            cells.append(f"{ess:.0f} | {r_hat:.3f} | {z:.1f} | {seconds:.1f}")
+        print(f"| {path.stem} | {posterior.dim} | {cells[0]} | {cells[1]} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
