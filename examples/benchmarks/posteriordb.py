@@ -2,10 +2,10 @@
 
     python examples/benchmarks/posteriordb.py [--max-dim 26] [--method fisher_mala] [--name NAME ...]
 
-Runs a method at its defaults and once more with `faithful=True` (the paper's own warm-up), 4 chains, one seed.
-Prints for both the smallest bulk ESS and the largest R-hat over the reference's parameters, the largest |z| of
-their means (in standard errors of both), and the seconds. The folder `posterior_database` is ../shared/data's
-or the one that POSTERIORDB names.
+Runs a method at its defaults and again with `faithful=True` (the warm-up of its paper): 4 chains, one seed.
+Prints for both the smallest bulk ESS and the largest R-hat over the reference's parameters, the largest |z|
+of their means (in standard errors of both), and the seconds. The folder `posterior_database` is the one in
+../shared/data, or the one that POSTERIORDB names.
 """
 
 from __future__ import annotations
