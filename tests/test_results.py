@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -303,6 +304,18 @@ def test_draws_are_held_once(full, program):
     for name in names:
         assert np.shares_memory(groups["posterior"][name].values, owner), name
     assert np.shares_memory(groups["log_likelihood"]["log_lik"].values, owner)
+
+
+def test_a_run_needs_little_more_memory_than_its_draws():
+    program = """parameters { real x; } model { x ~ std_normal(); }
+      generated quantities { vector[500] g = rep_vector(x, 500); }"""
+    posterior = stanadapt.Posterior(program)
+    sample(posterior)  # so that what is imported and compiled once does not count
+    tracemalloc.start()
+    idata = sample(posterior, draws=5000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.2 * 8 * results.datasets(idata)["posterior"]["g"].size
 
 
 def test_thin_keeps_every_third_of_the_same_run():
