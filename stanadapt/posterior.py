@@ -33,6 +33,8 @@ class Posterior:
         `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used); a `stanadapt.Target`.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
+        NaN and infinity are numbers, in JSON as bare words or as texts. A Python tuple is an array, unless
+        the program declares a Stan tuple. Values are checked against the program's declarations.
     backend
         "stanli" runs Stan programs without a C++ compiler; "bridgestan" compiles them; "auto" takes stanli
         and falls back to BridgeStan for a program that stanli does not cover.
@@ -120,9 +122,9 @@ class Posterior:
             raise check.refused("x", points.shape, f"an array whose last axis has length dim={self.dim}")
         seed = check.integer("seed", seed, 0, 2**32 - 1)
         wanted = dict(self.parameters)
-        if transformed:
+        if check.boolean("transformed", transformed):
             wanted |= self.transformed_parameters
-        if generated:
+        if check.boolean("generated", generated):
             wanted |= self.generated_quantities
         values = np.empty((points.size // max(self.dim, 1) if self.dim else 1, self.n_values))
         self.model.writer(seed)(points.reshape(len(values), self.dim), values)
@@ -203,9 +205,12 @@ class Posterior:
 
     def _numbers(self, x: Any) -> np.ndarray:
         try:
-            return np.asarray(x, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise check.refused("x", x, f"an array whose last axis has length dim={self.dim}") from error
+            points = np.asarray(x)
+        except ValueError:  # ragged
+            points = np.empty(0, dtype=object)
+        if points.dtype.kind not in "iuf":
+            raise check.refused("x", x, f"an array of numbers whose last axis has length dim={self.dim}")
+        return points.astype(float)
 
     def _point(self, x: Any) -> np.ndarray:
         point = np.ascontiguousarray(self._numbers(x))
@@ -379,4 +384,4 @@ def _open_program(code: str, folder: Path | None, data: str, backend: str, seed:
         try:
             return bridgestan.open_program(code, folder, data, seed)
         except ModelError as error:
-            raise ModelError(f"model: no backend can open it.\n  {refusal}\n  {error}") from error
+            raise ModelError(f"model: no backend can open it: {check.one_line(refusal)}. {error}") from error

@@ -14,7 +14,14 @@ import pytest
 
 import stanadapt
 from stanadapt import Posterior, check, runner, samplers
-from stanadapt.errors import ArgumentError, ChainError, DataError, InitializationError, ModelError
+from stanadapt.errors import (
+    ArgumentError,
+    ChainError,
+    DataError,
+    EvaluationError,
+    InitializationError,
+    ModelError,
+)
 from stanadapt.results import datasets
 from stanadapt.samplers import METHODS
 
@@ -157,6 +164,29 @@ class TestSettings:
                 )
 
 
+def _ends(sampler):
+    """Every number that is just allowed; not the largest counts, which may rightly take for ever."""
+    for name, default in sampler.Settings()._asdict().items():
+        if name in sampler.CHOICES or isinstance(default, bool):
+            continue
+        low, high, open_low = sampler.LIMITS[name]
+        if isinstance(default, int):
+            yield name, int(low)
+        else:
+            yield name, 1e-308 if open_low else low
+            yield name, min(high, 1e308)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_settings_that_are_just_allowed(method):
+    """A reasonable chain is not to be expected, but one that ends well."""
+    two = Posterior("parameters { vector[2] x; } model { x ~ normal(0, 1); }")
+    for name, value in _ends(samplers.sampler(method)):
+        settings = {name: value}
+        result = draw(two, method=method, settings=settings, chains=1, warmup=30, draws=3)
+        assert np.all(np.isfinite(datasets(result)["posterior"]["x"])), settings
+
+
 SYNTAX = {
     "syntax": ("parameters {\n real x\n}", ["line 3", 'Expected ";"']),
     "semantics": ("parameters { real x; }\nmodel { x ~ nrmal(0, 1); }", ["line 2", "nrmal"]),
@@ -246,7 +276,7 @@ def test_a_program_can_come_in_many_forms(tmp_path):
     parameters { real x; } // "
     model { print("// {"[1:0]); x ~ normal(data_x, 1); }
     """.replace('print("// {"[1:0]); ', "")
-    path = tmp_path / "model.stan"
+    path = tmp_path / "modèle no. 1.stan"
     data = {"N": 2, "z": [1, 2], "data_x": 0.5, "int_rate": 3}
     for text in (code, code.replace("\n", "\r\n"), "\ufeff" + code):
         path.write_text(text, encoding="utf-8", newline="")
@@ -434,6 +464,43 @@ def test_memory_that_runs_out_has_a_name(monkeypatch, posterior):
 
     monkeypatch.setattr(runner, "run", run)
     refused(ChainError, ["more memory than there is", "1 TiB", "thin"], posterior)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [None, "a", [1, 2], [1, None, 2], np.zeros(3, complex), [[1], [2, 3]], np.zeros((3, 1)), object(), 1.0],
+)
+def test_points(x):
+    three = Posterior("parameters { vector[2] x; real<lower=0> s; } model { s ~ normal(0, 1); }")
+    for function in (three.log_density, three.log_density_gradient, three.constrain):
+        with pytest.raises(ArgumentError, match=r"x=.* is not allowed: x must be an? .*3") as caught:
+            function(x)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "parts"),
+    [
+        (None, ["lack", "x, s"]),
+        ({"x": [1, 2]}, ["lack", "s"]),
+        ({"x": [1, 2], "s": -1}, ["outside the support", "-1", "for s"]),
+        ({"x": [[1, 2]], "s": 1}, ["values['x']", "(1, 2)", "(2,)"]),
+        ({"x": [1, 2], "s": 1, "y": 1}, ["values['y']", "no parameter"]),
+    ],
+)
+def test_values(values, parts):
+    three = Posterior("parameters { vector[2] x; real<lower=0> s; } model { s ~ normal(0, 1); }")
+    with pytest.raises(ArgumentError) as caught:
+        three.unconstrain(values)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_points_that_the_model_rejects():
+    steep = Posterior('parameters { real x; } model { if (x > 1) reject("x is ", x); }')
+    for function in (steep.log_density, steep.log_density_gradient):
+        with pytest.raises(EvaluationError, match="x is 2"):
+            function([2.0])
 
 
 def test_no_warmup_and_one_draw():

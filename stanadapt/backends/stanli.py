@@ -8,6 +8,7 @@ from pathlib import Path
 
 import stanli
 
+from .. import check
 from ..errors import DataError, ModelError, StanAdaptWarning
 from ..program import with_includes, without_comments
 from .native import NativeModel, strings_for_non_finite, without_notes
@@ -48,7 +49,7 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
                 mir=intermediate, data=strings_for_non_finite(data), seed=seed, name="stanadapt_model"
             )
     except RuntimeError as error:
-        reason = str(error).strip()
+        reason = check.one_line(error)
         if _REFUSED.search(reason):
             raise RefusedError(f"stanli does not cover this program: {reason}") from error
         raise DataError(f"data do not fit the Stan program: {reason}") from error

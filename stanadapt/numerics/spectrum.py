@@ -7,8 +7,11 @@ import numpy as np
 
 def describe(root: np.ndarray) -> dict[str, float]:
     """Trace, log-determinant and condition number of A = root root^T."""
-    eigenvalues = np.linalg.svd(root, compute_uv=False) ** 2
-    with np.errstate(divide="ignore"):
+    if np.all(np.isfinite(root)):
+        eigenvalues = np.linalg.svd(root, compute_uv=False) ** 2
+    else:  # it has overflowed: to be seen in the history, not to end the run
+        eigenvalues = np.full(len(root), np.nan)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return {
             "preconditioner_trace": float(eigenvalues.sum()),
             "preconditioner_log_det": float(np.log(eigenvalues).sum()),
