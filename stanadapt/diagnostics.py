@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray
 
+from . import check
 from .errors import ArgumentError
 from .results import arviz, datasets
 
@@ -197,6 +198,10 @@ def _posterior(idata: Any, var_names: list[str] | None) -> xarray.Dataset:
     posterior = groups["posterior"]
     if var_names is None:
         return posterior
+    if isinstance(var_names, str):
+        var_names = [var_names]
+    if not isinstance(var_names, list | tuple) or not var_names:
+        raise check.refused("var_names", var_names, "a list of variables")
     unknown = [name for name in var_names if name not in posterior]
     if unknown:
         known = ", ".join(str(name) for name in posterior.data_vars)

@@ -56,6 +56,8 @@ def datasets(result: Any) -> Groups:
     """The datasets of an InferenceData or a DataTree, by group."""
     if hasattr(result, "children"):
         return {name: node.to_dataset() for name, node in result.children.items()}
+    if not callable(getattr(result, "groups", None)):
+        raise check.refused("idata", result, "a result of stanadapt.sample")
     return {name: result[name] for name in result.groups()}
 
 

@@ -503,6 +503,18 @@ def test_points_that_the_model_rejects():
             function([2.0])
 
 
+@pytest.mark.parametrize("function", [stanadapt.summary, stanadapt.diagnose])
+def test_results_of_something_else(function):
+    for idata in (None, 3, {}, "result.nc", [1]):
+        with pytest.raises(ArgumentError, match=r"idata=.* must be a result of stanadapt.sample"):
+            function(idata)
+    result = draw()
+    for names in ([], 3, {"x"}, ["z"], [3]):
+        with pytest.raises(ArgumentError, match="var_names="):
+            function(result, names)
+    assert len(function(result, "x")) == len(function(result, ["x"]))
+
+
 def test_no_warmup_and_one_draw():
     result = datasets(draw(warmup=0, draws=1, chains=1))
     assert result["posterior"]["x"].shape == (1, 1)

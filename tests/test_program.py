@@ -8,7 +8,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from stanadapt import Posterior
 from stanadapt import data as data_module
+from stanadapt.errors import DataError
 from stanadapt.program import (
     block,
     data_declarations,
@@ -127,6 +129,67 @@ def test_includes_that_are_missing_or_circular_stay(tmp_path):
     code = "data {\n#include a.stan\n#include missing.stan\n}"
     assert set(data_declarations(with_includes(code, tmp_path))) == {"a", "b"}
     assert with_includes("#include x.stan", None) == "#include x.stan"
+
+
+ANY = "parameters { real x; } model { x ~ normal(0, 1); }"
+VALID = {
+    "sizes by a sum": (
+        "int N; array[N] int<lower=0> n; vector[sum(n)] y;",
+        {"N": 2, "n": [1, 2], "y": [1, 2, 3]},
+    ),
+    "sizes by a choice": ("int N; array[N, N > 1 ? 1 : 2] real y;", {"N": 2, "y": [[1], [2]]}),
+    "sizes by entries": (
+        "array[2, 2] int d; vector[d[1, 2]] y; array[d[2][1]] real q;",
+        {"d": [[0, 2], [3, 0]], "y": [1, 2], "q": [1, 2, 3]},
+    ),
+    "sizes by arithmetic": (
+        "int N; array[(N - 1) * 2] real z; array[N %/% 2, N % 2 + 1] real w;",
+        {"N": 3, "z": [1, 2, 3, 4], "w": [[1, 2]]},
+    ),
+    "sizes by dimensions": (
+        "array[2] int d; matrix[d[1], d[2]] y; array[size(d), cols(y)] real q;",
+        {"d": [1, 2], "y": [[1, 2]], "q": [[1, 2], [3, 4]]},
+    ),
+    "words of Python": ("int lambda; vector[lambda] def;", {"lambda": 2, "def": [1, 2]}),
+    "names like numbers": ("real e; real E1; int x1e;", {"e": 1, "E1": 2, "x1e": 3}),
+    "no columns": (
+        "int N; array[N] matrix[2, 0] y; vector[0] z;",
+        {"N": 2, "y": np.zeros((2, 2, 0)), "z": []},
+    ),
+    "no columns, nested": ("int N; array[N] matrix[2, 0] y;", {"N": 2, "y": [[[], []], [[], []]]}),
+    "constrained types": (
+        (
+            "corr_matrix[2] C; cholesky_factor_corr[2] L; unit_vector[2] u; positive_ordered[2] o;"
+            "cholesky_factor_cov[3, 2] K; cov_matrix[2] S; row_vector[2] r; simplex[2] p;"
+        ),
+        {
+            "C": np.eye(2),
+            "L": np.eye(2),
+            "u": [1, 0],
+            "o": [1, 2],
+            "K": [[1, 0], [1, 1], [1, 1]],
+            "S": np.eye(2),
+            "r": [1, 2],
+            "p": [0.5, 0.5],
+        },
+    ),
+    "no spaces": ("int N;vector<lower=0>[N]y;real<lower=-1,upper=1>z;", {"N": 1, "y": [1], "z": 0}),
+    "comments inside": ("int N /* ; */; vector /* a */ [N] // ;\n y /* } */;", {"N": 1, "y": [1]}),
+}
+
+
+@pytest.mark.parametrize(("text", "data"), VALID.values(), ids=VALID)
+def test_valid_data_are_accepted(text, data):
+    """The compiler takes these programs and their data, so the reading of declarations must."""
+    opened = Posterior(f"data {{ {text} }} {ANY}", data, backend="stanli")
+    assert set(data_declarations(opened.code)) == set(data)
+
+
+def test_sizes_by_functions_of_the_program():
+    code = "functions { int f(int a) { return a + 1; } } data { int N; vector[f(N)] y; }" + ANY
+    assert Posterior(code, {"N": 2, "y": [1, 2, 3]}).dim == 1
+    with pytest.raises(DataError, match="y"):  # not known here, so the backend has to say it
+        Posterior(code, {"N": 2, "y": [1, 2]})
 
 
 @pytest.mark.data
