@@ -265,7 +265,7 @@ class Chain:
     def _block_size(self) -> int:
         """Iterations that take about the same time as every other block, from the pace of the last one."""
         if self.step_seconds == 0.0:
-            return 10
+            return 1
         most = min(10 * len(self.buffer.logp), max(1, _BLOCK_NUMBERS // self.posterior.dim))
         return int(np.clip(_BLOCK_SECONDS / self.step_seconds, 1, most))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,10 @@ from .errors import ArgumentError, InitializationError
 from .numerics.ascent import climb, far_below
 from .posterior import Posterior
 from .target import log_density, log_density_gradient
+
+# Looking for a start is Python that calls short kernels. Two threads at it would hand the interpreter's lock
+# to and fro at every call, 5 ms each time, and take many times as long as one after the other.
+_ONE_AT_A_TIME = threading.Lock()
 
 TRIES = 100  # Stan's number
 CLIMBS = 10  # random starts that a chain climbs from, to avoid modes without mass
@@ -81,6 +86,13 @@ def find(
     InitializationError
         There is none at the given point, or none in 100 tries; the message has the first reason.
     """
+    with _ONE_AT_A_TIME:
+        return _start(init, posterior, chain, rng, use_gradient, ascend)
+
+
+def _start(
+    init: Init, posterior: Posterior, chain: int, rng: np.random.Generator, use_gradient: bool, ascend: bool
+) -> np.ndarray:
     x = _finite(init, posterior, chain, rng, use_gradient)
     if not (ascend and use_gradient and init.point is None and init.values is None and init.radius > 0):
         return x

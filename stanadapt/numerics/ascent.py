@@ -15,6 +15,7 @@ from ..target import NativeTarget, log_density_gradient
 
 _LOOK_BACK = 5  # L-BFGS iterations over which the gain is looked at
 _GAIN = 5.0  # a climb goes on while those gain more than this many nats per dimension
+_NEAR = 5.0  # nats per dimension below the highest point at which the tail is left
 _MAX_ITERATIONS = 200
 _RESTARTS = 5
 
@@ -22,19 +23,24 @@ _RESTARTS = 5
 def climb(target: NativeTarget, x: np.ndarray) -> tuple[np.ndarray, float]:
     """Climb from `x` (d,) while the log density still rises by tens of nats an iteration.
 
-    Returns the best point found and its log density, which is never below that of `x`.
+    Returns the first point of the way up that is at most 5 nats a dimension below the highest found, which is
+    `x` itself for a start that is not far out, and the highest log density. So chains still start apart from
+    each other and further out than the bulk: for a Gaussian that is up to three standard deviations.
+
     Method: L-BFGS (Liu and Nocedal, 1989) as scipy has it. Its line search breaks down where values span a
     hundred orders of magnitude, so it is started afresh from where it stopped as long as that helps.
     """
     score = np.empty_like(x)
-    best_x, best = x.copy(), log_density_gradient(target, x, score)
+    best = log_density_gradient(target, x, score)
+    way = [(x.copy(), best)]  # points that were higher than all before
 
     def descend(z: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal best_x, best
+        nonlocal best
         z = np.ascontiguousarray(z)
         value = log_density_gradient(target, z, score)
         if value > best:
-            best_x, best = z.copy(), value
+            best = value
+            way.append((z.copy(), value))
         return -value, -score if value > -np.inf else np.zeros_like(score)
 
     recent: list[float] = []
@@ -50,10 +56,12 @@ def climb(target: NativeTarget, x: np.ndarray) -> tuple[np.ndarray, float]:
         recent[:] = [before]
         options = {"maxiter": _MAX_ITERATIONS, "maxcor": 20, "maxls": 50, "ftol": 0.0, "gtol": 0.0}
         with np.errstate(all="ignore"):
-            minimize(descend, best_x, jac=True, method="L-BFGS-B", callback=stop_when_flat, options=options)
+            minimize(
+                descend, way[-1][0], jac=True, method="L-BFGS-B", callback=stop_when_flat, options=options
+            )
         if not best - before > _GAIN * x.size:
             break
-    return best_x, best
+    return next(point for point, value in way if value >= best - _NEAR * x.size), best
 
 
 def far_below(logp: float, other: float, d: int) -> bool:
