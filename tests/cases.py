@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from exact import Exact
 from scipy import stats
 
+from exact import Exact
 from stanadapt import samplers
 from stanadapt.samplers import METHODS
 from stanadapt.target import log_density, log_density_gradient

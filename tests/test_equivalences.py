@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from cases import resolve
 from exact import gaussian
-
 from stanadapt.trace import Trace, empty_trace
 
 X = np.array([0.3, -0.2, 1.0])

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import resolve
-from exact import TARGETS
 from scipy import stats
 
 import stanadapt
+from cases import resolve
+from exact import TARGETS
 from stanadapt.numerics import ascent, linear
 from stanadapt.numerics.cholesky import rank_one_update
 from stanadapt.numerics.langevin import first_step_size, log_proposal_ratio, propose, propose_isotropic

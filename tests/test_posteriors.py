@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import CASES, methods
 from scipy import stats
 
 import stanadapt
+from cases import CASES, methods
 from stanadapt.results import arviz, datasets
 
 MODELS = Path(__file__).parents[1] / "models"

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..jit import kernel
 from ..target import log_density_gradient
-from .linear import add_times
+from .linear import add_times, transposed_times
 from .metropolis import accept_probability
 from .step_size import doubled_or_halved
 
@@ -51,6 +51,19 @@ def log_proposal_ratio(x: Any, score: Any, rotated: Any, y: Any, score_y: Any, r
         size += rotated[i] * rotated[i]
         size_y += rotated_y[i] * rotated_y[i]
     return 0.5 * along - s * s / 8.0 * (size_y - size)
+
+
+@kernel
+def proposed(target: Any, x: Any, logp: Any, score: Any, rotated: Any, root: Any, s: Any, rng: Any) -> Any:
+    """A proposal from `x` with its log density, score, rotated score and acceptance probability."""
+    y = propose(x, rotated, root, s, rng)
+    score_y = np.empty(x.size)
+    logp_y = log_density_gradient(target, y, score_y)
+    if logp_y == -np.inf:
+        return y, logp_y, score, rotated, 0.0
+    rotated_y = transposed_times(root, score_y)
+    ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)
+    return y, logp_y, score_y, rotated_y, accept_probability(logp_y - logp + ratio)
 
 
 @kernel

@@ -35,14 +35,13 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.cholesky import rank_one_update
-from ..numerics.langevin import first_step_size, log_proposal_ratio, propose
+from ..numerics.langevin import first_step_size, proposed
 from ..numerics.linear import dot, scaled_identity, transposed_times
-from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
 from ..trace import record
-from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage
+from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, preconditioned_stages
 
 SMALLEST = 1e-100  # scale below which it is multiplied into the factor
 
@@ -91,14 +90,7 @@ def n_matrices() -> int:
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    simple = min(settings.simple_mala, warmup if settings.faithful else warmup // 4)
-    rest = warmup - simple
-    forgetting = 0 if settings.faithful else int(settings.forgetting * rest)
-    return [
-        Stage("simple_mala", simple),
-        Stage("forgetting", forgetting),
-        Stage("covariance", rest - forgetting),
-    ]
+    return preconditioned_stages(settings, warmup, "covariance")
 
 
 @kernel
@@ -134,14 +126,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
     # Propose y = x + (s²/2) A score + s L eta, with s² = sigma² / (tr(A)/d).
     s = step_size / np.sqrt(trace / x.size)
-    y = propose(x, rotated, chol, s, rng)
-    score_y = np.empty_like(x)
-    logp_y = log_density_gradient(target, y, score_y)
-    accept_prob, rotated_y = 0.0, rotated
-    if logp_y > -np.inf:
-        rotated_y = transposed_times(chol, score_y)
-        ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)
-        accept_prob = accept_probability(logp_y - logp + ratio)
+    y, logp_y, score_y, rotated_y, accept_prob = proposed(target, x, logp, score, rotated, chol, s, rng)
     accepted = rng.random() < accept_prob
 
     if accepted:

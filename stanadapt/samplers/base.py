@@ -46,6 +46,14 @@ PROBABILITY = Limit(0.0, 1.0, True)
 NOT_NEGATIVE = Limit(0.0, float("inf"))
 
 
+def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
+    """Simple MALA; learning with a short memory, unless faithful; then the paper's recursion as `last`."""
+    simple = min(settings.simple_mala, warmup if settings.faithful else warmup // 4)
+    rest = warmup - simple
+    forgetting = 0 if settings.faithful else int(settings.forgetting * rest)
+    return [Stage("simple_mala", simple), Stage("forgetting", forgetting), Stage(last, rest - forgetting)]
+
+
 class Sampler(Protocol):
     """The module of a sampler, for type checkers."""
 

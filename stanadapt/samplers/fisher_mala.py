@@ -36,14 +36,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.langevin import first_step_size, log_proposal_ratio, propose
-from ..numerics.linear import add_outer, dot, scaled_identity, times, transposed_times
-from ..numerics.metropolis import accept_probability
+from ..numerics.langevin import first_step_size, proposed
+from ..numerics.linear import add_outer, dot, scaled_identity, times
 from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
 from ..trace import record
-from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage
+from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, preconditioned_stages
 
 SCORE, INCREMENT = 0, 1  # indices of CHOICES['signal']; 2 is the Rao-Blackwellised increment
 
@@ -68,7 +67,7 @@ LIMITS = {
     "simple_mala": NOT_NEGATIVE,
     "initial_step_size": NOT_NEGATIVE,
     "forgetting": Limit(0.0, 1.0),
-    "memory": Limit(1.0, float("inf")),
+    "memory": Limit(2.0, float("inf")),
 }
 NEEDS_GRADIENT = True
 WARMUP, DRAWS = 10_000, 10_000
@@ -90,14 +89,7 @@ def n_matrices() -> int:
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    simple = min(settings.simple_mala, warmup if settings.faithful else warmup // 4)
-    rest = warmup - simple
-    forgetting = 0 if settings.faithful else int(settings.forgetting * rest)
-    return [
-        Stage("simple_mala", simple),
-        Stage("forgetting", forgetting),
-        Stage("fisher", rest - forgetting),
-    ]
+    return preconditioned_stages(settings, warmup, "fisher")
 
 
 @kernel
@@ -130,14 +122,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
     # Propose y = x + (s²/2) A score + s R eta, with s² = sigma² / (tr(A)/d).
     s = step_size / np.sqrt(trace / x.size)
-    y = propose(x, rotated, root, s, rng)
-    score_y = np.empty_like(x)
-    logp_y = log_density_gradient(target, y, score_y)
-    accept_prob, rotated_y = 0.0, rotated
-    if logp_y > -np.inf:
-        rotated_y = transposed_times(root, score_y)
-        ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)
-        accept_prob = accept_probability(logp_y - logp + ratio)
+    y, logp_y, score_y, rotated_y, accept_prob = proposed(target, x, logp, score, rotated, root, s, rng)
     accepted = rng.random() < accept_prob
 
     if adapting and memory > 0.0:
