@@ -13,6 +13,8 @@ from stanadapt.samplers import METHODS
 from stanadapt.target import log_density, log_density_gradient
 from stanadapt.trace import empty_trace
 
+# Not here: the funnel and the banana. Langevin and random-walk chains with one step size are not geometrically
+# ergodic there, they miss the far tails for long and then stay in them, and no MCSE tells.
 EASY = ("correlated_gaussian", "linear_regression", "eight_schools", "hierarchical")
 SKEWED = (*EASY, "logistic_regression")
 
@@ -28,9 +30,9 @@ class Case(NamedTuple):
 CASES = {
     "rwm": Case(EASY[:3], draws=60_000),
     "mala": Case(EASY[:3], draws=40_000),
-    "ada_mala": Case((*SKEWED, "banana")),
+    "ada_mala": Case(SKEWED),
     "fisher_mala": Case(
-        (*SKEWED, "banana"),
+        SKEWED,
         ({}, {"signal": "score"}, {"signal": "increment"}, {"faithful": True}),
     ),
 }
