@@ -48,14 +48,14 @@ BROKEN = {
     "fisher_mala without the proposal ratio": (
         "fisher_mala",
         "numerics/langevin.py",
-        "rotated_y, accept_probability(logp_y - logp + ratio)",
-        "rotated_y, accept_probability(logp_y - logp)",
+        "return logp_y, accept_probability(logp_y - logp + ratio)",
+        "return logp_y, accept_probability(logp_y - logp)",
     ),
     "ada_mala without the proposal ratio": (
         "ada_mala",
         "numerics/langevin.py",
-        "rotated_y, accept_probability(logp_y - logp + ratio)",
-        "rotated_y, accept_probability(logp_y - logp)",
+        "return logp_y, accept_probability(logp_y - logp + ratio)",
+        "return logp_y, accept_probability(logp_y - logp)",
     ),
     "mala with half the drift": (
         "mala",

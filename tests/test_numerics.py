@@ -160,7 +160,9 @@ def test_proposals_have_the_langevin_mean_and_covariance() -> None:
     root = _fortran(rng, d)
     x, score = rng.normal(size=(2, d))
     generator = np.random.default_rng(4)
-    y = np.array([propose(x, root.T @ score, root, s, generator) for _ in range(n)])
+    y, work = np.empty((n, d)), np.empty(d)
+    for row in y:
+        propose(x, root.T @ score, root, s, generator, row, work)
     a = root @ root.T
     z = np.linalg.solve(s * root, (y - x - 0.5 * s**2 * a @ score).T).T
     assert stats.kstest(z.ravel(), "norm").pvalue > 0.001

@@ -13,20 +13,18 @@ import numpy as np
 
 from ..jit import kernel
 from ..target import log_density_gradient
-from .linear import add_times, transposed_times
+from .linear import add_times, transposed_times_into
 from .metropolis import accept_probability
 from .step_size import doubled_or_halved
 
 
 @kernel
-def propose(x: Any, rotated: Any, root: Any, s: Any, rng: Any) -> Any:
-    """y = x + root ((s²/2) root^T score + s z), z standard normal (d,)."""
-    v, y = np.empty(x.size), np.empty(x.size)
+def propose(x: Any, rotated: Any, root: Any, s: Any, rng: Any, y: Any, v: Any) -> Any:
+    """Write y = x + root ((s²/2) root^T score + s z), z standard normal (d,); `v` (d,) is used on the way."""
     for i in range(x.size):
         v[i] = 0.5 * s * s * rotated[i] + s * rng.standard_normal()
         y[i] = x[i]
     add_times(y, root, v)
-    return y
 
 
 @kernel
@@ -54,16 +52,31 @@ def log_proposal_ratio(x: Any, score: Any, rotated: Any, y: Any, score_y: Any, r
 
 
 @kernel
-def proposed(target: Any, x: Any, logp: Any, score: Any, rotated: Any, root: Any, s: Any, rng: Any) -> Any:
-    """A proposal from `x` with its log density, score, rotated score and acceptance probability."""
-    y = propose(x, rotated, root, s, rng)
-    score_y = np.empty(x.size)
+def proposed(
+    target: Any,
+    x: Any,
+    logp: Any,
+    score: Any,
+    rotated: Any,
+    root: Any,
+    s: Any,
+    rng: Any,
+    y: Any,
+    score_y: Any,
+    rotated_y: Any,
+) -> Any:
+    """Write a proposal, its score and its rotated score to `y`, `score_y` and `rotated_y` (d,).
+
+    Returns its log density and the acceptance probability. Where the log density is -inf the two scores mean
+    nothing.
+    """
+    propose(x, rotated, root, s, rng, y, rotated_y)
     logp_y = log_density_gradient(target, y, score_y)
     if logp_y == -np.inf:
-        return y, logp_y, score, rotated, 0.0
-    rotated_y = transposed_times(root, score_y)
+        return logp_y, 0.0
+    transposed_times_into(rotated_y, root, score_y)
     ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)
-    return y, logp_y, score_y, rotated_y, accept_probability(logp_y - logp + ratio)
+    return logp_y, accept_probability(logp_y - logp + ratio)
 
 
 @kernel

@@ -49,14 +49,20 @@ def add_times(out: Any, root: Any, v: Any) -> None:
 @kernel
 def transposed_times(root: Any, v: Any) -> Any:
     """root.T @ v."""
+    out = np.empty(v.size)
+    transposed_times_into(out, root, v)
+    return out
+
+
+@kernel
+def transposed_times_into(out: Any, root: Any, v: Any) -> None:
+    """out = root.T @ v."""
     d = v.size
-    out = np.empty(d)
     for k in range(d):
         total = 0.0
         for i in range(d):
             total += root[i, k] * v[i]
         out[k] = total
-    return out
 
 
 @kernel

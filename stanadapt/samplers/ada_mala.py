@@ -126,7 +126,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
     # Propose y = x + (s²/2) A score + s L eta, with s² = sigma² / (tr(A)/d).
     s = step_size / np.sqrt(trace / x.size)
-    y, logp_y, score_y, rotated_y, accept_prob = proposed(target, x, logp, score, rotated, chol, s, rng)
+    d = x.size
+    y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
+    logp_y, accept_prob = proposed(target, x, logp, score, rotated, chol, s, rng, y, score_y, rotated_y)
     accepted = rng.random() < accept_prob
 
     if accepted:
