@@ -13,8 +13,8 @@ from stanadapt.samplers import METHODS
 from stanadapt.target import log_density, log_density_gradient
 from stanadapt.trace import empty_trace
 
-# Not here: the funnel and the banana. Langevin and random-walk chains with one step size are not geometrically
-# ergodic there, they miss the far tails for long and then stay in them, and no MCSE tells.
+# Not here: the funnel and the banana. Langevin and random-walk chains with one step size are not
+# geometrically ergodic there: they miss the far tails for long and then stay in them, and no MCSE tells.
 EASY = ("correlated_gaussian", "linear_regression", "eight_schools", "hierarchical")
 SKEWED = (*EASY, "logistic_regression")
 

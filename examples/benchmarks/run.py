@@ -38,7 +38,7 @@ def _child(code: str, *, env: dict[str, str] | None = None) -> dict[str, float]:
 def start() -> None:
     code = f"""
 import json, time, warnings
-import stanadapt
+import stanadapt, stanadapt.api, stanadapt.backends.stanli
 began = time.perf_counter()
 posterior = stanadapt.Posterior({PROGRAM!r}, {DATA!r})
 opened = time.perf_counter()
@@ -83,7 +83,7 @@ def scaling() -> None:
     import stanadapt
 
     posterior = stanadapt.Posterior(PROGRAM, DATA)
-    n = 400_000
+    n = 4_000_000
 
     def seconds(chains: int) -> float:
         with warnings.catch_warnings():
