@@ -6,6 +6,7 @@ Everything but click is imported inside the commands, so that help comes at once
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -176,7 +177,7 @@ def sample(
             progress=not (quiet or no_progress),
             **keywords,
         )
-    results.write(idata, out)
+    _write(idata, out)
     attrs = results.datasets(idata)["posterior"].attrs
     if not quiet:
         _report(idata, opened, findings)
@@ -184,6 +185,18 @@ def sample(
     if attrs["interrupted"]:
         click.echo(attrs["interrupted_note"].capitalize(), err=True)
         ctx.exit(_INTERRUPTED)
+
+
+def _write(idata: Any, out: str) -> None:
+    """Write the result; where `out` has become impossible meanwhile, beside other temporary files."""
+    from . import results
+
+    try:
+        results.write(idata, out)
+    except OutputError as error:
+        rescue = Path(tempfile.mkdtemp(prefix="stanadapt-")) / Path(out).name
+        results.write(idata, rescue)
+        raise OutputError(f"{error}. The draws are in {rescue}") from error
 
 
 @main.command()
@@ -212,6 +225,18 @@ def summary(file: str, variables: Sequence[str], interval: float) -> None:
 
     frame = diagnostics.summary(results.read(file), list(variables) or None, interval)
     click.echo(table.summary_table(frame))
+
+
+def _write(idata: Any, out: str) -> None:
+    """Write the result; where `out` has become impossible meanwhile, beside other temporary files."""
+    from . import results
+
+    try:
+        results.write(idata, out)
+    except OutputError as error:
+        rescue = Path(tempfile.mkdtemp(prefix="stanadapt-")) / Path(out).name
+        results.write(idata, rescue)
+        raise OutputError(f"{error}. The draws are in {rescue}") from error
 
 
 @main.command()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -276,6 +277,28 @@ def test_file_that_cannot_be_finished_leaves_the_old_one(
     assert "No space left" in said.stderr
     assert out.read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fit.nc", "normal.stan"]
+
+
+def test_draws_are_rescued_when_the_folder_vanishes_meanwhile(
+    normal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, rescued = tmp_path / "results", tmp_path / "temporary"
+    folder.mkdir()
+    rescued.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(rescued))
+    run = api.sample
+
+    def sample_and_lose_the_folder(*arguments: Any, **keywords: Any) -> Any:
+        idata = run(*arguments, **keywords)
+        folder.rmdir()
+        return idata
+
+    monkeypatch.setattr(api, "sample", sample_and_lose_the_folder)
+    said = stanadapt_command("sample", normal, *SHORT, "--out", folder / "fit.nc")
+    assert said.exit_code == 1
+    (found,) = rescued.rglob("fit.nc")
+    assert str(found) in said.stderr
+    assert groups(found)["posterior"].sizes["draw"] == 200
 
 
 def test_interrupt_before_the_first_draw_exits_with_130(
