@@ -227,18 +227,6 @@ def summary(file: str, variables: Sequence[str], interval: float) -> None:
     click.echo(table.summary_table(frame))
 
 
-def _write(idata: Any, out: str) -> None:
-    """Write the result; where `out` has become impossible meanwhile, beside other temporary files."""
-    from . import results
-
-    try:
-        results.write(idata, out)
-    except OutputError as error:
-        rescue = Path(tempfile.mkdtemp(prefix="stanadapt-")) / Path(out).name
-        results.write(idata, rescue)
-        raise OutputError(f"{error}. The draws are in {rescue}") from error
-
-
 @main.command()
 @click.argument("file", type=_EXISTING)
 @click.option(
