@@ -314,7 +314,7 @@ def check_model(model: str, data: str | None, backend: str, init_radius: float, 
         return
     x = inits.find(inits.Init(init_radius), opened, 0, np.random.default_rng(seed), True, False)
     click.echo(f"\nA finite start was found: log density {opened.log_density(x):.6g}")
-    click.echo(f"A gradient takes {_duration(speed.seconds_per_gradient(opened, x))} there")
+    click.echo(f"A gradient takes {_duration(speed.seconds_per_gradient(opened.model.target(), x))} there")
 
 
 def _settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ ACCEPTANCE_MARGIN = 0.15
 STILL_SHARE = 0.05  # of a chain's draws without one acceptance in between
 _WORST = 3  # parameters that a finding names
 _FEWEST = 4  # draws a chain that split R-hat needs
-_BLOCK = 500  # scalars at a time
+_BLOCK = 4_000_000  # draws of scalars at a time
 
 
 class Finding(NamedTuple):
@@ -232,8 +232,8 @@ def _row_names(posterior: xarray.Dataset) -> list[str]:
 def _each(function: Callable[[np.ndarray], np.ndarray], posterior: xarray.Dataset) -> np.ndarray:
     """A statistic of every scalar, in the order of `_row_names`.
 
-    `function` takes draws (chain, draw, k) to values (k,). It sees `_BLOCK` scalars at a time: arviz takes
-    ten times as long when it gets them one by one, and copies of all draws might not fit in memory.
+    `function` takes draws (chain, draw, k) to values (k,). It sees `_BLOCK` numbers at a time: arviz takes
+    ten times as long when it gets scalars one by one, and copies of all draws might not fit in memory.
     """
     scalars = []
     for values in _variables(posterior).values():
@@ -241,8 +241,9 @@ def _each(function: Callable[[np.ndarray], np.ndarray], posterior: xarray.Datase
         scalars.append(array.reshape(*array.shape[:2], -1))
     places = [(array, i) for array in scalars for i in range(array.shape[2])]
     results = []
-    for first in range(0, len(places), _BLOCK):
-        draws = np.stack([array[:, :, i] for array, i in places[first : first + _BLOCK]], axis=2)
+    together = max(1, _BLOCK // (posterior.sizes["chain"] * posterior.sizes["draw"]))
+    for first in range(0, len(places), together):
+        draws = np.stack([array[:, :, i] for array, i in places[first : first + together]], axis=2)
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # one draw has no standard deviation
             results.append(np.asarray(function(draws.astype(float)), dtype=float))

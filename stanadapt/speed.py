@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from .jit import kernel
-from .posterior import Posterior
-from .target import log_density_gradient
+from .target import NativeTarget, log_density_gradient
 
 _SECONDS = 0.2  # long enough for a clock, short enough to wait for
 
@@ -24,9 +23,9 @@ def _repeat(target: Any, x: Any, n: Any) -> Any:
     return total
 
 
-def seconds_per_gradient(posterior: Posterior, x: np.ndarray) -> float:
+def seconds_per_gradient(target: NativeTarget, x: np.ndarray) -> float:
     """Seconds that a log density with its gradient takes at `x` (d,), called as samplers call it."""
-    target, n = posterior.model.target(), 1
+    n = 1
     _repeat(target, x, n)  # compiled, or loaded
     while True:
         began = time.perf_counter()

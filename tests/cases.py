@@ -64,8 +64,8 @@ def placed(sampler: Any, state: Any, target: Any, x: np.ndarray) -> Any:
     else:
         fields["logp"] = log_density(target, x)
     if "rotated" in state._fields:
-        root = state.root if "root" in state._fields else state.chol
-        fields["rotated"] = np.ascontiguousarray(root.T @ fields["score"])
+        root_t = state.root_t if "root_t" in state._fields else state.chol_t
+        fields["rotated"] = root_t @ fields["score"]
     return state._replace(**fields)
 
 

@@ -147,7 +147,7 @@ def large() -> None:
     for d in (100, 200, 400, 800):
         n = max(20, 8_000_000 // d**2)
         rng = np.random.default_rng(2)
-        root, v = np.asfortranarray(rng.normal(size=(d, d))), 1e-3 * rng.normal(size=d)
+        root, v = rng.normal(size=(d, d)), 1e-3 * rng.normal(size=d)
         model = gaussian(d)
         references: Sweeps = {
             "blas": (blas, (root, v, n, False)),

@@ -1,8 +1,8 @@
 """The preconditioned Langevin proposal and its acceptance, for any root of the preconditioner.
 
-One convention for the whole package: y = x + (s²/2) A score(x) + s A^(1/2) z, with A = root root^T.
-The rotated score root^T score of the current point is carried with the state, so that a frozen iteration
-costs two products with the root: one for the proposal and one for the score at it.
+One convention for the whole package: y = x + (s²/2) A score(x) + s A^(1/2) z, with A = R R^T; R is kept
+transposed, `root_t`, see linear.py. The rotated score R^T score of the current point is carried with the state,
+so that a frozen iteration costs two products with R: one for the proposal and one for the score at it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .step_size import doubled_or_halved
 
 
 @kernel
-def propose(x: Any, rotated: Any, root: Any, s: Any, rng: Any, y: Any, v: Any) -> Any:
-    """Write y = x + root ((s²/2) root^T score + s z), z standard normal (d,); `v` (d,) is used on the way."""
+def propose(x: Any, rotated: Any, root_t: Any, s: Any, rng: Any, y: Any, v: Any) -> Any:
+    """Write y = x + R ((s²/2) R^T score + s z), z standard normal (d,); `v` (d,) is used on the way."""
     for i in range(x.size):
         v[i] = 0.5 * s * s * rotated[i] + s * rng.standard_normal()
         y[i] = x[i]
-    add_times(y, root, v)
+    add_times(y, root_t, v)
 
 
 @kernel
@@ -58,7 +58,7 @@ def proposed(
     logp: Any,
     score: Any,
     rotated: Any,
-    root: Any,
+    root_t: Any,
     s: Any,
     rng: Any,
     y: Any,
@@ -70,11 +70,11 @@ def proposed(
     Returns its log density and the acceptance probability. Where the log density is -inf the two scores mean
     nothing.
     """
-    propose(x, rotated, root, s, rng, y, rotated_y)
+    propose(x, rotated, root_t, s, rng, y, rotated_y)
     logp_y = log_density_gradient(target, y, score_y)
     if logp_y == -np.inf:
         return logp_y, 0.0
-    transposed_times_into(rotated_y, root, score_y)
+    transposed_times_into(rotated_y, root_t, score_y)
     ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)
     return logp_y, accept_probability(logp_y - logp + ratio)
 

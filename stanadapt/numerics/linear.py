@@ -1,8 +1,9 @@
 """Products with a root of a matrix, and the rank-one update of such a root.
 
-Roots are stored column by column (Fortran order), so that every inner loop below runs along memory. Plain
-loops beat calls to BLAS up to a few hundred dimensions, never start threads of their own, and give the same
-result in every chain.
+A root R is kept as its transpose, `root_t`, so that every inner loop below runs along memory: row k of root_t
+is column k of R. (Fortran order would do the same, but numba takes a 1 x 1 array for C order and compiles
+again.) Plain loops beat calls to BLAS up to a few hundred dimensions, never start threads of their own, and
+give the same result in every chain.
 """
 
 from __future__ import annotations
@@ -16,68 +17,68 @@ from ..jit import kernel
 
 @kernel
 def scaled_identity(d: Any, scale: Any) -> Any:
-    """`scale` times the identity (d, d), in Fortran order."""
-    matrix = np.zeros((d, d)).T
+    """`scale` times the identity (d, d)."""
+    matrix = np.zeros((d, d))
     for k in range(d):
         matrix[k, k] = scale
     return matrix
 
 
 @kernel
-def times(root: Any, v: Any) -> Any:
-    """root @ v."""
+def times(root_t: Any, v: Any) -> Any:
+    """R @ v."""
     out = np.zeros(v.size)
-    add_times(out, root, v)
+    add_times(out, root_t, v)
     return out
 
 
 @kernel
-def add_times(out: Any, root: Any, v: Any) -> None:
-    """out += root @ v, with four columns a pass: `out` is then read and written four times less often."""
+def add_times(out: Any, root_t: Any, v: Any) -> None:
+    """out += R @ v, with four columns a pass: `out` is then read and written four times less often."""
     d = v.size
     whole = d - d % 4
     for k in range(0, whole, 4):
         a, b, c, e = v[k], v[k + 1], v[k + 2], v[k + 3]
         for i in range(d):
-            out[i] += a * root[i, k] + b * root[i, k + 1] + c * root[i, k + 2] + e * root[i, k + 3]
+            out[i] += a * root_t[k, i] + b * root_t[k + 1, i] + c * root_t[k + 2, i] + e * root_t[k + 3, i]
     for k in range(whole, d):
         a = v[k]
         for i in range(d):
-            out[i] += a * root[i, k]
+            out[i] += a * root_t[k, i]
 
 
 @kernel
-def transposed_times(root: Any, v: Any) -> Any:
-    """root.T @ v."""
+def transposed_times(root_t: Any, v: Any) -> Any:
+    """R^T @ v."""
     out = np.empty(v.size)
-    transposed_times_into(out, root, v)
+    transposed_times_into(out, root_t, v)
     return out
 
 
 @kernel
-def transposed_times_into(out: Any, root: Any, v: Any) -> None:
-    """out = root.T @ v."""
+def transposed_times_into(out: Any, root_t: Any, v: Any) -> None:
+    """out = R^T @ v."""
     d = v.size
     for k in range(d):
         total = 0.0
         for i in range(d):
-            total += root[i, k] * v[i]
+            total += root_t[k, i] * v[i]
         out[k] = total
 
 
 @kernel
-def add_outer(root: Any, scale: Any, weight: Any, u: Any, v: Any) -> Any:
-    """root = scale (root + weight u v^T), in place. Returns the sum of the squares of the new root.
+def add_outer(root_t: Any, scale: Any, weight: Any, u: Any, v: Any) -> Any:
+    """R = scale (R + weight u v^T), in place. Returns the sum of the squares of the new R.
 
-    That sum is tr(root root^T), and comes almost free here: the pass over the matrix is bound by memory.
+    That sum is tr(R R^T), and comes almost free here: the pass over the matrix is bound by memory.
     """
     d = u.size
     total = 0.0
     for k in range(d):
         a = scale * weight * v[k]
         for i in range(d):
-            entry = scale * root[i, k] + a * u[i]
-            root[i, k] = entry
+            entry = scale * root_t[k, i] + a * u[i]
+            root_t[k, i] = entry
             total += entry * entry
     return total
 

@@ -6,7 +6,7 @@ Titsias (2023), Section 5.1, Equation (17).
     paper        here                     shape   meaning
     x_n          state.x                  (d,)    position on the unconstrained scale
     mu_n         state.mean               (d,)    running mean of the chain
-    Sigma_n      state.chol, state.scale  (d, d)  running covariance scale L L^T, L lower triangular
+    Sigma_n      state.chol_t, .scale     (d, d)  running covariance scale L L^T; chol_t is L transposed
     L^T s(x_n)   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
     tr(A)        state.trace              ()      trace of A = L L^T; a proposal does not depend on its scale
     n            state.n                  ()      points in the mean and the covariance
@@ -77,7 +77,7 @@ class State(NamedTuple):
     score: np.ndarray
     rotated: np.ndarray
     mean: np.ndarray
-    chol: np.ndarray
+    chol_t: np.ndarray
     scale: float
     trace: float
     n: float
@@ -100,8 +100,8 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
     s = first_step_size(target, settings, x, logp, score, rng)
-    chol = scaled_identity(d, 1.0)
-    return State(x.copy(), logp, score, score.copy(), x.copy(), chol, 1.0, float(d), 0.0, s, 0.0)
+    chol_t = scaled_identity(d, 1.0)
+    return State(x.copy(), logp, score, score.copy(), x.copy(), chol_t, 1.0, float(d), 0.0, s, 0.0)
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
@@ -110,7 +110,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
         grow = np.sqrt(settings.damping)
         state = state._replace(
             mean=state.x.copy(),
-            chol=state.chol * grow,
+            chol_t=state.chol_t * grow,
             rotated=state.rotated * grow,
             trace=state.trace * settings.damping,
             n=1.0,
@@ -122,13 +122,13 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
-    x, logp, score, rotated, mean, chol, scale, trace, n, step_size, memory = state
+    x, logp, score, rotated, mean, chol_t, scale, trace, n, step_size, memory = state
 
     # Propose y = x + (s²/2) A score + s L eta, with s² = sigma² / (tr(A)/d).
     s = step_size / np.sqrt(trace / x.size)
     d = x.size
     y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
-    logp_y, accept_prob = proposed(target, x, logp, score, rotated, chol, s, rng, y, score_y, rotated_y)
+    logp_y, accept_prob = proposed(target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y)
     accepted = rng.random() < accept_prob
 
     if accepted:
@@ -137,14 +137,14 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
         if memory > 0.0:
             n = min(n + 1.0, max(memory, 3.0))
-            scale, trace = learn(mean, chol, scale, trace, x, n)
-            rotated = transposed_times(chol, score)
-    state = State(x, logp, score, rotated, mean, chol, scale, trace, n, step_size, memory)
+            scale, trace = learn(mean, chol_t, scale, trace, x, n)
+            rotated = transposed_times(chol_t, score)
+    state = State(x, logp, score, rotated, mean, chol_t, scale, trace, n, step_size, memory)
     return state, accept_prob, accepted
 
 
 @kernel
-def learn(mean: Any, chol: Any, scale: Any, trace: Any, x: Any, n: Any) -> Any:
+def learn(mean: Any, chol_t: Any, scale: Any, trace: Any, x: Any, n: Any) -> Any:
     """Equation (17) for the n-th point x, in place: Sigma_n = keep Sigma_n-1 + (x - mu)(x - mu)^T / n.
 
     `keep` goes to the scale, so that the matrix is touched by the rank-one update alone. Returns the scale
@@ -157,13 +157,13 @@ def learn(mean: Any, chol: Any, scale: Any, trace: Any, x: Any, n: Any) -> Any:
     if scale < SMALLEST:
         for k in range(d):
             for i in range(k, d):
-                chol[i, k] *= np.sqrt(scale)
+                chol_t[k, i] *= np.sqrt(scale)
         scale, trace = 1.0, scale * trace
     for i in range(d):
         mean[i] += away[i] / n
         away[i] /= np.sqrt(n * scale)
     trace += dot(away, away)
-    rank_one_update(chol, away)
+    rank_one_update(chol_t, away)
     return scale, trace
 
 
@@ -177,8 +177,8 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
 
 
 def history(state: State) -> dict[str, float]:
-    return describe(np.sqrt(state.scale) * state.chol)
+    return describe(np.sqrt(state.scale) * state.chol_t)
 
 
 def learnt(state: State) -> dict[str, Any]:
-    return {"preconditioner": state.scale * state.chol @ state.chol.T, "mean": state.mean.copy()}
+    return {"preconditioner": state.scale * state.chol_t.T @ state.chol_t, "mean": state.mean.copy()}

@@ -5,7 +5,7 @@ Titsias (2023), Optimal Preconditioning and Fisher Adaptive Langevin Sampling, A
     paper        here                     shape   meaning
     x_n          state.x                  (d,)    position on the unconstrained scale
     s(x_n)       state.score              (d,)    gradient of the log density at x_n
-    R_n          state.root               (d, d)  square root of the preconditioner, A = R R^T
+    R_n          state.root_t             (d, d)  transposed square root of the preconditioner, A = R R^T
     R^T s(x_n)   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
     tr(A)        state.trace              ()      sum of the squares of R
     sigma        state.step_size          ()      global step size; a proposal uses sigma² / (tr(A)/d)
@@ -78,7 +78,7 @@ class State(NamedTuple):
     logp: float
     score: np.ndarray
     rotated: np.ndarray
-    root: np.ndarray
+    root_t: np.ndarray
     trace: float
     step_size: float
     memory: float  # in signals: 0 learns nothing, infinity forgets nothing
@@ -107,7 +107,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
     if state.memory == 0.0 and stage != "simple_mala":
         shrink = 1.0 / np.sqrt(settings.damping)
         state = state._replace(
-            root=state.root * shrink,
+            root_t=state.root_t * shrink,
             rotated=state.rotated * shrink,
             trace=state.trace / settings.damping,
         )
@@ -118,25 +118,25 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
-    x, logp, score, rotated, root, trace, step_size, memory = state
+    x, logp, score, rotated, root_t, trace, step_size, memory = state
 
     # Propose y = x + (s²/2) A score + s R eta, with s² = sigma² / (tr(A)/d).
     s = step_size / np.sqrt(trace / x.size)
     d = x.size
     y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
-    logp_y, accept_prob = proposed(target, x, logp, score, rotated, root, s, rng, y, score_y, rotated_y)
+    logp_y, accept_prob = proposed(target, x, logp, score, rotated, root_t, s, rng, y, score_y, rotated_y)
     accepted = rng.random() < accept_prob
 
     if adapting and memory > 0.0:
         weight, phi = rotated_signal(settings.signal, rotated, rotated_y, accept_prob, accepted)
         if weight > 0.0:
             current = rotated_y if accepted else rotated
-            trace = learn(root, current, phi, 1.0 - weight / memory)
+            trace = learn(root_t, current, phi, 1.0 - weight / memory)
     if adapting:
         step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
     if accepted:
         x, logp, score, rotated = y, logp_y, score_y, rotated_y
-    return State(x, logp, score, rotated, root, trace, step_size, memory), accept_prob, accepted
+    return State(x, logp, score, rotated, root_t, trace, step_size, memory), accept_prob, accepted
 
 
 @kernel
@@ -151,16 +151,16 @@ def rotated_signal(signal: Any, rotated: Any, rotated_y: Any, accept_prob: Any, 
 
 
 @kernel
-def learn(root: Any, rotated: Any, phi: Any, forget: Any) -> Any:
+def learn(root_t: Any, rotated: Any, phi: Any, forget: Any) -> Any:
     """Proposition 4: the root of (f A^-1 + s s^T)^-1 in O(d²), phi = R^T s; f = 1 in the paper.
 
-    Changes `root`, and `rotated` with it, in place; `phi` is used up. Returns tr(A).
+    Changes `root_t`, and `rotated` with it, in place; `phi` is used up. Returns tr(A).
     """
     grow = 1.0 / np.sqrt(forget)
     phi *= grow
     scale = 1.0 + dot(phi, phi)
     weight = 1.0 / (1.0 + np.sqrt(1.0 / scale)) / scale
-    trace = add_outer(root, grow, -weight, times(root, phi), phi)
+    trace = add_outer(root_t, grow, -weight, times(root_t, phi), phi)
     along = dot(phi, rotated)
     for i in range(phi.size):
         rotated[i] = grow * (rotated[i] - weight * along * phi[i])
@@ -177,8 +177,8 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
 
 
 def history(state: State) -> dict[str, float]:
-    return describe(state.root)
+    return describe(state.root_t)
 
 
 def learnt(state: State) -> dict[str, Any]:
-    return {"preconditioner": state.root @ state.root.T}
+    return {"preconditioner": state.root_t.T @ state.root_t}
