@@ -1,8 +1,8 @@
 """The preconditioned Langevin proposal and its acceptance, for any root of the preconditioner.
 
 One convention for the whole package: y = x + (s²/2) A score(x) + s A^(1/2) z, with A = R R^T; R is kept
-transposed, `root_t`, see linear.py. The rotated score R^T score of the current point is carried with the state,
-so that a frozen iteration costs two products with R: one for the proposal and one for the score at it.
+transposed, `root_t`, see linear.py. The rotated score R^T score of the current point is carried with the
+state, so that a frozen iteration costs two products with R: one for the proposal, one for the score at it.
 """
 
 from __future__ import annotations
