@@ -20,6 +20,7 @@ from .trace import Trace, empty_trace
 
 _BLOCK_SECONDS = 0.05
 _BLOCK_NUMBERS = 1_000_000  # floats of positions that a block may hold
+_GENERATED_BLOCK = 1_000  # draws of a model without parameters
 _CHECKPOINTS = 50  # of the history over warm-up; fewer where a spectrum of (d, d) is dear
 _SPECTRUM_LIMIT = 1_000  # dimension above which the history leaves spectra out
 
@@ -193,7 +194,7 @@ class Chain:
         """
         self.began = self.turn_began = time.perf_counter()
         if self.posterior.dim == 0:
-            self._generated_only()
+            yield from self._generated_only()
             return
         settings = self.job.settings
         x = find(
@@ -288,13 +289,16 @@ class Chain:
             self.out.history.setdefault(name, []).append(value)
         self.accept_sum, self.accept_count = 0.0, 0
 
-    def _generated_only(self) -> None:
+    def _generated_only(self) -> Iterator[None]:
         """A model without parameters: every draw evaluates the generated quantities."""
-        draws = self.out.draws
-        n = len(draws.values)
-        self.write_values(np.empty((n, 0)), draws.values)
-        draws.n = n
-        self.board.post(self.index, self.job.warmup + self.job.draws, 1.0, np.nan, np.nan, 1.0)
+        job, draws = self.job, self.out.draws
+        while draws.n < len(draws.values):
+            rows = draws.values[draws.n : draws.n + _GENERATED_BLOCK]
+            self.write_values(np.empty((len(rows), 0)), rows)
+            draws.n += len(rows)
+            self.board.post(self.index, job.warmup + draws.n * job.thin, 1.0, np.nan, np.nan, 0.0)
+            yield
+        self.board.post(self.index, job.warmup + job.draws, 1.0, np.nan, np.nan, 1.0)
 
 
 def _checkpoints(warmup: int, d: int) -> list[int]:
