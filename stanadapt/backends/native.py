@@ -13,6 +13,7 @@ import io
 import json
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -145,10 +146,15 @@ def reopen(library: str, data: str, seed: int, backend: str, spare: str) -> Nati
 
 @contextlib.contextmanager
 def without_notes() -> Iterator[list[str]]:
-    """Collect the lines that stanli itself prints; what the Stan program prints goes on to stdout."""
+    """Collect the lines that stanli itself prints; what the Stan program prints goes on to stdout.
+
+    A version of the C interface that differs from the Python package's is passed over: stanli cannot be
+    recompiled, and a library has been warned of when it was opened first.
+    """
     notes: list[str] = []
     said = io.StringIO()
-    with _STDOUT:
+    with _STDOUT, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The version of the compiled model", RuntimeWarning)
         try:
             with contextlib.redirect_stdout(said):
                 yield notes
