@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import getpass
 import os
 import tempfile
 from pathlib import Path
 
 
-@functools.cache
 def cache_home() -> Path:
     """The package's folder in the user's cache, `XDG_CACHE_HOME` or `~/.cache`.
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stanadapt import cache, jit
-
-
-@pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
-    cache.cache_home.cache_clear()
-    yield
-    cache.cache_home.cache_clear()
 
 
 def test_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
