@@ -52,7 +52,7 @@ def test_threads_where_the_library_allows_them(gaussian_libraries):
 def test_processes_where_the_library_allows_no_threads(gaussian_libraries):
     idata = in_processes(gaussian_libraries["processes"], {"who": 1})
     processes = set(idata["posterior"]["process"].values.ravel())
-    assert len(processes) == 2
+    assert len(processes) in (1, 2)  # one, where it is done before the other has started
     assert os.getpid() not in processes
 
 
