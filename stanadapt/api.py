@@ -17,7 +17,7 @@ from .chain import STATS, Board, Job
 from .diagnostics import diagnose
 from .errors import ArgumentError, ChainError, FindingsWarning, ModelError, StanAdaptWarning
 from .jit import is_compiled
-from .posterior import Posterior
+from .posterior import BACKENDS, Posterior
 from .progress import Progress, tell
 from .trace import empty_trace
 
@@ -137,7 +137,7 @@ def sample(
         else check.integer("workers", workers, 1, check.LARGEST_COUNT)
     )
     progress = check.boolean("progress", progress)
-    check.choice("backend", backend, ("auto", "stanli", "bridgestan"))
+    check.choice("backend", backend, BACKENDS)
 
     posterior = model if isinstance(model, Posterior) else Posterior(model, data, backend=backend)
     if isinstance(model, Posterior) and data is not None:
