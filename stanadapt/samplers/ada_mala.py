@@ -67,7 +67,7 @@ LIMITS = {
     "forgetting": Limit(0.0, 1.0),
     "memory": Limit(3.0, float("inf")),
 }
-NEEDS_GRADIENT = True
+NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 20_000, 10_000
 
 

@@ -6,6 +6,7 @@ A sampler is a module with these names, in this order:
     CHOICES         for settings that are picked by name: field -> names (the kernel gets the index)
     LIMITS          allowed range of the others: field -> (low, high), low itself excluded where it says so
     NEEDS_GRADIENT  whether it calls the gradient
+    NEEDS_HESSIAN   whether it needs a finite Hessian (differences of the gradient) from the start on
     WARMUP, DRAWS   default numbers of iterations
     State           NamedTuple of arrays and numbers
     n_matrices      number of (d, d) arrays that a chain holds
@@ -19,8 +20,11 @@ A sampler is a module with these names, in this order:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from .. import check
 from ..errors import ArgumentError
@@ -63,6 +67,7 @@ class Sampler(Protocol):
     CHOICES: dict[str, tuple[str, ...]]
     LIMITS: dict[str, Limit]
     NEEDS_GRADIENT: bool
+    NEEDS_HESSIAN: bool
     WARMUP: int
     DRAWS: int
     State: Any
@@ -80,7 +85,8 @@ def resolve(sampler: Sampler, given: Any) -> Any:
     """The sampler's Settings with every value checked and in its declared type.
 
     `given` is None, a mapping of some settings, or the Settings themselves. A setting that is picked by name
-    comes in as the name and goes on as its index, which is what kernels can use.
+    comes in as the name and goes on as its index, and one that may be None goes on as NaN then, which is what
+    kernels can use.
     """
     defaults = sampler.Settings()
     if given is None:
@@ -102,6 +108,9 @@ def _setting(sampler: Sampler, name: str, value: Any, default: Any) -> Any:
     shown = f"settings[{name!r}]"
     if name in sampler.CHOICES:
         return sampler.CHOICES[name].index(check.choice(shown, value, sampler.CHOICES[name]))
+    if default is None:
+        low, high, open_low = sampler.LIMITS[name]
+        return np.nan if value is None else check.number(shown, value, low, high, open_low=open_low)
     if isinstance(default, bool):
         return check.boolean(shown, value)
     if isinstance(default, int):
@@ -116,6 +125,11 @@ def _setting(sampler: Sampler, name: str, value: Any, default: Any) -> Any:
 
 
 def named(sampler: Sampler, settings: Any) -> dict[str, Any]:
-    """The settings as a user writes them: the name of a choice rather than its index."""
+    """The settings as a user writes them: the name of a choice, not its index, and None rather than NaN."""
     values: dict[str, Any] = settings._asdict()
-    return values | {name: names[values[name]] for name, names in sampler.CHOICES.items()}
+    values |= {name: names[values[name]] for name, names in sampler.CHOICES.items()}
+    return {name: None if _is_nan(value) else value for name, value in values.items()}
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)

@@ -69,7 +69,7 @@ LIMITS = {
     "forgetting": Limit(0.0, 1.0),
     "memory": Limit(2.0, float("inf")),
 }
-NEEDS_GRADIENT = True
+NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 10_000, 10_000
 
 

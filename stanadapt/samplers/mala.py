@@ -46,7 +46,7 @@ LIMITS = {
     "step_rate": Limit(0.0, 1.0),
     "initial_step_size": NOT_NEGATIVE,
 }
-NEEDS_GRADIENT = True
+NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 10_000, 10_000
 
 

@@ -42,7 +42,7 @@ LIMITS = {
     "step_rate": Limit(0.0, 1.0),
     "initial_step_size": NOT_NEGATIVE,
 }
-NEEDS_GRADIENT = False
+NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
 WARMUP, DRAWS = 20_000, 20_000
 
 
