@@ -12,13 +12,14 @@ from typing import Any
 import numba
 import numpy as np
 
-from . import check, inits, results, runner, samplers
-from .chain import STATS, Board, Job
+from . import check, engine, inits, results, runner, samplers
+from .chain import Board, Job
 from .diagnostics import diagnose
 from .errors import ArgumentError, ChainError, FindingsWarning, ModelError, StanAdaptWarning
 from .jit import is_compiled
 from .posterior import BACKENDS, Posterior
 from .progress import Progress, tell
+from .target import log_density_gradient
 from .trace import empty_trace
 
 
@@ -51,7 +52,8 @@ def sample(
     ----------
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
-        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; or a `Target`.
+        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; or a `Target`. The method nuts
+        runs in stanli, or in CmdStan where the model is a CmdStanModel with its executable.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
     method
@@ -95,7 +97,8 @@ def sample(
     arviz.InferenceData or xarray.DataTree
         What the installed arviz works with. Groups: posterior, sample_stats, adaptation (step size,
         acceptance and the preconditioner over warm-up, and what each chain has learnt), observed_data,
-        constant_data, and the ones asked for. Ctrl-C once returns the draws so far.
+        constant_data, and the ones asked for. Ctrl-C once returns the draws so far; with nuts, whose chains
+        run as a whole, those of the chains that were finished or under way.
 
     Raises
     ------
@@ -106,7 +109,7 @@ def sample(
     InitializationError
         A chain found no starting point with a finite log density.
     ChainError
-        A worker process died, or memory ran out.
+        A worker process died, memory ran out, or Stan's own sampler gave up.
 
     Examples
     --------
@@ -142,7 +145,7 @@ def sample(
     posterior = model if isinstance(model, Posterior) else Posterior(model, data, backend=backend)
     if isinstance(model, Posterior) and data is not None:
         raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
-    _check_model(posterior, sampler)
+    _check_model(method, posterior, sampler)
     moved = {
         "log_likelihood": _generated("log_likelihood", log_likelihood, posterior),
         "posterior_predictive": _generated("posterior_predictive", posterior_predictive, posterior),
@@ -151,9 +154,12 @@ def sample(
         if name in moved["posterior_predictive"]:
             raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
     _check_labels(posterior, coords, dims)
-    _check_memory(posterior, sampler, job)
+    _check_memory(posterior, sampler, job, workers)
     starts = _starts(inits, radius, posterior, chains)
-    _compile(sampler, posterior, job, progress)
+    if isinstance(sampler, samplers.Engine):
+        _announce(log_density_gradient, posterior, job, progress)  # all that it needs, to check its start
+    else:
+        _compile(sampler, posterior, job, progress)
 
     in_processes = min(workers, chains) > 1 and not posterior.model.thread_safe
     if in_processes:
@@ -207,13 +213,15 @@ def _starts(given: Any, radius: float, posterior: Posterior, chains: int) -> lis
     return inits.plan(given, radius, posterior, chains)
 
 
-def _check_model(posterior: Posterior, sampler: samplers.Sampler) -> None:
+def _check_model(method: str, posterior: Posterior, sampler: samplers.Sampler | samplers.Engine) -> None:
     if posterior.n_values == 0:
         raise ModelError("model: it has no parameters and no generated quantities, so nothing to draw")
+    if isinstance(sampler, samplers.Engine):
+        engine.check_posterior(method, posterior)
     if sampler.NEEDS_GRADIENT and not posterior.model.has_gradient:
         able = [name for name in samplers.METHODS if not samplers.sampler(name).NEEDS_GRADIENT]
         raise ArgumentError(
-            f"method={sampler.__name__.rpartition('.')[2]!r} needs a gradient and this target has none: pass "
+            f"method={method!r} needs a gradient and this target has none: pass "
             f"gradient=... to Target.from_python, or use one of {', '.join(able)}"
         )
 
@@ -279,22 +287,28 @@ _CHAIN_BYTES = 5_000  # of a chain's objects
 _CHAIN_POINTS = 20  # arrays of length d that a chain holds at least: its first block and its state
 
 
-def _check_memory(posterior: Posterior, sampler: samplers.Sampler, job: Job) -> None:
+def _check_memory(
+    posterior: Posterior, sampler: samplers.Sampler | samplers.Engine, job: Job, workers: int
+) -> None:
     """Refuse a run whose arrays cannot fit, with what it would take."""
     free = check.free_memory()
     d = posterior.dim
-    matrices = sampler.n_matrices()
+    matrices = samplers.n_matrices(sampler, job.settings)
     needed = 8 * d * d * (matrices + 1) * job.chains if matrices else 0  # + 1: the result's copy
     if needed > free:
-        able = [name for name in samplers.METHODS if samplers.sampler(name).n_matrices() == 0]
+        able = [name for name in samplers.METHODS if not _default_matrices(name)]
         raise ArgumentError(
             f"method={job.method!r} needs {needed / 2**30:.1f} GiB for the {d} x {d} matrices of "
             f"{job.chains} chains, and {free / 2**30:.1f} GiB are free. Methods that need "
             f"none: {', '.join(able)}"
         )
-    rows = (job.draws + (job.warmup if job.save_warmup else 0)) // job.thin
+    iterations = job.draws + (job.warmup if job.save_warmup else 0)
+    stats = len(samplers.stats(sampler))
     columns = posterior.n_values + (d if job.keep_unconstrained else 0)
-    needed += (8 * rows * (columns + len(STATS)) + _CHAIN_BYTES + _CHAIN_POINTS * 8 * d) * job.chains
+    row_bytes = 8 * (columns + stats)
+    needed += (row_bytes * (iterations // job.thin) + _CHAIN_BYTES + _CHAIN_POINTS * 8 * d) * job.chains
+    if isinstance(sampler, samplers.Engine):  # what a chain hands over at its end, before it is thinned
+        needed += 2 * 8 * (posterior.n_values + d + stats) * iterations * min(workers, job.chains)
     if needed > free:
         raise ArgumentError(
             f"draws={job.draws} of {job.chains} chains need {needed / 2**30:.1f} GiB for {columns} values "
@@ -302,12 +316,21 @@ def _check_memory(posterior: Posterior, sampler: samplers.Sampler, job: Job) -> 
         )
 
 
+def _default_matrices(name: str) -> int:
+    module = samplers.sampler(name)
+    return samplers.n_matrices(module, samplers.resolve(module, None))
+
+
+def _announce(kernel: Any, posterior: Posterior, job: Job, progress: bool) -> None:
+    if progress and posterior.dim and not is_compiled(kernel):
+        tell(f"stanadapt: compiling {job.method} for this machine; this happens once and takes some seconds")
+
+
 def _compile(sampler: samplers.Sampler, posterior: Posterior, job: Job, progress: bool) -> None:
     """Have the kernels ready before chains start, so that one thread compiles and the user is told."""
     if posterior.dim == 0:
         return
-    if progress and not is_compiled(sampler.sweep):
-        tell(f"stanadapt: compiling {job.method} for this machine; this happens once and takes some seconds")
+    _announce(sampler.sweep, posterior, job, progress)
     rng = np.random.default_rng(0)
     arguments = (posterior.model.target(), job.settings, np.zeros(posterior.dim), rng)
     target, settings, x, generator = (numba.typeof(argument) for argument in arguments)

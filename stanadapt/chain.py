@@ -6,16 +6,17 @@ Blocks take about the same time whatever the model costs; draws do not depend on
 
 from __future__ import annotations
 
+import abc
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from .inits import Init, find
 from .posterior import Posterior
-from .samplers import Sampler, sampler
+from .samplers import Sampler, sampler, stats
 from .trace import Trace, empty_trace
 
 _BLOCK_SECONDS = 0.05
@@ -59,20 +60,20 @@ class Draws:
             self.stats[name][here] = column[rows]
         self.n = here.stop
 
+    def put(self, values: np.ndarray, x: np.ndarray | None, stats: dict[str, np.ndarray]) -> None:
+        """Write all rows at once."""
+        self.n = len(values)
+        self.values[:] = values
+        if self.x is not None:
+            self.x[:] = x
+        for name, column in stats.items():
+            self.stats[name][:] = column
+
     def written(self) -> Draws:
         """The rows written so far, without the room for more."""
         x = None if self.x is None else self.x[: self.n]
         stats = {name: column[: self.n] for name, column in self.stats.items()}
         return Draws(self.values[: self.n], x, stats, self.n)
-
-
-STATS = {
-    "lp": np.float64,
-    "acceptance_rate": np.float64,
-    "accepted": np.bool_,
-    "step_size": np.float64,
-    "n_steps": np.int32,
-}
 
 
 class Stack(NamedTuple):
@@ -83,12 +84,13 @@ class Stack(NamedTuple):
     stats: dict[str, np.ndarray]  # each (chains, n)
 
     @classmethod
-    def empty(cls, chains: int, n: int, posterior: Posterior, keep_x: bool) -> Stack:
+    def empty(cls, chains: int, n: int, posterior: Posterior, job: Job) -> Stack:
         """The system hands out this memory only as it is written."""
+        columns = stats(sampler(job.method))
         return cls(
             np.empty((chains, n, posterior.n_values)),
-            np.empty((chains, n, posterior.dim)) if keep_x else None,
-            {name: np.empty((chains, n), dtype) for name, dtype in STATS.items()},
+            np.empty((chains, n, posterior.dim)) if job.keep_unconstrained else None,
+            {name: np.empty((chains, n), dtype) for name, dtype in columns.items()},
         )
 
     def chain(self, i: int) -> Draws:
@@ -110,27 +112,28 @@ class Stack(NamedTuple):
 
 def stacks(job: Job, posterior: Posterior, chains: int) -> tuple[Stack, Stack | None]:
     """Room for the draws and, if they are kept, the warm-up of `chains` chains."""
-    keep = job.keep_unconstrained
-    draws = Stack.empty(chains, job.draws // job.thin, posterior, keep)
-    warmup = Stack.empty(chains, job.warmup // job.thin, posterior, keep) if job.save_warmup else None
+    draws = Stack.empty(chains, job.draws // job.thin, posterior, job)
+    warmup = Stack.empty(chains, job.warmup // job.thin, posterior, job) if job.save_warmup else None
     return draws, warmup
 
 
 @dataclass
 class ChainResult:
-    """What a chain hands over, finished or not."""
+    """What a chain hands over, finished or not. What is None is not known, and is left out of the result."""
 
     index: int
     draws: Draws
     warmup: Draws | None
     start: np.ndarray  # (d,) where it started, unconstrained
+    library: str  # what ran it, with its version
     history: dict[str, list[Any]] = field(default_factory=dict)
     learnt: dict[str, np.ndarray] = field(default_factory=dict)
-    failures_warmup: int = 0
-    failures: int = 0
-    first_failure: str = ""
-    seconds_warmup: float = 0.0
-    seconds: float = 0.0
+    failures_warmup: int | None = 0
+    failures: int | None = 0
+    first_failure: str | None = ""
+    seconds_warmup: float | None = 0.0
+    seconds: float | None = 0.0
+    seconds_total: float = 0.0
 
 
 class Board:
@@ -156,7 +159,7 @@ class Board:
         return bool(self.rows[-1, 0])
 
 
-class Chain:
+class Chain(abc.ABC):
     """A chain that is run by exhausting `blocks()`; `result()` is valid after any of them."""
 
     def __init__(
@@ -170,15 +173,45 @@ class Chain:
         warmup: Draws | None,
     ) -> None:
         self.posterior, self.job, self.index, self.init, self.board = posterior, job, index, init, board
-        self.sampler: Sampler = sampler(job.method)
-        child = np.random.SeedSequence(job.seed, spawn_key=(index,))  # what spawn() gives, one at a time
-        self.rng = np.random.default_rng(child)
-        gq_seed = int(child.generate_state(1, np.uint32)[0])
+        # What spawn() gives, one at a time.
+        self.seeds = np.random.SeedSequence(job.seed, spawn_key=(index,))
+        self.rng = np.random.default_rng(self.seeds)
+        gq_seed = int(self.seeds.generate_state(1, np.uint32)[0])
         self.model = posterior.model.for_another_chain() if index else posterior.model
         self.write_values = self.model.writer(gq_seed)
         self.write_warmup = self.model.writer(gq_seed ^ 1)  # so that saving warm-up changes no draw
+        self.out = ChainResult(index, draws, warmup, np.full(posterior.dim, np.nan), posterior.library)
+
+    def blocks(self) -> Iterator[None]:
+        """Run the chain; yields now and then, so that another one can have its turn."""
+        yield from self._run() if self.posterior.dim else self._generated_only()
+
+    @abc.abstractmethod
+    def _run(self) -> Iterator[None]: ...
+
+    def result(self) -> ChainResult:
+        """What there is so far."""
+        return self.out
+
+    def _generated_only(self) -> Iterator[None]:
+        """A model without parameters: every draw evaluates the generated quantities."""
+        job, draws = self.job, self.out.draws
+        while draws.n < len(draws.values):
+            rows = draws.values[draws.n : draws.n + _GENERATED_BLOCK]
+            self.write_values(np.empty((len(rows), 0)), rows)
+            draws.n += len(rows)
+            self.board.post(self.index, job.warmup + draws.n * job.thin, 1.0, np.nan, np.nan, 0.0)
+            yield
+        self.board.post(self.index, job.warmup + job.draws, 1.0, np.nan, np.nan, 1.0)
+
+
+class KernelChain(Chain):
+    """A chain of a kernel sampler."""
+
+    def __init__(self, posterior: Posterior, job: Job, *place: Any) -> None:
+        super().__init__(posterior, job, *place)
+        self.sampler = cast(Sampler, sampler(job.method))
         self.target = self.model.target()
-        self.out = ChainResult(index, draws, warmup, np.full(posterior.dim, np.nan))
         self.done = 0
         self.step_seconds = 0.0
         self.began = self.turn_began = 0.0
@@ -186,46 +219,47 @@ class Chain:
         self.accept_sum, self.accept_count = 0.0, 0
         self.buffer = empty_trace(10, posterior.dim)
 
-    def blocks(self) -> Iterator[None]:
-        """Run the chain; yields at the end of a block when its turn has lasted long enough.
+    def _run(self) -> Iterator[None]:
+        """Yields at the end of a block when the chain's turn has lasted long enough.
 
         Blocks are short at first and where warm-up is cut at its checkpoints; a turn for each would leave a
         chain in warm-up far behind one that is sampling.
         """
         self.began = self.turn_began = time.perf_counter()
-        if self.posterior.dim == 0:
-            yield from self._generated_only()
-            return
         settings = self.job.settings
         x = find(
             self.init,
             self.posterior,
             self.index,
             self.rng,
-            self.sampler.NEEDS_GRADIENT,
-            self.sampler.NEEDS_GRADIENT and not settings.faithful,
+            use_gradient=self.sampler.NEEDS_GRADIENT,
+            ascend=self.sampler.NEEDS_GRADIENT and not settings.faithful,
+            use_hessian=self.sampler.NEEDS_HESSIAN,
         )
         self.out.start = x.copy()
         self.state = self.sampler.start(self.target, settings, x, self.rng)
         yield from self._warm_up()
         self.out.learnt = self.sampler.learnt(self.state)
         self.out.failures_warmup = int(self.target.failures.total[0])
-        self.out.seconds_warmup = time.perf_counter() - self.began
+        warmed_up = time.perf_counter()
+        self.out.seconds_warmup = warmed_up - self.began
         yield from self._iterate(self.job.draws, False, self.out.draws, self.write_values)
-        self.out.seconds = time.perf_counter() - self.began - self.out.seconds_warmup
+        self.out.seconds = time.perf_counter() - warmed_up
+        self.out.seconds_total = self.out.seconds_warmup + self.out.seconds
         self.board.rows[self.index, 4] = 1.0
 
     def result(self) -> ChainResult:
-        """What there is so far."""
-        failures = self.target.failures
+        failures, out = self.target.failures, self.out
         total = int(failures.total[0])
-        if self.state is not None and self.out.seconds_warmup == 0.0:  # stopped in warm-up
-            self.out.learnt = self.sampler.learnt(self.state)
-            self.out.failures_warmup = total
-        self.out.failures = total - self.out.failures_warmup
+        if self.state is not None and out.seconds_warmup == 0.0:  # stopped in warm-up
+            out.learnt = self.sampler.learnt(self.state)
+            out.failures_warmup = total
+        out.failures = total - (out.failures_warmup or 0)
         if total:
-            self.out.first_failure = self.posterior.failure(failures.first)
-        return self.out
+            out.first_failure = self.posterior.failure(failures.first)
+        if self.state is not None and out.seconds_total == 0.0:  # stopped
+            out.seconds_total = time.perf_counter() - self.began
+        return out
 
     def _warm_up(self) -> Iterator[None]:
         """The sampler's stages, cut at fixed iterations where the history is noted."""
@@ -281,24 +315,14 @@ class Chain:
             "iteration": self.done,
             "stage": stage,
             "acceptance_rate": self.accept_sum / self.accept_count,
-            "step_size": float(self.state.step_size),
         }
+        if hasattr(self.state, "step_size"):
+            row["step_size"] = float(self.state.step_size)
         if self.posterior.dim <= _SPECTRUM_LIMIT:
             row |= self.sampler.history(self.state)
         for name, value in row.items():
             self.out.history.setdefault(name, []).append(value)
         self.accept_sum, self.accept_count = 0.0, 0
-
-    def _generated_only(self) -> Iterator[None]:
-        """A model without parameters: every draw evaluates the generated quantities."""
-        job, draws = self.job, self.out.draws
-        while draws.n < len(draws.values):
-            rows = draws.values[draws.n : draws.n + _GENERATED_BLOCK]
-            self.write_values(np.empty((len(rows), 0)), rows)
-            draws.n += len(rows)
-            self.board.post(self.index, job.warmup + draws.n * job.thin, 1.0, np.nan, np.nan, 0.0)
-            yield
-        self.board.post(self.index, job.warmup + job.draws, 1.0, np.nan, np.nan, 1.0)
 
 
 def _checkpoints(warmup: int, d: int) -> list[int]:

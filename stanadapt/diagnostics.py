@@ -19,6 +19,7 @@ R_HAT_LIMIT = 1.01  # Vehtari et al. (2021)
 ESS_PER_CHAIN = 100  # likewise
 ACCEPTANCE_MARGIN = 0.15
 STILL_SHARE = 0.05  # of a chain's draws without one acceptance in between
+BFMI_LIMIT = 0.3  # Betancourt (2016), Diagnosing Suboptimal Cotangent Disintegrations in HMC
 _WORST = 3  # parameters that a finding names
 _FEWEST = 4  # draws a chain that split R-hat needs
 _BLOCK = 4_000_000  # draws of scalars at a time
@@ -85,7 +86,8 @@ def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
     """Worded findings on a result; empty when there is nothing to report.
 
     Looks at R-hat over 1.01, effective sample sizes under 100 a chain, acceptance far from its target, chains
-    that stand still, failed evaluations of the log density, and an interrupted run.
+    that stand still, failed evaluations of the log density, and an interrupted run; of NUTS at divergences,
+    trees that were cut short, and the energy's Bayesian fraction of missing information (E-BFMI) under 0.3.
     """
     groups = datasets(idata)
     posterior = _posterior(idata, var_names)
@@ -97,7 +99,8 @@ def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
     findings += _convergence(posterior)
     if "sample_stats" in groups:
         findings += _movement(groups["sample_stats"], posterior.attrs)
-    if "adaptation" in groups:
+        findings += _trajectories(groups["sample_stats"], posterior.attrs)
+    if "failures" in groups.get("adaptation", {}):
         findings += _failures(groups["adaptation"], groups.get("sample_stats"))
     return findings
 
@@ -138,29 +141,84 @@ def _convergence(posterior: xarray.Dataset) -> list[Finding]:
 
 
 def _movement(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
-    findings = []
-    target = _target_acceptance(attrs)
+    return [*_acceptance(stats, attrs), *(_stillness(stats) if "accepted" in stats else [])]
+
+
+def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
+    target = _settings(attrs).get("target_accept")
+    if target is None:
+        return []
     acceptance = stats["acceptance_rate"].mean("draw").values
     chains = stats["chain"].values
-    if target is not None:
-        far = np.abs(acceptance - target) > ACCEPTANCE_MARGIN
-        if far.any():
-            shown = ", ".join(f"{acceptance[i]:.2f} in chain {chains[i]}" for i in np.flatnonzero(far))
-            findings.append(
-                Finding(
-                    "acceptance",
-                    f"The acceptance rate is far from its target {target:g}: {shown}. "
-                    "Warm up longer; in a funnel, reparametrise the model.",
-                )
-            )
-    accepted = stats["accepted"].values
+    distance = target - acceptance
+    if "tree_depth" not in stats:  # NUTS only wastes steps when it accepts more than it aims at
+        distance = np.abs(distance)
+    far = distance > ACCEPTANCE_MARGIN
+    if not far.any():
+        return []
+    shown = ", ".join(f"{acceptance[i]:.2f} in chain {chains[i]}" for i in np.flatnonzero(far))
+    return [
+        Finding(
+            "acceptance",
+            f"The acceptance rate is far from its target {target:g}: {shown}. "
+            "Warm up longer; in a funnel, reparametrise the model.",
+        )
+    ]
+
+
+def _stillness(stats: xarray.Dataset) -> list[Finding]:
+    chains, accepted = stats["chain"].values, stats["accepted"].values
     limit = max(100, int(STILL_SHARE * accepted.shape[1]))
     still = [(chains[i], _longest_wait(row)) for i, row in enumerate(accepted)]
     long = [(chain, wait) for chain, wait in still if wait >= min(limit, accepted.shape[1])]
-    if long:
-        shown = ", ".join(f"chain {chain} for {wait} draws" for chain, wait in long)
-        findings.append(Finding("still", f"Chains stood still: {shown} without one accepted proposal."))
+    if not long:
+        return []
+    shown = ", ".join(f"chain {chain} for {wait} draws" for chain, wait in long)
+    return [Finding("still", f"Chains stood still: {shown} without one accepted proposal.")]
+
+
+def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
+    """What only NUTS has columns for."""
+    findings = []
+    draws = stats.sizes["chain"] * stats.sizes["draw"]
+    if "diverging" in stats and (count := int(stats["diverging"].sum())):
+        findings.append(
+            Finding(
+                "divergences",
+                f"{count} of {draws} draws ended in a divergence: the posterior bends more sharply than the "
+                "step size can follow, and what lies there is missed. Raise target_accept, or reparametrise.",
+            )
+        )
+    deepest = _settings(attrs).get("max_tree_depth")
+    if "tree_depth" in stats and deepest is not None:
+        count = int((stats["tree_depth"] >= deepest).sum())
+        if count:
+            findings.append(
+                Finding(
+                    "tree_depth",
+                    f"{count} of {draws} draws hit max_tree_depth={deepest}: their trajectories were cut "
+                    "short, which costs efficiency. Try metric='dense', or raise it.",
+                )
+            )
+    if "energy" in stats:
+        bfmi = _bfmi(stats["energy"].transpose("chain", "draw").values)
+        low = np.flatnonzero(bfmi < BFMI_LIMIT)
+        if low.size:
+            shown = ", ".join(f"{bfmi[i]:.2f} in chain {stats['chain'].values[i]}" for i in low)
+            findings.append(
+                Finding(
+                    "energy",
+                    f"E-BFMI is under {BFMI_LIMIT}: {shown}. The energy changes too slowly for the tails to "
+                    "be explored; reparametrise the model.",
+                )
+            )
     return findings
+
+
+def _bfmi(energy: np.ndarray) -> np.ndarray:
+    """Mean squared change of the energy over its variance, of every chain (chain, draw); as arviz has it."""
+    with np.errstate(invalid="ignore", divide="ignore"):  # one draw, or an energy that never changes
+        return np.asarray(np.square(np.diff(energy, axis=1)).mean(axis=1) / energy.var(axis=1, ddof=1))
 
 
 def _failures(adaptation: xarray.Dataset, stats: xarray.Dataset | None) -> list[Finding]:
@@ -179,10 +237,9 @@ def _failures(adaptation: xarray.Dataset, stats: xarray.Dataset | None) -> list[
     ]
 
 
-def _target_acceptance(attrs: dict[str, Any]) -> float | None:
-    settings = json.loads(attrs.get("settings", "{}"))
-    value = settings.get("target_accept")
-    return None if value is None else float(value)
+def _settings(attrs: dict[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads(attrs.get("settings", "{}"))
+    return settings
 
 
 def _longest_wait(accepted: np.ndarray) -> int:

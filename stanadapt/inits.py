@@ -14,7 +14,7 @@ from . import data as data_module
 from .errors import ArgumentError, InitializationError
 from .numerics.ascent import climb, far_below
 from .posterior import Posterior
-from .target import log_density, log_density_gradient
+from .target import hessian, log_density, log_density_gradient
 
 # Looking for a start is Python that calls short kernels. Two threads at it would hand the interpreter's lock
 # to and fro at every call, 5 ms each time, and take many times as long as one after the other.
@@ -74,9 +74,15 @@ _ALLOWED = (
 
 
 def find(
-    init: Init, posterior: Posterior, chain: int, rng: np.random.Generator, use_gradient: bool, ascend: bool
+    init: Init,
+    posterior: Posterior,
+    chain: int,
+    rng: np.random.Generator,
+    use_gradient: bool,
+    ascend: bool,
+    use_hessian: bool = False,
 ) -> np.ndarray:
-    """A starting point (d,) with a finite log density and, if it will be used, a finite gradient.
+    """A starting point (d,) with a finite log density and, where they are used, finite gradient and Hessian.
 
     A random start goes on with a short climb out of the far tail when `ascend` is set, from `CLIMBS` points;
     the first is kept unless another ends so far above it that its own mode can have no mass.
@@ -86,28 +92,53 @@ def find(
     InitializationError
         There is none at the given point, or none in 100 tries; the message has the first reason.
     """
+    need = _Need(use_gradient, use_hessian)
     with _ONE_AT_A_TIME:
-        return _start(init, posterior, chain, rng, use_gradient, ascend)
+        return _start(init, posterior, chain, rng, need, ascend)
+
+
+class _Need(NamedTuple):
+    """What must be finite at a start, beside the log density."""
+
+    gradient: bool
+    hessian: bool
+
+    def __str__(self) -> str:
+        parts = ["log density", *["gradient"] * self.gradient, *["Hessian"] * self.hessian]
+        return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def _start(
-    init: Init, posterior: Posterior, chain: int, rng: np.random.Generator, use_gradient: bool, ascend: bool
+    init: Init, posterior: Posterior, chain: int, rng: np.random.Generator, need: _Need, ascend: bool
 ) -> np.ndarray:
-    x = _finite(init, posterior, chain, rng, use_gradient)
-    if not (ascend and use_gradient and init.point is None and init.values is None and init.radius > 0):
+    x = _finite(init, posterior, chain, rng, need)
+    if not (ascend and need.gradient and init.point is None and init.values is None and init.radius > 0):
         return x
-    target = posterior.model.target()
-    x, logp = climb(target, x)
+    x, logp = _climbed(x, posterior, need)
     for _ in range(CLIMBS - 1):
-        other, higher = climb(target, _finite(init, posterior, chain, rng, use_gradient))
+        other, higher = _climbed(_finite(init, posterior, chain, rng, need), posterior, need)
         if far_below(logp, higher, posterior.dim):
             x, logp = other, higher
     posterior.model.raise_pending()
     return x
 
 
+def _climbed(x: np.ndarray, posterior: Posterior, need: _Need) -> tuple[np.ndarray, float]:
+    """Where the climb from `x` ends, and the log density there; `x` itself where that end is no start."""
+    target = posterior.model.target()
+    end, logp = climb(target, x)
+    if need.hessian and not _has_hessian(target, end):
+        return x, log_density(target, x)
+    return end, logp
+
+
+def _has_hessian(target: Any, x: np.ndarray) -> bool:
+    second = np.empty((x.size, x.size))
+    return bool(hessian(target, x, second)) and bool(np.all(np.isfinite(second)))
+
+
 def _finite(
-    init: Init, posterior: Posterior, chain: int, rng: np.random.Generator, use_gradient: bool
+    init: Init, posterior: Posterior, chain: int, rng: np.random.Generator, need: _Need
 ) -> np.ndarray:
     target = posterior.model.target()
     score = np.empty(posterior.dim)
@@ -121,18 +152,26 @@ def _finite(
         except RuntimeError as error:  # what was drawn for the rest may not go with what was given
             reason = reason or f"inits are outside the support of the model: {check.one_line(error)}"
             continue
-        logp = log_density_gradient(target, x, score) if use_gradient else log_density(target, x)
+        logp = log_density_gradient(target, x, score) if need.gradient else log_density(target, x)
         posterior.model.raise_pending()
-        if logp > -np.inf:
+        if logp == -np.inf:
+            reason = reason or posterior.failure(x)
+        elif need.hessian and not _has_hessian(target, x):
+            posterior.model.raise_pending()
+            reason = reason or _no_hessian(posterior, target)
+        else:
             return x
-        reason = reason or posterior.failure(x)
     where = (
         f"{tries} tries uniform on (-{init.radius:g}, {init.radius:g})" if random else "its starting point"
     )
-    raise InitializationError(
-        f"chain {chain}: no finite log density{' and gradient' if use_gradient else ''} at {where}. "
-        f"First reason: {reason}"
-    )
+    raise InitializationError(f"chain {chain}: no finite {need} at {where}. First reason: {reason}")
+
+
+def _no_hessian(posterior: Posterior, target: Any) -> str:
+    """The Hessian comes from gradients around the point: what was wrong with the first that failed."""
+    if not target.failures.total[0]:
+        return "the support ends beside it, or the Hessian overflows"
+    return f"beside it, where the gradient is differenced: {posterior.failure(target.failures.first)}"
 
 
 def _candidate(init: Init, posterior: Posterior, rng: np.random.Generator) -> np.ndarray:

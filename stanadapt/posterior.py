@@ -30,7 +30,8 @@ class Posterior:
     ----------
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
-        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used); a `stanadapt.Target`.
+        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used, and its executable for
+        the method nuts); a `stanadapt.Target`.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
         NaN and infinity are numbers, in JSON as bare words or as texts. A Python tuple is an array, unless
@@ -65,6 +66,7 @@ class Posterior:
         seed = check.integer("seed", seed, 0, 2**32 - 1)
         self.code = ""
         self.data: dict[str, Any] = {}
+        self.executable = _executable(model)
         self.model = self._open(model, data, backend, seed)
         self._describe()
 
@@ -72,7 +74,7 @@ class Posterior:
         return f"Posterior(dim={self.dim}, {len(self.variables)} variables, {self.library})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"code": self.code, "data": self.data, "model": self.model}
+        return {name: getattr(self, name) for name in ("code", "data", "executable", "model")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -299,6 +301,12 @@ def _stan_file(model: Any) -> Path | str:
         "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
         "a CmdStanModel, a Target or a Posterior",
     )
+
+
+def _executable(model: Any) -> str:
+    """The path of a CmdStanModel's executable, if it is one and has it."""
+    found = getattr(model, "exe_file", None) if hasattr(model, "stan_file") else None
+    return str(found) if isinstance(found, str | os.PathLike) else ""
 
 
 def _program(source: Path | str) -> tuple[str, Path | None]:

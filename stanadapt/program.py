@@ -113,6 +113,12 @@ def observed_names(code: str) -> set[str]:
     return (set(left) | set(first)) & set(data_declarations(code))
 
 
+def draws_data(code: str) -> str:
+    """The function that draws random numbers in `transformed data`, or nothing; Stan has its name end so."""
+    found = re.search(r"\b([A-Za-z]\w*_rng)\s*\(", block(code, "transformed data"))
+    return found[1] if found else ""
+
+
 def _without_scopes(text: str) -> str:
     """The text outside of braces; a semicolon stands for each pair."""
     kept, depth = [], 0

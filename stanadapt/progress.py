@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from .chain import Board, Job
+from .samplers import Engine, sampler
 
 _LOG_SHARE = 0.1  # a log file gets a line for every tenth of the run,
 _LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds
@@ -28,6 +29,7 @@ class Progress:
         self.job = job
         self.total = job.chains * (job.warmup + job.draws)
         self.enabled = enabled
+        self.whole = isinstance(sampler(job.method), Engine)  # whether a chain tells nothing before its end
         self.bar: Any = None
         self.began = self.logged_at = time.perf_counter()
         self.logged = 0.0
@@ -62,11 +64,12 @@ class Progress:
         if self.bar is None:
             self._log(done, rows)
         else:
-            self.bar.set_postfix_str(_state(rows), refresh=False)
+            self.bar.set_postfix_str(self._state(rows), refresh=False)
             self.bar.update(done - self.bar.n)
         if board.stopped and not self.stopping and done < self.total:
             self.stopping = True
-            text = f"{self.job.method}: stopping when the present block ends; Ctrl-C again gives up at once"
+            end = "chains under way end" if self.whole else "present block ends"
+            text = f"{self.job.method}: stopping when the {end}; Ctrl-C again gives up at once"
             tell(text) if self.bar is None else self.bar.write(text, file=sys.stderr)
 
     def _log(self, done: int, rows: np.ndarray) -> None:
@@ -75,9 +78,16 @@ class Progress:
         finished = share == 1.0 and self.logged < 1.0
         if finished or share - self.logged >= _LOG_SHARE or now - self.logged_at >= _LOG_SECONDS:
             when = _time(now - self.began, share)
-            text = f"{self.job.method}: {share:4.0%}, {done}/{self.total} iterations, {when}, {_state(rows)}"
-            print(text, file=sys.stderr, flush=True)
+            text = f"{self.job.method}: {share:4.0%}, {done}/{self.total} iterations, {when}"
+            print(f"{text}, {self._state(rows)}", file=sys.stderr, flush=True)
             self.logged, self.logged_at = share, now
+
+    def _state(self, rows: np.ndarray) -> str:
+        """Stage, acceptance and step size over chains; of whole chains, how many there are."""
+        finished = rows[rows[:, 4] > 0]
+        if not self.whole:
+            return _stage(rows) + _figures(rows[rows[:, 0] > 0])
+        return f"{len(finished)}/{len(rows)} chains" + _figures(finished)
 
 
 def tell(text: str) -> None:
@@ -104,16 +114,18 @@ def _bar(name: str, total: int) -> Any:
             return text_bar(**shape)
 
 
-def _state(rows: np.ndarray) -> str:
-    """Stage, acceptance and step size over chains."""
+def _stage(rows: np.ndarray) -> str:
     sampling = int(rows[:, 1].sum())
-    stage = {0: "warm-up", len(rows): "sampling"}.get(sampling, f"{sampling}/{len(rows)} sampling")
-    started = rows[rows[:, 0] > 0]
-    if len(started):
-        acceptance, step_size = started[:, 2].mean(), np.median(started[:, 3])
-        stage += "" if np.isnan(acceptance) else f", accept {acceptance:.2f}"
-        stage += "" if np.isnan(step_size) else f", step {step_size:.3g}"
-    return stage
+    return {0: "warm-up", len(rows): "sampling"}.get(sampling, f"{sampling}/{len(rows)} sampling")
+
+
+def _figures(rows: np.ndarray) -> str:
+    """Acceptance and step size over chains, as far as there are any."""
+    if not len(rows):
+        return ""
+    acceptance, step_size = rows[:, 2].mean(), np.median(rows[:, 3])
+    shown = "" if np.isnan(acceptance) else f", accept {acceptance:.2f}"
+    return shown if np.isnan(step_size) else f"{shown}, step {step_size:.3g}"
 
 
 def _time(spent: float, share: float) -> str:

@@ -27,6 +27,8 @@ from .runner import Run
 
 Groups = dict[str, xarray.Dataset]
 _SAMPLE_DIMS = ("chain", "draw")
+# Of a chain, in the group `adaptation`, as far as they are known.
+_FACTS = ("failures_warmup", "failures", "first_failure", "seconds_warmup", "seconds", "seconds_total")
 
 
 @functools.cache
@@ -246,7 +248,13 @@ def _cut(stack: Stack, kept: list[int], n: int) -> Draws:
 
 def _stats(stats: Mapping[str, np.ndarray], chains: Sequence[int]) -> xarray.Dataset:
     coords = _sample_coords(chains, next(iter(stats.values())).shape[1])
-    return xarray.Dataset({name: (_SAMPLE_DIMS, value) for name, value in stats.items()}, coords=coords)
+    stated = {name: (_SAMPLE_DIMS, value) for name, value in stats.items() if not _is_unknown(value)}
+    return xarray.Dataset(stated, coords=coords)
+
+
+def _is_unknown(column: np.ndarray) -> bool:
+    """Whether it is nothing but NaN, which is what a method without a step size writes for it."""
+    return column.size > 0 and column.dtype.kind == "f" and bool(np.all(np.isnan(column)))
 
 
 def _unconstrained(x: np.ndarray, chains: Sequence[int], posterior: Posterior) -> xarray.Dataset:
@@ -272,9 +280,10 @@ def _adaptation(chains: list[ChainResult], posterior: Posterior) -> xarray.Datas
             dims = ("unconstrained", "unconstrained_2")[: value.ndim]
         group[name] = (("chain", *dims), np.stack([chain.learnt[name] for chain in chains]))
     group["start"] = (("chain", "unconstrained"), np.stack([chain.start for chain in chains]))
-    for name in ("failures_warmup", "failures", "seconds_warmup", "seconds"):
-        group[name] = ("chain", np.array([getattr(chain, name) for chain in chains]))
-    group["first_failure"] = ("chain", np.array([chain.first_failure for chain in chains], dtype=object))
+    for name in _FACTS:
+        facts = [getattr(chain, name) for chain in chains]
+        if None not in facts:
+            group[name] = ("chain", np.array(facts, dtype=object if name == "first_failure" else None))
     labels = {"unconstrained": posterior.unconstrained_names}
     if "unconstrained_2" in group.dims:
         labels["unconstrained_2"] = posterior.unconstrained_names
@@ -297,7 +306,7 @@ def _attributes(
         "method": job.method,
         "settings": json.dumps(samplers.named(method, job.settings)),
         "seed": job.seed,
-        "backend": posterior.library,
+        "backend": run.chains[0].library,
         "model_hash": posterior.digest(),
         "interrupted": int(run.interrupted),
     }

@@ -21,10 +21,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .chain import Board, Chain, ChainResult, Job, Stack, stacks
+from .chain import Board, Chain, ChainResult, Job, KernelChain, Stack, stacks
+from .engine import EngineChain
 from .errors import ChainError
 from .inits import Init
 from .posterior import Posterior
+from .samplers import Engine, sampler
 
 _LOOK_SECONDS = 0.1  # how often the one who waits looks at the board
 
@@ -45,6 +47,8 @@ def run(
     posterior: Posterior, job: Job, inits: list[Init], workers: int, in_processes: bool, look: Look
 ) -> Run:
     """Run all chains; `look` sees the board now and then. Ctrl-C ends every chain at its block's end.
+
+    The chain of an engine is one block: those under way end by themselves, and the others do not begin.
 
     A second Ctrl-C gives up at once: blocks under way end in the background, and their draws are lost.
 
@@ -86,9 +90,10 @@ def _chains(
     draws: Stack,
     warmup: Stack | None,
 ) -> list[Chain]:
-    """Chains that write into successive rows of the stacks."""
+    """Chains that write into successive rows of the stacks; here is decided what kind they are."""
+    kind = EngineChain if isinstance(sampler(job.method), Engine) else KernelChain
     return [
-        Chain(posterior, job, i, init, board, draws.chain(k), warmup.chain(k) if warmup else None)
+        kind(posterior, job, i, init, board, draws.chain(k), warmup.chain(k) if warmup else None)
         for k, (i, init) in enumerate(zip(indices, inits, strict=True))
     ]
 

@@ -35,12 +35,18 @@ CASES = {
         SKEWED,
         ({}, {"signal": "score"}, {"signal": "increment"}, {"faithful": True}),
     ),
+    "nuts": Case(SKEWED, draws=5_000),
 }
 
 
 def methods() -> list[str]:
     """Every method there is; one without a case must fail, so this does not ask CASES."""
     return list(METHODS)
+
+
+def kernel_methods() -> list[str]:
+    """Those with kernels of ours. An engine has none to freeze, place or compile: test_nuts.py is about it."""
+    return [name for name in METHODS if not isinstance(samplers.sampler(name), samplers.Engine)]
 
 
 def learnt_state(sampler: Any, settings: Any, exact: Exact, rng: np.random.Generator) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stanadapt
-from cases import methods, resolve
+from cases import kernel_methods, methods, resolve
 from stanadapt.trace import empty_trace
 
 PACKAGE = Path(stanadapt.__file__).parent
@@ -32,6 +32,7 @@ ROOMS = [
     "speed",
     "inits",
     "chain",
+    "engine",
     "runner",
     "results",
     "diagnostics",
@@ -96,7 +97,7 @@ def test_each_library_has_one_door(text: str, owners: set[str]) -> None:
 
 
 @pytest.mark.parametrize("d", [1, 2])
-@pytest.mark.parametrize("method", methods())
+@pytest.mark.parametrize("method", kernel_methods())
 def test_a_sweep_is_compiled_once(method: str, d: int) -> None:
     """Stages and the freeze keep the types of the state, so nothing is compiled while a user waits.
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import stanadapt
+from cases import kernel_methods
 from stanadapt import Posterior, check, runner, samplers
 from stanadapt.errors import (
     ArgumentError,
@@ -383,7 +384,7 @@ def test_no_gradient_at_the_start():
     assert datasets(draw(code))["posterior"]["x"].shape == (2, 50)  # this method needs none
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", kernel_methods())
 def test_rejections_while_sampling_are_counted(method):
     code = 'parameters { real x; } model { if (x > 1) reject("x is too large"); x ~ normal(0, 1); }'
     result = draw(code, method=method, warmup=200, draws=200)
@@ -407,7 +408,7 @@ def test_generated_quantities_that_reject_are_nan():
 
 
 LARGE = "data { int N; } parameters { vector[N] x; } model { x ~ normal(0, 1); }"
-MATRICES = [name for name in METHODS if samplers.sampler(name).n_matrices()]
+MATRICES = [name for name in kernel_methods() if samplers.sampler(name).n_matrices()]
 
 
 @pytest.fixture(scope="module")

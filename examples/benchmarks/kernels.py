@@ -118,6 +118,8 @@ def small() -> None:
     print("d = 10, eight schools: microseconds an iteration\n")
     print("method        frozen  adapting  raw call  beyond it: frozen  adapting")
     for method in samplers.METHODS:
+        if isinstance(samplers.sampler(method), samplers.Engine):
+            continue  # it has no kernel
         t = medians(sweeps(method, model, n), n)
         print(
             f"{method:12s} {t['frozen']:7.2f} {t['adapting']:9.2f} {t['raw']:9.2f} "

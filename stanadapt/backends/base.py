@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -50,6 +50,10 @@ class Model(Protocol):
         """The point (d,) of constrained values. Raises RuntimeError with the model's message."""
         ...
 
+    def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
+        """The same for values in the order of `names`; no other values follow."""
+        ...
+
     def identity(self) -> bytes:
         """What tells this model from others, for one that came without the text of a program."""
         ...
@@ -60,4 +64,39 @@ class Model(Protocol):
 
     def raise_pending(self) -> None:
         """Raise the exception that a Python callable ended a block with, if there is one."""
+        ...
+
+
+class StanDraws(NamedTuple):
+    """What Stan's NUTS gave in one chain; rows of warm-up come first, where they were asked for."""
+
+    names: list[
+        str
+    ]  # flat names of the columns, as `Model.names` has them; generated quantities may be missing
+    values: np.ndarray  # (n, c) constrained
+    stats: dict[str, np.ndarray]  # Stan's name, such as `lp__`, -> (n,)
+    step_size: float
+    inverse_metric: np.ndarray  # (d,), or (d, d) where it is dense
+    seconds: tuple[float, float] | None  # of warm-up and of the draws, where they are known apart
+
+
+class StanProgram(Protocol):
+    """A Stan program with data, in something that runs Stan's NUTS on it."""
+
+    library: str  # what runs it, with its version
+
+    def nuts(
+        self,
+        x: np.ndarray,
+        *,
+        chain: int,
+        seed: int,
+        warmup: int,
+        draws: int,
+        save_warmup: bool,
+        metric: str,
+        target_accept: float,
+        max_tree_depth: int,
+    ) -> StanDraws:
+        """One chain from the unconstrained point `x` (d,). Raises RuntimeError with the program's message."""
         ...

@@ -100,7 +100,10 @@ class NativeModel:
         flat = np.empty(len(names))
         for name, variable in variables(names).items():
             flat[variable.columns] = values[name]
-        return np.asarray(self.model.param_unconstrain(flat))
+        return self.unconstrain_flat(flat)
+
+    def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
+        return np.asarray(self.model.param_unconstrain(values))
 
     def identity(self) -> bytes:
         if self.backend == "stanli":
@@ -187,7 +190,12 @@ _MANGLED = "_stan_"  # before names that are words of C++; a Stan name cannot be
 
 def _split(names: list[str]) -> list[str]:
     """BridgeStan's list of names; for a model without any it is one empty string."""
-    return [name.removeprefix(_MANGLED) for name in names if name]
+    return [demangled(name) for name in names if name]
+
+
+def demangled(name: str) -> str:
+    """A variable's name as the Stan program has it."""
+    return name.removeprefix(_MANGLED)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

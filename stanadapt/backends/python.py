@@ -166,6 +166,9 @@ class Target:
             raise RuntimeError(f"values for {', '.join(self._names)} are needed, got {', '.join(flat)}")
         return np.array([flat[name] for name in self._names])
 
+    def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
+        return values
+
     def identity(self) -> bytes:
         name = getattr(self._log_density, "__qualname__", "")
         return " ".join([self.library, name, *self._names]).encode()

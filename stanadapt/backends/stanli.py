@@ -53,7 +53,7 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
         if _REFUSED.search(reason):
             raise RefusedError(f"stanli does not cover this program: {reason}") from error
         raise DataError(f"data do not fit the Stan program: {reason}") from error
-    opened = NativeModel(model, "stanli", _without_generated(code, folder))
+    opened = NativeModel(model, "stanli", without_generated(code, folder))
     for note in notes:
         text = note.partition(" Please report")[0]
         if "unavailable" in text:  # it would run, and drop transformed parameters and generated quantities
@@ -62,7 +62,7 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
     return opened
 
 
-def _without_generated(code: str, folder: Path | None) -> str:
+def without_generated(code: str, folder: Path | None) -> str:
     """stanli's form of the program without its last block, the generated quantities; empty if it has none."""
     text = without_comments(with_includes(code, folder))
     start = re.search(r"\bgenerated\s+quantities\s*\{", text)

@@ -1,6 +1,6 @@
-"""What a sampler's file offers to the rest, and the checks of its settings.
+"""What a method's file offers to the rest, and the checks of its settings.
 
-A sampler is a module with these names, in this order:
+A method is a kernel sampler or an engine. A kernel sampler is a module with these names, in this order:
 
     Settings        NamedTuple of numbers, the paper's values as defaults
     CHOICES         for settings that are picked by name: field -> names (the kernel gets the index)
@@ -16,13 +16,20 @@ A sampler is a module with these names, in this order:
     step, sweep     kernels: one iteration, and a block of them
     history         what is worth recording over warm-up: names -> numbers (plain Python)
     learnt          what a chain has learnt when warm-up ends: names -> arrays (plain Python)
+
+An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has, beside
+Settings, CHOICES, LIMITS, NEEDS_GRADIENT, NEEDS_HESSIAN, WARMUP and DRAWS:
+
+    STATS           what it reports of every iteration: the schema's name -> type
+    n_matrices      settings -> number of (d, d) arrays that a chain holds
+    run             one chain, from its start to its last draw (plain Python)
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -58,8 +65,8 @@ def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
     return [Stage("simple_mala", simple), Stage("forgetting", forgetting), Stage(last, rest - forgetting)]
 
 
-class Sampler(Protocol):
-    """The module of a sampler, for type checkers."""
+class Method(Protocol):
+    """What the modules of all methods have, for type checkers."""
 
     __name__: str
     __doc__: str | None
@@ -70,6 +77,11 @@ class Sampler(Protocol):
     NEEDS_HESSIAN: bool
     WARMUP: int
     DRAWS: int
+
+
+class Sampler(Method, Protocol):
+    """The module of a kernel sampler."""
+
     State: Any
 
     def n_matrices(self) -> int: ...
@@ -81,7 +93,57 @@ class Sampler(Protocol):
     def learnt(self, state: Any) -> dict[str, Any]: ...
 
 
-def resolve(sampler: Sampler, given: Any) -> Any:
+class Plan(NamedTuple):
+    """What an engine is asked for, beside its settings."""
+
+    chain: int
+    seed: int  # of this chain alone, 1 to 2**31 - 1
+    warmup: int
+    draws: int
+    save_warmup: bool
+
+
+class WholeChain(NamedTuple):
+    """What an engine's chain gave, not thinned; rows of warm-up come first, where they were asked for."""
+
+    names: list[str]  # flat names of the columns; generated quantities may be missing
+    values: np.ndarray  # (n, c) constrained
+    stats: dict[str, np.ndarray]  # (n,) each, under the names of STATS
+    learnt: dict[str, np.ndarray]
+    seconds: tuple[float, float] | None  # of warm-up and of the draws, where they are known apart
+
+
+@runtime_checkable
+class Engine(Method, Protocol):
+    """The module of an engine. `program` is what the model runs in, see `backends.base.StanProgram`."""
+
+    STATS: dict[str, type[np.generic]]
+
+    def n_matrices(self, settings: Any) -> int: ...
+    def run(self, program: Any, settings: Any, x: np.ndarray, plan: Plan) -> WholeChain: ...
+
+
+# What every kernel sampler reports of an iteration.
+KERNEL_STATS: dict[str, type[np.generic]] = {
+    "lp": np.float64,
+    "acceptance_rate": np.float64,
+    "accepted": np.bool_,
+    "step_size": np.float64,
+    "n_steps": np.int32,
+}
+
+
+def stats(method: Sampler | Engine) -> dict[str, type[np.generic]]:
+    """The columns that a method reports of every iteration."""
+    return method.STATS if isinstance(method, Engine) else KERNEL_STATS
+
+
+def n_matrices(method: Sampler | Engine, settings: Any) -> int:
+    """Number of (d, d) arrays that a chain of the method holds."""
+    return method.n_matrices(settings) if isinstance(method, Engine) else method.n_matrices()
+
+
+def resolve(sampler: Method, given: Any) -> Any:
     """The sampler's Settings with every value checked and in its declared type.
 
     `given` is None, a mapping of some settings, or the Settings themselves. A setting that is picked by name
@@ -104,7 +166,7 @@ def resolve(sampler: Sampler, given: Any) -> Any:
     return sampler.Settings(**values)
 
 
-def _setting(sampler: Sampler, name: str, value: Any, default: Any) -> Any:
+def _setting(sampler: Method, name: str, value: Any, default: Any) -> Any:
     shown = f"settings[{name!r}]"
     if name in sampler.CHOICES:
         return sampler.CHOICES[name].index(check.choice(shown, value, sampler.CHOICES[name]))
@@ -124,7 +186,7 @@ def _setting(sampler: Sampler, name: str, value: Any, default: Any) -> Any:
     raise ArgumentError(f"{sampler.Settings.__module__}.Settings.{name} has a default of no known type")
 
 
-def named(sampler: Sampler, settings: Any) -> dict[str, Any]:
+def named(sampler: Method, settings: Any) -> dict[str, Any]:
     """The settings as a user writes them: the name of a choice, not its index, and None rather than NaN."""
     values: dict[str, Any] = settings._asdict()
     values |= {name: names[values[name]] for name, names in sampler.CHOICES.items()}
