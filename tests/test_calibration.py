@@ -1,0 +1,234 @@
+"""Suite 5: simulation-based calibration of every method on two models. `make calibrate` runs it.
+
+A test looks at all quantities of a model and fails when its smallest p-value is under the Bonferroni limit of
+a family-wise level of 0.1 %. Seeds are fixed. Tests that are not marked `calibration` are of the suite itself
+and take seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from calibration import (
+    KEPT,
+    REPLICATES,
+    SIMULATED,
+    Draws,
+    all_replicates,
+    effective_share,
+    ranks,
+    regression_posterior,
+    regression_prior,
+    simulation,
+    with_log_likelihood,
+    without_jacobian,
+)
+from cases import methods
+from stanadapt.runner import available_cores
+from uniformity import PValues, ecdf, histogram, p_values, spread
+
+LEVEL = 0.001
+LEAST_SHARE = (
+    0.75  # of the kept draws that must be effective; ranks are then all but those of independent ones
+)
+NARROWER = 0.9
+
+
+def _chosen() -> list[str]:
+    """All methods, or those that CALIBRATE names."""
+    named = os.environ.get("CALIBRATE", "").replace(",", " ").split()
+    unknown = set(named) - set(methods())
+    assert not unknown, f"CALIBRATE names {sorted(unknown)}; methods are {', '.join(methods())}"
+    return named or methods()
+
+
+class Verdict(NamedTuple):
+    """A line of the table at the end."""
+
+    method: str
+    model: str
+    p: PValues
+    share: np.ndarray  # (k,) of the kept draws that are effective
+    seconds: float
+
+    @property
+    def limit(self) -> float:
+        return LEVEL / self.p.count()
+
+    @property
+    def calibrated(self) -> bool:
+        return self.p.smallest()[0] > self.limit
+
+    @property
+    def independent(self) -> bool:
+        return bool(self.share.min() > LEAST_SHARE)
+
+    def where(self) -> str:
+        _, test, quantity = self.p.smallest()
+        return f"{test} of {SIMULATED[self.model].labels[quantity] if quantity >= 0 else 'all parameters'}"
+
+    def details(self) -> str:
+        """Every p-value, by quantity."""
+        lines = [f"{'quantity':16} {'histogram':>10} {'ecdf':>10} {'effective':>10}"]
+        rows = zip(SIMULATED[self.model].labels, self.p.histogram, self.p.ecdf, self.share, strict=True)
+        lines += [f"{label:16} {a:10.2g} {b:10.2g} {100 * share:9.0f}%" for label, a, b, share in rows]
+        lines.append(f"spread of all parameters {self.p.spread:.2g}; limit of a p-value {self.limit:.1g}")
+        return "\n".join(lines)
+
+    def line(self) -> str:
+        verdict = "calibrated" if self.calibrated else "NOT CALIBRATED"
+        verdict = verdict if self.independent else "DRAWS TOO DEPENDENT"
+        return (
+            f"{self.method:16} {self.model:18} {self.p.smallest()[0]:10.2g} {self.limit:8.1g}  {verdict:20} "
+            f"{100 * self.share.min():8.0f}% {self.seconds:7.0f} s  {self.where()}"
+        )
+
+
+class _Table:
+    """Writes the table when pytest sums up."""
+
+    def __init__(self) -> None:
+        self.verdicts: list[Verdict] = []
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("simulation-based calibration")
+        header = (
+            f"{'method':16} {'model':18} {'smallest p':>10} {'limit':>8}  {'verdict':20} {'effective':>9} "
+            f"{'time':>9}  where it is smallest"
+        )
+        for line in [
+            f"{REPLICATES} data sets from each model's prior, {KEPT} draws kept of each posterior.",
+            "Smallest p: of all tests that ranks are uniform; it must be over its limit.",
+            f"Effective: the smallest share of the draws kept; it must be over {100 * LEAST_SHARE:.0f} %.",
+            "",
+            header,
+            *[verdict.line() for verdict in self.verdicts],
+        ]:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def table(request: pytest.FixtureRequest) -> _Table:
+    report = _Table()
+    request.config.pluginmanager.register(report)
+    return report
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Executor]:
+    """Processes, since most of a replicate's time goes to Python. Draws do not depend on them."""
+    with ProcessPoolExecutor(available_cores(), multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+@functools.cache
+def _draws(method: str, model: str, pool: Executor) -> Draws:
+    return all_replicates(method, model, pool)
+
+
+def _judge(method: str, model: str, draws: Draws, seconds: float = 0.0) -> Verdict:
+    draws = with_log_likelihood(model, draws)
+    return Verdict(method, model, p_values(ranks(draws), KEPT), effective_share(draws.kept), seconds)
+
+
+def _narrower(draws: Draws) -> Draws:
+    mean = draws.kept.mean(axis=1, keepdims=True)
+    return draws._replace(kept=mean + NARROWER * (draws.kept - mean))
+
+
+@pytest.mark.calibration
+@pytest.mark.parametrize("model", SIMULATED)
+@pytest.mark.parametrize("method", _chosen())
+def test_method_is_calibrated(method: str, model: str, pool: Executor, table: _Table) -> None:
+    began = time.perf_counter()
+    draws = _draws(method, model, pool)
+    verdict = _judge(method, model, draws, time.perf_counter() - began)
+    table.verdicts.append(verdict)
+    print(verdict.details())
+    assert verdict.calibrated
+    assert verdict.independent, (
+        f"the draws kept are too close to one another: SPACING of {method} must be larger"
+    )
+
+
+@pytest.mark.calibration
+@pytest.mark.parametrize("model", SIMULATED)
+@pytest.mark.parametrize("method", _chosen())
+def test_suite_goes_red_for_draws_that_are_too_narrow(method: str, model: str, pool: Executor) -> None:
+    """A posterior standard deviation that is 10 % too small."""
+    assert not _judge(method, model, _narrower(_draws(method, model, pool))).calibrated
+
+
+@pytest.mark.calibration
+def test_suite_goes_red_without_the_jacobian(pool: Executor) -> None:
+    """One method is enough: what is broken is the density that all of them would sample."""
+    program = without_jacobian(SIMULATED["linear_regression"].program)
+    draws = all_replicates(_chosen()[0], "linear_regression", pool, program)
+    assert not _judge(_chosen()[0], "linear_regression", draws).calibrated
+
+
+def _exact_draws() -> Draws:
+    rng = np.random.default_rng(1)
+    simulations = [simulation("linear_regression", replicate) for replicate in range(REPLICATES)]
+    kept = [regression_posterior(data, KEPT, rng) for _, data in simulations]
+    return Draws(np.array([truth for truth, _ in simulations]), np.array(kept))
+
+
+def test_exact_draws_are_calibrated() -> None:
+    """The simulations are of the model that is sampled, so that a red suite means a wrong method."""
+    verdict = _judge("exact", "linear_regression", _exact_draws())
+    assert verdict.calibrated, verdict.details()
+    assert verdict.independent, verdict.details()
+
+
+def test_exact_draws_that_are_too_narrow_are_not() -> None:
+    assert not _judge("exact", "linear_regression", _narrower(_exact_draws())).calibrated
+
+
+def test_only_the_log_likelihood_sees_draws_that_ignore_the_data() -> None:
+    """Draws from the prior are what a method gives that never reads the data."""
+    rng = np.random.default_rng(4)
+    prior = np.array([regression_prior(KEPT, rng) for _ in range(REPLICATES)])
+    verdict = _judge("prior", "linear_regression", _exact_draws()._replace(kept=prior))
+    parameters = np.append(verdict.p.ecdf[:-1], verdict.p.spread)
+    assert parameters.min() > verdict.limit
+    assert not verdict.calibrated
+    assert verdict.where().endswith("log_lik")
+
+
+def test_dependent_draws_are_told() -> None:
+    rng = np.random.default_rng(2)
+    walk = rng.standard_normal((REPLICATES, KEPT + 1, 1))
+    moving_average = walk[:, 1:] + walk[:, :-1]  # correlation 1/2 at lag 1: half the draws are effective
+    assert effective_share(walk[:, 1:])[0] == pytest.approx(1.0, abs=0.05)
+    assert effective_share(moving_average)[0] == pytest.approx(0.5, abs=0.05)
+    assert effective_share(np.zeros((2, KEPT, 1)))[0] < 0.1
+
+
+@pytest.mark.parametrize("test", [histogram, ecdf, lambda ranks, kept: spread(ranks[:, None], kept)])
+def test_p_values_are_uniform_under_uniform_ranks(test: object) -> None:
+    assert callable(test)
+    rng = np.random.default_rng(3)
+    found = np.array([test(rng.integers(0, KEPT + 1, 200), KEPT) for _ in range(1_000)])
+    for level in (0.01, 0.1, 0.5):
+        expected, error = 1_000 * level, np.sqrt(1_000 * level * (1 - level))
+        assert abs(np.sum(found <= level) - expected) < 4 * error
+
+
+def test_ecdf_agrees_with_its_definition() -> None:
+    """With two ranks on 0, 1, 2 all nine outcomes can be counted."""
+    outcomes = [(i, j) for i in range(3) for j in range(3)]
+    p = [ecdf(np.array(ranks), 2) for ranks in outcomes]
+    # Binomial p-values at the two steps: of 0 0 and 2 2 the smaller one is 2/9, of 0 2 and 2 0 it is 1, of
+    # all others 8/9. The p-value is the share of outcomes that are as extreme.
+    expected = [2 / 9 if i == j != 1 else 1.0 if {i, j} == {0, 2} else 7 / 9 for i, j in outcomes]
+    assert p == pytest.approx(expected)
