@@ -105,6 +105,57 @@ def log_density_gradient(target: Any, x: Any, score: Any) -> Any:
     return _failed(target, x)
 
 
+_DIFFERENCE = np.finfo(float).eps ** (1 / 3)  # relative step that balances truncation and rounding
+
+
+@kernel
+def hessian_vector(target: Any, x: Any, u: Any, out: Any) -> Any:
+    """Write H(x) u to `out` (d,), H the Hessian of the log density; `u` (d,) is any direction but zero.
+
+    A central difference of the gradient along u: two gradients. Returns whether both were finite.
+    """
+    size, length = 1.0, 0.0
+    for i in range(x.size):
+        size, length = max(size, abs(x[i])), max(length, abs(u[i]))
+    h = _DIFFERENCE * size / length
+    behind = np.empty_like(x)
+    if log_density_gradient(target, x + h * u, out) == -np.inf:
+        return False
+    if log_density_gradient(target, x - h * u, behind) == -np.inf:
+        return False
+    for i in range(x.size):
+        out[i] = (out[i] - behind[i]) / (2.0 * h)
+    return True
+
+
+@kernel
+def hessian(target: Any, x: Any, out: Any) -> Any:
+    """Write the Hessian of the log density at `x` (d,) to `out` (d, d).
+
+    Central differences of the gradient, made symmetric: 2 d gradients. Returns whether all were finite.
+    """
+    d = x.size
+    near, behind = x.copy(), np.empty(d)
+    for i in range(d):
+        ahead = out[i]
+        h = _DIFFERENCE * max(1.0, abs(x[i]))
+        near[i] = x[i] + h
+        if log_density_gradient(target, near, ahead) == -np.inf:
+            return False
+        up = near[i]
+        near[i] = x[i] - h
+        if log_density_gradient(target, near, behind) == -np.inf:
+            return False
+        width = up - near[i]
+        for j in range(d):
+            ahead[j] = (ahead[j] - behind[j]) / width
+        near[i] = x[i]
+    for i in range(d):
+        for j in range(i):
+            out[i, j] = out[j, i] = 0.5 * (out[i, j] + out[j, i])
+    return True
+
+
 @kernel
 def _failed(target: Any, x: Any) -> Any:
     if target.failures.total[0] == 0:

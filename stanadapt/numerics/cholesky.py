@@ -28,3 +28,31 @@ def rank_one_update(chol_t: Any, v: Any) -> None:
             updated = (below[i] + s * rest[i]) * inverse
             below[i] = updated
             rest[i] = c * rest[i] - s * updated
+
+
+@kernel
+def solve_lower(chol_t: Any, v: Any) -> None:
+    """v = L^-1 v, in place, in O(d²); `chol_t` (d, d) is L transposed."""
+    d = v.size
+    for k in range(d):
+        v[k] /= chol_t[k, k]
+        below, rest = chol_t[k, k + 1 :], v[k + 1 :]
+        for i in range(rest.size):
+            rest[i] -= v[k] * below[i]
+
+
+@kernel
+def towards_outer(chol_t: Any, v: Any, rate: Any) -> None:
+    """L <- L + rate L [v v^T - I]_lower, in place, in O(d²), where [.]_lower keeps the lower triangle.
+
+    Entry (i, j) of the product is v_j times the sum of L_ik v_k over k = j ... i; going through the columns
+    from the last to the first, that sum grows by one term at a time. `chol_t` (d, d) is L transposed.
+    """
+    d = v.size
+    sums = np.zeros(d)
+    for k in range(d - 1, -1, -1):
+        column, above = chol_t[k, k:], sums[k:]
+        gain = rate * v[k]
+        for i in range(column.size):
+            above[i] += column[i] * v[k]
+            column[i] = (1.0 - rate) * column[i] + gain * above[i]

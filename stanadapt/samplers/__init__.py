@@ -6,20 +6,29 @@ import importlib
 from typing import cast
 
 from .. import check
-from .base import Sampler, Stage, named, resolve
+from .base import Engine, Sampler, Stage, n_matrices, named, resolve, stats
 
 METHODS = {
     "rwm": "random-walk Metropolis, isotropic",
+    "am": "random-walk Metropolis with the running covariance of the chain, by a Cholesky recursion",
+    "arwmh": "random-walk Metropolis with the running covariance and global adaptive scaling",
+    "gad_rwm": "random-walk Metropolis whose covariance climbs the speed measure along gradients",
     "mala": "Metropolis-adjusted Langevin, isotropic",
     "ada_mala": "MALA preconditioned by the running covariance of the chain",
+    "amala": "MALA whose step size and covariance are renewed between epochs",
     "fisher_mala": "MALA preconditioned by the inverse Fisher matrix, learnt from scores",
+    "gad_mala_fast": "MALA whose preconditioner climbs the speed measure, without second derivatives",
+    "gad_mala_exact": "MALA whose preconditioner climbs the speed measure, along the exact gradient",
+    "mmala": "manifold MALA, simplified, with the SoftAbs metric of the Hessian",
+    "hmc": "Hamiltonian Monte Carlo, identity mass, fixed number of leapfrog steps",
+    "nuts": "Stan's own no-U-turn sampler, the yardstick, in stanli or CmdStan",
 }
 
 
-def sampler(method: str) -> Sampler:
+def sampler(method: str) -> Sampler | Engine:
     """The module of `method`; an unknown name is refused with the nearest ones."""
     name = check.choice("method", method, METHODS)
-    return cast(Sampler, importlib.import_module(f"{__name__}.{name}"))
+    return cast(Sampler | Engine, importlib.import_module(f"{__name__}.{name}"))
 
 
-__all__ = ["METHODS", "Sampler", "Stage", "named", "resolve", "sampler"]
+__all__ = ["METHODS", "Engine", "Sampler", "Stage", "n_matrices", "named", "resolve", "sampler", "stats"]

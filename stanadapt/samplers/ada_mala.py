@@ -34,16 +34,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.cholesky import rank_one_update
+from ..numerics.covariance import learn_point
 from ..numerics.langevin import first_step_size, proposed
-from ..numerics.linear import dot, scaled_identity, transposed_times
+from ..numerics.linear import scaled_identity, transposed_times
+from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
 from ..trace import record
 from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, preconditioned_stages
-
-SMALLEST = 1e-100  # scale below which it is multiplied into the factor
 
 
 class Settings(NamedTuple):
@@ -128,7 +127,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     s = step_size / np.sqrt(trace / x.size)
     d = x.size
     y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
-    logp_y, accept_prob = proposed(target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y)
+    logp_y, log_ratio = proposed(target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y)
+    accept_prob = accept_probability(log_ratio)
     accepted = rng.random() < accept_prob
 
     if accepted:
@@ -145,26 +145,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 @kernel
 def learn(mean: Any, chol_t: Any, scale: Any, trace: Any, x: Any, n: Any) -> Any:
-    """Equation (17) for the n-th point x, in place: Sigma_n = keep Sigma_n-1 + (x - mu)(x - mu)^T / n.
-
-    `keep` goes to the scale, so that the matrix is touched by the rank-one update alone. Returns the scale
-    and tr(L L^T).
-    """
-    d = x.size
-    away = x - mean
+    """Equation (17) for the n-th point x, in place. Returns the scale and tr(L L^T)."""
     keep = (n - 2.0) / (n - 1.0) if n > 2.0 else 1.0  # Sigma_2 keeps all of lambda I
-    scale *= keep
-    if scale < SMALLEST:
-        for k in range(d):
-            for i in range(k, d):
-                chol_t[k, i] *= np.sqrt(scale)
-        scale, trace = 1.0, scale * trace
-    for i in range(d):
-        mean[i] += away[i] / n
-        away[i] /= np.sqrt(n * scale)
-    trace += dot(away, away)
-    rank_one_update(chol_t, away)
-    return scale, trace
+    return learn_point(mean, chol_t, scale, trace, x, keep, 1.0 / n, 1.0 / n)
 
 
 @kernel

@@ -1,0 +1,39 @@
+"""A running mean and covariance, the covariance kept as a scaled Cholesky factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import kernel
+from .cholesky import rank_one_update
+from .linear import dot
+
+SMALLEST = 1e-100  # scale below which it is multiplied into the factor
+
+
+@kernel
+def learn_point(
+    mean: Any, chol_t: Any, scale: Any, trace: Any, x: Any, keep: Any, weight: Any, mean_weight: Any
+) -> Any:
+    """Sigma <- keep Sigma + weight (x - mu)(x - mu)^T, mu <- mu + mean_weight (x - mu), in O(d²).
+
+    Sigma = scale L L^T with `chol_t` (d, d), L transposed; `mean` and `chol_t` change in place. `keep`
+    goes to the scale, so that the rank-one update alone touches the matrix. Returns the scale and tr(L L^T).
+    """
+    d = x.size
+    away = x - mean
+    scale *= keep
+    if scale < SMALLEST:
+        for k in range(d):
+            for i in range(k, d):
+                chol_t[k, i] *= np.sqrt(scale)
+        scale, trace = 1.0, scale * trace
+    grow = np.sqrt(weight / scale)
+    for i in range(d):
+        mean[i] += mean_weight * away[i]
+        away[i] *= grow
+    trace += dot(away, away)
+    rank_one_update(chol_t, away)
+    return scale, trace

@@ -1,0 +1,35 @@
+"""The leapfrog integrator of Hamiltonian dynamics, with identity mass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import kernel
+from ..target import log_density_gradient
+
+
+@kernel
+def leapfrog(target: Any, x: Any, momentum: Any, score: Any, step_size: Any, n_leapfrog: Any) -> Any:
+    """`n_leapfrog` steps from (x, momentum), whose score is given; all three (d,) change in place.
+
+    Half a step of the momentum, steps of the position with full ones of the momentum between, half a step:
+    Neal (2011), Section 5.2.3.3. Returns the log density at the end and the number of gradients. A trajectory
+    that meets a point without a log density ends there, at -inf: the way back would meet it too.
+    """
+    half = 0.5 * step_size
+    logp, taken = -np.inf, 0
+    for i in range(x.size):
+        momentum[i] += half * score[i]
+    while taken < n_leapfrog:
+        for i in range(x.size):
+            x[i] += step_size * momentum[i]
+        logp = log_density_gradient(target, x, score)
+        taken += 1
+        if logp == -np.inf:
+            return logp, taken
+        push = half if taken == n_leapfrog else step_size
+        for i in range(x.size):
+            momentum[i] += push * score[i]
+    return logp, taken

@@ -1,0 +1,135 @@
+"""AM: a random walk whose covariance follows the chain, by a recursion over its Cholesky factor.
+
+Haario, Saksman and Tamminen (2001), in the form of Andrieu and Thoms (2008), Section 5.1.1, that Titsias and
+Dellaportas (2019) compare with: their supplement, Section B. No matrix is decomposed.
+
+    paper     here                   shape   meaning
+    x_t       state.x                (d,)    position on the unconstrained scale
+    mu        state.mean             (d,)    running mean of the chain
+    L         state.chol_t           (d, d)  lower Cholesky factor of the covariance, transposed
+    rho_t     learning_rate(...)     ()      0.001 / (1 + t/T)
+    T         settings.horizon       ()      iterations in which the learning rate is nearly constant
+    sigma     state.step_size        ()      scale of the proposal: y = x + sigma L eps
+    alpha_*   settings.target_accept ()      acceptance rate that sigma is adapted to
+
+Departures from the paper: 1. it names no rule for the scale sigma, whose acceptance rates it reports; here
+sigma² follows the rule of Titsias (2023), Algorithm 1, from sigma = 1.
+
+Cost of an iteration: one log density and a product with L; while adapting, a triangular solve and a pass over
+L more. Memory: one (d, d) array a chain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.cholesky import solve_lower, towards_outer
+from ..numerics.linear import scaled_identity
+from ..numerics.metropolis import accept_probability
+from ..numerics.spectrum import describe
+from ..numerics.step_size import towards_target
+from ..numerics.walk import propose_walk
+from ..target import log_density
+from ..trace import record
+from .base import POSITIVE, PROBABILITY, Limit, Stage
+
+
+class Settings(NamedTuple):
+    target_accept: float = 0.234
+    step_rate: float = 0.015
+    learning_rate: float = 0.001
+    horizon: float = 4000.0
+    initial_scale: float = 0.1  # L starts at this over sqrt(d), times I
+
+
+CHOICES: dict[str, tuple[str, ...]] = {}
+LIMITS = {
+    "target_accept": PROBABILITY,
+    "step_rate": Limit(0.0, 1.0),
+    "learning_rate": Limit(0.0, 0.5),
+    "horizon": POSITIVE,
+    "initial_scale": POSITIVE,
+}
+NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
+WARMUP, DRAWS = 20_000, 20_000
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    mean: np.ndarray
+    chol_t: np.ndarray
+    step_size: float
+    t: float
+
+
+def n_matrices() -> int:
+    return 1
+
+
+def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
+    return [Stage("covariance", warmup)]
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,)."""
+    chol_t = scaled_identity(x.size, settings.initial_scale / np.sqrt(x.size))
+    return State(x.copy(), log_density(target, x), x.copy(), chol_t, 1.0, 0.0)
+
+
+def enter(stage: str, state: State, settings: Settings) -> State:
+    return state
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
+    x, logp, mean, chol_t, step_size, t = state
+
+    y, eps = np.empty_like(x), np.empty_like(x)
+    propose_walk(x, chol_t, step_size, rng, y, eps)
+    logp_y = log_density(target, y)
+    accept_prob = accept_probability(logp_y - logp)
+    accepted = rng.random() < accept_prob
+    if accepted:
+        x, logp = y, logp_y
+
+    if adapting:
+        t += 1.0
+        learn(mean, chol_t, x, settings.learning_rate / (1.0 + t / settings.horizon))
+        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+    return State(x, logp, mean, chol_t, step_size, t), accept_prob, accepted
+
+
+@kernel
+def learn(mean: Any, chol_t: Any, x: Any, rho: Any) -> None:
+    """mu <- mu + rho (x - mu), L <- L + rho L [L^-1 (x - mu)(x - mu)^T L^-T - I]_lower, in place.
+
+    Both with the mu before, as Andrieu and Thoms have it.
+    """
+    away = x - mean
+    for i in range(x.size):
+        mean[i] += rho * away[i]
+    solve_lower(chol_t, away)
+    towards_outer(chol_t, away, rho)
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
+    return state
+
+
+def history(state: State) -> dict[str, float]:
+    return describe(state.chol_t)
+
+
+def learnt(state: State) -> dict[str, Any]:
+    return {"preconditioner": state.chol_t.T @ state.chol_t, "mean": state.mean.copy()}

@@ -1,0 +1,174 @@
+"""AMALA: MALA whose step size and covariance are renewed between epochs.
+
+Wang, Chen, Kanagawa and Oates (2024), Reinforcement Learning for Adaptive MCMC, Algorithms 4 and 5: the
+gradient-based competitor there, from Wang, Karvonen, Oates and others (2023).
+
+    paper     here                   shape   meaning
+    x_i       state.x                (d,)    position on the unconstrained scale
+    Sigma_i   state.cov, .chol_t     (d, d)  preconditioner, and its lower Cholesky factor, transposed
+    epsilon   state.step_size        ()      epsilon = s²/2: y = x + (s²/2) Sigma s(x) + s Sigma^(1/2) z
+    E         settings.epochs        ()      number of epochs; the last runs on into the draws
+    alpha_i   settings.alpha         ()      what a new covariance keeps of the one before
+    rho_i     state.accepted / n     ()      acceptance rate of the epoch
+    0.574     settings.target_accept ()      epsilon <- epsilon exp(rho - 0.574)
+
+An epoch has 1/E of the warm-up, 1,000 iterations by default. Between epochs Sigma <- alpha Sigma +
+(1 - alpha) cov(the epoch's states); what an epoch gathers for that costs one rank-one update an iteration.
+
+Departures from the paper, all off with `faithful=True`:
+1. The first step size is found by doubling and halving (when faithful it is sqrt(2), which is epsilon = 1);
+   `initial_step_size` sets it in both modes.
+2. The step size follows the acceptance in every iteration, by the rule of Titsias (2023), Algorithm 1. One
+   factor an epoch, at most exp(0.426 / 2), cannot follow a covariance that is replaced by 70 %.
+3. A random start first climbs out of the far tail, see numerics/ascent.py.
+
+Cost of an iteration: one gradient and two products with the factor; while adapting one rank-one update of the
+covariance of the epoch. Memory: three (d, d) arrays a chain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.langevin import first_step_size, proposed
+from ..numerics.linear import add_outer, scaled_identity, transposed_times
+from ..numerics.metropolis import accept_probability
+from ..numerics.spectrum import describe
+from ..numerics.step_size import towards_target
+from ..target import log_density_gradient
+from ..trace import record
+from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
+
+
+class Settings(NamedTuple):
+    target_accept: float = 0.574
+    step_rate: float = 0.015  # not used when faithful
+    epochs: int = 10
+    alpha: float = 0.3
+    initial_step_size: float = 0.0  # 0: found by doubling and halving; sqrt(2) when faithful
+    faithful: bool = False
+
+
+CHOICES: dict[str, tuple[str, ...]] = {}
+LIMITS = {
+    "target_accept": PROBABILITY,
+    "step_rate": Limit(0.0, 1.0),
+    "epochs": Limit(1, 10_000),
+    "alpha": Limit(0.001, 1.0),
+    "initial_step_size": NOT_NEGATIVE,
+}
+NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
+WARMUP, DRAWS = 10_000, 10_000
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    score: np.ndarray
+    rotated: np.ndarray
+    cov: np.ndarray
+    chol_t: np.ndarray
+    step_size: float
+    mean: np.ndarray  # of this epoch's states, as are the next three
+    squares: np.ndarray  # (d, d) sum of (x - mean)(x - mean)^T
+    n: float
+    accepted: float
+
+
+def n_matrices() -> int:
+    return 3
+
+
+def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
+    ends = [warmup * i // settings.epochs for i in range(settings.epochs + 1)]
+    return [Stage(f"epoch_{i}", ends[i + 1] - ends[i]) for i in range(settings.epochs)]
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,), with Sigma = I."""
+    d = x.size
+    score = np.empty_like(x)
+    logp = log_density_gradient(target, x, score)
+    s = np.sqrt(2.0)
+    if settings.initial_step_size > 0.0 or not settings.faithful:
+        s = first_step_size(target, settings, x, logp, score, rng)
+    one = scaled_identity(d, 1.0)
+    nothing = np.zeros((d, d))
+    return State(x.copy(), logp, score, score.copy(), one, one.copy(), s, np.zeros(d), nothing, 0.0, 0.0)
+
+
+def enter(stage: str, state: State, settings: Settings) -> State:
+    """Algorithm 5 between two epochs."""
+    if state.n < 2.0:
+        return state
+    cov = settings.alpha * state.cov + (1.0 - settings.alpha) * state.squares / (state.n - 1.0)
+    step_size = state.step_size
+    if settings.faithful:
+        step_size *= np.exp(0.5 * (state.accepted / state.n - settings.target_accept))
+    try:
+        chol_t = np.ascontiguousarray(np.linalg.cholesky(cov).T)
+    except np.linalg.LinAlgError:  # the states of the epoch span many orders of magnitude
+        cov, chol_t = state.cov, state.chol_t
+    return state._replace(
+        cov=cov,
+        chol_t=chol_t,
+        rotated=transposed_times(chol_t, state.score),
+        step_size=float(step_size),
+        mean=np.zeros_like(state.mean),
+        squares=np.zeros_like(state.squares),
+        n=0.0,
+        accepted=0.0,
+    )
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One iteration of Algorithm 4. Returns the next state, the acceptance probability, whether accepted."""
+    x, logp, score, rotated, cov, chol_t, s, mean, squares, n, n_accepted = state
+
+    d = x.size
+    y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
+    logp_y, log_ratio = proposed(target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y)
+    accept_prob = accept_probability(log_ratio)
+    accepted = rng.random() < accept_prob
+    if accepted:
+        x, logp, score, rotated = y, logp_y, score_y, rotated_y
+
+    if adapting:
+        n += 1.0
+        n_accepted += accept_prob
+        gather(mean, squares, x, n)
+        if not settings.faithful:
+            s = towards_target(s, accept_prob, settings.target_accept, settings.step_rate)
+    state = State(x, logp, score, rotated, cov, chol_t, s, mean, squares, n, n_accepted)
+    return state, accept_prob, accepted
+
+
+@kernel
+def gather(mean: Any, squares: Any, x: Any, n: Any) -> None:
+    """Take the n-th state of an epoch into its mean and sum of squares, in place (Welford's recursion)."""
+    away = x - mean
+    for i in range(x.size):
+        mean[i] += away[i] / n
+    add_outer(squares, 1.0, (n - 1.0) / n, away, away)
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
+    return state
+
+
+def history(state: State) -> dict[str, float]:
+    return describe(state.chol_t)
+
+
+def learnt(state: State) -> dict[str, Any]:
+    return {"preconditioner": state.cov.copy()}

@@ -1,0 +1,197 @@
+"""ARWMH: a random walk with global adaptive scaling and the running covariance of the chain.
+
+Andrieu and Thoms (2008), A tutorial on adaptive MCMC, Algorithm 4, as Algorithm 3 of Wang, Chen, Kanagawa and
+Oates (2024), Reinforcement Learning for Adaptive MCMC, has it.
+
+    paper     here                   shape   meaning
+    x_i       state.x                (d,)    position on the unconstrained scale
+    lambda_i  state.step_size²       ()      scale of the proposal's covariance lambda Sigma
+    mu_i      state.mean             (d,)    running mean of the chain
+    Sigma_i   state.chol_t, .scale   (d, d)  running covariance scale L L^T; chol_t is L transposed
+    gamma_i   (i + 1)^-beta          ()      learning rate of all three
+    beta      state.beta             ()      exponent of the learning rate
+    alpha_*   settings.target_accept ()      acceptance rate that lambda is adapted to
+
+The paper picks beta for each posterior by hand, "to deliver the best performance". With `beta=None` the
+warm-up does that: after a fifth of it, which runs at 0.7, each of the exponents in BETAS has a tenth, all
+starting from the same point with the same lambda, mu and Sigma; what remains goes on from the one with the
+largest speed, log(mean acceptance) + log|lambda Sigma| / d. That is the speed measure sigma² alpha for a
+proposal with a full covariance (Titsias and Dellaportas, 2019, with beta = 2/d). The squared jump distance
+would not do: it is as large for a Sigma that is good in few directions only, as those of small beta are.
+
+Departures from the paper:
+1. Iteration i learns with gamma_i and not gamma_i-1: gamma_0 = 1 would make Sigma_1 a matrix of rank one,
+   whose proposals never leave a line.
+2. mu_0 is the starting point and not 0, which the posterior need not be near.
+
+Cost of an iteration: one log density and a product with L; while adapting, a rank-one update. Memory: one
+(d, d) array a chain, three with `beta=None`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.covariance import learn_point
+from ..numerics.linear import scaled_identity
+from ..numerics.metropolis import accept_probability
+from ..numerics.spectrum import describe
+from ..numerics.walk import propose_walk
+from ..target import log_density
+from ..trace import record
+from .base import PROBABILITY, Limit, Stage
+
+BETAS = (0.5, 0.6, 0.7, 0.8, 0.9)  # that are tried
+FIRST = 0.7  # in the iterations before the trials
+
+
+class Settings(NamedTuple):
+    target_accept: float = 0.234
+    beta: float | None = None  # None: found in warm-up
+
+
+CHOICES: dict[str, tuple[str, ...]] = {}
+LIMITS = {"target_accept": PROBABILITY, "beta": Limit(0.0, 1.0, True)}
+NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
+WARMUP, DRAWS = 20_000, 20_000
+
+
+class Walk(NamedTuple):
+    """What a trial of an exponent starts from and ends with."""
+
+    x: np.ndarray
+    logp: float
+    step_size: float
+    mean: np.ndarray
+    chol_t: np.ndarray
+    scale: float
+    i: float
+    beta: float
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    step_size: float
+    mean: np.ndarray
+    chol_t: np.ndarray
+    scale: float
+    i: float
+    beta: float
+    accepted: float  # sum of the acceptance probabilities of this trial
+    volume: float  # sum of its log|lambda Sigma| / d
+    n: float  # its iterations so far
+    best_speed: float
+    before: Walk
+    best: Walk
+
+
+def n_matrices() -> int:
+    return 3
+
+
+def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
+    if not np.isnan(settings.beta):
+        return [Stage("covariance", warmup)]
+    trial = warmup // 10
+    rest = warmup - len(BETAS) * trial
+    first = min(2 * trial, rest)
+    trials = [Stage(f"beta_{beta}", trial) for beta in BETAS]
+    return [Stage("approach", first), *trials, Stage("covariance", rest - first)]
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,): lambda = 1, mu = x, Sigma = I."""
+    d = x.size
+    chol_t, logp = scaled_identity(d, 1.0), log_density(target, x)
+    beta = FIRST if np.isnan(settings.beta) else settings.beta
+    nothing = Walk(np.zeros(0), 0.0, 0.0, np.zeros(0), np.zeros((0, 0)), 0.0, 0.0, beta)
+    return State(
+        x.copy(), logp, 1.0, x.copy(), chol_t, 1.0, 0.0, beta, 0.0, 0.0, 0.0, -np.inf, nothing, nothing
+    )
+
+
+def enter(stage: str, state: State, settings: Settings) -> State:
+    """Before a trial go back to where all of them start; after the last go on from the best."""
+    if stage == "approach" or not np.isnan(settings.beta):
+        return state
+    now = Walk(*state[: len(Walk._fields)])
+    if state.before.x.size == 0:  # the first trial
+        state = state._replace(before=_copied(now), best=_copied(now))
+    elif (speed := _speed(state)) > state.best_speed:
+        state = state._replace(best=_copied(now), best_speed=speed)
+    if stage == "covariance":
+        return state._replace(**_copied(state.best)._asdict())
+    trial = {"beta": float(stage.partition("_")[2]), "accepted": 0.0, "volume": 0.0, "n": 0.0}
+    return state._replace(**_copied(state.before)._asdict() | trial)
+
+
+def _speed(state: State) -> float:
+    """Of the trial that has ended."""
+    with np.errstate(divide="ignore"):
+        return float(np.log(state.accepted / state.n) + state.volume / state.n)
+
+
+def _copied(walk: Walk) -> Walk:
+    return walk._replace(x=walk.x.copy(), mean=walk.mean.copy(), chol_t=walk.chol_t.copy())
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One iteration of Algorithm 3. Returns the next state, the acceptance probability, whether accepted."""
+    x, logp, step_size, mean, chol_t, scale, i, beta, sum_accept, volume, n, best_speed, before, best = state
+
+    y, z = np.empty_like(x), np.empty_like(x)
+    propose_walk(x, chol_t, step_size * np.sqrt(scale), rng, y, z)
+    logp_y = log_density(target, y)
+    accept_prob = accept_probability(logp_y - logp)
+    accepted = rng.random() < accept_prob
+
+    if accepted:
+        x, logp = y, logp_y
+    if adapting:
+        sum_accept += accept_prob
+        volume += log_volume(chol_t, scale, step_size)
+        n += 1.0
+        i += 1.0
+        gamma = (i + 1.0) ** -beta
+        step_size *= np.exp(0.5 * gamma * (accept_prob - settings.target_accept))
+        scale, _ = learn_point(mean, chol_t, scale, 0.0, x, 1.0 - gamma, gamma, gamma)
+    state = State(
+        x, logp, step_size, mean, chol_t, scale, i, beta, sum_accept, volume, n, best_speed, before, best
+    )
+    return state, accept_prob, accepted
+
+
+@kernel
+def log_volume(chol_t: Any, scale: Any, step_size: Any) -> Any:
+    """log|lambda Sigma| / d."""
+    total = 0.0
+    for k in range(len(chol_t)):
+        total += np.log(chol_t[k, k])
+    return 2.0 * (total / len(chol_t) + np.log(step_size)) + np.log(scale)
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
+    return state
+
+
+def history(state: State) -> dict[str, float]:
+    return {"beta": state.beta} | describe(np.sqrt(state.scale) * state.chol_t)
+
+
+def learnt(state: State) -> dict[str, Any]:
+    return {
+        "preconditioner": state.scale * state.chol_t.T @ state.chol_t,
+        "mean": state.mean.copy(),
+        "beta": np.array(state.beta),
+    }

@@ -1,0 +1,158 @@
+"""gadMALAf: MALA whose preconditioner climbs the generalised speed measure, with a fast gradient.
+
+Titsias and Dellaportas (2019), Gradient-based Adaptive Markov Chain Monte Carlo, Algorithm 1 and Section 2.3.
+The gradient of the speed measure takes grad(y) as constant in L, which avoids second derivatives (supplement,
+Section B).
+
+    paper      here                     shape   meaning
+    x_t        state.x                  (d,)    position on the unconstrained scale
+    grad(x_t)  state.score              (d,)    gradient of the log density at x_t
+    L          state.chol_t             (d, d)  lower Cholesky factor of the proposal's covariance, transposed
+    L^T grad   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
+    eps_t      v - rotated / 2          (d,)    y = x + L v, v = L^T grad(x) / 2 + eps
+    G_t        state.square             (d, d)  RMSprop's running square of the gradient, transposed
+    eta        settings.learning_rate   ()      RMSprop's baseline learning rate
+    beta       state.beta               ()      weight of the proposal's entropy
+    rho_beta   settings.beta_rate       ()      learning rate of beta
+    alpha_*    settings.target_accept   ()      acceptance rate that beta is adapted to
+
+Departures from the paper, the first three off with `faithful=True`:
+1. Each row of L is learnt in units of its own length, at a learning rate of 0.002: the paper's step of
+   0.00015 is absolute and never reaches the scale of a coordinate whose standard deviation is ten.
+2. beta stays within 0.001 and 10, see numerics/speed_measure.py.
+3. A random start first climbs out of the far tail, see numerics/ascent.py.
+4. L_ii at most halves in an iteration, which keeps it positive.
+5. A proposal without a log density teaches nothing.
+
+Cost of an iteration: one gradient and two products with L; while adapting, a pass over L and G and another
+product with L. Memory: two (d, d) arrays a chain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.langevin import judged, propose
+from ..numerics.linear import scaled_identity, transposed_times
+from ..numerics.metropolis import accept_probability
+from ..numerics.spectrum import describe
+from ..numerics.speed_measure import climb_speed, first_squares, towards_acceptance
+from ..target import log_density_gradient
+from ..trace import record
+from .base import POSITIVE, PROBABILITY, Limit, Stage
+
+
+class Settings(NamedTuple):
+    target_accept: float = 0.55
+    learning_rate: float | None = None  # None: 0.002, relative to the rows of L; 0.00015 when faithful
+    beta_rate: float = 0.02
+    initial_scale: float = 0.1  # L starts at this over sqrt(d), times I
+    faithful: bool = False
+
+
+CHOICES: dict[str, tuple[str, ...]] = {}
+LIMITS = {
+    "target_accept": PROBABILITY,
+    "learning_rate": Limit(0.0, 1.0),
+    "beta_rate": Limit(0.0, 1.0),
+    "initial_scale": POSITIVE,
+}
+NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
+WARMUP, DRAWS = 20_000, 20_000
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    score: np.ndarray
+    rotated: np.ndarray
+    chol_t: np.ndarray
+    square: np.ndarray
+    beta: float
+
+
+def n_matrices() -> int:
+    return 2
+
+
+def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
+    return [Stage("speed", warmup)]
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,)."""
+    d = x.size
+    score = np.empty(d)
+    logp = log_density_gradient(target, x, score)
+    chol_t = scaled_identity(d, settings.initial_scale / np.sqrt(d))
+    return State(x.copy(), logp, score, transposed_times(chol_t, score), chol_t, first_squares(d), 1.0)
+
+
+def enter(stage: str, state: State, settings: Settings) -> State:
+    return state
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
+    x, logp, score, rotated, chol_t, square, beta = state
+
+    # Propose y = x + L (L^T grad(x) / 2 + eps).
+    d = x.size
+    y, v, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    propose(x, rotated, chol_t, 1.0, rng, y, v)
+    logp_y, log_ratio = judged(target, x, logp, score, rotated, chol_t, 1.0, y, score_y, rotated_y)
+    accept_prob = accept_probability(log_ratio)
+    accepted = rng.random() < accept_prob
+
+    if adapting and logp_y > -np.inf:
+        left, right = np.zeros((1, d)), np.zeros((1, d))
+        if log_ratio < 0.0:  # elsewhere min{0, log ratio} is flat
+            ratio_gradient(score, score_y, v, rotated_y, left, right)
+        climb_speed(chol_t, square, left, right, beta, learning_rate(settings), settings.faithful)
+    if accepted:
+        x, logp, score, rotated = y, logp_y, score_y, rotated_y
+    if adapting:
+        beta = towards_acceptance(beta, accepted, settings)
+        rotated = transposed_times(chol_t, score)
+    return State(x, logp, score, rotated, chol_t, square, beta), accept_prob, accepted
+
+
+@kernel
+def learning_rate(settings: Any) -> Any:
+    """eta: what was set, or the default of the mode."""
+    if not np.isnan(settings.learning_rate):
+        return settings.learning_rate
+    return 0.00015 if settings.faithful else 0.002
+
+
+@kernel
+def ratio_gradient(score: Any, score_y: Any, v: Any, rotated_y: Any, left: Any, right: Any) -> None:
+    """Write grad_L of the log ratio, grad(y) taken as constant, as the outer product left right^T.
+
+    It is -(grad(x) - grad(y)) (L^T [grad(x) - grad(y)] / 2 + eps)^T / 2: supplement, Section B.
+    """
+    for i in range(v.size):
+        left[0, i] = -0.5 * (score[i] - score_y[i])
+        right[0, i] = v[i] - 0.5 * rotated_y[i]
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, np.nan, 1)
+    return state
+
+
+def history(state: State) -> dict[str, float]:
+    return {"beta": state.beta} | describe(state.chol_t)
+
+
+def learnt(state: State) -> dict[str, Any]:
+    return {"preconditioner": state.chol_t.T @ state.chol_t, "beta": np.array(state.beta)}

@@ -1,0 +1,142 @@
+"""gadRWM: a random walk whose covariance climbs the generalised speed measure along gradients.
+
+Titsias and Dellaportas (2019), Gradient-based Adaptive Markov Chain Monte Carlo, Algorithm 1 and Section 2.2.
+
+    paper     here                     shape   meaning
+    x_t       state.x                  (d,)    position on the unconstrained scale
+    L         state.chol_t             (d, d)  lower Cholesky factor of the proposal's covariance, transposed
+    eps_t     eps                      (d,)    y = x + L eps
+    G_t       state.square             (d, d)  RMSprop's running square of the gradient, transposed
+    eta       settings.learning_rate   ()      RMSprop's baseline learning rate
+    beta      state.beta               ()      weight of the proposal's entropy
+    rho_beta  settings.beta_rate       ()      learning rate of beta
+    alpha_*   settings.target_accept   ()      acceptance rate that beta is adapted to
+
+Departures from the paper, the first three off with `faithful=True`:
+1. Each row of L is learnt in units of its own length, at a learning rate of 0.001: the paper's step of
+   0.00005 is absolute and never reaches the scale of a coordinate whose standard deviation is ten.
+2. beta stays within 0.001 and 10, see numerics/speed_measure.py.
+3. A random start first climbs out of the far tail, see numerics/ascent.py.
+4. L_ii at most halves in an iteration, which keeps it positive.
+5. A proposal without a log density teaches nothing.
+
+Cost of an iteration: while adapting one gradient, a product with L and a pass over L and G; frozen one log
+density and a product with L. Memory: two (d, d) arrays a chain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.linear import scaled_identity
+from ..numerics.metropolis import accept_probability
+from ..numerics.spectrum import describe
+from ..numerics.speed_measure import climb_speed, first_squares, towards_acceptance
+from ..numerics.walk import propose_walk
+from ..target import log_density, log_density_gradient
+from ..trace import record
+from .base import POSITIVE, PROBABILITY, Limit, Stage
+
+
+class Settings(NamedTuple):
+    target_accept: float = 0.25
+    learning_rate: float | None = None  # None: 0.001, relative to the rows of L; 0.00005 when faithful
+    beta_rate: float = 0.02
+    initial_scale: float = 0.1  # L starts at this over sqrt(d), times I
+    faithful: bool = False
+
+
+CHOICES: dict[str, tuple[str, ...]] = {}
+LIMITS = {
+    "target_accept": PROBABILITY,
+    "learning_rate": Limit(0.0, 1.0),
+    "beta_rate": Limit(0.0, 1.0),
+    "initial_scale": POSITIVE,
+}
+NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
+WARMUP, DRAWS = 20_000, 20_000
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    chol_t: np.ndarray
+    square: np.ndarray
+    beta: float
+
+
+def n_matrices() -> int:
+    return 2
+
+
+def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
+    return [Stage("speed", warmup)]
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,)."""
+    d = x.size
+    chol_t = scaled_identity(d, settings.initial_scale / np.sqrt(d))
+    return State(x.copy(), log_density(target, x), chol_t, first_squares(d), 1.0)
+
+
+def enter(stage: str, state: State, settings: Settings) -> State:
+    return state
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
+    x, logp, chol_t, square, beta = state
+
+    y, eps, score_y = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    propose_walk(x, chol_t, 1.0, rng, y, eps)
+    logp_y = log_density_gradient(target, y, score_y) if adapting else log_density(target, y)
+    accept_prob = accept_probability(logp_y - logp)
+    accepted = rng.random() < accept_prob
+
+    if adapting and logp_y > -np.inf:
+        learn(chol_t, square, beta, settings, logp_y - logp, score_y, eps)
+    if adapting:
+        beta = towards_acceptance(beta, accepted, settings)
+    if accepted:
+        x, logp = y, logp_y
+    return State(x, logp, chol_t, square, beta), accept_prob, accepted
+
+
+@kernel
+def learning_rate(settings: Any) -> Any:
+    """eta: what was set, or the default of the mode."""
+    if not np.isnan(settings.learning_rate):
+        return settings.learning_rate
+    return 0.00005 if settings.faithful else 0.001
+
+
+@kernel
+def learn(chol_t: Any, square: Any, beta: Any, settings: Any, log_ratio: Any, score_y: Any, eps: Any) -> None:
+    """A step of L along [score(y) eps^T]_lower, unless the log ratio is >= 0, + beta diag(1 / L_ii)."""
+    left, right = np.zeros((1, eps.size)), np.zeros((1, eps.size))
+    if log_ratio < 0.0:
+        left[0], right[0] = score_y, eps
+    climb_speed(chol_t, square, left, right, beta, learning_rate(settings), settings.faithful)
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, np.nan, 1)
+    return state
+
+
+def history(state: State) -> dict[str, float]:
+    return {"beta": state.beta} | describe(state.chol_t)
+
+
+def learnt(state: State) -> dict[str, Any]:
+    return {"preconditioner": state.chol_t.T @ state.chol_t, "beta": np.array(state.beta)}

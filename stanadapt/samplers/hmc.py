@@ -1,0 +1,132 @@
+"""Hamiltonian Monte Carlo with identity mass and a fixed number of leapfrog steps.
+
+Duane et al. (1987); Neal (2011), MCMC using Hamiltonian dynamics. It is the baseline HMC-5, HMC-10 and HMC-20
+of Titsias and Dellaportas (2019) and of Titsias (2023); the acceptance rate to aim at is 0.651, Beskos et al.
+(2013).
+
+    paper     here                     shape  meaning
+    x         state.x                  (d,)   position on the unconstrained scale
+    s(x)      state.score              (d,)   gradient of the log density at x
+    p         momentum                 (d,)   drawn from N(0, I) for every trajectory
+    epsilon   state.step_size          ()     step size of the integrator
+    L         settings.n_leapfrog      ()     leapfrog steps of a trajectory
+              settings.jitter          ()     epsilon is multiplied by 1 + jitter u, u uniform on (-1, 1)
+    alpha_*   settings.target_accept   ()     acceptance rate that epsilon is adapted to
+
+A trajectory of fixed length comes back to where it began in directions whose period it hits, and then mixes
+badly in them; `jitter` of 0.1 or more is the cure.
+
+Departures from the paper, both off with `faithful=True`:
+1. The first step size is found by doubling and halving (the papers name none; when faithful it is 0.1);
+   `initial_step_size` sets it in both modes.
+2. A random start first climbs out of the far tail, see numerics/ascent.py.
+
+Cost of an iteration: L gradients, O(L d).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.langevin import first_step_size
+from ..numerics.leapfrog import leapfrog
+from ..numerics.linear import dot
+from ..numerics.metropolis import accept_probability
+from ..numerics.step_size import towards_target
+from ..target import log_density_gradient
+from ..trace import record
+from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
+
+
+class Settings(NamedTuple):
+    n_leapfrog: int = 10
+    jitter: float = 0.0
+    target_accept: float = 0.651
+    step_rate: float = 0.015
+    initial_step_size: float = 0.0  # 0: found by doubling and halving; 0.1 when faithful
+    faithful: bool = False
+
+
+CHOICES: dict[str, tuple[str, ...]] = {}
+LIMITS = {
+    "n_leapfrog": Limit(1, 100_000),
+    "jitter": Limit(0.0, 0.99),
+    "target_accept": PROBABILITY,
+    "step_rate": Limit(0.0, 1.0),
+    "initial_step_size": NOT_NEGATIVE,
+}
+NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
+WARMUP, DRAWS = 5_000, 5_000
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    score: np.ndarray
+    step_size: float
+
+
+def n_matrices() -> int:
+    return 0
+
+
+def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
+    return [Stage("step_size", warmup)]
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,)."""
+    score = np.empty_like(x)
+    logp = log_density_gradient(target, x, score)
+    s = first_step_size(target, settings, x, logp, score, rng)
+    return State(x.copy(), logp, score, s)
+
+
+def enter(stage: str, state: State, settings: Settings) -> State:
+    return state
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One trajectory. Returns the next state, acceptance probability, whether accepted, leapfrog steps."""
+    x, logp, score, step_size = state
+
+    y, score_y, momentum = x.copy(), score.copy(), np.empty_like(x)
+    for i in range(x.size):
+        momentum[i] = rng.standard_normal()
+    epsilon = step_size
+    if settings.jitter > 0.0:
+        epsilon *= 1.0 + settings.jitter * (2.0 * rng.random() - 1.0)
+    energy = -logp + 0.5 * dot(momentum, momentum)
+    logp_y, taken = leapfrog(target, y, momentum, score_y, epsilon, settings.n_leapfrog)
+    accept_prob = 0.0
+    if logp_y > -np.inf:
+        accept_prob = accept_probability(energy - (-logp_y + 0.5 * dot(momentum, momentum)))
+
+    if adapting:
+        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+    accepted = rng.random() < accept_prob
+    if accepted:
+        x, logp, score = y, logp_y, score_y
+    return State(x, logp, score, step_size), accept_prob, accepted, taken
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted, taken = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, taken)
+    return state
+
+
+def history(state: State) -> dict[str, float]:
+    return {}
+
+
+def learnt(state: State) -> dict[str, Any]:
+    return {}
