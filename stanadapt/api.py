@@ -98,7 +98,7 @@ def sample(
         What the installed arviz works with. Groups: posterior, sample_stats, adaptation (step size,
         acceptance and the preconditioner over warm-up, and what each chain has learnt), observed_data,
         constant_data, and the ones asked for. Ctrl-C once returns the draws so far; with nuts, whose chains
-        run as a whole, those of the chains that were finished or under way.
+        run as a whole, those of the chains that were finished.
 
     Raises
     ------

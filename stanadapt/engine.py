@@ -26,7 +26,7 @@ _STOP_SECONDS = 0.3  # Ctrl-C may end a program before it is known here
 
 
 class EngineChain(Chain):
-    """A chain of an engine: one block. Until its end it has no draws, and it cannot be stopped."""
+    """A chain of an engine: one block. Until its end it has no draws."""
 
     def __init__(self, posterior: Posterior, job: Job, *place: Any) -> None:
         super().__init__(posterior, job, *place)
@@ -44,11 +44,13 @@ class EngineChain(Chain):
         out.start = x.copy()
         # 31 bits, and not zero, are a seed wherever Stan runs.
         seed = max(1, int(self.seeds.generate_state(2, np.uint32)[1] >> 1))
-        plan = Plan(self.index, seed, job.warmup, job.draws, out.warmup is not None)
+        save_warmup = out.warmup is not None
+        plan = Plan(self.index, seed, job.warmup, job.draws, save_warmup, self._stopped, self._tell)
         try:
             whole = self.engine.run(self.program, job.settings, x, plan)
         except RuntimeError as error:
-            time.sleep(_STOP_SECONDS)
+            if not self.board.stopped:
+                time.sleep(_STOP_SECONDS)
             if self.board.stopped:
                 return
             raise self._failure(error) from error
@@ -59,11 +61,17 @@ class EngineChain(Chain):
         if out.warmup is not None:
             self._keep(whole, slice(0, n), out.warmup, self.write_warmup)
         self._keep(whole, slice(n, None), out.draws, self.write_values)
-        out.seconds_total = time.perf_counter() - began
+        out.seconds_total = sum(whole.seconds) if whole.seconds else time.perf_counter() - began
         acceptance = float(whole.stats["acceptance_rate"][n:].mean())
         step_size = float(whole.learnt["step_size"])
         self.board.post(self.index, job.warmup + job.draws, 1.0, acceptance, step_size, 1.0)
         yield
+
+    def _stopped(self) -> bool:
+        return self.board.stopped
+
+    def _tell(self, done: int) -> None:
+        self.board.post(self.index, done, float(done > self.job.warmup), np.nan, np.nan, 0.0)
 
     def _keep(self, whole: WholeChain, rows: slice, draws: Draws, write: Any) -> None:
         """Every thin-th of the rows, as for the other methods."""
@@ -80,6 +88,7 @@ class EngineChain(Chain):
         Columns that the program did not give are computed from the unconstrained draws.
         """
         posterior = self.posterior
+        self._check_names(names)
         columns = {name: i for i, name in enumerate(posterior.model.names(transformed=True, generated=True))}
         values = np.full((len(given), posterior.n_values), np.nan)
         values[:, [columns[name] for name in names]] = given
@@ -93,6 +102,17 @@ class EngineChain(Chain):
             write(x[inside], computed)
             values[np.ix_(inside, missing)] = computed[:, missing]
         return values, x
+
+    def _check_names(self, names: list[str]) -> None:
+        """Refuse columns of another program, such as an old executable gives."""
+        known = self.posterior.model.names(transformed=True, generated=True)
+        strange = [name for name in names if name not in known]
+        lacking = [name for name in self.posterior.names if name not in names]
+        if strange or lacking:
+            raise ChainError(
+                f"chain {self.index}: {self.program.library} ran another program than the one that is open. "
+                f"Unknown are {', '.join(strange[:3]) or 'none'}, missing {', '.join(lacking[:3]) or 'none'}"
+            )
 
     def _unconstrained(self, row: np.ndarray) -> np.ndarray:
         """The point of a draw; NaN where rounding has put a value on the boundary of its support."""
@@ -122,12 +142,18 @@ def check_posterior(method: str, posterior: Posterior) -> None:
             "another method, see stanadapt.methods()"
         )
     if function := draws_data(posterior.code):
-        raise ArgumentError(
-            f"method={method!r} is not allowed for this program: its transformed data draw random numbers "
-            f"({function}), and every chain would have its own. Draw them before, and pass them as data"
-        )
+        raise _random_data(method, f" ({function})")
     if posterior.dim:
-        stan_program(posterior)
+        program = stan_program(posterior)
+        if not posterior.code and getattr(program, "has_random_data", bool)():
+            raise _random_data(method, "")
+
+
+def _random_data(method: str, how: str) -> ArgumentError:
+    return ArgumentError(
+        f"method={method!r} is not allowed for this program: its transformed data draw random numbers{how}, "
+        "and every chain would have its own. Draw them before, and pass them as data"
+    )
 
 
 def stan_program(posterior: Posterior) -> StanProgram:

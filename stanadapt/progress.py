@@ -68,8 +68,8 @@ class Progress:
             self.bar.update(done - self.bar.n)
         if board.stopped and not self.stopping and done < self.total:
             self.stopping = True
-            end = "chains under way end" if self.whole else "present block ends"
-            text = f"{self.job.method}: stopping when the {end}; Ctrl-C again gives up at once"
+            end = "with the chains that are whole" if self.whole else "when the present block ends"
+            text = f"{self.job.method}: stopping {end}; Ctrl-C again gives up at once"
             tell(text) if self.bar is None else self.bar.write(text, file=sys.stderr)
 
     def _log(self, done: int, rows: np.ndarray) -> None:

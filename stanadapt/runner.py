@@ -48,7 +48,7 @@ def run(
 ) -> Run:
     """Run all chains; `look` sees the board now and then. Ctrl-C ends every chain at its block's end.
 
-    The chain of an engine is one block: those under way end by themselves, and the others do not begin.
+    The chain of an engine is one block: it is whole, or has no draws.
 
     A second Ctrl-C gives up at once: blocks under way end in the background, and their draws are lost.
 

@@ -153,3 +153,45 @@ def without_jacobian() -> Exact:
 
 
 TARGETS = {"gaussian": gaussian, "skewed": skewed, "constrained": constrained}
+
+
+@dataclass(frozen=True)
+class StanLaw:
+    """One of these laws as a Stan program, for samplers that run nothing else."""
+
+    code: str
+    data: dict[str, Any]
+    exact: Callable[[], Exact]
+    constrain: Callable[[np.ndarray], np.ndarray]  # from x to the program's parameters
+    unconstrain: Callable[[np.ndarray], np.ndarray]
+
+
+def _same(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+STAN_LAWS = {
+    "gaussian": StanLaw(
+        """data { int d; matrix[d, d] chol; }
+        parameters { vector[d] x; }
+        model { x ~ multi_normal_cholesky(rep_vector(0, d), chol); }""",
+        {"d": D, "chol": CHOL},
+        gaussian,
+        _same,
+        _same,
+    ),
+    "skewed": StanLaw(
+        """data { int d; matrix[d, d] unmix; real shape; }
+        parameters { vector[d] x; }
+        model { vector[d] u = unmix * x; target += sum(shape * u - exp(u)); }""",
+        {"d": D, "unmix": UNMIX, "shape": SHAPE},
+        skewed,
+        _same,
+        _same,
+    ),
+    "constrained": StanLaw(POSITIVE, {}, constrained, np.exp, np.log),
+}
+# The law `constrained` again, with a density that takes the Jacobian away; only to see a suite go red.
+STAN_WITHOUT_JACOBIAN = StanLaw(
+    POSITIVE.replace("model {", "model { target += -sum(log(g));"), {}, constrained, np.exp, np.log
+)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ..samplers.base import Plan
 from ..target import NativeTarget
 
 # Writes n unconstrained points (n, d) as rows of constrained values (n, c), in place.
@@ -86,17 +87,10 @@ class StanProgram(Protocol):
     library: str  # what runs it, with its version
 
     def nuts(
-        self,
-        x: np.ndarray,
-        *,
-        chain: int,
-        seed: int,
-        warmup: int,
-        draws: int,
-        save_warmup: bool,
-        metric: str,
-        target_accept: float,
-        max_tree_depth: int,
+        self, x: np.ndarray, plan: Plan, *, metric: str, target_accept: float, max_tree_depth: int
     ) -> StanDraws:
-        """One chain from the unconstrained point `x` (d,). Raises RuntimeError with the program's message."""
+        """One chain from the unconstrained point `x` (d,), not thinned.
+
+        Raises RuntimeError with the program's message where it fails, or was stopped.
+        """
         ...

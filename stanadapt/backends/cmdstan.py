@@ -15,6 +15,7 @@ import numpy as np
 from cmdstanpy.utils import get_logger
 
 from .. import check
+from ..samplers.base import Plan
 from .base import StanDraws
 from .native import demangled
 
@@ -37,19 +38,10 @@ class CmdStanProgram:
         self.library = f"CmdStan {'.'.join(version)}" if all(version) else "CmdStan"
 
     def nuts(
-        self,
-        x: np.ndarray,
-        *,
-        chain: int,
-        seed: int,
-        warmup: int,
-        draws: int,
-        save_warmup: bool,
-        metric: str,
-        target_accept: float,
-        max_tree_depth: int,
+        self, x: np.ndarray, plan: Plan, *, metric: str, target_accept: float, max_tree_depth: int
     ) -> StanDraws:
-        adapts = warmup > 0  # CmdStanPy allows no adaptation in no iterations
+        adapts = plan.warmup > 0  # CmdStanPy allows no adaptation in no iterations
+        save_warmup = plan.save_warmup and adapts
         with tempfile.TemporaryDirectory(prefix="stanadapt-") as folder, _silent():
             values = {name: value.tolist() for name, value in self.constrain(x).items()}
             try:
@@ -57,11 +49,11 @@ class CmdStanProgram:
                     data=_written(folder, "data", self.data),
                     inits=_written(folder, "inits", json.dumps(values)),
                     chains=1,
-                    chain_ids=[chain + 1],
-                    seed=seed,
-                    iter_warmup=warmup,
-                    iter_sampling=draws,
-                    save_warmup=save_warmup and warmup > 0,
+                    chain_ids=[plan.chain + 1],
+                    seed=plan.seed,
+                    iter_warmup=plan.warmup,
+                    iter_sampling=plan.draws,
+                    save_warmup=save_warmup,
                     metric=f"{metric}_e",
                     max_treedepth=max_tree_depth,
                     adapt_engaged=adapts,
@@ -70,7 +62,7 @@ class CmdStanProgram:
                     show_progress=False,
                     output_dir=folder,
                 )
-                return _drawn(fit, save_warmup and warmup > 0)
+                return _drawn(fit, save_warmup)
             except (RuntimeError, ValueError) as error:
                 raise RuntimeError(_reason(error)) from error
 

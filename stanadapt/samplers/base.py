@@ -28,7 +28,7 @@ Settings, CHOICES, LIMITS, NEEDS_GRADIENT, NEEDS_HESSIAN, WARMUP and DRAWS:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -101,6 +101,8 @@ class Plan(NamedTuple):
     warmup: int
     draws: int
     save_warmup: bool
+    stopped: Callable[[], bool]  # whether the run is to end
+    tell: Callable[[int], None]  # to be told the iterations done, where they are known
 
 
 class WholeChain(NamedTuple):
@@ -115,7 +117,7 @@ class WholeChain(NamedTuple):
 
 @runtime_checkable
 class Engine(Method, Protocol):
-    """The module of an engine. `program` is what the model runs in, see `backends.base.StanProgram`."""
+    """The module of an engine. `program` is what the model runs in, a `backends.base.StanProgram`."""
 
     STATS: dict[str, type[np.generic]]
 

@@ -28,7 +28,7 @@ Departures from the paper:
 4. Thinning is ours: with thin=k every k-th of the same draws is kept.
 
 Cost of an iteration: n_steps gradients, each with O(d), or O(d²) with the dense metric, and then O(d³) for
-the momentum. A chain runs as a whole: it shows no progress, and Ctrl-C waits for its end.
+the momentum. A chain runs as a whole, in a process of its own: Ctrl-C keeps only those that are finished.
 """
 
 from __future__ import annotations
@@ -78,11 +78,7 @@ def run(program: Any, settings: Any, x: np.ndarray, plan: Plan) -> WholeChain:
     """One chain that starts at `x` (d,). Raises RuntimeError with the program's message."""
     drawn = program.nuts(
         x,
-        chain=plan.chain,
-        seed=plan.seed,
-        warmup=plan.warmup,
-        draws=plan.draws,
-        save_warmup=plan.save_warmup,
+        plan,
         metric=CHOICES["metric"][settings.metric],
         target_accept=settings.target_accept,
         max_tree_depth=settings.max_tree_depth,
