@@ -67,7 +67,7 @@ def first_point(d: int, seed: int, repeat: int) -> np.ndarray:
     return np.random.default_rng([seed, repeat]).standard_normal(d)
 
 
-def sample(job: Job, warmup: int, draws: int) -> Any:
+def sample(job: Job, warmup: int, draws: int, **more: Any) -> Any:
     posterior = opened(job.target, job.source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows what a finding would say
@@ -80,6 +80,7 @@ def sample(job: Job, warmup: int, draws: int) -> Any:
             seed=job.seed + job.repeat,
             inits=first_point(posterior.dim, job.seed, job.repeat)[None],
             progress=False,
+            **more,
         )
 
 

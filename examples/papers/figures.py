@@ -97,7 +97,9 @@ def tidy(axes: Axes, title: str, x: str = "", y: str = "") -> None:
 
 def image(figure: Figure, axes: Axes, matrix: np.ndarray, title: str, limit: float) -> None:
     """A covariance matrix, colours from 0 (or the most negative entry) to `limit`."""
-    shown = axes.imshow(matrix, vmin=min(0.0, float(matrix.min())), vmax=limit, cmap="viridis")
+    shown = axes.imshow(
+        matrix, vmin=min(0.0, float(matrix.min())), vmax=limit, cmap="viridis", interpolation="nearest"
+    )
     figure.colorbar(shown, ax=axes, shrink=0.7).ax.tick_params(labelsize=7)
     tidy(axes, title)
 

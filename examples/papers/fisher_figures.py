@@ -9,12 +9,11 @@ from common import Method
 from ess import tfp_ess
 from figures import COLOURS, Learner, image, new_figure, normalised, save, there, tidy
 from matplotlib.axes import Axes
-from targets import Source, gaussian_process, inhomogeneous
+from targets import Source, correlated, gaussian_process, inhomogeneous
 
 SEED = 1
 ADAPTIVE = [Method("FisherMALA", "fisher_mala"), Method("AdaMALA", "ada_mala")]
 BASELINES = [Method("MALA", "mala"), Method("HMC", "hmc", {"n_leapfrog": 10, "target_accept": 0.651})]
-CORRELATED = np.array([[1.0, 0.995], [0.995, 1.0]])
 
 
 def errors(learner: Learner, cov: np.ndarray, every: int) -> tuple[list[int], list[float]]:
@@ -27,23 +26,25 @@ def errors(learner: Learner, cov: np.ndarray, every: int) -> tuple[list[int], li
     return steps, norms
 
 
-def draw_errors(axes: Axes, target: str, cov: np.ndarray, source: Source, every: int) -> dict[str, Learner]:
+def draw_errors(
+    axes: Axes, target: str, cov: np.ndarray, source: Source, every: int, legend: str
+) -> dict[str, Learner]:
     """A curve for each adaptive method; returns the chains that have learnt."""
     learners = {}
     for method in there(ADAPTIVE):
         learner = learners[method.label] = Learner(method, target, source, SEED)
         axes.plot(*errors(learner, cov, every), color=COLOURS[method.label], label=method.label, lw=1.5)
     axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc=legend)
     return learners
 
 
 def figure_1(source: Source) -> None:
     figure, panels = new_figure(12.5, 2.9, 1, 5)
     error_2d, error_gp, true, fisher, ada = panels[0]
-    draw_errors(error_2d, "2d-0.995", CORRELATED, source, 20)
+    draw_errors(error_2d, "2d-0.995", correlated(0.995), source, 20, "upper right")
     tidy(error_2d, "(a) 2-D Gaussian", "burn-in iteration", "Frobenius norm of error")
-    learners = draw_errors(error_gp, "gp", gaussian_process(), source, 100)
+    learners = draw_errors(error_gp, "gp", gaussian_process(), source, 100, "lower left")
     tidy(error_gp, "(b) GP target", "burn-in iteration", "Frobenius norm of error")
     for axes in (error_2d, error_gp):
         axes.set_xscale("log")
@@ -57,7 +58,7 @@ def figure_1(source: Source) -> None:
 def figure_2(source: Source) -> None:
     figure, ((ess, sds, error),) = new_figure(12, 3.2, 1, 3)
     cov, dimension = inhomogeneous(), np.arange(1, 101)
-    learners = draw_errors(error, "inhomogeneous", cov, source, 200)
+    learners = draw_errors(error, "inhomogeneous", cov, source, 200, "upper right")
     tidy(error, "(c) error of the preconditioner", "burn-in iteration", "Frobenius norm")
     for label, learner in learners.items():
         scale = np.sqrt(np.diag(normalised(learner.preconditioner)) * np.trace(cov) / len(cov))
@@ -71,7 +72,7 @@ def figure_2(source: Source) -> None:
         values = [tfp_ess(column) for column in learner.draw().x.T]
         ess.plot(dimension, values, ".", ms=4, color=COLOURS[label], label=label)
     ess.set_yscale("log")
-    ess.legend(fontsize=8)
+    ess.legend(fontsize=8, loc="upper right")
     tidy(ess, "(a) ESS of 20,000 draws", "dimension")
     save(figure, "fisher_mala_figure_2")
 
