@@ -12,7 +12,9 @@ import pytest
 import stanadapt
 from stanadapt import Posterior
 from stanadapt.errors import ArgumentError, DataError, InitializationError
+from stanadapt.inits import Init, find
 from stanadapt.results import datasets
+from stanadapt.target import hessian
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.errors.StanAdaptWarning")  # few draws
 
@@ -207,6 +209,63 @@ def test_a_point_without_density_is_named():
     steep = Posterior('parameters { real x; } model { if (x > 1) reject("too far: ", x); x ~ normal(0, 1); }')
     with pytest.raises(InitializationError, match=r"chain 1: .* at its starting point.*too far: 3"):
         draw(steep, np.array([[0.0], [3.0]]))
+
+
+# To the right of zero it is defined on stripes as narrow as the step of a difference: the gradient is finite
+# on them, and the Hessian is not.
+STRIPES = """
+parameters { real x; }
+model { if (x > 0 && fmod(x, 1.2e-5) > 6e-6) reject("between stripes"); x ~ std_normal(); }
+"""
+
+
+def test_starts_have_a_hessian_where_it_is_needed():
+    stripes = Posterior(STRIPES)
+
+    def found(use_hessian):
+        rng = np.random.default_rng(1)
+        more = {"use_gradient": True, "ascend": False, "use_hessian": use_hessian}
+        return np.array([find(Init(0.9), stripes, 0, rng, **more)[0] for _ in range(30)])
+
+    assert np.any(found(False) > 0)
+    assert np.all(found(True) < 0)
+
+
+def test_a_climb_ends_where_there_is_a_hessian():
+    stripes = Posterior(STRIPES.replace("x > 0", "x > -0.2"))  # around the mode
+    target = stripes.model.target()
+
+    def has_hessian(use_hessian):
+        x = find(Init(0.9), stripes, 0, np.random.default_rng(1), True, True, use_hessian)
+        return hessian(target, x, np.empty((1, 1)))
+
+    assert not has_hessian(False)
+    assert has_hessian(True)
+
+
+@pytest.mark.parametrize(
+    ("at", "reason"),
+    [
+        (3e-6, "beside it, where the gradient is differenced: between stripes"),
+        (9e-6, "First reason: between"),
+    ],
+)
+def test_a_point_without_hessian_is_named(at, reason):
+    with pytest.raises(InitializationError, match=r"no finite log density, gradient and Hessian") as caught:
+        draw(Posterior(STRIPES), np.full((2, 1), at), method="mmala")
+    assert reason in str(caught.value)
+
+
+def test_no_random_start_has_a_hessian():
+    everywhere = STRIPES.replace("x > 0 &&", "").replace("fmod(x,", "fmod(x + 1,")
+    with pytest.raises(InitializationError, match=r"and Hessian at 100 tries uniform on \(-0.5, 0.5\)"):
+        draw(Posterior(everywhere), 0.5, method="mmala")
+
+
+def test_the_support_may_end_beside_a_start():
+    edge = Posterior("parameters { real x; } model { if (x > 1) target += negative_infinity(); }")
+    with pytest.raises(InitializationError, match="the support ends beside it"):
+        draw(edge, np.ones((2, 1)), method="mmala")
 
 
 def test_parameters_without_entries():
