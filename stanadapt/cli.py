@@ -347,6 +347,8 @@ def _parsed(text: str, default: Any) -> Any:
         return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
             text.lower(), text
         )
+    if default is None:
+        return None if text.lower() == "none" else float(text)
     if isinstance(default, int | float):
         return type(default)(text)
     return text
@@ -409,7 +411,7 @@ def _worded(findings: Sequence[Any]) -> str:
 
 
 def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _allowed(module: Any, name: str, default: Any) -> str:
@@ -421,7 +423,8 @@ def _allowed(module: Any, name: str, default: Any) -> str:
     low, high, open_low = module.LIMITS[name]
     kind = "integer" if isinstance(default, int) else "number"
     words = f"{kind} {'above' if open_low else 'of at least'} {low:g}"
-    return words if high == float("inf") else f"{words}, at most {high:g}"
+    words += "" if high == float("inf") else f", at most {high:g}"
+    return words if default is not None else f"{words}, or none"
 
 
 def _duration(seconds: float) -> str:
