@@ -57,7 +57,7 @@ def methods() -> list[str]:
 
 
 def kernel_methods() -> list[str]:
-    """Those with kernels of ours. An engine has none to freeze or to compile: test_nuts.py is about it."""
+    """Those with kernels of ours. An engine has none to freeze, place or compile; see test_nuts.py."""
     return [name for name in METHODS if not isinstance(samplers.sampler(name), samplers.Engine)]
 
 

@@ -32,7 +32,7 @@ def _t(matrix: np.ndarray) -> np.ndarray:
 
 
 def _learning(method: str, settings: dict[str, Any], n: int, stage: str = "") -> tuple[Any, Any, Any, Trace]:
-    """A sampler before and after `n` adapting iterations on the skewed target, its settings, and the trace."""
+    """A sampler before and after `n` adapting iterations on the skewed target, settings, and the trace."""
     sampler, resolved = resolve(method, settings)
     exact, rng = TARGETS["skewed"](), np.random.default_rng(4)
     target = exact.target.target()
