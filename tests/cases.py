@@ -17,6 +17,7 @@ from stanadapt.trace import empty_trace
 # geometrically ergodic there: they miss the far tails for long and then stay in them, and no MCSE tells.
 EASY = ("correlated_gaussian", "linear_regression", "eight_schools", "hierarchical")
 SKEWED = (*EASY, "logistic_regression")
+UNLIKE_SCALES = ("correlated_gaussian", "linear_regression", "eight_schools", "logistic_regression")
 
 
 class Case(NamedTuple):
@@ -29,11 +30,22 @@ class Case(NamedTuple):
 
 CASES = {
     "rwm": Case(EASY[:3], draws=60_000),
+    "am": Case(UNLIKE_SCALES, draws=40_000),
+    "arwmh": Case(UNLIKE_SCALES, ({}, {"beta": 0.6}), draws=40_000),
+    "gad_rwm": Case(UNLIKE_SCALES, ({}, {"faithful": True}), draws=40_000),
     "mala": Case(EASY[:3], draws=40_000),
     "ada_mala": Case(SKEWED),
+    "amala": Case(SKEWED, ({}, {"faithful": True})),
     "fisher_mala": Case(
         SKEWED,
         ({}, {"signal": "score"}, {"signal": "increment"}, {"faithful": True}),
+    ),
+    "gad_mala_fast": Case(UNLIKE_SCALES, ({}, {"faithful": True})),
+    "gad_mala_exact": Case(UNLIKE_SCALES, ({}, {"faithful": True})),
+    "mmala": Case(UNLIKE_SCALES),
+    "hmc": Case(
+        ("correlated_gaussian", "linear_regression", "hierarchical"),
+        ({}, {"n_leapfrog": 1}, {"n_leapfrog": 5, "jitter": 0.3}),
     ),
     "nuts": Case(SKEWED, draws=5_000),
 }
@@ -60,10 +72,12 @@ def learnt_state(sampler: Any, settings: Any, exact: Exact, rng: np.random.Gener
     return state
 
 
-def placed(sampler: Any, state: Any, target: Any, x: np.ndarray) -> Any:
+def placed(sampler: Any, settings: Any, state: Any, target: Any, x: np.ndarray) -> Any:
     """`state` with its chain at `x`, everything learnt kept."""
+    if sampler.NEEDS_HESSIAN:  # its metric is that of the place
+        return sampler.at(target, settings, x.copy(), state.step_size)
     fields: dict[str, Any] = {"x": x.copy()}
-    if sampler.NEEDS_GRADIENT:
+    if "score" in state._fields:
         score = np.empty_like(x)
         fields["logp"] = log_density_gradient(target, x, score)
         fields["score"] = score
@@ -86,7 +100,7 @@ def p_values_after(sampler: Any, settings: Any, exact: Exact, *, n: int, steps: 
     trace = empty_trace(steps, exact.target.dim)
     end = np.empty((n, exact.target.dim))
     for i, x in enumerate(exact.draw(n, rng)):
-        sampler.sweep(target, settings, placed(sampler, state, target, x), rng, False, trace)
+        sampler.sweep(target, settings, placed(sampler, settings, state, target, x), rng, False, trace)
         end[i] = trace.x[-1]
     uniforms = exact.probabilities(end)
     return np.array([stats.kstest(column, "uniform").pvalue for column in uniforms.T])

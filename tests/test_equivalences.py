@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cases import resolve
+from cases import kernel_methods, resolve
 from exact import gaussian
+from stanadapt.target import log_density_gradient
 from stanadapt.trace import Trace, empty_trace
 
 X = np.array([0.3, -0.2, 1.0])
@@ -18,7 +19,9 @@ STEP = 0.3
 def _run(
     method: str, settings: dict[str, Any], *, n: int = 500, adapting: bool = False, **state_fields: Any
 ) -> Trace:
-    sampler, resolved = resolve(method, {"initial_step_size": STEP} | settings)
+    sampler, resolved = resolve(method, settings)
+    if "initial_step_size" in resolved._fields:
+        resolved = resolved._replace(initial_step_size=STEP)
     exact = gaussian()
     target = exact.target.target()
     rng = np.random.default_rng(3)
@@ -28,29 +31,82 @@ def _run(
     return trace
 
 
-@pytest.mark.parametrize("method", ["fisher_mala", "ada_mala"])
+def _same(one: Trace, other: Trace, rtol: float = 1e-9) -> None:
+    np.testing.assert_allclose(other.x, one.x, rtol=rtol)
+    np.testing.assert_array_equal(other.accepted, one.accepted)
+    assert 0 < one.accepted.mean() < 1
+
+
+def _score() -> np.ndarray:
+    exact, score = gaussian(), np.empty(X.size)
+    log_density_gradient(exact.target.target(), X, score)
+    return score
+
+
+@pytest.mark.parametrize("method", ["fisher_mala", "ada_mala", "amala"])
 def test_nothing_learnt_is_mala(method: str) -> None:
-    mala, other = _run("mala", {}), _run(method, {})
-    np.testing.assert_allclose(other.x, mala.x, rtol=1e-9)
-    np.testing.assert_array_equal(other.accepted, mala.accepted)
-    assert 0 < mala.accepted.mean() < 1
+    _same(_run("mala", {}), _run(method, {}))
 
 
-@pytest.mark.parametrize("method", ["rwm", "mala", "ada_mala", "fisher_mala"])
+@pytest.mark.parametrize("method", ["gad_mala_fast", "gad_mala_exact"])
+def test_isotropic_factor_is_mala(method: str) -> None:
+    factor = {"chol_t": STEP * np.eye(X.size), "rotated": STEP * _score()}
+    _same(_run("mala", {}), _run(method, {}, **factor))
+
+
+@pytest.mark.parametrize("method", ["am", "arwmh", "gad_rwm"])
+def test_isotropic_covariance_is_random_walk_metropolis(method: str) -> None:
+    _same(_run("rwm", {}), _run(method, {}, chol_t=STEP * np.eye(X.size)))
+
+
+def test_one_leapfrog_step_is_mala() -> None:
+    hmc = _run("hmc", {"n_leapfrog": 1})
+    _same(_run("mala", {}), hmc)
+    np.testing.assert_allclose(hmc.accept_prob, _run("mala", {}).accept_prob, rtol=1e-9)
+
+
+def test_constant_metric_is_preconditioned_mala() -> None:
+    """The Hessian of a Gaussian is the same everywhere; differences give it to ten digits."""
+    mmala, settings = resolve("mmala", {})
+    exact = gaussian()
+    there = mmala.at(exact.target.target(), settings, X, STEP)
+    metric = {"root_t": there.root_t, "rotated": there.rotated, "trace": float(X.size)}
+    manifold = _run("mmala", {})
+    _same(_run("fisher_mala", {}, **metric), manifold, rtol=1e-6)
+    np.testing.assert_array_equal(manifold.n_steps, 2 * X.size + 1)
+
+
+NO_LEARNING = {
+    "rwm": {"step_rate": 0.0},
+    "am": {"step_rate": 0.0, "learning_rate": 0.0},
+    "gad_rwm": {"learning_rate": 0.0, "beta_rate": 0.0},
+    "mala": {"step_rate": 0.0},
+    "ada_mala": {"step_rate": 0.0},
+    "amala": {"step_rate": 0.0},
+    "fisher_mala": {"step_rate": 0.0},
+    "gad_mala_fast": {"learning_rate": 0.0, "beta_rate": 0.0},
+    "gad_mala_exact": {"learning_rate": 0.0, "beta_rate": 0.0},
+    "mmala": {"step_rate": 0.0},
+    "hmc": {"step_rate": 0.0},
+}
+
+
+def test_every_method_can_be_kept_from_learning() -> None:
+    assert set(NO_LEARNING) == set(kernel_methods()) - {"arwmh"}  # its one rate, (i + 1)^-beta, is never zero
+
+
+@pytest.mark.parametrize("method", NO_LEARNING)
 def test_zero_learning_rate_is_the_frozen_sampler(method: str) -> None:
     frozen = _run(method, {})
-    learning_nothing = _run(method, {"step_rate": 0.0}, adapting=True)
+    learning_nothing = _run(method, NO_LEARNING[method], adapting=True)
     np.testing.assert_allclose(learning_nothing.x, frozen.x, rtol=1e-12)
+    assert frozen.accepted.any()
 
 
 def test_scale_of_the_root_does_not_matter() -> None:
     """The proposal is normalised by tr(A)/d, so A and kA are the same preconditioner (Equation 7)."""
     root = np.array([[1.0, 0.0, 0.0], [0.5, 2.0, 0.0], [-0.3, 0.1, 0.4]])
-    exact = gaussian()
-    score = np.empty(3)
-    from stanadapt.target import log_density_gradient
-
-    log_density_gradient(exact.target.target(), X, score)
+    score = _score()
     traces = [
         _run(
             "fisher_mala",
