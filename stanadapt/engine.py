@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,15 +30,14 @@ class EngineChain(Chain):
     def __init__(self, posterior: Posterior, job: Job, *place: Any) -> None:
         super().__init__(posterior, job, *place)
         self.engine = cast(Engine, sampler(job.method))
-        if posterior.dim:
-            self.program = stan_program(posterior)
-            self.out.library = self.program.library
         self.out.failures_warmup = self.out.failures = self.out.first_failure = None
         self.out.seconds_warmup = self.out.seconds = None
 
     def _run(self) -> Iterator[None]:
         job, out = self.job, self.out
         began = time.perf_counter()
+        program = stan_program(job.method, self.posterior)  # not earlier: it may hold a copy of large data
+        out.library = program.library
         x = find(self.init, self.posterior, self.index, self.rng, use_gradient=True, ascend=False)
         out.start = x.copy()
         # 31 bits, and not zero, are a seed wherever Stan runs.
@@ -47,8 +45,9 @@ class EngineChain(Chain):
         save_warmup = out.warmup is not None
         plan = Plan(self.index, seed, job.warmup, job.draws, save_warmup, self._stopped, self._tell)
         try:
-            whole = self.engine.run(self.program, job.settings, x, plan)
-        except RuntimeError as error:
+            whole = self.engine.run(program, job.settings, x, plan)
+            self._check_names(whole.names)
+        except (RuntimeError, OSError) as error:
             if not self.board.stopped:
                 time.sleep(_STOP_SECONDS)
             if self.board.stopped:
@@ -71,6 +70,7 @@ class EngineChain(Chain):
         return self.board.stopped
 
     def _tell(self, done: int) -> None:
+        done = min(done, self.job.warmup + self.job.draws - 1)  # the last one is done when the draws are here
         self.board.post(self.index, done, float(done > self.job.warmup), np.nan, np.nan, 0.0)
 
     def _keep(self, whole: WholeChain, rows: slice, draws: Draws, write: Any) -> None:
@@ -88,11 +88,11 @@ class EngineChain(Chain):
         Columns that the program did not give are computed from the unconstrained draws.
         """
         posterior = self.posterior
-        self._check_names(names)
-        columns = {name: i for i, name in enumerate(posterior.model.names(transformed=True, generated=True))}
+        columns = {name: i for i, name in enumerate(self._names())}
+        present = [columns[name] for name in names]
+        missing = sorted(set(columns.values()) - set(present))
         values = np.full((len(given), posterior.n_values), np.nan)
-        values[:, [columns[name] for name in names]] = given
-        missing = [i for name, i in columns.items() if name not in names]
+        values[:, present] = given
         if not (with_x or missing):
             return values, None
         x = np.array([self._unconstrained(row) for row in values]).reshape(len(values), posterior.dim)
@@ -104,15 +104,17 @@ class EngineChain(Chain):
         return values, x
 
     def _check_names(self, names: list[str]) -> None:
-        """Refuse columns of another program, such as an old executable gives."""
-        known = self.posterior.model.names(transformed=True, generated=True)
-        strange = [name for name in names if name not in known]
-        lacking = [name for name in self.posterior.names if name not in names]
+        """Refuse columns of another program, such as an old executable gives. Raises RuntimeError."""
+        strange = sorted(set(names) - set(self._names()))
+        lacking = sorted(set(self.posterior.names) - set(names))
         if strange or lacking:
-            raise ChainError(
-                f"chain {self.index}: {self.program.library} ran another program than the one that is open. "
-                f"Unknown are {', '.join(strange[:3]) or 'none'}, missing {', '.join(lacking[:3]) or 'none'}"
+            raise RuntimeError(
+                "it ran another program than the one that is open, with the unknown variables "
+                f"{', '.join(strange[:3]) or 'none'} and without {', '.join(lacking[:3]) or 'none'}"
             )
+
+    def _names(self) -> list[str]:
+        return self.posterior.model.names(transformed=True, generated=True)
 
     def _unconstrained(self, row: np.ndarray) -> np.ndarray:
         """The point of a draw; NaN where rounding has put a value on the boundary of its support."""
@@ -121,11 +123,10 @@ class EngineChain(Chain):
         except RuntimeError:
             return np.full(self.posterior.dim, np.nan)
 
-    def _failure(self, error: RuntimeError) -> ChainError | InitializationError:
-        text = f"chain {self.index}: {self.program.library} ended it: {check.one_line(error)}"
-        return (
-            InitializationError(text) if re.search("initialization failed", text, re.I) else ChainError(text)
-        )
+    def _failure(self, error: Exception) -> ChainError | InitializationError:
+        text = f"chain {self.index}: {self.out.library} failed: {check.one_line(error)}"
+        kind = InitializationError if "initialization failed" in text.lower() else ChainError
+        return kind(text)
 
 
 def check_posterior(method: str, posterior: Posterior) -> None:
@@ -134,33 +135,42 @@ def check_posterior(method: str, posterior: Posterior) -> None:
     Raises
     ------
     ArgumentError
-        There is no Stan program at hand that stanli covers, and no executable of CmdStan.
+        There is no Stan program at hand that stanli covers, and no executable of CmdStan; or every chain
+        would have data of its own.
     """
     if posterior.model.backend == "python":
         raise ArgumentError(
             f"method={method!r} needs a Stan program, and this target is made of Python functions: use "
             "another method, see stanadapt.methods()"
         )
-    if function := draws_data(posterior.code):
-        raise _random_data(method, f" ({function})")
-    if posterior.dim:
-        program = stan_program(posterior)
-        if not posterior.code and getattr(program, "has_random_data", bool)():
-            raise _random_data(method, "")
+    if not posterior.dim:
+        return
+    stan_program(method, posterior)
+    if how := _random_data(posterior):
+        raise ArgumentError(
+            f"method={method!r} is not allowed for this program: its transformed data draw random numbers "
+            f"({how}), and every chain would have its own. Draw them before, and pass them as data"
+        )
 
 
-def _random_data(method: str, how: str) -> ArgumentError:
-    return ArgumentError(
-        f"method={method!r} is not allowed for this program: its transformed data draw random numbers{how}, "
-        "and every chain would have its own. Draw them before, and pass them as data"
-    )
+def _random_data(posterior: Posterior) -> str:
+    """What shows that `transformed data` draw random numbers, or nothing."""
+    if posterior.code or posterior.model.backend != "stanli":
+        return draws_data(posterior.code)
+    from .backends.stanli_nuts import StanliProgram
+
+    program = StanliProgram.of_model(cast(Any, posterior.model))
+    return "another seed is another density" if program.has_random_data() else ""
 
 
-def stan_program(posterior: Posterior) -> StanProgram:
-    """What runs Stan's own sampler on a posterior: CmdStan where it was opened from one, else stanli."""
+def stan_program(method: str, posterior: Posterior) -> StanProgram:
+    """What runs Stan's own sampler on a posterior: CmdStan where it was opened from one, else stanli.
+
+    Raises ArgumentError where there is nothing.
+    """
     data = data_module.to_json(posterior.data)
     if posterior.executable:
-        _check_executable(posterior.executable)
+        _check_executable(method, posterior.executable)
         from .backends.cmdstan import CmdStanProgram
 
         return CmdStanProgram(posterior.executable, data, posterior.constrain)
@@ -170,20 +180,24 @@ def stan_program(posterior: Posterior) -> StanProgram:
         return StanliProgram.of_model(cast(Any, posterior.model))
     wanted = "it needs a Stan program that stanli covers, or a CmdStanModel with its executable"
     if not posterior.code:
-        raise ArgumentError(f"method='nuts' cannot run a compiled library ({posterior.library}): {wanted}")
+        raise ArgumentError(
+            f"method={method!r} cannot run a compiled library ({posterior.library}): {wanted}"
+        )
     try:
         return StanliProgram.of_code(posterior.code, data)
     except (ModelError, RuntimeError) as error:
         reason = check.one_line(error)
         raise ArgumentError(
-            f"method='nuts' cannot run this program: {wanted}. stanli says: {reason}"
+            f"method={method!r} cannot run this program: {wanted}. stanli says: {reason}"
         ) from error
 
 
-def _check_executable(executable: str) -> None:
+def _check_executable(method: str, executable: str) -> None:
     if not Path(executable).is_file():
-        raise ArgumentError(f"method='nuts' needs the CmdStanModel's executable, and {executable} is gone")
+        raise ArgumentError(
+            f"method={method!r} needs the CmdStanModel's executable, and {executable} is gone"
+        )
     if importlib.util.find_spec("cmdstanpy") is None:
         raise ArgumentError(
-            "method='nuts' with a CmdStanModel needs cmdstanpy: pip install stanadapt[cmdstan]"
+            f"method={method!r} with a CmdStanModel needs cmdstanpy: pip install stanadapt[cmdstan]"
         )

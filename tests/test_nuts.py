@@ -21,7 +21,7 @@ from scipy import stats
 import fake_cmdstan
 import stanadapt
 from exact import STAN_LAWS, STAN_WITHOUT_JACOBIAN, StanLaw
-from stanadapt import Posterior, check, cli, diagnostics, results, runner, samplers
+from stanadapt import Posterior, check, cli, diagnostics, engine, results, runner, samplers
 from stanadapt.backends import stanli_nuts
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
 from stanadapt.program import draws_data
@@ -399,6 +399,14 @@ def never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "run", lambda *_: pytest.fail("sampling began"))
 
 
+def test_progress_tells_of_chains_that_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    sample(SLOW, draws=100, warmup=100, progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert "0/2 chains" in lines[0]  # though it says how many iterations are done
+    assert lines[-1].startswith("nuts: 100%, 400/400 iterations")
+    assert re.search(r"spent, 2/2 chains, accept 0\.\d\d, step 0\.\d+$", lines[-1])
+
+
 @pytest.mark.usefixtures("never_runs")
 class TestRefusals:
     def refused(self, parts: list[str], model: Any, **keywords: Any) -> None:
@@ -425,7 +433,7 @@ class TestRefusals:
     def test_data_that_are_random(self) -> None:
         self.refused(["transformed data draw random numbers (mine_rng)", "pass them as data"], RANDOM_DATA)
         adopted = stanli.bridgestan_model(stan_code=RANDOM_DATA, data={})
-        self.refused(["transformed data draw random numbers,", "pass them as data"], adopted)
+        self.refused(["random numbers (another seed", "pass them as data"], adopted)
         sized = """transformed data { int k = 1 + poisson_rng(30); }
         parameters { vector[k] x; } model { x ~ std_normal(); }"""
         self.refused(["transformed data"], stanli.bridgestan_model(stan_code=sized, data={}))
@@ -477,7 +485,7 @@ def test_program_that_bridgestan_has_open_goes_to_stanli() -> None:
 
 
 def test_posterior_that_is_improper() -> None:
-    with pytest.raises(ChainError, match=r"^chain \d: stanli .* ended it: Posterior is improper"):
+    with pytest.raises(ChainError, match=r"^chain \d: stanli .* failed: Posterior is improper"):
         sample("parameters { real x; } model { }")
 
 
@@ -704,7 +712,7 @@ def test_cmdstan_with_hardly_any_warmup(warmup: int, cmdstan: cmdstanpy.CmdStanM
 
 def test_cmdstans_error_has_the_number_of_the_chain(tmp_path: Path) -> None:
     model = cmdstan_model(tmp_path, "parameters { real x; } model { }")
-    with pytest.raises(ChainError, match=r"^chain \d: CmdStan 2.36.0 ended it: Error: .*improper") as caught:
+    with pytest.raises(ChainError, match=r"^chain \d: CmdStan 2.36.0 failed: Error: .*improper") as caught:
         sample(model)
     assert str(tmp_path) not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -723,6 +731,14 @@ def test_executable_that_is_gone(cmdstan: cmdstanpy.CmdStanModel) -> None:
     with pytest.raises(ArgumentError, match=r"executable, and .*model is gone"):
         sample(posterior)
     assert sample(posterior, method="mala")["posterior"]["tau"].shape == (2, 100)
+
+
+def test_cmdstanpy_that_is_not_installed(
+    cmdstan: cmdstanpy.CmdStanModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ArgumentError, match=r"needs cmdstanpy: pip install stanadapt\[cmdstan\]"):
+        sample(cmdstan, DATA)
 
 
 def test_cmdstan_in_processes(cmdstan: cmdstanpy.CmdStanModel) -> None:
