@@ -114,8 +114,8 @@ BROKEN = {
     "mmala without the volume of the metric": (
         "mmala",
         "samplers/mmala.py",
-        "        log_ratio += 0.5 * np.log(there.curvature[k] / state.curvature[k])\n",
-        "",
+        "log_back = 0.5 * there.log_det -",
+        "log_back = 0.5 * state.log_det -",
     ),
     "hmc that forgets half a step of the momentum": (
         "hmc",

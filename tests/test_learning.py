@@ -13,7 +13,7 @@ import stanadapt
 from cases import resolve
 from exact import TARGETS
 from stanadapt.numerics import cholesky, covariance, leapfrog, speed_measure
-from stanadapt.numerics.softabs import softabs, softabs_root
+from stanadapt.numerics.softabs import softabs, softabs_metric
 from stanadapt.samplers import am, arwmh, gad_mala_exact, gad_mala_fast, gad_rwm, mmala
 from stanadapt.target import hessian, hessian_vector, log_density, log_density_gradient
 from stanadapt.trace import Trace, empty_trace
@@ -126,16 +126,34 @@ def test_softabs() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
-def test_root_of_the_softabs_metric() -> None:
-    rng = np.random.default_rng(2)
-    a = rng.normal(size=(D, D))
-    h, alpha = a + a.T, 5.0
-    root_t, curvature = np.empty((D, D)), np.empty(D)
-    softabs_root(h, alpha, root_t, curvature)
+@pytest.mark.parametrize("definite", [True, False])
+@pytest.mark.parametrize("d", SIZES)
+def test_softabs_metric_and_its_root(d: int, definite: bool) -> None:
+    """Both ways to the root: by Cholesky where -H is positive definite, and by eigenvectors."""
+    rng = np.random.default_rng(d)
+    a = rng.normal(size=(d, d))
+    h, alpha = -(a @ a.T + 5.0 * np.eye(d)) if definite else a + a.T + np.eye(d), 5.0
+    metric, root_t = np.empty((d, d)), np.empty((d, d))
+    log_det = softabs_metric(h, alpha, metric, root_t)
     values, vectors = np.linalg.eigh(-h)
-    metric = vectors @ np.diag(values / np.tanh(alpha * values)) @ vectors.T
-    np.testing.assert_allclose(root_t.T @ root_t, np.linalg.inv(metric), rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(np.log(curvature).sum(), np.linalg.slogdet(metric)[1], rtol=1e-9)
+    wanted = vectors @ np.diag(values / np.tanh(alpha * values)) @ vectors.T
+    np.testing.assert_allclose(metric, wanted, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(root_t.T @ root_t, np.linalg.inv(wanted), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(log_det, np.linalg.slogdet(wanted)[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("d", SIZES)
+def test_factor_and_its_inverse(d: int) -> None:
+    rng = np.random.default_rng(d)
+    a = rng.normal(size=(d, d))
+    cov, chol_t, inverse = a @ a.T + np.eye(d), np.full((d, d), np.nan), np.full((d, d), np.nan)
+    assert cholesky.factorise(cov, 0.5, chol_t)
+    factor = np.linalg.cholesky(cov - 0.5 * np.eye(d))
+    np.testing.assert_allclose(chol_t.T, factor, rtol=1e-10, atol=1e-12)
+    cholesky.invert_lower(chol_t, inverse)
+    np.testing.assert_allclose(inverse, np.linalg.inv(factor), rtol=1e-9, atol=1e-10)
+    assert not cholesky.factorise(cov, np.linalg.eigvalsh(cov)[0] * (1 + 1e-9), chol_t)
+    assert not cholesky.factorise(np.full((d, d), np.nan), 0.0, chol_t)
 
 
 def test_singular_hessian_has_a_metric() -> None:
@@ -143,7 +161,7 @@ def test_singular_hessian_has_a_metric() -> None:
     model = _edge(lambda x: np.array([-x[0], 0.0]))
     settings = resolve("mmala", {"softabs": 100.0})[1]
     state = mmala.at(model.target(), settings, np.array([0.5, 0.5]), 1.0)
-    np.testing.assert_allclose(np.sort(state.curvature), [0.01, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.eigvalsh(state.metric), [0.01, 1.0], rtol=1e-6)
     assert np.all(np.isfinite(state.root_t))
 
 

@@ -1,9 +1,10 @@
-"""Time of an iteration beyond the gradient it calls, against what cannot be avoided; all in one run.
+"""Time of an iteration beyond the gradients it calls, against what cannot be avoided; all in one run.
 
     python examples/benchmarks/kernels.py
 
-Part 1, d = 10 (eight schools): microseconds an iteration, minus the same C function in a compiled loop.
-Part 2, d = 100 to 800 (standard Gaussian, compiled): the ratio to the linear algebra that cannot be avoided:
+Part 1, d = 10 (eight schools): microseconds an iteration, minus as many calls of the same C function in a
+compiled loop. Part 2, d = 25 to 200 (standard Gaussian, compiled): the same, with the power of d by which it
+grows from 50 to 200. Part 3, d = 100 to 800: the ratio to the linear algebra that cannot be avoided, which is
 two matrix-vector products for a frozen iteration, three and a rank-one update for one that adapts. That
 reference is the faster of BLAS (through numba, one thread) and the package's own loops; the ratio to BLAS
 alone stands beside it.
@@ -33,6 +34,8 @@ from stanadapt.target import log_density, log_density_gradient
 from stanadapt.trace import empty_trace
 
 MODELS = Path(__file__).parents[2] / "models"
+METHODS = [name for name in samplers.METHODS if not isinstance(samplers.sampler(name), samplers.Engine)]
+DIMENSIONS = (25, 50, 100, 200)
 REPEATS = 9
 
 
@@ -103,12 +106,25 @@ def sweeps(method: str, model: Any, n: int) -> Sweeps:
         state = sampler.enter(stage.name, state, settings)
         state = sampler.sweep(target, settings, state, rng, True, empty_trace(stage.length, d))
     trace = empty_trace(n, d)
-    raw = raw_gradients if sampler.NEEDS_GRADIENT else raw_densities
+    x = state.x.copy()
     return {
         "frozen": (sampler.sweep, (target, settings, state, rng, False, trace)),
-        "adapting": (sampler.sweep, (target, settings, state, rng, True, trace)),
-        "raw": (raw, (target, state.x.copy(), n)),
+        "adapting": (sampler.sweep, (target, settings, state, rng, True, empty_trace(n, d))),
+        "density": (raw_densities, (target, x, n)),
+        "gradient": (raw_gradients, (target, x, n)),
     }
+
+
+DENSITY_WHEN_FROZEN = ("gad_rwm",)  # it needs gradients to learn from, and only then
+
+
+def beyond(method: str, jobs: Sweeps, n: int) -> tuple[dict[str, float], float, float]:
+    """Times of the jobs, and microseconds beyond the calls of the model, frozen and adapting."""
+    t = medians(jobs, n)
+    needs = samplers.sampler(method).NEEDS_GRADIENT
+    calls = [float(jobs[phase][1][5].n_steps.mean()) for phase in ("frozen", "adapting")]
+    one = t["gradient"] if needs and method not in DENSITY_WHEN_FROZEN else t["density"]
+    return t, t["frozen"] - calls[0] * one, t["adapting"] - calls[1] * (t["gradient"] if needs else one)
 
 
 def small() -> None:
@@ -116,23 +132,36 @@ def small() -> None:
     folder = MODELS / "eight_schools"
     model = stanadapt.Posterior(folder / "eight_schools.stan", folder / "eight_schools.json").model
     print("d = 10, eight schools: microseconds an iteration\n")
-    print("method        frozen  adapting  raw call  beyond it: frozen  adapting")
-    for method in samplers.METHODS:
-        if isinstance(samplers.sampler(method), samplers.Engine):
-            continue  # it has no kernel
-        t = medians(sweeps(method, model, n), n)
+    print("method          frozen  adapting  density  gradient  beyond its calls: frozen  adapting")
+    for method in METHODS:
+        t, frozen, adapting = beyond(method, sweeps(method, model, n), n)
         print(
-            f"{method:12s} {t['frozen']:7.2f} {t['adapting']:9.2f} {t['raw']:9.2f} "
-            f"{t['frozen'] - t['raw']:18.2f} {t['adapting'] - t['raw']:9.2f}"
+            f"{method:14s} {t['frozen']:7.2f} {t['adapting']:9.2f} {t['density']:8.2f} {t['gradient']:9.2f} "
+            f"{frozen:25.2f} {adapting:9.2f}"
         )
 
 
-@numba.cfunc(LOG_DENSITY)
-def _density(x):  # type: ignore[no-untyped-def]
-    return 0.0  # asked for by the front end, never called by a method with gradients
+def growth() -> None:
+    print("\nmicroseconds beyond its calls, frozen and adapting, and the power of d from 50 to 200\n")
+    print("method        " + "".join(f"{f'd = {d}':>16s}" for d in DIMENSIONS) + "          power")
+    for method in METHODS:
+        rows = []
+        for d in DIMENSIONS:
+            n = 100 if method == "mmala" else max(200, 2_000_000 // d**2)
+            rows.append(beyond(method, sweeps(method, gaussian(d), n), n)[1:])
+        power = np.log(np.array(rows[-1]) / np.array(rows[1])) / np.log(DIMENSIONS[-1] / DIMENSIONS[1])
+        cells = "".join(f"{frozen:8.1f}{adapting:8.1f}" for frozen, adapting in rows)
+        print(f"{method:14s}{cells}{power[0]:10.1f}{power[1]:6.1f}", flush=True)
 
 
 def gaussian(d: int) -> Any:
+    @numba.cfunc(LOG_DENSITY)
+    def density(x):  # type: ignore[no-untyped-def]
+        total = 0.0
+        for i in range(d):
+            total -= 0.5 * x[i] * x[i]
+        return total
+
     @numba.cfunc(LOG_DENSITY_GRADIENT)
     def gradient(x, score):  # type: ignore[no-untyped-def]
         total = 0.0
@@ -141,7 +170,7 @@ def gaussian(d: int) -> Any:
             total -= 0.5 * x[i] * x[i]
         return total
 
-    return stanadapt.Target.from_python(_density, d, gradient)
+    return stanadapt.Target.from_python(density, d, gradient)
 
 
 def large() -> None:
@@ -160,6 +189,7 @@ def large() -> None:
         }
         for method in ("ada_mala", "fisher_mala"):
             t = medians(sweeps(method, model, n) | references, n)
+            t["raw"] = t["gradient"]
             least = min(t["blas"], t["loops"])
             least_adapting = min(t["blas adapting"], t["loops adapting"])
             print(
@@ -173,4 +203,5 @@ def large() -> None:
 
 if __name__ == "__main__":
     small()
+    growth()
     large()

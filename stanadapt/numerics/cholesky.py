@@ -1,4 +1,4 @@
-"""Cholesky factors under rank-one change."""
+"""Cholesky factors: made, inverted, and under rank-one change."""
 
 from __future__ import annotations
 
@@ -7,6 +7,51 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
+
+
+@kernel
+def factorise(a: Any, shift: Any, chol_t: Any) -> Any:
+    """Write the transposed lower Cholesky factor of a - shift I to `chol_t` (d, d), zeros below; O(d³/3).
+
+    Only the upper triangle of the symmetric `a` (d, d) is read. Returns whether the matrix is positive
+    definite; if not, `chol_t` means nothing. (LAPACK through numba raises instead, and has its own threads.)
+    """
+    d = len(a)
+    for k in range(d):
+        row = chol_t[k, k:]
+        for i in range(row.size):
+            row[i] = a[k, k + i]
+        row[0] -= shift
+        for m in range(k):
+            above, c = chol_t[m, k:], chol_t[m, k]
+            for i in range(row.size):
+                row[i] -= c * above[i]
+        if not row[0] > 0.0:
+            return False
+        scale = 1.0 / np.sqrt(row[0])
+        for i in range(row.size):
+            row[i] *= scale
+        for i in range(k):
+            chol_t[k, i] = 0.0
+    return True
+
+
+@kernel
+def invert_lower(chol_t: Any, inverse: Any) -> None:
+    """Write L^-1 to `inverse` (d, d), not transposed, zeros above the diagonal; O(d³/3)."""
+    d = len(chol_t)
+    for k in range(d):
+        row = inverse[k]
+        for i in range(d):
+            row[i] = 0.0
+        row[k] = 1.0
+        for m in range(k):
+            c, before = chol_t[m, k], inverse[m]
+            for i in range(m + 1):
+                row[i] -= c * before[i]
+        scale = 1.0 / chol_t[k, k]
+        for i in range(k + 1):
+            row[i] *= scale
 
 
 @kernel

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
+from .cholesky import factorise, invert_lower
+
+SAME = 20.0  # coth of more than this is 1 to the last digit, and softabs(l) = l
 
 
 @kernel
@@ -19,16 +22,31 @@ def softabs(eigenvalue: Any, alpha: Any) -> Any:
 
 
 @kernel
-def softabs_root(hessian: Any, alpha: Any, root_t: Any, curvature: Any) -> None:
-    """Make root_t^T root_t the inverse of the SoftAbs metric G of the Hessian (d, d) of a log density.
+def softabs_metric(hessian: Any, alpha: Any, metric: Any, root_t: Any) -> Any:
+    """Write the SoftAbs metric G of the Hessian (d, d) of a log density, and a root of its inverse.
 
-    With -H = Q diag(l) Q^T, G = Q diag(softabs(l)) Q^T and the root is R = Q diag(softabs(l))^(-1/2). Writes
-    R transposed to `root_t` (d, d) and softabs(l) to `curvature` (d,). O(d³).
+    With -H = Q diag(l) Q^T, G = Q diag(softabs(l)) Q^T goes to `metric` (d, d), and R^T with R R^T = G^-1 to
+    `root_t` (d, d). Returns log|G|. O(d³). Where every l is over 20 / alpha, G is -H itself, and its Cholesky
+    factor gives the root, R = L^-T, many times faster than eigenvectors do.
     """
-    eigenvalues, vectors = np.linalg.eigh(-hessian)
-    d = curvature.size
+    d = len(hessian)
     for k in range(d):
-        curvature[k] = softabs(eigenvalues[k], alpha)
-        shrink = 1.0 / np.sqrt(curvature[k])
         for i in range(d):
-            root_t[k, i] = shrink * vectors[i, k]
+            metric[k, i] = -hessian[k, i]
+    log_det = 0.0
+    chol_t = np.empty((d, d))
+    if factorise(metric, SAME / alpha, chol_t) and factorise(metric, 0.0, chol_t):
+        invert_lower(chol_t, root_t)
+        for k in range(d):
+            log_det += 2.0 * np.log(chol_t[k, k])
+        return log_det
+    eigenvalues, vectors = np.linalg.eigh(metric)
+    grown = np.empty((d, d))
+    for k in range(d):
+        curvature = softabs(eigenvalues[k], alpha)
+        log_det += np.log(curvature)
+        for i in range(d):
+            root_t[k, i] = vectors[i, k] / np.sqrt(curvature)
+            grown[i, k] = vectors[i, k] * curvature
+    metric[:] = grown @ np.ascontiguousarray(vectors.T)
+    return log_det

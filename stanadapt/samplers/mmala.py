@@ -7,8 +7,9 @@ metric is the negative Hessian. SoftAbs: Betancourt (2013), A general metric for
     paper     here                     shape   meaning
     x         state.x                  (d,)    position on the unconstrained scale
     s(x)      state.score              (d,)    gradient of the log density at x
-    G(x)      state.root_t,            (d, d)  metric at x; root_t is R transposed, R R^T = G(x)^-1
-              state.curvature          (d,)    its eigenvalues
+    G(x)      state.metric             (d, d)  metric at x
+    |G(x)|    state.log_det            ()      the logarithm of its determinant
+    R(x)      state.root_t             (d, d)  transposed root of its inverse, R R^T = G(x)^-1
     R^T s(x)  state.rotated            (d,)    rotated score
     sigma     state.step_size          ()      y = x + (sigma²/2) G(x)^-1 s(x) + sigma G(x)^(-1/2) z
     alpha     settings.softabs         ()      an eigenvalue l of -H becomes l coth(alpha l) >= 1 / alpha
@@ -20,9 +21,9 @@ Hessian comes from central differences of the gradient. 3. and 4., off with `fai
 size is found by doubling and halving from 1 (when faithful it is 1), `initial_step_size` sets it in both
 modes; a random start first climbs out of the far tail, see numerics/ascent.py.
 
-Cost of an iteration: 2 d + 1 gradients and O(d³) for the eigenvectors of the Hessian, frozen or not. A
-proposal whose Hessian is not finite is rejected. Memory: one (d, d) array a chain,
-and three more for a while.
+Cost of an iteration, frozen or not: 2 d + 1 gradients and O(d³) for the root of the metric, a Cholesky factor
+where -H is positive definite and eigenvectors elsewhere. A proposal whose Hessian is not finite is rejected.
+Memory: two (d, d) arrays a chain, and five more for a while.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.langevin import propose
-from ..numerics.linear import dot, transposed_times, transposed_times_into
+from ..numerics.linear import dot, times, transposed_times
 from ..numerics.metropolis import accept_probability
-from ..numerics.softabs import softabs_root
+from ..numerics.softabs import softabs_metric
 from ..numerics.step_size import doubled_or_halved, towards_target
 from ..target import hessian, log_density_gradient
 from ..trace import record
@@ -67,12 +68,13 @@ class State(NamedTuple):
     score: np.ndarray
     rotated: np.ndarray
     root_t: np.ndarray
-    curvature: np.ndarray
+    metric: np.ndarray
+    log_det: float
     step_size: float
 
 
 def n_matrices() -> int:
-    return 4
+    return 7
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
@@ -90,7 +92,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     for _ in range(100):
         _, accept_prob = proposed(target, settings, state, rng)
         s, direction, done = doubled_or_halved(s, accept_prob, settings.target_accept, direction)
-        state = State(state.x, state.logp, state.score, state.rotated, state.root_t, state.curvature, s)
+        state = rescaled(state, s)
         if done:
             break
     return state
@@ -100,15 +102,22 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 def at(target: Any, settings: Any, x: Any, step_size: Any) -> Any:
     """The state at `x` (d,); its log density is -inf where the metric cannot be had."""
     d = x.size
-    score, curvature, root_t = np.empty(d), np.ones(d), np.zeros((d, d))
+    score, root_t, metric, log_det = np.empty(d), np.zeros((d, d)), np.zeros((d, d)), 0.0
     logp = log_density_gradient(target, x, score)
     if logp > -np.inf:
         h = np.empty((d, d))
         if hessian(target, x, h):
-            softabs_root(h, settings.softabs, root_t, curvature)
+            log_det = softabs_metric(h, settings.softabs, metric, root_t)
         else:
             logp = -np.inf
-    return State(x, logp, score, transposed_times(root_t, score), root_t, curvature, step_size)
+    return State(x, logp, score, transposed_times(root_t, score), root_t, metric, log_det, step_size)
+
+
+@kernel
+def rescaled(state: Any, step_size: Any) -> Any:
+    """The state with another step size."""
+    x, logp, score, rotated, root_t, metric, log_det, _ = state
+    return State(x, logp, score, rotated, root_t, metric, log_det, step_size)
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
@@ -125,26 +134,26 @@ def proposed(target: Any, settings: Any, state: Any, rng: Any) -> Any:
     if there.logp == -np.inf:
         return there, 0.0
 
-    # log q(y | x) = log|G(x)|/2 - |R(x)^-1 (y - x) - (s²/2) R(x)^T s(x)|² / (2 s²), and y - x = R(x) v.
-    log_ratio = there.logp - state.logp
-    back = np.empty_like(x)
-    transposed_times_into(back, there.root_t, x - y)
-    for k in range(x.size):
-        log_ratio += 0.5 * np.log(there.curvature[k] / state.curvature[k])
-        v[k] = v[k] / s - 0.5 * s * state.rotated[k]
-        back[k] = back[k] * there.curvature[k] / s - 0.5 * s * there.rotated[k]
-    return there, accept_probability(log_ratio - 0.5 * dot(back, back) + 0.5 * dot(v, v))
+    # log q(y | x) = log|G(x)|/2 - |y - x - (s²/2) G(x)^-1 s(x)|²_G(x) / (2 s²) + a constant. y - x = R(x) v,
+    # so the norm is that of v - (s²/2) R^T s(x); the one of the way back is written out with u = x - y.
+    u = x - y
+    forth = v - 0.5 * s * s * state.rotated
+    log_forth = 0.5 * state.log_det - 0.5 * dot(forth, forth) / (s * s)
+    size_back = dot(u, times(there.metric, u)) - s * s * dot(u, there.score)
+    size_back += 0.25 * s**4 * dot(there.rotated, there.rotated)
+    log_back = 0.5 * there.log_det - 0.5 * size_back / (s * s)
+    return there, accept_probability(there.logp - state.logp + log_back - log_forth)
 
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
+    step_size = state.step_size
     there, accept_prob = proposed(target, settings, state, rng)
     accepted = rng.random() < accept_prob
-    x, logp, score, rotated, root_t, curvature, step_size = there if accepted else state
     if adapting:
         step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
-    return State(x, logp, score, rotated, root_t, curvature, step_size), accept_prob, accepted
+    return rescaled(there if accepted else state, step_size), accept_prob, accepted
 
 
 @kernel
