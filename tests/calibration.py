@@ -32,7 +32,16 @@ KEPT = 63  # draws kept of each chain, L; ranks have L + 1 = 64 values
 
 # Iterations from one kept draw to the next, fixed before any rank is seen: as many as make the draws all but
 # independent on both models, which `effective_share` checks. A method that is not named takes the default.
-SPACING = {"rwm": 1_000, "mala": 600}
+SPACING = {
+    "rwm": 1_000,
+    "gad_rwm": 1_000,
+    "mala": 600,
+    "gad_mala_fast": 400,
+    "gad_mala_exact": 400,
+    "mmala": 400,
+    "hmc": 50,
+    "nuts": 10,
+}
 DEFAULT_SPACING = 200
 
 Data = dict[str, Any]

@@ -146,6 +146,7 @@ def _narrower(draws: Draws) -> Draws:
 
 
 @pytest.mark.calibration
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("model", SIMULATED)
 @pytest.mark.parametrize("method", _chosen())
 def test_method_is_calibrated(method: str, model: str, pool: Executor, table: _Table) -> None:
