@@ -148,12 +148,13 @@ class TestSettings:
         """Nothing but what its limits allow gets through, whatever the method."""
         sampler = samplers.sampler(method)
         for name, default in sampler.Settings()._asdict().items():
-            wrong = [None, [1], math.nan, "nonsense", 1j]
+            wrong = [[1], math.nan, "nonsense", 1j]
+            wrong += [] if default is None else [None]
             if name not in sampler.CHOICES and not isinstance(default, bool):
                 low, high, open_low = sampler.LIMITS[name]
                 wrong += [True, math.inf, -math.inf, 10**400, "0.5"]
                 wrong += [low - 1] if low > -math.inf else []
-                wrong += [high + 1] if high < math.inf else []
+                wrong += [2 * high + 1] if high < math.inf else []
                 wrong += [low] if open_low else []
             for value in wrong:
                 refused(

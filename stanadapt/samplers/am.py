@@ -34,7 +34,7 @@ from ..numerics.step_size import towards_target
 from ..numerics.walk import propose_walk
 from ..target import log_density
 from ..trace import record
-from .base import POSITIVE, PROBABILITY, Limit, Stage
+from .base import POSITIVE, PROBABILITY, SCALE, Limit, Stage
 
 
 class Settings(NamedTuple):
@@ -51,7 +51,7 @@ LIMITS = {
     "step_rate": Limit(0.0, 1.0),
     "learning_rate": Limit(0.0, 0.5),
     "horizon": POSITIVE,
-    "initial_scale": POSITIVE,
+    "initial_scale": SCALE,
 }
 NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
 WARMUP, DRAWS = 20_000, 20_000

@@ -55,6 +55,7 @@ class Limit(NamedTuple):
 POSITIVE = Limit(0.0, float("inf"), True)
 PROBABILITY = Limit(0.0, 1.0, True)
 NOT_NEGATIVE = Limit(0.0, float("inf"))
+SCALE = Limit(1e-100, 1e100)  # of a square root: its square is a number too
 
 
 def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:

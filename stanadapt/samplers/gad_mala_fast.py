@@ -42,7 +42,7 @@ from ..numerics.spectrum import describe
 from ..numerics.speed_measure import climb_speed, first_squares, towards_acceptance
 from ..target import log_density_gradient
 from ..trace import record
-from .base import POSITIVE, PROBABILITY, Limit, Stage
+from .base import PROBABILITY, SCALE, Limit, Stage
 
 
 class Settings(NamedTuple):
@@ -58,7 +58,7 @@ LIMITS = {
     "target_accept": PROBABILITY,
     "learning_rate": Limit(0.0, 1.0),
     "beta_rate": Limit(0.0, 1.0),
-    "initial_scale": POSITIVE,
+    "initial_scale": SCALE,
 }
 NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 20_000, 20_000
