@@ -14,7 +14,7 @@ from cases import resolve
 from exact import TARGETS
 from stanadapt.numerics import cholesky, covariance, leapfrog, speed_measure
 from stanadapt.numerics.softabs import softabs, softabs_metric
-from stanadapt.samplers import am, arwmh, gad_mala_exact, gad_mala_fast, gad_rwm, mmala
+from stanadapt.samplers import am, arwmh, gad, gad_mala_exact, gad_mala_fast, gad_rwm, mmala
 from stanadapt.target import hessian, hessian_vector, log_density, log_density_gradient
 from stanadapt.trace import Trace, empty_trace
 
@@ -397,9 +397,10 @@ def test_beta_follows_the_acceptance() -> None:
     ("sampler", "printed"), [(gad_rwm, 0.00005), (gad_mala_fast, 0.00015), (gad_mala_exact, 0.00015)]
 )
 def test_learning_rates_of_the_paper(sampler: Any, printed: float) -> None:
-    name = sampler.__name__.rpartition(".")[2]
-    assert sampler.learning_rate(resolve(name, {"faithful": True})[1]) == printed
-    assert sampler.learning_rate(resolve(name, {"learning_rate": 0.5})[1]) == 0.5
+    name, rates = sampler.__name__.rpartition(".")[2], (sampler.FAITHFUL_RATE, sampler.OWN_RATE)
+    assert gad.learning_rate(resolve(name, {"faithful": True})[1], *rates) == printed
+    assert gad.learning_rate(resolve(name, {})[1], *rates) == sampler.OWN_RATE
+    assert gad.learning_rate(resolve(name, {"learning_rate": 0.5})[1], *rates) == 0.5
 
 
 @pytest.mark.parametrize("method", ["gad_mala_fast", "gad_mala_exact"])

@@ -119,7 +119,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
     """Before a trial go back to where all of them start; after the last go on from the best."""
     if stage == "approach" or not np.isnan(settings.beta):
         return state
-    now = Walk(*state[: len(Walk._fields)])
+    now = Walk(**{name: getattr(state, name) for name in Walk._fields})
     if state.before.x.size == 0:  # the first trial
         state = state._replace(before=_copied(now), best=_copied(now))
     elif (speed := _speed(state)) > state.best_speed:

@@ -39,13 +39,13 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.langevin import judged, propose
-from ..numerics.linear import add_times, scaled_identity, transposed_times, transposed_times_into
+from ..numerics.linear import add_times, transposed_times, transposed_times_into
 from ..numerics.metropolis import accept_probability
-from ..numerics.spectrum import describe
-from ..numerics.speed_measure import climb_speed, first_squares, towards_acceptance
-from ..target import hessian_vector, log_density_gradient
+from ..numerics.speed_measure import climb_speed, towards_acceptance
+from ..target import hessian_vector
 from ..trace import record
-from .base import PROBABILITY, SCALE, Limit, Stage
+from . import gad
+from .gad import State
 
 
 class Settings(NamedTuple):
@@ -56,43 +56,14 @@ class Settings(NamedTuple):
     faithful: bool = False
 
 
+FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate
 CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = {
-    "target_accept": PROBABILITY,
-    "learning_rate": Limit(0.0, 1.0),
-    "beta_rate": Limit(0.0, 1.0),
-    "initial_scale": SCALE,
-}
+LIMITS = gad.LIMITS
 NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 20_000, 20_000
 
-
-class State(NamedTuple):
-    x: np.ndarray
-    logp: float
-    score: np.ndarray
-    rotated: np.ndarray
-    chol_t: np.ndarray
-    square: np.ndarray
-    beta: float
-
-
-def n_matrices() -> int:
-    return 2
-
-
-def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    return [Stage("speed", warmup)]
-
-
-@kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,)."""
-    d = x.size
-    score = np.empty(d)
-    logp = log_density_gradient(target, x, score)
-    chol_t = scaled_identity(d, settings.initial_scale / np.sqrt(d))
-    return State(x.copy(), logp, score, transposed_times(chol_t, score), chol_t, first_squares(d), 1.0)
+start = gad.start
+n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
@@ -119,21 +90,14 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             learns = ratio_gradient(target, chol_t, score, y, score_y, v, rotated_y, left, right)
             n_gradients = 3
         if learns:
-            climb_speed(chol_t, square, left, right, beta, learning_rate(settings), settings.faithful)
+            eta = gad.learning_rate(settings, FAITHFUL_RATE, OWN_RATE)
+            climb_speed(chol_t, square, left, right, beta, eta, settings.faithful)
     if accepted:
         x, logp, score, rotated = y, logp_y, score_y, rotated_y
     if adapting:
         beta = towards_acceptance(beta, accepted, settings)
         rotated = transposed_times(chol_t, score)
     return State(x, logp, score, rotated, chol_t, square, beta), accept_prob, accepted, n_gradients
-
-
-@kernel
-def learning_rate(settings: Any) -> Any:
-    """eta: what was set, or the default of the mode."""
-    if not np.isnan(settings.learning_rate):
-        return settings.learning_rate
-    return 0.00015 if settings.faithful else 0.002
 
 
 @kernel
@@ -168,11 +132,3 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
         state, accept_prob, accepted, n_gradients = step(target, settings, state, rng, adapting)
         record(trace, i, state.x, state.logp, accept_prob, accepted, np.nan, n_gradients)
     return state
-
-
-def history(state: State) -> dict[str, float]:
-    return {"beta": state.beta} | describe(state.chol_t)
-
-
-def learnt(state: State) -> dict[str, Any]:
-    return {"preconditioner": state.chol_t.T @ state.chol_t, "beta": np.array(state.beta)}

@@ -33,12 +33,11 @@ import numpy as np
 from ..jit import kernel
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
-from ..numerics.spectrum import describe
 from ..numerics.speed_measure import climb_speed, first_squares, towards_acceptance
 from ..numerics.walk import propose_walk
 from ..target import log_density, log_density_gradient
 from ..trace import record
-from .base import PROBABILITY, SCALE, Limit, Stage
+from . import gad
 
 
 class Settings(NamedTuple):
@@ -49,15 +48,13 @@ class Settings(NamedTuple):
     faithful: bool = False
 
 
+FAITHFUL_RATE, OWN_RATE = 0.00005, 0.001  # defaults of the learning rate
 CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = {
-    "target_accept": PROBABILITY,
-    "learning_rate": Limit(0.0, 1.0),
-    "beta_rate": Limit(0.0, 1.0),
-    "initial_scale": SCALE,
-}
+LIMITS = gad.LIMITS
 NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 20_000, 20_000
+
+n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
 
 
 class State(NamedTuple):
@@ -66,14 +63,6 @@ class State(NamedTuple):
     chol_t: np.ndarray
     square: np.ndarray
     beta: float
-
-
-def n_matrices() -> int:
-    return 2
-
-
-def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    return [Stage("speed", warmup)]
 
 
 @kernel
@@ -109,20 +98,13 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def learning_rate(settings: Any) -> Any:
-    """eta: what was set, or the default of the mode."""
-    if not np.isnan(settings.learning_rate):
-        return settings.learning_rate
-    return 0.00005 if settings.faithful else 0.001
-
-
-@kernel
 def learn(chol_t: Any, square: Any, beta: Any, settings: Any, log_ratio: Any, score_y: Any, eps: Any) -> None:
     """A step of L along [score(y) eps^T]_lower, unless the log ratio is >= 0, + beta diag(1 / L_ii)."""
     left, right = np.zeros((1, eps.size)), np.zeros((1, eps.size))
     if log_ratio < 0.0:
         left[0], right[0] = score_y, eps
-    climb_speed(chol_t, square, left, right, beta, learning_rate(settings), settings.faithful)
+    eta = gad.learning_rate(settings, FAITHFUL_RATE, OWN_RATE)
+    climb_speed(chol_t, square, left, right, beta, eta, settings.faithful)
 
 
 @kernel
@@ -132,11 +114,3 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
         state, accept_prob, accepted = step(target, settings, state, rng, adapting)
         record(trace, i, state.x, state.logp, accept_prob, accepted, np.nan, 1)
     return state
-
-
-def history(state: State) -> dict[str, float]:
-    return {"beta": state.beta} | describe(state.chol_t)
-
-
-def learnt(state: State) -> dict[str, Any]:
-    return {"preconditioner": state.chol_t.T @ state.chol_t, "beta": np.array(state.beta)}

@@ -1,0 +1,71 @@
+"""What gad_rwm, gad_mala_fast and gad_mala_exact share beside their mathematics."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.linear import scaled_identity, transposed_times
+from ..numerics.spectrum import describe
+from ..numerics.speed_measure import first_squares
+from ..target import log_density_gradient
+from .base import PROBABILITY, SCALE, Limit, Stage
+
+LIMITS = {
+    "target_accept": PROBABILITY,
+    "learning_rate": Limit(0.0, 1.0),
+    "beta_rate": Limit(0.0, 1.0),
+    "initial_scale": SCALE,
+}
+
+
+class State(NamedTuple):
+    """Of the two MALAs; the symbols are explained in their files."""
+
+    x: np.ndarray
+    logp: float
+    score: np.ndarray
+    rotated: np.ndarray
+    chol_t: np.ndarray
+    square: np.ndarray
+    beta: float
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state of either MALA at `x` (d,)."""
+    d = x.size
+    score = np.empty(d)
+    logp = log_density_gradient(target, x, score)
+    chol_t = scaled_identity(d, settings.initial_scale / np.sqrt(d))
+    return State(x.copy(), logp, score, transposed_times(chol_t, score), chol_t, first_squares(d), 1.0)
+
+
+@kernel
+def learning_rate(settings: Any, faithful: Any, own: Any) -> Any:
+    """eta: what was set, or the default of the mode, the paper's or our own."""
+    if not np.isnan(settings.learning_rate):
+        return settings.learning_rate
+    return faithful if settings.faithful else own
+
+
+def n_matrices() -> int:
+    """L and G."""
+    return 2
+
+
+def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
+    """One regime for the whole of warm-up."""
+    return [Stage("speed", warmup)]
+
+
+def history(state: Any) -> dict[str, float]:
+    """beta and the spectrum of L L^T."""
+    return {"beta": state.beta} | describe(state.chol_t)
+
+
+def learnt(state: Any) -> dict[str, Any]:
+    """L L^T and beta."""
+    return {"preconditioner": state.chol_t.T @ state.chol_t, "beta": np.array(state.beta)}
