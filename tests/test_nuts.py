@@ -572,6 +572,18 @@ def test_interrupt_keeps_chains_that_are_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(180)
+def test_interrupt_before_a_chain_is_whole(tmp_path: Path) -> None:
+    child = Child(SCRIPT, SLOW, tmp_path / "fit.nc", 10**5)
+    child.wait_for("0/4 chains")
+    child.interrupt()
+    status, stdout, stderr = child.end()
+    assert (status, stdout) == (0, "goes on\n"), stderr
+    idata = results.read(tmp_path / "fit.nc")
+    assert results.datasets(idata)["posterior"].sizes["draw"] == 0
+    assert [finding.kind for finding in stanadapt.diagnose(idata)] == ["interrupted", "short"]
+
+
+@pytest.mark.timeout(180)
 def test_second_interrupt_gives_up_at_once(tmp_path: Path) -> None:
     child = Child(SCRIPT, SLOW, tmp_path / "fit.nc", 10**5)
     child.wait_for("0/4 chains")
