@@ -192,7 +192,7 @@ def test_starts_differ_between_repeats_and_agree_between_methods() -> None:
     ("script", "methods", "labels"),
     [
         ("gad_mcmc.py", "RWM,MALA", ("RWM", "MALA")),
-        ("fisher_mala.py", "ada_mala,fisher_mala", ("AdaMALA", "FisherMALA")),
+        ("fisher_mala.py", "ada_mala,FisherMALA", ("AdaMALA", "FisherMALA")),
     ],
 )
 def test_quick_prints_every_row(tmp_path: Path, script: str, methods: str, labels: tuple[str, str]) -> None:

@@ -318,6 +318,8 @@ def run(
         f"{repeats} repeats a row, at most {AT_A_TIME} chains at a time, one core each. Times are wall times"
     )
     print("of warm-up and sampling with the kernels compiled. Cells: paper / ours (1 st.d. over repeats).")
+    if given.quick:
+        print("Chains are too short here to be compared with the paper's.")
     targets = chosen_targets(given, panels)
     rows = {target: rows_of(target) for target in targets}
     for name in sorted({m.name for of_target in rows.values() for m in of_target} - set(samplers.METHODS)):

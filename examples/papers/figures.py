@@ -107,5 +107,5 @@ def image(figure: Figure, axes: Axes, matrix: np.ndarray, title: str, limit: flo
 def save(figure: Figure, name: str) -> None:
     PICTURES.mkdir(exist_ok=True)
     path = PICTURES / f"{name}.png"
-    figure.savefig(path, dpi=110, pil_kwargs={"optimize": True})
+    figure.savefig(path, dpi=100, pil_kwargs={"optimize": True})
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")

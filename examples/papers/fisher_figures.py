@@ -42,7 +42,7 @@ def draw_errors(
 def figure_1(source: Source) -> None:
     figure, panels = new_figure(12.5, 2.9, 1, 5)
     error_2d, error_gp, true, fisher, ada = panels[0]
-    draw_errors(error_2d, "2d-0.995", correlated(0.995), source, 20, "upper right")
+    draw_errors(error_2d, "2d-0.995", correlated(0.995), source, 20, "lower left")
     tidy(error_2d, "(a) 2-D Gaussian", "burn-in iteration", "Frobenius norm of error")
     learners = draw_errors(error_gp, "gp", gaussian_process(), source, 100, "lower left")
     tidy(error_gp, "(b) GP target", "burn-in iteration", "Frobenius norm of error")
@@ -72,7 +72,8 @@ def figure_2(source: Source) -> None:
         values = [tfp_ess(column) for column in learner.draw().x.T]
         ess.plot(dimension, values, ".", ms=4, color=COLOURS[label], label=label)
     ess.set_yscale("log")
-    ess.legend(fontsize=8, loc="upper right")
+    ess.set_ylim(top=1e6)
+    ess.legend(fontsize=8, loc="upper right", ncols=2)
     tidy(ess, "(a) ESS of 20,000 draws", "dimension")
     save(figure, "fisher_mala_figure_2")
 

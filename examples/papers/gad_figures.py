@@ -65,12 +65,13 @@ def figure_1(source: Source) -> None:
 def figure_2(source: Source) -> None:
     """Columns of the paper: the gradient-based methods and AM, and HMC-20 in the row of traces."""
     methods = there([*LEARNERS, HMC])
-    figure, rows = new_figure(12, 4.4, 2, len(methods), sharey="row")
+    figure, rows = new_figure(12, 4.4, 2, len(methods))
     sds = np.sqrt(np.diag(inhomogeneous()))
     for (above, below), method in zip(rows.T, methods, strict=True):
         learner = Learner(method, "neal", source, SEED).warmed_up()
         trace = learner.draw().x[:, 99]
         above.plot(np.arange(0, trace.size, 10), trace[::10], color=COLOURS[method.label], lw=0.4)
+        above.set_ylim(-4, 4)
         tidy(above, method.label, "iteration")
         if method.label == "HMC-20":
             below.axis("off")
@@ -100,7 +101,9 @@ def figure_3(source: Source) -> None:
         )
         kept = np.arange(0, logp.size, 20)
         axes.plot(kept, logp[kept], color=COLOURS[method.label], lw=0.4)
-        axes.set_ylim(-120, 0)
+        axes.set_ylim(-200, 0)
+        if logp[-1] < -200:
+            axes.text(0.5, 0.5, f"at {logp[-1]:.0f} in the end", transform=axes.transAxes, ha="center")
         tidy(axes, method.label, "iteration")
     for axes in rows[:, 0]:
         axes.set_ylabel("log density", fontsize=9)
