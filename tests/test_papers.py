@@ -154,7 +154,7 @@ def test_digits_from_a_file(tmp_path: Path, suffix: str) -> None:
     else:
         header = ",".join(["label", *(f"pixel{i}" for i in range(784))])
         np.savetxt(path, np.column_stack([labels, images]), "%d", ",", header=header, comments="")
-    data = targets.mnist(targets.Source(tmp_path, path, standardise=True)).data
+    data = targets.TARGETS["mnist"](targets.Source(tmp_path, path, standardise=True)).data
     assert data["X"].shape == (4, 785)
     np.testing.assert_allclose(data["X"][:, :-1], images[[0, 1, 3, 4]] / images.max())
     np.testing.assert_array_equal(data["X"][:, -1], 1)
@@ -162,7 +162,7 @@ def test_digits_from_a_file(tmp_path: Path, suffix: str) -> None:
 
 
 def test_synthetic_digits_are_like_mnist() -> None:
-    data = targets.mnist(targets.Source(Path())).data
+    data = targets.TARGETS["synthetic-mnist"](targets.Source(Path())).data
     images = data["X"].reshape(-1, 28, 28)
     assert data["X"].shape == (11339, 784)
     assert images.min() == 0

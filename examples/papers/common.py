@@ -210,7 +210,7 @@ def options(
     add(
         "--targets",
         default="",
-        help=f"some of {', '.join(panels)}, with commas between; default: all but mnist",
+        help=f"some of {', '.join(panels)}, with commas between; default: all but the digits",
     )
     add("--methods", default="", help=f"some of {', '.join(method.label for method in methods)}")
     add(
@@ -273,15 +273,15 @@ def wanted(text: str) -> list[str]:
 
 def chosen_targets(given: argparse.Namespace, panels: dict[str, Panel]) -> list[str]:
     """What is asked for and can be run; a line for what cannot."""
-    digits = given.mnist is not None or given.synthetic_mnist
-    names = wanted(given.targets) or [name for name in panels if name != "mnist" or digits]
+    on_request = {"mnist": given.mnist is not None, "synthetic-mnist": given.synthetic_mnist}
+    names = wanted(given.targets) or [name for name in panels if on_request.get(name, True)]
     for name in list(names):
         if name in SETS and not (given.data / f"{name}.csv").is_file():
             print(
                 f"{name} is skipped: no {name}.csv in {given.data}; --data or CLASSIFICATION names its folder"
             )
             names.remove(name)
-        if name == "mnist" and not digits:
+        if name == "mnist" and not given.mnist:
             print("mnist is skipped: --mnist names a file of digits, --synthetic-mnist makes some up")
             names.remove(name)
     return names

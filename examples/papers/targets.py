@@ -18,7 +18,7 @@ class Source(NamedTuple):
     """Where data come from, and how the paper treats them."""
 
     folder: Path  # ripley.csv and the others
-    mnist: Path | None = None  # None: synthetic digits
+    mnist: Path | None = None
     standardise: bool = False  # also appends a column of ones
 
 
@@ -76,13 +76,8 @@ def classification_set(name: str, source: Source) -> Target:
     return classification(values[:, :-1], values[:, -1], source.standardise)
 
 
-def mnist(source: Source) -> Target:
-    """Digits 5 against 6. Pixels are divided by their maximum; the first paper appends a column of ones.
-
-    A file is npz with `images` (n, 784) or (n, 28, 28) and `labels` (n,), or csv with a header and the label
-    in its first column. Labels are digits, and all but 5 and 6 are left out.
-    """
-    images, labels = synthetic_digits() if source.mnist is None else read_digits(source.mnist)
+def digits(images: np.ndarray, labels: np.ndarray, source: Source) -> Target:
+    """5 against 6. Pixels are divided by their maximum; the first paper appends a column of ones."""
     kept = np.isin(labels, (5, 6))
     inputs = images[kept].reshape(kept.sum(), -1) / images.max()
     if source.standardise:
@@ -90,7 +85,14 @@ def mnist(source: Source) -> Target:
     return classification(inputs, labels[kept] == 5, standardise=False)
 
 
-def read_digits(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_digits(path: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels; labels are digits, of which all but 5 and 6 are left out later.
+
+    A file is npz with `images` (n, 784) or (n, 28, 28) and `labels` (n,), or csv with a header and the label
+    in its first column.
+    """
+    if path is None:
+        raise ValueError("mnist needs a file of digits")
     if path.suffix == ".npz":
         with np.load(path) as arrays:
             return arrays["images"].astype(float), arrays["labels"]
@@ -123,5 +125,6 @@ TARGETS: dict[str, Callable[[Source], Target]] = {
     "gp": lambda source: gaussian(gaussian_process(), 1.0),
     "inhomogeneous": lambda source: gaussian(inhomogeneous(), 1.0),
     **{name: functools.partial(classification_set, name) for name in SETS},
-    "mnist": mnist,
+    "mnist": lambda source: digits(*read_digits(source.mnist), source),
+    "synthetic-mnist": lambda source: digits(*synthetic_digits(), source),
 }
