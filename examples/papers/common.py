@@ -119,8 +119,16 @@ def pool() -> ProcessPoolExecutor:
 
 
 def measured(workers: ProcessPoolExecutor, jobs: Sequence[Job]) -> pd.DataFrame:
-    rows = tqdm(workers.map(measure, jobs), jobs[0].target, len(jobs), disable=None, leave=False)
-    return pd.DataFrame(list(rows))
+    """The rows of all jobs; a chain that failed leaves a line that says why, and no row."""
+    futures = [workers.submit(measure, job) for job in jobs]
+    rows = []
+    progress = tqdm(futures, jobs[0].target, disable=None, leave=False)
+    for job, future in zip(jobs, progress, strict=True):
+        try:
+            rows.append(future.result())
+        except stanadapt.StanAdaptError as error:
+            print(f"{job.target}, {job.method.label}, repeat {job.repeat} failed: {error}")
+    return pd.DataFrame(rows)
 
 
 class Published(NamedTuple):
@@ -301,6 +309,16 @@ def write(rows: pd.DataFrame, path: Path) -> None:
         rows.to_csv(path, index=False)
 
 
+def kept_rows(
+    paths: Sequence[Path], panels: dict[str, Panel], rows_of: Callable[[str], Sequence[Method]]
+) -> pd.DataFrame:
+    """The rows of earlier runs in the order of the tables."""
+    order = {name: i for i, name in enumerate(panels)}
+    order |= {method.label: i for target in panels for i, method in enumerate(rows_of(target))}
+    rows = pd.concat([pd.read_csv(path) for path in paths])
+    return rows.sort_values(["target", "method"], key=lambda column: column.map(order), kind="stable")
+
+
 def run(
     given: argparse.Namespace,
     panels: dict[str, Panel],
@@ -310,7 +328,7 @@ def run(
 ) -> None:
     """Measure and print every target that is asked for; `rows_of` gives the methods of a target."""
     if given.show:
-        show(pd.concat([pd.read_csv(path) for path in given.show]), panels)
+        show(kept_rows(given.show, panels, rows_of), panels)
         return
     repeats = given.repeats or (1 if given.quick else 10)
     source = Source(given.data.resolve(), given.mnist, standardise)
@@ -333,9 +351,9 @@ def run(
                 for method in methods
                 for i in range(repeats)
             ]
-            if jobs:
-                done.append(measured(workers, jobs))
-                show(done[-1], panels)
+            if jobs and len(found := measured(workers, jobs)):
+                done.append(found)
+                show(found, panels)
                 if given.out:
                     write(pd.concat(done), given.out)
     print(f"\n{time.perf_counter() - began:.0f} s in all")
