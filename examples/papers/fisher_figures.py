@@ -42,12 +42,13 @@ def draw_errors(
 def figure_1(source: Source) -> None:
     figure, panels = new_figure(12.5, 2.9, 1, 5)
     error_2d, error_gp, true, fisher, ada = panels[0]
-    draw_errors(error_2d, "2d-0.995", correlated(0.995), source, 20, "lower left")
+    draw_errors(error_2d, "2d-0.995", correlated(0.995), source, 20, "upper right")
     tidy(error_2d, "(a) 2-D Gaussian", "burn-in iteration", "Frobenius norm of error")
     learners = draw_errors(error_gp, "gp", gaussian_process(), source, 100, "lower left")
     tidy(error_gp, "(b) GP target", "burn-in iteration", "Frobenius norm of error")
     for axes in (error_2d, error_gp):
         axes.set_xscale("log")
+        axes.set_xlim(left=300)  # all before 500 is simple MALA
     optimal = normalised(gaussian_process())
     image(figure, true, optimal, "(c) true covariance", optimal.max())
     image(figure, fisher, normalised(learners["FisherMALA"].preconditioner), "(d) FisherMALA", optimal.max())
