@@ -39,7 +39,7 @@ SPACING = {
     "gad_mala_fast": 400,
     "gad_mala_exact": 400,
     "mmala": 400,
-    "hmc": 50,
+    "hmc": 200,
     "nuts": 10,
 }
 DEFAULT_SPACING = 200
