@@ -120,6 +120,7 @@ def test_classification_sets(classification: Path, name: str) -> None:
     plain = targets.TARGETS[name](targets.Source(classification)).data
     assert plain["X"].shape == (n, inputs)
     assert set(plain["y"]) == {0, 1}
+    assert gad_mcmc.DIMENSIONS[name] == inputs + 1
     standardised = targets.TARGETS[name](targets.Source(classification, standardise=True)).data
     assert standardised["X"].shape == (n, inputs + 1)
     assert standardised["d"] == inputs + 1

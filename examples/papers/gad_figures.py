@@ -22,7 +22,7 @@ LEARNERS = [
     Method("gadMALAf", "gad_mala_fast"),
     Method("gadMALAe", "gad_mala_exact"),
     Method("gadRWM", "gad_rwm"),
-    Method("AM", "am", {"target_accept": 0.25}),
+    Method("AM", "am", {"target_accept": 0.25, "initial_scale": 10.0}),  # L = I, as the authors' code starts
 ]
 HMC = Method("HMC-20", "hmc", {"n_leapfrog": 20, "target_accept": 0.7})
 OTHERS = [
