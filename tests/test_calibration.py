@@ -36,6 +36,8 @@ from cases import methods
 from stanadapt.runner import available_cores
 from uniformity import PValues, ecdf, histogram, p_values, spread
 
+pytestmark = pytest.mark.timeout(1_800)  # a run of all replicates takes a minute on an idle machine
+
 LEVEL = 0.001
 LEAST_SHARE = (
     0.75  # of the kept draws that must be effective; ranks are then all but those of independent ones
@@ -146,7 +148,6 @@ def _narrower(draws: Draws) -> Draws:
 
 
 @pytest.mark.calibration
-@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("model", SIMULATED)
 @pytest.mark.parametrize("method", _chosen())
 def test_method_is_calibrated(method: str, model: str, pool: Executor, table: _Table) -> None:
