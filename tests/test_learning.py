@@ -414,3 +414,25 @@ def test_exact_gradient_is_paid_for_where_it_is_needed() -> None:
     """Two more gradients where the log ratio is negative, none where the proposal is accepted for sure."""
     _, _, _, trace = _learning("gad_mala_exact", {}, 300)
     np.testing.assert_array_equal(trace.n_steps, np.where(trace.accept_prob < 1.0, 3, 1))
+
+
+# ---- hmc
+
+
+def test_hmc_freezes_the_geometric_mean_of_the_second_half() -> None:
+    sampler, settings = resolve("hmc", {})
+    assert [stage.length for stage in sampler.stages(settings, 101, D)] == [51, 50]
+    assert [stage.length for stage in sampler.stages(resolve("hmc", {"faithful": True})[1], 101, D)][:1] == [
+        101
+    ]
+    exact, rng = TARGETS["gaussian"](), np.random.default_rng(8)
+    target, state, trace = exact.target.target(), None, empty_trace(50, D)
+    state = sampler.start(target, settings, np.zeros(D), rng)
+    for stage in sampler.stages(settings, 101, D):
+        state = sampler.enter(stage.name, state, settings)
+        trace = empty_trace(stage.length, D)
+        state = sampler.sweep(target, settings, state, rng, True, trace)
+    frozen = empty_trace(5, D)
+    sampler.sweep(target, settings, state, rng, False, frozen)
+    np.testing.assert_allclose(frozen.step_size, np.exp(np.log(trace.step_size).mean()), rtol=1e-12)
+    assert frozen.step_size[0] != trace.step_size[-1]
