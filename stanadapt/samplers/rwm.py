@@ -10,8 +10,9 @@ for the step size.
     alpha_*   settings.target_accept ()     acceptance rate that the step size is adapted to
     rho_n     settings.step_rate     ()     learning rate of sigma²
 
-Departures from the paper: 1. the first step size is found by doubling and halving (the paper names none);
-give `initial_step_size` to set it.
+Departures from the paper: 1. the first step size is found by halving from 1 (the paper names none); give
+`initial_step_size` to set it. It is not doubled: from a bad start a step may improve however long it is, and
+then leads far into another tail.
 
 Cost of an iteration: one log density, O(d).
 """
@@ -24,7 +25,7 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.metropolis import accept_probability
-from ..numerics.step_size import doubled_or_halved, towards_target
+from ..numerics.step_size import towards_target
 from ..target import log_density
 from ..trace import record
 from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
@@ -33,7 +34,7 @@ from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
 class Settings(NamedTuple):
     target_accept: float = 0.234
     step_rate: float = 0.015
-    initial_step_size: float = 0.0  # 0: found by doubling and halving
+    initial_step_size: float = 0.0  # 0: found by halving from 1
 
 
 CHOICES: dict[str, tuple[str, ...]] = {}
@@ -66,13 +67,11 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     logp = log_density(target, x)
     s = settings.initial_step_size
     if s == 0.0:
-        s, direction, done = 1.0, 0, False
-        z = rng.standard_normal(x.size)
+        s, z = 1.0, rng.standard_normal(x.size)
         for _ in range(100):
-            accept_prob = accept_probability(log_density(target, x + s * z) - logp)
-            s, direction, done = doubled_or_halved(s, accept_prob, settings.target_accept, direction)
-            if done:
+            if accept_probability(log_density(target, x + s * z) - logp) > settings.target_accept:
                 break
+            s *= 0.5
     return State(x.copy(), logp, s)
 
 
