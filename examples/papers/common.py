@@ -314,7 +314,8 @@ def kept_rows(
 ) -> pd.DataFrame:
     """The rows of earlier runs in the order of the tables."""
     order = {name: i for i, name in enumerate(panels)}
-    order |= {method.label: i for target in panels for i, method in enumerate(rows_of(target))}
+    longest = max((rows_of(target) for target in panels), key=len)
+    order |= {method.label: i for i, method in enumerate(longest)}
     rows = pd.concat([pd.read_csv(path) for path in paths])
     return rows.sort_values(["target", "method"], key=lambda column: column.map(order), kind="stable")
 
