@@ -34,6 +34,17 @@ def logistic_regression_data(rng: np.random.Generator) -> Data:
     return {"N": n, "d": 5, "X": predictors, "y": (rng.uniform(size=n) < chance).astype(int)}
 
 
+def classification_data(rng: np.random.Generator) -> Data:
+    n, beta = 100, [0.8, -1.5, 0.3]
+    inputs = np.column_stack([rng.normal(size=(n, 2)).round(3), np.ones(n)])
+    chance = 1 / (1 + np.exp(-inputs @ beta))
+    return {"N": n, "d": 3, "X": inputs, "y": (rng.uniform(size=n) < chance).astype(int)}
+
+
+def gaussian_precision_data(rng: np.random.Generator) -> Data:
+    return {"d": 2, "mu": [0, 0], "P": np.linalg.inv([[1, 0.99], [0.99, 1]])}
+
+
 def correlated_gaussian_data(rng: np.random.Generator) -> Data:
     rotation = np.linalg.qr(rng.normal(size=(5, 5))).Q
     cov = rotation * np.geomspace(0.1, 10, 5) @ rotation.T
@@ -65,6 +76,11 @@ def exact(mean: Any, sd: Any) -> dict[str, Any]:
 def correlated_gaussian(data: Data) -> Truth:
     moments = {"x": exact(data["mu"], np.sqrt(np.diag(data["Sigma"])))}
     return "exact: the mean and covariance are the data", moments
+
+
+def gaussian_precision(data: Data) -> Truth:
+    moments = {"x": exact(data["mu"], np.sqrt(np.diag(np.linalg.inv(data["P"]))).round(12))}
+    return "exact: the mean and the inverse of the covariance are the data", moments
 
 
 def linear_regression(data: Data) -> Truth:
@@ -132,6 +148,8 @@ def nuts(name: str) -> Moments:
 
 SYNTHETIC = {
     "logistic_regression": logistic_regression_data,
+    "classification": classification_data,
+    "gaussian_precision": gaussian_precision_data,
     "correlated_gaussian": correlated_gaussian_data,
     "linear_regression": linear_regression_data,
     "hierarchical": hierarchical_data,
@@ -139,12 +157,13 @@ SYNTHETIC = {
 
 EXACT = {
     "correlated_gaussian": correlated_gaussian,
+    "gaussian_precision": gaussian_precision,
     "linear_regression": linear_regression,
     "funnel": funnel,
     "banana": banana,
 }
 
-SAMPLED = ["eight_schools", "eight_schools_centered", "hierarchical", "logistic_regression"]
+SAMPLED = ["classification", "eight_schools", "eight_schools_centered", "hierarchical", "logistic_regression"]
 
 
 def truth(name: str) -> Truth:
