@@ -48,14 +48,14 @@ BROKEN = {
     "fisher_mala without the proposal ratio": (
         "fisher_mala",
         "numerics/langevin.py",
-        "logp_y - logp + log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)",
-        "logp_y - logp",
+        "return logp_y, accept_probability(logp_y - logp + ratio)",
+        "return logp_y, accept_probability(logp_y - logp)",
     ),
     "ada_mala without the proposal ratio": (
         "ada_mala",
         "numerics/langevin.py",
-        "logp_y - logp + log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)",
-        "logp_y - logp",
+        "return logp_y, accept_probability(logp_y - logp + ratio)",
+        "return logp_y, accept_probability(logp_y - logp)",
     ),
     "mala with half the drift": (
         "mala",
@@ -108,8 +108,8 @@ BROKEN = {
     "amala without the proposal ratio": (
         "amala",
         "numerics/langevin.py",
-        "logp_y - logp + log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)",
-        "logp_y - logp",
+        "return logp_y, accept_probability(logp_y - logp + ratio)",
+        "return logp_y, accept_probability(logp_y - logp)",
     ),
     "mmala without the volume of the metric": (
         "mmala",

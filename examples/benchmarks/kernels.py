@@ -109,7 +109,7 @@ def sweeps(method: str, model: Any, n: int) -> Sweeps:
     x = state.x.copy()
     return {
         "frozen": (sampler.sweep, (target, settings, state, rng, False, trace)),
-        "adapting": (sampler.sweep, (target, settings, state, rng, True, empty_trace(n, d))),
+        "adapting": (sampler.sweep, (target, settings, state, rng, True, trace)),
         "density": (raw_densities, (target, x, n)),
         "gradient": (raw_gradients, (target, x, n)),
     }
@@ -122,9 +122,15 @@ def beyond(method: str, jobs: Sweeps, n: int) -> tuple[dict[str, float], float, 
     """Times of the jobs, and microseconds beyond the calls of the model, frozen and adapting."""
     t = medians(jobs, n)
     needs = samplers.sampler(method).NEEDS_GRADIENT
-    calls = [float(jobs[phase][1][5].n_steps.mean()) for phase in ("frozen", "adapting")]
+    calls = [_calls(*jobs[phase]) for phase in ("frozen", "adapting")]
     one = t["gradient"] if needs and method not in DENSITY_WHEN_FROZEN else t["density"]
     return t, t["frozen"] - calls[0] * one, t["adapting"] - calls[1] * (t["gradient"] if needs else one)
+
+
+def _calls(sweep: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
+    """Calls of the model in an iteration, on average."""
+    sweep(*arguments)
+    return float(arguments[-1].n_steps.mean())
 
 
 def small() -> None:

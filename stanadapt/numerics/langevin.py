@@ -67,32 +67,16 @@ def proposed(
 ) -> Any:
     """Write a proposal, its score and its rotated score to `y`, `score_y` and `rotated_y` (d,).
 
-    Returns its log density and the logarithm of the Metropolis-Hastings ratio. Where the log density is -inf
-    the ratio is too, and the two scores mean nothing.
+    Returns its log density and the acceptance probability. Where the log density is -inf the two scores mean
+    nothing.
     """
     propose(x, rotated, root_t, s, rng, y, rotated_y)
-    return judged(target, x, logp, score, rotated, root_t, s, y, score_y, rotated_y)
-
-
-@kernel
-def judged(
-    target: Any,
-    x: Any,
-    logp: Any,
-    score: Any,
-    rotated: Any,
-    root_t: Any,
-    s: Any,
-    y: Any,
-    score_y: Any,
-    rotated_y: Any,
-) -> Any:
-    """The second half of `proposed`, for a proposal `y` that is made already."""
     logp_y = log_density_gradient(target, y, score_y)
     if logp_y == -np.inf:
-        return logp_y, -np.inf
+        return logp_y, 0.0
     transposed_times_into(rotated_y, root_t, score_y)
-    return logp_y, logp_y - logp + log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)
+    ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)
+    return logp_y, accept_probability(logp_y - logp + ratio)
 
 
 @kernel

@@ -35,7 +35,6 @@ import numpy as np
 from ..jit import kernel
 from ..numerics.langevin import first_step_size, proposed
 from ..numerics.linear import add_outer, scaled_identity, transposed_times
-from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
@@ -132,8 +131,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
     d = x.size
     y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
-    logp_y, log_ratio = proposed(target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y)
-    accept_prob = accept_probability(log_ratio)
+    logp_y, accept_prob = proposed(target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y)
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp, score, rotated = y, logp_y, score_y, rotated_y

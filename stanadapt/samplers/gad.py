@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.linear import scaled_identity, transposed_times
+from ..numerics.langevin import log_proposal_ratio
+from ..numerics.linear import scaled_identity, transposed_times, transposed_times_into
+from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
 from ..numerics.speed_measure import first_squares
 from ..target import log_density_gradient
@@ -41,6 +43,31 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     logp = log_density_gradient(target, x, score)
     chol_t = scaled_identity(d, settings.initial_scale / np.sqrt(d))
     return State(x.copy(), logp, score, transposed_times(chol_t, score), chol_t, first_squares(d), 1.0)
+
+
+@kernel
+def judged(
+    target: Any,
+    x: Any,
+    logp: Any,
+    score: Any,
+    rotated: Any,
+    chol_t: Any,
+    y: Any,
+    score_y: Any,
+    rotated_y: Any,
+) -> Any:
+    """Log density and acceptance probability of a Langevin proposal `y` (d,), whose scores are written.
+
+    It is the second half of `langevin.proposed`, which keeps no noise to learn from; calling this from there
+    would cost the other samplers a tenth of a microsecond an iteration.
+    """
+    logp_y = log_density_gradient(target, y, score_y)
+    if logp_y == -np.inf:
+        return logp_y, 0.0
+    transposed_times_into(rotated_y, chol_t, score_y)
+    ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, 1.0)
+    return logp_y, accept_probability(logp_y - logp + ratio)
 
 
 @kernel

@@ -38,9 +38,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.langevin import judged, propose
+from ..numerics.langevin import propose
 from ..numerics.linear import add_times, transposed_times, transposed_times_into
-from ..numerics.metropolis import accept_probability
 from ..numerics.speed_measure import climb_speed, towards_acceptance
 from ..target import hessian_vector
 from ..trace import record
@@ -79,14 +78,13 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     d = x.size
     y, v, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     propose(x, rotated, chol_t, 1.0, rng, y, v)
-    logp_y, log_ratio = judged(target, x, logp, score, rotated, chol_t, 1.0, y, score_y, rotated_y)
-    accept_prob = accept_probability(log_ratio)
+    logp_y, accept_prob = gad.judged(target, x, logp, score, rotated, chol_t, y, score_y, rotated_y)
     accepted = rng.random() < accept_prob
 
     n_gradients, learns = 1, adapting and logp_y > -np.inf
     if learns:
         left, right = np.zeros((3, d)), np.zeros((3, d))
-        if log_ratio < 0.0:  # elsewhere min{0, log ratio} is flat
+        if accept_prob < 1.0:  # elsewhere min{0, log ratio} is flat
             learns = ratio_gradient(target, chol_t, score, y, score_y, v, rotated_y, left, right)
             n_gradients = 3
         if learns:

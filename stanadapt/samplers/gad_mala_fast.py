@@ -35,9 +35,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.langevin import judged, propose
+from ..numerics.langevin import propose
 from ..numerics.linear import transposed_times
-from ..numerics.metropolis import accept_probability
 from ..numerics.speed_measure import climb_speed, towards_acceptance
 from ..trace import record
 from . import gad
@@ -75,13 +74,12 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     d = x.size
     y, v, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     propose(x, rotated, chol_t, 1.0, rng, y, v)
-    logp_y, log_ratio = judged(target, x, logp, score, rotated, chol_t, 1.0, y, score_y, rotated_y)
-    accept_prob = accept_probability(log_ratio)
+    logp_y, accept_prob = gad.judged(target, x, logp, score, rotated, chol_t, y, score_y, rotated_y)
     accepted = rng.random() < accept_prob
 
     if adapting and logp_y > -np.inf:
         left, right = np.zeros((1, d)), np.zeros((1, d))
-        if log_ratio < 0.0:  # elsewhere min{0, log ratio} is flat
+        if accept_prob < 1.0:  # elsewhere min{0, log ratio} is flat
             ratio_gradient(score, score_y, v, rotated_y, left, right)
         eta = gad.learning_rate(settings, FAITHFUL_RATE, OWN_RATE)
         climb_speed(chol_t, square, left, right, beta, eta, settings.faithful)
