@@ -154,7 +154,8 @@ def growth() -> None:
         rows = []
         for d in DIMENSIONS:
             n = 100 if method == "mmala" else max(200, 2_000_000 // d**2)
-            rows.append(beyond(method, sweeps(method, gaussian(d), n), n)[1:])
+            model = gaussian(d)  # held while kernels have its addresses
+            rows.append(beyond(method, sweeps(method, model, n), n)[1:])
         power = np.log(np.array(rows[-1]) / np.array(rows[1])) / np.log(DIMENSIONS[-1] / DIMENSIONS[1])
         cells = "".join(f"{frozen:8.1f}{adapting:8.1f}" for frozen, adapting in rows)
         print(f"{method:14s}{cells}{power[0]:10.1f}{power[1]:6.1f}", flush=True)
