@@ -93,7 +93,7 @@ def n_matrices() -> int:
     return 3
 
 
-def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
+def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     if not np.isnan(settings.beta):
         return [Stage("covariance", warmup)]
     trial = warmup // 10
@@ -115,7 +115,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     )
 
 
-def enter(stage: str, state: State, settings: Settings) -> State:
+def enter(stage: str, state: State, settings: Any) -> State:
     """Before a trial go back to where all of them start; after the last go on from the best."""
     if stage == "approach" or not np.isnan(settings.beta):
         return state
