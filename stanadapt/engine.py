@@ -168,11 +168,11 @@ def stan_program(method: str, posterior: Posterior) -> StanProgram:
 
     Raises ArgumentError where there is nothing.
     """
-    data = data_module.to_json(posterior.data)
     if posterior.executable:
         _check_executable(method, posterior.executable)
         from .backends.cmdstan import CmdStanProgram
 
+        data = data_module.to_json(posterior.data)
         return CmdStanProgram(posterior.executable, data, posterior.constrain)
     from .backends.stanli_nuts import StanliProgram
 
@@ -183,6 +183,7 @@ def stan_program(method: str, posterior: Posterior) -> StanProgram:
         raise ArgumentError(
             f"method={method!r} cannot run a compiled library ({posterior.library}): {wanted}"
         )
+    data = data_module.to_json(posterior.data)
     try:
         return StanliProgram.of_code(posterior.code, data)
     except (ModelError, RuntimeError) as error:

@@ -426,7 +426,7 @@ class TestRefusals:
 
     def test_program_that_stanli_does_not_cover(self) -> None:
         posterior = Posterior(NORMAL)
-        posterior.model.backend = "bridgestan"  # type: ignore[misc]
+        posterior.model.backend = "bridgestan"
         posterior.code = "parameters { complex z; real x; } model { x ~ std_normal(); }"
         self.refused(["method='nuts'", "stanli covers", "CmdStanModel", "SComplex"], posterior)
 
@@ -478,7 +478,7 @@ def test_open_model_of_stanli_is_sampled() -> None:
 def test_program_that_bridgestan_has_open_goes_to_stanli() -> None:
     posterior = Posterior(PROGRAM, DATA)
     wanted = sample(posterior)
-    posterior.model.backend = "bridgestan"  # type: ignore[misc]
+    posterior.model.backend = "bridgestan"
     found = sample(posterior)
     np.testing.assert_array_equal(found["posterior"]["theta"], wanted["posterior"]["theta"])
     assert found["posterior"].attrs["backend"] == f"stanli {stanli.__version__}"

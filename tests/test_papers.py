@@ -10,18 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import common
+import ess
+import fisher_mala
+import gad_mcmc
+import stanadapt
+import targets
+
 ROOT = Path(__file__).parents[1]
 PAPERS = ROOT / "examples" / "papers"
-sys.path.insert(0, str(PAPERS))
-
-import common  # noqa: E402
-import ess  # noqa: E402
-import fisher_mala  # noqa: E402
-import gad_mcmc  # noqa: E402
-import targets  # noqa: E402
-
-import stanadapt  # noqa: E402
-
 ESTIMATORS = (ess.geyer_ess, ess.tfp_ess)
 
 

@@ -163,14 +163,14 @@ def growth() -> None:
 
 def gaussian(d: int) -> Any:
     @numba.cfunc(LOG_DENSITY)
-    def density(x):  # type: ignore[no-untyped-def]
+    def density(x):
         total = 0.0
         for i in range(d):
             total -= 0.5 * x[i] * x[i]
         return total
 
     @numba.cfunc(LOG_DENSITY_GRADIENT)
-    def gradient(x, score):  # type: ignore[no-untyped-def]
+    def gradient(x, score):
         total = 0.0
         for i in range(d):
             score[i] = -x[i]

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from targets import CLASSIFICATION, SETS, TARGETS, Source
 from tqdm import tqdm
 
 import stanadapt
 from stanadapt import samplers
 from stanadapt.results import arviz, datasets
+from targets import CLASSIFICATION, SETS, TARGETS, Source
 
 AT_A_TIME = 2  # chains, each on a core of its own
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Method, first_point, opened, settings_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from targets import Source
 
+from common import Method, first_point, opened, settings_of
 from stanadapt import samplers
 from stanadapt.trace import Trace, empty_trace
+from targets import Source
 
 PICTURES = Path(__file__).parent / "pictures"
 COLOURS = {  # of Okabe and Ito, told apart by colour-blind readers too

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from matplotlib.axes import Axes
+
 from common import Method
 from ess import tfp_ess
 from figures import COLOURS, Learner, image, new_figure, normalised, save, there, tidy
-from matplotlib.axes import Axes
 from targets import Source, correlated, gaussian_process, inhomogeneous
 
 SEED = 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from matplotlib.axes import Axes
+
 from common import Job, Method, sample
 from ess import geyer_ess
 from figures import COLOURS, Learner, image, new_figure, save, there, tidy
-from matplotlib.axes import Axes
-from targets import Source, correlated, inhomogeneous, squared_exponential
-
 from stanadapt.results import datasets
+from targets import Source, correlated, inhomogeneous, squared_exponential
 
 SEED = 1
 CORRELATED = correlated(0.99)

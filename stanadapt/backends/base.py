@@ -71,9 +71,7 @@ class Model(Protocol):
 class StanDraws(NamedTuple):
     """What Stan's NUTS gave in one chain; rows of warm-up come first, where they were asked for."""
 
-    names: list[
-        str
-    ]  # flat names of the columns, as `Model.names` has them; generated quantities may be missing
+    names: list[str]  # of the columns, flat as in `Model.names`; generated quantities may be missing
     values: np.ndarray  # (n, c) constrained
     stats: dict[str, np.ndarray]  # Stan's name, such as `lp__`, -> (n,)
     step_size: float

@@ -44,9 +44,8 @@ def run(folder: Path) -> None:
     request: dict[str, Any] = json.loads((folder / "request.json").read_text("utf-8"))
     listener = _Listener(folder / "progress")
     try:
-        with contextlib.redirect_stdout(
-            listener
-        ):  # lines of Python; what the program prints is not among them
+        # Python's lines only: what the Stan program prints goes past it.
+        with contextlib.redirect_stdout(listener):
             model = stanli.Model(
                 mir=(folder / "program.mir").read_text("utf-8"),
                 data=(folder / "data.json").read_text("utf-8"),
