@@ -156,13 +156,14 @@ def sample(
     _check_labels(posterior, coords, dims)
     _check_memory(posterior, sampler, job, workers)
     starts = _starts(inits, radius, posterior, chains)
+    in_processes = min(workers, chains) > 1 and not posterior.model.thread_safe
+    packed = runner.pack(posterior) if in_processes else None
     if isinstance(sampler, samplers.Engine):
         _announce(log_density_gradient, posterior, job, progress)  # all that it needs, to check its start
     else:
         _compile(sampler, posterior, job, progress)
 
-    in_processes = min(workers, chains) > 1 and not posterior.model.thread_safe
-    if in_processes:
+    if in_processes and posterior.model.backend != "python":
         warnings.warn(
             f"{posterior.library}: this library was compiled without STAN_THREADS=true and cannot run in "
             "threads; its chains run in processes.",
@@ -172,7 +173,7 @@ def sample(
     began = time.perf_counter()
     try:
         with Progress(job, progress) as look:
-            run = runner.run(posterior, job, starts, min(workers, chains), in_processes, look)
+            run = runner.run(posterior, job, starts, min(workers, chains), packed, look)
         idata = results.build(
             run,
             job,
@@ -216,14 +217,24 @@ def _starts(given: Any, radius: float, posterior: Posterior, chains: int) -> lis
 def _check_model(method: str, posterior: Posterior, sampler: samplers.Sampler | samplers.Engine) -> None:
     if posterior.n_values == 0:
         raise ModelError("model: it has no parameters and no generated quantities, so nothing to draw")
+    able = _without_gradients()
+    if posterior.model.noisy and method not in able:
+        raise ArgumentError(
+            f"method={method!r} is not allowed for a noisy target, whose density is only estimated: use one "
+            f"of {', '.join(able)}"
+        )
     if isinstance(sampler, samplers.Engine):
         engine.check_posterior(method, posterior)
     if sampler.NEEDS_GRADIENT and not posterior.model.has_gradient:
-        able = [name for name in samplers.METHODS if not samplers.sampler(name).NEEDS_GRADIENT]
         raise ArgumentError(
             f"method={method!r} needs a gradient and this target has none: pass "
             f"gradient=... to Target.from_python, or use one of {', '.join(able)}"
         )
+
+
+def _without_gradients() -> list[str]:
+    """Methods that call nothing but the density; they never call it again at the current point."""
+    return [name for name in samplers.METHODS if not samplers.sampler(name).NEEDS_GRADIENT]
 
 
 def _generated(name: str, given: str | Sequence[str], posterior: Posterior) -> list[str]:

@@ -131,6 +131,8 @@ class ChainResult:
     failures_warmup: int | None = 0
     failures: int | None = 0
     first_failure: str | None = ""
+    counts_warmup: dict[str, int] = field(default_factory=dict)  # by the model, start included
+    counts: dict[str, int] = field(default_factory=dict)
     seconds_warmup: float | None = 0.0
     seconds: float | None = 0.0
     seconds_total: float = 0.0
@@ -177,7 +179,7 @@ class Chain(abc.ABC):
         self.seeds = np.random.SeedSequence(job.seed, spawn_key=(index,))
         self.rng = np.random.default_rng(self.seeds)
         gq_seed = int(self.seeds.generate_state(1, np.uint32)[0])
-        self.model = posterior.model.for_another_chain() if index else posterior.model
+        self.model = posterior.model.for_chain(index, self.seeds.spawn(1)[0])
         self.write_values = self.model.writer(gq_seed)
         self.write_warmup = self.model.writer(gq_seed ^ 1)  # so that saving warm-up changes no draw
         self.out = ChainResult(index, draws, warmup, np.full(posterior.dim, np.nan), posterior.library)
@@ -230,6 +232,7 @@ class KernelChain(Chain):
         x = find(
             self.init,
             self.posterior,
+            self.model,
             self.index,
             self.rng,
             use_gradient=self.sampler.NEEDS_GRADIENT,
@@ -241,6 +244,7 @@ class KernelChain(Chain):
         yield from self._warm_up()
         self.out.learnt = self.sampler.learnt(self.state)
         self.out.failures_warmup = int(self.target.failures.total[0])
+        self.out.counts_warmup = self.model.counts()
         warmed_up = time.perf_counter()
         self.out.seconds_warmup = warmed_up - self.began
         yield from self._iterate(self.job.draws, False, self.out.draws, self.write_values)
@@ -254,9 +258,14 @@ class KernelChain(Chain):
         if self.state is not None and out.seconds_warmup == 0.0:  # stopped in warm-up
             out.learnt = self.sampler.learnt(self.state)
             out.failures_warmup = total
+        if out.seconds_warmup == 0.0:
+            out.counts_warmup = self.model.counts()
         out.failures = total - (out.failures_warmup or 0)
+        out.counts = {
+            name: count - out.counts_warmup.get(name, 0) for name, count in self.model.counts().items()
+        }
         if total:
-            out.first_failure = self.posterior.failure(failures.first)
+            out.first_failure = self.posterior.failure(failures.first, self.sampler.NEEDS_GRADIENT)
         if self.state is not None and out.seconds_total == 0.0:  # stopped
             out.seconds_total = time.perf_counter() - self.began
         return out

@@ -312,7 +312,8 @@ def check_model(model: str, data: str | None, backend: str, init_radius: float, 
     click.echo("\n" + table.aligned(["variable", "shape", "kind"], rows))
     if not opened.dim:
         return
-    x = inits.find(inits.Init(init_radius), opened, 0, np.random.default_rng(seed), True, False)
+    rng = np.random.default_rng(seed)
+    x = inits.find(inits.Init(init_radius), opened, opened.model, 0, rng, True, False)
     click.echo(f"\nA finite start was found: log density {opened.log_density(x):.6g}")
     click.echo(f"A gradient takes {_duration(speed.seconds_per_gradient(opened.model.target(), x))} there")
 

@@ -20,6 +20,8 @@ ESS_PER_CHAIN = 100  # likewise
 ACCEPTANCE_MARGIN = 0.15
 STILL_SHARE = 0.05  # of a chain's draws without one acceptance in between
 BFMI_LIMIT = 0.3  # Betancourt (2016), Diagnosing Suboptimal Cotangent Disintegrations in HMC
+# Findings that the noise of a noisy target may be the reason of.
+_BY_NOISE = {"r_hat", "ess_bulk", "acceptance", "still"}
 _WORST = 3  # parameters that a finding names
 _FEWEST = 4  # draws a chain that split R-hat needs
 _BLOCK = 4_000_000  # draws of scalars at a time
@@ -87,7 +89,8 @@ def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
 
     Looks at R-hat over 1.01, effective sample sizes under 100 a chain, acceptance far from its target, chains
     that stand still, failed evaluations of the log density, and an interrupted run; of NUTS at divergences,
-    trees that were cut short, and the energy's Bayesian fraction of missing information (E-BFMI) under 0.3.
+    trees that were cut short, and the energy's Bayesian fraction of missing information (E-BFMI) under 0.3;
+    and has a word on noise where that may be the reason.
     """
     groups = datasets(idata)
     posterior = _posterior(idata, var_names)
@@ -102,6 +105,8 @@ def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
         findings += _trajectories(groups["sample_stats"], posterior.attrs)
     if "failures" in groups.get("adaptation", {}):
         findings += _failures(groups["adaptation"], groups.get("sample_stats"))
+    if posterior.attrs.get("noisy") and any(finding.kind in _BY_NOISE for finding in findings):
+        findings.append(Finding("noise", _NOISE))
     return findings
 
 
@@ -235,6 +240,15 @@ def _failures(adaptation: xarray.Dataset, stats: xarray.Dataset | None) -> list[
             f"warm-up); such proposals are rejected. First reason: {first}",
         )
     ]
+
+
+# Doucet et al. (2015), Sherlock et al. (2015).
+_NOISE = (
+    "The target is noisy: where an estimate comes out far too high, a chain stands still, and steps shrink "
+    "where no step is accepted as often as target_accept. If that is the reason, average more estimates, so "
+    "that the variance of the logarithm of the density's estimate is about 1 to 3 in the bulk of the "
+    "posterior, or lower target_accept."
+)
 
 
 def _settings(attrs: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class EngineChain(Chain):
         began = time.perf_counter()
         program = stan_program(job.method, self.posterior)  # not earlier: it may hold a copy of large data
         out.library = program.library
-        x = find(self.init, self.posterior, self.index, self.rng, use_gradient=True, ascend=False)
+        x = find(self.init, self.posterior, self.model, self.index, self.rng, use_gradient=True, ascend=False)
         out.start = x.copy()
         # 31 bits, and not zero, are a seed wherever Stan runs.
         seed = max(1, int(self.seeds.generate_state(2, np.uint32)[1] >> 1))

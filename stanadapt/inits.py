@@ -11,6 +11,7 @@ import numpy as np
 
 from . import check
 from . import data as data_module
+from .backends.base import Model
 from .errors import ArgumentError, InitializationError
 from .numerics.ascent import climb, far_below
 from .posterior import Posterior
@@ -76,6 +77,7 @@ _ALLOWED = (
 def find(
     init: Init,
     posterior: Posterior,
+    model: Model,
     chain: int,
     rng: np.random.Generator,
     use_gradient: bool,
@@ -83,6 +85,8 @@ def find(
     use_hessian: bool = False,
 ) -> np.ndarray:
     """A starting point (d,) with a finite log density and, where they are used, finite gradient and Hessian.
+
+    `model` is the chain's own, whose random numbers, if it draws any, are used in the chain's order.
 
     A random start goes on with a short climb out of the far tail when `ascend` is set, from `CLIMBS` points;
     the first is kept unless another ends so far above it that its own mode can have no mass.
@@ -94,7 +98,7 @@ def find(
     """
     need = _Need(use_gradient, use_hessian)
     with _ONE_AT_A_TIME:
-        return _start(init, posterior, chain, rng, need, ascend)
+        return _start(init, posterior, model, chain, rng, need, ascend)
 
 
 class _Need(NamedTuple):
@@ -109,23 +113,29 @@ class _Need(NamedTuple):
 
 
 def _start(
-    init: Init, posterior: Posterior, chain: int, rng: np.random.Generator, need: _Need, ascend: bool
+    init: Init,
+    posterior: Posterior,
+    model: Model,
+    chain: int,
+    rng: np.random.Generator,
+    need: _Need,
+    ascend: bool,
 ) -> np.ndarray:
-    x = _finite(init, posterior, chain, rng, need)
+    x = _finite(init, posterior, model, chain, rng, need)
     if not (ascend and need.gradient and init.point is None and init.values is None and init.radius > 0):
         return x
-    x, logp = _climbed(x, posterior, need)
+    x, logp = _climbed(x, model, need)
     for _ in range(CLIMBS - 1):
-        other, higher = _climbed(_finite(init, posterior, chain, rng, need), posterior, need)
+        other, higher = _climbed(_finite(init, posterior, model, chain, rng, need), model, need)
         if far_below(logp, higher, posterior.dim):
             x, logp = other, higher
-    posterior.model.raise_pending()
+    model.raise_pending()
     return x
 
 
-def _climbed(x: np.ndarray, posterior: Posterior, need: _Need) -> tuple[np.ndarray, float]:
+def _climbed(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, float]:
     """Where the climb from `x` ends, and the log density there; `x` itself where that end is no start."""
-    target = posterior.model.target()
+    target = model.target()
     end, logp = climb(target, x)
     if need.hessian and not _has_hessian(target, end):
         return x, log_density(target, x)
@@ -138,9 +148,9 @@ def _has_hessian(target: Any, x: np.ndarray) -> bool:
 
 
 def _finite(
-    init: Init, posterior: Posterior, chain: int, rng: np.random.Generator, need: _Need
+    init: Init, posterior: Posterior, model: Model, chain: int, rng: np.random.Generator, need: _Need
 ) -> np.ndarray:
-    target = posterior.model.target()
+    target = model.target()
     score = np.empty(posterior.dim)
     complete = init.values is not None and all(name in init.values for name in posterior.parameters)
     random = init.point is None and not complete and init.radius > 0
@@ -153,11 +163,11 @@ def _finite(
             reason = reason or f"inits are outside the support of the model: {check.one_line(error)}"
             continue
         logp = log_density_gradient(target, x, score) if need.gradient else log_density(target, x)
-        posterior.model.raise_pending()
+        model.raise_pending()
         if logp == -np.inf:
-            reason = reason or posterior.failure(x)
+            reason = reason or posterior.failure(x, need.gradient)
         elif need.hessian and not _has_hessian(target, x):
-            posterior.model.raise_pending()
+            model.raise_pending()
             reason = reason or _no_hessian(posterior, target)
         else:
             return x
@@ -171,7 +181,7 @@ def _no_hessian(posterior: Posterior, target: Any) -> str:
     """The Hessian comes from gradients around the point: what was wrong with the first that failed."""
     if not target.failures.total[0]:
         return "the support ends beside it, or the Hessian overflows"
-    return f"beside it, where the gradient is differenced: {posterior.failure(target.failures.first)}"
+    return f"beside it, where the gradient is differenced: {posterior.failure(target.failures.first, True)}"
 
 
 def _candidate(init: Init, posterior: Posterior, rng: np.random.Generator) -> np.ndarray:

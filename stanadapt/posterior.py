@@ -83,6 +83,8 @@ class Posterior:
     def log_density(self, x: Any) -> float:
         """Log density at the unconstrained point `x` (d,), up to a constant, Jacobian included.
 
+        Of a noisy target it is an estimate, another one at each call; random numbers start from the seed 0.
+
         Raises
         ------
         EvaluationError
@@ -171,10 +173,15 @@ class Posterior:
             if shape != wanted:
                 raise ArgumentError(f"{what}[{name!r}] has shape {shape}; the model declares {wanted}")
 
-    def failure(self, x: np.ndarray) -> str:
-        """Why the log density or its gradient is not finite at `x` (d,), in the model's words."""
+    def failure(self, x: np.ndarray, with_gradient: bool) -> str:
+        """Why the log density, or its gradient where it is used, is not finite at `x` (d,).
+
+        In the model's words, for which it is evaluated again; a noisy one would not say the same again.
+        """
+        if self.model.noisy:
+            return "the estimate of the density is zero"
         try:
-            if not self.model.has_gradient:
+            if not with_gradient:
                 value, score = self.model.log_density(x), np.zeros(0)
             else:
                 value, score = self.model.log_density_gradient(x)

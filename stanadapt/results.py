@@ -284,6 +284,9 @@ def _adaptation(chains: list[ChainResult], posterior: Posterior) -> xarray.Datas
         facts = [getattr(chain, name) for chain in chains]
         if None not in facts:
             group[name] = ("chain", np.array(facts, dtype=object if name == "first_failure" else None))
+    for name in chains[0].counts:
+        group[f"{name}_warmup"] = ("chain", [chain.counts_warmup.get(name, 0) for chain in chains])
+        group[name] = ("chain", [chain.counts[name] for chain in chains])
     labels = {"unconstrained": posterior.unconstrained_names}
     if "unconstrained_2" in group.dims:
         labels["unconstrained_2"] = posterior.unconstrained_names
@@ -307,6 +310,7 @@ def _attributes(
         "settings": json.dumps(samplers.named(method, job.settings)),
         "seed": job.seed,
         "backend": run.chains[0].library,
+        "noisy": int(posterior.model.noisy),
         "model_hash": posterior.digest(),
         "interrupted": int(run.interrupted),
     }

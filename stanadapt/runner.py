@@ -1,4 +1,4 @@
-"""Many chains: in threads, or in processes where the model allows no threads.
+"""Many chains: in threads, or in processes where the model is not for threads.
 
 Workers take turns over the chains, a block at a time, so that all chains get on alike: an interrupted run has
 about the same number of draws from each, and three chains on two cores take 1.5 times as long as one.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import re
 import signal
 import tempfile
@@ -21,9 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import check
 from .chain import Board, Chain, ChainResult, Job, KernelChain, Stack, stacks
 from .engine import EngineChain
-from .errors import ChainError
+from .errors import ArgumentError, ChainError
+from .failures import Failure, PackedFailure, raise_first
 from .inits import Init
 from .posterior import Posterior
 from .samplers import Engine, sampler
@@ -43,10 +46,32 @@ class Run(NamedTuple):
 Look = Callable[[Board], None]
 
 
+def pack(posterior: Posterior) -> bytes:
+    """A posterior as it goes to worker processes.
+
+    Raises
+    ------
+    ArgumentError
+        A Python target has functions that cannot go there.
+    """
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(posterior))
+    except Exception as error:  # an object that a function holds may raise anything
+        raise ArgumentError(
+            f"the target's functions cannot be sent to worker processes ({check.one_line(error)}): make what "
+            "they hold inside of them, or pass threads=True where the target is made, or workers=1"
+        ) from error
+
+
 def run(
-    posterior: Posterior, job: Job, inits: list[Init], workers: int, in_processes: bool, look: Look
+    posterior: Posterior, job: Job, inits: list[Init], workers: int, packed: bytes | None, look: Look
 ) -> Run:
     """Run all chains; `look` sees the board now and then. Ctrl-C ends every chain at its block's end.
+
+    In threads, or in processes where `packed` is what `pack` gave. If several chains fail, the exception of
+    the first is raised, with the others' tracebacks in its notes.
 
     The chain of an engine is one block: it is whole, or has no draws.
 
@@ -61,8 +86,8 @@ def run(
     Exception
         Whatever a Python callable raised.
     """
-    if in_processes:
-        return _run_in_processes(posterior, job, inits, workers, look)
+    if packed is not None:
+        return _run_in_processes(posterior, packed, job, inits, workers, look)
     board = Board.for_chains(job.chains)
     draws, warmup = stacks(job, posterior, job.chains)
     chains = _chains(posterior, job, list(range(job.chains)), inits, board, draws, warmup)
@@ -75,8 +100,7 @@ def run(
         finally:
             board.stop()
             pool.shutdown(wait=False)
-    for future in futures:
-        future.result()
+    raise_first([failure for future in futures if (failure := future.result())], in_processes=False)
     results = [chain.result() for chain in chains]
     return Run(results, draws, warmup, _incomplete(results))
 
@@ -99,24 +123,25 @@ def _chains(
 
 
 def _turns(chains: list[Chain]) -> deque[Any]:
-    return deque(chain.blocks() for chain in chains)
+    return deque((chain.index, chain.blocks()) for chain in chains)
 
 
-def _take_turns(turns: deque[Any], board: Board) -> None:
-    """Run a block of one chain, then of the next, until all are done or the run is stopped."""
+def _take_turns(turns: deque[Any], board: Board) -> Failure | None:
+    """Run a block of one chain, then of the next, until all are done, one fails or the run is stopped."""
     while not board.stopped:
         try:
-            blocks = turns.popleft()
+            chain, blocks = turns.popleft()
         except IndexError:
-            return
+            return None
         try:
             next(blocks)
         except StopIteration:
             continue
-        except BaseException:
+        except BaseException as error:
             board.stop()
-            raise
-        turns.append(blocks)
+            return Failure.of(chain, error)
+        turns.append((chain, blocks))
+    return None
 
 
 def _watch(futures: list[Future[Any]], board: Board, look: Look) -> None:
@@ -161,7 +186,9 @@ def _incomplete(results: list[ChainResult]) -> bool:
     return any(result.draws.n < len(result.draws.values) for result in results)
 
 
-def _run_in_processes(posterior: Posterior, job: Job, inits: list[Init], workers: int, look: Look) -> Run:
+def _run_in_processes(
+    posterior: Posterior, packed: bytes, job: Job, inits: list[Init], workers: int, look: Look
+) -> Run:
     """The same with a share of the chains for each process.
 
     loky's workers start from scratch (no fork) and do not run the user's script again, so a script needs no
@@ -179,20 +206,23 @@ def _run_in_processes(posterior: Posterior, job: Job, inits: list[Init], workers
             try:
                 with _blocked_interrupts():
                     futures = [
-                        pool.submit(_run_share, posterior, job, share, [inits[i] for i in share], path)
+                        pool.submit(_run_share, packed, job, share, [inits[i] for i in share], path)
                         for share in shares
                     ]
                 _watch(futures, board, look)
-                results = [result for future in futures for result in future.result()]
+                shared = [future.result() for future in futures]
             except TerminatedWorkerError as error:
                 codes = re.search(r"\{(.*)\}", str(error))
                 raise ChainError(
-                    f"a worker process died ({codes[1] if codes else 'no exit code'}): the model's library "
+                    f"a worker process died ({codes[1] if codes else 'no exit code'}): the model "
                     "crashed in it, or memory ran out"
                 ) from error
             finally:
                 pool.shutdown(wait=True, kill_workers=True)
+    failures = [share.opened() for share in shared if isinstance(share, PackedFailure)]
+    raise_first(failures, in_processes=True)
     draws, warmup = stacks(job, posterior, job.chains)
+    results = [result for share in shared for result in share]
     for result in results:
         result.draws = draws.absorb(result.index, result.draws)
         if warmup is not None and result.warmup is not None:
@@ -202,13 +232,20 @@ def _run_in_processes(posterior: Posterior, job: Job, inits: list[Init], workers
 
 
 def _run_share(
-    posterior: Posterior, job: Job, share: list[int], inits: list[Init], path: Path
-) -> list[ChainResult]:
+    packed: bytes, job: Job, share: list[int], inits: list[Init], path: Path
+) -> list[ChainResult] | PackedFailure:
     """In a worker process: run some of the chains, one thread for all of them."""
     shape = (job.chains + 1, len(Board.COLUMNS))
     board = Board(np.memmap(path, mode="r+", shape=shape, dtype=float))
-    chains = _chains(posterior, job, share, inits, board, *stacks(job, posterior, len(share)))
-    _take_turns(_turns(chains), board)
+    try:
+        posterior = pickle.loads(packed)
+        chains = _chains(posterior, job, share, inits, board, *stacks(job, posterior, len(share)))
+    except BaseException as error:  # a module of the user's may not be there
+        board.stop()
+        return Failure.of(share[0], error).packed()
+    failure = _take_turns(_turns(chains), board)
+    if failure is not None:
+        return failure.packed()
     results = [chain.result() for chain in chains]
     for result in results:  # rows that an interrupted run never wrote would be sent as well
         result.draws = result.draws.written()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,8 +73,10 @@ def learnt_state(sampler: Any, settings: Any, exact: Exact, rng: np.random.Gener
     return state
 
 
-def placed(sampler: Any, settings: Any, state: Any, target: Any, x: np.ndarray) -> Any:
-    """`state` with its chain at `x`, everything learnt kept."""
+def placed(
+    sampler: Any, settings: Any, state: Any, target: Any, x: np.ndarray, logp: float | None = None
+) -> Any:
+    """`state` with its chain at `x`, everything learnt kept; `logp` is what it keeps of a noisy target."""
     if sampler.NEEDS_HESSIAN:  # its metric is that of the place
         return sampler.at(target, settings, x.copy(), state.step_size)
     fields: dict[str, Any] = {"x": x.copy()}
@@ -82,17 +85,27 @@ def placed(sampler: Any, settings: Any, state: Any, target: Any, x: np.ndarray) 
         fields["logp"] = log_density_gradient(target, x, score)
         fields["score"] = score
     else:
-        fields["logp"] = log_density(target, x)
+        fields["logp"] = log_density(target, x) if logp is None else logp
     if "rotated" in state._fields:
         root_t = state.root_t if "root_t" in state._fields else state.chol_t
         fields["rotated"] = root_t @ fields["score"]
     return state._replace(**fields)
 
 
-def p_values_after(sampler: Any, settings: Any, exact: Exact, *, n: int, steps: int, seed: int) -> np.ndarray:
+def p_values_after(
+    sampler: Any,
+    settings: Any,
+    exact: Exact,
+    *,
+    n: int,
+    steps: int,
+    seed: int,
+    estimate: Callable[[np.ndarray, np.random.Generator], float] | None = None,
+) -> np.ndarray:
     """Kolmogorov-Smirnov p-values of the law of `n` exact draws after `steps` frozen steps each.
 
-    One p-value for each known projection of the law. They are uniform if the kernel leaves it invariant.
+    One p-value for each known projection of the law. They are uniform if the kernel leaves it invariant. Of a
+    noisy target, `estimate` draws what a chain in its stationary law keeps at a point.
     """
     rng = np.random.default_rng(seed)
     target = exact.target.target()
@@ -100,7 +113,9 @@ def p_values_after(sampler: Any, settings: Any, exact: Exact, *, n: int, steps: 
     trace = empty_trace(steps, exact.target.dim)
     end = np.empty((n, exact.target.dim))
     for i, x in enumerate(exact.draw(n, rng)):
-        sampler.sweep(target, settings, placed(sampler, settings, state, target, x), rng, False, trace)
+        logp = None if estimate is None else estimate(x, rng)
+        at = placed(sampler, settings, state, target, x, logp)
+        sampler.sweep(target, settings, at, rng, False, trace)
         end[i] = trace.x[-1]
     uniforms = exact.probabilities(end)
     return np.array([stats.kstest(column, "uniform").pvalue for column in uniforms.T])

@@ -33,6 +33,7 @@ ROOMS = [
     "inits",
     "chain",
     "engine",
+    "failures",
     "runner",
     "results",
     "diagnostics",

@@ -14,7 +14,7 @@ import pytest
 
 import stanadapt
 from stanadapt import results, runner, samplers
-from stanadapt.chain import Board, Job
+from stanadapt.chain import Board, ChainResult, Job
 from stanadapt.errors import ArgumentError
 from stanadapt.inits import Init
 
@@ -36,8 +36,13 @@ import stanadapt
 from stanadapt import results
 
 program, out, mode, warmup, draws = sys.argv[1:]
-posterior = stanadapt.Posterior(program)
-posterior.model.thread_safe = mode == "threads"
+if mode == "python":
+    posterior = stanadapt.Target.from_python(
+        lambda x: -0.5 * float(x @ x), 2, lambda x: -x, names=["x", "s"]
+    )
+else:
+    posterior = stanadapt.Posterior(program)
+    posterior.model.thread_safe = mode == "threads"
 idata = stanadapt.sample(
     posterior, seed=1, warmup=int(warmup), draws=int(draws), thin=100, chains=3, save_warmup=True
 )
@@ -51,6 +56,7 @@ STUCK = (
 import os, sys, threading
 import stanadapt
 
+chains = int(sys.argv[1])
 evaluations = 0
 
 def log_density(x):
@@ -62,7 +68,8 @@ def log_density(x):
     return -0.5 * float(x @ x)
 
 try:
-    stanadapt.sample(stanadapt.Target.from_python(log_density, 1), method="rwm", chains=1, seed=1)
+    target = stanadapt.Target.from_python(log_density, 1)
+    stanadapt.sample(target, method="rwm", chains=chains, workers=2, seed=1)
 except KeyboardInterrupt:
     print("given up", flush=True)
     os._exit(3)
@@ -104,7 +111,7 @@ class Child:
         return self.process.returncode, stdout, "".join(self.said) + stderr
 
 
-@pytest.mark.parametrize("mode", ["threads", "processes"])
+@pytest.mark.parametrize("mode", ["threads", "processes", "python"])
 def test_draws_so_far_are_returned(mode: str, tmp_path: Path) -> None:
     child = Child(RUN, CODE, tmp_path / "fit.nc", mode, 2_000, ENDLESS)
     child.wait_for(" sampling, accept")
@@ -163,15 +170,17 @@ def test_worker_processes_send_only_the_rows_they_wrote(tmp_path: Path) -> None:
     job = Job("rwm", samplers.resolve(sampler, None), 100, 10**6, 1, 1, 1, True, True)
     rows = np.memmap(tmp_path / "board", mode="w+", shape=(2, len(Board.COLUMNS)), dtype=float)
     Board(rows).stop()
-    (result,) = runner._run_share(posterior, job, [0], [Init(2.0)], tmp_path / "board")
+    (result,) = runner._run_share(runner.pack(posterior), job, [0], [Init(2.0)], tmp_path / "board")
+    assert isinstance(result, ChainResult)
     assert result.warmup is not None
     for draws in (result.draws, result.warmup):
         assert draws.x is not None
         assert (len(draws.values), len(draws.x), len(draws.stats["lp"])) == (0, 0, 0)
 
 
-def test_second_interrupt_is_raised_though_a_chain_hangs() -> None:
-    child = Child(STUCK)
+@pytest.mark.parametrize("chains", [1, 2])  # in a thread, in processes
+def test_second_interrupt_is_raised_though_a_chain_hangs(chains: int) -> None:
+    child = Child(STUCK, chains)
     child.wait_for("stuck")
     child.interrupt()
     child.wait_for("Ctrl-C again")

@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import stanadapt
 from cases import CASES, methods
+from moments import as_dataset, limit, z_scores
 from stanadapt.results import arviz, datasets
 
 MODELS = Path(__file__).parents[1] / "models"
-LEVEL = 0.001
 RUNS = [(method, model) for method in methods() if method in CASES for model in CASES[method].models]
 
 # With reference draws in PosteriorDB; the first five are those on which the paper's own warm-up fails.
@@ -39,27 +38,6 @@ REFERENCE = [
     "eight_schools-eight_schools_noncentered",
     "low_dim_gauss_mix-low_dim_gauss_mix",
 ]
-
-
-def _z_scores(draws: np.ndarray, mean: np.ndarray, mcse: np.ndarray) -> np.ndarray:
-    """z of the mean of `draws` (chain, draw, k) against `mean` (k,), known up to `mcse` (k,)."""
-    z = []
-    for k in range(draws.shape[2]):
-        column = draws[:, :, k]
-        ess = float(arviz().ess(_as_dataset(column), method="mean")["x"])
-        own = column.std(ddof=1) / np.sqrt(ess)
-        z.append((column.mean() - mean[k]) / np.hypot(own, mcse[k]))
-    return np.array(z)
-
-
-def _as_dataset(column: np.ndarray) -> Any:
-    import xarray
-
-    return xarray.Dataset({"x": (("chain", "draw"), column)})
-
-
-def _limit(count: int) -> float:
-    return float(stats.norm.isf(LEVEL / 2 / count))
 
 
 def _flat(values: Any) -> np.ndarray:
@@ -90,11 +68,11 @@ def test_moments_of_models(method: str, model: str) -> None:
         return np.concatenate([np.ravel(truth[name][key]) for name in names]).astype(float)
 
     mean, sd = moment("mean"), moment("sd")
-    z = _z_scores(draws, mean, moment("mcse_mean"))
+    z = z_scores(draws, mean, moment("mcse_mean"))
     squares = (draws - mean) ** 2 / sd**2
     # sd is known with its own error; by the delta method the squared ratio is with twice the relative one
-    z = np.concatenate([z, _z_scores(squares, np.ones_like(sd), 2 * moment("mcse_sd") / sd)])
-    assert np.abs(z).max() < _limit(z.size), dict(zip(names * 2, z, strict=False))
+    z = np.concatenate([z, z_scores(squares, np.ones_like(sd), 2 * moment("mcse_sd") / sd)])
+    assert np.abs(z).max() < limit(z.size), dict(zip(names * 2, z, strict=False))
 
 
 @pytest.mark.data
@@ -119,7 +97,7 @@ def test_reference_draws_of_posteriordb(name: str, posteriordb: Path) -> None:
         base, _, index = flat.partition("[")
         place = tuple(int(i) - 1 for i in index.rstrip("]").split(",")) if index else ()
         own = posterior[base].values[(slice(None), slice(None), *place)]
-        known_ess = float(arviz().ess(_as_dataset(known), method="mean")["x"])
+        known_ess = float(arviz().ess(as_dataset(known), method="mean")["x"])
         known_mcse = known.std(ddof=1) / np.sqrt(known_ess)
-        z.append(_z_scores(own[:, :, None], np.array([known.mean()]), np.array([known_mcse]))[0])
-    assert np.abs(z).max() < _limit(len(z)), dict(zip(reference[0], z, strict=True))
+        z.append(z_scores(own[:, :, None], np.array([known.mean()]), np.array([known_mcse]))[0])
+    assert np.abs(z).max() < limit(len(z)), dict(zip(reference[0], z, strict=True))

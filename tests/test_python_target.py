@@ -15,7 +15,8 @@ from stanadapt import Target
 from stanadapt.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
 
-RUN = {"chains": 2, "warmup": 60, "draws": 40, "seed": 3, "progress": False}
+# One worker: starting processes takes a second or two. See test_python_processes.py for these.
+RUN = {"chains": 2, "warmup": 60, "draws": 40, "seed": 3, "progress": False, "workers": 1}
 
 
 def log_density(x):
@@ -113,10 +114,11 @@ def test_exception_of_a_callable_ends_the_run_with_it(where):
         return log_density(x) if where == "log_density" else gradient(x)
 
     functions = {"log_density": log_density, "gradient": gradient} | {where: failing}
-    target = Target.from_python(functions["log_density"], 3, functions["gradient"])
+    target = Target.from_python(functions["log_density"], 3, functions["gradient"], threads=True)
     with pytest.raises(ZeroDivisionError) as caught:
         sample(target, chains=4, workers=2, draws=10_000)
     assert caught.value is error
+    assert [note[:-2] for note in error.__notes__] == ["It was raised in chain "]
     assert calls < 300 + 4 * 1000  # the other chains end too
     calls = -100_000
     assert np.all(np.isfinite(sample(target)["posterior"]["x"]))  # nothing is left of it

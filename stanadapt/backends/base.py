@@ -20,8 +20,9 @@ class Model(Protocol):
     backend: str  # "stanli", "bridgestan" or "python"
     library: str  # what runs it, with its version
     dim: int  # number of unconstrained parameters
-    thread_safe: bool
+    thread_safe: bool  # whether chains may run in threads
     has_gradient: bool
+    noisy: bool  # whether the log density is that of an estimate, drawn anew at every evaluation
 
     def names(self, *, transformed: bool, generated: bool) -> list[str]:
         """Flat names of the constrained values, `theta.1.2` for theta[1, 2], last index slowest."""
@@ -59,8 +60,16 @@ class Model(Protocol):
         """What tells this model from others, for one that came without the text of a program."""
         ...
 
-    def for_another_chain(self) -> Model:
-        """This model, or an equal one where two chains would wait for each other inside of one."""
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Model:
+        """What chain `index` evaluates: this model, or an equal one.
+
+        It is another one where two chains would wait for each other inside of one model, or where the density
+        draws random numbers: those of a chain come from `seeds`, which only it has.
+        """
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """What the model of a chain has counted since it was made: name -> number, for the record."""
         ...
 
     def raise_pending(self) -> None:

@@ -38,6 +38,7 @@ class NativeModel:
     """See `backends.base.Model`."""
 
     has_gradient = True
+    noisy = False
 
     def __init__(self, model: bridgestan.StanModel, backend: str, spare: str = "") -> None:
         """`spare` is stanli's form of the same program without its generated quantities."""
@@ -110,11 +111,14 @@ class NativeModel:
             return str(json.loads(self.model.data)["__stanli"]["mir"]).encode()
         return Path(self.model.lib_path).read_bytes()
 
-    def for_another_chain(self) -> NativeModel:
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> NativeModel:
         # stanli locks a model while it evaluates it: two threads on one model get less done than one thread.
-        if self.backend != "stanli":
+        if index == 0 or self.backend != "stanli":
             return self
         return reopen(self.model.lib_path, self.model.data, self.model.seed, self.backend, self.spare)
+
+    def counts(self) -> dict[str, int]:
+        return {}
 
     def raise_pending(self) -> None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -50,16 +51,26 @@ class Target:
     """A log density on R^d without a Stan program. Made by `Target.from_python`; goes where a model goes."""
 
     backend = "python"
-    thread_safe = True
 
-    def __init__(self, log_density: Any, dim: int, gradient: Any, names: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        log_density: Any,
+        dim: int,
+        gradient: Any,
+        names: Sequence[str] | None,
+        noisy: bool = False,
+        threads: bool = False,
+    ) -> None:
         self.dim = check.integer("dim", dim, 1)
         self._log_density = log_density
         self._gradient = gradient
         self._names = _flat_names(names, self.dim)
         self._pending: BaseException | None = None
         self.has_gradient = gradient is not None
+        self.noisy = check.boolean("noisy", noisy)
+        self._rng = np.random.default_rng(0)
         compiled = _address(log_density) is not None
+        self.thread_safe = check.boolean("threads", threads) or compiled
         if not compiled and not callable(log_density):
             raise check.refused("log_density", log_density, "a callable, a numba cfunc, or its address")
         if gradient is not None and _address(gradient) is None and not callable(gradient):
@@ -68,6 +79,15 @@ class Target:
             raise ArgumentError(
                 f"gradient={gradient!r} is not allowed: gradient and log_density must both be Python "
                 "callables or both compiled (a numba cfunc or its address)"
+            )
+        if self.noisy and compiled:
+            raise ArgumentError(
+                "noisy=True is not allowed with a compiled log_density: it could not draw from the chain's "
+                "own random numbers. Pass a Python callable of (x, rng)"
+            )
+        if self.noisy and self.has_gradient:
+            raise ArgumentError(
+                "gradient is not allowed with noisy=True: no method here can use the gradient of an estimate"
             )
         _check_arguments("log_density", log_density, 1)
         _check_arguments("gradient", gradient, 2)
@@ -78,12 +98,19 @@ class Target:
     @classmethod
     def from_python(
         cls,
-        log_density: Callable[[np.ndarray], float] | Any,
+        log_density: Callable[..., float] | Any,
         dim: int,
         gradient: Callable[[np.ndarray], np.ndarray] | Any | None = None,
         names: Sequence[str] | None = None,
+        *,
+        noisy: bool = False,
+        threads: bool = False,
     ) -> Target:
-        """A target from a log density and its gradient.
+        """A target from a log density and its gradient, or from an estimate of the density.
+
+        Chains that run at the same time do so in processes, since one process runs Python code of one thread
+        at a time. The callables are sent there with cloudpickle, which takes lambdas, closures and functions
+        of a script or a notebook. A compiled target runs in threads.
 
         Parameters
         ----------
@@ -100,26 +127,41 @@ class Target:
         names
             A name for a vector of d parameters, `x` by default; or a list of d names, where `b.1`, `b.2` are
             the entries of a vector b.
+        noisy
+            `log_density` takes (x, rng) and returns the log of an unbiased estimate of the density, which is
+            not negative: -inf where it is zero. `rng` is a `numpy.random.Generator` that each chain has of
+            its own, so that draws depend on the run's seed alone. Methods that need no gradient then draw
+            from the exact density (Andrieu and Roberts, 2009): they keep the estimate of the current point
+            and never draw it again. The noisier the estimate, the longer they stand still: a variance of its
+            logarithm of about 1 to 3 in the bulk of the posterior is best (Doucet et al., 2015; Sherlock et
+            al., 2015). At 3 even the shortest steps are accepted only one time in five, so that random walks
+            need a lower `target_accept` than 0.234; 0.07 is best then, for large d.
+        threads
+            Run chains in threads: for callables that release Python's lock, that share state, or that cannot
+            be sent to another process.
 
         Raises
         ------
         ArgumentError
             An argument is not of the kind described.
+
+        Notes
+        -----
+        Andrieu and Roberts (2009), The pseudo-marginal approach for efficient Monte Carlo computations.
+        Doucet, Pitt, Deligiannidis and Kohn (2015), Efficient implementation of Markov chain Monte Carlo when
+        using an unbiased likelihood estimator. Sherlock, Thiery, Roberts and Rosenthal (2015), On the
+        efficiency of pseudo-marginal random walk Metropolis algorithms.
         """
-        return cls(log_density, dim, gradient, names)
+        return cls(log_density, dim, gradient, names, noisy, threads)
 
     def __getstate__(self) -> dict[str, Any]:
         if self._compiled:
             raise TypeError("a target from compiled addresses lives in one process; use threads")
-        return {
-            "log_density": self._log_density,
-            "dim": self.dim,
-            "gradient": self._gradient,
-            "names": self._names,
-        }
+        return {name: value for name, value in self.__dict__.items() if name not in _BOUND}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]  # callbacks cannot travel: made anew
+        self.__dict__.update(state)
+        self._bind()  # callbacks cannot travel
 
     def names(self, *, transformed: bool, generated: bool) -> list[str]:
         return list(self._names)
@@ -173,8 +215,15 @@ class Target:
         name = getattr(self._log_density, "__qualname__", "")
         return " ".join([self.library, name, *self._names]).encode()
 
-    def for_another_chain(self) -> Target:
-        return self
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Target:
+        if not self.noisy:
+            return self
+        own = copy.copy(self)
+        own._rng = np.random.default_rng(seeds)
+        return own
+
+    def counts(self) -> dict[str, int]:
+        return {}
 
     def raise_pending(self) -> None:
         if self._pending is not None:
@@ -182,10 +231,18 @@ class Target:
             raise error
 
     def _checked_value(self, x: np.ndarray) -> float:
-        value = self._log_density(x)
+        value = self._evaluate(x)
         if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "iufb":
             raise check.refused("the value of log_density", value, "one real number")
+        if self.noisy and not value < np.inf:
+            raise ArgumentError(
+                f"log_density returned {value} at x={check.shown(x.tolist())}; of a noisy target it must be "
+                "the log of an estimate of the density: a number, or -inf where the estimate is zero"
+            )
         return float(value)
+
+    def _evaluate(self, x: np.ndarray) -> Any:
+        return self._log_density(x, self._rng) if self.noisy else self._log_density(x)
 
     def _checked_gradient(self, x: np.ndarray) -> np.ndarray:
         score = np.asarray(self._gradient(x), dtype=float)
@@ -228,6 +285,10 @@ class Target:
             self._pending = error
             return -1
         return 0
+
+
+# What `_bind` makes.
+_BOUND = ("_callbacks", "_context", "_density_address", "_gradient_address")
 
 
 def _flat_names(names: Sequence[str] | None, dim: int) -> list[str]:
