@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .diagnostics import diagnose, summary
     from .errors import StanAdaptError, StanAdaptWarning
     from .posterior import Posterior
+    from .simulation import abc
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,7 @@ __all__ = [
     "StanAdaptWarning",
     "Target",
     "__version__",
+    "abc",
     "diagnose",
     "errors",
     "methods",
@@ -40,6 +42,7 @@ _HOMES = {
     "StanAdaptError": "errors",
     "StanAdaptWarning": "errors",
     "Target": "backends.python",
+    "abc": "simulation",
     "diagnose": "diagnostics",
     "methods": "api",
     "sample": "api",

@@ -206,7 +206,7 @@ class Posterior:
 
     def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Data that the program models (left of a `~`), and the others, as arrays."""
-        modelled = observed_names(self.code)
+        modelled = self.model.modelled if isinstance(self.model, Target) else observed_names(self.code)
         arrays = {name: np.asarray(value) for name, value in self.data.items() if not isinstance(value, dict)}
         arrays = {name: value for name, value in arrays.items() if value.dtype.kind in "iuf" and value.size}
         observed = {name: value for name, value in arrays.items() if name in modelled}
@@ -244,6 +244,7 @@ class Posterior:
         if isinstance(model, Target):
             if data is not None:
                 raise DataError("data are not allowed with a Python target: its functions hold their own")
+            self.data = dict(model.data)
             return model
         if hasattr(model, "param_unc_num") and hasattr(model, "stanlib"):
             return self._adopt(model, data)

@@ -29,6 +29,8 @@ ROOMS = [
     "data",
     "backends",
     "posterior",
+    "priors",
+    "simulation",
     "speed",
     "inits",
     "chain",

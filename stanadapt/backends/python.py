@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numba
 import numpy as np
@@ -51,6 +51,8 @@ class Target:
     """A log density on R^d without a Stan program. Made by `Target.from_python`; goes where a model goes."""
 
     backend = "python"
+    data: Mapping[str, Any] = {}  # for the record
+    modelled: frozenset[str] = frozenset()  # names of those that the density is of
 
     def __init__(
         self,
@@ -215,7 +217,7 @@ class Target:
         name = getattr(self._log_density, "__qualname__", "")
         return " ".join([self.library, name, *self._names]).encode()
 
-    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Target:
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Self:
         if not self.noisy:
             return self
         own = copy.copy(self)
