@@ -26,9 +26,9 @@ def simulator(theta: dict[str, Any], n_sim: int, rng: np.random.Generator) -> np
     return np.quantile(data, OCTILES, axis=1).T
 
 
-def main(warmup: int = 4_000, draws: int = 6_000, chains: int = 4) -> Any:
-    observed = simulator(TRUTH, 1, np.random.default_rng(1))[0]
-    target = stanadapt.abc(simulator, observed, PRIOR, likelihood="synthetic", n_sim=60, vectorized=True)
+def main(warmup: int = 4_000, draws: int = 8_000, chains: int = 4) -> Any:
+    observed = simulator(TRUTH, 1, np.random.default_rng(3))[0]
+    target = stanadapt.abc(simulator, observed, PRIOR, likelihood="synthetic", n_sim=40, vectorized=True)
     return stanadapt.sample(
         target, method="arwmh", chains=chains, warmup=warmup, draws=draws, seed=1, inits=TRUTH
     )
@@ -36,6 +36,6 @@ def main(warmup: int = 4_000, draws: int = 6_000, chains: int = 4) -> Any:
 
 if __name__ == "__main__":
     idata = main()
-    print(stanadapt.summary(idata).assign(truth=TRUTH))
+    print(stanadapt.summary(idata).assign(truth=TRUTH)[["truth", "mean", "sd", "ess_bulk", "r_hat"]])
     evaluations = idata["sample_stats"]["n_steps"].sum("draw")
     print("simulations per proposal:", (idata["adaptation"]["n_simulations"] / evaluations).values)

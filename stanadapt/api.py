@@ -52,8 +52,9 @@ def sample(
     ----------
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
-        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; or a `Target`. The method nuts
-        runs in stanli, or in CmdStan where the model is a CmdStanModel with its executable.
+        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; or a `Target`, such as `abc` makes
+        of a simulator. The method nuts runs in stanli, or in CmdStan where the model is a CmdStanModel with
+        its executable.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
     method
