@@ -27,6 +27,7 @@ class Prior(Protocol):
 
     dim: int
     data: Mapping[str, Any]
+    thread_safe: bool
 
     def names(self, *, transformed: bool, generated: bool) -> list[str]: ...
     def unconstrained_names(self) -> list[str]: ...
@@ -80,7 +81,7 @@ class StanPrior:
         if posterior.dim == 0:
             raise ArgumentError("prior is a Stan program without parameters; it must have some")
         self.posterior, self.model = posterior, posterior.model
-        self.dim = posterior.dim
+        self.dim, self.thread_safe = posterior.dim, posterior.model.thread_safe
         self.data: Mapping[str, Any] = posterior.data
         self._write: Writer | None = None
 
@@ -147,6 +148,7 @@ class ScipyPrior:
     """Independent frozen distributions; bounded supports go through logarithms and logits."""
 
     data: Mapping[str, Any] = {}
+    thread_safe = True
 
     def __init__(self, distributions: Mapping[str, Any]) -> None:
         self.parts: list[_Part] = []

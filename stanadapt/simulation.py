@@ -241,6 +241,8 @@ class SimulatedTarget(Target):
     def __init__(
         self, prior: priors.Prior, simulation: Simulation, estimate: Kernel | Synthetic, threads: bool
     ) -> None:
+        if threads and not prior.thread_safe:
+            raise ArgumentError("threads=True is not allowed: the library of the prior cannot run in threads")
         super().__init__(simulation.simulator, prior.dim, None, None, noisy=True, threads=threads)
         self.prior, self.simulation, self.estimate = prior, simulation, estimate
         self.data = {**prior.data, "observed": simulation.observed}
@@ -285,8 +287,9 @@ class SimulatedTarget(Target):
         return self.prior.unconstrain_flat(values)
 
     def identity(self) -> bytes:
-        rest = f"{self.estimate} {self.simulation.n_sim} {self.simulation.observed.tolist()}"
-        return super().identity() + self.prior.identity() + rest.encode()
+        facts = [self.simulation.n_sim, self.simulation.observed.tolist(), *self.estimate]
+        shown = " ".join(getattr(fact, "__qualname__", None) or repr(fact) for fact in facts)
+        return super().identity() + self.prior.identity() + shown.encode()
 
     def _evaluate(self, x: np.ndarray) -> float:
         log_prior = self.prior.log_density(x)

@@ -10,7 +10,7 @@ from scipy import stats
 
 import stanadapt
 from moments import limit, z_scores
-from stanadapt import Posterior, runner
+from stanadapt import Posterior
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
 from stanadapt.failures import Failure
 from stanadapt.numerics import synthetic
@@ -282,6 +282,29 @@ def test_draws_and_counts_do_not_depend_on_workers(prior):
     assert int(total.sum()) == len(calls) == counted_there
 
 
+def test_record_of_the_run():
+    def run(epsilon):
+        def distance(simulated, observed):
+            return abs(simulated - observed).max()
+
+        target = stanadapt.abc(simulator, OBSERVED, PRIOR, epsilon=epsilon, distance=distance)
+        return sample(target, **SHORT)["posterior"].attrs
+
+    assert run(1.0)["model_hash"] == run(1.0)["model_hash"] != run(2.0)["model_hash"]
+    assert run(1.0)["noisy"] == 1
+
+
+def test_a_library_that_allows_no_threads_gets_none(gaussian_libraries):
+    def two(theta, rng):
+        return rng.normal(theta["x"], theta["sigma"])
+
+    prior = Posterior(gaussian_libraries["processes"])
+    with pytest.raises(ArgumentError, match="threads=True is not allowed"):
+        stanadapt.abc(two, [0.1, 0.2], prior, epsilon=1.0, threads=True)
+    idata = sample(stanadapt.abc(two, [0.1, 0.2], prior, epsilon=1.0), workers=2, **SHORT)
+    assert idata["posterior"]["sigma"].shape == (2, 50)
+
+
 def test_no_simulation_where_the_prior_is_zero():
     prior = 'parameters { real mu; } model { if (mu > 1) reject("above one"); mu ~ normal(0, 1); }'
     target = stanadapt.abc(simulator, OBSERVED, prior, epsilon=1.0, n_sim=10)
@@ -410,7 +433,7 @@ def test_singular_covariances_are_explained():
         sample(target, **SHORT)
 
 
-def test_exceptions_of_a_simulator_come_through(monkeypatch):
+def test_exceptions_of_a_simulator_come_through():
     with pytest.raises(KeyError, match="in the simulator"):
         stanadapt.abc(broken, OBSERVED, PRIOR, epsilon=1.0)
 
@@ -418,11 +441,13 @@ def test_exceptions_of_a_simulator_come_through(monkeypatch):
         return broken(theta, rng) if theta["mu"] > 1.0 else simulator(theta, rng)
 
     target = stanadapt.abc(sometimes, OBSERVED, PRIOR, epsilon=1.0)
-    monkeypatch.setattr(
-        runner, "raise_first", lambda failures, **_: failures[0].error.add_note(repr(failures))
-    )
     with pytest.raises(KeyError, match="in the simulator") as caught:
+        sample(target)
+    assert caught.value.__notes__[0].startswith("It was raised in chain ")
+    with pytest.raises(KeyError) as caught:
         target.log_density(np.array([1.5]))
-    text = Failure.of(0, caught.value).packed().opened().traceback
+    below_this_test = caught.value.__traceback__.tb_next
+    text = Failure.of(0, caught.value.with_traceback(below_this_test)).traceback
     assert ", in sometimes\n" in text
     assert ", in broken\n    raise KeyError(" in text
+    assert "simulation.py" not in text.replace("test_simulation.py", "")  # nothing of what led to it
