@@ -16,7 +16,7 @@ import numpy as np
 
 from .inits import Init, find
 from .posterior import Posterior
-from .samplers import Sampler, sampler, stats
+from .samplers import Sampler, advance, keeps_adapting, sampler, stats
 from .trace import Trace, empty_trace
 
 _BLOCK_SECONDS = 0.05
@@ -285,13 +285,15 @@ class KernelChain(Chain):
 
     def _iterate(self, n: int, adapting: bool, draws: Draws | None, write_values: Any) -> Iterator[None]:
         """Run `n` iterations in blocks, keeping every thin-th in `draws`."""
+        settings = self.job.settings
+        goes_on = keeps_adapting(settings)
         offset = self.done if adapting else self.done - self.job.warmup
         while n > 0:
             size = min(n, self._block_size())
             trace = self._buffer(size)
             began = time.perf_counter()
-            self.state = self.sampler.sweep(
-                self.target, self.job.settings, self.state, self.rng, adapting, trace
+            self.state = advance(
+                self.sampler, self.target, settings, self.state, self.rng, adapting or goes_on, trace
             )
             self.step_seconds = (time.perf_counter() - began) / size
             self.model.raise_pending()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..jit import kernel
+from ..target import log_density
 from .linear import add_times
+from .metropolis import accept_probability
 
 
 @kernel
@@ -18,3 +20,14 @@ def propose_walk(x: Any, root_t: Any, s: Any, rng: Any, y: Any, z: Any) -> None:
         z[i] = rng.standard_normal()
         y[i] = x[i]
     add_times(y, root_t, s * z)
+
+
+@kernel
+def first_scale(target: Any, x: Any, logp: Any, target_accept: Any, rng: Any) -> Any:
+    """The first s = 1, 1/2, 1/4, ... at which x + s z, for one z, is accepted with `target_accept`."""
+    s, z = 1.0, rng.standard_normal(x.size)
+    for _ in range(100):
+        if accept_probability(log_density(target, x + s * z) - logp) > target_accept:
+            break
+        s *= 0.5
+    return s

@@ -6,7 +6,7 @@ import importlib
 from typing import cast
 
 from .. import check
-from .base import Engine, Sampler, Stage, n_matrices, named, resolve, stats
+from .base import Engine, Sampler, Stage, advance, keeps_adapting, n_matrices, named, resolve, stats
 
 METHODS = {
     "rwm": "random-walk Metropolis, isotropic",
@@ -21,6 +21,9 @@ METHODS = {
     "gad_mala_exact": "MALA whose preconditioner climbs the speed measure, along the exact gradient",
     "mmala": "manifold MALA, simplified, with the SoftAbs metric of the Hessian",
     "hmc": "Hamiltonian Monte Carlo, identity mass, fixed number of leapfrog steps",
+    "kamh": "random walk whose covariance follows the target's shape near the chain, by a kernel",
+    "kmc_lite": "HMC without gradients, along a kernel model of a subsample of the chain's history",
+    "kmc_finite": "HMC without gradients, along a model with random features of all of the history",
     "nuts": "Stan's own no-U-turn sampler, the yardstick, in stanli or CmdStan",
 }
 
@@ -31,4 +34,16 @@ def sampler(method: str) -> Sampler | Engine:
     return cast(Sampler | Engine, importlib.import_module(f"{__name__}.{name}"))
 
 
-__all__ = ["METHODS", "Engine", "Sampler", "Stage", "n_matrices", "named", "resolve", "sampler", "stats"]
+__all__ = [
+    "METHODS",
+    "Engine",
+    "Sampler",
+    "Stage",
+    "advance",
+    "keeps_adapting",
+    "n_matrices",
+    "named",
+    "resolve",
+    "sampler",
+    "stats",
+]

@@ -17,6 +17,11 @@ A method is a kernel sampler or an engine. A kernel sampler is a module with the
     history         what is worth recording over warm-up: names -> numbers (plain Python)
     learnt          what a chain has learnt when warm-up ends: names -> arrays (plain Python)
 
+One that learns between blocks of iterations, in plain Python, has two more, see `Refitting`:
+
+    until_refit     state -> iterations until then
+    refit           the state after learning
+
 An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has, beside
 Settings, CHOICES, LIMITS, NEEDS_GRADIENT, NEEDS_HESSIAN, WARMUP and DRAWS:
 
@@ -35,6 +40,8 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError
+from ..numerics.blas import one_thread
+from ..trace import Trace
 
 
 class Stage(NamedTuple):
@@ -92,6 +99,54 @@ class Sampler(Method, Protocol):
     def sweep(self, target: Any, settings: Any, state: Any, rng: Any, adapting: bool, trace: Any) -> Any: ...
     def history(self, state: Any) -> dict[str, float]: ...
     def learnt(self, state: Any) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class Refitting(Protocol):
+    """What a sampler has beside, if it fits a surrogate to its history between compiled blocks."""
+
+    def until_refit(self, state: Any) -> int: ...
+    def refit(self, state: Any, settings: Any, rng: np.random.Generator) -> Any: ...
+
+
+def advance(
+    sampler: Sampler, target: Any, settings: Any, state: Any, rng: Any, adapting: bool, trace: Trace
+) -> Any:
+    """Run one iteration for every row of `trace`, and the refits that are due before any of them.
+
+    When they are due is part of the state, so draws do not depend on where blocks end.
+    """
+    if not (adapting and isinstance(sampler, Refitting)):
+        return sampler.sweep(target, settings, state, rng, adapting, trace)
+    done, n = 0, len(trace.logp)
+    while done < n:
+        if sampler.until_refit(state) == 0:
+            with one_thread():
+                state = sampler.refit(state, settings, rng)
+        rows = slice(done, min(n, done + sampler.until_refit(state)))
+        part = Trace(*(column[rows] for column in trace))
+        state = sampler.sweep(target, settings, state, rng, True, part)
+        done = rows.stop
+    return state
+
+
+def keeps_adapting(settings: Any) -> bool:
+    """Whether adaptation goes on after warm-up, ever more rarely."""
+    return bool(getattr(settings, "vanishing", False))
+
+
+def check_subsample(size: float, available: int, warmup: int) -> None:
+    """Refuse a subsample that the history will never fill; NaN, the default, takes what there is.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if warmup and size > available:
+        raise ArgumentError(
+            f"settings['subsample']={size:.0f} is not allowed: with warmup={warmup} the history that it is "
+            f"drawn from has {available} points at first; use a smaller subsample or a longer warm-up"
+        )
 
 
 class Plan(NamedTuple):

@@ -26,6 +26,7 @@ import numpy as np
 from ..jit import kernel
 from ..numerics.metropolis import accept_probability
 from ..numerics.step_size import towards_target
+from ..numerics.walk import first_scale
 from ..target import log_density
 from ..trace import record
 from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
@@ -67,11 +68,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     logp = log_density(target, x)
     s = settings.initial_step_size
     if s == 0.0:
-        s, z = 1.0, rng.standard_normal(x.size)
-        for _ in range(100):
-            if accept_probability(log_density(target, x + s * z) - logp) > settings.target_accept:
-                break
-            s *= 0.5
+        s = first_scale(target, x, logp, settings.target_accept, rng)
     return State(x.copy(), logp, s)
 
 

@@ -1,0 +1,73 @@
+"""The history of a chain, as far as a method learns from it: a uniform sample, and when to learn next.
+
+Adaptation with a probability a_t that goes to zero does not spoil the law of the chain, even where it never
+ends: Roberts and Rosenthal (2007).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+
+NEVER = 2**62
+
+
+class History(NamedTuple):
+    """Up to n points, each point since the last restart with the same chance (Vitter 1985, algorithm R)."""
+
+    points: np.ndarray  # (n, d)
+    times: np.ndarray  # (n,) iteration of each
+    seen: int  # points since the last restart
+    t: int  # adapting iterations so far
+    next_fit: int  # value of t at which to learn next
+    next_rebuild: int  # value of t from which on all is learnt anew
+
+
+@kernel
+def empty_history(n: Any, d: Any) -> Any:
+    """Room for `n` points."""
+    return History(np.empty((n, d)), np.zeros(n, np.int64), 0, 0, NEVER, NEVER)
+
+
+@kernel
+def remembered(history: Any, x: Any, rng: Any) -> Any:
+    """The history after one more iteration, which ended at `x` (d,)."""
+    points, times, seen, t, next_fit, next_rebuild = history
+    row = seen if seen < len(points) else int(rng.random() * (seen + 1))
+    if row < len(points):
+        for k in range(x.size):
+            points[row, k] = x[k]
+        times[row] = t
+    return History(points, times, seen + 1, t + 1, next_fit, next_rebuild)
+
+
+@kernel
+def rate(t: Any, schedule: Any) -> Any:
+    """a_t = t^-schedule, at most 1."""
+    return max(t, 1) ** -schedule
+
+
+def sample(history: History) -> np.ndarray:
+    """The points (n, d) that are kept, fewer at first, in the order of the chain."""
+    return history.points[np.argsort(history.times[: history.seen])]
+
+
+def scheduled(history: History, schedule: float, rng: np.random.Generator) -> History:
+    """With the time of the next fit, where each iteration has one with probability a_t."""
+    t = history.t + 1
+    while rng.random() >= rate(t, schedule):
+        t += 1
+    return history._replace(next_fit=t)
+
+
+def all_equal(points: np.ndarray) -> bool:
+    """Whether there is nothing to learn from `points` (n, d)."""
+    return len(points) < 2 or bool(np.all(points == points[0]))
+
+
+def restarted(history: History) -> History:
+    """With all points forgotten."""
+    return history._replace(seen=0)

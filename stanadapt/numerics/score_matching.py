@@ -1,0 +1,451 @@
+"""Score matching: the gradient of a log density learnt from draws of it, without its values or gradients.
+
+Strathmann, Sejdinovic, Livingstone, Szabo and Gretton (2015), Sections 4.2 and 4.3; Hyvärinen (2005).
+
+    paper        here               shape   meaning
+    z_i          points             (n, d)  draws
+    f            Surrogate                  sum_i alpha_i k(z_i, x), or theta . phi(x)
+    alpha        weights            (n,)    Proposition 1, `fit_lite`
+    theta        weights / sqrt(2/m) (m,)   Proposition 2, `FiniteFit`
+    sigma        sigma              ()      squared width of the kernel exp(-||x - y||² / sigma)
+    lambda       regularisation     ()
+    J            objective(...)     ()      Equation 5: lower is better, on points that were not fitted
+    omega_j, u_j basis              (m, d), (m,)  random Fourier features, Rahimi and Recht (2007)
+
+With W_ij = exp(-r²/sigma) for the Gaussian kernel, r the distance of z_i and z_j, the matrices of
+Proposition 1 need no sum over dimensions. G = Z Z^T, s = diag(G):
+
+    C = G o (W W) - (W o G) W - W (W o G) + W diag(s) W      b_i = sum_j (2/sigma r_ij² V_ij - d W_ij)
+
+where o is the entrywise product and V = W. In general W and V are the first and second derivatives of the
+kernel by r², times -sigma and sigma²; for the rational quadratic kernel they are u^-(shape + 1) and
+(shape + 1)/shape u^-(shape + 2), with u = 1 + r²/(shape sigma).
+
+Everything here is plain NumPy, between blocks of iterations; what kernels use is surrogate.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg, optimize, sparse
+
+from ..jit import kernel
+from .cholesky import rank_one_update
+from .surrogate import FOURIER, GAUSSIAN, Surrogate
+
+_UPDATES_A_FACTOR = 30  # a new factor costs as much as m / 30 rank-one updates
+_SIGMAS = (0.2, 100.0)  # range of the search for sigma, times the median squared distance
+_LAMBDAS = (1e-6, 1e6)  # range of the search for lambda
+_JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # of the mean of the diagonal, tried until it has a factor
+
+
+class Kernel(NamedTuple):
+    """exp(-r²/sigma), or (1 + r²/(shape sigma))^-shape."""
+
+    kind: int  # GAUSSIAN or RATIONAL_QUADRATIC
+    sigma: float
+    shape: float = 1.0
+
+    def value(self, squares: np.ndarray) -> np.ndarray:
+        """k of squared distances."""
+        if self.kind == GAUSSIAN:
+            return np.exp(-squares / self.sigma)
+        return (1.0 + squares / (self.shape * self.sigma)) ** -self.shape
+
+    def slope(self, squares: np.ndarray) -> np.ndarray:
+        """W: -sigma times the derivative of k by r²."""
+        if self.kind == GAUSSIAN:
+            return np.exp(-squares / self.sigma)
+        return (1.0 + squares / (self.shape * self.sigma)) ** -(self.shape + 1.0)
+
+    def curvature(self, squares: np.ndarray) -> np.ndarray:
+        """V: sigma² times the second derivative of k by r²."""
+        if self.kind == GAUSSIAN:
+            return np.exp(-squares / self.sigma)
+        a = self.shape
+        return (a + 1.0) / a * (1.0 + squares / (a * self.sigma)) ** -(a + 2.0)
+
+
+class Fit(NamedTuple):
+    """A fitted surrogate, and whether its system had to be made regular first."""
+
+    surrogate: Surrogate
+    repaired: bool
+
+
+def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """||x_i - y_j||², (n, m), of points (n, d) and (m, d); never below zero."""
+    squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2.0 * (x @ y.T)
+    return np.maximum(squares, 0.0)
+
+
+def check_points(points: np.ndarray) -> None:
+    """Refuse points that no density can be learnt from.
+
+    Raises
+    ------
+    ValueError
+        There are fewer than two, one is not finite, or all are equal.
+    """
+    if points.ndim != 2 or len(points) < 2:
+        raise ValueError(f"points have shape {points.shape}; (n, d) with n of at least 2 is needed")
+    if not np.all(np.isfinite(points)):
+        raise ValueError("points have entries that are NaN or infinite; all must be finite")
+    if np.all(points == points[0]):
+        raise ValueError(f"all {len(points)} points are equal; a density cannot be learnt from one point")
+
+
+# --- Proposition 1: weights for the points themselves
+
+
+def lite_system(points: np.ndarray, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+    """C (n, n) and b (n,) of Proposition 1, in O(n³ + d n²)."""
+    squares = squared_distances(points, points)
+    w = kernel.slope(squares)
+    gram = points @ points.T
+    s = np.diag(gram)
+    half = (w * gram) @ w
+    scaled = w * np.sqrt(s)
+    c = gram * (w @ w) - half - half.T + scaled @ scaled.T
+    return c, _lite_b(points, points, kernel)
+
+
+def _lite_b(rows: np.ndarray, points: np.ndarray, kernel: Kernel) -> np.ndarray:
+    """The entries of b at `rows` of the points."""
+    squares = squared_distances(rows, points)
+    bend = 2.0 / kernel.sigma * squares * kernel.curvature(squares)
+    total: np.ndarray = (bend - points.shape[1] * kernel.slope(squares)).sum(axis=1)
+    return total
+
+
+def fit_lite(points: np.ndarray, kernel: Kernel, regularisation: float) -> Fit:
+    """alpha = -(sigma/2) (C + lambda I)^-1 b: Proposition 1.
+
+    Parameters
+    ----------
+    points
+        Draws, shape (n, d).
+    kernel
+        Kernel of the model.
+    regularisation
+        lambda, at least 0.
+
+    Raises
+    ------
+    ValueError
+        See `check_points`.
+    """
+    check_points(points)
+    c, b = lite_system(points, kernel)
+    factor, repaired = _factor(c, regularisation)
+    alpha = -0.5 * kernel.sigma * linalg.cho_solve((factor, True), b, check_finite=False)
+    return Fit(_of_points(points, kernel, alpha), repaired)
+
+
+def fit_lite_low_rank(
+    points: np.ndarray,
+    kernel: Kernel,
+    regularisation: float,
+    *,
+    tolerance: float = 1e-4,
+    iterations: int = 300,
+) -> Fit:
+    """The same with W ~ L L^T by incomplete Cholesky, and conjugate gradients: O(d n r) a product, r = rank.
+
+    The paper's Appendix A. C is -sum_l M_l² with the antisymmetric M_l = D W - W D, D = diag(z_l), so that a
+    product with it takes 4 d products with L. It pays where n is in the thousands and r in the hundreds at
+    most. Gradients that have not converged after `iterations` are left so: ending early regularises too.
+
+    Parameters
+    ----------
+    tolerance
+        L ends when the trace of what it leaves of W is below this share of the whole.
+    """
+    check_points(points)
+    n = len(points)
+    points_0 = points - points.mean(axis=0)
+    low = incomplete_cholesky(points_0, kernel, tolerance)
+
+    def smoothed(v: np.ndarray) -> np.ndarray:
+        return low @ (low.T @ v)
+
+    def product(v: np.ndarray) -> np.ndarray:
+        moved = points_0 * smoothed(v)[:, None] - smoothed(points_0 * v[:, None])  # M_l v as columns
+        back = points_0 * smoothed(moved) - smoothed(points_0 * moved)
+        return regularisation * v - back.sum(axis=1)
+
+    b = np.concatenate([_lite_b(rows, points, kernel) for rows in _slices(points)])
+    operator = sparse.linalg.LinearOperator((n, n), matvec=product, dtype=float)
+    alpha, _ = sparse.linalg.cg(operator, b, rtol=1e-6, maxiter=iterations)
+    return Fit(_of_points(points, kernel, -0.5 * kernel.sigma * alpha), False)
+
+
+def incomplete_cholesky(points: np.ndarray, kernel: Kernel, tolerance: float) -> np.ndarray:
+    """L (n, r) with W ~ L L^T, columns picked by the largest diagonal of what is left; O(n r²).
+
+    Shawe-Taylor and Cristianini (2004), Kernel methods for pattern analysis, Section 5.2.
+    """
+    n = len(points)
+    left = np.ones(n)  # diagonal of W - L L^T
+    columns: list[np.ndarray] = []
+    while len(columns) < n and left.sum() > tolerance * n:
+        pivot = int(np.argmax(left))
+        column = kernel.slope(squared_distances(points, points[pivot : pivot + 1]))[:, 0]
+        for before in columns:
+            column -= before[pivot] * before
+        column /= math.sqrt(left[pivot])
+        columns.append(column)
+        left = np.maximum(left - column**2, 0.0)
+    return np.column_stack(columns)
+
+
+def _slices(points: np.ndarray, size: int = 256) -> list[np.ndarray]:
+    return [points[i : i + size] for i in range(0, len(points), size)]
+
+
+def _of_points(points: np.ndarray, kernel: Kernel, alpha: np.ndarray) -> Surrogate:
+    centers_t = np.ascontiguousarray(points.T)
+    return Surrogate(kernel.kind, centers_t, alpha, np.zeros(alpha.size), kernel.sigma, kernel.shape)
+
+
+def _factor(c: np.ndarray, regularisation: float) -> tuple[np.ndarray, bool]:
+    """The lower Cholesky factor of C + lambda I; with a larger lambda where rounding leaves it none.
+
+    Returns whether that was so.
+    """
+    size = float(np.diag(c).mean()) or 1.0
+    for jitter in _JITTERS:
+        system = c.copy()
+        system.flat[:: len(c) + 1] += regularisation + jitter * size
+        try:
+            return linalg.cholesky(system, lower=True, overwrite_a=True, check_finite=False), jitter > 0.0
+        except linalg.LinAlgError:
+            continue
+    raise ValueError(f"the system of {len(c)} equations is singular, even with {_JITTERS[-1]:g} added to it")
+
+
+# --- Proposition 2: weights for random features
+
+
+class Basis(NamedTuple):
+    """phi_j(x) = sqrt(2/m) cos(omega_j . x + u_j)."""
+
+    omega: np.ndarray  # (m, d)
+    u: np.ndarray  # (m,)
+
+
+class Draws(NamedTuple):
+    """The random numbers behind a basis, kept apart from sigma so that J is smooth in it."""
+
+    z: np.ndarray  # (m, d) standard normal
+    gamma: np.ndarray  # (m,) gamma variables of the kernel's shape
+    u: np.ndarray  # (m,) uniform on (0, 2 pi)
+
+
+def draw_basis(m: int, d: int, shape: float, rng: np.random.Generator) -> Draws:
+    """Random numbers for `m` features in dimension `d`."""
+    return Draws(rng.standard_normal((m, d)), rng.gamma(shape, size=m), rng.uniform(0.0, 2.0 * np.pi, m))
+
+
+def fourier_basis(kernel: Kernel, draws: Draws) -> Basis:
+    """Features whose products have the kernel as their mean.
+
+    exp(-r²/sigma) is the mean of cos(omega . (x - y)) over omega ~ N(0, 2/sigma I). The rational quadratic
+    kernel is a mixture of these: (1 + r²/(shape sigma))^-shape is the mean of exp(-tau r²/sigma) over
+    tau ~ Gamma(shape) / shape.
+    """
+    scale = np.full(len(draws.u), 2.0 / kernel.sigma)
+    if kernel.kind != GAUSSIAN:
+        scale *= draws.gamma / kernel.shape
+    return Basis(np.sqrt(scale)[:, None] * draws.z, draws.u)
+
+
+class Sums(NamedTuple):
+    """t b, t C and t lambda I over the t points seen, and the Cholesky factor of t (C + lambda I).
+
+    A point adds sum_l phi'_l phi'_l^T + lambda I to the matrix. The sum has rank d. lambda I has not: it is
+    added as m lambda at one entry of the diagonal for each point, in turn, which is exact whenever t is a
+    multiple of m. So a point costs d + 1 rank-one updates, O(d m²), however many came before.
+    """
+
+    omega: np.ndarray  # (m, d) of the basis
+    u: np.ndarray  # (m,)
+    regularisation: float
+    t: int
+    b: np.ndarray  # (m,)
+    c: np.ndarray  # (m, m)
+    ridge: np.ndarray  # (m,)
+    chol_t: np.ndarray  # (m, m) transposed
+    factored: bool  # whether chol_t is up to date
+
+
+def no_sums(basis: Basis, regularisation: float) -> Sums:
+    """Those over no points."""
+    m = len(basis.u)
+    zero, square = np.zeros(m), np.zeros((m, m))
+    return Sums(basis.omega, basis.u, regularisation, 0, zero, square, zero.copy(), square.copy(), False)
+
+
+def learn(sums: Sums, points: np.ndarray) -> Sums:
+    """Take `points` (n, d) in; the arrays change in place."""
+    m, n, d = len(sums.u), *points.shape
+    features = math.sqrt(2.0 / m)
+    angles = points @ sums.omega.T + sums.u
+    sines = features * np.sin(angles)
+    sums.b[:] += features * (sums.omega**2).sum(axis=1) * np.cos(angles).sum(axis=0)
+    sums.c[:] += (sines.T @ sines) * (sums.omega @ sums.omega.T)
+    turn = np.full(m, n // m, dtype=float)
+    turn[(sums.t + np.arange(n % m)) % m] += 1.0
+    ridge = sums.regularisation * m * turn
+    sums.ridge[:] += ridge
+    factored = sums.factored and n * (d + 1) * _UPDATES_A_FACTOR <= m
+    if factored:
+        _update_factor(sums.chol_t, sines, sums.omega, ridge)
+    return sums._replace(t=sums.t + n, factored=factored)
+
+
+@kernel
+def _update_factor(chol_t: Any, sines: Any, omega: Any, ridge: Any) -> None:
+    """Rank-one updates with phi'_l of every point, and with what is added to the diagonal."""
+    m = ridge.size
+    for i in range(len(sines)):
+        for k in range(omega.shape[1]):
+            v = np.empty(m)
+            for j in range(m):
+                v[j] = sines[i, j] * omega[j, k]
+            rank_one_update(chol_t, v)
+    for j in range(m):
+        if ridge[j] > 0.0:
+            rank_one_update(
+                chol_t[j:, j:], np.concatenate((np.full(1, np.sqrt(ridge[j])), np.zeros(m - j - 1)))
+            )
+
+
+def fit_finite(sums: Sums) -> tuple[Sums, Fit]:
+    """theta = (C + lambda I)^-1 b: Proposition 2."""
+    repaired = False
+    if not sums.factored:
+        system = sums.c.copy()
+        system.flat[:: len(system) + 1] += sums.ridge
+        factor, repaired = _factor(system, 0.0)
+        sums.chol_t[:] = factor.T
+    theta = linalg.cho_solve((sums.chol_t, False), sums.b, check_finite=False)
+    weights = math.sqrt(2.0 / theta.size) * theta
+    surrogate = Surrogate(FOURIER, np.ascontiguousarray(sums.omega.T), weights, sums.u, 1.0, 1.0)
+    return sums._replace(factored=True), Fit(surrogate, repaired)
+
+
+# --- The objective, and the choice of sigma and lambda by it
+
+
+def derivatives(surrogate: Surrogate, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients (n, d) and Laplacians (n,) of the surrogate at `points` (n, d)."""
+    centers, weights, sigma = surrogate.centers_t.T, surrogate.weights, surrogate.sigma
+    d = points.shape[1]
+    if surrogate.kind == FOURIER:
+        angles = points @ centers.T + surrogate.phases
+        gradients = -(weights * np.sin(angles)) @ centers
+        laplacians = -(weights * np.cos(angles)) @ (centers**2).sum(axis=1)
+    else:
+        kernel = Kernel(surrogate.kind, sigma, surrogate.shape)
+        squares = squared_distances(points, centers)
+        pull = 2.0 / sigma * weights * kernel.slope(squares)
+        gradients = pull @ centers - pull.sum(axis=1)[:, None] * points
+        bend = 4.0 / sigma**2 * squares * kernel.curvature(squares) * weights
+        laplacians = (bend - d * pull).sum(axis=1)
+    return gradients, laplacians
+
+
+def objective(surrogate: Surrogate, points: np.ndarray) -> float:
+    """J at `points` (n, d), Equation 5: the mean of the Laplacian and half the squared gradient.
+
+    Up to a constant it is half the mean squared distance to the gradient of the true log density.
+    """
+    gradients, laplacians = derivatives(surrogate, points)
+    return float((laplacians + 0.5 * (gradients**2).sum(axis=1)).mean())
+
+
+def median_sigma(points: np.ndarray) -> float:
+    """The median squared distance of `points` (n, d) that differ."""
+    squares = squared_distances(points, points)[np.triu_indices(len(points), 1)]
+    apart = squares[squares > 0.0]
+    return float(np.median(apart)) if apart.size else 1.0
+
+
+def choose(
+    points: np.ndarray,
+    fit: Callable[[np.ndarray, float, float], Surrogate],
+    start: tuple[float, float],
+    *,
+    fixed: tuple[bool, bool] = (False, False),
+    folds: int = 4,
+    evaluations: int = 40,
+) -> tuple[float, float]:
+    """sigma and lambda that minimise J on points left out of the fit, by cross-validation.
+
+    Parameters
+    ----------
+    points
+        Draws, shape (n, d), in the order of the chain.
+    fit
+        Takes points, sigma and lambda; gives the surrogate.
+    start
+        sigma and lambda that the search starts from: the last choice, if there is one.
+    fixed
+        Which of the two stay as they are.
+    folds, evaluations
+        Number of folds, and of pairs that are tried at most (Nelder-Mead on the logarithms).
+
+    Raises
+    ------
+    ValueError
+        See `check_points`.
+    """
+    check_points(points)
+    free = [i for i in (0, 1) if not fixed[i]]
+    if not free:
+        return start
+    # Folds are runs of the chain. It repeats points, and moves in small steps: with points dealt at random a
+    # narrow kernel would shine at those that are left out, for their neighbours in time are not.
+    fold = np.arange(len(points)) * folds // len(points)
+    parts = [(points[fold != k], points[fold == k]) for k in range(folds)]
+    parts = [(kept, left) for kept, left in parts if len(left) and np.any(kept != kept[0])]
+
+    typical = median_sigma(points)
+    low = np.log([_SIGMAS[0] * typical, _LAMBDAS[0]])[free]
+    high = np.log([_SIGMAS[1] * typical, _LAMBDAS[1]])[free]
+
+    def pair(logs: np.ndarray) -> tuple[float, float]:
+        values = list(start)
+        for i, log in zip(free, np.clip(logs, low, high), strict=True):
+            values[i] = math.exp(log)
+        return values[0], values[1]
+
+    def loss(logs: np.ndarray) -> float:
+        with np.errstate(all="ignore"):
+            try:
+                total = sum(objective(fit(kept, *pair(logs)), left) * len(left) for kept, left in parts)
+            except ValueError:  # a system without a factor
+                return math.inf
+        return float(total) if math.isfinite(total) else math.inf
+
+    origin = np.log([start[i] for i in free])
+    simplex = np.vstack(
+        [origin, *(origin + np.eye(len(free))[k] * (1.0, -3.0)[free[k]] for k in range(len(free)))]
+    )
+    found = optimize.minimize(
+        loss,
+        origin,
+        method="Nelder-Mead",
+        options={
+            "maxfev": evaluations,
+            "initial_simplex": simplex,
+            "xatol": 0.1,
+            "fatol": 1e-3 * len(points),
+        },
+    )
+    return pair(found.x)

@@ -1,0 +1,98 @@
+"""A log density that was learnt from draws, as kernels use it: its gradient, and Hamiltonian flow along it.
+
+Strathmann, Sejdinovic, Livingstone, Szabo and Gretton (2015), Gradient-free Hamiltonian Monte Carlo with
+Efficient Kernel Exponential Families. How it is learnt stands in score_matching.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+
+KERNELS = ("gaussian", "rational_quadratic")
+GAUSSIAN, RATIONAL_QUADRATIC = 0, 1
+FOURIER = 2  # kind of a surrogate with finitely many features, whatever kernel they are of
+
+
+class Surrogate(NamedTuple):
+    """f(x) = sum_i w_i k(z_i, x), or sum_j w_j cos(omega_j . x + u_j), for the log density up to a constant.
+
+    With r = ||z - x||, the kernels are exp(-r²/sigma) and (1 + r²/(shape sigma))^-shape; the first is the
+    limit of the second for a large shape.
+    """
+
+    kind: int  # GAUSSIAN, RATIONAL_QUADRATIC or FOURIER
+    centers_t: np.ndarray  # (d, n) z_i or omega_j as columns: loops over them run along memory
+    weights: np.ndarray  # (n,)
+    phases: np.ndarray  # (n,) u_j; zeros for the other kinds
+    sigma: float
+    shape: float
+
+
+@kernel
+def no_surrogate(kind: Any, d: Any) -> Any:
+    """The surrogate that knows nothing: its gradient is zero."""
+    return Surrogate(kind, np.empty((d, 0)), np.empty(0), np.empty(0), 1.0, 1.0)
+
+
+@kernel
+def surrogate_gradient(surrogate: Any, x: Any, out: Any) -> None:
+    """Write the gradient of the surrogate at `x` (d,) to `out` (d,); O(d n)."""
+    kind, centers_t, weights, phases, sigma, shape = surrogate
+    n = weights.size
+    pull = np.empty(n)  # what each center contributes along the way to it
+    if kind == FOURIER:
+        for i in range(n):
+            pull[i] = phases[i]
+        for k in range(x.size):
+            row, at = centers_t[k], x[k]
+            for i in range(n):
+                pull[i] += row[i] * at
+        for i in range(n):
+            pull[i] = -weights[i] * np.sin(pull[i])
+    else:
+        for i in range(n):
+            pull[i] = 0.0
+        for k in range(x.size):
+            row, at = centers_t[k], x[k]
+            for i in range(n):
+                away = row[i] - at
+                pull[i] += away * away
+        if kind == GAUSSIAN:
+            for i in range(n):
+                pull[i] = 2.0 / sigma * weights[i] * np.exp(-pull[i] / sigma)
+        else:
+            for i in range(n):
+                pull[i] = 2.0 / sigma * weights[i] * (1.0 + pull[i] / (shape * sigma)) ** -(shape + 1.0)
+    total = 0.0
+    for i in range(n):
+        total += pull[i]
+    for k in range(x.size):
+        row, along = centers_t[k], 0.0
+        for i in range(n):
+            along += pull[i] * row[i]
+        out[k] = along if kind == FOURIER else along - total * x[k]
+
+
+@kernel
+def surrogate_leapfrog(surrogate: Any, x: Any, momentum: Any, step_size: Any, n_leapfrog: Any) -> None:
+    """`n_leapfrog` steps along the surrogate from (x, momentum), both (d,), in place.
+
+    The same integrator as in leapfrog.py. Nothing can fail on the way: whether the end has a density is asked
+    once, of the target.
+    """
+    half = 0.5 * step_size
+    score = np.empty_like(x)
+    surrogate_gradient(surrogate, x, score)
+    for i in range(x.size):
+        momentum[i] += half * score[i]
+    for taken in range(1, n_leapfrog + 1):
+        for i in range(x.size):
+            x[i] += step_size * momentum[i]
+        surrogate_gradient(surrogate, x, score)
+        push = half if taken == n_leapfrog else step_size
+        for i in range(x.size):
+            momentum[i] += push * score[i]
