@@ -290,7 +290,7 @@ def no_sums(basis: Basis, regularisation: float) -> Sums:
     return Sums(basis.omega, basis.u, regularisation, 0, zero, square, zero.copy(), square.copy(), False)
 
 
-def learn(sums: Sums, points: np.ndarray) -> Sums:
+def take_in(sums: Sums, points: np.ndarray) -> Sums:
     """Take `points` (n, d) in; the arrays change in place."""
     m, n, d = len(sums.u), *points.shape
     features = math.sqrt(2.0 / m)

@@ -10,34 +10,28 @@ import numpy as np
 from ..errors import ArgumentError
 from ..jit import kernel
 from ..numerics import score_matching
-from ..numerics.frame import WALK_ACCEPT, into_frame, learn_walk, out_of_frame, walk_size_after
-from ..numerics.history import rate, restarted
+from ..numerics.frame import into_frame, learn_walk, out_of_frame, walk_size_after
+from ..numerics.history import rate
 from ..numerics.linear import dot
 from ..numerics.metropolis import accept_probability
 from ..numerics.surrogate import KERNELS, Surrogate, surrogate_leapfrog
-from ..numerics.walk import first_scale, propose_walk
 from ..target import log_density
-from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, check_subsample
+from . import refitting
+from .base import POSITIVE, Limit, Stage
+from .refitting import first_walk_size
 
-POINTS = 300  # default size of the subsample, and of the basis
-FIRST = 50  # iterations before a faithful run learns for the first time
 _TUNING_POINTS = 200  # most points that the kernel is tuned on
-_HOPELESS = 0.1  # acceptance rate below which even long trajectories are worth less than short ones
+_HOPELESS = 0.1  # acceptance rate below which long trajectories are worth no more than short ones
 
 CHOICES: dict[str, tuple[str, ...]] = {"kernel": KERNELS}
-LIMITS = {
+LIMITS = refitting.LIMITS | {
     "shape": Limit(0.01, 1e6),
-    "sigma": POSITIVE,
     "regularisation": POSITIVE,
     "n_leapfrog_min": Limit(1, 100_000),
     "n_leapfrog_max": Limit(1, 100_000),
     "step_low": Limit(0.0, 1.0, True),
-    "initial_step_size": NOT_NEGATIVE,
     "walk_share": Limit(0.0, 0.99),
-    "target_accept": PROBABILITY,
-    "schedule": Limit(0.0, 1.0),
 }
-SIZE = Limit(2, 20_000)  # of the subsample or the basis: its square is held
 
 
 class Steps(NamedTuple):
@@ -60,12 +54,8 @@ class Learnt(NamedTuple):
     skipped: int  # fits that were due with all points equal
 
 
-def n_matrices() -> int:
-    return 1
-
-
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
-    """A walk first, unless faithful; then the surrogate.
+    """Those of refitting.py.
 
     Raises
     ------
@@ -77,24 +67,17 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
             f"settings['n_leapfrog_min']={settings.n_leapfrog_min} is not allowed: it must be at most "
             f"n_leapfrog_max={settings.n_leapfrog_max}"
         )
-    quarter = 0 if settings.faithful else warmup // 4
-    check_subsample(getattr(settings, "subsample", np.nan), quarter or warmup, warmup)
-    return [Stage("approach", quarter), Stage("walk", quarter), Stage("surrogate", warmup - 2 * quarter)]
-
-
-@kernel
-def size_or_default(size: Any) -> Any:
-    """The size of the subsample or the basis that was set, or the default."""
-    return POINTS if np.isnan(size) else int(size)
+    return refitting.stages(settings, warmup, d)
 
 
 @kernel
 def first_steps(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
-    """Step sizes: what was set; 0.1 when faithful; else for the walk what halving finds."""
-    size = settings.initial_step_size
-    if size == 0.0:
-        size = 0.1 if settings.faithful else first_scale(target, x, logp, WALK_ACCEPT, rng)
-    return Steps(size, size, 0.0, 0.0, 1.0)
+    """Step sizes at the start. A faithful run begins with trajectories, of 0.1 if nothing was set."""
+    walk = first_walk_size(target, settings, x, logp, rng)
+    flow = walk
+    if settings.faithful and flow == 0.0:
+        flow = 0.1
+    return Steps(flow, walk, 0.0, 0.0, 1.0)
 
 
 @kernel
@@ -108,15 +91,6 @@ def walks(settings: Any, surrogate: Any, rng: Any) -> Any:
     if surrogate.weights.size == 0:
         return True
     return settings.walk_share > 0.0 and rng.random() < settings.walk_share
-
-
-@kernel
-def walked(target: Any, x: Any, logp: Any, steps: Any, frame: Any, rng: Any) -> Any:
-    """A proposal y (d,) of the walk, its log density and its acceptance probability."""
-    y, z = np.empty_like(x), np.empty_like(x)
-    propose_walk(x, frame.chol_t, steps.walk * np.sqrt(frame.scale), rng, y, z)
-    logp_y = log_density(target, y)
-    return y, logp_y, accept_probability(logp_y - logp)
 
 
 @kernel
@@ -158,28 +132,12 @@ def after_walk(settings: Any, steps: Any, frame: Any, surrogate: Any, x: Any, ac
 def after_flow(settings: Any, steps: Any, d: Any, accept_prob: Any) -> Any:
     """Steps after a trajectory in dimension `d`."""
     n = steps.n_flow + 1.0
-    gain = rate(n, settings.schedule)
+    gain = settings.step_rate * rate(n, settings.schedule)
     flow = steps.flow * np.exp(gain * (accept_prob - settings.target_accept))
-    acceptance = steps.acceptance + max(gain, 0.02) * (accept_prob - steps.acceptance)
-    if not settings.faithful and acceptance > _HOPELESS:
-        flow = max(flow, d**-0.25)
+    acceptance = steps.acceptance + max(rate(n, settings.schedule), 0.02) * (accept_prob - steps.acceptance)
+    if gain > 0.0 and acceptance > _HOPELESS and not settings.faithful:
+        flow = max(flow, 0.5 * d**-0.25)
     return Steps(flow, steps.walk, n, steps.n_walk, acceptance)
-
-
-def enter(stage: str, state: Any, settings: Any) -> Any:
-    """The approach is forgotten. At the end of the walk all is learnt from it."""
-    history = state.history
-    if stage == "walk":
-        history = restarted(history)
-    if stage == "surrogate":
-        first = history.t + (FIRST if settings.faithful else 0)
-        history = history._replace(next_fit=first, next_rebuild=first)
-    return state._replace(history=history)
-
-
-def until_refit(state: Any) -> int:
-    """Iterations until `refit` is due."""
-    return max(0, state.history.next_fit - state.history.t)
 
 
 def kernel_of(settings: Any, sigma: float) -> score_matching.Kernel:
@@ -210,13 +168,12 @@ def tuned(
 
 
 def rebuilt(state: Any, settings: Any) -> Any:
-    """After all was learnt anew: the next time is when iterations have doubled; the history starts again."""
-    history = state.history._replace(next_rebuild=3 * max(state.history.t, 1) // 2 + 1)
-    if settings.faithful:
-        return state._replace(history=history)
-    flow = state.steps.flow if state.learnt.fits else 1.0
-    steps = state.steps._replace(flow=flow, n_flow=0.0, acceptance=1.0)
-    return state._replace(history=restarted(history), steps=steps)
+    """The same as in refitting.py, and the trajectories' step size begins to be adapted anew."""
+    if not settings.faithful:
+        first = settings.initial_step_size or 1.0
+        flow = state.steps.flow if state.learnt.fits else first
+        state = state._replace(steps=state.steps._replace(flow=flow, n_flow=0.0, acceptance=1.0))
+    return refitting.rebuilt(state, settings)
 
 
 def described(state: Any) -> dict[str, float]:
@@ -236,7 +193,9 @@ def reported(state: Any, size: int) -> dict[str, Any]:
     n, d = surrogate.weights.size, state.x.size
     centers, weights = np.full((size, d), np.nan), np.full(size, np.nan)
     centers[:n], weights[:n] = surrogate.centers_t.T, surrogate.weights
-    counts = {name: np.array(getattr(state.learnt, name)) for name in ("fits", "repaired", "skipped")}
+    counts: dict[str, Any] = {
+        name: np.array(getattr(state.learnt, name)) for name in ("fits", "repaired", "skipped")
+    }
     return counts | {
         "sigma": np.array(state.learnt.sigma),
         "regularisation": np.array(state.learnt.regularisation),

@@ -22,14 +22,19 @@ The step size follows the acceptance rate, log epsilon <- log epsilon + a_t (acc
 in the authors' published code.
 
 Departures from the paper, all but the last off with `faithful=True`:
-1. The first quarter of warm-up is an adaptive random walk (numerics/frame.py).
+1. The first half of warm-up is an adaptive random walk (numerics/frame.py), whose second half is learnt from.
+   A surrogate learnt from the way to the typical set is wrong there, and its trajectories do not leave it.
 2. The kernel lives in coordinates in which the points have covariance I: one width and momenta N(0, I) do not
    fit parameters of unlike scales.
-3. Whenever the number of iterations has doubled, all is learnt anew, coordinates and kernel included, and the
-   history starts again, so that the way from a bad start is forgotten.
-4. The first step size is found by halving (0.1 when faithful), step_low is 0.5 (0.1 when faithful).
-5. The subsample is kept by a reservoir: a uniform sample of the history at any time, but not a fresh one.
-   sigma and lambda, where they are not set, are chosen by cross-validation whenever iterations have doubled.
+3. Whenever iterations are 1.5 times as many, all is learnt anew, coordinates and kernel included, and the
+   history starts again. It is not learnt from between then and the time when it fills the subsample.
+4. The step size is not adapted to less than d^-1/4 / 2 in these coordinates, unless acceptance falls below
+   0.1: rejections are then the surrogate's errors and not the integrator's, and do not go away. It starts at 1
+   (0.1 when faithful), and step_low is 0.5 (0.1 when faithful).
+5. One iteration in ten is a step of the walk, which moves where the surrogate is wrong.
+6. The subsample is kept by a reservoir: a uniform sample of the history at any time, but not a fresh one.
+   sigma and lambda, where they are not set, are chosen by cross-validation whenever all is learnt anew, or
+   would be; folds are runs of the chain.
 
 Cost of an iteration: one log density, O(d n L) for the trajectory, O(d²) into the coordinates and back. A
 refit: O(n³ + d n²), or O(d n r) an iteration of the solver with solver="low_rank", r the rank of the kernel
@@ -49,8 +54,9 @@ from ..numerics.history import History, all_equal, empty_history, remembered, sa
 from ..numerics.surrogate import Surrogate, no_surrogate
 from ..target import log_density
 from ..trace import record
-from . import kmc
-from .kmc import after_flow, after_walk, first_steps, flowed, size_or_default, walked, walks
+from . import kmc, refitting
+from .kmc import after_flow, after_walk, first_steps, flowed, walks
+from .refitting import size_or_default, walked
 
 
 class Settings(NamedTuple):
@@ -66,13 +72,14 @@ class Settings(NamedTuple):
     initial_step_size: float = 0.0  # 0: found by halving; 0.1 when faithful
     walk_share: float = 0.1  # of iterations that are a random walk; none when faithful
     target_accept: float = 0.7
+    step_rate: float = 1.0  # of the adaptation of the step size; 0 leaves it as it is
     schedule: float = 0.5
     vanishing: bool = False  # whether adaptation goes on after warm-up
     faithful: bool = False
 
 
 CHOICES = kmc.CHOICES | {"solver": ("cholesky", "low_rank")}
-LIMITS = kmc.LIMITS | {"subsample": kmc.SIZE}
+LIMITS = kmc.LIMITS
 NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
 WARMUP, DRAWS = 20_000, 10_000
 
@@ -87,7 +94,8 @@ class State(NamedTuple):
     learnt: kmc.Learnt
 
 
-n_matrices, stages, enter, until_refit = kmc.n_matrices, kmc.stages, kmc.enter, kmc.until_refit
+n_matrices, stages = refitting.n_matrices, kmc.stages
+enter, until_refit = refitting.enter, refitting.until_refit
 
 
 @kernel
@@ -108,7 +116,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
     walk = walks(settings, surrogate, rng)
     if walk:
-        y, logp_y, accept_prob = walked(target, x, logp, steps, frame, rng)
+        y, logp_y, accept_prob = walked(target, x, logp, steps.walk, frame, rng)
     else:
         y, logp_y, accept_prob = flowed(target, settings, x, logp, steps, frame, surrogate, rng)
     accepted = rng.random() < accept_prob

@@ -1,0 +1,220 @@
+"""KMC finite: Hamiltonian Monte Carlo along random features fitted to all of the chain, without gradients.
+
+Strathmann, Sejdinovic, Livingstone, Szabo and Gretton (2015), Algorithm 1 with Proposition 2. Trajectories
+follow the gradient of f(x) = theta . phi(x), phi random Fourier features of a kernel, which score matching
+fits to the history; their ends are accepted by the target's own log density, which may be an estimate. An
+update takes in the points since the last one, at a cost that does not grow with the history.
+
+    paper       here                             shape   meaning
+    x_t         state.x                          (d,)    position on the unconstrained scale
+    log pi^     state.logp                       ()      log density at x, or the estimate kept for it
+    omega, u    state.sums.omega, .u             (m, d), (m,)  the features cos(omega_j . x + u_j)
+    theta       surrogate.weights                (m,)    weights: numerics/score_matching.py
+    b, C        state.sums.b, .c                 (m,), (m, m)  running sums over the history
+    lambda      learnt.regularisation            ()      regularisation
+    sigma       learnt.sigma                     ()      squared width of the kernel behind the features
+    m           settings.basis                   ()      number of features; 300 by default
+    a_t         rate(t, settings.schedule)       ()      probability of an update, t^-1/2
+    p'          momentum                         (d,)    drawn from N(0, I) for every trajectory
+    epsilon     state.steps.flow                 ()      longest step size; uniform on (step_low, 1) times it
+    L           settings.n_leapfrog_min, _max    ()      leapfrog steps, uniform on the range
+
+Far from the history f oscillates: begin in the bulk of the target, or use kmc_lite.
+
+The step size follows the acceptance rate, log epsilon <- log epsilon + a_t (accept_prob - target_accept), as
+in the authors' published code.
+
+Departures from the paper, all but the last off with `faithful=True`:
+1. The first half of warm-up is an adaptive random walk (numerics/frame.py), whose second half is learnt from.
+   A surrogate learnt from the way to the typical set is wrong there, and its trajectories do not leave it.
+2. The kernel lives in coordinates in which the points have covariance I: one width and momenta N(0, I) do not
+   fit parameters of unlike scales.
+3. Whenever iterations are 1.5 times as many, all is learnt anew, coordinates and kernel included, and the
+   history starts again. It is not learnt from between then and the time when it fills the subsample.
+4. The step size is not adapted to less than d^-1/4 / 2 in these coordinates, unless acceptance falls below
+   0.1: rejections are then the surrogate's errors and not the integrator's, and do not go away. It starts at 1
+   (0.1 when faithful), and step_low is 0.5 (0.1 when faithful).
+5. One iteration in ten is a step of the walk, which moves where the surrogate is wrong.
+6. An update takes in all points since the last one, not the newest alone. When all is learnt anew, the sums
+   start with a uniform sample of the history, of up to 1,000 points.
+   sigma and lambda, where they are not set, are then chosen by cross-validation; folds are runs of the chain.
+   A faithful run with both set learns nothing anew.
+
+Cost of an iteration: one log density, O(d m L) for the trajectory, O(d²) into the coordinates and back. An
+update: O(d m²) a point by rank-one updates, or O(m³) for many. Memory: two (m, m) arrays a chain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.frame import Frame, all_into_frame, frame_of, plain_frame
+from ..numerics.history import History, all_equal, empty_history, remembered, sample, scheduled
+from ..numerics.score_matching import Sums, draw_basis, fit_finite, fourier_basis, no_sums, take_in
+from ..numerics.surrogate import FOURIER, Surrogate, no_surrogate
+from ..target import log_density
+from ..trace import record
+from . import kmc, refitting
+from .base import Limit
+from .kmc import after_flow, after_walk, first_steps, flowed, walks
+from .refitting import walked
+
+
+class Settings(NamedTuple):
+    basis: int = 300
+    kernel: str = "gaussian"
+    shape: float = 1.0  # of the rational quadratic kernel
+    sigma: float | None = None  # None: chosen by cross-validation
+    regularisation: float | None = None  # None: chosen by cross-validation
+    n_leapfrog_min: int = 1
+    n_leapfrog_max: int = 10
+    step_low: float | None = None  # None: 0.5; 0.1 when faithful
+    initial_step_size: float = 0.0  # 0: found by halving; 0.1 when faithful
+    walk_share: float = 0.1  # of iterations that are a random walk; none when faithful
+    target_accept: float = 0.7
+    step_rate: float = 1.0  # of the adaptation of the step size; 0 leaves it as it is
+    schedule: float = 0.5
+    vanishing: bool = False  # whether adaptation goes on after warm-up
+    faithful: bool = False
+
+
+CHOICES = kmc.CHOICES
+LIMITS = kmc.LIMITS | {"basis": Limit(2, 20_000)}
+NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
+WARMUP, DRAWS = 20_000, 10_000
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    steps: kmc.Steps
+    frame: Frame
+    surrogate: Surrogate
+    history: History
+    learnt: kmc.Learnt
+    sums: Sums
+    pending: np.ndarray  # (n, d) points that the sums have not taken in yet
+    n_pending: int
+
+
+n_matrices, stages, enter = refitting.n_matrices, kmc.stages, refitting.enter
+_RESERVOIR = 1_000  # points that are kept to learn all anew
+_PENDING = 256  # points that wait at most
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,): nothing learnt."""
+    d, m = x.size, settings.basis
+    logp = log_density(target, x)
+    steps = first_steps(target, settings, x, logp, rng)
+    sums = Sums(
+        np.zeros((m, d)),
+        np.zeros(m),
+        0.0,
+        0,
+        np.zeros(m),
+        np.zeros((m, m)),
+        np.zeros(m),
+        np.zeros((m, m)),
+        False,
+    )
+    learnt = kmc.Learnt(np.nan, np.nan, 0, 0, 0)
+    history = empty_history(_RESERVOIR, d)
+    pending = np.empty((_PENDING, d))
+    surrogate, frame = no_surrogate(FOURIER, d), plain_frame(x)
+    return State(x.copy(), logp, steps, frame, surrogate, history, learnt, sums, pending, 0)
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """Steps 5 and 6 of Algorithm 1. Returns the next state, acceptance probability and whether accepted."""
+    x, logp, steps, frame, surrogate, history, learnt, sums, pending, n_pending = state
+
+    walk = walks(settings, surrogate, rng)
+    if walk:
+        y, logp_y, accept_prob = walked(target, x, logp, steps.walk, frame, rng)
+    else:
+        y, logp_y, accept_prob = flowed(target, settings, x, logp, steps, frame, surrogate, rng)
+    accepted = rng.random() < accept_prob
+    if accepted:
+        x, logp = y, logp_y
+
+    if adapting:
+        history = remembered(history, x, rng)
+        if surrogate.weights.size > 0:
+            for i in range(x.size):
+                pending[n_pending, i] = x[i]
+            n_pending += 1
+        if walk:
+            steps, frame = after_walk(settings, steps, frame, surrogate, x, accept_prob)
+        else:
+            steps = after_flow(settings, steps, x.size, accept_prob)
+    state = State(x, logp, steps, frame, surrogate, history, learnt, sums, pending, n_pending)
+    return state, accept_prob, accepted
+
+
+def until_refit(state: State) -> int:
+    """Iterations until `refit` is due: an update, or the sums have to take in the points that wait."""
+    return min(refitting.until_refit(state), _PENDING - state.n_pending)
+
+
+def refit(state: State, settings: Any, rng: np.random.Generator) -> State:
+    """Steps 1 to 4 of Algorithm 1; and, from time to time, new coordinates, kernel and features."""
+    history, learnt = state.history, state.learnt
+    if learnt.fits:
+        waiting = all_into_frame(state.frame, state.pending[: state.n_pending])
+        state = state._replace(sums=take_in(state.sums, waiting), n_pending=0)
+    if history.t < history.next_fit:
+        return state
+    state = state._replace(history=scheduled(history, settings.schedule, rng))
+    if history.t >= history.next_rebuild:
+        state = _rebuilt(state, settings, sample(history), rng)
+    if not state.sums.t:
+        return state
+    sums, fit = fit_finite(state.sums)
+    learnt = state.learnt
+    learnt = learnt._replace(fits=learnt.fits + 1, repaired=learnt.repaired + fit.repaired)
+    return state._replace(surrogate=fit.surrogate, learnt=learnt, sums=sums)
+
+
+def _rebuilt(state: State, settings: Any, points: np.ndarray, rng: np.random.Generator) -> State:
+    """With new coordinates, kernel and features, and the sums over `points` (n, d)."""
+    learnt = state.learnt
+    fixed = settings.faithful and not (np.isnan(settings.sigma) or np.isnan(settings.regularisation))
+    if learnt.fits and fixed:
+        return refitting.rebuilt(state, settings)
+    if all_equal(points):
+        return state._replace(learnt=learnt._replace(skipped=learnt.skipped + 1))
+    frame = state.frame if settings.faithful else frame_of(points, state.frame)
+    q = all_into_frame(frame, points)
+    draws = draw_basis(settings.basis, q.shape[1], settings.shape, rng)
+
+    def sums(points: np.ndarray, sigma: float, regularisation: float) -> Sums:
+        basis = fourier_basis(kmc.kernel_of(settings, sigma), draws)
+        return take_in(no_sums(basis, regularisation), points)
+
+    learnt = kmc.tuned(settings, q, learnt, lambda *at: fit_finite(sums(*at))[1].surrogate, rng)
+    state = kmc.rebuilt(state, settings)
+    own = sums(q, learnt.sigma, learnt.regularisation)
+    return state._replace(frame=frame, learnt=learnt, sums=own, n_pending=0)
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, state.steps.flow, 1)
+    return state
+
+
+def history(state: State) -> dict[str, float]:
+    return kmc.described(state)
+
+
+def learnt(state: State) -> dict[str, Any]:
+    return kmc.reported(state, state.sums.u.size)

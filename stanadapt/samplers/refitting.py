@@ -1,0 +1,91 @@
+"""What kamh, kmc_lite and kmc_finite share: a walk first, then learning from the history between blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.frame import WALK_ACCEPT
+from ..numerics.history import restarted
+from ..numerics.metropolis import accept_probability
+from ..numerics.walk import first_scale, propose_walk
+from ..target import log_density
+from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, check_subsample
+
+POINTS = 300  # default size of a subsample
+FIRST = 50  # iterations before a faithful run learns for the first time
+GROWTH = 1.5  # of the number of iterations between times at which all is learnt anew
+
+LIMITS = {
+    "subsample": Limit(2, 20_000),  # its square is held while a surrogate is fitted
+    "sigma": POSITIVE,
+    "initial_step_size": NOT_NEGATIVE,
+    "target_accept": PROBABILITY,
+    "step_rate": Limit(0.0, 10.0),
+    "schedule": Limit(0.0, 1.0),
+}
+
+
+def n_matrices() -> int:
+    """The frame."""
+    return 1
+
+
+def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
+    """A walk in the first half of warm-up, unless faithful.
+
+    Raises
+    ------
+    ArgumentError
+        The history will not fill the subsample.
+    """
+    quarter = 0 if settings.faithful else warmup // 4
+    check_subsample(getattr(settings, "subsample", np.nan), quarter or warmup, warmup)
+    return [Stage("approach", quarter), Stage("walk", quarter), Stage("surrogate", warmup - 2 * quarter)]
+
+
+def enter(stage: str, state: Any, settings: Any) -> Any:
+    """The approach is forgotten. At the end of the walk all is learnt from it."""
+    history = state.history
+    if stage == "walk":
+        history = restarted(history)
+    if stage == "surrogate":
+        first = history.t + (FIRST if settings.faithful else 0)
+        history = history._replace(next_fit=first, next_rebuild=first)
+    return state._replace(history=history)
+
+
+def until_refit(state: Any) -> int:
+    """Iterations until `refit` is due."""
+    return max(0, state.history.next_fit - state.history.t)
+
+
+def rebuilt(state: Any, settings: Any) -> Any:
+    """After all was learnt anew: when that is due again. The history starts again, unless faithful."""
+    history = state.history._replace(next_rebuild=int(GROWTH * state.history.t) + 1)
+    return state._replace(history=history if settings.faithful else restarted(history))
+
+
+@kernel
+def size_or_default(size: Any) -> Any:
+    """The size of the subsample or the basis that was set, or the default."""
+    return POINTS if np.isnan(size) else int(size)
+
+
+@kernel
+def first_walk_size(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
+    """Step size of the walk: what was set, or what halving finds; a faithful run has no walk."""
+    if settings.initial_step_size > 0.0 or settings.faithful:
+        return settings.initial_step_size
+    return first_scale(target, x, logp, WALK_ACCEPT, rng)
+
+
+@kernel
+def walked(target: Any, x: Any, logp: Any, size: Any, frame: Any, rng: Any) -> Any:
+    """A proposal y (d,) of the walk, its log density and its acceptance probability."""
+    y, z = np.empty_like(x), np.empty_like(x)
+    propose_walk(x, frame.chol_t, size * np.sqrt(frame.scale), rng, y, z)
+    logp_y = log_density(target, y)
+    return y, logp_y, accept_probability(logp_y - logp)
