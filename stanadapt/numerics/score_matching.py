@@ -267,9 +267,9 @@ def fourier_basis(kernel: Kernel, draws: Draws) -> Basis:
 class Sums(NamedTuple):
     """t b, t C and t lambda I over the t points seen, and the Cholesky factor of t (C + lambda I).
 
-    A point adds sum_l phi'_l phi'_l^T + lambda I to the matrix. The sum has rank d. lambda I has not: it is
-    added as m lambda at one entry of the diagonal for each point, in turn, which is exact whenever t is a
-    multiple of m. So a point costs d + 1 rank-one updates, O(d m²), however many came before.
+    A point adds sum_l phi'_l phi'_l^T + lambda I to the matrix. The sum has rank d. lambda I has not: where the
+    factor is updated, m lambda is added at one entry of the diagonal for each point, in turn, which comes to
+    the same after m points. So a point costs d + 1 rank-one updates, O(d m²), however many came before.
     """
 
     omega: np.ndarray  # (m, d) of the basis
@@ -298,13 +298,13 @@ def take_in(sums: Sums, points: np.ndarray) -> Sums:
     sines = features * np.sin(angles)
     sums.b[:] += features * (sums.omega**2).sum(axis=1) * np.cos(angles).sum(axis=0)
     sums.c[:] += (sines.T @ sines) * (sums.omega @ sums.omega.T)
-    turn = np.full(m, n // m, dtype=float)
-    turn[(sums.t + np.arange(n % m)) % m] += 1.0
-    ridge = sums.regularisation * m * turn
-    sums.ridge[:] += ridge
     factored = sums.factored and n * (d + 1) * _UPDATES_A_FACTOR <= m
+    ridge = np.full(m, n * sums.regularisation)
     if factored:
+        ridge[:] = 0.0
+        ridge[(sums.t + np.arange(n)) % m] = m * sums.regularisation
         _update_factor(sums.chol_t, sines, sums.omega, ridge)
+    sums.ridge[:] += ridge
     return sums._replace(t=sums.t + n, factored=factored)
 
 

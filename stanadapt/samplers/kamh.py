@@ -25,7 +25,7 @@ Departures from the paper, all but the last off with `faithful=True`:
    parameters of unlike scales. There gamma is 0.75 / sqrt(d), a third of the best scale of a random walk.
 3. Whenever iterations are 1.5 times as many, the coordinates and sigma are learnt anew and the history starts
    again.
-4. nu starts at 2.38 / sqrt(d); the paper's gamma² = 0.1, when faithful, is that of the authors' demonstrations.
+4. nu starts at 2.38 / sqrt(d). gamma² = 0.1, when faithful, is that of the authors' demonstrations.
 5. The subsample is kept by a reservoir: a uniform sample of the history at any time, but not a fresh one.
    sigma, where it is not set, is the median squared distance of the points.
 
@@ -120,7 +120,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 @kernel
 def chol_near(points_t: Any, sigma: Any, gamma: Any, nu: Any, q: Any) -> Any:
-    """The Cholesky factor, transposed, of gamma² I + nu² M H M^T at `q` (d,), and half its log determinant."""
+    """The transposed Cholesky factor of gamma² I + nu² M H M^T at `q` (d,), and half its log determinant."""
     d, n = points_t.shape
     pull = np.empty((d, n))
     k = np.zeros(n)

@@ -29,8 +29,8 @@ Departures from the paper, all but the last off with `faithful=True`:
 3. Whenever iterations are 1.5 times as many, all is learnt anew, coordinates and kernel included, and the
    history starts again. It is not learnt from between then and the time when it fills the subsample.
 4. The step size is not adapted to less than d^-1/4 / 2 in these coordinates, unless acceptance falls below
-   0.1: rejections are then the surrogate's errors and not the integrator's, and do not go away. It starts at 1
-   (0.1 when faithful), and step_low is 0.5 (0.1 when faithful).
+   0.1: rejections are then the surrogate's errors and not the integrator's, and do not go away. It starts
+   at 1 (0.1 when faithful), and step_low is 0.5 (0.1 when faithful).
 5. One iteration in ten is a step of the walk, which moves where the surrogate is wrong.
 6. The subsample is kept by a reservoir: a uniform sample of the history at any time, but not a fresh one.
    sigma and lambda, where they are not set, are chosen by cross-validation whenever all is learnt anew, or
