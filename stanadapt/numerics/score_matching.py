@@ -267,9 +267,9 @@ def fourier_basis(kernel: Kernel, draws: Draws) -> Basis:
 class Sums(NamedTuple):
     """t b, t C and t lambda I over the t points seen, and the Cholesky factor of t (C + lambda I).
 
-    A point adds sum_l phi'_l phi'_l^T + lambda I to the matrix. The sum has rank d. lambda I has not: where the
-    factor is updated, m lambda is added at one entry of the diagonal for each point, in turn, which comes to
-    the same after m points. So a point costs d + 1 rank-one updates, O(d m²), however many came before.
+    A point adds sum_l phi'_l phi'_l^T + lambda I to the matrix. The sum has rank d. lambda I has not: where
+    the factor is updated, m lambda is added at one entry of the diagonal for each point, in turn, which comes
+    to the same after m points. So a point costs d + 1 rank-one updates, O(d m²), however many came before.
     """
 
     omega: np.ndarray  # (m, d) of the basis
