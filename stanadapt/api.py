@@ -155,6 +155,8 @@ def sample(
         if name in moved["posterior_predictive"]:
             raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
     _check_labels(posterior, coords, dims)
+    if not isinstance(sampler, samplers.Engine):
+        sampler.stages(job.settings, warmup, posterior.dim)  # refuses settings that do not go together
     _check_memory(posterior, sampler, job, workers)
     starts = _starts(inits, radius, posterior, chains)
     in_processes = min(workers, chains) > 1 and not posterior.model.thread_safe

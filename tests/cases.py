@@ -48,6 +48,9 @@ CASES = {
         ("correlated_gaussian", "linear_regression", "hierarchical"),
         ({}, {"n_leapfrog": 1}, {"n_leapfrog": 5, "jitter": 0.3}),
     ),
+    "kamh": Case(UNLIKE_SCALES, ({}, {"faithful": True}), draws=40_000),
+    "kmc_lite": Case(UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"})),
+    "kmc_finite": Case(UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"})),
     "nuts": Case(SKEWED, draws=5_000),
 }
 
@@ -69,7 +72,8 @@ def learnt_state(sampler: Any, settings: Any, exact: Exact, rng: np.random.Gener
     state = sampler.start(target, settings, x, rng)
     for stage in sampler.stages(settings, 3_000, x.size):
         state = sampler.enter(stage.name, state, settings)
-        state = sampler.sweep(target, settings, state, rng, True, empty_trace(stage.length, x.size))
+        trace = empty_trace(stage.length, x.size)
+        state = samplers.advance(sampler, target, settings, state, rng, True, trace)
     return state
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import stanadapt
 from cases import kernel_methods, methods, resolve
+from stanadapt import samplers
 from stanadapt.trace import empty_trace
 
 PACKAGE = Path(stanadapt.__file__).parent
@@ -91,6 +92,7 @@ def test_samplers_do_not_import_each_other() -> None:
         ("numba.cfunc", {"jit.py"}),
         ("import click", {"cli.py"}),
         ("import tqdm", {"progress.py"}),
+        ("from threadpoolctl", {"blas.py"}),
         ("from loky", {"runner.py"}),
     ],
 )
@@ -112,7 +114,7 @@ def test_a_sweep_is_compiled_once(method: str, d: int) -> None:
     state = sampler.start(target, settings, np.ones(d), rng)
     for stage in sampler.stages(settings, 400, d):
         state = sampler.enter(stage.name, state, settings)
-        state = sampler.sweep(target, settings, state, rng, True, empty_trace(stage.length, d))
+        state = samplers.advance(sampler, target, settings, state, rng, True, empty_trace(stage.length, d))
     sampler.sweep(target, settings, state, rng, False, empty_trace(10, d))
     assert len(sampler.sweep.signatures) == 1
 

@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import stanadapt
 from cases import kernel_methods, resolve
 from exact import gaussian
+from stanadapt.numerics import score_matching
+from stanadapt.numerics.frame import plain_frame
+from stanadapt.numerics.surrogate import Surrogate, surrogate_gradient, surrogate_leapfrog
 from stanadapt.target import log_density_gradient
 from stanadapt.trace import Trace, empty_trace
 
@@ -88,6 +92,9 @@ NO_LEARNING = {
     "gad_mala_exact": {"learning_rate": 0.0, "beta_rate": 0.0},
     "mmala": {"step_rate": 0.0},
     "hmc": {"step_rate": 0.0},
+    "kamh": {"step_rate": 0.0, "subsample": 1_000, "faithful": True},
+    "kmc_lite": {"step_rate": 0.0, "subsample": 1_000, "faithful": True},
+    "kmc_finite": {"step_rate": 0.0, "faithful": True},
 }
 
 
@@ -97,10 +104,79 @@ def test_every_method_can_be_kept_from_learning() -> None:
 
 @pytest.mark.parametrize("method", NO_LEARNING)
 def test_zero_learning_rate_is_the_frozen_sampler(method: str) -> None:
-    frozen = _run(method, {})
+    frozen = _run(method, NO_LEARNING[method])
     learning_nothing = _run(method, NO_LEARNING[method], adapting=True)
     np.testing.assert_allclose(learning_nothing.x, frozen.x, rtol=1e-12)
     assert frozen.accepted.any()
+
+
+def _surrogate() -> Surrogate:
+    points = gaussian().draw(200, np.random.default_rng(2))
+    return score_matching.fit_lite(points, score_matching.Kernel(0, 30.0), 1e-2).surrogate
+
+
+def _density_of(surrogate: Surrogate) -> stanadapt.Target:
+    """The surrogate itself as a target, with its own gradient."""
+
+    def log_density(x: np.ndarray) -> float:
+        squares = ((surrogate.centers_t - x[:, None]) ** 2).sum(axis=0)
+        return float(surrogate.weights @ np.exp(-squares / surrogate.sigma))
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        return score_matching.derivatives(surrogate, x[None, :])[0][0]
+
+    return stanadapt.Target.from_python(log_density, X.size, gradient, threads=True)
+
+
+@pytest.mark.parametrize("method", ["kmc_lite", "kmc_finite"])
+def test_kernel_hmc_with_the_exact_gradient_is_hmc(method: str) -> None:
+    """The target is the surrogate, so that the surrogate's gradient is the exact one."""
+    surrogate = _surrogate()
+    model = _density_of(surrogate)
+    target = model.target()
+    trajectories = {"n_leapfrog_min": 5, "n_leapfrog_max": 5, "step_low": 1.0, "faithful": True}
+    traces = []
+    for name, given in ((method, trajectories), ("hmc", {"n_leapfrog": 5})):
+        sampler, settings = resolve(name, given | {"initial_step_size": STEP})
+        rng = np.random.default_rng(3)
+        state = sampler.start(target, settings, X, rng)
+        if name == method:
+            state = state._replace(surrogate=surrogate, frame=plain_frame(np.zeros(X.size)))
+        trace = empty_trace(200, X.size)
+        sampler.sweep(target, settings, state, rng, False, trace)
+        traces.append(trace)
+    _same(traces[1], traces[0])
+    np.testing.assert_allclose(traces[0].accept_prob, traces[1].accept_prob, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["kmc_lite", "kmc_finite"])
+def test_kernel_hmc_that_has_learnt_nothing_is_a_random_walk(method: str) -> None:
+    one_step = {"n_leapfrog_min": 1, "n_leapfrog_max": 1, "step_low": 1.0, "faithful": True}
+    _same(_run("rwm", {}), _run(method, one_step))
+    _same(_run("rwm", {}), _run(method, {}))
+
+
+def test_kmc_lite_is_a_random_walk_where_it_has_no_data() -> None:
+    """Proposition 3: the gradient vanishes far from the points, and trajectories there are straight."""
+    surrogate, far = _surrogate(), np.full(X.size, 1000.0)
+    near, there = np.empty(X.size), np.empty(X.size)
+    surrogate_gradient(surrogate, X, near)
+    surrogate_gradient(surrogate, far, there)
+    assert np.linalg.norm(near) > 0.1
+    np.testing.assert_array_equal(there, 0.0)
+    x, momentum = far.copy(), np.array([1.0, -2.0, 0.5])
+    surrogate_leapfrog(surrogate, x, momentum, 0.1, 10)
+    np.testing.assert_allclose(x, far + momentum, rtol=1e-12)
+
+
+def test_kamh_without_points_is_a_random_walk() -> None:
+    _same(_run("rwm", {}), _run("kamh", {"gamma": STEP, "faithful": True}))
+    _same(_run("rwm", {}), _run("kamh", {}))
+
+
+def test_kamh_far_from_its_points_is_a_random_walk() -> None:
+    points_t = np.ascontiguousarray(gaussian().draw(50, np.random.default_rng(2)).T) + 1e3
+    _same(_run("rwm", {}), _run("kamh", {"gamma": STEP, "faithful": True}, points_t=points_t, sigma=2.0))
 
 
 def test_scale_of_the_root_does_not_matter() -> None:

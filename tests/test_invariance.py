@@ -117,6 +117,30 @@ BROKEN = {
         "log_back = 0.5 * there.log_det -",
         "log_back = 0.5 * state.log_det -",
     ),
+    "kamh without the proposal ratio": (
+        "kamh",
+        "samplers/kamh.py",
+        "logp_y - state.logp + log_back - log_forth",
+        "logp_y - state.logp",
+    ),
+    "kmc_lite that leaves the momenta out": (
+        "kmc_lite",
+        "samplers/kmc.py",
+        "accept_probability(energy - (-logp_y + 0.5 * dot(momentum, momentum)))",
+        "accept_probability(logp_y - logp)",
+    ),
+    "kmc_finite that loses momentum": (
+        "kmc_finite",
+        "samplers/kmc.py",
+        "surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog)",
+        "surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog); momentum *= 0.8",
+    ),
+    "kmc_lite that accepts too much": (
+        "kmc_lite",
+        "samplers/kmc_lite.py",
+        "rng.random() < accept_prob",
+        "rng.random() < np.sqrt(accept_prob)",
+    ),
     "hmc that forgets half a step of the momentum": (
         "hmc",
         "numerics/leapfrog.py",
@@ -151,12 +175,13 @@ def _broken_sampler(method: str, file: str, text: str, other: str, folder: Path)
     source = (package / file).read_text(encoding="utf-8")
     assert source.count(text) == 1, f"{file} has no single {text!r} to break"
     broken = source.replace(text, other)
-    if file.startswith("samplers/"):
+    if file == f"samplers/{method}.py":
         return _load(f"stanadapt.samplers.broken_{method}", broken, folder)
-    name = Path(file).stem
-    _load(f"stanadapt.numerics.broken_{name}", broken, folder)
+    room, name = Path(file).parent.name, Path(file).stem  # shared with other methods
+    _load(f"stanadapt.{room}.broken_{name}", broken, folder)
     importing = (package / "samplers" / f"{method}.py").read_text(encoding="utf-8")
-    redirected = importing.replace(f"from ..numerics.{name} import", f"from ..numerics.broken_{name} import")
+    where = "..numerics." if room == "numerics" else "."
+    redirected = importing.replace(f"from {where}{name} import", f"from {where}broken_{name} import")
     assert redirected != importing
     return _load(f"stanadapt.samplers.broken_{method}", redirected, folder)
 

@@ -71,7 +71,7 @@ class Kernel(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A fitted surrogate, and whether its system had to be made regular first."""
+    """A fitted surrogate, and whether its system was singular and had to be regularised further."""
 
     surrogate: Surrogate
     repaired: bool
@@ -80,7 +80,8 @@ class Fit(NamedTuple):
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """||x_i - y_j||², (n, m), of points (n, d) and (m, d); never below zero."""
     squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2.0 * (x @ y.T)
-    return np.maximum(squares, 0.0)
+    clipped: np.ndarray = np.maximum(squares, 0.0)
+    return clipped
 
 
 def check_points(points: np.ndarray) -> None:
@@ -170,10 +171,10 @@ def fit_lite_low_rank(
     points_0 = points - points.mean(axis=0)
     low = incomplete_cholesky(points_0, kernel, tolerance)
 
-    def smoothed(v: np.ndarray) -> np.ndarray:
+    def smoothed(v: np.ndarray) -> Any:
         return low @ (low.T @ v)
 
-    def product(v: np.ndarray) -> np.ndarray:
+    def product(v: np.ndarray) -> Any:
         moved = points_0 * smoothed(v)[:, None] - smoothed(points_0 * v[:, None])  # M_l v as columns
         back = points_0 * smoothed(moved) - smoothed(points_0 * moved)
         return regularisation * v - back.sum(axis=1)
@@ -207,7 +208,13 @@ def _slices(points: np.ndarray, size: int = 256) -> list[np.ndarray]:
     return [points[i : i + size] for i in range(0, len(points), size)]
 
 
+def _check_solution(weights: np.ndarray) -> None:
+    if not np.all(np.isfinite(weights)):
+        raise ValueError("the weights that score matching asks for are not finite: sigma is extreme")
+
+
 def _of_points(points: np.ndarray, kernel: Kernel, alpha: np.ndarray) -> Surrogate:
+    _check_solution(alpha)
     centers_t = np.ascontiguousarray(points.T)
     return Surrogate(kernel.kind, centers_t, alpha, np.zeros(alpha.size), kernel.sigma, kernel.shape)
 
@@ -335,6 +342,7 @@ def fit_finite(sums: Sums) -> tuple[Sums, Fit]:
         sums.chol_t[:] = factor.T
     theta = linalg.cho_solve((sums.chol_t, False), sums.b, check_finite=False)
     weights = math.sqrt(2.0 / theta.size) * theta
+    _check_solution(weights)
     surrogate = Surrogate(FOURIER, np.ascontiguousarray(sums.omega.T), weights, sums.u, 1.0, 1.0)
     return sums._replace(factored=True), Fit(surrogate, repaired)
 

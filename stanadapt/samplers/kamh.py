@@ -71,7 +71,7 @@ from .refitting import first_walk_size, size_or_default, walked
 
 
 class Settings(NamedTuple):
-    subsample: int | None = None  # None: 300, or what the history has
+    subsample: int = 0  # 0: 300, or what the history has
     sigma: float | None = None  # None: the median squared distance
     gamma: float | None = None  # None: 0.75 / sqrt(d); sqrt(0.1) when faithful
     initial_step_size: float = 0.0  # of the walk, or nu when faithful; 0: found by halving, 2.38 / sqrt(d)
@@ -137,7 +137,7 @@ def chol_near(points_t: Any, sigma: Any, gamma: Any, nu: Any, q: Any) -> Any:
         for j in range(n):
             away[j] *= k[j]
             total += away[j]
-        mean[i] = total / n
+        mean[i] = total / max(n, 1)
     cov, chol_t = np.empty((d, d)), np.empty((d, d))
     for i in range(d):
         for j in range(i, d):
@@ -202,7 +202,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     return state, accept_prob, accepted
 
 
-def refit(state: State, settings: Any, rng: np.random.Generator) -> State:
+def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     """A new subsample; and, from time to time, new coordinates and a new sigma."""
     history, frame, sigma, points = state.history, state.frame, state.sigma, sample(state.history)
     state = state._replace(history=scheduled(history, settings.schedule, rng))

@@ -51,7 +51,7 @@ class Learnt(NamedTuple):
     regularisation: float
     fits: int
     repaired: int  # systems that were singular and had to be regularised further
-    skipped: int  # fits that were due with all points equal
+    skipped: int  # fits that were due with all points equal, or whose system had no solution
 
 
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
@@ -165,6 +165,18 @@ def tuned(
     regularisation = settings.regularisation if fixed[1] else regularisation
     sigma, regularisation = score_matching.choose(q, fit, (sigma, regularisation), fixed=fixed)
     return learnt._replace(sigma=float(sigma), regularisation=float(regularisation))
+
+
+def fitted(state: Any, fit: score_matching.Fit) -> Any:
+    """With a new surrogate."""
+    learnt = state.learnt
+    learnt = learnt._replace(fits=learnt.fits + 1, repaired=learnt.repaired + fit.repaired)
+    return state._replace(surrogate=fit.surrogate, learnt=learnt)
+
+
+def skipped(state: Any) -> Any:
+    """With the surrogate as it was: there is nothing to learn from, or no solution."""
+    return state._replace(learnt=state.learnt._replace(skipped=state.learnt.skipped + 1))
 
 
 def rebuilt(state: Any, settings: Any) -> Any:

@@ -82,7 +82,7 @@ class Settings(NamedTuple):
 
 
 CHOICES = kmc.CHOICES
-LIMITS = kmc.LIMITS | {"basis": Limit(2, 20_000)}
+LIMITS = kmc.LIMITS | {"basis": Limit(2, refitting.LARGEST)}
 NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
 WARMUP, DRAWS = 20_000, 10_000
 
@@ -162,7 +162,7 @@ def until_refit(state: State) -> int:
     return min(refitting.until_refit(state), _PENDING - state.n_pending)
 
 
-def refit(state: State, settings: Any, rng: np.random.Generator) -> State:
+def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     """Steps 1 to 4 of Algorithm 1; and, from time to time, new coordinates, kernel and features."""
     history, learnt = state.history, state.learnt
     if learnt.fits:
@@ -175,20 +175,21 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> State:
         state = _rebuilt(state, settings, sample(history), rng)
     if not state.sums.t:
         return state
-    sums, fit = fit_finite(state.sums)
-    learnt = state.learnt
-    learnt = learnt._replace(fits=learnt.fits + 1, repaired=learnt.repaired + fit.repaired)
-    return state._replace(surrogate=fit.surrogate, learnt=learnt, sums=sums)
+    try:
+        sums, fit = fit_finite(state.sums)
+    except ValueError:
+        return kmc.skipped(state)
+    return kmc.fitted(state, fit)._replace(sums=sums)
 
 
-def _rebuilt(state: State, settings: Any, points: np.ndarray, rng: np.random.Generator) -> State:
+def _rebuilt(state: State, settings: Any, points: np.ndarray, rng: np.random.Generator) -> Any:
     """With new coordinates, kernel and features, and the sums over `points` (n, d)."""
     learnt = state.learnt
     fixed = settings.faithful and not (np.isnan(settings.sigma) or np.isnan(settings.regularisation))
     if learnt.fits and fixed:
         return refitting.rebuilt(state, settings)
     if all_equal(points):
-        return state._replace(learnt=learnt._replace(skipped=learnt.skipped + 1))
+        return kmc.skipped(state)
     frame = state.frame if settings.faithful else frame_of(points, state.frame)
     q = all_into_frame(frame, points)
     draws = draw_basis(settings.basis, q.shape[1], settings.shape, rng)

@@ -60,7 +60,7 @@ from .refitting import size_or_default, walked
 
 
 class Settings(NamedTuple):
-    subsample: int | None = None  # None: 300, or what the history has
+    subsample: int = 0  # 0: 300, or what the history has
     kernel: str = "gaussian"
     shape: float = 1.0  # of the rational quadratic kernel
     sigma: float | None = None  # None: chosen by cross-validation
@@ -133,7 +133,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     return state, accept_prob, accepted
 
 
-def refit(state: State, settings: Any, rng: np.random.Generator) -> State:
+def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     """Steps 1 to 4 of Algorithm 1; and, when iterations have doubled, new coordinates and a new kernel."""
     history, frame, learnt, points = state.history, state.frame, state.learnt, sample(state.history)
     state = state._replace(history=scheduled(history, settings.schedule, rng))
@@ -141,16 +141,18 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> State:
     if not (rebuild or settings.faithful or history.seen >= len(history.points)):
         return state  # the last restart has left too few
     if all_equal(points):
-        return state._replace(learnt=learnt._replace(skipped=learnt.skipped + 1))
+        return kmc.skipped(state)
     if rebuild and not settings.faithful:
         frame = frame_of(points, frame)
     q = all_into_frame(frame, points)
     if rebuild:
-        learnt = kmc.tuned(settings, q, learnt, lambda *pair: _fit(settings, *pair).surrogate, rng)
-        state = kmc.rebuilt(state, settings)
-    fit = _fit(settings, q, learnt.sigma, learnt.regularisation)
-    learnt = learnt._replace(fits=learnt.fits + 1, repaired=learnt.repaired + fit.repaired)
-    return state._replace(frame=frame, surrogate=fit.surrogate, learnt=learnt)
+        learnt = kmc.tuned(settings, q, learnt, lambda *at: _fit(settings, *at).surrogate, rng)
+        state = kmc.rebuilt(state, settings)._replace(learnt=learnt)
+    try:
+        fit = _fit(settings, q, learnt.sigma, learnt.regularisation)
+    except ValueError:
+        return kmc.skipped(state)
+    return kmc.fitted(state, fit)._replace(frame=frame)
 
 
 def _fit(settings: Any, q: np.ndarray, sigma: float, regularisation: float) -> score_matching.Fit:

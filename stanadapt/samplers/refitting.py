@@ -15,11 +15,12 @@ from ..target import log_density
 from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, check_subsample
 
 POINTS = 300  # default size of a subsample
+LARGEST = 5_000  # subsample or basis: some squares of it are held, 200 MB each
 FIRST = 50  # iterations before a faithful run learns for the first time
 GROWTH = 1.5  # of the number of iterations between times at which all is learnt anew
 
 LIMITS = {
-    "subsample": Limit(2, 20_000),  # its square is held while a surrogate is fitted
+    "subsample": Limit(0, LARGEST),
     "sigma": POSITIVE,
     "initial_step_size": NOT_NEGATIVE,
     "target_accept": PROBABILITY,
@@ -42,7 +43,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
         The history will not fill the subsample.
     """
     quarter = 0 if settings.faithful else warmup // 4
-    check_subsample(getattr(settings, "subsample", np.nan), quarter or warmup, warmup)
+    check_subsample(getattr(settings, "subsample", 0), quarter or warmup, warmup)
     return [Stage("approach", quarter), Stage("walk", quarter), Stage("surrogate", warmup - 2 * quarter)]
 
 
@@ -59,7 +60,7 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
 
 def until_refit(state: Any) -> int:
     """Iterations until `refit` is due."""
-    return max(0, state.history.next_fit - state.history.t)
+    return int(max(0, state.history.next_fit - state.history.t))
 
 
 def rebuilt(state: Any, settings: Any) -> Any:
@@ -70,8 +71,8 @@ def rebuilt(state: Any, settings: Any) -> Any:
 
 @kernel
 def size_or_default(size: Any) -> Any:
-    """The size of the subsample or the basis that was set, or the default."""
-    return POINTS if np.isnan(size) else int(size)
+    """The size of the subsample that was set, or the default."""
+    return POINTS if size == 0 else size
 
 
 @kernel
