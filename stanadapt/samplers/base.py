@@ -62,7 +62,7 @@ class Limit(NamedTuple):
 POSITIVE = Limit(0.0, float("inf"), True)
 PROBABILITY = Limit(0.0, 1.0, True)
 NOT_NEGATIVE = Limit(0.0, float("inf"))
-SCALE = Limit(1e-100, 1e100)  # of a square root: its square is a number too
+SCALE = Limit(1e-100, 1e100)  # its square is a number too
 
 
 def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
@@ -121,7 +121,7 @@ def advance(
     done, n = 0, len(trace.logp)
     while done < n:
         if sampler.until_refit(state) == 0:
-            with one_thread():
+            with one_thread(), np.errstate(all="ignore"):  # what is not finite is refused by the fits
                 state = sampler.refit(state, settings, rng)
         rows = slice(done, min(n, done + sampler.until_refit(state)))
         part = Trace(*(column[rows] for column in trace))

@@ -66,7 +66,7 @@ from ..numerics.score_matching import median_sigma
 from ..target import log_density
 from ..trace import record
 from . import refitting
-from .base import POSITIVE
+from .base import SCALE
 from .refitting import first_walk_size, size_or_default, walked
 
 
@@ -83,7 +83,7 @@ class Settings(NamedTuple):
 
 
 CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = refitting.LIMITS | {"gamma": POSITIVE}
+LIMITS = refitting.LIMITS | {"gamma": SCALE}
 NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
 WARMUP, DRAWS = 20_000, 20_000
 

@@ -17,7 +17,7 @@ from ..numerics.metropolis import accept_probability
 from ..numerics.surrogate import KERNELS, Surrogate, surrogate_leapfrog
 from ..target import log_density
 from . import refitting
-from .base import POSITIVE, Limit, Stage
+from .base import SCALE, Limit, Stage
 from .refitting import first_walk_size
 
 _TUNING_POINTS = 200  # most points that the kernel is tuned on
@@ -26,7 +26,7 @@ _HOPELESS = 0.1  # acceptance rate below which long trajectories are worth no mo
 CHOICES: dict[str, tuple[str, ...]] = {"kernel": KERNELS}
 LIMITS = refitting.LIMITS | {
     "shape": Limit(0.01, 1e6),
-    "regularisation": POSITIVE,
+    "regularisation": SCALE,
     "n_leapfrog_min": Limit(1, 100_000),
     "n_leapfrog_max": Limit(1, 100_000),
     "step_low": Limit(0.0, 1.0, True),

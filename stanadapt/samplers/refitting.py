@@ -12,7 +12,7 @@ from ..numerics.history import restarted
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import first_scale, propose_walk
 from ..target import log_density
-from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, check_subsample
+from .base import NOT_NEGATIVE, PROBABILITY, SCALE, Limit, Stage, check_subsample
 
 POINTS = 300  # default size of a subsample
 LARGEST = 5_000  # subsample or basis: some squares of it are held, 200 MB each
@@ -21,7 +21,7 @@ GROWTH = 1.5  # of the number of iterations between times at which all is learnt
 
 LIMITS = {
     "subsample": Limit(0, LARGEST),
-    "sigma": POSITIVE,
+    "sigma": SCALE,
     "initial_step_size": NOT_NEGATIVE,
     "target_accept": PROBABILITY,
     "step_rate": Limit(0.0, 10.0),
