@@ -113,6 +113,8 @@ def flowed(
     q = into_frame(frame, x)
     surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog)
     y = out_of_frame(frame, q)
+    if not np.isfinite(np.sum(y)):  # no point to ask a user's function about
+        return y, -np.inf, 0.0
     logp_y = log_density(target, y)
     return y, logp_y, accept_probability(energy - (-logp_y + 0.5 * dot(momentum, momentum)))
 
