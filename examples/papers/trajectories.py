@@ -1,0 +1,89 @@
+"""Acceptance along trajectories on a learnt surrogate: Strathmann et al. (2015), Figure 2.
+
+The target is N(0, C), C's eigenvalues drawn from Gamma(1, 1), its eigenvectors uniformly. A surrogate with as
+many random features as points is fitted to exact draws; one trajectory starts at another, with a standard
+normal momentum, and every point of it is asked whether it would be accepted. Along C's own gradient the same is
+HMC.
+
+From the authors' published code: 10 to 100 steps of size 0.1; a rational quadratic kernel of exponent 0.6;
+lambda. Their features are not quite of that kernel, so that sigma is ours, from a few trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg, stats
+
+from stanadapt.numerics.score_matching import (
+    Kernel,
+    draw_basis,
+    fit_finite,
+    fourier_basis,
+    learn,
+    no_sums,
+)
+from stanadapt.numerics.surrogate import RATIONAL_QUADRATIC, surrogate_leapfrog
+
+STEP_SIZE, STEPS = 0.1, (10, 100)
+SHAPE, SIGMA, REGULARISATION = 0.6, 16.0, 4.8e-5
+
+
+class Trial(NamedTuple):
+    n: int  # points and features
+    d: int
+    repeat: int
+    seed: int
+
+
+def covariance_root(d: int, rng: np.random.Generator) -> np.ndarray:
+    """Lower Cholesky factor of C."""
+    axes = stats.ortho_group.rvs(d, random_state=rng) if d > 1 else np.ones((1, 1))
+    return np.linalg.cholesky((axes * rng.gamma(1.0, size=d)) @ axes.T)
+
+
+def along(
+    leap: Callable[[np.ndarray, np.ndarray], None],
+    energy: Callable[[np.ndarray, np.ndarray], float],
+    x: np.ndarray,
+    momentum: np.ndarray,
+    steps: int,
+) -> float:
+    """Mean acceptance probability of the points of one trajectory; `leap` moves (x, momentum) in place."""
+    x, momentum = x.copy(), momentum.copy()
+    first, total = energy(x, momentum), 0.0
+    for _ in range(steps):
+        leap(x, momentum)
+        change = first - energy(x, momentum)
+        total += np.exp(min(change, 0.0)) if np.isfinite(change) else 0.0
+    return total / steps
+
+
+def measure(trial: Trial) -> dict[str, float]:
+    """One trial: a target, a fit and a trajectory."""
+    n, d, repeat, seed = trial
+    rng = np.random.default_rng([seed, n, d, repeat])
+    root = covariance_root(d, rng)
+    precision = linalg.cho_solve((root, True), np.eye(d))
+    kernel = Kernel(RATIONAL_QUADRATIC, SIGMA, SHAPE)
+    basis = fourier_basis(kernel, draw_basis(n, d, SHAPE, rng))
+    sums = learn(no_sums(basis, REGULARISATION), rng.standard_normal((n, d)) @ root.T)
+    surrogate = fit_finite(sums)[1].surrogate
+
+    def energy(x: np.ndarray, momentum: np.ndarray) -> float:
+        return 0.5 * (x @ precision @ x + momentum @ momentum)
+
+    def exact(x: np.ndarray, momentum: np.ndarray) -> None:
+        momentum -= 0.5 * STEP_SIZE * (precision @ x)
+        x += STEP_SIZE * momentum
+        momentum -= 0.5 * STEP_SIZE * (precision @ x)
+
+    def learnt(x: np.ndarray, momentum: np.ndarray) -> None:
+        surrogate_leapfrog(surrogate, x, momentum, STEP_SIZE, 1)
+
+    steps = int(rng.integers(STEPS[0], STEPS[1] + 1))
+    x, momentum = root @ rng.standard_normal(d), rng.standard_normal(d)
+    accepted = [along(leap, energy, x, momentum, steps) for leap in (exact, learnt)]
+    return trial._asdict() | {"steps": steps, "hmc": accepted[0], "kmc": accepted[1]}
