@@ -278,10 +278,8 @@ def part_3(workers: ProcessPoolExecutor, given: argparse.Namespace) -> Found | N
         label: np.array([mmd_path(r.warmup, truth, at) for r in results if r.row["method"] == label])
         for label, _, _ in chosen
     }
-    print(
-        f"\nFigure 4, left: Glass, {iterations} iterations from 0, {repeats} repeats; distance from a benchmark"
-    )
-    print("in moments up to order 3 (median squared MMD). Cells: paper / ours (1 st.d. over repeats)\n")
+    print(f"\nFigure 4, left: Glass, {iterations} iterations from 0, {repeats} repeats (1 st.d. over them).")
+    print("Distance from a long run in moments up to order 3: median squared MMD. Cells: paper / ours\n")
     steps = [k for k in (100, 500, 1_000, 3_000, 6_000) if k <= iterations]
     header = ("method", "acceptance", "min ESS", *(f"MMD² after {k}" for k in steps), "time (s)")
     lines = [

@@ -2,8 +2,7 @@
 
 The target is N(0, C), C's eigenvalues drawn from Gamma(1, 1), its eigenvectors uniformly. A surrogate with as
 many random features as points is fitted to exact draws; one trajectory starts at another, with a standard
-normal momentum, and every point of it is asked whether it would be accepted. Along C's own gradient the same is
-HMC.
+normal momentum, and every point of it is asked whether it would be accepted. HMC follows C's own gradient.
 
 From the authors' published code: 10 to 100 steps of size 0.1; a rational quadratic kernel of exponent 0.6;
 lambda. Their features are not quite of that kernel, so that sigma is ours, from a few trials.
