@@ -9,13 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import special
 
+import abc_skew_normal
+import banana
 import common
 import ess
 import fisher_mala
 import gad_mcmc
+import gp_classification
+import mmd
 import stanadapt
 import targets
+import trajectories
 
 ROOT = Path(__file__).parents[1]
 PAPERS = ROOT / "examples" / "papers"
@@ -202,3 +208,132 @@ def test_quick_prints_every_row(tmp_path: Path, script: str, methods: str, label
     assert rows[2:] == list(labels)  # after the header and its rule
     again = subprocess.run([*command[:2], "--show", str(out)], capture_output=True, text=True, check=True)
     assert again.stdout.strip() in done.stdout
+
+
+def labelled(n: int, d: int) -> gp_classification.Labelled:
+    rng = np.random.default_rng(1)
+    return gp_classification.Labelled(rng.standard_normal((n, d)), np.where(np.arange(n) % 2, 1.0, -1.0))
+
+
+def test_likelihood_of_gaussian_process_classification_is_unbiased() -> None:
+    data, log_scales = labelled(3, 2), np.array([0.3, -0.2])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    grid = np.stack(np.meshgrid(*[nodes] * 3, indexing="ij")).reshape(3, -1)
+    masses = np.prod(np.stack(np.meshgrid(*[weights] * 3, indexing="ij")).reshape(3, -1), axis=0)
+    root = np.linalg.cholesky(gp_classification.covariance(data.inputs, log_scales))
+    likelihood = special.expit(data.labels[:, None] * (root @ grid)).prod(axis=0)
+    known = likelihood @ masses / masses.sum()
+
+    rng = np.random.default_rng(2)
+    estimates = np.exp(
+        [gp_classification.log_likelihood_estimate(data, log_scales, rng, draws=2) for _ in range(4_000)]
+    )
+    error = estimates.std() / np.sqrt(len(estimates))
+    assert error < 0.01 * known
+    assert abs(estimates.mean() - known) < 4 * error
+
+
+def test_mode_of_gaussian_process_classification() -> None:
+    data = labelled(30, 2)
+    cov = gp_classification.covariance(data.inputs, np.zeros(2))
+    mode = gp_classification.mode_of(cov, data.labels)
+    slope = 0.5 * (data.labels + 1) - special.expit(mode.f)
+    np.testing.assert_allclose(mode.f, cov @ slope, atol=1e-6)
+    b = np.eye(30) + mode.root_w[:, None] * cov * mode.root_w
+    np.testing.assert_allclose(mode.chol_b @ mode.chol_b.T, b, atol=1e-10)
+
+
+def test_covariance_of_gaussian_process_classification() -> None:
+    x, scales = labelled(4, 2).inputs, np.array([2.0, 0.5])
+    known = [[np.exp(-((((a - b) / scales) ** 2).sum())) for b in x] for a in x]
+    ridge = gp_classification.RIDGE * np.eye(4)
+    np.testing.assert_allclose(gp_classification.covariance(x, np.log(scales)), known + ridge, atol=1e-12)
+
+
+def test_glass(classification: Path) -> None:
+    data = gp_classification.glass(classification)
+    assert data.inputs.shape == (214, 9)
+    assert (data.labels == 1).sum() == 163
+    np.testing.assert_allclose(np.cov(data.inputs.T), np.eye(9), atol=1e-8)
+
+
+def test_mmd_is_its_definition() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((20, 3)), rng.standard_normal((30, 3)) + 0.3
+
+    def mean_kernel(a: np.ndarray, b: np.ndarray) -> float:
+        return ((1 + a @ b.T) ** 3).mean()
+
+    known = [mean_kernel(a, a) + mean_kernel(y, y) - 2 * mean_kernel(a, y) for a in (x[:7], x)]
+    np.testing.assert_allclose(mmd.mmd_path(x, y, np.array([7, 20])), known)
+
+
+def test_moments_of_the_skew_normal() -> None:
+    draws = abc_skew_normal.skew_normal(200_000, np.random.default_rng(1))
+    alpha = abc_skew_normal.ALPHA
+    delta = alpha / np.sqrt(1 + alpha @ alpha)
+    np.testing.assert_allclose(draws.mean(axis=0), np.sqrt(2 / np.pi) * delta, atol=0.01)
+    known = np.eye(len(alpha)) - 2 / np.pi * np.outer(delta, delta)
+    np.testing.assert_allclose(np.cov(draws.T), known, atol=0.015)
+
+
+def test_exact_draws_are_of_the_estimated_density() -> None:
+    """On average the log density at draws of a normal is d / 2 below its height; this target is nearly one."""
+    rng = np.random.default_rng(1)
+    draws = abc_skew_normal.exact_draws(2_000, rng)
+    noise = abc_skew_normal.simulate(np.zeros(10), rng, 20_000) - abc_skew_normal.OBSERVED
+
+    def log_density(x: np.ndarray) -> float:
+        logs = -0.5 * ((x + noise) ** 2).sum(axis=1) / abc_skew_normal.EPSILON**2
+        return special.logsumexp(logs) + abc_skew_normal.log_prior(x)
+
+    below = log_density(draws.mean(axis=0)) - np.mean([log_density(x) for x in draws[:400]])
+    np.testing.assert_allclose(below, 5.0, atol=0.5)
+
+
+def test_spas_gradient_is_unbiased() -> None:
+    rng = np.random.default_rng(1)
+    theta, seed, size = abc_skew_normal.TRUE - 0.5, 7, 1e-4
+    steps = size * np.eye(theta.size)
+    rises = [
+        abc_skew_normal.synthetic_log_likelihood(theta + step, seed)
+        - abc_skew_normal.synthetic_log_likelihood(theta - step, seed)
+        for step in steps
+    ]
+    known = np.array(rises) / (2 * size) - theta / abc_skew_normal.PRIOR_VARIANCE
+    estimates = np.array([abc_skew_normal.spas_gradient(theta, seed, rng) for _ in range(2_000)])
+    error = estimates.std(axis=0) / np.sqrt(len(estimates))
+    assert np.all(np.abs(estimates.mean(axis=0) - known) < 4 * error)
+    assert np.all(error < 0.05 * np.linalg.norm(known))
+
+
+def test_targets_of_the_trajectories() -> None:
+    roots = [trajectories.covariance_root(5, np.random.default_rng(i)) for i in range(300)]
+    eigenvalues = np.array([np.linalg.eigvalsh(root @ root.T) for root in roots])
+    np.testing.assert_allclose(eigenvalues.mean(), 1, atol=0.1)  # of Gamma(1, 1)
+    np.testing.assert_allclose(eigenvalues.var(), 1, atol=0.2)
+    directions = np.array([np.linalg.eigh(root @ root.T)[1][:, 0] for root in roots])
+    np.testing.assert_allclose((directions**2).mean(axis=0), np.full(5, 0.2), atol=0.04)
+
+
+def test_acceptance_along_a_trajectory() -> None:
+    def leap(x: np.ndarray, momentum: np.ndarray) -> None:
+        x += 1.0
+
+    def energy(x: np.ndarray, momentum: np.ndarray) -> float:
+        return float(x[0])
+
+    x = np.zeros(1)
+    known = (np.exp(-1) + np.exp(-2)) / 2
+    np.testing.assert_allclose(trajectories.along(leap, energy, x, x, 2), known)
+    assert x[0] == 0.0
+
+
+def test_draws_of_the_banana_are_its_models() -> None:
+    x = banana.draws(3, np.random.default_rng(1))
+    score = np.array([banana.banana().log_density_gradient(point)[1] for point in x])
+    straight = x.copy()
+    straight[:, 1] -= banana.BEND * (x[:, 0] ** 2 - banana.SD**2)
+    np.testing.assert_allclose(score[:, 1:], -straight[:, 1:], atol=1e-10)
+    along = -x[:, 0] / banana.SD**2 + 2 * banana.BEND * x[:, 0] * straight[:, 1]
+    np.testing.assert_allclose(score[:, 0], along, atol=1e-10)

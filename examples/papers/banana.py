@@ -70,7 +70,7 @@ def surrogate(points: np.ndarray, rng: np.random.Generator) -> Surrogate:
 
     pair = SIGMA, REGULARISATION
     if n < 500:
-        pair = choose(points, fitted, pair, rng)
+        pair = choose(points, fitted, pair)
     return fitted(points, *pair)
 
 

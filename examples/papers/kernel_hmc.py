@@ -419,7 +419,7 @@ def main() -> None:
             if given.figures:
                 import kernel_figures
 
-                kernel_figures.DRAW[part](found)
+                kernel_figures.DRAW[part](*found)
 
 
 if __name__ == "__main__":
