@@ -278,7 +278,7 @@ def test_moments_of_the_skew_normal() -> None:
 
 
 def test_exact_draws_are_of_the_estimated_density() -> None:
-    """On average the log density at draws of a normal is d / 2 below its height; this target is nearly one."""
+    """The log density at draws of a normal is on average d / 2 below its height; here it is nearly normal."""
     rng = np.random.default_rng(1)
     draws = abc_skew_normal.exact_draws(2_000, rng)
     noise = abc_skew_normal.simulate(np.zeros(10), rng, 20_000) - abc_skew_normal.OBSERVED

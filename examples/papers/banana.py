@@ -2,7 +2,8 @@
 
 Strathmann et al. (2015), Figure 3. As in the authors' published code, kmc_finite has as many random features
 as it has points, kamh the points as its subsample, and neither learns on the way. HMC takes step sizes from
-(0.6, 1.3), for an acceptance of about 80%, and KMC the same; the random walk's standard deviation is 1.
+(0.6, 1.3), for an acceptance of about 80%, and KMC the same; the random walk's standard deviation is 1, and
+kamh's nu is adapted to an acceptance of 23%.
 Departures: trajectories have 55 steps instead of 10 to 100, and chains start at a draw instead of at
 (10, ..., 10).
 """
@@ -25,15 +26,16 @@ from stanadapt.numerics.score_matching import (
     draw_basis,
     fit_finite,
     fourier_basis,
-    learn,
+    median_sigma,
     no_sums,
+    take_in,
 )
 from stanadapt.numerics.surrogate import GAUSSIAN, Surrogate
 from stanadapt.trace import Trace, empty_trace
 from targets import ROOT
 
 D, BEND, SD = 8, 0.03, 10.0
-DISCARDED, KEPT = 200, 2_000
+TUNING, DISCARDED, KEPT = 2_000, 200, 2_000
 STEPS, STEP_SIZES = 55, (0.6, 1.3)
 SIGMA, REGULARISATION = 178.7, 1e-6  # the authors', from 500 points on; below, by cross-validation
 
@@ -66,7 +68,7 @@ def surrogate(points: np.ndarray, rng: np.random.Generator) -> Surrogate:
 
     def fitted(some: np.ndarray, sigma: float, regularisation: float) -> Surrogate:
         basis = fourier_basis(Kernel(GAUSSIAN, sigma), features)
-        return fit_finite(learn(no_sums(basis, regularisation), some))[1].surrogate
+        return fit_finite(take_in(no_sums(basis, regularisation), some))[1].surrogate
 
     pair = SIGMA, REGULARISATION
     if n < 500:
@@ -74,12 +76,19 @@ def surrogate(points: np.ndarray, rng: np.random.Generator) -> Surrogate:
     return fitted(points, *pair)
 
 
-def frozen(method: str, settings: dict[str, Any], rng: np.random.Generator, **learnt: Any) -> Trace:
-    """A chain from an exact draw that does not adapt, with what is put into its state as learnt."""
+def frozen(
+    method: str, settings: dict[str, Any], rng: np.random.Generator, tuning: int = 0, **learnt: Any
+) -> Trace:
+    """A chain from an exact draw with what is put into its state as learnt.
+
+    Only its scale adapts, and only over `tuning` iterations before.
+    """
     sampler = samplers.sampler(method)
     resolved = samplers.resolve(sampler, settings)
     target = banana().model.target()
     state = sampler.start(target, resolved, draws(1, rng)[0], rng)._replace(**learnt)
+    if tuning:
+        state = sampler.sweep(target, resolved, state, rng, True, empty_trace(tuning, D))
     trace = empty_trace(DISCARDED + KEPT, D)
     sampler.sweep(target, resolved, state, rng, False, trace)
     return trace
@@ -87,11 +96,15 @@ def frozen(method: str, settings: dict[str, Any], rng: np.random.Generator, **le
 
 def chain(run: Run, rng: np.random.Generator) -> Trace:
     low, high = STEP_SIZES
+    plain = {"frame": plain_frame(np.zeros(D))}
+    if run.method == "kamh":
+        points = draws(run.n, rng)
+        learnt = plain | {"points_t": np.ascontiguousarray(points.T), "sigma": median_sigma(points)}
+        return frozen("kamh", {"faithful": True}, rng, TUNING, **learnt)
     if run.method == "kmc_finite":
         settings = {"n_leapfrog_min": STEPS, "n_leapfrog_max": STEPS, "step_low": low / high}
         settings |= {"initial_step_size": high, "faithful": True}
-        fitted = surrogate(draws(run.n, rng), rng)
-        return frozen("kmc_finite", settings, rng, surrogate=fitted, frame=plain_frame(np.zeros(D)))
+        return frozen("kmc_finite", settings, rng, surrogate=surrogate(draws(run.n, rng), rng), **plain)
     if run.method == "hmc":
         settings = {"n_leapfrog": STEPS, "initial_step_size": (low + high) / 2}
         return frozen("hmc", settings | {"jitter": (high - low) / (high + low)}, rng)

@@ -100,6 +100,12 @@ def gathered(
     return results
 
 
+def with_error(values: pd.Series, digits: int) -> str:
+    """The mean, and its standard error in brackets."""
+    error = f" ({values.sem():.{digits}f})" if len(values) > 1 else ""
+    return f"{values.mean():.{digits}f}{error}"
+
+
 def there(name: str) -> bool:
     if name not in samplers.METHODS:
         print(f"{name} is skipped: it is not among this stanadapt's methods")
@@ -131,7 +137,7 @@ def part_1(workers: ProcessPoolExecutor, given: argparse.Namespace) -> Found:
 def _acceptance(rows: pd.DataFrame, d: int, n: int) -> str:
     cell = rows[(rows["d"] == d) & (rows["n"] == n)]["kmc"]
     paper = FIGURE_2.get((d, n))
-    return beside(f"{paper:.2f}" if paper else "", f"{cell.mean():.2f} ({cell.sem():.2f})")
+    return beside(f"{paper:.2f}" if paper else "", with_error(cell, 2))
 
 
 # --- 2: the banana
@@ -166,7 +172,7 @@ def _banana_line(method: str, n: int, ours: pd.DataFrame, hmc: float) -> list[st
         f"{paper.norm_of_mean:.2f} / {ours['norm_of_mean'].median():.2f}",
         f"{paper.min_ess:.1f} / {number(ess.mean(), ess.std())}",
         f"{paper.min_ess / FIGURE_3['hmc', 0].min_ess:.2f} / {ess.mean() / hmc:.2f}",
-        number(ours["seconds"].mean()),
+        number(ours["seconds"].median()),
     ]
 
 
@@ -368,12 +374,11 @@ def _abc_row(result: Result) -> dict[str, Any]:
 
 
 def _abc_line(label: str, ours: pd.DataFrame, draws: int) -> list[str]:
-    mean, error = ours.mean(numeric_only=True), ours.sem(numeric_only=True)
+    mean = ours.mean(numeric_only=True)
     simulations = HABC[label].simulations if label in HABC else abc_skew_normal.DATA_SETS
     return [
         *(label, str(draws), f"{mean['acceptance']:.2f}", str(simulations)),
-        f"{mean['mean']:.3f} ({error['mean']:.3f})",
-        f"{mean['spread']:.3f} ({error['spread']:.3f})",
+        *(with_error(ours["mean"], 3), with_error(ours["spread"], 3)),
         *(number(mean["ess"]), f"{mean['correlation']:.2f}", number(mean["seconds"])),
     ]
 

@@ -21,8 +21,8 @@ from stanadapt.numerics.score_matching import (
     draw_basis,
     fit_finite,
     fourier_basis,
-    learn,
     no_sums,
+    take_in,
 )
 from stanadapt.numerics.surrogate import RATIONAL_QUADRATIC, surrogate_leapfrog
 
@@ -68,7 +68,7 @@ def measure(trial: Trial) -> dict[str, float]:
     precision = linalg.cho_solve((root, True), np.eye(d))
     kernel = Kernel(RATIONAL_QUADRATIC, SIGMA, SHAPE)
     basis = fourier_basis(kernel, draw_basis(n, d, SHAPE, rng))
-    sums = learn(no_sums(basis, REGULARISATION), rng.standard_normal((n, d)) @ root.T)
+    sums = take_in(no_sums(basis, REGULARISATION), rng.standard_normal((n, d)) @ root.T)
     surrogate = fit_finite(sums)[1].surrogate
 
     def energy(x: np.ndarray, momentum: np.ndarray) -> float:
