@@ -10,12 +10,17 @@ lambda. Their features are not quite of that kernel, so that sigma is ours, from
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy import linalg, stats
 
+from common import beside, table
+from kernel_common import Found, gathered, with_error
 from stanadapt.numerics.score_matching import (
     Kernel,
     draw_basis,
@@ -28,6 +33,20 @@ from stanadapt.numerics.surrogate import RATIONAL_QUADRATIC, surrogate_leapfrog
 
 STEP_SIZE, STEPS = 0.1, (10, 100)
 SHAPE, SIGMA, REGULARISATION = 0.6, 16.0, 4.8e-5
+
+# Mean acceptance of KMC by (d, n), over the first and last rows of the authors' result file, 4 to 16 of each.
+PUBLISHED = {
+    **{(1, 100): 0.86, (1, 500): 0.91, (1, 2000): 0.97, (2, 100): 0.75, (2, 500): 0.82, (2, 2000): 0.92},
+    **{(4, 100): 0.64, (4, 500): 0.65, (4, 2000): 0.81, (8, 100): 0.25, (8, 500): 0.59, (8, 2000): 0.61},
+    **{
+        (16, 100): 0.06,
+        (16, 500): 0.09,
+        (16, 2000): 0.27,
+        (32, 100): 0.03,
+        (32, 500): 0.05,
+        (32, 2000): 0.06,
+    },
+}
 
 
 class Trial(NamedTuple):
@@ -86,3 +105,26 @@ def measure(trial: Trial) -> dict[str, float]:
     x, momentum = root @ rng.standard_normal(d), rng.standard_normal(d)
     accepted = [along(leap, energy, x, momentum, steps) for leap in (exact, learnt)]
     return trial._asdict() | {"steps": steps, "hmc": accepted[0], "kmc": accepted[1]}
+
+
+def run(workers: ProcessPoolExecutor, given: argparse.Namespace) -> Found:
+    dims, sizes = ((2, 8), (100, 200)) if given.quick else ((1, 2, 4, 8, 16, 32), (100, 200, 500, 1000, 2000))
+    repeats = given.repeats or (5 if given.quick else 100)
+    jobs = [Trial(n, d, i, given.seed) for n in reversed(sizes) for d in dims for i in range(repeats)]
+    rows = pd.DataFrame(gathered(workers, measure, jobs, "trajectories"))
+    print(
+        f"\nFigure 2: acceptance along trajectories, {repeats} trials a cell (1 standard error). Paper / ours"
+    )
+    print("KMC finite, n points and n features\n")
+    lines = [
+        [str(d), *(_acceptance(rows, d, n) for n in sizes), f"{rows[rows['d'] == d]['hmc'].mean():.2f}"]
+        for d in dims
+    ]
+    print(table(["d", *(f"n = {n}" for n in sizes), "HMC"], lines), flush=True)
+    return Found(rows, {})
+
+
+def _acceptance(rows: pd.DataFrame, d: int, n: int) -> str:
+    cell = rows[(rows["d"] == d) & (rows["n"] == n)]["kmc"]
+    paper = PUBLISHED.get((d, n))
+    return beside(f"{paper:.2f}" if paper else "", with_error(cell, 2))
