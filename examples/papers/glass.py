@@ -1,7 +1,8 @@
-"""Gaussian process classification of UCI Glass, its likelihood estimated: Strathmann et al. (2015), Figure 4, left.
+"""Gaussian process classification of UCI Glass, its likelihood estimated.
 
-The authors' published code learns the surrogate from 1,000 draws of a long run, and so do the rows `oracle`; the
-paper speaks of 1,000 points of the chain's own history. Trajectories have 1 to 10 steps.
+Strathmann et al. (2015), Figure 4, left. The authors' published code learns the surrogate from 1,000 draws of a
+long run, and so do the rows `oracle`; the paper speaks of 1,000 points of the chain's own history. Trajectories
+have 1 to 10 steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Approximate Bayesian computation on a skew normal: Strathmann et al. (2015), Figure 4, middle and right.
+"""Approximate Bayesian computation on a skew normal.
 
-Trajectories of KMC and HABC have 50 steps, as in the authors' published code; HABC's are of (0.01, 0.1). Without
-friction it diverges at such steps, and has those of (0.01, 0.05).
+Strathmann et al. (2015), Figure 4, middle and right. Trajectories of KMC and HABC have 50 steps, as in the
+authors' published code; HABC's are of (0.01, 0.1). Without friction it diverges at such steps, and has those of
+(0.01, 0.05).
 """
 
 from __future__ import annotations
