@@ -1,15 +1,14 @@
 """Gaussian process classification of UCI Glass, its likelihood estimated.
 
-Strathmann et al. (2015), Figure 4, left. The authors' published code learns the surrogate from 1,000 draws of a
-long run, and so do the rows `oracle`; the paper speaks of 1,000 points of the chain's own history. Trajectories
-have 1 to 10 steps.
+Strathmann et al. (2015), Figure 4, left. The authors' published code learns the surrogate from 1,000 draws of
+a long run, and so do the rows `oracle`; the paper speaks of 1,000 points of the chain's own history.
+Trajectories have 1 to 10 steps.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
-import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -19,37 +18,34 @@ import numpy as np
 import pandas as pd
 
 import gp_classification
-import stanadapt
 from common import AT_A_TIME, beside, number, table
 from ess import geyer_ess
-from kernel_common import Chain, Found, Result, frozen, gathered, run_chain, sized
+from kernel_common import (
+    Chain,
+    Found,
+    Result,
+    fixed_steps,
+    gathered,
+    learnt_from,
+    run_chain,
+    run_on_surrogate,
+    sized,
+)
 from mmd import mmd_path
-from stanadapt.numerics.frame import plain_frame
-from stanadapt.numerics.score_matching import Kernel, choose, fit_lite, median_sigma
-from stanadapt.numerics.surrogate import GAUSSIAN, Surrogate
+from stanadapt.numerics.surrogate import Surrogate
 
 PUBLISHED = {"KMC lite": 415.0, "KAMH": 35.0, "RW": 25.0}  # minimum ESS in 6,000 iterations
 POINTS = 1_000
 
 
-class Steps(NamedTuple):
-    """Of trajectories: uniform on (low, high)."""
-
-    low: float
-    high: float
-
-    @property
-    def settings(self) -> dict[str, float]:
-        return {"initial_step_size": self.high, "step_low": self.low / self.high, "step_rate": 0.0}
-
-
-SHORT, LONG = Steps(0.01, 0.1), Steps(0.2, 0.5)  # the paper's, and ours
+# Step sizes of trajectories, uniform on a range: the paper's, and ours.
+SHORT, LONG = fixed_steps(0.01, 0.1), fixed_steps(0.2, 0.5)
 FAITHFUL = {"faithful": True, "subsample": POINTS}
 METHODS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("KMC lite, oracle", "kmc_lite", {"faithful": True} | SHORT.settings),
-    ("KMC lite, oracle, long steps", "kmc_lite", {"faithful": True} | LONG.settings),
-    ("KMC lite", "kmc_lite", FAITHFUL | SHORT.settings),
-    ("KMC lite, long steps", "kmc_lite", FAITHFUL | LONG.settings),
+    ("KMC lite, oracle", "kmc_lite", {"faithful": True} | SHORT),
+    ("KMC lite, oracle, long steps", "kmc_lite", {"faithful": True} | LONG),
+    ("KMC lite", "kmc_lite", FAITHFUL | SHORT),
+    ("KMC lite, long steps", "kmc_lite", FAITHFUL | LONG),
     ("KMC lite, our defaults", "kmc_lite", {}),
     ("KAMH", "kamh", FAITHFUL),
     ("RW", "rwm", {}),
@@ -75,25 +71,9 @@ def measure(job: Job) -> Result:
         return estimate + gp_classification.log_prior(log_scales)
 
     start = np.zeros(known.inputs.shape[1])
-    if job.oracle is None:
-        return run_chain(chain, density, start)
-    model = stanadapt.Target.from_python(density, start.size, noisy=True)
-    model = model.for_chain(0, np.random.SeedSequence([chain.seed, chain.repeat]))
-    rng, began = np.random.default_rng([chain.seed, chain.repeat]), time.perf_counter()
-    learnt = {"surrogate": job.oracle, "frame": plain_frame(start)}
-    trace = frozen(model.target(), chain.method, chain.settings, start, chain.warmup, rng, **learnt)
-    model.raise_pending()
-    row = {"method": chain.label, "repeat": chain.repeat, "acceptance": trace.accept_prob.mean()}
-    return Result(row | {"seconds": time.perf_counter() - began}, trace.x)
-
-
-def learnt_from(points: np.ndarray) -> Surrogate:
-    """KMC lite's surrogate of `points` (n, d); the kernel is chosen on the first 300."""
-
-    def fit(some: np.ndarray, sigma: float, regularisation: float) -> Surrogate:
-        return fit_lite(some, Kernel(GAUSSIAN, sigma), regularisation).surrogate
-
-    return fit(points, *choose(points[:300], fit, (median_sigma(points), 0.01)))
+    if job.oracle is not None:
+        return run_on_surrogate(chain, density, start, job.oracle)
+    return run_chain(chain, density, start)
 
 
 def run(workers: ProcessPoolExecutor, given: argparse.Namespace) -> Found | None:
@@ -127,7 +107,7 @@ def run(workers: ProcessPoolExecutor, given: argparse.Namespace) -> Found | None
     at = np.unique(np.geomspace(10, iterations, 40).astype(int))
     paths = {
         label: np.array([mmd_path(r.draws, truth, at) for r in results if r.row["method"] == label])
-        for label, _, _ in methods
+        for label in rows["method"].unique()
     }
     print(f"\nFigure 4, left: Glass, {iterations} iterations from 0, {repeats} repeats (1 st.d. over them).")
     print("Distance from a long run in moments up to order 3: median squared MMD. Cells: paper / ours\n")

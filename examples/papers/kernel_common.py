@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -14,6 +15,9 @@ from tqdm import tqdm
 
 import stanadapt
 from stanadapt import samplers
+from stanadapt.numerics.frame import plain_frame
+from stanadapt.numerics.score_matching import Kernel, choose, fit_lite, median_sigma
+from stanadapt.numerics.surrogate import GAUSSIAN, Surrogate
 from stanadapt.results import datasets
 from stanadapt.trace import Trace, empty_trace
 
@@ -84,10 +88,16 @@ def sized(
     ]
 
 
-def run_chain(
-    chain: Chain, density: Callable[[np.ndarray, np.random.Generator], float], start: np.ndarray
-) -> Result:
-    """`density` gives the log of an unbiased estimate."""
+def fixed_steps(low: float, high: float) -> dict[str, float]:
+    """Settings of KMC for step sizes that are uniform on (low, high) and not adapted."""
+    return {"initial_step_size": high, "step_low": low / high, "step_rate": 0.0}
+
+
+Density = Callable[[np.ndarray, np.random.Generator], float]  # log of an unbiased estimate
+
+
+def run_chain(chain: Chain, density: Density, start: np.ndarray) -> Result:
+    """A chain that learns from its own history."""
     target = stanadapt.Target.from_python(density, start.size, noisy=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows what a finding would say
@@ -139,3 +149,25 @@ def frozen(
     trace = empty_trace(iterations, x.size)
     sampler.sweep(target, resolved, state, rng, False, trace)
     return trace
+
+
+def learnt_from(points: np.ndarray) -> Surrogate:
+    """KMC lite's surrogate of `points` (n, d); the kernel is chosen on the first 300."""
+
+    def fit(some: np.ndarray, sigma: float, regularisation: float) -> Surrogate:
+        return fit_lite(some, Kernel(GAUSSIAN, sigma), regularisation).surrogate
+
+    return fit(points, *choose(points[:300], fit, (median_sigma(points), 0.01)))
+
+
+def run_on_surrogate(chain: Chain, density: Density, start: np.ndarray, surrogate: Surrogate) -> Result:
+    """A chain of KMC lite along a surrogate that stays as it is; all iterations are looked at."""
+    model = stanadapt.Target.from_python(density, start.size, noisy=True)
+    model = model.for_chain(0, np.random.SeedSequence([chain.seed, chain.repeat]))
+    rng, began = np.random.default_rng([chain.seed, chain.repeat]), time.perf_counter()
+    learnt = {"surrogate": surrogate, "frame": plain_frame(np.zeros(start.size))}
+    iterations = chain.warmup if chain.adapting else chain.draws
+    trace = frozen(model.target(), chain.method, chain.settings, start, iterations, rng, **learnt)
+    model.raise_pending()
+    row = {"method": chain.label, "repeat": chain.repeat, "acceptance": trace.accept_prob.mean()}
+    return Result(row | {"seconds": time.perf_counter() - began}, trace.x)
