@@ -17,8 +17,10 @@ import common
 import ess
 import fisher_mala
 import gad_mcmc
+import glass
 import gp_classification
 import mmd
+import skew_normal
 import stanadapt
 import targets
 import trajectories
@@ -337,3 +339,49 @@ def test_draws_of_the_banana_are_its_models() -> None:
     np.testing.assert_allclose(score[:, 1:], -straight[:, 1:], atol=1e-10)
     along = -x[:, 0] / banana.SD**2 + 2 * banana.BEND * x[:, 0] * straight[:, 1]
     np.testing.assert_allclose(score[:, 0], along, atol=1e-10)
+
+
+def tables(output: str) -> list[list[list[str]]]:
+    """Cells of the tables in what a script has printed, headers first."""
+    found: list[list[list[str]]] = []
+    inside = False
+    for line in output.splitlines():
+        if line.startswith("| "):
+            if not inside:
+                found.append([])
+            if not line.startswith("| -"):
+                found[-1].append([cell.strip() for cell in line.strip("|").split("|")])
+        inside = line.startswith("| ")
+    return found
+
+
+def quick_kernel_hmc(parts: list[str], *more: str) -> list[list[list[str]]]:
+    command = [sys.executable, str(PAPERS / "kernel_hmc.py"), "--quick", "--repeats", "1", "--part", *parts]
+    done = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
+    assert "failed" not in done.stdout
+    return tables(done.stdout)
+
+
+def test_quick_kernel_hmc_prints_every_row(tmp_path: Path) -> None:
+    along, mixing, abc = quick_kernel_hmc(["1", "2", "4"], "--out", str(tmp_path))
+    assert along[0] == ["d", "n = 100", "n = 200", "HMC"]
+    assert [row[0] for row in along[1:]] == ["2", "8"]
+    names = [banana.NAMES[method] for method in ("hmc", "rwm", *2 * ["kmc_finite"], *2 * ["kamh"])]
+    assert [row[0] for row in mixing[1:]] == names
+    assert all(" / " in cell for row in mixing[1:] for cell in row[2:6])  # the paper's beside ours
+    labels = [label for label, _, _ in skew_normal.METHODS]
+    assert [row[0] for row in abc[1:]] == [*labels, *skew_normal.HABC]
+    assert [row[3] for row in abc[1:]] == ["10"] * len(labels) + ["1000"] * 2
+    assert {path.name for path in tmp_path.iterdir()} == {f"kernel_hmc_{part}.csv" for part in (1, 2, 4)}
+
+
+def test_quick_kernel_hmc_on_glass(classification: Path) -> None:
+    (moments,) = quick_kernel_hmc(["3"], "--data", str(classification))
+    assert [row[0] for row in moments[1:]] == [label for label, _, _ in glass.METHODS]
+    assert [row[2].split(" / ")[0] for row in moments[1:] if " / " in row[2]] == ["415", "35.0", "25.0"]
+
+
+def test_kernel_hmc_without_glass(tmp_path: Path) -> None:
+    command = [sys.executable, str(PAPERS / "kernel_hmc.py"), "--part", "3", "--data", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert f"Glass is skipped: no glass.csv in {tmp_path}" in done.stdout
