@@ -26,7 +26,8 @@ COLOURS = {  # of Okabe and Ito, told apart by colour-blind readers too
     },
     **{"gadMALAf": "#0072B2", "gadMALAe": "#56B4E9", "gadRWM": "#E69F00", "AM": "#D55E00", "RWM": "#000000"},
     **{"HMC-20": "#CC79A7", "NUTS": "#999999"},
-    **{"KMC finite": "#0072B2", "KMC lite": "#0072B2", "KMC lite, our defaults": "#56B4E9"},
+    **{"KMC finite": "#0072B2", "KMC lite, oracle": "#0072B2", "KMC lite, oracle, long steps": "#56B4E9"},
+    **{"KMC lite": "#009E73", "KMC lite, long steps": "#999999", "KMC lite, our defaults": "#882255"},
     **{"KAMH": "#E69F00", "RW": "#000000", "HABC": "#D55E00", "HABC, no friction": "#CC79A7"},
 }
 

@@ -33,10 +33,11 @@ from kernel_common import (
 )
 from stanadapt.numerics.surrogate import Surrogate
 
-LEAPFROG = {"n_leapfrog_min": 50, "n_leapfrog_max": 50}
+TRAJECTORIES = {"faithful": True, "n_leapfrog_min": 50, "n_leapfrog_max": 50} | fixed_steps(0.01, 0.1)
 METHODS: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("KMC lite, oracle", "kmc_lite", {"faithful": True} | LEAPFROG | fixed_steps(0.01, 0.1)),
-    ("KMC lite, our defaults", "kmc_lite", LEAPFROG),
+    ("KMC lite, oracle", "kmc_lite", TRAJECTORIES),
+    ("KMC lite", "kmc_lite", TRAJECTORIES | {"subsample": 1_000}),
+    ("KMC lite, our defaults", "kmc_lite", {}),
     ("RW", "rwm", {}),
 )
 HABC = {
@@ -64,7 +65,7 @@ def measure(chain: Chain) -> Result:
 
 def run(workers: ProcessPoolExecutor, given: argparse.Namespace) -> Found:
     repeats = given.repeats or (1 if given.quick else 10)
-    warmup, draws, hamiltonian = (200, 300, (10, 50)) if given.quick else (2_000, 5_000, (200, 1_000))
+    warmup, draws, hamiltonian = (200, 300, (10, 50)) if given.quick else (10_000, 5_000, (200, 1_000))
     jobs = [
         Chain(label, name, settings, warmup, draws, i, given.seed)
         for label, name, settings in sized(METHODS, given)
