@@ -63,7 +63,7 @@ def abc(
         default the Euclidean distance.
     kernel
         "gaussian": simulations count by exp(-distance² / (2 epsilon²)), the default. "uniform": those with a
-        distance of at most epsilon count.
+        distance of at most epsilon count; where these are rare, chains need `inits` near the posterior.
     likelihood
         "kernel": the mean of the kernel over the simulations, an unbiased estimate of the likelihood of data
         that were measured with the kernel as their error (Marjoram et al., 2003; Sisson and Fan, 2010).

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import runpy
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from scipy import stats
 
 import stanadapt
 from moments import limit, z_scores
-from stanadapt import Posterior
+from stanadapt import Posterior, runner
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
 from stanadapt.failures import Failure
 from stanadapt.numerics import synthetic
@@ -79,7 +82,7 @@ def test_uniform_kernel_is_that_of_the_accepted_simulations():
     def mean_of_data(theta, rng):
         return theta["mu"] + rng.standard_normal()
 
-    target = stanadapt.abc(mean_of_data, 1.0, PRIOR, epsilon=0.7, kernel="uniform", n_sim=3)
+    target = stanadapt.abc(mean_of_data, 1.0, PROGRAM, epsilon=0.7, kernel="uniform", n_sim=3)
     grid = np.linspace(-10.0, 10.0, 20_001)
     weights = stats.norm(0.0, 2.0).pdf(grid) * (stats.norm.cdf(1.7 - grid) - stats.norm.cdf(0.3 - grid))
     mean = np.average(grid, weights=weights)
@@ -255,8 +258,7 @@ def test_summaries_and_distances():
     np.testing.assert_array_equal(*mus)
 
 
-@pytest.mark.parametrize("prior", [PRIOR, PROGRAM], ids=["scipy", "stan"])
-def test_draws_and_counts_do_not_depend_on_workers(prior):
+def test_draws_and_counts_do_not_depend_on_workers():
     calls = []
 
     def counted(theta, rng):
@@ -264,7 +266,7 @@ def test_draws_and_counts_do_not_depend_on_workers(prior):
         return simulator(theta, rng)
 
     def run(workers, threads=False):
-        target = stanadapt.abc(counted, OBSERVED, prior, epsilon=1.0, n_sim=3, threads=threads)
+        target = stanadapt.abc(counted, OBSERVED, PROGRAM, epsilon=1.0, n_sim=3, threads=threads)
         calls.clear()
         return datasets(sample(target, workers=workers, chains=3, **SHORT))
 
@@ -280,6 +282,25 @@ def test_draws_and_counts_do_not_depend_on_workers(prior):
     assert np.all(here["adaptation"]["n_simulations"] == 3 * SHORT["draws"])
     total = here["adaptation"]["n_simulations"] + here["adaptation"]["n_simulations_warmup"]
     assert int(total.sum()) == len(calls) == counted_there
+
+
+@pytest.mark.parametrize("prior", [PRIOR, PROGRAM], ids=["scipy", "stan"])
+def test_pickling(prior):
+    target = stanadapt.abc(simulator, OBSERVED, prior, epsilon=1.0, summary=lambda data: data[:2])
+    before = Posterior(target)
+    after = pickle.loads(runner.pack(before))
+    assert after.log_density(np.zeros(1)) == before.log_density(np.zeros(1))
+    assert after.constrain(np.ones(1)) == before.constrain(np.ones(1)) == {"mu": 1.0}
+
+
+def test_example():
+    path = Path(__file__).parents[1] / "examples" / "g_and_k.py"
+    main = runpy.run_path(str(path))["main"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FindingsWarning)
+        idata = main(warmup=50, draws=50, chains=1)
+    assert set(idata["posterior"]) == {"a", "b", "g", "k"}
+    assert int(idata["adaptation"]["n_simulations"][0]) == 40 * 50
 
 
 def test_record_of_the_run():
@@ -301,7 +322,7 @@ def test_a_library_that_allows_no_threads_gets_none(gaussian_libraries):
     prior = Posterior(gaussian_libraries["processes"])
     with pytest.raises(ArgumentError, match="threads=True is not allowed"):
         stanadapt.abc(two, [0.1, 0.2], prior, epsilon=1.0, threads=True)
-    idata = sample(stanadapt.abc(two, [0.1, 0.2], prior, epsilon=1.0), workers=2, **SHORT)
+    idata = sample(stanadapt.abc(two, [0.1, 0.2], prior, epsilon=1.0), **SHORT)
     assert idata["posterior"]["sigma"].shape == (2, 50)
 
 

@@ -136,8 +136,8 @@ class Target:
             from the exact density (Andrieu and Roberts, 2009): they keep the estimate of the current point
             and never draw it again. The noisier the estimate, the longer they stand still: a variance of its
             logarithm of about 1 to 3 in the bulk of the posterior is best (Doucet et al., 2015; Sherlock et
-            al., 2015). At 3 even the shortest steps are accepted only one time in five, so that random walks
-            need a lower `target_accept` than 0.234; 0.07 is best then, for large d.
+            al., 2015). At 3 even the shortest steps are accepted about one time in five only, so that random
+            walks need a lower `target_accept` than 0.234; 0.07 is best then, for large d.
         threads
             Run chains in threads: for callables that release Python's lock, that share state, or that cannot
             be sent to another process.
