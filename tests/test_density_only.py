@@ -30,7 +30,7 @@ model {
 }
 """
 NOWHERE = 'parameters { real x; } model { reject("nowhere"); }'
-RUN = {"chains": 2, "warmup": 300, "draws": 300, "seed": 5, "progress": False}
+RUN = {"chains": 2, "warmup": 300, "draws": 300, "seed": 5, "progress": False, "workers": 1}
 
 
 @pytest.fixture
