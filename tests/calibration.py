@@ -40,6 +40,9 @@ SPACING = {
     "gad_mala_exact": 400,
     "mmala": 400,
     "hmc": 200,
+    "kamh": 1_000,
+    "kmc_lite": 100,
+    "kmc_finite": 100,
     "nuts": 10,
 }
 DEFAULT_SPACING = 200
