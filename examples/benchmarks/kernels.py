@@ -7,7 +7,7 @@ compiled loop. Part 2, d = 25 to 200 (standard Gaussian, compiled): the same, wi
 grows from 50 to 200. Part 3, d = 100 to 800: the ratio to the linear algebra that cannot be avoided, which is
 two matrix-vector products for a frozen iteration, three and a rank-one update for one that adapts. That
 reference is the faster of BLAS (through numba, one thread) and the package's own loops; the ratio to BLAS
-alone stands beside it.
+alone stands beside it. What kamh and kmc_* do between blocks is in surrogates.py.
 Times are medians over repeats that alternate between what is compared.
 """
 
@@ -104,7 +104,8 @@ def sweeps(method: str, model: Any, n: int) -> Sweeps:
     state = sampler.start(target, settings, rng.uniform(-0.5, 0.5, d), rng)
     for stage in sampler.stages(settings, 2_000, d):
         state = sampler.enter(stage.name, state, settings)
-        state = sampler.sweep(target, settings, state, rng, True, empty_trace(stage.length, d))
+        warmup = empty_trace(stage.length, d)
+        state = samplers.advance(sampler, target, settings, state, rng, True, warmup)
     trace = empty_trace(n, d)
     x = state.x.copy()
     return {
