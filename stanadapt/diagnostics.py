@@ -88,9 +88,9 @@ def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
     """Worded findings on a result; empty when there is nothing to report.
 
     Looks at R-hat over 1.01, effective sample sizes under 100 a chain, acceptance far from its target, chains
-    that stand still, failed evaluations of the log density, and an interrupted run; of NUTS at divergences,
-    trees that were cut short, and the energy's Bayesian fraction of missing information (E-BFMI) under 0.3;
-    and has a word on noise where that may be the reason.
+    that stand still or have learnt nothing, failed evaluations of the log density, and an interrupted run; of
+    NUTS at divergences, trees that were cut short, and the energy's Bayesian fraction of missing information
+    (E-BFMI) under 0.3; and has a word on noise where that may be the reason.
     """
     groups = datasets(idata)
     posterior = _posterior(idata, var_names)
@@ -103,6 +103,8 @@ def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
     if "sample_stats" in groups:
         findings += _movement(groups["sample_stats"], posterior.attrs)
         findings += _trajectories(groups["sample_stats"], posterior.attrs)
+    if "adaptation" in groups:
+        findings += _ignorance(groups["adaptation"])
     if "failures" in groups.get("adaptation", {}):
         findings += _failures(groups["adaptation"], groups.get("sample_stats"))
     if posterior.attrs.get("noisy") and any(finding.kind in _BY_NOISE for finding in findings):
@@ -165,10 +167,31 @@ def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
     return [
         Finding(
             "acceptance",
-            f"The acceptance rate is far from its target {target:g}: {shown}. "
-            "Warm up longer; in a funnel, reparametrise the model.",
+            f"The acceptance rate is far from its target {target:g}: {shown}. {_advice(_settings(attrs))}",
         )
     ]
+
+
+def _advice(settings: dict[str, Any]) -> str:
+    for size in ("subsample", "basis"):
+        if size in settings:
+            return f"What was learnt of the target is not near enough to it: warm up longer, raise {size}."
+    return "Warm up longer; in a funnel, reparametrise the model."
+
+
+def _ignorance(adaptation: xarray.Dataset) -> list[Finding]:
+    """Chains of methods that learn from their history, and had nothing to learn from."""
+    if "fits" not in adaptation or not int(adaptation.attrs.get("tuning_steps", 0)):
+        return []
+    none = adaptation["chain"].values[adaptation["fits"].values == 0]
+    if not none.size:
+        return []
+    shown = ", ".join(map(str, none))
+    text = (
+        f"Chains {shown} have learnt nothing in warm-up, since no point of their history differed from the "
+        "others, and are random walks. Start elsewhere (inits), or warm up longer."
+    )
+    return [Finding("nothing_learnt", text)]
 
 
 def _stillness(stats: xarray.Dataset) -> list[Finding]:

@@ -129,7 +129,31 @@ def test_chain_that_never_moves_learns_nothing_and_says_so(method: str, faithful
     learnt = datasets(idata)["adaptation"]
     assert np.all(learnt["skipped"] > 0)
     assert np.all(idata["posterior"]["x"].values == 1.0)
-    assert stanadapt.diagnose(idata)
+    kinds = {finding.kind: finding.text for finding in stanadapt.diagnose(idata)}
+    assert "Chains 0, 1 have learnt nothing" in kinds["nothing_learnt"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_reported(method: str) -> None:
+    idata = draw(gaussian().target, method, settings=SMALL[method])
+    learnt = datasets(idata)["adaptation"]
+    assert np.all(learnt["fits"] > 0)
+    assert np.all(learnt["skipped"] == 0)
+    assert np.all(learnt["sigma"] > 0)
+    assert np.all(np.diff(learnt["warmup_fits"]) >= 0)
+    np.testing.assert_array_equal(learnt["warmup_sigma"].isel(note=-1), learnt["sigma"])
+    size = SMALL[method].get("subsample", 30)
+    centers = learnt["frequencies" if method == "kmc_finite" else "centers"]
+    assert centers.shape == (2, size, 3)
+    assert np.all(np.isfinite(centers))
+    assert "nothing_learnt" not in {finding.kind for finding in stanadapt.diagnose(idata)}
+
+
+def test_acceptance_below_its_target_has_its_own_advice() -> None:
+    """A surrogate of two features in a basis is not much of one."""
+    idata = draw(gaussian().target, "kmc_finite", draws=500, settings={"basis": 2, "step_rate": 0.0})
+    texts = {finding.kind: finding.text for finding in stanadapt.diagnose(idata)}
+    assert "raise basis" in texts["acceptance"]
 
 
 @pytest.mark.parametrize("method", ["kmc_lite", "kmc_finite"])

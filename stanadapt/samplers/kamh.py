@@ -231,7 +231,7 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
 
 
 def history(state: State) -> dict[str, float]:
-    return {"fits": float(state.fits), "sigma": state.sigma}
+    return {"warmup_fits": float(state.fits), "warmup_sigma": state.sigma}
 
 
 def learnt(state: State) -> dict[str, Any]:

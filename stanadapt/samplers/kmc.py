@@ -195,14 +195,14 @@ def described(state: Any) -> dict[str, float]:
     learnt = state.learnt
     return {
         "step_size": state.steps.flow,
-        "fits": float(learnt.fits),
-        "sigma": learnt.sigma,
-        "regularisation": learnt.regularisation,
+        "warmup_fits": float(learnt.fits),
+        "warmup_sigma": learnt.sigma,
+        "warmup_regularisation": learnt.regularisation,
     }
 
 
-def reported(state: Any, size: int) -> dict[str, Any]:
-    """What was learnt, with room for `size` centers; NaN where there are fewer."""
+def reported(state: Any, size: int, centers_name: str) -> dict[str, Any]:
+    """What was learnt, with room for `size` centers or frequencies; NaN where there are fewer."""
     surrogate, frame = state.surrogate, state.frame
     n, d = surrogate.weights.size, state.x.size
     centers, weights = np.full((size, d), np.nan), np.full(size, np.nan)
@@ -213,7 +213,7 @@ def reported(state: Any, size: int) -> dict[str, Any]:
     return counts | {
         "sigma": np.array(state.learnt.sigma),
         "regularisation": np.array(state.learnt.regularisation),
-        "centers": centers,
+        centers_name: centers,
         "weights": weights,
         "mean": frame.center.copy(),
         "preconditioner": frame.scale * frame.chol_t.T @ frame.chol_t,

@@ -218,4 +218,4 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    return kmc.reported(state, state.sums.u.size)
+    return kmc.reported(state, state.sums.u.size, "frequencies")

@@ -174,4 +174,4 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    return kmc.reported(state, len(state.history.points))
+    return kmc.reported(state, len(state.history.points), "centers")
