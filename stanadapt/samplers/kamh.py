@@ -23,8 +23,8 @@ Departures from the paper, all but the last off with `faithful=True`:
 1. The first half of warm-up is an adaptive random walk (numerics/frame.py), whose second half is learnt from.
 2. The kernel lives in coordinates in which the points have covariance I: one gamma and one width do not fit
    parameters of unlike scales. There gamma is 0.75 / sqrt(d), a third of the best scale of a random walk.
-3. Whenever iterations are 1.5 times as many, the coordinates and sigma are learnt anew and the history starts
-   again.
+3. Whenever iterations are 1.25 times as many, the coordinates and sigma are learnt anew, and the history
+   starts again.
 4. nu starts at 2.38 / sqrt(d). gamma² = 0.1, when faithful, is that of the authors' demonstrations.
 5. The subsample is kept by a reservoir: a uniform sample of the history at any time, but not a fresh one.
    sigma, where it is not set, is the median squared distance of the points.
@@ -102,8 +102,13 @@ class State(NamedTuple):
     skipped: int  # updates that were due with all points equal
 
 
-n_matrices, stages = refitting.n_matrices, refitting.stages
+stages = refitting.stages
 enter, until_refit = refitting.enter, refitting.until_refit
+
+
+def n_matrices() -> int:
+    """The frame."""
+    return 1
 
 
 @kernel

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..jit import kernel
 from ..numerics import score_matching
-from ..numerics.frame import into_frame, learn_walk, out_of_frame, walk_size_after
+from ..numerics.frame import into_frame, out_of_frame, walk_size_after
 from ..numerics.history import rate
 from ..numerics.linear import dot
 from ..numerics.metropolis import accept_probability
@@ -81,8 +81,8 @@ def first_steps(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
 
 
 @kernel
-def walks(settings: Any, surrogate: Any, rng: Any) -> Any:
-    """Whether this iteration is one of the walk.
+def walks(settings: Any, surrogate: Any, steps: Any, rng: Any) -> Any:
+    """Whether this iteration is one of the walk: a share of them, half while trajectories are hopeless.
 
     A faithful run has none: before it has learnt, its trajectories along a gradient of zero are a walk.
     """
@@ -90,7 +90,10 @@ def walks(settings: Any, surrogate: Any, rng: Any) -> Any:
         return False
     if surrogate.weights.size == 0:
         return True
-    return settings.walk_share > 0.0 and rng.random() < settings.walk_share
+    share = settings.walk_share
+    if share > 0.0 and steps.acceptance < _HOPELESS:
+        share = max(share, 0.5)
+    return share > 0.0 and rng.random() < share
 
 
 @kernel
@@ -120,14 +123,12 @@ def flowed(
 
 
 @kernel
-def after_walk(settings: Any, steps: Any, frame: Any, surrogate: Any, x: Any, accept_prob: Any) -> Any:
-    """Steps and frame after an iteration of the walk that ended at `x` (d,)."""
+def after_walk(steps: Any, surrogate: Any, accept_prob: Any) -> Any:
+    """Steps after an iteration of the walk."""
     n = steps.n_walk + 1.0
     walk = walk_size_after(steps.walk, n, accept_prob)
-    flow = steps.flow
-    if surrogate.weights.size == 0:
-        frame, flow = learn_walk(frame, n, x), walk
-    return Steps(flow, walk, steps.n_flow, n, steps.acceptance), frame
+    flow = walk if surrogate.weights.size == 0 else steps.flow
+    return Steps(flow, walk, steps.n_flow, n, steps.acceptance)
 
 
 @kernel
@@ -165,7 +166,10 @@ def tuned(
         sigma, regularisation = score_matching.median_sigma(q), 1e-3
     sigma = settings.sigma if fixed[0] else sigma
     regularisation = settings.regularisation if fixed[1] else regularisation
-    sigma, regularisation = score_matching.choose(q, fit, (sigma, regularisation), fixed=fixed)
+    evaluations = 15 if learnt.fits else 40
+    sigma, regularisation = score_matching.choose(
+        q, fit, (sigma, regularisation), fixed=fixed, evaluations=evaluations
+    )
     return learnt._replace(sigma=float(sigma), regularisation=float(regularisation))
 
 

@@ -29,19 +29,21 @@ Departures from the paper, all but the last off with `faithful=True`:
    A surrogate learnt from the way to the typical set is wrong there, and its trajectories do not leave it.
 2. The kernel lives in coordinates in which the points have covariance I: one width and momenta N(0, I) do not
    fit parameters of unlike scales.
-3. Whenever iterations are 1.5 times as many, all is learnt anew, coordinates and kernel included, and the
+3. Whenever iterations are 1.25 times as many, all is learnt anew, coordinates and kernel included, and the
    history starts again. It is not learnt from between then and the time when it fills the subsample.
 4. The step size is not adapted to less than d^-1/4 / 2 in these coordinates, unless acceptance falls below
    0.1: rejections are then the surrogate's errors and not the integrator's, and do not go away. It starts
    at 1 (0.1 when faithful), and step_low is 0.5 (0.1 when faithful).
-5. One iteration in ten is a step of the walk, which moves where the surrogate is wrong.
+5. One iteration in ten is a step of the walk, which goes on learning and moves where the surrogate is wrong;
+   one in two while less than a tenth of the trajectories is accepted.
 6. An update takes in all points since the last one, not the newest alone. When all is learnt anew, the sums
    start with a uniform sample of the history, of up to 1,000 points.
    sigma and lambda, where they are not set, are then chosen by cross-validation; folds are runs of the chain.
    A faithful run with both set learns nothing anew.
 
 Cost of an iteration: one log density, O(d m L) for the trajectory, O(d²) into the coordinates and back. An
-update: O(d m²) a point by rank-one updates, or O(m³) for many. Memory: two (m, m) arrays a chain.
+update: O(d m²) a point by rank-one updates, or O(m³) for many. Memory: two (m, m) arrays and two (d, d) arrays a
+chain.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.frame import Frame, all_into_frame, frame_of, plain_frame
+from ..numerics.frame import Frame, all_into_frame, frame_of, learn_walk, plain_frame
 from ..numerics.history import History, all_equal, empty_history, remembered, sample, scheduled
 from ..numerics.score_matching import Sums, draw_basis, fit_finite, fourier_basis, no_sums, take_in
 from ..numerics.surrogate import FOURIER, Surrogate, no_surrogate
@@ -91,6 +93,7 @@ class State(NamedTuple):
     x: np.ndarray
     logp: float
     steps: kmc.Steps
+    walk_frame: Frame
     frame: Frame
     surrogate: Surrogate
     history: History
@@ -100,9 +103,14 @@ class State(NamedTuple):
     n_pending: int
 
 
-n_matrices, stages, enter = refitting.n_matrices, kmc.stages, refitting.enter
+stages, enter = kmc.stages, refitting.enter
 _RESERVOIR = 1_000  # points that are kept to learn all anew
 _PENDING = 256  # points that wait at most
+
+
+def n_matrices() -> int:
+    """The frame, and that of the walk."""
+    return 2
 
 
 @kernel
@@ -125,18 +133,20 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     learnt = kmc.Learnt(np.nan, np.nan, 0, 0, 0)
     history = empty_history(_RESERVOIR, d)
     pending = np.empty((_PENDING, d))
-    surrogate, frame = no_surrogate(FOURIER, d), plain_frame(x)
-    return State(x.copy(), logp, steps, frame, surrogate, history, learnt, sums, pending, 0)
+    surrogate = no_surrogate(FOURIER, d)
+    return State(
+        x.copy(), logp, steps, plain_frame(x), plain_frame(x), surrogate, history, learnt, sums, pending, 0
+    )
 
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """Steps 5 and 6 of Algorithm 1. Returns the next state, acceptance probability and whether accepted."""
-    x, logp, steps, frame, surrogate, history, learnt, sums, pending, n_pending = state
+    x, logp, steps, walk_frame, frame, surrogate, history, learnt, sums, pending, n_pending = state
 
-    walk = walks(settings, surrogate, rng)
+    walk = walks(settings, surrogate, steps, rng)
     if walk:
-        y, logp_y, accept_prob = walked(target, x, logp, steps.walk, frame, rng)
+        y, logp_y, accept_prob = walked(target, x, logp, steps.walk, walk_frame, rng)
     else:
         y, logp_y, accept_prob = flowed(target, settings, x, logp, steps, frame, surrogate, rng)
     accepted = rng.random() < accept_prob
@@ -149,11 +159,13 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             for i in range(x.size):
                 pending[n_pending, i] = x[i]
             n_pending += 1
+        if not settings.faithful:
+            walk_frame = learn_walk(walk_frame, history.t, x)
         if walk:
-            steps, frame = after_walk(settings, steps, frame, surrogate, x, accept_prob)
+            steps = after_walk(steps, surrogate, accept_prob)
         else:
             steps = after_flow(settings, steps, x.size, accept_prob)
-    state = State(x, logp, steps, frame, surrogate, history, learnt, sums, pending, n_pending)
+    state = State(x, logp, steps, walk_frame, frame, surrogate, history, learnt, sums, pending, n_pending)
     return state, accept_prob, accepted
 
 
@@ -190,7 +202,9 @@ def _rebuilt(state: State, settings: Any, points: np.ndarray, rng: np.random.Gen
         return refitting.rebuilt(state, settings)
     if all_equal(points):
         return kmc.skipped(state)
-    frame = state.frame if settings.faithful else frame_of(points, state.frame)
+    frame = state.frame
+    if not settings.faithful:
+        frame = frame_of(points, frame if learnt.fits else state.walk_frame)
     q = all_into_frame(frame, points)
     draws = draw_basis(settings.basis, q.shape[1], settings.shape, rng)
 

@@ -26,19 +26,20 @@ Departures from the paper, all but the last off with `faithful=True`:
    A surrogate learnt from the way to the typical set is wrong there, and its trajectories do not leave it.
 2. The kernel lives in coordinates in which the points have covariance I: one width and momenta N(0, I) do not
    fit parameters of unlike scales.
-3. Whenever iterations are 1.5 times as many, all is learnt anew, coordinates and kernel included, and the
+3. Whenever iterations are 1.25 times as many, all is learnt anew, coordinates and kernel included, and the
    history starts again. It is not learnt from between then and the time when it fills the subsample.
 4. The step size is not adapted to less than d^-1/4 / 2 in these coordinates, unless acceptance falls below
    0.1: rejections are then the surrogate's errors and not the integrator's, and do not go away. It starts
    at 1 (0.1 when faithful), and step_low is 0.5 (0.1 when faithful).
-5. One iteration in ten is a step of the walk, which moves where the surrogate is wrong.
+5. One iteration in ten is a step of the walk, which goes on learning and moves where the surrogate is wrong;
+   one in two while less than a tenth of the trajectories is accepted.
 6. The subsample is kept by a reservoir: a uniform sample of the history at any time, but not a fresh one.
    sigma and lambda, where they are not set, are chosen by cross-validation whenever all is learnt anew, or
    would be; folds are runs of the chain.
 
 Cost of an iteration: one log density, O(d n L) for the trajectory, O(d²) into the coordinates and back. A
 refit: O(n³ + d n²), or O(d n r) an iteration of the solver with solver="low_rank", r the rank of the kernel
-matrix. Memory: n² numbers while refitting, and one (d, d) array a chain.
+matrix. Memory: n² numbers while refitting, and two (d, d) arrays a chain.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics import score_matching
-from ..numerics.frame import Frame, all_into_frame, frame_of, plain_frame
+from ..numerics.frame import Frame, all_into_frame, frame_of, learn_walk, plain_frame
 from ..numerics.history import History, all_equal, empty_history, remembered, sample, scheduled
 from ..numerics.surrogate import Surrogate, no_surrogate
 from ..target import log_density
@@ -88,14 +89,20 @@ class State(NamedTuple):
     x: np.ndarray
     logp: float
     steps: kmc.Steps
+    walk_frame: Frame
     frame: Frame
     surrogate: Surrogate
     history: History
     learnt: kmc.Learnt
 
 
-n_matrices, stages = refitting.n_matrices, kmc.stages
+stages = kmc.stages
 enter, until_refit = refitting.enter, refitting.until_refit
+
+
+def n_matrices() -> int:
+    """The frame, and that of the walk."""
+    return 2
 
 
 @kernel
@@ -106,17 +113,17 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     surrogate = no_surrogate(settings.kernel, x.size)
     history = empty_history(size_or_default(settings.subsample), x.size)
     learnt = kmc.Learnt(np.nan, np.nan, 0, 0, 0)
-    return State(x.copy(), logp, steps, plain_frame(x), surrogate, history, learnt)
+    return State(x.copy(), logp, steps, plain_frame(x), plain_frame(x), surrogate, history, learnt)
 
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """Steps 5 and 6 of Algorithm 1. Returns the next state, acceptance probability and whether accepted."""
-    x, logp, steps, frame, surrogate, history, learnt = state
+    x, logp, steps, walk_frame, frame, surrogate, history, learnt = state
 
-    walk = walks(settings, surrogate, rng)
+    walk = walks(settings, surrogate, steps, rng)
     if walk:
-        y, logp_y, accept_prob = walked(target, x, logp, steps.walk, frame, rng)
+        y, logp_y, accept_prob = walked(target, x, logp, steps.walk, walk_frame, rng)
     else:
         y, logp_y, accept_prob = flowed(target, settings, x, logp, steps, frame, surrogate, rng)
     accepted = rng.random() < accept_prob
@@ -125,11 +132,13 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
     if adapting:
         history = remembered(history, x, rng)
+        if not settings.faithful:
+            walk_frame = learn_walk(walk_frame, history.t, x)
         if walk:
-            steps, frame = after_walk(settings, steps, frame, surrogate, x, accept_prob)
+            steps = after_walk(steps, surrogate, accept_prob)
         else:
             steps = after_flow(settings, steps, x.size, accept_prob)
-    state = State(x, logp, steps, frame, surrogate, history, learnt)
+    state = State(x, logp, steps, walk_frame, frame, surrogate, history, learnt)
     return state, accept_prob, accepted
 
 
@@ -143,7 +152,7 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     if all_equal(points):
         return kmc.skipped(state)
     if rebuild and not settings.faithful:
-        frame = frame_of(points, frame)
+        frame = frame_of(points, frame if learnt.fits else state.walk_frame)
     q = all_into_frame(frame, points)
     if rebuild:
         learnt = kmc.tuned(settings, q, learnt, lambda *at: _fit(settings, *at).surrogate, rng)

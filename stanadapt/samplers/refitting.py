@@ -17,7 +17,7 @@ from .base import NOT_NEGATIVE, PROBABILITY, SCALE, Limit, Stage, check_subsampl
 POINTS = 300  # default size of a subsample
 LARGEST = 5_000  # subsample or basis: some squares of it are held, 200 MB each
 FIRST = 50  # iterations before a faithful run learns for the first time
-GROWTH = 1.5  # of the number of iterations between times at which all is learnt anew
+GROWTH = 1.25  # of the number of iterations between times at which all is learnt anew
 
 LIMITS = {
     "subsample": Limit(0, LARGEST),
@@ -27,11 +27,6 @@ LIMITS = {
     "step_rate": Limit(0.0, 10.0),
     "schedule": Limit(0.0, 1.0),
 }
-
-
-def n_matrices() -> int:
-    """The frame."""
-    return 1
 
 
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
