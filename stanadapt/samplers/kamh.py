@@ -51,15 +51,7 @@ from ..numerics.frame import (
     plain_frame,
     walk_size_after,
 )
-from ..numerics.history import (
-    History,
-    all_equal,
-    empty_history,
-    rate,
-    remembered,
-    sample,
-    scheduled,
-)
+from ..numerics.history import History, all_equal, empty_history, rate, remembered, sample, scheduled
 from ..numerics.linear import add_times, dot
 from ..numerics.metropolis import accept_probability
 from ..numerics.score_matching import median_sigma

@@ -42,7 +42,7 @@ Departures from the paper, all but the last off with `faithful=True`:
    A faithful run with both set learns nothing anew.
 
 Cost of an iteration: one log density, O(d m L) for the trajectory, O(d²) into the coordinates and back. An
-update: O(d m²) a point by rank-one updates, or O(m³) for many. Memory: two (m, m) arrays and two (d, d) arrays a
+update: O(d m²) a point by rank-one updates, or O(m³) for many. Memory: two (m, m) and two (d, d) arrays a
 chain.
 """
 
