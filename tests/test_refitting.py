@@ -233,7 +233,11 @@ def test_frame_is_the_one_of_the_points() -> None:
 
 
 def test_frame_stays_where_points_are_too_few() -> None:
-    before = frame.plain_frame(np.zeros(3))
-    assert frame.frame_of(gaussian().draw(8, np.random.default_rng(1)), before) is before
+    before = frame.plain_frame(np.ones(3))
     flat = np.random.default_rng(1).standard_normal((100, 1)) * np.array([1.0, 2.0, 0.0])
-    assert frame.frame_of(flat, before) is before
+    for points in (gaussian().draw(8, np.random.default_rng(1)), flat):
+        found = frame.frame_of(points, before)
+        np.testing.assert_array_equal(found.chol_t, before.chol_t)
+        np.testing.assert_array_equal(found.center, before.center)
+        assert not np.shares_memory(found.chol_t, before.chol_t)  # the walk's frame goes on learning
+        assert not np.shares_memory(found.center, before.center)

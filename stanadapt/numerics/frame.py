@@ -67,8 +67,9 @@ def out_of_frame(frame: Any, q: Any) -> Any:
 
 
 def frame_of(points: np.ndarray, before: Frame) -> Frame:
-    """The frame of the mean and covariance of `points` (n, d); `before`, where they are too few for one."""
+    """The frame of the mean and covariance of `points` (n, d); a copy of `before`, where they are too few."""
     d = points.shape[1]
+    before = Frame(before.center.copy(), before.chol_t.copy(), before.scale)  # it may go on learning
     if len(np.unique(points[:, 0])) < _POINTS_A_DIMENSION * d:
         return before
     covariance = np.atleast_2d(np.cov(points.T))

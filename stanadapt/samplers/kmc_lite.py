@@ -143,7 +143,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
-    """Steps 1 to 4 of Algorithm 1; and, when iterations have doubled, new coordinates and a new kernel."""
+    """Steps 1 to 4 of Algorithm 1; and, from time to time, new coordinates and a new kernel."""
     history, frame, learnt, points = state.history, state.frame, state.learnt, sample(state.history)
     state = state._replace(history=scheduled(history, settings.schedule, rng))
     rebuild = history.t >= history.next_rebuild
