@@ -28,8 +28,10 @@ from .engine import EngineChain
 from .errors import ArgumentError, ChainError
 from .failures import Failure, PackedFailure, raise_first
 from .inits import Init
+from .numerics.blas import one_thread
 from .posterior import Posterior
 from .samplers import Engine, sampler
+from .samplers.base import Refitting
 
 _LOOK_SECONDS = 0.1  # how often the one who waits looks at the board
 
@@ -92,7 +94,7 @@ def run(
     draws, warmup = stacks(job, posterior, job.chains)
     chains = _chains(posterior, job, list(range(job.chains)), inits, board, draws, warmup)
     pool = ThreadPoolExecutor(workers, thread_name_prefix="stanadapt")
-    with interrupts(board):
+    with interrupts(board), _blas(job):
         try:
             turns = _turns(chains)
             futures = [pool.submit(_take_turns, turns, board) for _ in range(workers)]
@@ -120,6 +122,11 @@ def _chains(
         kind(posterior, job, i, init, board, draws.chain(k), warmup.chain(k) if warmup else None)
         for k, (i, init) in enumerate(zip(indices, inits, strict=True))
     ]
+
+
+def _blas(job: Job) -> contextlib.AbstractContextManager[Any]:
+    """One thread for BLAS, where chains compute with it."""
+    return one_thread() if isinstance(sampler(job.method), Refitting) else contextlib.nullcontext()
 
 
 def _turns(chains: list[Chain]) -> deque[Any]:
@@ -243,7 +250,8 @@ def _run_share(
     except BaseException as error:  # a module of the user's may not be there
         board.stop()
         return Failure.of(share[0], error).packed()
-    failure = _take_turns(_turns(chains), board)
+    with _blas(job):
+        failure = _take_turns(_turns(chains), board)
     if failure is not None:
         return failure.packed()
     results = [chain.result() for chain in chains]

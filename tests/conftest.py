@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import bridgestan
 import pytest
 
+from stanadapt.numerics.blas import one_thread
+
 ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _blas_as_in_chains() -> Iterator[None]:
+    """One thread, for tests that run kernels and fits without the runner: more only wait for each other."""
+    with one_thread():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -92,7 +92,7 @@ def test_samplers_do_not_import_each_other() -> None:
         ("numba.cfunc", {"jit.py"}),
         ("import click", {"cli.py"}),
         ("import tqdm", {"progress.py"}),
-        ("from threadpoolctl", {"blas.py"}),
+        ("threadpoolctl", {"blas.py"}),
         ("from loky", {"runner.py"}),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from threadpoolctl import threadpool_limits
 
 import stanadapt
 from cases import resolve
@@ -69,6 +70,23 @@ def test_draws_do_not_depend_on_workers(method: str) -> None:
     exact = gaussian()
     runs = [draw(exact.target, method, workers=n, chains=3, settings=SMALL[method]) for n in (1, 2)]
     np.testing.assert_array_equal(*(run["posterior"]["x"].values for run in runs))
+
+
+@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_blas_has_one_thread_where_chains_run(method: str, processes: bool) -> None:
+    """Asked in the target itself, of all BLAS libraries that are loaded; more threads would change draws."""
+
+    def log_density(x: np.ndarray) -> float:
+        from threadpoolctl import threadpool_info
+
+        threads = [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+        assert threads == [1] * len(threads), threads
+        return -0.5 * float(x @ x)
+
+    target = stanadapt.Target.from_python(log_density, 2, threads=not processes)
+    with threadpool_limits(2, user_api="blas"):
+        draw(target, method, warmup=20, draws=5, workers=2)
 
 
 @pytest.mark.parametrize("method", METHODS)

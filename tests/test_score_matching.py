@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from scipy import optimize
 
-from stanadapt.numerics.blas import one_thread
 from stanadapt.numerics.score_matching import (
     Draws,
     Kernel,
@@ -31,13 +28,6 @@ from stanadapt.numerics.score_matching import (
 from stanadapt.numerics.surrogate import FOURIER, GAUSSIAN, RATIONAL_QUADRATIC, Surrogate, surrogate_gradient
 
 D = 3
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """As in a chain; on busy machines more threads wait for each other."""
-    with one_thread():
-        yield
 
 
 KERNELS = [Kernel(GAUSSIAN, 2.3), Kernel(RATIONAL_QUADRATIC, 2.3, 0.7)]

@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import threading
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
-_lock = threading.Lock()
-_inside = 0
-_limit: Any = None
 
+def one_thread() -> AbstractContextManager[Any]:
+    """Keep BLAS to one thread meanwhile, in the whole process; for the thread that waits for the others.
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep BLAS to one thread meanwhile, in the whole process.
-
-    Chains run side by side already, and the last bits of a sum depend on how many threads shared it: draws
-    would depend on the number of workers. The limit is that of the process, so those inside are counted, and
-    the last one out lifts it.
+    Chains run side by side already, so more threads only wait for each other; and the last bits of a sum
+    depend on how many threads shared it, so that draws would depend on the number of workers.
     """
-    global _inside, _limit
-    with _lock:
-        if _inside == 0:
-            _limit = _controller().limit(limits=1, user_api="blas")
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0:
-                _limit.restore_original_limits()
+    from threadpoolctl import threadpool_limits
 
-
-@functools.cache
-def _controller() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
+    limit: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
+    return limit

@@ -40,7 +40,6 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError
-from ..numerics.blas import one_thread
 from ..trace import Trace
 
 
@@ -121,7 +120,7 @@ def advance(
     done, n = 0, len(trace.logp)
     while done < n:
         if sampler.until_refit(state) == 0:
-            with one_thread(), np.errstate(all="ignore"):  # what is not finite is refused by the fits
+            with np.errstate(all="ignore"):  # what is not finite is refused by the fits
                 state = sampler.refit(state, settings, rng)
         rows = slice(done, min(n, done + sampler.until_refit(state)))
         part = Trace(*(column[rows] for column in trace))
