@@ -14,10 +14,12 @@ Hamiltonian ABC: Meeds, Leenders and Welling (2015), sections 4.3 and 4.4.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg, special
+from scipy import linalg, stats
+
+import stanadapt
 
 D = 10
 ALPHA = np.full(D, 10.0)
@@ -41,14 +43,12 @@ def simulate(theta: np.ndarray, rng: np.random.Generator, n: int = DATA_SETS) ->
 OBSERVED = simulate(TRUE, np.random.default_rng(0), 1)[0]
 
 
-def log_prior(theta: np.ndarray) -> float:
-    return float(-0.5 * theta @ theta / PRIOR_VARIANCE)
+def target() -> Any:
+    def simulator(values: dict[str, np.ndarray], n: int, rng: np.random.Generator) -> np.ndarray:
+        return simulate(values["theta"], rng, n)
 
-
-def density(theta: np.ndarray, rng: np.random.Generator) -> float:
-    """Log of an unbiased estimate of the posterior density, up to a constant."""
-    away = simulate(theta, rng) - OBSERVED
-    return float(special.logsumexp(-0.5 * (away**2).sum(axis=1) / EPSILON**2)) + log_prior(theta)
+    prior = {"theta": stats.norm(np.zeros(D), PRIOR_VARIANCE**0.5)}
+    return stanadapt.abc(simulator, OBSERVED, prior, epsilon=EPSILON, n_sim=DATA_SETS, vectorized=True)
 
 
 def exact_draws(n: int, rng: np.random.Generator) -> np.ndarray:

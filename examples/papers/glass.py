@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 import gp_classification
+import stanadapt
 from common import AT_A_TIME, beside, number, table
 from ess import geyer_ess
 from kernel_common import (
@@ -71,9 +72,10 @@ def measure(job: Job) -> Result:
         return estimate + gp_classification.log_prior(log_scales)
 
     start = np.zeros(known.inputs.shape[1])
+    target = stanadapt.Target.from_python(density, start.size, noisy=True)
     if job.oracle is not None:
-        return run_on_surrogate(chain, density, start, job.oracle)
-    return run_chain(chain, density, start)
+        return run_on_surrogate(chain, target, start, job.oracle)
+    return run_chain(chain, target, start)
 
 
 def run(workers: ProcessPoolExecutor, given: argparse.Namespace) -> Found | None:

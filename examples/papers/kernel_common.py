@@ -93,12 +93,8 @@ def fixed_steps(low: float, high: float) -> dict[str, float]:
     return {"initial_step_size": high, "step_low": low / high, "step_rate": 0.0}
 
 
-Density = Callable[[np.ndarray, np.random.Generator], float]  # log of an unbiased estimate
-
-
-def run_chain(chain: Chain, density: Density, start: np.ndarray) -> Result:
+def run_chain(chain: Chain, target: stanadapt.Target, start: np.ndarray) -> Result:
     """A chain that learns from its own history."""
-    target = stanadapt.Target.from_python(density, start.size, noisy=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows what a finding would say
         groups = datasets(
@@ -124,7 +120,8 @@ def run_chain(chain: Chain, density: Density, start: np.ndarray) -> Result:
         "acceptance": float(stats["acceptance_rate"].mean()),
         "seconds": float(groups["adaptation"]["seconds_total"].sum()),
     }
-    return Result(row, posterior["x"].values[0])
+    (draws,) = (values.values[0] for values in posterior.data_vars.values())
+    return Result(row, draws)
 
 
 def frozen(
@@ -160,10 +157,11 @@ def learnt_from(points: np.ndarray) -> Surrogate:
     return fit(points, *choose(points[:300], fit, (median_sigma(points), 0.01)))
 
 
-def run_on_surrogate(chain: Chain, density: Density, start: np.ndarray, surrogate: Surrogate) -> Result:
+def run_on_surrogate(
+    chain: Chain, target: stanadapt.Target, start: np.ndarray, surrogate: Surrogate
+) -> Result:
     """A chain of KMC lite along a surrogate that stays as it is; all iterations are looked at."""
-    model = stanadapt.Target.from_python(density, start.size, noisy=True)
-    model = model.for_chain(0, np.random.SeedSequence([chain.seed, chain.repeat]))
+    model = target.for_chain(0, np.random.SeedSequence([chain.seed, chain.repeat]))
     rng, began = np.random.default_rng([chain.seed, chain.repeat]), time.perf_counter()
     learnt = {"surrogate": surrogate, "frame": plain_frame(np.zeros(start.size))}
     iterations = chain.warmup if chain.adapting else chain.draws

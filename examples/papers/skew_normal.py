@@ -54,9 +54,9 @@ def oracle() -> Surrogate:
 
 def measure(chain: Chain) -> Result:
     if chain.label == "KMC lite, oracle":
-        return run_on_surrogate(chain, abc_skew_normal.density, abc_skew_normal.TRUE, oracle())
+        return run_on_surrogate(chain, abc_skew_normal.target(), abc_skew_normal.TRUE, oracle())
     if chain.label not in HABC:
-        return run_chain(chain, abc_skew_normal.density, abc_skew_normal.TRUE)
+        return run_chain(chain, abc_skew_normal.target(), abc_skew_normal.TRUE)
     rng, began = np.random.default_rng([chain.seed, chain.repeat]), time.perf_counter()
     draws = abc_skew_normal.habc(HABC[chain.label], chain.warmup + chain.draws, rng)[chain.warmup :]
     row = {"method": chain.label, "repeat": chain.repeat, "acceptance": 1.0}
