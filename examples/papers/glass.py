@@ -82,8 +82,8 @@ def run(workers: ProcessPoolExecutor, given: argparse.Namespace) -> Found | None
     if not (given.data / "glass.csv").is_file():
         print(f"Glass is skipped: no glass.csv in {given.data}; --data or CLASSIFICATION names its folder")
         return None
-    folder, repeats = given.data.resolve(), given.repeats or (1 if given.quick else 5)
-    iterations, long = (300, 1_000) if given.quick else (6_000, 60_000)
+    folder, repeats = given.data.resolve(), given.repeats or (1 if given.quick else 3)
+    iterations, long = (300, 1_000) if given.quick else (6_000, 30_000)
     benchmark = [
         Job(Chain("benchmark", "rwm", {}, long // 10, long, i, given.seed, thin=10), folder)
         for i in range(AT_A_TIME)

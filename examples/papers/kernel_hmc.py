@@ -31,7 +31,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     add = parser.add_argument
     add("--part", type=int, nargs="+", choices=sorted(PARTS), default=sorted(PARTS))
-    add("--repeats", type=int, help="of every row; default 100, 30, 5 and 10")
+    add("--repeats", type=int, help="of every row; default 100, 30, 3 and 5")
     add("--quick", action="store_true", help="few and short chains: shows that everything runs")
     add("--figures", action="store_true", help="draw the paper's figures into pictures/ too")
     add(

@@ -64,7 +64,7 @@ def measure(chain: Chain) -> Result:
 
 
 def run(workers: ProcessPoolExecutor, given: argparse.Namespace) -> Found:
-    repeats = given.repeats or (1 if given.quick else 10)
+    repeats = given.repeats or (1 if given.quick else 5)
     warmup, draws, hamiltonian = (200, 300, (10, 50)) if given.quick else (10_000, 5_000, (200, 1_000))
     jobs = [
         Chain(label, name, settings, warmup, draws, i, given.seed)
