@@ -47,9 +47,6 @@ SPACING = {
 }
 DEFAULT_SPACING = 200
 
-# Iterations of warm-up, where the defaults would take hours: calibration holds for any frozen kernel.
-WARMUP = {"kamh": 4_000, "kmc_lite": 4_000, "kmc_finite": 4_000}
-
 Data = dict[str, Any]
 Simulation = tuple[np.ndarray, Data]  # the parameters (k,), in the order of `names`, and the data
 
@@ -184,7 +181,6 @@ def one_replicate(method: str, name: str, program: str, replicate: int) -> np.nd
             method=method,
             chains=1,
             workers=1,
-            warmup=WARMUP.get(method),
             draws=KEPT * spacing,
             thin=spacing,
             seed=replicate,

@@ -137,7 +137,7 @@ BROKEN = {
     ),
     "kmc_lite that accepts too much": (
         "kmc_lite",
-        "samplers/kmc_lite.py",
+        "samplers/kmc.py",
         "rng.random() < accept_prob",
         "rng.random() < np.sqrt(accept_prob)",
     ),

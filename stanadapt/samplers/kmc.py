@@ -10,17 +10,17 @@ import numpy as np
 from ..errors import ArgumentError
 from ..jit import kernel
 from ..numerics import score_matching
-from ..numerics.frame import into_frame, out_of_frame, walk_size_after
-from ..numerics.history import rate
+from ..numerics.frame import into_frame, learn_walk, out_of_frame, walk_size_after
+from ..numerics.history import rate, remembered
 from ..numerics.linear import dot
 from ..numerics.metropolis import accept_probability
 from ..numerics.surrogate import KERNELS, Surrogate, surrogate_leapfrog
 from ..target import log_density
 from . import refitting
 from .base import SCALE, Limit, Stage
-from .refitting import first_walk_size
+from .refitting import first_walk_size, walked
 
-_TUNING_POINTS = 200  # most points that the kernel is tuned on
+_TUNING_POINTS = 500  # most points that the kernel is tuned on: what is best depends on their number
 _HOPELESS = 0.1  # acceptance rate below which long trajectories are worth no more than short ones
 
 CHOICES: dict[str, tuple[str, ...]] = {"kernel": KERNELS}
@@ -141,6 +141,44 @@ def after_flow(settings: Any, steps: Any, d: Any, accept_prob: Any) -> Any:
     if gain > 0.0 and acceptance > _HOPELESS and not settings.faithful:
         flow = max(flow, 0.5 * d**-0.25)
     return Steps(flow, steps.walk, n, steps.n_walk, acceptance)
+
+
+@kernel
+def iterated(
+    target: Any,
+    settings: Any,
+    x: Any,
+    logp: Any,
+    steps: Any,
+    walk_frame: Any,
+    frame: Any,
+    surrogate: Any,
+    history: Any,
+    rng: Any,
+    adapting: Any,
+) -> Any:
+    """Steps 5 and 6 of Algorithm 1, and what is adapted at every iteration.
+
+    Returns x, logp, steps, walk_frame and history afterwards, the acceptance probability, whether accepted.
+    """
+    walk = walks(settings, surrogate, steps, rng)
+    if walk:
+        y, logp_y, accept_prob = walked(target, x, logp, steps.walk, walk_frame, rng)
+    else:
+        y, logp_y, accept_prob = flowed(target, settings, x, logp, steps, frame, surrogate, rng)
+    accepted = rng.random() < accept_prob
+    if accepted:
+        x, logp = y, logp_y
+
+    if adapting:
+        history = remembered(history, x, rng)
+        if not settings.faithful:
+            walk_frame = learn_walk(walk_frame, history.t, x)
+        if walk:
+            steps = after_walk(steps, surrogate, accept_prob)
+        else:
+            steps = after_flow(settings, steps, x.size, accept_prob)
+    return x, logp, steps, walk_frame, history, accept_prob, accepted
 
 
 def kernel_of(settings: Any, sigma: float) -> score_matching.Kernel:

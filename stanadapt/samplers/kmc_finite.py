@@ -21,21 +21,9 @@ update takes in the points since the last one, at a cost that does not grow with
 
 Far from the history f oscillates: begin in the bulk of the target, or use kmc_lite.
 
-The step size follows the acceptance rate, log epsilon <- log epsilon + a_t (accept_prob - target_accept), as
-in the authors' published code.
+The step size follows the acceptance rate, and the walk beside the trajectories, as in kmc_lite.py.
 
-Departures from the paper, all but the last off with `faithful=True`:
-1. The first half of warm-up is an adaptive random walk (numerics/frame.py), whose second half is learnt from.
-   A surrogate learnt from the way to the typical set is wrong there, and its trajectories do not leave it.
-2. The kernel lives in coordinates in which the points have covariance I: one width and momenta N(0, I) do not
-   fit parameters of unlike scales.
-3. Whenever iterations are 1.25 times as many, all is learnt anew, coordinates and kernel included, and the
-   history starts again. It is not learnt from between then and the time when it fills the subsample.
-4. The step size is not adapted to less than d^-1/4 / 2 in these coordinates, unless acceptance falls below
-   0.1: rejections are then the surrogate's errors and not the integrator's, and do not go away. It starts
-   at 1 (0.1 when faithful), and step_low is 0.5 (0.1 when faithful).
-5. One iteration in ten is a step of the walk, which goes on learning and moves where the surrogate is wrong;
-   one in two while less than a tenth of the trajectories is accepted.
+Departures from the paper: 1 to 5 are those of kmc_lite.py, off with `faithful=True`.
 6. An update takes in all points since the last one, not the newest alone. When all is learnt anew, the sums
    start with a uniform sample of the history, of up to 1,000 points.
    sigma and lambda, where they are not set, are then chosen by cross-validation; folds are runs of the chain.
@@ -53,16 +41,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.frame import Frame, all_into_frame, frame_of, learn_walk, plain_frame
-from ..numerics.history import History, all_equal, empty_history, remembered, sample, scheduled
+from ..numerics.frame import Frame, all_into_frame, frame_of, plain_frame
+from ..numerics.history import History, all_equal, empty_history, sample, scheduled
 from ..numerics.score_matching import Sums, draw_basis, fit_finite, fourier_basis, no_sums, take_in
 from ..numerics.surrogate import FOURIER, Surrogate, no_surrogate
 from ..target import log_density
 from ..trace import record
 from . import kmc, refitting
 from .base import Limit
-from .kmc import after_flow, after_walk, first_steps, flowed, walks
-from .refitting import walked
+from .kmc import first_steps, iterated
 
 
 class Settings(NamedTuple):
@@ -141,30 +128,15 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """Steps 5 and 6 of Algorithm 1. Returns the next state, acceptance probability and whether accepted."""
+    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
     x, logp, steps, walk_frame, frame, surrogate, history, learnt, sums, pending, n_pending = state
-
-    walk = walks(settings, surrogate, steps, rng)
-    if walk:
-        y, logp_y, accept_prob = walked(target, x, logp, steps.walk, walk_frame, rng)
-    else:
-        y, logp_y, accept_prob = flowed(target, settings, x, logp, steps, frame, surrogate, rng)
-    accepted = rng.random() < accept_prob
-    if accepted:
-        x, logp = y, logp_y
-
-    if adapting:
-        history = remembered(history, x, rng)
-        if surrogate.weights.size > 0:
-            for i in range(x.size):
-                pending[n_pending, i] = x[i]
-            n_pending += 1
-        if not settings.faithful:
-            walk_frame = learn_walk(walk_frame, history.t, x)
-        if walk:
-            steps = after_walk(steps, surrogate, accept_prob)
-        else:
-            steps = after_flow(settings, steps, x.size, accept_prob)
+    x, logp, steps, walk_frame, history, accept_prob, accepted = iterated(
+        target, settings, x, logp, steps, walk_frame, frame, surrogate, history, rng, adapting
+    )
+    if adapting and surrogate.weights.size > 0:
+        for i in range(x.size):
+            pending[n_pending, i] = x[i]
+        n_pending += 1
     state = State(x, logp, steps, walk_frame, frame, surrogate, history, learnt, sums, pending, n_pending)
     return state, accept_prob, accepted
 

@@ -50,14 +50,14 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics import score_matching
-from ..numerics.frame import Frame, all_into_frame, frame_of, learn_walk, plain_frame
-from ..numerics.history import History, all_equal, empty_history, remembered, sample, scheduled
+from ..numerics.frame import Frame, all_into_frame, frame_of, plain_frame
+from ..numerics.history import History, all_equal, empty_history, sample, scheduled
 from ..numerics.surrogate import Surrogate, no_surrogate
 from ..target import log_density
 from ..trace import record
 from . import kmc, refitting
-from .kmc import after_flow, after_walk, first_steps, flowed, walks
-from .refitting import size_or_default, walked
+from .kmc import first_steps, iterated
+from .refitting import size_or_default
 
 
 class Settings(NamedTuple):
@@ -118,26 +118,11 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """Steps 5 and 6 of Algorithm 1. Returns the next state, acceptance probability and whether accepted."""
+    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
     x, logp, steps, walk_frame, frame, surrogate, history, learnt = state
-
-    walk = walks(settings, surrogate, steps, rng)
-    if walk:
-        y, logp_y, accept_prob = walked(target, x, logp, steps.walk, walk_frame, rng)
-    else:
-        y, logp_y, accept_prob = flowed(target, settings, x, logp, steps, frame, surrogate, rng)
-    accepted = rng.random() < accept_prob
-    if accepted:
-        x, logp = y, logp_y
-
-    if adapting:
-        history = remembered(history, x, rng)
-        if not settings.faithful:
-            walk_frame = learn_walk(walk_frame, history.t, x)
-        if walk:
-            steps = after_walk(steps, surrogate, accept_prob)
-        else:
-            steps = after_flow(settings, steps, x.size, accept_prob)
+    x, logp, steps, walk_frame, history, accept_prob, accepted = iterated(
+        target, settings, x, logp, steps, walk_frame, frame, surrogate, history, rng, adapting
+    )
     state = State(x, logp, steps, walk_frame, frame, surrogate, history, learnt)
     return state, accept_prob, accepted
 
