@@ -125,7 +125,7 @@ def test_schedule_of_the_settings(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["kamh", "kmc_lite"])
 def test_subsample_that_the_history_never_fills(method: str) -> None:
-    with pytest.raises(ArgumentError, match=r"subsample'\]=500 .* warmup=400 .* 100 points at first"):
+    with pytest.raises(ArgumentError, match=r"subsample'\]=500 .* warmup=400 .* 50 points at times"):
         draw(gaussian().target, method, settings={"subsample": 500})
     with pytest.raises(ArgumentError, match=r"subsample'\]=1 is not allowed"):
         draw(gaussian().target, method, settings={"subsample": 1})

@@ -38,7 +38,8 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
         The history will not fill the subsample.
     """
     quarter = 0 if settings.faithful else warmup // 4
-    check_subsample(getattr(settings, "subsample", 0), quarter or warmup, warmup)
+    shortest = int((GROWTH - 1.0) * (warmup // 2))  # between two restarts of the history
+    check_subsample(getattr(settings, "subsample", 0), warmup if settings.faithful else shortest, warmup)
     return [Stage("approach", quarter), Stage("walk", quarter), Stage("surrogate", warmup - 2 * quarter)]
 
 
