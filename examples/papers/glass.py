@@ -90,7 +90,7 @@ def run(workers: ProcessPoolExecutor, given: argparse.Namespace) -> Found | None
     ]
     truth = np.concatenate([result.draws for result in gathered(workers, measure, benchmark, "long run")])
     points = np.random.default_rng(given.seed).permutation(truth)[: 100 if given.quick else POINTS]
-    oracle = learnt_from(points)
+    oracle = learnt_from(points, len(points))
     methods = sized(METHODS, given)
     # Every iteration adapts, as in the paper: what is looked at is warm-up.
     jobs = [

@@ -49,7 +49,7 @@ HABC = {
 @functools.cache
 def oracle() -> Surrogate:
     """Learnt from 1,000 exact draws."""
-    return learnt_from(abc_skew_normal.exact_draws(1_000, np.random.default_rng(0)))
+    return learnt_from(abc_skew_normal.exact_draws(1_000, np.random.default_rng(0)), 300)
 
 
 def measure(chain: Chain) -> Result:
