@@ -34,12 +34,12 @@ REPEATS = 9
 STEPS = 2_000
 
 
-def median(job: Callable[[], Any], repeats: int = REPEATS) -> float:
-    """Median seconds, after one run that is not counted."""
+def median(job: Callable[..., Any], *arguments: Any, repeats: int = REPEATS) -> float:
+    """Median seconds of a call, after one that is not counted."""
     seconds = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        job()
+        job(*arguments)
         seconds.append(time.perf_counter() - began)
     return float(np.median(seconds[1:]))
 
@@ -47,7 +47,7 @@ def median(job: Callable[[], Any], repeats: int = REPEATS) -> float:
 def step_of(surrogate: Surrogate, d: int) -> float:
     """Microseconds of a leapfrog step of size zero, which goes on for ever."""
     x, momentum = np.full(d, 0.3), np.ones(d)
-    return 1e6 * median(lambda: surrogate_leapfrog(surrogate, x, momentum, 0.0, STEPS)) / STEPS
+    return 1e6 * median(surrogate_leapfrog, surrogate, x, momentum, 0.0, STEPS) / STEPS
 
 
 def finite(points: np.ndarray, m: int, kernel: Kernel) -> Sums:
@@ -86,13 +86,13 @@ def refits() -> None:
         points, kernel = np.random.default_rng(1).standard_normal((n, 10)), Kernel(GAUSSIAN, 60.0)
         repeats = 3 if n >= 1_000 else REPEATS
         low = score_matching.incomplete_cholesky(points, kernel, 1e-4).shape[1]
-        jobs: list[Callable[[], Any]] = [
-            lambda: score_matching.fit_lite(points, kernel, 1.0),  # noqa: B023
-            lambda: score_matching.lite_system(points, kernel),  # noqa: B023
-            lambda: literal(points, 60.0),  # noqa: B023
-            lambda: score_matching.fit_lite_low_rank(points, kernel, 1.0),  # noqa: B023
+        jobs: list[tuple[Any, ...]] = [
+            (score_matching.fit_lite, points, kernel, 1.0),
+            (score_matching.lite_system, points, kernel),
+            (literal, points, 60.0),
+            (score_matching.fit_lite_low_rank, points, kernel, 1.0),
         ]
-        times = [1e3 * median(job, repeats) for job in jobs]
+        times = [1e3 * median(*job, repeats=repeats) for job in jobs]
         print(
             f"{n:8d} {times[0]:8.1f} {times[1]:9.1f} {times[2]:22.1f} {times[3]:10.1f} {low:9d}", flush=True
         )
@@ -107,8 +107,8 @@ def updates() -> None:
         for t in (1_000, 100_000):
             sums = finite(rng.standard_normal((1_000, d)), m, Kernel(GAUSSIAN, 2.0 * d))._replace(t=t)
             point = rng.standard_normal((1, d))
-            times.append(1e3 * median(lambda: updated(sums, point)))  # noqa: B023
-        times.append(1e3 * median(lambda: score_matching.fit_finite(sums._replace(factored=False))))  # noqa: B023
+            times.append(1e3 * median(updated, sums, point))
+        times.append(1e3 * median(score_matching.fit_finite, sums._replace(factored=False)))
         print(f"{m:8d} {d:4d} {times[0]:28.2f} {times[1]:15.2f} {times[2]:12.2f}", flush=True)
 
 

@@ -6,7 +6,7 @@ Strathmann, Sejdinovic, Livingstone, Szabo and Gretton (2015), Sections 4.2 and 
     z_i          points             (n, d)  draws
     f            Surrogate                  sum_i alpha_i k(z_i, x), or theta . phi(x)
     alpha        weights            (n,)    Proposition 1, `fit_lite`
-    theta        weights / sqrt(2/m) (m,)   Proposition 2, `FiniteFit`
+    theta        weights / sqrt(2/m) (m,)   Proposition 2, `fit_finite`
     sigma        sigma              ()      squared width of the kernel exp(-||x - y||² / sigma)
     lambda       regularisation     ()
     J            objective(...)     ()      Equation 5: lower is better, on points that were not fitted
@@ -21,7 +21,8 @@ where o is the entrywise product and V = W. In general W and V are the first and
 kernel by r², times -sigma and sigma²; for the rational quadratic kernel they are u^-(shape + 1) and
 (shape + 1)/shape u^-(shape + 2), with u = 1 + r²/(shape sigma).
 
-Everything here is plain NumPy, between blocks of iterations; what kernels use is surrogate.py.
+All this happens between blocks of iterations, in NumPy but for the rank-one updates; what kernels of samplers
+use is surrogate.py.
 """
 
 from __future__ import annotations
@@ -112,14 +113,12 @@ def lite_system(points: np.ndarray, kernel: Kernel) -> tuple[np.ndarray, np.ndar
     half = (w * gram) @ w
     scaled = w * np.sqrt(s)
     c = gram * (w @ w) - half - half.T + scaled @ scaled.T
-    return c, _lite_b(points, points, kernel)
+    return c, _lite_b(squares, w, kernel, points.shape[1])
 
 
-def _lite_b(rows: np.ndarray, points: np.ndarray, kernel: Kernel) -> np.ndarray:
-    """The entries of b at `rows` of the points."""
-    squares = squared_distances(rows, points)
-    bend = 2.0 / kernel.sigma * squares * kernel.curvature(squares)
-    total: np.ndarray = (bend - points.shape[1] * kernel.slope(squares)).sum(axis=1)
+def _lite_b(squares: np.ndarray, w: np.ndarray, kernel: Kernel, d: int) -> np.ndarray:
+    """b, or some of its entries, from as many rows of the squared distances and of W."""
+    total: np.ndarray = (2.0 / kernel.sigma * squares * kernel.curvature(squares) - d * w).sum(axis=1)
     return total
 
 
@@ -167,7 +166,7 @@ def fit_lite_low_rank(
         L ends when the trace of what it leaves of W is below this share of the whole.
     """
     check_points(points)
-    n = len(points)
+    n, d = points.shape
     points_0 = points - points.mean(axis=0)
     low = incomplete_cholesky(points_0, kernel, tolerance)
 
@@ -179,7 +178,8 @@ def fit_lite_low_rank(
         back = points_0 * smoothed(moved) - smoothed(points_0 * moved)
         return regularisation * v - back.sum(axis=1)
 
-    b = np.concatenate([_lite_b(rows, points, kernel) for rows in _slices(points)])
+    rows = (squared_distances(part, points) for part in _slices(points))
+    b = np.concatenate([_lite_b(squares, kernel.slope(squares), kernel, d) for squares in rows])
     operator = sparse.linalg.LinearOperator((n, n), matvec=product, dtype=float)
     alpha, _ = sparse.linalg.cg(operator, b, rtol=1e-6, maxiter=iterations)
     return Fit(_of_points(points, kernel, -0.5 * kernel.sigma * alpha), False)

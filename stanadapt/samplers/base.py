@@ -134,22 +134,6 @@ def keeps_adapting(settings: Any) -> bool:
     return bool(getattr(settings, "vanishing", False))
 
 
-def check_subsample(size: int, available: int, warmup: int) -> None:
-    """Refuse a subsample that the history will never fill; 0, the default, takes what there is.
-
-    Raises
-    ------
-    ArgumentError
-    """
-    if size == 1:
-        raise check.refused("settings['subsample']", size, "0, for the default, or at least 2")
-    if warmup and size > available:
-        raise ArgumentError(
-            f"settings['subsample']={size} is not allowed: with warmup={warmup} the history that it is drawn "
-            f"from has {available} points at times; use a smaller subsample or a longer warm-up"
-        )
-
-
 class Plan(NamedTuple):
     """What an engine is asked for, beside its settings."""
 

@@ -29,8 +29,8 @@ Departures from the paper, all but the last off with `faithful=True`:
 5. The subsample is kept by a reservoir: a uniform sample of the history at any time, but not a fresh one.
    sigma, where it is not set, is the median squared distance of the points.
 
-Cost of an iteration: one log density, and O(n d² + d³) for the covariance at the proposal and its Cholesky
-factor. Memory: one (d, d) array a chain.
+Cost of an iteration: one log density, and O(n d² + d³) for the covariances at both ends and their Cholesky
+factors. Memory: one (d, d) array a chain.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from ..numerics.frame import (
     plain_frame,
     walk_size_after,
 )
-from ..numerics.history import History, all_equal, empty_history, rate, remembered, sample, scheduled
+from ..numerics.history import History, all_equal, empty_history, rate, remembered
 from ..numerics.linear import add_times, dot
 from ..numerics.metropolis import accept_probability
 from ..numerics.score_matching import median_sigma
@@ -201,17 +201,16 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     """A new subsample; and, from time to time, new coordinates and a new sigma."""
-    history, frame, sigma, points = state.history, state.frame, state.sigma, sample(state.history)
-    state = state._replace(history=scheduled(history, settings.schedule, rng))
-    rebuild = history.t >= history.next_rebuild
-    if not (rebuild or settings.faithful or history.seen >= len(history.points)):
-        return state  # the last restart has left too few
+    frame, sigma = state.frame, state.sigma
+    state, points, anew = refitting.due(state, settings, rng)
+    if points is None:
+        return state
     if all_equal(points):
         return state._replace(skipped=state.skipped + 1)
-    if rebuild and not settings.faithful:
+    if anew and not settings.faithful:
         frame = frame_of(points, frame)
     q = all_into_frame(frame, points)
-    if rebuild:
+    if anew:
         sigma = median_sigma(q) if np.isnan(settings.sigma) else settings.sigma
         state = refitting.rebuilt(state, settings)._replace(n=0.0)
     points_t = np.ascontiguousarray(q.T)

@@ -91,9 +91,11 @@ def walks(settings: Any, surrogate: Any, steps: Any, rng: Any) -> Any:
     if surrogate.weights.size == 0:
         return True
     share = settings.walk_share
-    if share > 0.0 and steps.acceptance < _HOPELESS:
+    if share == 0.0:
+        return False
+    if steps.acceptance < _HOPELESS:
         share = max(share, 0.5)
-    return share > 0.0 and rng.random() < share
+    return rng.random() < share
 
 
 @kernel
@@ -135,9 +137,10 @@ def after_walk(steps: Any, surrogate: Any, accept_prob: Any) -> Any:
 def after_flow(settings: Any, steps: Any, d: Any, accept_prob: Any) -> Any:
     """Steps after a trajectory in dimension `d`."""
     n = steps.n_flow + 1.0
-    gain = settings.step_rate * rate(n, settings.schedule)
+    weight = rate(n, settings.schedule)
+    gain = settings.step_rate * weight
     flow = steps.flow * np.exp(gain * (accept_prob - settings.target_accept))
-    acceptance = steps.acceptance + max(rate(n, settings.schedule), 0.02) * (accept_prob - steps.acceptance)
+    acceptance = steps.acceptance + max(weight, 0.02) * (accept_prob - steps.acceptance)
     if gain > 0.0 and acceptance > _HOPELESS and not settings.faithful:
         flow = max(flow, 0.5 * d**-0.25)
     return Steps(flow, steps.walk, n, steps.n_walk, acceptance)

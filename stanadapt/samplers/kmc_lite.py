@@ -51,7 +51,7 @@ import numpy as np
 from ..jit import kernel
 from ..numerics import score_matching
 from ..numerics.frame import Frame, all_into_frame, frame_of, plain_frame
-from ..numerics.history import History, all_equal, empty_history, sample, scheduled
+from ..numerics.history import History, all_equal, empty_history
 from ..numerics.surrogate import Surrogate, no_surrogate
 from ..target import log_density
 from ..trace import record
@@ -129,17 +129,16 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     """Steps 1 to 4 of Algorithm 1; and, from time to time, new coordinates and a new kernel."""
-    history, frame, learnt, points = state.history, state.frame, state.learnt, sample(state.history)
-    state = state._replace(history=scheduled(history, settings.schedule, rng))
-    rebuild = history.t >= history.next_rebuild
-    if not (rebuild or settings.faithful or history.seen >= len(history.points)):
-        return state  # the last restart has left too few
+    frame, learnt = state.frame, state.learnt
+    state, points, anew = refitting.due(state, settings, rng)
+    if points is None:
+        return state
     if all_equal(points):
         return kmc.skipped(state)
-    if rebuild and not settings.faithful:
+    if anew and not settings.faithful:
         frame = frame_of(points, frame if learnt.fits else state.walk_frame)
     q = all_into_frame(frame, points)
-    if rebuild:
+    if anew:
         learnt = kmc.tuned(settings, q, learnt, lambda *at: _fit(settings, *at).surrogate, rng)
         state = kmc.rebuilt(state, settings)._replace(learnt=learnt)
     try:

@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from .. import check
+from ..errors import ArgumentError
 from ..jit import kernel
 from ..numerics.frame import WALK_ACCEPT
-from ..numerics.history import restarted
+from ..numerics.history import restarted, sample, scheduled
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import first_scale, propose_walk
 from ..target import log_density
-from .base import NOT_NEGATIVE, PROBABILITY, SCALE, Limit, Stage, check_subsample
+from .base import NOT_NEGATIVE, PROBABILITY, SCALE, Limit, Stage
 
 POINTS = 300  # default size of a subsample
 LARGEST = 5_000  # subsample or basis: some squares of it are held, 200 MB each
@@ -39,8 +41,24 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     """
     quarter = 0 if settings.faithful else warmup // 4
     shortest = int((GROWTH - 1.0) * (warmup // 2))  # between two restarts of the history
-    check_subsample(getattr(settings, "subsample", 0), warmup if settings.faithful else shortest, warmup)
+    _check_subsample(getattr(settings, "subsample", 0), warmup if settings.faithful else shortest, warmup)
     return [Stage("approach", quarter), Stage("walk", quarter), Stage("surrogate", warmup - 2 * quarter)]
+
+
+def _check_subsample(size: int, available: int, warmup: int) -> None:
+    """Refuse a subsample that the history will never fill; 0, the default, takes what there is.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if size == 1:
+        raise check.refused("settings['subsample']", size, "0, for the default, or at least 2")
+    if warmup and size > available:
+        raise ArgumentError(
+            f"settings['subsample']={size} is not allowed: with warmup={warmup} the history that it is drawn "
+            f"from has {available} points at times; use a smaller subsample or a longer warm-up"
+        )
 
 
 def enter(stage: str, state: Any, settings: Any) -> Any:
@@ -57,6 +75,19 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
 def until_refit(state: Any) -> int:
     """Iterations until `refit` is due."""
     return int(max(0, state.history.next_fit - state.history.t))
+
+
+def due(state: Any, settings: Any, rng: np.random.Generator) -> tuple[Any, np.ndarray | None, bool]:
+    """What begins a refit from a subsample.
+
+    Returns the state with the next one scheduled; the points (n, d) to learn from, None where the last
+    restart has left too few; and whether all is to be learnt anew.
+    """
+    history = state.history
+    anew = history.t >= history.next_rebuild
+    enough = anew or settings.faithful or history.seen >= len(history.points)
+    points = sample(history) if enough else None
+    return state._replace(history=scheduled(history, settings.schedule, rng)), points, anew
 
 
 def rebuilt(state: Any, settings: Any) -> Any:
