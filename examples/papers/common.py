@@ -111,11 +111,11 @@ def measure(job: Job) -> dict[str, Any]:
     }
 
 
-def pool() -> ProcessPoolExecutor:
+def pool(workers: int = AT_A_TIME) -> ProcessPoolExecutor:
     """Processes of one thread each: two chains in one would share its interpreter's lock."""
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # read when a process starts
-    return ProcessPoolExecutor(AT_A_TIME, multiprocessing.get_context("spawn"))
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
 
 
 def measured(workers: ProcessPoolExecutor, jobs: Sequence[Job]) -> pd.DataFrame:
