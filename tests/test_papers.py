@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import special
+from scipy import spatial, special
 
 import abc_skew_normal
 import banana
@@ -20,10 +21,13 @@ import gad_mcmc
 import glass
 import gp_classification
 import mmd
+import posteriors
+import rlmh
 import skew_normal
 import stanadapt
 import targets
 import trajectories
+from stanadapt import samplers
 
 ROOT = Path(__file__).parents[1]
 PAPERS = ROOT / "examples" / "papers"
@@ -268,6 +272,119 @@ def test_mmd_is_its_definition() -> None:
 
     known = [mean_kernel(a, a) + mean_kernel(y, y) - 2 * mean_kernel(a, y) for a in (x[:7], x)]
     np.testing.assert_allclose(mmd.mmd_path(x, y, np.array([7, 20])), known)
+
+
+def gaussian_kernel(x: np.ndarray, y: np.ndarray, scale: float) -> np.ndarray:
+    return np.exp(-spatial.distance.cdist(x, y, "sqeuclidean") / (2 * scale**2))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 10, 700])
+def test_median_distance(n: int) -> None:
+    points = np.random.default_rng(n).standard_normal((n, 3))
+    known = np.median(spatial.distance.pdist(points))
+    np.testing.assert_allclose(mmd.median_distance(points), known)
+    np.testing.assert_allclose(mmd.benchmark_of(points).scale, known / 2)
+
+
+def test_median_distance_where_few_points_differ() -> None:
+    points = np.repeat([[0.0], [1.0], [5.0]], [400, 300, 100], axis=0)
+    np.testing.assert_allclose(mmd.median_distance(points), np.median(spatial.distance.pdist(points)))
+
+
+def test_gaussian_mmd_in_blocks_is_its_definition() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((2 * mmd.ROWS + 30, 3)) + 0.3, rng.standard_normal((3 * mmd.ROWS, 3))
+    benchmark = mmd.benchmark_of(y)
+    means = [gaussian_kernel(a, b, benchmark.scale).mean() for a, b in ((x, x), (x, y), (y, y))]
+    known = np.sqrt(means[0] - 2 * means[1] + means[2])
+    np.testing.assert_allclose(mmd.gaussian_mmd(x, benchmark), known)
+    assert mmd.gaussian_mmd(y, benchmark) < 1e-6
+
+
+def test_gaussian_mmd_of_exact_draws() -> None:
+    rng = np.random.default_rng(1)
+    benchmarks = [mmd.benchmark_of(rng.standard_normal((400, 2))) for _ in range(200)]
+    found = [mmd.gaussian_mmd(rng.standard_normal((200, 2)), benchmark) for benchmark in benchmarks]
+    known = np.mean([mmd.exact_mmd(200, benchmark) for benchmark in benchmarks])
+    np.testing.assert_allclose(np.sqrt(np.mean(np.square(found))), known, rtol=0.04)
+
+
+def test_published_mmd() -> None:
+    """As it is described: diagonal blocks, each once for every block of the other sample."""
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((50, 2)), rng.standard_normal((90, 2))
+    benchmark, known = mmd.benchmark_of(y), 0.0
+    for y_block in np.split(y, 9):
+        for x_block in np.split(x, 5):
+            pairs = ((y_block, y_block, 90**2), (x_block, x_block, 50**2), (y_block, x_block, -45 * 50))
+            known += sum(gaussian_kernel(a, b, benchmark.scale).sum() / n for a, b, n in pairs)
+    np.testing.assert_allclose(mmd.published_mmd(x, benchmark, block=10), known)
+
+
+def test_table_of_wang() -> None:
+    """Its size, its dimensions and the shares that the paper states, in which ties are successes."""
+    paper = rlmh.published_table()
+    assert len(paper) == 44
+    assert paper.index.is_unique
+    assert paper["d"].astype(int).is_monotonic_increasing
+    columns = [column for column in paper if column not in ("d", "settled")]
+    means = paper[columns].map(lambda cell: rlmh.parsed(cell)[0])
+    assert (means["rlmh_esjd"] >= means["arwmh_esjd"]).mean().round(2) == 0.86
+    assert (means["rlmh_mmd"] <= means["arwmh_mmd"]).mean().round(2) == 0.93
+    assert means.filter(like="mmd").to_numpy().max() <= 2.0
+    assert set(" ".join(paper["settled"]).split()) <= set(columns)
+    assert rlmh.parsed("1.9(0.2)E-2") == pytest.approx((0.019, 0.002))
+    assert rlmh.parsed("0") == (0.0, 0.0)
+
+
+def test_shares() -> None:
+    first, second = pd.Series({"a": 1.0, "b": 2.0, "c": 3.0}), pd.Series({"a": 2.0, "b": 2.0, "c": 1.0})
+    assert rlmh.wins(first, second, larger=True) == "33% of 3 (67% with ties)"
+    assert rlmh.wins(first, second[["a", "c"]], larger=False) == "50% of 2"
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [("eight_schools-eight_schools_noncentered", "theta"), ("gp_pois_regr-gp_pois_regr", "f")],
+)
+def test_reference_that_holds_a_transformed_parameter(posteriordb: Path, name: str, held: str) -> None:
+    posterior = posteriors.opened(posteriordb, name)
+    x = 0.5 * np.random.default_rng(1).standard_normal((20, posterior.dim))
+    values = posterior.constrain(x, transformed=True)
+    kept = [key for key in posterior.parameters if values[key].ndim == 1]
+    found = posteriors.unconstrained({key: values[key] for key in [held, *kept]}, posterior)
+    np.testing.assert_allclose(found, x, atol=1e-5)
+
+
+@pytest.mark.data
+def test_reference_draws(posteriordb: Path) -> None:
+    posterior = posteriors.opened(posteriordb, "earnings-logearn_height")
+    points = posteriors.reference(posteriordb, "earnings-logearn_height", posterior)
+    assert points is not None
+    assert points.shape == (10_000, 3)
+    np.testing.assert_allclose(points.mean(axis=0), [5.78, 0.0588, -0.113], rtol=0.02)
+    centered = posteriors.opened(posteriordb, "eight_schools-eight_schools_centered")
+    assert posteriors.reference(posteriordb, "eight_schools-eight_schools_centered", centered) is None
+
+
+@pytest.mark.data
+def test_quick_rlmh_prints_every_row(posteriordb: Path, tmp_path: Path) -> None:
+    out = tmp_path / "rows.csv"
+    names = ["earnings-logearn_height", "eight_schools-eight_schools_centered"]
+    command = [sys.executable, str(PAPERS / "rlmh.py"), "--quick", "--published-mmd", "--names", *names]
+    command += ["--database", str(posteriordb), "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "failed" not in done.stdout
+    labels = [row.label for row in rlmh.ROWS if row.name in samplers.METHODS]
+    jump, esjd, distance, published, *shares, seconds = tables(done.stdout)
+    for rows, tasks in ((jump, names), (esjd, names), (distance, names[:1]), (published, names[:1])):
+        assert rows[0][2 : 2 + len(labels)] == labels
+        assert [row[0] for row in rows[1:]] == tasks
+    assert jump[1][2 + labels.index("ARWMH")].startswith("0.1 / ")
+    assert len(shares) == ("RLMH" in labels)
+    assert [row[0] for row in seconds[1:]] == labels
+    assert len(pd.read_csv(out)) == 2 * len(labels)
 
 
 def test_moments_of_the_skew_normal() -> None:
