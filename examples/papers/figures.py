@@ -10,10 +10,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from common import Method, first_point, opened, settings_of
+import stanadapt
+from common import Method, first_point, settings_of
 from stanadapt import samplers
+from stanadapt.samplers.base import advance
 from stanadapt.trace import Trace, empty_trace
-from targets import Source
 
 PICTURES = Path(__file__).parent / "pictures"
 COLOURS = {  # of Okabe and Ito, told apart by colour-blind readers too
@@ -28,6 +29,7 @@ COLOURS = {  # of Okabe and Ito, told apart by colour-blind readers too
     **{"HMC-20": "#CC79A7", "NUTS": "#999999"},
     **{"KMC finite": "#0072B2", "KMC lite, oracle": "#0072B2", "KMC lite, oracle, long steps": "#56B4E9"},
     **{"KMC lite": "#009E73", "KMC lite, long steps": "#999999", "KMC lite, our defaults": "#882255"},
+    **{"RLMH": "#0072B2"},
     **{"KAMH": "#E69F00", "RW": "#000000", "HABC": "#D55E00", "HABC, no friction": "#CC79A7"},
 }
 
@@ -35,8 +37,8 @@ COLOURS = {  # of Okabe and Ito, told apart by colour-blind readers too
 class Learner:
     """A chain that is warmed up in pieces, so that what it has learnt can be looked at on the way."""
 
-    def __init__(self, method: Method, target: str, source: Source, seed: int) -> None:
-        self.method, self.posterior = method, opened(target, source)
+    def __init__(self, method: Method, posterior: stanadapt.Posterior, seed: int) -> None:
+        self.method, self.posterior = method, posterior
         self.sampler = samplers.sampler(method.name)
         self.settings = samplers.resolve(self.sampler, settings_of(method))
         self.target = self.posterior.model.target()
@@ -72,7 +74,7 @@ class Learner:
 
     def _sweep(self, n: int, adapting: bool) -> Trace:
         trace = empty_trace(n, self.posterior.dim)
-        self.state = self.sampler.sweep(self.target, self.settings, self.state, self.rng, adapting, trace)
+        self.state = advance(self.sampler, self.target, self.settings, self.state, self.rng, adapting, trace)
         return trace
 
 

@@ -7,7 +7,7 @@ import argparse
 import numpy as np
 from matplotlib.axes import Axes
 
-from common import Method
+from common import Method, opened
 from ess import tfp_ess
 from figures import COLOURS, Learner, image, new_figure, normalised, save, there, tidy
 from targets import Source, correlated, gaussian_process, inhomogeneous
@@ -33,7 +33,7 @@ def draw_errors(
     """A curve for each adaptive method; returns the chains that have learnt."""
     learners = {}
     for method in there(ADAPTIVE):
-        learner = learners[method.label] = Learner(method, target, source, SEED)
+        learner = learners[method.label] = Learner(method, opened(target, source), SEED)
         axes.plot(*errors(learner, cov, every), color=COLOURS[method.label], label=method.label, lw=1.5)
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8, loc=legend)
@@ -69,7 +69,7 @@ def figure_2(source: Source) -> None:
     sds.legend(fontsize=8)
     tidy(sds, "(b) standard deviations from the preconditioner", "dimension")
     for method in there(BASELINES):
-        learners[method.label] = Learner(method, "inhomogeneous", source, SEED).warmed_up()
+        learners[method.label] = Learner(method, opened("inhomogeneous", source), SEED).warmed_up()
     for label, learner in learners.items():
         values = [tfp_ess(column) for column in learner.draw().x.T]
         ess.plot(dimension, values, ".", ms=4, color=COLOURS[label], label=label)
@@ -84,7 +84,7 @@ def figure_3(source: Source) -> None:
     methods = there([*ADAPTIVE, *reversed(BASELINES)])
     figure, panels = new_figure(12, 2.6, 1, len(methods), sharey=True)
     for axes, method in zip(panels[0], methods, strict=True):
-        logp = Learner(method, "caravan", source, SEED).warmed_up().draw().logp
+        logp = Learner(method, opened("caravan", source), SEED).warmed_up().draw().logp
         kept = np.arange(0, logp.size, 10)
         axes.plot(kept, logp[kept], color=COLOURS[method.label], lw=0.4)
         tidy(axes, method.label, "iteration")

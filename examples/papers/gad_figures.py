@@ -7,7 +7,7 @@ import argparse
 import numpy as np
 from matplotlib.axes import Axes
 
-from common import Job, Method, sample
+from common import Job, Method, opened, sample
 from ess import geyer_ess
 from figures import COLOURS, Learner, image, new_figure, save, there, tidy
 from stanadapt.results import datasets
@@ -43,7 +43,7 @@ def contours(axes: Axes, cov: np.ndarray, colour: str, label: str) -> None:
 
 def proposals_of_gad_rwm(axes: Axes, target_accept: float, source: Source) -> None:
     method = GAD_RWM_2D._replace(settings={"learning_rate": 0.0005, "target_accept": target_accept})
-    learner = Learner(method, "2d", source, SEED).warmed_up()
+    learner = Learner(method, opened("2d", source), SEED).warmed_up()
     contours(axes, CORRELATED, COLOURS["MALA"], "target")
     contours(axes, learner.preconditioner, COLOURS["gadMALAf"], "proposal")
     axes.set(xlim=(-5, 5), ylim=(-5, 5), aspect="equal")
@@ -57,7 +57,7 @@ def figure_1(source: Source) -> None:
     proposals_of_gad_rwm(more, 0.4, source)
     cov = squared_exponential()
     image(figure, true, cov, "true covariance", cov.max())
-    found = Learner(GAD_MALA_51D, "51d", source, SEED).warmed_up().preconditioner
+    found = Learner(GAD_MALA_51D, opened("51d", source), SEED).warmed_up().preconditioner
     image(figure, learnt, found, "learnt by gadMALAf", found.max())
     save(figure, "gad_mcmc_figure_1")
 
@@ -68,7 +68,7 @@ def figure_2(source: Source) -> None:
     figure, rows = new_figure(12, 4.4, 2, len(methods))
     sds = np.sqrt(np.diag(inhomogeneous()))
     for (above, below), method in zip(rows.T, methods, strict=True):
-        learner = Learner(method, "neal", source, SEED).warmed_up()
+        learner = Learner(method, opened("neal", source), SEED).warmed_up()
         trace = learner.draw().x[:, 99]
         above.plot(np.arange(0, trace.size, 10), trace[::10], color=COLOURS[method.label], lw=0.4)
         above.set_ylim(-4, 4)
