@@ -158,6 +158,8 @@ def sample(
     if not isinstance(sampler, samplers.Engine):
         sampler.stages(job.settings, warmup, posterior.dim)  # refuses settings that do not go together
     _check_memory(posterior, sampler, job, workers)
+    if isinstance(sampler, samplers.Cautious) and (advice := sampler.caution(job.settings, posterior.dim)):
+        warnings.warn(f"method={method!r}: {advice}", StanAdaptWarning, stacklevel=2)
     starts = _starts(inits, radius, posterior, chains)
     in_processes = min(workers, chains) > 1 and not posterior.model.thread_safe
     packed = runner.pack(posterior) if in_processes else None

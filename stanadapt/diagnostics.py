@@ -153,7 +153,9 @@ def _movement(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
 
 def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
     target = _settings(attrs).get("target_accept")
-    if target is None:
+    if target is None or "warm_start" in _settings(
+        attrs
+    ):  # a policy moves on from what the warm start aims at
         return []
     acceptance = stats["acceptance_rate"].mean("draw").values
     chains = stats["chain"].values
@@ -180,8 +182,12 @@ def _advice(settings: dict[str, Any]) -> str:
 
 
 def _ignorance(adaptation: xarray.Dataset) -> list[Finding]:
-    """Chains of methods that learn from their history, and had nothing to learn from."""
-    if "fits" not in adaptation or not int(adaptation.attrs.get("tuning_steps", 0)):
+    """Chains of methods that learn from their history, and had nothing to learn from; and of policies."""
+    if not int(adaptation.attrs.get("tuning_steps", 0)):
+        return []
+    if "uses_policy" in adaptation:
+        return _without_policy(adaptation)
+    if "fits" not in adaptation:
         return []
     none = adaptation["chain"].values[adaptation["fits"].values == 0]
     if not none.size:
@@ -190,6 +196,18 @@ def _ignorance(adaptation: xarray.Dataset) -> list[Finding]:
     text = (
         f"Chains {shown} have learnt nothing in warm-up, since no point of their history differed from the "
         "others, and are random walks. Start elsewhere (inits), or warm up longer."
+    )
+    return [Finding("nothing_learnt", text)]
+
+
+def _without_policy(adaptation: xarray.Dataset) -> list[Finding]:
+    without = adaptation["chain"].values[adaptation["uses_policy"].values == 0]
+    if not without.size:
+        return []
+    text = (
+        f"Chains {', '.join(map(str, without))} have no policy that works, and draw by the walk that their "
+        "warm start has learnt: the warm start found too few points, or nearly every proposal of every policy was "
+        "rejected. Warm up longer, start elsewhere (inits), or use another method."
     )
     return [Finding("nothing_learnt", text)]
 

@@ -278,7 +278,7 @@ def _adaptation(chains: list[ChainResult], posterior: Posterior) -> xarray.Datas
         dims: tuple[str, ...] = tuple(f"{name}_dim_{i}" for i in range(value.ndim))
         if value.shape in ((posterior.dim,), (posterior.dim, posterior.dim)):
             dims = ("unconstrained", "unconstrained_2")[: value.ndim]
-        group[name] = (("chain", *dims), np.stack([chain.learnt[name] for chain in chains]))
+        group[name] = (("chain", *dims), _stacked([chain.learnt[name] for chain in chains]))
     group["start"] = (("chain", "unconstrained"), np.stack([chain.start for chain in chains]))
     for name in _FACTS:
         facts = [getattr(chain, name) for chain in chains]
@@ -291,6 +291,17 @@ def _adaptation(chains: list[ChainResult], posterior: Posterior) -> xarray.Datas
     if "unconstrained_2" in group.dims:
         labels["unconstrained_2"] = posterior.unconstrained_names
     return group.assign_coords(labels)
+
+
+def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
+    """One array (chains, ...); where chains have come to different lengths, shorter ones end in NaN."""
+    if len({array.shape for array in arrays}) == 1:
+        return np.stack(arrays)
+    sides = np.max([array.shape for array in arrays], axis=0)
+    stacked = np.full((len(arrays), *sides), np.nan)
+    for row, array in zip(stacked, arrays, strict=True):
+        row[tuple(slice(n) for n in array.shape)] = array
+    return stacked
 
 
 def _attributes(

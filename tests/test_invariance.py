@@ -141,6 +141,24 @@ BROKEN = {
         "rng.random() < accept_prob",
         "rng.random() < np.sqrt(accept_prob)",
     ),
+    "rlmh without the proposal ratio": (
+        "rlmh",
+        "samplers/rlmh.py",
+        "logp_y - logp + (forth - back) / scale",
+        "logp_y - logp",
+    ),
+    "rlmh that takes the policy at x for the way back": (
+        "rlmh",
+        "samplers/rlmh.py",
+        "a_y = mean_at(settings, policy, actor, scale, u_y)",
+        "a_y = a",
+    ),
+    "rlmh_mala that takes the step size at x for the way back": (
+        "rlmh_mala",
+        "samplers/rlmh_mala.py",
+        "s_0 * np.exp(a_y[0]), u)",
+        "s, u)",
+    ),
     "hmc that forgets half a step of the momentum": (
         "hmc",
         "numerics/leapfrog.py",

@@ -35,9 +35,9 @@ def plain_frame(center: Any) -> Any:
 
 
 @kernel
-def walk_size_after(walk_size: Any, t: Any, accept_prob: Any) -> Any:
+def walk_size_after(walk_size: Any, t: Any, accept_prob: Any, target_accept: Any = WALK_ACCEPT) -> Any:
     """The step size of the walk after its iteration `t`, 1, 2, ..."""
-    return walk_size * np.exp(0.5 * (t + 1.0) ** -0.7 * (accept_prob - WALK_ACCEPT))
+    return walk_size * np.exp(0.5 * (t + 1.0) ** -0.7 * (accept_prob - target_accept))
 
 
 @kernel

@@ -6,7 +6,7 @@ import importlib
 from typing import cast
 
 from .. import check
-from .base import Engine, Sampler, Stage, advance, keeps_adapting, n_matrices, named, resolve, stats
+from .base import Cautious, Engine, Sampler, Stage, advance, keeps_adapting, n_matrices, named, resolve, stats
 
 METHODS = {
     "rwm": "random-walk Metropolis, isotropic",
@@ -24,6 +24,8 @@ METHODS = {
     "kamh": "random walk whose covariance follows the target's shape near the chain, by a kernel",
     "kmc_lite": "HMC without gradients, along a kernel model of a subsample of the chain's history",
     "kmc_finite": "HMC without gradients, along a model with random features of all of the history",
+    "rlmh": "Metropolis-Hastings whose proposal's mean is a policy, trained by its squared jump distance",
+    "rlmh_mala": "MALA whose step size is a policy of the position, trained by the entropy it gains",
     "nuts": "Stan's own no-U-turn sampler, the yardstick, in stanli or CmdStan",
 }
 
@@ -36,6 +38,7 @@ def sampler(method: str) -> Sampler | Engine:
 
 __all__ = [
     "METHODS",
+    "Cautious",
     "Engine",
     "Sampler",
     "Stage",

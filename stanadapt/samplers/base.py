@@ -17,6 +17,10 @@ A method is a kernel sampler or an engine. A kernel sampler is a module with the
     history         what is worth recording over warm-up: names -> numbers (plain Python)
     learnt          what a chain has learnt when warm-up ends: names -> arrays (plain Python)
 
+One that is known to fail on some posteriors may have
+
+    caution         settings, d -> what a user should know before the run, or None
+
 One that learns between blocks of iterations, in plain Python, has two more, see `Refitting`:
 
     until_refit     state -> iterations until then
@@ -106,6 +110,13 @@ class Refitting(Protocol):
 
     def until_refit(self, state: Any) -> int: ...
     def refit(self, state: Any, settings: Any, rng: np.random.Generator) -> Any: ...
+
+
+@runtime_checkable
+class Cautious(Protocol):
+    """What a sampler has beside, if there are posteriors that it is not for."""
+
+    def caution(self, settings: Any, d: int) -> str | None: ...
 
 
 def advance(

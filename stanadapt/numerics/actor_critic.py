@@ -1,0 +1,507 @@
+"""Deep deterministic policy gradient with networks small enough to train at every iteration of a chain.
+
+Lillicrap et al. (2015), Continuous control with deep reinforcement learning, Algorithm 1, as Algorithm 2 of
+Wang, Chen, Kanagawa and Oates (2024) has it; Adam is Kingma and Ba (2014), Algorithm 1.
+
+    paper       here              shape       meaning
+    theta       actor             (p,)        weights of nu
+    w           critic            (q,)        weights of Q
+    theta', w'  *_target          (p,), (q,)  target networks
+    s_n         states            (N, 2d)     [u, u*], current and proposed point
+    a_n         actions           (N, 2k)     [a(u), a(u*)]
+    r_n         rewards           (N,)
+    M           Rates.batch                   size of a mini-batch
+    gamma       Rates.discount                discount factor
+    tau         Rates.smoothing               taming factor of the target networks
+
+A network is nu(z) = W2 max(0, W1 z + b1) + b2, its weights one flat array. A batch is a matrix of shape
+(features, batch): the loops run along the batch, which the compiler vectorises whatever the dimension.
+
+The policy acts as a(u) = (1 - g) nu(u) + g base(u), where g = g(u) goes smoothly from 0 to 1 as u leaves the
+ball of radius `radius`; base(u) is u where an action has d numbers, and 0 otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from .linear import dot
+
+_BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8  # Kingma and Ba's
+
+
+class Shape(NamedTuple):
+    """Of a network with one hidden layer."""
+
+    n_in: int
+    n_hidden: int
+    n_out: int
+
+
+class Adam(NamedTuple):
+    """Running moments of a gradient."""
+
+    first: np.ndarray
+    second: np.ndarray
+    t: int
+
+
+class Rates(NamedTuple):
+    """Constants of the learning."""
+
+    critic: float
+    actor: float  # at this iteration
+    threshold: float  # of the norm of the actor's gradient
+    discount: float
+    smoothing: float
+    batch: int
+    radius: float
+
+
+class Networks(NamedTuple):
+    """Actor and critic, their targets, and their optimisers."""
+
+    actor: np.ndarray
+    actor_target: np.ndarray
+    actor_adam: Adam
+    critic: np.ndarray
+    critic_target: np.ndarray
+    critic_adam: Adam
+
+
+class Replay(NamedTuple):
+    """The last transitions; row i + 1 is the state that followed row i."""
+
+    states: np.ndarray  # (N, 2d)
+    actions: np.ndarray  # (N, 2k)
+    rewards: np.ndarray  # (N,)
+    n: int  # rows ever written
+
+
+def n_weights(shape: Shape) -> int:
+    return (shape.n_in + 1) * shape.n_hidden + (shape.n_hidden + 1) * shape.n_out
+
+
+def actor_shape(d: int, hidden: int, k: int) -> Shape:
+    return Shape(d, hidden, k)
+
+
+def critic_shape(d: int, hidden: int, k: int) -> Shape:
+    return Shape(2 * d + 2 * k, hidden, 1)
+
+
+def first_weights(shape: Shape, rng: np.random.Generator) -> np.ndarray:
+    """Uniform weights of Glorot and Bengio (2010), and no bias."""
+    parts = []
+    for rows, columns in ((shape.n_hidden, shape.n_in), (shape.n_out, shape.n_hidden)):
+        bound = np.sqrt(6.0 / (rows + columns))
+        parts += [rng.uniform(-bound, bound, rows * columns), np.zeros(rows)]
+    return np.concatenate(parts)
+
+
+def fresh_adam(n: int) -> Adam:
+    return Adam(np.zeros(n), np.zeros(n), 0)
+
+
+def networks(actor: np.ndarray, critic: np.ndarray) -> Networks:
+    """Targets that equal the networks, and no steps taken."""
+    return Networks(
+        actor, actor.copy(), fresh_adam(actor.size), critic, critic.copy(), fresh_adam(critic.size)
+    )
+
+
+def replay(rows: int, d: int, k: int) -> Replay:
+    """Room for `rows` transitions."""
+    return Replay(np.zeros((rows, 2 * d)), np.zeros((rows, 2 * k)), np.zeros(rows), 0)
+
+
+@kernel
+def layers(shape: Any, weights: Any) -> Any:
+    """Views W1 (h, n), b1 (h,), W2 (m, h), b2 (m,) of the flat weights."""
+    n, h, m = shape.n_in, shape.n_hidden, shape.n_out
+    a, b = h * n, h * n + h
+    c = b + m * h
+    return weights[:a].reshape(h, n), weights[a:b], weights[b:c].reshape(m, h), weights[c:]
+
+
+@kernel
+def add_product(out: Any, w: Any, z: Any) -> None:
+    """out += w @ z for `out` (m, B), `w` (m, n), `z` (n, B), with four rows of z a pass."""
+    n, columns = z.shape
+    whole = n - n % 4
+    for j in range(len(out)):
+        row = out[j]
+        for i in range(0, whole, 4):
+            a, b, c, e = w[j, i], w[j, i + 1], w[j, i + 2], w[j, i + 3]
+            z_0, z_1, z_2, z_3 = z[i], z[i + 1], z[i + 2], z[i + 3]
+            for k in range(columns):
+                row[k] += a * z_0[k] + b * z_1[k] + c * z_2[k] + e * z_3[k]
+        for i in range(whole, n):
+            a, z_0 = w[j, i], z[i]
+            for k in range(columns):
+                row[k] += a * z_0[k]
+
+
+@kernel
+def forward(shape: Any, weights: Any, z: Any, hidden: Any, out: Any) -> None:
+    """Write the hidden layer (h, B) and the output (m, B) for inputs `z` (n, B)."""
+    w1, b1, w2, b2 = layers(shape, weights)
+    for j in range(len(hidden)):
+        hidden[j] = b1[j]
+    add_product(hidden, w1, z)
+    for j in range(len(hidden)):
+        row = hidden[j]
+        for k in range(row.size):
+            row[k] = max(0.0, row[k])
+    for j in range(len(out)):
+        out[j] = b2[j]
+    add_product(out, w2, hidden)
+
+
+@kernel
+def backward(shape: Any, weights: Any, z: Any, hidden: Any, d_out: Any, gradient: Any) -> Any:
+    """Add the gradient of sum(d_out * out) in the weights to `gradient`; returns d_hidden (h, B)."""
+    _, _, w2, _ = layers(shape, weights)
+    g_w1, g_b1, g_w2, g_b2 = layers(shape, gradient)
+    d_hidden = np.zeros_like(hidden)
+    for j in range(len(d_out)):
+        for i in range(len(hidden)):
+            g_w2[j, i] += dot(d_out[j], hidden[i])
+        g_b2[j] += np.sum(d_out[j])
+    add_product(d_hidden, w2.T, d_out)
+    for i in range(len(hidden)):
+        row, active = d_hidden[i], hidden[i]
+        for k in range(row.size):
+            if active[k] == 0.0:
+                row[k] = 0.0
+        for j in range(len(z)):
+            g_w1[i, j] += dot(row, z[j])
+        g_b1[i] += np.sum(row)
+    return d_hidden
+
+
+@kernel
+def input_gradient(shape: Any, weights: Any, d_hidden: Any) -> Any:
+    """The gradient in the inputs (n, B), from what `backward` returns."""
+    w1, _, _, _ = layers(shape, weights)
+    d_z = np.zeros((shape.n_in, d_hidden.shape[1]))
+    add_product(d_z, w1.T, d_hidden)
+    return d_z
+
+
+@kernel
+def clip(gradient: Any, threshold: Any) -> Any:
+    """Shorten `gradient` in place to the norm `threshold`, if it is longer. Returns its norm before."""
+    norm = np.sqrt(dot(gradient, gradient))
+    if norm > threshold:
+        for i in range(gradient.size):
+            gradient[i] *= threshold / norm
+    return norm
+
+
+@kernel
+def descend(weights: Any, gradient: Any, adam: Any, rate: Any) -> Any:
+    """One step of Adam downhill, in place. Returns the moments afterwards."""
+    first, second, t = adam
+    t += 1
+    short_1, short_2 = 1.0 - _BETA_1**t, 1.0 - _BETA_2**t
+    for i in range(weights.size):
+        first[i] = _BETA_1 * first[i] + (1.0 - _BETA_1) * gradient[i]
+        second[i] = _BETA_2 * second[i] + (1.0 - _BETA_2) * gradient[i] * gradient[i]
+        weights[i] -= rate * (first[i] / short_1) / (np.sqrt(second[i] / short_2) + _EPSILON)
+    return Adam(first, second, t)
+
+
+@kernel
+def squared_error(shape: Any, weights: Any, z: Any, targets: Any) -> Any:
+    """Mean over columns of the squared distance of the outputs for `z` (n, B) from `targets` (m, B)."""
+    hidden, out = np.empty((shape.n_hidden, z.shape[1])), np.empty_like(targets)
+    forward(shape, weights, z, hidden, out)
+    total = 0.0
+    for j in range(len(out)):
+        away = out[j] - targets[j]
+        total += dot(away, away)
+    return total / z.shape[1]
+
+
+@kernel
+def regression_epoch(
+    shape: Any, weights: Any, adam: Any, z: Any, targets: Any, order: Any, size: Any, rate: Any
+) -> Any:
+    """One pass over the columns of `z` in the given order, in mini-batches; returns the optimiser."""
+    gradient = np.empty_like(weights)
+    for first in range(0, order.size, size):
+        columns = order[first : first + size]
+        batch, wanted = np.ascontiguousarray(z[:, columns]), np.ascontiguousarray(targets[:, columns])
+        hidden, out = np.empty((shape.n_hidden, columns.size)), np.empty_like(wanted)
+        forward(shape, weights, batch, hidden, out)
+        gradient[:] = 0.0
+        backward(shape, weights, batch, hidden, 2.0 / columns.size * (out - wanted), gradient)
+        adam = descend(weights, gradient, adam, rate)
+    return adam
+
+
+def regress(
+    shape: Shape,
+    weights: np.ndarray,
+    z: np.ndarray,
+    targets: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    epochs: int,
+    good_enough: float,
+) -> np.ndarray:
+    """Weights of a network that has learnt outputs `targets` (B, m) for inputs `z` (B, n).
+
+    Adam with steps of 0.001 on mini-batches of 128. Three tenths of the points are held out; the weights that
+    did best on them are returned. Ends early when the mean squared distance there is below `good_enough`.
+    """
+    shuffled = rng.permutation(len(z))
+    held, used = np.split(shuffled, [max(1, int(0.3 * len(z)))])
+    z_t, targets_t = np.ascontiguousarray(z.T), np.ascontiguousarray(targets.T)
+    held_z, held_targets = np.ascontiguousarray(z_t[:, held]), np.ascontiguousarray(targets_t[:, held])
+    weights, adam = weights.copy(), fresh_adam(weights.size)
+    best, least = weights.copy(), np.inf
+    for _ in range(epochs):
+        adam = regression_epoch(shape, weights, adam, z_t, targets_t, used, 128, 1e-3)
+        error = squared_error(shape, weights, held_z, held_targets)
+        if error < least:
+            best, least = weights.copy(), error
+        if least < good_enough:
+            break
+        rng.shuffle(used)
+    return best
+
+
+@kernel
+def outside(u: Any, radius: Any) -> Any:
+    """g: 0 for |u|² <= radius²/2, 1 for |u| >= radius, and smooth between (Appendix B.3)."""
+    return _transition(dot(u, u) / (radius * radius))
+
+
+@kernel
+def _transition(eta: Any) -> Any:
+    if eta <= 0.5:
+        return 0.0
+    if eta >= 1.0:
+        return 1.0
+    return 1.0 / (1.0 + np.exp((4.0 * eta - 3.0) / (4.0 * eta * eta - 6.0 * eta + 2.0)))
+
+
+@kernel
+def action(shape: Any, actor: Any, radius: Any, u: Any, a: Any) -> None:
+    """Write a(u) (k,) for one point `u` (d,)."""
+    w1, b1, w2, b2 = layers(shape, actor)
+    g = outside(u, radius)
+    for j in range(a.size):
+        a[j] = b2[j]
+    for i in range(b1.size):
+        z = b1[i] + dot(w1[i], u)
+        if z > 0.0:
+            for j in range(a.size):
+                a[j] += w2[j, i] * z
+    for j in range(a.size):
+        a[j] *= 1.0 - g
+    if a.size == u.size:
+        for j in range(a.size):
+            a[j] += g * u[j]
+
+
+@kernel
+def actions(shape: Any, actor: Any, radius: Any, pairs: Any, hidden: Any, a: Any, keep: Any) -> Any:
+    """Write a at both points of `pairs` (2d, B) to `a` (2k, B), and 1 - g to `keep` (2B,).
+
+    Returns the inputs (d, 2B) and leaves the hidden layer (h, 2B) for `backward`.
+    """
+    d, k, size = shape.n_in, shape.n_out, pairs.shape[1]
+    z, out = np.empty((d, 2 * size)), np.empty((k, 2 * size))
+    keep[:] = 0.0
+    for i in range(d):
+        for half in range(2):
+            for b in range(size):
+                value = pairs[half * d + i, b]
+                z[i, half * size + b] = value
+                keep[half * size + b] += value * value
+    for b in range(2 * size):
+        eta = keep[b] / (radius * radius)
+        keep[b] = 1.0 - _transition(eta)
+    forward(shape, actor, z, hidden, out)
+    for j in range(k):
+        for half in range(2):
+            for b in range(size):
+                column = half * size + b
+                value = keep[column] * out[j, column]
+                if k == d:
+                    value += (1.0 - keep[column]) * z[j, column]
+                a[half * k + j, b] = value
+    return z
+
+
+@kernel
+def stored(memory: Any, most: Any, u: Any, y: Any, a: Any, a_y: Any, reward: Any) -> Any:
+    """With one more transition. Room grows up to `most` rows; then the oldest goes."""
+    if memory.n == len(memory.rewards) and memory.n < most:
+        memory = _with_room(memory, min(most, 2 * memory.n))
+    states, all_actions, rewards, n = memory
+    row, d, k = n % len(rewards), u.size, a.size
+    for i in range(d):
+        states[row, i], states[row, d + i] = u[i], y[i]
+    for j in range(k):
+        all_actions[row, j], all_actions[row, k + j] = a[j], a_y[j]
+    rewards[row] = reward
+    return Replay(states, all_actions, rewards, n + 1)
+
+
+@kernel
+def _with_room(memory: Any, rows: Any) -> Any:
+    states = np.empty((rows, memory.states.shape[1]))
+    all_actions, rewards = np.empty((rows, memory.actions.shape[1])), np.empty(rows)
+    states[: memory.n], all_actions[: memory.n] = memory.states, memory.actions
+    rewards[: memory.n] = memory.rewards
+    return Replay(states, all_actions, rewards, memory.n)
+
+
+@kernel
+def mini_batch(memory: Any, size: Any, rng: Any) -> Any:
+    """`size` transitions at random: states (2d, B), actions (2k, B), rewards (B,), next states (2d, B)."""
+    rows = len(memory.rewards)
+    kept = min(memory.n, rows)
+    oldest = memory.n - kept
+    s, after = np.empty((memory.states.shape[1], size)), np.empty((memory.states.shape[1], size))
+    a, r = np.empty((memory.actions.shape[1], size)), np.empty(size)
+    for b in range(size):
+        i = oldest + int(rng.random() * (kept - 1))  # the last has no successor yet
+        row, following = i % rows, (i + 1) % rows
+        for j in range(len(s)):
+            s[j, b], after[j, b] = memory.states[row, j], memory.states[following, j]
+        for j in range(len(a)):
+            a[j, b] = memory.actions[row, j]
+        r[b] = memory.rewards[row]
+    return s, a, r, after
+
+
+@kernel
+def critic_step(
+    actor_is: Any, critic_is: Any, nets: Any, rates: Any, s: Any, a: Any, r: Any, after: Any
+) -> Any:
+    """One step on the Bellman error of a mini-batch, in place. Returns the optimiser and the mean loss."""
+    size = r.size
+    both = np.empty((critic_is.n_in, size))
+    hidden, q = np.empty((critic_is.n_hidden, size)), np.empty((1, size))
+    hidden_a, keep = np.empty((actor_is.n_hidden, 2 * size)), np.empty(2 * size)
+    n_s = len(s)
+    both[:n_s] = after
+    actions(actor_is, nets.actor_target, rates.radius, after, hidden_a, both[n_s:], keep)
+    forward(critic_is, nets.critic_target, both, hidden, q)
+    y = r + rates.discount * q[0]
+    both[:n_s], both[n_s:] = s, a
+    forward(critic_is, nets.critic, both, hidden, q)
+    away = q[0] - y
+    d_out = np.empty((1, size))
+    d_out[0] = 2.0 / size * away
+    gradient = np.zeros_like(nets.critic)
+    backward(critic_is, nets.critic, both, hidden, d_out, gradient)
+    return descend(nets.critic, gradient, nets.critic_adam, rates.critic), dot(away, away) / size
+
+
+@kernel
+def policy_gradient(actor_is: Any, critic_is: Any, nets: Any, radius: Any, s: Any, gradient: Any) -> None:
+    """Write the mean over states `s` (2d, B) of grad_theta pi(s) grad_a Q(s, a), at a = pi(s).
+
+    Silver et al. (2014), Deterministic policy gradient algorithms, Theorem 1.
+    """
+    n_s, size = s.shape
+    k = actor_is.n_out
+    both = np.empty((critic_is.n_in, size))
+    both[:n_s] = s
+    hidden_a, keep = np.empty((actor_is.n_hidden, 2 * size)), np.empty(2 * size)
+    z = actions(actor_is, nets.actor, radius, s, hidden_a, both[n_s:], keep)
+    hidden, q = np.empty((critic_is.n_hidden, size)), np.empty((1, size))
+    forward(critic_is, nets.critic, both, hidden, q)
+    d_hidden = _hidden_slope(critic_is, nets.critic, hidden)
+    d_both = input_gradient(critic_is, nets.critic, d_hidden)
+    d_out = np.empty((k, 2 * size))
+    for j in range(k):
+        for half in range(2):
+            for b in range(size):
+                d_out[j, half * size + b] = d_both[n_s + half * k + j, b] * keep[half * size + b] / size
+    gradient[:] = 0.0
+    backward(actor_is, nets.actor, z, hidden_a, d_out, gradient)
+
+
+@kernel
+def _hidden_slope(shape: Any, weights: Any, hidden: Any) -> Any:
+    """The gradient (h, B) of a scalar output in the hidden layer before its max(0, .)."""
+    _, _, w2, _ = layers(shape, weights)
+    d_hidden = np.zeros_like(hidden)
+    for i in range(len(hidden)):
+        for b in range(hidden.shape[1]):
+            if hidden[i, b] > 0.0:
+                d_hidden[i, b] = w2[0, i]
+    return d_hidden
+
+
+@kernel
+def learn(actor_is: Any, critic_is: Any, nets: Any, memory: Any, rates: Any, rng: Any) -> Any:
+    """One iteration of Algorithm 2 after the first line, in place.
+
+    Returns the networks and whether all is finite. Where a gradient is not, the actor is left as it was.
+    """
+    s, a, r, after = mini_batch(memory, rates.batch, rng)
+    critic_adam, loss = critic_step(actor_is, critic_is, nets, rates, s, a, r, after)
+    nets = Networks(
+        nets.actor, nets.actor_target, nets.actor_adam, nets.critic, nets.critic_target, critic_adam
+    )
+    gradient = np.empty_like(nets.actor)
+    policy_gradient(actor_is, critic_is, nets, rates.radius, s, gradient)
+    norm = clip(gradient, rates.threshold)
+    if not (np.isfinite(loss) and np.isfinite(norm)):
+        return nets, False
+    for i in range(gradient.size):
+        gradient[i] = -gradient[i]  # uphill
+    actor_adam = descend(nets.actor, gradient, nets.actor_adam, rates.actor)
+    follow(nets.critic_target, nets.critic, rates.smoothing)
+    follow(nets.actor_target, nets.actor, rates.smoothing)
+    nets = Networks(nets.actor, nets.actor_target, actor_adam, nets.critic, nets.critic_target, critic_adam)
+    return nets, True
+
+
+@kernel
+def value(shape: Any, weights: Any, u: Any) -> Any:
+    """The output of a network with one, for one input `u` (n,)."""
+    w1, b1, w2, b2 = layers(shape, weights)
+    total = b2[0]
+    for i in range(b1.size):
+        total += w2[0, i] * max(0.0, b1[i] + dot(w1[i], u))
+    return total
+
+
+@kernel
+def add_gradient(shape: Any, weights: Any, u: Any, d_out: Any, gradient: Any) -> None:
+    """Add to `gradient` that of d_out . output in the weights, for one input `u` (n,)."""
+    w1, b1, w2, _ = layers(shape, weights)
+    g_w1, g_b1, g_w2, g_b2 = layers(shape, gradient)
+    for j in range(d_out.size):
+        g_b2[j] += d_out[j]
+    for i in range(b1.size):
+        z = b1[i] + dot(w1[i], u)
+        if z <= 0.0:
+            continue
+        slope = 0.0
+        for j in range(d_out.size):
+            slope += d_out[j] * w2[j, i]
+            g_w2[j, i] += d_out[j] * z
+        g_b1[i] += slope
+        row = g_w1[i]
+        for k in range(u.size):
+            row[k] += slope * u[k]
+
+
+@kernel
+def follow(behind: Any, ahead: Any, tau: Any) -> None:
+    """behind <- tau ahead + (1 - tau) behind."""
+    for i in range(behind.size):
+        behind[i] += tau * (ahead[i] - behind[i])

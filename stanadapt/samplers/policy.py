@@ -1,0 +1,510 @@
+"""What rlmh and rlmh_mala share: the warm start, the policy, its training, and what guards it.
+
+Wang, Chen, Kanagawa and Oates (2024), Reinforcement Learning for Adaptive MCMC. The networks see, and act in,
+the coordinates u = R^-1 (x - m), where m and R R = Sigma are mean and covariance of the warm start.
+
+A faithful policy learns as the paper's does: a critic learns the value of states and actions, and the actor
+climbs it (`learnt_by_critic`). Where the action is a function of the state, as it is there, no data tell the
+critic what another action would give; at the paper's learning rate of 10^-6 the actor stays within 0.05 of
+its pre-trained weights, and at a hundred times that rate it is ruined on most posteriors. By default a policy
+learns from the slope of log q instead (`learnt_on_policy`): proposals are random, and tell.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from .. import check
+from ..errors import ArgumentError, InitializationError
+from ..jit import kernel
+from ..numerics import actor_critic
+from ..numerics.actor_critic import (
+    Adam,
+    Networks,
+    Rates,
+    Replay,
+    Shape,
+    add_gradient,
+    clip,
+    descend,
+    learn,
+    outside,
+    stored,
+    value,
+)
+from ..numerics.frame import Frame
+from ..numerics.history import NEVER, all_equal, restarted, sample
+from ..numerics.linear import add_times, times
+from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage
+
+KEPT = 5_000  # points of the warm start that are learnt from, at most
+MANY = 100  # dimension from which on a user is warned
+APPROACH, SCALE, EPISODES = 0, 1, 2  # Policy.phase: no policy yet; a linear one, to find the scale; networks
+REFLECTION, IDENTITY = 0, 1  # indices of CHOICES['pretrain']
+_FIRST_ROWS = 4_096  # of the replay buffer, which grows
+_HOPELESS = 0.01  # mean acceptance of an episode below which a policy has collapsed
+LEAST = -10.0  # log alpha in the reward, unless faithful
+_WORST = -100.0  # reward: log alpha can be minus infinity
+_MANY_DRAWS = 100
+_DRAWS_A_DIMENSION = 3  # different ones of the warm start; fewer give no covariance worth having
+_FLAT = 1e-12  # of the largest eigenvalue: smallest one that a covariance of the warm start may have
+
+SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # of the Laplace proposals, that are tried
+
+LIMITS = {
+    "warm_start": NOT_NEGATIVE,
+    "radius": POSITIVE,
+    "hidden": Limit(1, 4_096),
+    "critic_hidden": Limit(1, 4_096),
+    "episode": Limit(10, 1_000_000),
+    "actor_rate": NOT_NEGATIVE,
+    "critic_rate": NOT_NEGATIVE,
+    "threshold": POSITIVE,
+    "decay": NOT_NEGATIVE,
+    "horizon": Limit(1, 1_000_000_000),
+    "discount": Limit(0.0, 1.0),
+    "smoothing": Limit(0.0, 1.0),
+    "batch": Limit(2, 100_000),
+    "buffer": Limit(100, 1_000_000_000),
+    "scale": POSITIVE,
+    "target_accept": PROBABILITY,
+    "noise": NOT_NEGATIVE,
+    "walk_share": Limit(0.0, 0.9),
+}
+
+
+class Space(NamedTuple):
+    """u = R^-1 (x - m)."""
+
+    center: np.ndarray  # (d,) m
+    root: np.ndarray  # (d, d) R, symmetric
+    inverse: np.ndarray  # (d, d) of R
+
+
+class Learner(NamedTuple):
+    """What is trained, and what it is trained with."""
+
+    actor_is: Shape
+    critic_is: Shape
+    nets: Networks
+    memory: Replay
+    gradient: np.ndarray  # (p,) of the actor, summed over a mini-batch; not used when faithful
+    baseline_gradient: np.ndarray  # (q,)
+    threshold: float
+    updates: int
+
+
+class Record(NamedTuple):
+    """How the policy has done."""
+
+    reward_sum: float  # in this episode, as are the next two
+    accept_sum: float
+    n: int
+    rewards: np.ndarray  # (E,) mean of each episode
+    acceptances: np.ndarray  # (E,)
+    trials: int  # iterations of any policy
+    acceptance: float  # running mean
+
+
+class Guard(NamedTuple):
+    """What a policy that has collapsed is replaced by."""
+
+    actor: np.ndarray  # (p,) weights of the best actor so far
+    scale: float  # of its proposals
+    reward: float  # -inf: none has been good
+    fallbacks: int  # episodes whose policy was replaced
+    broken: int  # 1 if learning has ended in numbers that are not finite
+    prefers_last: bool  # of all policies, where it has not collapsed
+
+
+class Policy(NamedTuple):
+    phase: int
+    due: bool  # whether it is to be made now
+    space: Space
+    learner: Learner
+    record: Record
+    guard: Guard
+
+
+def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
+    """The warm start, its last third kept; the search for a scale, unless faithful; episodes.
+
+    Raises
+    ------
+    ArgumentError
+        Settings that do not go together, or a warm-up that ends before learning begins.
+    """
+    if settings.faithful and settings.decay <= 1.0:
+        raise ArgumentError(
+            f"settings['decay']={settings.decay} is not allowed with faithful=True: learning rates "
+            "(1 + n / horizon)^-decay are summable, as Algorithm 1 asks, above 1 only"
+        )
+    if settings.faithful and 0 < warmup <= settings.warm_start:
+        raise ArgumentError(
+            f"warmup={warmup} is not allowed with faithful=True: the warm start alone takes "
+            f"settings['warm_start']={settings.warm_start} iterations; use a longer warm-up"
+        )
+    if settings.batch > settings.buffer:
+        raise check.refused(
+            "settings['batch']", settings.batch, f"at most settings['buffer']={settings.buffer}"
+        )
+    warm = min(settings.warm_start, warmup if settings.faithful else warmup // 3)
+    search = 0 if settings.faithful or not np.isnan(settings.scale) else (warmup - warm) // 5
+    return [
+        Stage("walk", warm - warm // 3),
+        Stage("walk_kept", warm // 3),
+        Stage("scale", search),
+        Stage("episodes", warmup - warm - search),
+    ]
+
+
+def caution(settings: Any, d: int) -> str | None:
+    """What to say before a run in dimension `d`."""
+    if d <= MANY:
+        return None
+    return (
+        f"this posterior has {d} dimensions: a policy has to learn a map of so many numbers, and is known to "
+        f"fail above {MANY}; fisher_mala or nuts are likely better"
+    )
+
+
+def enter(stage: str, state: Any, settings: Any) -> Any:
+    """Draws of the warm start's last third are kept; the policy is made when the warm start ends."""
+    policy = state.policy
+    if stage == "walk_kept":
+        return state._replace(history=restarted(state.history))
+    if stage in ("scale", "episodes"):
+        policy = policy._replace(due=True, phase=SCALE if stage == "scale" else EPISODES)
+    return state._replace(policy=policy)
+
+
+def none_yet(state: Any) -> Any:
+    """The walk goes on."""
+    return state._replace(policy=state.policy._replace(due=False, phase=APPROACH))
+
+
+def until_refit(state: Any) -> int:
+    """Iterations until `refit` is due."""
+    return 0 if state.policy.due else NEVER
+
+
+def caught(state: Any, settings: Any, rng: np.random.Generator) -> tuple[np.ndarray, Space] | None:
+    """The draws (n, d) of the warm start in coordinates u, and what these are; None where they are too few.
+
+    Without a warm start they are drawn from N(0, (radius / 4)² I), and u = x.
+
+    Raises
+    ------
+    InitializationError
+        There are many draws, all equal.
+    """
+    d = state.x.size
+    if settings.warm_start == 0:
+        points = 0.25 * settings.radius * rng.standard_normal((1_000, d))
+        return points, Space(np.zeros(d), np.eye(d), np.eye(d))
+    points = sample(state.history)
+    if len(points) >= _MANY_DRAWS and all_equal(points):
+        shown = np.array2string(points[0], precision=4, threshold=10, max_line_width=10_000)
+        raise InitializationError(
+            f"the warm start of a policy never moved from {shown} in {len(points)} iterations, so that there "
+            "is nothing to make one from: start elsewhere (inits=..., a smaller init_radius), give it longer "
+            f"(settings['warm_start']={settings.warm_start}; a third of warm-up at most), or use fisher_mala"
+        )
+    if len(np.unique(points[:, 0])) < _DRAWS_A_DIMENSION * d:
+        return None
+    center = points.mean(axis=0)
+    values, vectors = linalg.eigh(np.atleast_2d(np.cov(points.T)))
+    if not values[0] > _FLAT * values[-1]:
+        return None
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    inverse = (vectors / np.sqrt(values)) @ vectors.T
+    return (points - center) @ inverse, Space(center, root, inverse)
+
+
+def searching(policy: Policy, space: Space) -> Policy:
+    """The linear policy, each of SCALES yet to be tried."""
+    record = policy.record._replace(rewards=np.zeros(SCALES.size))
+    return policy._replace(due=False, space=space, record=record)
+
+
+def found(record: Record) -> float:
+    """The scale with the largest acceptance times 2 s², at most 1; 1 where there was no search.
+
+    For a Gaussian p the linear policy phi(u) = -sqrt(1 - 2 s²) u forgets |u|² at the rate 2 s² an accepted
+    proposal. It is what limits a chain that reflects, and the squared jump distance does not see it.
+    """
+    if record.rewards.size == 0:
+        return 1.0
+    return float(SCALES[np.argmax(record.rewards * np.minimum(1.0, 2.0 * SCALES**2))])
+
+
+def made(
+    settings: Any,
+    space: Space,
+    points: np.ndarray,
+    targets: np.ndarray,
+    scale: float,
+    rng: np.random.Generator,
+) -> Policy:
+    """A policy whose nu gives `targets` (n, k) at `points` (n, d), nothing learnt by reward."""
+    d, k = points.shape[1], targets.shape[1]
+    actor_is = Shape(d, settings.hidden, k)
+    critic_is = Shape(2 * (d + k) if settings.faithful else d, settings.critic_hidden, 1)
+    epochs, good_enough = (2_000, 1.0) if settings.faithful else (500, 0.01 * k)
+    actor = actor_critic.regress(
+        actor_is,
+        actor_critic.first_weights(actor_is, rng),
+        points,
+        targets,
+        rng,
+        epochs=epochs,
+        good_enough=good_enough,
+    )
+    nets = actor_critic.networks(actor, actor_critic.first_weights(critic_is, rng))
+    learner = Learner(
+        actor_is,
+        critic_is,
+        nets,
+        actor_critic.replay(min(_FIRST_ROWS, settings.buffer) if settings.faithful else 0, d, k),
+        np.zeros_like(nets.actor),
+        np.zeros_like(nets.critic),
+        _threshold(settings, space),
+        0,
+    )
+    record = Record(0.0, 0.0, 0, np.zeros(0), np.zeros(0), 0, 1.0)
+    guard = Guard(actor.copy(), scale, -np.inf, 0, 0, settings.faithful)
+    return Policy(EPISODES, False, space, learner, record, guard)
+
+
+def _threshold(settings: Any, space: Space) -> float:
+    """Of the norm of the actor's gradient."""
+    if not np.isnan(settings.threshold):
+        return float(settings.threshold)
+    if not settings.faithful:
+        return 1.0
+    return float(min(space.center.size / np.sum((space.root @ space.root) ** 2), 1e-5))
+
+
+def walk_frame(space: Space) -> Frame:
+    """What the random walk beside a policy goes along."""
+    return Frame(space.center.copy(), np.ascontiguousarray(space.root), 1.0)
+
+
+@kernel
+def untrained() -> Any:
+    """No policy yet."""
+    none, no_matrix, no_shape = np.zeros(0), np.zeros((0, 0)), Shape(0, 0, 0)
+    adam = Adam(none, none, 0)
+    nets = Networks(none, none, adam, none, none, adam)
+    learner = Learner(no_shape, no_shape, nets, Replay(no_matrix, no_matrix, none, 0), none, none, 0.0, 0)
+    record = Record(0.0, 0.0, 0, none, none, 0, 1.0)
+    guard = Guard(none, 1.0, -np.inf, 0, 0, False)
+    return Policy(APPROACH, False, Space(none, no_matrix, no_matrix), learner, record, guard)
+
+
+@kernel
+def into(space: Any, x: Any) -> Any:
+    """u (d,) of `x` (d,)."""
+    return times(space.inverse, x - space.center)
+
+
+@kernel
+def out_of(space: Any, u: Any) -> Any:
+    """x (d,) of `u` (d,)."""
+    x = space.center.copy()
+    add_times(x, space.root, u)
+    return x
+
+
+@kernel
+def acting(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> Any:
+    """Whether the policy moves the chain now and not the walk; the actor (p,) and the scale that it has."""
+    share = settings.walk_share
+    if np.isnan(share):
+        share = 0.0 if settings.faithful else 0.1
+    if policy.phase == APPROACH or (share > 0.0 and rng.random() < share):
+        return False, policy.learner.nets.actor, scale
+    if adapting or policy.phase == SCALE:
+        return True, policy.learner.nets.actor, scale
+    return frozen(policy, scale)
+
+
+@kernel
+def frozen(policy: Any, scale: Any) -> Any:
+    """What draws come from: whether a policy, its actor (p,) and its scale.
+
+    It is that of the best episode, or, when faithful, the last unless that has collapsed. Where none has been
+    any good the walk alone is left.
+    """
+    nets, guard = policy.learner.nets, policy.guard
+    alive = policy.record.acceptance >= _HOPELESS and guard.broken == 0
+    if guard.reward > -np.inf and not (guard.prefers_last and alive):
+        return True, guard.actor, guard.scale
+    return alive, nets.actor, scale
+
+
+@kernel
+def after(
+    settings: Any,
+    policy: Any,
+    scale: Any,
+    u: Any,
+    u_y: Any,
+    a: Any,
+    a_y: Any,
+    reward: Any,
+    accept_prob: Any,
+    slopes: Any,
+    rng: Any,
+) -> Any:
+    """The policy after an iteration of its own in the episodes: it learns, and is judged.
+
+    `slopes` are those of reward and log q that `learnt_on_policy` takes.
+    """
+    phase, due, space, learner, record, guard = policy
+    reward = max(reward, _WORST)
+    if guard.broken == 0:
+        if settings.faithful:
+            learner, finite = learnt_by_critic(settings, learner, u, u_y, a, a_y, reward, rng)
+        else:
+            learner, finite = learnt_on_policy(settings, learner, u, u_y, reward, slopes)
+        if not finite:
+            learner.nets.actor[:] = guard.actor
+            guard = Guard(guard.actor, guard.scale, guard.reward, guard.fallbacks, 1, guard.prefers_last)
+
+    reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance = record
+    trials += 1
+    acceptance += max(1.0 / trials, 0.01) * (accept_prob - acceptance)
+    reward_sum, accept_sum, n = reward_sum + reward, accept_sum + accept_prob, n + 1
+    if n == settings.episode:
+        rewards, acceptances = np.append(rewards, reward_sum / n), np.append(acceptances, accept_sum / n)
+        guard = judged(guard, learner.nets, scale, reward_sum / n, accept_sum / n)
+        reward_sum, accept_sum, n = 0.0, 0.0, 0
+    record = Record(reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance)
+    return Policy(phase, due, space, learner, record, guard)
+
+
+@kernel
+def learnt_by_critic(
+    settings: Any, learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: Any, rng: Any
+) -> Any:
+    """Algorithm 2. Returns the learner and whether all is finite."""
+    actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates = learner
+    memory = stored(memory, settings.buffer, u, u_y, a, a_y, reward)
+    finite = True
+    if memory.n > settings.batch:
+        rates = rates_at(settings, updates, threshold)
+        nets, finite = learn(actor_is, critic_is, nets, memory, rates, rng)
+        updates += 1
+    learner = Learner(actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates)
+    return learner, finite
+
+
+@kernel
+def learnt_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any, slopes: Any) -> Any:
+    """One sample of the gradient of E[r]; a step at the end of a mini-batch.
+
+    Since every policy leaves p invariant, J = E_p E_q[r(x, y, a, a_y)], whose gradient is the mean of
+    (r - V(u)) d log q / da + dr/da at x, and of dr/da_y at y, for any V: Williams (1992).
+    `slopes` are d log q / da, dr/da and dr/da_y, (k,) each. Returns the learner and whether all is finite.
+    """
+    actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates = learner
+    log_q_slope, slope, slope_y = slopes
+    advantage = reward - value(critic_is, nets.critic, u)
+    keep = 1.0 - outside(u, settings.radius)
+    add_gradient(actor_is, nets.actor, u, -keep * (advantage * log_q_slope + slope), gradient)
+    keep = 1.0 - outside(u_y, settings.radius)
+    add_gradient(actor_is, nets.actor, u_y, -keep * slope_y, gradient)
+    add_gradient(critic_is, nets.critic, u, np.full(1, -2.0 * advantage), baseline_gradient)
+    updates += 1
+    finite = True
+    if updates % settings.batch == 0:
+        rates = rates_at(settings, updates, threshold)
+        gradient /= settings.batch
+        baseline_gradient /= settings.batch
+        finite = np.isfinite(clip(gradient, threshold)) and np.isfinite(clip(baseline_gradient, 1e3))
+        if finite:
+            actor_adam = descend(nets.actor, gradient, nets.actor_adam, rates.actor)
+            critic_adam = descend(nets.critic, baseline_gradient, nets.critic_adam, rates.critic)
+            nets = Networks(
+                nets.actor, nets.actor_target, actor_adam, nets.critic, nets.critic_target, critic_adam
+            )
+        gradient[:] = 0.0
+        baseline_gradient[:] = 0.0
+    learner = Learner(actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates)
+    return learner, finite
+
+
+@kernel
+def judged(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> Any:
+    """The guard after an episode with this mean reward and acceptance.
+
+    A policy that has collapsed goes back, in place, to the best so far.
+    """
+    if acceptance < _HOPELESS:
+        nets.actor[:] = guard.actor
+        nets.actor_target[:] = guard.actor
+        return Guard(
+            guard.actor, guard.scale, guard.reward, guard.fallbacks + 1, guard.broken, guard.prefers_last
+        )
+    if reward > guard.reward:
+        return Guard(nets.actor.copy(), scale, reward, guard.fallbacks, guard.broken, guard.prefers_last)
+    return guard
+
+
+@kernel
+def rates_at(settings: Any, updates: Any, threshold: Any) -> Any:
+    """The constants of learning after `updates` iterations of it."""
+    actor = settings.actor_rate
+    if np.isnan(actor):
+        actor = 1e-6 if settings.faithful else 5e-3
+    actor *= (1.0 + updates / settings.horizon) ** -settings.decay
+    return Rates(
+        settings.critic_rate,
+        actor,
+        threshold,
+        settings.discount,
+        settings.smoothing,
+        settings.batch,
+        settings.radius,
+    )
+
+
+@kernel
+def searched(policy: Any, scale: Any, accept_prob: Any) -> Any:
+    """The policy, and the scale of its next proposal, after an iteration of the search for a scale.
+
+    All of SCALES take turns; `found` takes their sums of acceptance from `record.rewards`.
+    """
+    phase, due, space, learner, record, guard = policy
+    reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance = record
+    rewards[trials % SCALES.size] += accept_prob
+    trials += 1
+    record = Record(reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance)
+    return Policy(phase, due, space, learner, record, guard), SCALES[trials % SCALES.size]
+
+
+def described(state: Any) -> dict[str, float]:
+    """For the history over warm-up."""
+    rewards = state.policy.record.rewards
+    return {"warmup_reward": float(rewards[-1]) if rewards.size else np.nan}
+
+
+def reported(state: Any) -> dict[str, Any]:
+    """What was learnt."""
+    space, _, record, guard = state.policy[2:]
+    episodes = state.policy.phase == EPISODES
+    used, actor, _ = frozen(state.policy, state.step_size)
+    return {
+        "episode_reward": record.rewards.copy() if episodes else np.zeros(0),
+        "episode_acceptance": record.acceptances.copy(),
+        "actor": actor.copy(),
+        "uses_policy": np.array(bool(used and episodes)),
+        "mean": space.center.copy(),
+        "preconditioner": space.root @ space.root,
+        "fallbacks": np.array(guard.fallbacks),
+        "broken": np.array(guard.broken),
+    }

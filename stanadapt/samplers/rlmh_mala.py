@@ -1,0 +1,220 @@
+"""RLMH with gradients: Langevin proposals whose step size is a policy, learnt from its rewards.
+
+Wang, Fisher, Kanagawa, Chen and Oates (2025), Harnessing the Power of Reinforcement Learning for Adaptive
+MCMC: MALA with the position-dependent metric G(x) = epsilon(x)^-1 G_0, and the contrastive divergence lower
+bound as reward. Policy, training and guard are those of rlmh, see policy.py.
+
+    paper        here                       shape   meaning
+    x_n          state.x                    (d,)    position on the unconstrained scale
+    G_0^-1       policy.space               (d, d)  covariance of the warm start, its root and inverse
+                 u, u_y                     (d,)    coordinates with covariance I; g, g_y the gradient in them
+    epsilon(x)   s²                         ()      y = u + (s²/2) g + s z, s = s_0 e^a, a = nu(u)
+    s_0          state.step_size            ()      step size with acceptance `target_accept` where a = 0
+    nu_theta     policy.learner.nets.actor  (p,)    network with one output
+    r_n          reward                     ()      alpha (log p(y)/p(x) - log q(y | x)) + H(alpha)
+
+H(alpha) = -alpha log alpha - (1 - alpha) log(1 - alpha). The reward bounds the entropy that a transition
+gains from below, as the speed measure of Titsias and Dellaportas (2019) does.
+
+Departures from the paper, 2 to 4 off with `faithful=True`:
+1. s = s_0 e^a, with |a| at most 3, where the paper has softplus(a): steps are positive either way, and a = 0
+   is what the warm start found. The reward is averaged over the decision: alpha stands there, not 0 or 1.
+2. The gradient is that of the mean reward itself, see policy.py; the paper's is a critic's.
+3. One iteration in ten has s = s_0.
+4. What is frozen is the policy of the best episode, not the last.
+5. G_0 is learnt, by MALA with the running covariance of the chain; the paper takes it from reference draws.
+
+Cost of an iteration: one gradient, four products with a (d, d) matrix and two evaluations of the network.
+Memory: three (d, d) arrays a chain.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..numerics.actor_critic import action
+from ..numerics.frame import Frame, learn_walk, plain_frame, walk_size_after
+from ..numerics.history import History, empty_history, remembered
+from ..numerics.langevin import first_step_size
+from ..numerics.langevin import proposed as langevin_proposed
+from ..numerics.linear import times, transposed_times
+from ..numerics.metropolis import accept_probability
+from ..target import log_density_gradient
+from ..trace import record
+from . import policy as shared
+from .base import NOT_NEGATIVE
+from .policy import Policy
+
+_WIDEST = 3.0  # |a|
+
+
+class Settings(NamedTuple):
+    warm_start: int = 5_000
+    radius: float = 10.0
+    hidden: int = 32
+    critic_hidden: int = 8
+    episode: int = 500
+    actor_rate: float | None = None  # 1e-6 when faithful, 0.005 otherwise
+    critic_rate: float = 0.01
+    threshold: float | None = None  # min(d / |Sigma|_F², 1e-5) when faithful, 1 otherwise
+    decay: float = 1.1
+    horizon: int = 50_000
+    discount: float = 0.99
+    smoothing: float = 0.001
+    batch: int = 64
+    buffer: int = 1_000_000
+    scale: float | None = None  # s_0; found
+    target_accept: float = 0.574
+    initial_step_size: float = 0.0  # of the warm start; 0: found by doubling and halving, 0.1 when faithful
+    walk_share: float | None = None  # 0 when faithful, 0.1 otherwise
+    faithful: bool = False
+
+
+CHOICES: dict[str, tuple[str, ...]] = {}
+LIMITS = shared.LIMITS | {"initial_step_size": NOT_NEGATIVE}
+NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
+WARMUP, DRAWS = 20_000, 10_000
+
+
+class State(NamedTuple):
+    x: np.ndarray
+    logp: float
+    score: np.ndarray
+    step_size: float
+    walk_size: float
+    frame: Frame  # of the walk
+    history: History
+    policy: Policy
+
+
+stages, caution = shared.stages, shared.caution
+enter, until_refit = shared.enter, shared.until_refit
+
+
+def n_matrices() -> int:
+    """The frame; root and inverse of the policy's coordinates."""
+    return 3
+
+
+@kernel
+def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+    """The state at `x` (d,): isotropic MALA, and no policy."""
+    score = np.empty_like(x)
+    logp = log_density_gradient(target, x, score)
+    s = first_step_size(target, settings, x, logp, score, rng)
+    history = empty_history(shared.KEPT, x.size)
+    return State(x.copy(), logp, score, s, s, plain_frame(x), history, shared.untrained())
+
+
+def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
+    """The coordinates; and, where the episodes begin, a network that gives a = 0."""
+    draws = shared.caught(state, settings, rng)
+    if draws is None:
+        return shared.none_yet(state)
+    points, space = draws
+    policy = shared.searching(state.policy, space)
+    walk_size = state.walk_size
+    if state.policy.phase == shared.EPISODES:
+        walk_size = walk_size if np.isnan(settings.scale) else settings.scale
+        policy = shared.made(settings, space, points, np.zeros((len(points), 1)), walk_size, rng)
+    frame = shared.walk_frame(space)
+    return state._replace(policy=policy, frame=frame, walk_size=walk_size, step_size=walk_size)
+
+
+@kernel
+def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
+    """a(u) (1,)."""
+    a = np.zeros(1)
+    if policy.phase == shared.EPISODES:
+        action(policy.learner.actor_is, actor, settings.radius, u, a)
+        a[0] = min(max(a[0], -_WIDEST), _WIDEST)
+    return a
+
+
+@kernel
+def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
+    """log q(u_y | u) and its slope in log s."""
+    d = u.size
+    size, along = 0.0, 0.0
+    for i in range(d):
+        away = u_y[i] - u[i] - 0.5 * s * s * g[i]
+        size += away * away
+        along += away * g[i]
+    size /= s * s
+    return -d * (0.5 * np.log(2.0 * np.pi) + np.log(s)) - 0.5 * size, -d + along + size
+
+
+@kernel
+def reward_of(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
+    """r, and its slope in the log of the acceptance ratio; `log_gain` = log p(y)/p(x) - log q(y | x)."""
+    stay = max(1.0 - accept_prob, 1e-10)
+    log_alpha = max(log_ratio, shared.LEAST) if log_ratio < 0.0 else 0.0
+    reward = accept_prob * (log_gain - log_alpha) - stay * np.log(stay)
+    slope = accept_prob * (log_gain + np.log(stay) - log_alpha) if log_ratio < 0.0 else 0.0
+    return reward, slope
+
+
+@kernel
+def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One iteration. Returns the next state, the acceptance probability, whether accepted."""
+    x, logp, score, step_size, walk_size, frame, history, policy = state
+
+    acts, actor, s_0 = shared.acting(settings, policy, step_size, rng, adapting)
+    d, space, score_y = x.size, policy.space, np.empty_like(x)
+    if acts:
+        u, g = shared.into(space, x), times(space.root, score)
+        a = log_step(settings, policy, actor, u)
+        s = s_0 * np.exp(a[0])
+        u_y = np.empty(d)
+        for i in range(d):
+            u_y[i] = u[i] + 0.5 * s * s * g[i] + s * rng.standard_normal()
+        y = shared.out_of(space, u_y)
+        logp_y, accept_prob = log_density_gradient(target, y, score_y), 0.0
+        a_y = log_step(settings, policy, actor, u_y)
+        log_q, log_q_slope = log_proposal(u, g, s, u_y)
+        log_ratio, slope_y = -np.inf, 0.0
+        if logp_y > -np.inf:
+            log_q_y, slope_y = log_proposal(u_y, times(space.root, score_y), s_0 * np.exp(a_y[0]), u)
+            log_ratio = logp_y - logp + log_q_y - log_q
+            accept_prob = accept_probability(log_ratio)
+        if adapting and policy.phase == shared.EPISODES:
+            reward, slope = reward_of(accept_prob, log_ratio, logp_y - logp - log_q)
+            slopes = (
+                np.full(1, log_q_slope),
+                np.full(1, -(slope + accept_prob) * log_q_slope),
+                np.full(1, slope * slope_y),
+            )
+            policy = shared.after(settings, policy, s_0, u, u_y, a, a_y, reward, accept_prob, slopes, rng)
+    else:
+        y, rotated_y, s = np.empty(d), np.empty(d), walk_size * np.sqrt(frame.scale)
+        rotated = transposed_times(frame.chol_t, score)
+        logp_y, accept_prob = langevin_proposed(
+            target, x, logp, score, rotated, frame.chol_t, s, rng, y, score_y, rotated_y
+        )
+    accepted = rng.random() < accept_prob
+    if accepted:
+        x, logp, score = y, logp_y, score_y
+
+    if adapting and policy.phase != shared.EPISODES:
+        history = remembered(history, x, rng)
+        walk_size = walk_size_after(walk_size, history.t, accept_prob, settings.target_accept)
+        step_size = walk_size
+        if policy.phase == shared.APPROACH:
+            frame = learn_walk(frame, history.t, x)
+    state = State(x, logp, score, step_size, walk_size, frame, history, policy)
+    return state, accept_prob, accepted
+
+
+@kernel
+def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    for i in range(trace.logp.size):
+        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
+        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
+    return state
+
+
+history, learnt = shared.described, shared.reported
