@@ -206,7 +206,7 @@ def _without_policy(adaptation: xarray.Dataset) -> list[Finding]:
         return []
     text = (
         f"Chains {', '.join(map(str, without))} have no policy that works, and draw by the walk that their "
-        "warm start has learnt: the warm start found too few points, or nearly every proposal of every policy "
+        "warm start has learnt: it found too few points, or nearly every proposal of every policy "
         "was rejected. Warm up longer, start elsewhere (inits), or use another method."
     )
     return [Finding("nothing_learnt", text)]
