@@ -64,6 +64,7 @@ class Demo(NamedTuple):
     data: dict[str, Any]
     settings: dict[str, Any]
     limits: tuple[float, float]
+    passed_over: int = 0  # seeds before the one shown, whose chain stays in a part of the target
 
 
 def mixture(weights: list[float], means: list[list[float]], variances: list[float]) -> dict[str, Any]:
@@ -71,8 +72,8 @@ def mixture(weights: list[float], means: list[list[float]], variances: list[floa
     return sizes | {"weights": weights, "means": means, "sds": np.sqrt(variances)}
 
 
-# The ball C is so large that phi is the network everywhere, which it is in the demonstrations.
-TRAINING = {"warm_start": 0, "pretrain": "identity", "radius": 100.0, "actor_rate": 0.01, "threshold": 0.01}
+# The ball C is so large that phi is the network wherever the target is, as in the demonstrations.
+TRAINING = {"warm_start": 0, "pretrain": "identity", "radius": 40.0, "actor_rate": 0.01, "threshold": 0.01}
 DEMOS = (
     Demo(
         "rlmh_figure_1",
@@ -82,13 +83,13 @@ DEMOS = (
         TRAINING,
         (-10, 10),
     ),
-    Demo("rlmh_figure_3a", "skew normal, shape 2", SKEW_NORMAL, {}, TRAINING | {"radius": 20.0}, (-2, 4)),
+    Demo("rlmh_figure_3a", "skew normal, shape 2", SKEW_NORMAL, {}, TRAINING | {"radius": 10.0}, (-2, 4)),
     Demo(
         "rlmh_figure_3b",
         "skewed, with several modes",
         MIXTURE,
         mixture([0.2, 0.2, 0.1, 0.3, 0.2], [[-7], [-5], [5], [6], [8]], [1, 1, 1, 1, 1]),
-        TRAINING | {"threshold": 1e6, "radius": 40.0},
+        TRAINING | {"threshold": 1e6},
         (-12, 13),
     ),
     Demo(
@@ -104,7 +105,7 @@ DEMOS = (
         "0.5 N((-5, 0), I) + 0.5 N((5, 0), I)",
         MIXTURE,
         mixture([0.5, 0.5], [[-5, 0], [5, 0]], [1, 1]),
-        TRAINING | {"scale": np.sqrt(2.0), "radius": 20.0},
+        TRAINING | {"scale": np.sqrt(2.0), "radius": 30.0},
         (-10, 10),
     ),
 )
@@ -236,4 +237,4 @@ def draw_demo(demo: Demo, seed: int) -> None:
 
 def draw(seed: int) -> None:
     for demo in DEMOS:
-        draw_demo(demo, seed)
+        draw_demo(demo, seed + demo.passed_over)
