@@ -1,7 +1,8 @@
 """Coordinates in which what a chain has seen has mean zero and covariance I, and the random walk in them.
 
 Methods that learn from a chain's history begin with this walk. It is that of samplers/arwmh.py, with learning
-rate (t + 1)^-0.7: Andrieu and Thoms (2008), Algorithm 4.
+rates (t + 1)^-0.7 of the covariance and (t / 100 + 1)^-0.7 of the step size: Andrieu and Thoms (2008),
+Algorithm 4.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .covariance import learn_point
 from .linear import add_times, scaled_identity
 
 WALK_ACCEPT = 0.234  # acceptance rate that the walk aims at
+_HASTE = 100.0  # iterations over which the walk's step size is adapted at full rate
 _POINTS_A_DIMENSION = 3  # fewer give no covariance worth having
 
 
@@ -36,8 +38,13 @@ def plain_frame(center: Any) -> Any:
 
 @kernel
 def walk_size_after(walk_size: Any, t: Any, accept_prob: Any, target_accept: Any = WALK_ACCEPT) -> Any:
-    """The step size of the walk after its iteration `t`, 1, 2, ..."""
-    return walk_size * np.exp(0.5 * (t + 1.0) ** -0.7 * (accept_prob - target_accept))
+    """The step size of the walk after its iteration `t`, 1, 2, ...
+
+    It comes to rest later than the covariance does: in a far tail first steps are tiny, and the walk leaves
+    it as fast as they grow.
+    """
+    gain = (t / _HASTE + 1.0) ** -0.7
+    return walk_size * np.exp(0.5 * gain * (accept_prob - target_accept))
 
 
 @kernel

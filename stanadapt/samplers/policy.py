@@ -45,7 +45,6 @@ MANY = 100  # dimension from which on a user is warned
 APPROACH, SCALE, EPISODES = 0, 1, 2  # Policy.phase: no policy yet; a linear one, to find the scale; networks
 REFLECTION, IDENTITY = 0, 1  # indices of CHOICES['pretrain']
 _FIRST_ROWS = 4_096  # of the replay buffer, which grows
-_HOPELESS = 0.01  # mean acceptance of an episode below which a policy has collapsed
 LEAST = -10.0  # log alpha in the reward, unless faithful
 _WORST = -100.0  # reward: log alpha can be minus infinity
 _MANY_DRAWS = 100
@@ -117,7 +116,7 @@ class Guard(NamedTuple):
     reward: float  # -inf: none has been good
     fallbacks: int  # episodes whose policy was replaced
     broken: int  # 1 if learning has ended in numbers that are not finite
-    prefers_last: bool  # of all policies, where it has not collapsed
+    faithful: bool  # takes the last policy rather than the best, where it has not collapsed
 
 
 class Policy(NamedTuple):
@@ -340,8 +339,8 @@ def frozen(policy: Any, scale: Any) -> Any:
     any good the walk alone is left.
     """
     nets, guard = policy.learner.nets, policy.guard
-    alive = policy.record.acceptance >= _HOPELESS and guard.broken == 0
-    if guard.reward > -np.inf and not (guard.prefers_last and alive):
+    alive = policy.record.acceptance >= hopeless(guard) and guard.broken == 0
+    if guard.reward > -np.inf and not (guard.faithful and alive):
         return True, guard.actor, guard.scale
     return alive, nets.actor, scale
 
@@ -373,7 +372,7 @@ def after(
             learner, finite = learnt_on_policy(settings, learner, u, u_y, reward, slopes)
         if not finite:
             learner.nets.actor[:] = guard.actor
-            guard = Guard(guard.actor, guard.scale, guard.reward, guard.fallbacks, 1, guard.prefers_last)
+            guard = Guard(guard.actor, guard.scale, guard.reward, guard.fallbacks, 1, guard.faithful)
 
     reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance = record
     trials += 1
@@ -439,19 +438,25 @@ def learnt_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any,
 
 
 @kernel
+def hopeless(guard: Any) -> Any:
+    """Mean acceptance below which a policy has collapsed, or is worse than the walk."""
+    return 0.01 if guard.faithful else 0.05
+
+
+@kernel
 def judged(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> Any:
     """The guard after an episode with this mean reward and acceptance.
 
     A policy that has collapsed goes back, in place, to the best so far.
     """
-    if acceptance < _HOPELESS:
+    if acceptance < hopeless(guard):
         nets.actor[:] = guard.actor
         nets.actor_target[:] = guard.actor
         return Guard(
-            guard.actor, guard.scale, guard.reward, guard.fallbacks + 1, guard.broken, guard.prefers_last
+            guard.actor, guard.scale, guard.reward, guard.fallbacks + 1, guard.broken, guard.faithful
         )
     if reward > guard.reward:
-        return Guard(nets.actor.copy(), scale, reward, guard.fallbacks, guard.broken, guard.prefers_last)
+        return Guard(nets.actor.copy(), scale, reward, guard.fallbacks, guard.broken, guard.faithful)
     return guard
 
 
