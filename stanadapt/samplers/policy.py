@@ -252,7 +252,7 @@ def made(
     d, k = points.shape[1], targets.shape[1]
     actor_is = Shape(d, settings.hidden, k)
     critic_is = Shape(2 * (d + k) if settings.faithful else d, settings.critic_hidden, 1)
-    epochs, good_enough = (2_000, 1.0) if settings.faithful else (500, 0.01 * k)
+    epochs, good_enough = (2_000, 1.0 * k) if settings.faithful else (500, 0.01 * k)
     actor = actor_critic.regress(
         actor_is,
         actor_critic.first_weights(actor_is, rng),

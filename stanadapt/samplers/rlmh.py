@@ -27,7 +27,7 @@ Departures from the paper, 2 to 6 off with `faithful=True`:
    critic is the baseline V(u); `discount`, `smoothing` and `buffer` are not used.
 3. Pre-training aims at phi(u) = -sqrt(1 - 2 s²) u, which with Gaussian noise of this variance would be
    reversible for a Gaussian, and s is found among a few; the paper has s = 1, whose acceptance vanishes as d
-   grows. It ends at a mean squared error of 0.01 d, the paper's at 1.
+   grows. It ends at a mean squared error of 0.01 a coordinate, the paper's at 1.
 4. The reward is the distance in u, in which no coordinate counts more than another; log alpha in it is at
    least -10.
 5. One iteration in ten is one of the walk: it leaves places that no policy proposes to leave.

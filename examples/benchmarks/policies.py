@@ -1,0 +1,78 @@
+"""What a policy costs: an iteration frozen and learning, one step of the paper's critic, and pre-training.
+
+    python examples/benchmarks/policies.py
+
+Microseconds an iteration of rlmh and rlmh_mala on a standard Gaussian, whose own cost is next to nothing;
+frozen, learning, and learning with `faithful=True`, which is one mini-batch of 64 through actor and critic at
+every iteration. Seconds of pre-training, on 3,333 draws. Medians over repeats.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+import time
+from typing import Any
+
+import numpy as np
+
+from kernels import gaussian
+from stanadapt import samplers
+from stanadapt.trace import empty_trace
+
+DIMENSIONS = (1, 3, 10, 26, 66)
+REPEATS = 7
+ITERATIONS = 2_000
+
+
+def prepared(method: str, faithful: bool, target: Any, rng: np.random.Generator, d: int) -> tuple[Any, float]:
+    """A state whose policy has learnt for a while, and the seconds of its pre-training."""
+    sampler = samplers.sampler(method)
+    settings = samplers.resolve(sampler, {"faithful": faithful, "walk_share": 0.0})
+    state = sampler.start(target, settings, np.zeros(d), rng)
+    pretraining = 0.0
+    for stage in sampler.stages(settings, 30_000, d):
+        state = sampler.enter(stage.name, state, settings)
+        if stage.name == "episodes":
+            began = time.perf_counter()
+            state = sampler.refit(state, settings, rng)
+            pretraining = time.perf_counter() - began
+        n = min(stage.length, 10_000)
+        state = samplers.advance(sampler, target, settings, state, rng, True, empty_trace(n, d))
+    return state, pretraining
+
+
+def microseconds(method: str, faithful: bool, state: Any, target: Any, adapting: bool, rng: Any) -> float:
+    sampler = samplers.sampler(method)
+    settings = samplers.resolve(sampler, {"faithful": faithful, "walk_share": 0.0})
+    trace = empty_trace(ITERATIONS, state.x.size)
+    times = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        sampler.sweep(target, settings, state, rng, adapting, trace)
+        times.append(time.perf_counter() - began)
+    return 1e6 * float(np.median(times)) / ITERATIONS
+
+
+def main() -> None:
+    print(f"{'method':>10s} {'d':>4s} {'frozen':>8s} {'learning':>9s} {'faithful':>9s} {'pre-training (s)':>17s}")
+    for method in ("rlmh", "rlmh_mala"):
+        for d in DIMENSIONS:
+            rng = np.random.default_rng(1)
+            model = gaussian(d)
+            target = model.target()
+            state, pretraining = prepared(method, False, target, rng, d)
+            columns = [microseconds(method, False, state, target, adapting, rng) for adapting in (False, True)]
+            state, _ = prepared(method, True, target, rng, d)
+            columns.append(microseconds(method, True, state, target, True, rng))
+            print(
+                f"{method:>10s} {d:4d} {columns[0]:8.2f} {columns[1]:9.2f} {columns[2]:9.1f} {pretraining:17.2f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
