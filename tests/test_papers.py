@@ -16,6 +16,7 @@ import abc_skew_normal
 import banana
 import common
 import ess
+import figures
 import fisher_mala
 import gad_mcmc
 import glass
@@ -23,6 +24,7 @@ import gp_classification
 import mmd
 import posteriors
 import rlmh
+import rlmh_figures
 import skew_normal
 import stanadapt
 import targets
@@ -385,6 +387,28 @@ def test_quick_rlmh_prints_every_row(posteriordb: Path, tmp_path: Path) -> None:
     assert len(shares) == ("RLMH" in labels)
     assert [row[0] for row in seconds[1:]] == labels
     assert len(pd.read_csv(out)) == 2 * len(labels)
+
+
+def test_policy_of_a_demonstration() -> None:
+    """phi is the identity to begin with, inside of the ball and far outside of it."""
+    demo = rlmh_figures.DEMOS[0]
+    posterior = stanadapt.Posterior(demo.program, demo.data)
+    grid = np.array([[-100.0], [-5.0], [0.0], [5.0], [100.0]])
+    method = common.Method("RLMH", "rlmh", demo.settings | {"actor_rate": 0.0}, 500, 100)
+    learner = figures.Learner(method, posterior, 1)
+    assert list(learner.warm_up(500)) == [500]
+    found = rlmh_figures.phi(learner.state.policy, demo.settings["radius"], grid)
+    np.testing.assert_allclose(found[[0, 4]], grid[[0, 4]])
+    np.testing.assert_allclose(found[1:4], grid[1:4], atol=2.5)
+
+
+def test_figures_of_wang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "PICTURES", tmp_path)
+    for name, value in {"EPISODES": 60, "DRAWS": 200, "RUNS": 1}.items():
+        monkeypatch.setattr(rlmh_figures, name, value)
+    for demo in (rlmh_figures.DEMOS[1], rlmh_figures.DEMOS[-1]):
+        rlmh_figures.draw_demo(demo, seed=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"rlmh_figure_3a.png", "rlmh_figure_4.png"}
 
 
 def test_moments_of_the_skew_normal() -> None:
