@@ -274,11 +274,14 @@ def _adaptation(chains: list[ChainResult], posterior: Posterior) -> xarray.Datas
     for name in first:
         if name not in ("iteration", "stage") and notes:
             group[name] = (("chain", "note"), np.array([chain.history[name][:notes] for chain in chains]))
-    for name, value in chains[0].learnt.items():
-        dims: tuple[str, ...] = tuple(f"{name}_dim_{i}" for i in range(value.ndim))
-        if value.shape in ((posterior.dim,), (posterior.dim, posterior.dim)):
-            dims = ("unconstrained", "unconstrained_2")[: value.ndim]
-        group[name] = (("chain", *dims), _stacked([chain.learnt[name] for chain in chains]))
+    for name in chains[0].learnt:
+        value = _stacked([chain.learnt[name] for chain in chains])
+        dims: tuple[str, ...] = tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
+        if name.startswith("episode_"):
+            dims = ("episode",)
+        elif value.shape[1:] in ((posterior.dim,), (posterior.dim, posterior.dim)):
+            dims = ("unconstrained", "unconstrained_2")[: value.ndim - 1]
+        group[name] = (("chain", *dims), value)
     group["start"] = (("chain", "unconstrained"), np.stack([chain.start for chain in chains]))
     for name in _FACTS:
         facts = [getattr(chain, name) for chain in chains]

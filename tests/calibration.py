@@ -43,6 +43,8 @@ SPACING = {
     "kamh": 600,
     "kmc_lite": 100,
     "kmc_finite": 100,
+    "rlmh": 400,
+    "rlmh_mala": 100,
     "nuts": 10,
 }
 DEFAULT_SPACING = 200

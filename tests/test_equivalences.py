@@ -99,11 +99,7 @@ NO_LEARNING = {
 
 
 def test_every_method_can_be_kept_from_learning() -> None:
-    never = {
-        "arwmh",
-        "rlmh",
-        "rlmh_mala",
-    }  # begin with a walk whose one rate, a power of i + 1, is never zero
+    never = {"arwmh", "rlmh", "rlmh_mala"}  # begin with a walk whose rate, a power of i + 1, is never zero
     assert set(NO_LEARNING) == set(kernel_methods()) - never
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-import stanadapt
+from broken import broken_sampler
 from cases import CASES, kernel_methods, methods, p_values_after, resolve
 from exact import TARGETS, Exact, gaussian, skewed, without_jacobian
 
@@ -177,7 +174,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_suite_goes_red_for_a_broken_kernel(what: str, tmp_path: Path) -> None:
     method, file, text, other = BROKEN[what]
-    sampler = _broken_sampler(method, file, text, other, tmp_path)
+    sampler = broken_sampler(method, file, text, other, tmp_path)
     settings = resolve(method, {})[1]
     assert not all(_law_is_kept(sampler, settings, make()) for make in (gaussian, skewed))
 
@@ -185,35 +182,6 @@ def test_suite_goes_red_for_a_broken_kernel(what: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", kernel_methods())
 def test_suite_goes_red_without_the_jacobian(method: str) -> None:
     assert not _law_is_kept(*resolve(method, {}), without_jacobian())
-
-
-def _broken_sampler(method: str, file: str, text: str, other: str, folder: Path) -> ModuleType:
-    """The method's module with `text` in one of its sources replaced by `other`."""
-    package = Path(stanadapt.__file__).parent
-    source = (package / file).read_text(encoding="utf-8")
-    assert source.count(text) == 1, f"{file} has no single {text!r} to break"
-    broken = source.replace(text, other)
-    if file == f"samplers/{method}.py":
-        return _load(f"stanadapt.samplers.broken_{method}", broken, folder)
-    room, name = Path(file).parent.name, Path(file).stem  # shared with other methods
-    _load(f"stanadapt.{room}.broken_{name}", broken, folder)
-    importing = (package / "samplers" / f"{method}.py").read_text(encoding="utf-8")
-    where = "..numerics." if room == "numerics" else "."
-    redirected = importing.replace(f"from {where}{name} import", f"from {where}broken_{name} import")
-    assert redirected != importing
-    return _load(f"stanadapt.samplers.broken_{method}", redirected, folder)
-
-
-def _load(name: str, source: str, folder: Path) -> ModuleType:
-    path = folder / f"{name.rpartition('.')[2]}.py"
-    path.write_text(source, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_p_values_are_uniform_under_the_law_itself() -> None:

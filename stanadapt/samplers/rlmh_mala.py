@@ -20,7 +20,7 @@ Departures from the paper, 2 to 4 off with `faithful=True`:
 1. s = s_0 e^a, with |a| at most 3, where the paper has softplus(a): steps are positive either way, and a = 0
    is what the warm start found. The reward is averaged over the decision: alpha stands there, not 0 or 1.
 2. The gradient is that of the mean reward itself, see policy.py; the paper's is a critic's.
-3. One iteration in ten has s = s_0.
+3. One iteration in ten has the step size that the warm start found.
 4. What is frozen is the policy of the best episode, not the last.
 5. G_0 is learnt, by MALA with the running covariance of the chain; the paper takes it from reference draws.
 
@@ -115,13 +115,11 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     if draws is None:
         return shared.none_yet(state)
     points, space = draws
-    policy = shared.searching(state.policy, space)
-    walk_size = state.walk_size
+    policy, scale = shared.searching(state.policy, space), state.walk_size
     if state.policy.phase == shared.EPISODES:
-        walk_size = walk_size if np.isnan(settings.scale) else settings.scale
-        policy = shared.made(settings, space, points, np.zeros((len(points), 1)), walk_size, rng)
-    frame = shared.walk_frame(space)
-    return state._replace(policy=policy, frame=frame, walk_size=walk_size, step_size=walk_size)
+        scale = scale if np.isnan(settings.scale) else settings.scale
+        policy = shared.made(settings, space, points, np.zeros((len(points), 1)), scale, rng)
+    return state._replace(policy=policy, frame=shared.walk_frame(space), step_size=float(scale))
 
 
 @kernel
@@ -150,6 +148,8 @@ def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
 @kernel
 def reward_of(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
     """r, and its slope in the log of the acceptance ratio; `log_gain` = log p(y)/p(x) - log q(y | x)."""
+    if accept_prob == 0.0:  # where p(y) = 0, alpha log p(y) has the limit 0
+        return 0.0, 0.0
     stay = max(1.0 - accept_prob, 1e-10)
     log_alpha = max(log_ratio, shared.LEAST) if log_ratio < 0.0 else 0.0
     reward = accept_prob * (log_gain - log_alpha) - stay * np.log(stay)
