@@ -18,8 +18,8 @@ import time
 from typing import Any
 
 import numpy as np
-
 from kernels import gaussian
+
 from stanadapt import samplers
 from stanadapt.trace import empty_trace
 
@@ -58,20 +58,20 @@ def microseconds(method: str, faithful: bool, state: Any, target: Any, adapting:
 
 
 def main() -> None:
-    print(f"{'method':>10s} {'d':>4s} {'frozen':>8s} {'learning':>9s} {'faithful':>9s} {'pre-training (s)':>17s}")
+    print(f"{'method':>10s} {'d':>4s} {'frozen':>8s} {'learning':>9s} {'faithful':>9s} {'pre-training':>13s}")
     for method in ("rlmh", "rlmh_mala"):
         for d in DIMENSIONS:
             rng = np.random.default_rng(1)
             model = gaussian(d)
             target = model.target()
             state, pretraining = prepared(method, False, target, rng, d)
-            columns = [microseconds(method, False, state, target, adapting, rng) for adapting in (False, True)]
+            columns = [
+                microseconds(method, False, state, target, adapting, rng) for adapting in (False, True)
+            ]
             state, _ = prepared(method, True, target, rng, d)
             columns.append(microseconds(method, True, state, target, True, rng))
-            print(
-                f"{method:>10s} {d:4d} {columns[0]:8.2f} {columns[1]:9.2f} {columns[2]:9.1f} {pretraining:17.2f}",
-                flush=True,
-            )
+            times = f"{columns[0]:8.2f} {columns[1]:9.2f} {columns[2]:9.1f} {pretraining:13.2f}"
+            print(f"{method:>10s} {d:4d} {times}", flush=True)
 
 
 if __name__ == "__main__":

@@ -94,12 +94,12 @@ def critic_shape(d: int, hidden: int, k: int) -> Shape:
 
 
 def first_weights(shape: Shape, rng: np.random.Generator) -> np.ndarray:
-    """Uniform weights of Glorot and Bengio (2010), and no bias."""
-    parts = []
-    for rows, columns in ((shape.n_hidden, shape.n_in), (shape.n_out, shape.n_hidden)):
-        bound = np.sqrt(6.0 / (rows + columns))
-        parts += [rng.uniform(-bound, bound, rows * columns), np.zeros(rows)]
-    return np.concatenate(parts)
+    """Uniform weights of Glorot and Bengio (2010) in the hidden layer, zeros in the last: the output is 0."""
+    bound = np.sqrt(6.0 / (shape.n_in + shape.n_hidden))
+    weights = np.zeros(n_weights(shape))
+    hidden = shape.n_hidden * shape.n_in
+    weights[:hidden] = rng.uniform(-bound, bound, hidden)
+    return weights
 
 
 def fresh_adam(n: int) -> Adam:

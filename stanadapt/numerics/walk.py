@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..jit import kernel
 from ..target import log_density
-from .linear import add_times
+from .linear import add_outer, add_times, dot, times
 from .metropolis import accept_probability
 
 
@@ -20,6 +22,20 @@ def propose_walk(x: Any, root_t: Any, s: Any, rng: Any, y: Any, z: Any) -> None:
         z[i] = rng.standard_normal()
         y[i] = x[i]
     add_times(y, root_t, s * z)
+
+
+@kernel
+def coerce(root_t: Any, z: Any, rate: Any, accept_prob: Any, target_accept: Any) -> None:
+    """R R^T <- R [I + rate (alpha - alpha*) z z^T / |z|²] R^T, in place, in O(d²).
+
+    Vihola (2012), Robust adaptive Metropolis algorithm with coerced acceptance rate: steps become longer or
+    shorter in the direction z (d,) that was tried, so that no direction is lost, as some are in a covariance
+    that is learnt from few points.
+    """
+    size = dot(z, z)
+    if size > 0.0:
+        gain = np.sqrt(max(1e-6, 1.0 + rate * (accept_prob - target_accept))) - 1.0
+        add_outer(root_t, 1.0, gain / size, times(root_t, z), z)
 
 
 @kernel

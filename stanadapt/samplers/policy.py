@@ -1,7 +1,7 @@
 """What rlmh and rlmh_mala share: the warm start, the policy, its training, and what guards it.
 
 Wang, Chen, Kanagawa and Oates (2024), Reinforcement Learning for Adaptive MCMC. The networks see, and act in,
-the coordinates u = R^-1 (x - m), where m and R R = Sigma are mean and covariance of the warm start.
+the coordinates u = R^-1 (x - m), where m and R R^T = Sigma are mean and covariance of the warm start.
 
 A faithful policy learns as the paper's does: a critic learns the value of states and actions, and the actor
 climbs it (`learnt_by_critic`). Where the action is a function of the state, as it is there, no data tell the
@@ -49,7 +49,7 @@ LEAST = -10.0  # log alpha in the reward, unless faithful
 _WORST = -100.0  # reward: log alpha can be minus infinity
 _MANY_DRAWS = 100
 _DRAWS_A_DIMENSION = 3  # different ones of the warm start; fewer give no covariance worth having
-_FLAT = 1e-12  # of the largest eigenvalue: smallest one that a covariance of the warm start may have
+_FLAT = 1e-12  # smallest eigenvalue of the correlations of a warm start from which a policy is made
 
 SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # of the Laplace proposals, that are tried
 
@@ -79,8 +79,8 @@ class Space(NamedTuple):
     """u = R^-1 (x - m)."""
 
     center: np.ndarray  # (d,) m
-    root: np.ndarray  # (d, d) R, symmetric
-    inverse: np.ndarray  # (d, d) of R
+    root_t: np.ndarray  # (d, d) R = D C^1/2, transposed: standard deviations and root of the correlations
+    inverse_t: np.ndarray  # (d, d) R^-1, transposed
 
 
 class Learner(NamedTuple):
@@ -152,8 +152,10 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
         )
     warm = min(settings.warm_start, warmup if settings.faithful else warmup // 3)
     search = 0 if settings.faithful or not np.isnan(settings.scale) else (warmup - warm) // 5
+    coerced = 0 if settings.faithful else warm // 3
     return [
-        Stage("walk", warm - warm // 3),
+        Stage("walk_coerced", coerced),
+        Stage("walk", warm - warm // 3 - coerced),
         Stage("walk_kept", warm // 3),
         Stage("scale", search),
         Stage("episodes", warmup - warm - search),
@@ -215,12 +217,13 @@ def caught(state: Any, settings: Any, rng: np.random.Generator) -> tuple[np.ndar
     if len(np.unique(points[:, 0])) < _DRAWS_A_DIMENSION * d:
         return None
     center = points.mean(axis=0)
-    values, vectors = linalg.eigh(np.atleast_2d(np.cov(points.T)))
-    if not values[0] > _FLAT * values[-1]:
+    sd = points.std(axis=0)
+    values, vectors = linalg.eigh(np.atleast_2d(np.corrcoef(points.T)))
+    if not values[0] > _FLAT:
         return None
-    root = (vectors * np.sqrt(values)) @ vectors.T
-    inverse = (vectors / np.sqrt(values)) @ vectors.T
-    return (points - center) @ inverse, Space(center, root, inverse)
+    root_t = (vectors * np.sqrt(values)) @ vectors.T * sd
+    inverse_t = (vectors / np.sqrt(values)) @ vectors.T / sd[:, None]
+    return (points - center) @ inverse_t, Space(center, root_t, inverse_t)
 
 
 def searching(policy: Policy, space: Space) -> Policy:
@@ -284,12 +287,12 @@ def _threshold(settings: Any, space: Space) -> float:
         return float(settings.threshold)
     if not settings.faithful:
         return 1.0
-    return float(min(space.center.size / np.sum((space.root @ space.root) ** 2), 1e-5))
+    return float(min(space.center.size / np.sum((space.root_t.T @ space.root_t) ** 2), 1e-5))
 
 
 def walk_frame(space: Space) -> Frame:
     """What the random walk beside a policy goes along."""
-    return Frame(space.center.copy(), np.ascontiguousarray(space.root), 1.0)
+    return Frame(space.center.copy(), np.ascontiguousarray(space.root_t), 1.0)
 
 
 @kernel
@@ -307,14 +310,14 @@ def untrained() -> Any:
 @kernel
 def into(space: Any, x: Any) -> Any:
     """u (d,) of `x` (d,)."""
-    return times(space.inverse, x - space.center)
+    return times(space.inverse_t, x - space.center)
 
 
 @kernel
 def out_of(space: Any, u: Any) -> Any:
     """x (d,) of `u` (d,)."""
     x = space.center.copy()
-    add_times(x, space.root, u)
+    add_times(x, space.root_t, u)
     return x
 
 
@@ -509,7 +512,7 @@ def reported(state: Any) -> dict[str, Any]:
         "actor": actor.copy(),
         "uses_policy": np.array(bool(used and episodes)),
         "mean": space.center.copy(),
-        "preconditioner": space.root @ space.root,
+        "preconditioner": space.root_t.T @ space.root_t,
         "fallbacks": np.array(guard.fallbacks),
         "broken": np.array(guard.broken),
     }

@@ -16,11 +16,12 @@ of Equation (6), the policy of Appendix B.3 and the deterministic policy gradien
     tau          settings.threshold           ()      of the norm of the policy gradient
     alpha_n      settings.actor_rate          ()      times (1 + n / horizon)^-decay
 
-Warm-up: an adaptive walk (numerics/frame.py), the actor's pre-training towards phi(x) = 2 xbar - x on what
-the walk kept, and episodes, in which the policy moves the chain and learns at every iteration.
+Warm-up: an adaptive walk, the actor's pre-training towards phi(x) = 2 xbar - x on what the walk kept, and
+episodes, in which the policy moves the chain and learns at every iteration.
 
-Departures from the paper, 2 to 6 off with `faithful=True`:
+Departures from the paper, 2 to 7 off with `faithful=True`:
 1. The networks see u and not x: on a posterior with a scale of 10^4 the paper's pre-training does not end.
+   Sigma^1/2 is D C^1/2, of standard deviations and correlations; it is exact where scales are far apart.
    The gradient goes through Adam, as in the authors' code; its steps are bounded, which is what Theorem 2
    needs of them. A policy whose acceptance has collapsed in an episode goes back to the best one so far.
 2. The gradient is that of the mean reward itself, see policy.py, in steps a thousand times the paper's. The
@@ -32,6 +33,8 @@ Departures from the paper, 2 to 6 off with `faithful=True`:
    least -10.
 5. One iteration in ten is one of the walk: it leaves places that no policy proposes to leave.
 6. What is frozen is the policy of the best episode, not the last.
+7. In the first third of the walk its covariance is coerced, see `coerce`: that of its states loses directions
+   while there are few.
 
 Cost of an iteration: one log density, two products with a (d, d) matrix and two actions, O(d h); learning
 takes 2 us at d = 10, or 50 us when faithful. Memory: three (d, d) arrays a chain; when faithful 4 d numbers
@@ -46,15 +49,15 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.actor_critic import action
-from ..numerics.frame import Frame, learn_walk, plain_frame, walk_size_after
+from ..numerics.cholesky import triangular
+from ..numerics.frame import WALK_ACCEPT, Frame, learn_walk, plain_frame, walk_size_after
 from ..numerics.history import History, empty_history, remembered
 from ..numerics.metropolis import accept_probability
-from ..numerics.walk import first_scale
+from ..numerics.walk import coerce, propose_walk
 from ..target import log_density
 from ..trace import record
 from . import policy as shared
 from .policy import Policy
-from .refitting import walked
 
 
 class Settings(NamedTuple):
@@ -89,13 +92,23 @@ class State(NamedTuple):
     logp: float
     step_size: float  # of the walk first, then the scale of the policy's proposals
     walk_size: float
-    frame: Frame  # of the walk
+    frame: Frame  # of the walk; a coerced root is not triangular
     history: History
     policy: Policy
+    coerced: int  # 1, 2, ... while the acceptance is made the same in all directions, 0 later
 
 
-stages, caution = shared.stages, shared.caution
-enter, until_refit = shared.enter, shared.until_refit
+stages, caution, until_refit = shared.stages, shared.caution, shared.until_refit
+
+
+def enter(stage: str, state: State, settings: Any) -> Any:
+    """From a coerced root the walk goes on with a triangular one, and the covariance of its states."""
+    if stage == "walk_coerced":
+        return state._replace(coerced=1)
+    if state.coerced:
+        frame = state.frame._replace(chol_t=triangular(state.frame.chol_t))
+        state = state._replace(frame=frame, coerced=0)
+    return shared.enter(stage, state, settings)
 
 
 def n_matrices() -> int:
@@ -107,9 +120,8 @@ def n_matrices() -> int:
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     """The state at `x` (d,): a walk, and no policy."""
     logp = log_density(target, x)
-    walk_size = first_scale(target, x, logp, 0.234, rng)
     history = empty_history(shared.KEPT, x.size)
-    return State(x.copy(), logp, walk_size, walk_size, plain_frame(x), history, shared.untrained())
+    return State(x.copy(), logp, 1.0, 1.0, plain_frame(x), history, shared.untrained(), 0)
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
@@ -187,7 +199,7 @@ def reward_of(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any) -
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
-    x, logp, step_size, walk_size, frame, history, policy = state
+    x, logp, step_size, walk_size, frame, history, policy, coerced = state
 
     acts, actor, scale = shared.acting(settings, policy, step_size, rng, adapting)
     if acts:
@@ -201,7 +213,10 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         elif adapting:
             policy, step_size = shared.searched(policy, scale, accept_prob)
     else:
-        y, logp_y, accept_prob = walked(target, x, logp, walk_size, frame, rng)
+        y, z = np.empty_like(x), np.empty_like(x)
+        propose_walk(x, frame.chol_t, walk_size * np.sqrt(frame.scale), rng, y, z)
+        logp_y = log_density(target, y)
+        accept_prob = accept_probability(logp_y - logp)
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp = y, logp_y
@@ -209,8 +224,14 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     if adapting and policy.phase == shared.APPROACH:
         history = remembered(history, x, rng)
         walk_size = walk_size_after(walk_size, history.t, accept_prob)
-        step_size, frame = walk_size, learn_walk(frame, history.t, x)
-    return State(x, logp, step_size, walk_size, frame, history, policy), accept_prob, accepted
+        step_size = walk_size
+        if coerced:
+            rate = min(1.0, x.size * coerced**-0.5)
+            coerced += 1
+            coerce(frame.chol_t, z, rate, accept_prob, WALK_ACCEPT)
+        else:
+            frame = learn_walk(frame, history.t, x)
+    return State(x, logp, step_size, walk_size, frame, history, policy, coerced), accept_prob, accepted
 
 
 @kernel

@@ -40,7 +40,7 @@ from ..numerics.frame import Frame, learn_walk, plain_frame, walk_size_after
 from ..numerics.history import History, empty_history, remembered
 from ..numerics.langevin import first_step_size
 from ..numerics.langevin import proposed as langevin_proposed
-from ..numerics.linear import times, transposed_times
+from ..numerics.linear import transposed_times
 from ..numerics.metropolis import accept_probability
 from ..target import log_density_gradient
 from ..trace import record
@@ -165,7 +165,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     acts, actor, s_0 = shared.acting(settings, policy, step_size, rng, adapting)
     d, space, score_y = x.size, policy.space, np.empty_like(x)
     if acts:
-        u, g = shared.into(space, x), times(space.root, score)
+        u, g = shared.into(space, x), transposed_times(space.root_t, score)
         a = log_step(settings, policy, actor, u)
         s = s_0 * np.exp(a[0])
         u_y = np.empty(d)
@@ -177,7 +177,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         log_q, log_q_slope = log_proposal(u, g, s, u_y)
         log_ratio, slope_y = -np.inf, 0.0
         if logp_y > -np.inf:
-            log_q_y, slope_y = log_proposal(u_y, times(space.root, score_y), s_0 * np.exp(a_y[0]), u)
+            log_q_y, slope_y = log_proposal(
+                u_y, transposed_times(space.root_t, score_y), s_0 * np.exp(a_y[0]), u
+            )
             log_ratio = logp_y - logp + log_q_y - log_q
             accept_prob = accept_probability(log_ratio)
         if adapting and policy.phase == shared.EPISODES:
