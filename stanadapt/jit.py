@@ -30,7 +30,7 @@ from .cache import cache_home
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
-_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|callback)\b", re.MULTILINE)
+_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|inlined|callback)\b", re.MULTILINE)
 
 
 @functools.cache
@@ -81,6 +81,19 @@ def kernel(function: Callable[..., Any]) -> Any:
         return numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})(
             function
         )
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """A kernel that is compiled into each of its callers.
+
+    Otherwise every caller holds a copy of its own, optimised on its own, and which of these runs depends on
+    the order in which they were loaded: sums of the process that compiles them may differ in the last digit
+    from those of all later ones.
+    """
+    with _our_cache():
+        return numba.njit(
+            nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}, forceinline=True
+        )(function)
 
 
 def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import inlined, kernel
 from .linear import dot
 
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8  # Kingma and Ba's
@@ -118,7 +118,7 @@ def replay(rows: int, d: int, k: int) -> Replay:
     return Replay(np.zeros((rows, 2 * d)), np.zeros((rows, 2 * k)), np.zeros(rows), 0)
 
 
-@kernel
+@inlined
 def layers(shape: Any, weights: Any) -> Any:
     """Views W1 (h, n), b1 (h,), W2 (m, h), b2 (m,) of the flat weights."""
     n, h, m = shape.n_in, shape.n_hidden, shape.n_out
@@ -127,7 +127,7 @@ def layers(shape: Any, weights: Any) -> Any:
     return weights[:a].reshape(h, n), weights[a:b], weights[b:c].reshape(m, h), weights[c:]
 
 
-@kernel
+@inlined
 def add_product(out: Any, w: Any, z: Any) -> None:
     """out += w @ z for `out` (m, B), `w` (m, n), `z` (n, B), with four rows of z a pass."""
     n, columns = z.shape
@@ -145,7 +145,7 @@ def add_product(out: Any, w: Any, z: Any) -> None:
                 row[k] += a * z_0[k]
 
 
-@kernel
+@inlined
 def forward(shape: Any, weights: Any, z: Any, hidden: Any, out: Any) -> None:
     """Write the hidden layer (h, B) and the output (m, B) for inputs `z` (n, B)."""
     w1, b1, w2, b2 = layers(shape, weights)
@@ -161,7 +161,7 @@ def forward(shape: Any, weights: Any, z: Any, hidden: Any, out: Any) -> None:
     add_product(out, w2, hidden)
 
 
-@kernel
+@inlined
 def backward(shape: Any, weights: Any, z: Any, hidden: Any, d_out: Any, gradient: Any) -> Any:
     """Add the gradient of sum(d_out * out) in the weights to `gradient`; returns d_hidden (h, B)."""
     _, _, w2, _ = layers(shape, weights)
@@ -183,7 +183,7 @@ def backward(shape: Any, weights: Any, z: Any, hidden: Any, d_out: Any, gradient
     return d_hidden
 
 
-@kernel
+@inlined
 def input_gradient(shape: Any, weights: Any, d_hidden: Any) -> Any:
     """The gradient in the inputs (n, B), from what `backward` returns."""
     w1, _, _, _ = layers(shape, weights)
@@ -192,7 +192,7 @@ def input_gradient(shape: Any, weights: Any, d_hidden: Any) -> Any:
     return d_z
 
 
-@kernel
+@inlined
 def clip(gradient: Any, threshold: Any) -> Any:
     """Shorten `gradient` in place to the norm `threshold`, if it is longer. Returns its norm before."""
     norm = np.sqrt(dot(gradient, gradient))
@@ -202,7 +202,7 @@ def clip(gradient: Any, threshold: Any) -> Any:
     return norm
 
 
-@kernel
+@inlined
 def descend(weights: Any, gradient: Any, adam: Any, rate: Any) -> Any:
     """One step of Adam downhill, in place. Returns the moments afterwards."""
     first, second, t = adam
