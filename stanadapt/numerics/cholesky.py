@@ -54,12 +54,6 @@ def invert_lower(chol_t: Any, inverse: Any) -> None:
             row[i] *= scale
 
 
-def triangular(root_t: np.ndarray) -> np.ndarray:
-    """The transposed lower factor L with L L^T = R R^T, for `root_t` (d, d), R transposed."""
-    upper = np.linalg.qr(root_t, mode="r")
-    return np.ascontiguousarray(upper * np.sign(np.diag(upper))[:, None])
-
-
 @kernel
 def rank_one_update(chol_t: Any, v: Any) -> None:
     """Make L the lower Cholesky factor of L L^T + v v^T, in place, in O(d²); `v` is used up.

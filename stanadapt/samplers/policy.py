@@ -152,10 +152,8 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
         )
     warm = min(settings.warm_start, warmup if settings.faithful else warmup // 3)
     search = 0 if settings.faithful or not np.isnan(settings.scale) else (warmup - warm) // 5
-    coerced = 0 if settings.faithful else warm // 3
     return [
-        Stage("walk_coerced", coerced),
-        Stage("walk", warm - warm // 3 - coerced),
+        Stage("walk", warm - warm // 3),
         Stage("walk_kept", warm // 3),
         Stage("scale", search),
         Stage("episodes", warmup - warm - search),

@@ -33,11 +33,11 @@ Departures from the paper, 2 to 7 off with `faithful=True`:
    least -10.
 5. One iteration in ten is one of the walk: it leaves places that no policy proposes to leave.
 6. What is frozen is the policy of the best episode, not the last.
-7. In the first third of the walk its covariance is coerced, see `coerce`: that of its states loses directions
-   while there are few.
+7. Every other iteration of the warm start is one of a second walk, whose acceptance is coerced in all
+   directions, see `coerce`: the covariance of few states loses some.
 
 Cost of an iteration: one log density, two products with a (d, d) matrix and two actions, O(d h); learning
-takes 2 us at d = 10, or 50 us when faithful. Memory: three (d, d) arrays a chain; when faithful 4 d numbers
+takes 2 us at d = 10, or 50 us when faithful. Memory: four (d, d) arrays a chain; when faithful 4 d numbers
 an iteration of learning beside.
 """
 
@@ -49,9 +49,9 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.actor_critic import action
-from ..numerics.cholesky import triangular
 from ..numerics.frame import WALK_ACCEPT, Frame, learn_walk, plain_frame, walk_size_after
 from ..numerics.history import History, empty_history, remembered
+from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import coerce, propose_walk
 from ..target import log_density
@@ -92,28 +92,20 @@ class State(NamedTuple):
     logp: float
     step_size: float  # of the walk first, then the scale of the policy's proposals
     walk_size: float
-    frame: Frame  # of the walk; a coerced root is not triangular
+    frame: Frame  # of the walk
+    coerced_size: float
+    coerced_root_t: np.ndarray  # (d, d) of a second walk in the warm start, transposed; not triangular
     history: History
     policy: Policy
-    coerced: int  # 1, 2, ... while the acceptance is made the same in all directions, 0 later
 
 
-stages, caution, until_refit = shared.stages, shared.caution, shared.until_refit
-
-
-def enter(stage: str, state: State, settings: Any) -> Any:
-    """From a coerced root the walk goes on with a triangular one, and the covariance of its states."""
-    if stage == "walk_coerced":
-        return state._replace(coerced=1)
-    if state.coerced:
-        frame = state.frame._replace(chol_t=triangular(state.frame.chol_t))
-        state = state._replace(frame=frame, coerced=0)
-    return shared.enter(stage, state, settings)
+stages, caution = shared.stages, shared.caution
+enter, until_refit = shared.enter, shared.until_refit
 
 
 def n_matrices() -> int:
-    """The frame; root and inverse of the policy's coordinates."""
-    return 3
+    """The roots of two walks; root and inverse of the policy's coordinates."""
+    return 4
 
 
 @kernel
@@ -121,7 +113,8 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     """The state at `x` (d,): a walk, and no policy."""
     logp = log_density(target, x)
     history = empty_history(shared.KEPT, x.size)
-    return State(x.copy(), logp, 1.0, 1.0, plain_frame(x), history, shared.untrained(), 0)
+    one = scaled_identity(x.size, 1.0)
+    return State(x.copy(), logp, 1.0, 1.0, plain_frame(x), 1.0, one, history, shared.untrained())
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
@@ -199,9 +192,12 @@ def reward_of(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any) -
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
-    x, logp, step_size, walk_size, frame, history, policy, coerced = state
+    x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy = state
 
     acts, actor, scale = shared.acting(settings, policy, step_size, rng, adapting)
+    warm = adapting and policy.phase == shared.APPROACH
+    coerces = warm and history.t % 2 == 1 and not settings.faithful
+    z = np.empty_like(x)
     if acts:
         learning = adapting and policy.phase == shared.EPISODES
         y, logp_y, log_ratio, u, u_y, a, a_y = proposed(target, settings, policy, actor, scale, x, logp, rng)
@@ -213,25 +209,27 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         elif adapting:
             policy, step_size = shared.searched(policy, scale, accept_prob)
     else:
-        y, z = np.empty_like(x), np.empty_like(x)
-        propose_walk(x, frame.chol_t, walk_size * np.sqrt(frame.scale), rng, y, z)
+        y, size, root_t = np.empty_like(x), walk_size * np.sqrt(frame.scale), frame.chol_t
+        if coerces:
+            size, root_t = coerced_size, coerced_root_t
+        propose_walk(x, root_t, size, rng, y, z)
         logp_y = log_density(target, y)
         accept_prob = accept_probability(logp_y - logp)
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp = y, logp_y
 
-    if adapting and policy.phase == shared.APPROACH:
+    if warm:
         history = remembered(history, x, rng)
-        walk_size = walk_size_after(walk_size, history.t, accept_prob)
-        step_size = walk_size
-        if coerced:
-            rate = min(1.0, x.size * coerced**-0.5)
-            coerced += 1
-            coerce(frame.chol_t, z, rate, accept_prob, WALK_ACCEPT)
+        t = history.t
+        if coerces:
+            coerce(coerced_root_t, z, min(1.0, x.size * t**-0.5), accept_prob, WALK_ACCEPT)
+            coerced_size = walk_size_after(coerced_size, t, accept_prob)
         else:
-            frame = learn_walk(frame, history.t, x)
-    return State(x, logp, step_size, walk_size, frame, history, policy, coerced), accept_prob, accepted
+            walk_size = walk_size_after(walk_size, t, accept_prob)
+        step_size, frame = walk_size, learn_walk(frame, t, x)
+    state = State(x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy)
+    return state, accept_prob, accepted
 
 
 @kernel

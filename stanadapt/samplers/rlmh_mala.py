@@ -183,6 +183,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             log_ratio = logp_y - logp + log_q_y - log_q
             accept_prob = accept_probability(log_ratio)
         if adapting and policy.phase == shared.EPISODES:
+            log_q_slope *= abs(a[0]) < _WIDEST  # beyond, s does not change with the weights
+            slope_y *= abs(a_y[0]) < _WIDEST
             reward, slope = reward_of(accept_prob, log_ratio, logp_y - logp - log_q)
             slopes = (
                 np.full(1, log_q_slope),
