@@ -388,7 +388,8 @@ def test_rewards_rise(method: str) -> None:
     rewards = run.sampler.learnt(run.state)["episode_reward"]
     new = rewards[before.rewards.size :]
     assert new.size == run.policy.record.acceptances.size - before.rewards.size == (10_000 + before.n) // 200
-    assert new[-10:].mean() > new[:10].mean() + 4.0 * new[-10:].std()
+    last, error = new[-10:].mean(), new[-10:].std(ddof=1) / np.sqrt(10)
+    assert last > new[:3].mean() + 4.0 * error  # most of it is learnt in the first episodes
     assert run.policy.guard.fallbacks == 0
     assert run.policy.guard.reward == rewards.max()
 
