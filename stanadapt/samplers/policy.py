@@ -44,14 +44,13 @@ KEPT = 5_000  # points of the warm start that are learnt from, at most
 MANY = 100  # dimension from which on a user is warned
 APPROACH, SCALE, EPISODES = 0, 1, 2  # Policy.phase: no policy yet; a linear one, to find the scale; networks
 REFLECTION, IDENTITY = 0, 1  # indices of CHOICES['pretrain']
-_FIRST_ROWS = 4_096  # of the replay buffer, which grows
+SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # of the Laplace proposals, that are tried
 LEAST = -10.0  # log alpha in the reward, unless faithful
 _WORST = -100.0  # reward: log alpha can be minus infinity
-_MANY_DRAWS = 100
+_FIRST_ROWS = 4_096  # of the replay buffer, which grows
+_MANY_DRAWS = 100  # of a warm start; where all of as many are equal, it never moved
 _DRAWS_A_DIMENSION = 3  # different ones of the warm start; fewer give no covariance worth having
 _FLAT = 1e-12  # smallest eigenvalue of the correlations of a warm start from which a policy is made
-
-SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # of the Laplace proposals, that are tried
 
 LIMITS = {
     "warm_start": NOT_NEGATIVE,
@@ -70,7 +69,6 @@ LIMITS = {
     "buffer": Limit(100, 1_000_000_000),
     "scale": POSITIVE,
     "target_accept": PROBABILITY,
-    "noise": NOT_NEGATIVE,
     "walk_share": Limit(0.0, 0.9),
 }
 

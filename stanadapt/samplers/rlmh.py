@@ -24,7 +24,7 @@ Departures from the paper, 2 to 7 off with `faithful=True`:
    Sigma^1/2 is D C^1/2, of standard deviations and correlations; it is exact where scales are far apart.
    The gradient goes through Adam, as in the authors' code; its steps are bounded, which is what Theorem 2
    needs of them. A policy whose acceptance has collapsed in an episode goes back to the best one so far.
-2. The gradient is that of the mean reward itself, see policy.py, in steps a thousand times the paper's. The
+2. The gradient is that of the mean reward itself, see policy.py, in steps thousands of times the paper's. The
    critic is the baseline V(u); `discount`, `smoothing` and `buffer` are not used.
 3. Pre-training aims at phi(u) = -sqrt(1 - 2 s²) u, which with Gaussian noise of this variance would be
    reversible for a Gaussian, and s is found among a few; the paper has s = 1, whose acceptance vanishes as d
