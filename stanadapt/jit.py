@@ -30,7 +30,7 @@ from .cache import cache_home
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
-_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|inlined|callback)\b", re.MULTILINE)
+_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|exact|callback)\b", re.MULTILINE)
 
 
 @functools.cache
@@ -83,17 +83,16 @@ def kernel(function: Callable[..., Any]) -> Any:
         )
 
 
-def inlined(function: Callable[..., Any]) -> Any:
-    """A kernel that is compiled into each of its callers.
+def exact(function: Callable[..., Any]) -> Any:
+    """A kernel whose sums keep the order in which they are written.
 
-    Otherwise every caller holds a copy of its own, optimised on its own, and which of these runs depends on
-    the order in which they were loaded: sums of the process that compiles them may differ in the last digit
-    from those of all later ones.
+    Each kernel that calls another holds a copy of it, optimised on its own, and which of the copies runs
+    depends on the order in which they were loaded. Where the compiler may reorder sums, the process that
+    compiles can differ in the last digit from those that load from disk. Most kernels are too small for that.
+    A product may be fused with a sum in any kernel: write a b + c d so that there is no choice of which.
     """
     with _our_cache():
-        return numba.njit(
-            nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"}, forceinline=True
-        )(function)
+        return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
 
 
 def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:

@@ -273,13 +273,11 @@ class TestReplay:
         for t in range(n):
             u, y = np.array([t, t + 0.1]), np.array([t + 0.2, t + 0.3])
             a, a_y = np.array([t + 0.4]), np.array([t + 0.5])
-            memory = ac.stored(memory, self.MOST, u, y, a, a_y, t + 0.6)
+            memory = ac.stored(ac.roomier(memory, 1, self.MOST), u, y, a, a_y, t + 0.6)
             assert memory.n == t + 1
         return memory
 
-    @pytest.mark.parametrize(
-        ("n", "rows"), [(0, 4), (4, 4), (5, 8), (8, 8), (9, 10), (10, 10), (11, 10), (37, 10)]
-    )
+    @pytest.mark.parametrize(("n", "rows"), [(0, 4), (4, 4), (5, 9), (9, 9), (10, 10), (11, 10), (37, 10)])
     def test_it_grows_and_then_forgets_the_oldest(self, n: int, rows: int) -> None:
         memory = self.filled(n)
         assert memory.states.shape == (rows, 4)

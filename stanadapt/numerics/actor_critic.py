@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import inlined, kernel
-from .linear import dot
+from ..jit import exact
 
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8  # Kingma and Ba's
 
@@ -118,7 +117,27 @@ def replay(rows: int, d: int, k: int) -> Replay:
     return Replay(np.zeros((rows, 2 * d)), np.zeros((rows, 2 * k)), np.zeros(rows), 0)
 
 
-@inlined
+@exact
+def dot(u: Any, v: Any) -> Any:
+    """u . v in eight partial sums, which the compiler need not be allowed to reorder to be fast."""
+    n = u.size - u.size % 8
+    a, b, c, e, f, g, h, k = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(0, n, 8):
+        a += u[i] * v[i]
+        b += u[i + 1] * v[i + 1]
+        c += u[i + 2] * v[i + 2]
+        e += u[i + 3] * v[i + 3]
+        f += u[i + 4] * v[i + 4]
+        g += u[i + 5] * v[i + 5]
+        h += u[i + 6] * v[i + 6]
+        k += u[i + 7] * v[i + 7]
+    total = ((a + f) + (b + g)) + ((c + h) + (e + k))
+    for i in range(n, u.size):
+        total += u[i] * v[i]
+    return total
+
+
+@exact
 def layers(shape: Any, weights: Any) -> Any:
     """Views W1 (h, n), b1 (h,), W2 (m, h), b2 (m,) of the flat weights."""
     n, h, m = shape.n_in, shape.n_hidden, shape.n_out
@@ -127,7 +146,7 @@ def layers(shape: Any, weights: Any) -> Any:
     return weights[:a].reshape(h, n), weights[a:b], weights[b:c].reshape(m, h), weights[c:]
 
 
-@inlined
+@exact
 def add_product(out: Any, w: Any, z: Any) -> None:
     """out += w @ z for `out` (m, B), `w` (m, n), `z` (n, B), with four rows of z a pass."""
     n, columns = z.shape
@@ -138,14 +157,17 @@ def add_product(out: Any, w: Any, z: Any) -> None:
             a, b, c, e = w[j, i], w[j, i + 1], w[j, i + 2], w[j, i + 3]
             z_0, z_1, z_2, z_3 = z[i], z[i + 1], z[i + 2], z[i + 3]
             for k in range(columns):
-                row[k] += a * z_0[k] + b * z_1[k] + c * z_2[k] + e * z_3[k]
+                total = row[k] + a * z_0[k]
+                total += b * z_1[k]
+                total += c * z_2[k]
+                row[k] = total + e * z_3[k]
         for i in range(whole, n):
             a, z_0 = w[j, i], z[i]
             for k in range(columns):
                 row[k] += a * z_0[k]
 
 
-@inlined
+@exact
 def forward(shape: Any, weights: Any, z: Any, hidden: Any, out: Any) -> None:
     """Write the hidden layer (h, B) and the output (m, B) for inputs `z` (n, B)."""
     w1, b1, w2, b2 = layers(shape, weights)
@@ -161,16 +183,16 @@ def forward(shape: Any, weights: Any, z: Any, hidden: Any, out: Any) -> None:
     add_product(out, w2, hidden)
 
 
-@inlined
+@exact
 def backward(shape: Any, weights: Any, z: Any, hidden: Any, d_out: Any, gradient: Any) -> Any:
     """Add the gradient of sum(d_out * out) in the weights to `gradient`; returns d_hidden (h, B)."""
     _, _, w2, _ = layers(shape, weights)
     g_w1, g_b1, g_w2, g_b2 = layers(shape, gradient)
-    d_hidden = np.zeros_like(hidden)
+    d_hidden, ones = np.zeros_like(hidden), np.ones(hidden.shape[1])
     for j in range(len(d_out)):
         for i in range(len(hidden)):
             g_w2[j, i] += dot(d_out[j], hidden[i])
-        g_b2[j] += np.sum(d_out[j])
+        g_b2[j] += dot(d_out[j], ones)
     add_product(d_hidden, w2.T, d_out)
     for i in range(len(hidden)):
         row, active = d_hidden[i], hidden[i]
@@ -179,11 +201,11 @@ def backward(shape: Any, weights: Any, z: Any, hidden: Any, d_out: Any, gradient
                 row[k] = 0.0
         for j in range(len(z)):
             g_w1[i, j] += dot(row, z[j])
-        g_b1[i] += np.sum(row)
+        g_b1[i] += dot(row, ones)
     return d_hidden
 
 
-@inlined
+@exact
 def input_gradient(shape: Any, weights: Any, d_hidden: Any) -> Any:
     """The gradient in the inputs (n, B), from what `backward` returns."""
     w1, _, _, _ = layers(shape, weights)
@@ -192,7 +214,7 @@ def input_gradient(shape: Any, weights: Any, d_hidden: Any) -> Any:
     return d_z
 
 
-@inlined
+@exact
 def clip(gradient: Any, threshold: Any) -> Any:
     """Shorten `gradient` in place to the norm `threshold`, if it is longer. Returns its norm before."""
     norm = np.sqrt(dot(gradient, gradient))
@@ -202,20 +224,20 @@ def clip(gradient: Any, threshold: Any) -> Any:
     return norm
 
 
-@inlined
+@exact
 def descend(weights: Any, gradient: Any, adam: Any, rate: Any) -> Any:
     """One step of Adam downhill, in place. Returns the moments afterwards."""
     first, second, t = adam
     t += 1
     short_1, short_2 = 1.0 - _BETA_1**t, 1.0 - _BETA_2**t
     for i in range(weights.size):
-        first[i] = _BETA_1 * first[i] + (1.0 - _BETA_1) * gradient[i]
-        second[i] = _BETA_2 * second[i] + (1.0 - _BETA_2) * gradient[i] * gradient[i]
+        first[i] += (1.0 - _BETA_1) * (gradient[i] - first[i])
+        second[i] += (1.0 - _BETA_2) * (gradient[i] * gradient[i] - second[i])
         weights[i] -= rate * (first[i] / short_1) / (np.sqrt(second[i] / short_2) + _EPSILON)
     return Adam(first, second, t)
 
 
-@kernel
+@exact
 def squared_error(shape: Any, weights: Any, z: Any, targets: Any) -> Any:
     """Mean over columns of the squared distance of the outputs for `z` (n, B) from `targets` (m, B)."""
     hidden, out = np.empty((shape.n_hidden, z.shape[1])), np.empty_like(targets)
@@ -227,7 +249,7 @@ def squared_error(shape: Any, weights: Any, z: Any, targets: Any) -> Any:
     return total / z.shape[1]
 
 
-@kernel
+@exact
 def regression_epoch(
     shape: Any, weights: Any, adam: Any, z: Any, targets: Any, order: Any, size: Any, rate: Any
 ) -> Any:
@@ -276,13 +298,13 @@ def regress(
     return best
 
 
-@kernel
+@exact
 def outside(u: Any, radius: Any) -> Any:
     """g: 0 for |u|² <= radius²/2, 1 for |u| >= radius, and smooth between (Appendix B.3)."""
     return _transition(dot(u, u) / (radius * radius))
 
 
-@kernel
+@exact
 def _transition(eta: Any) -> Any:
     if eta <= 0.5:
         return 0.0
@@ -292,7 +314,7 @@ def _transition(eta: Any) -> Any:
     return 1.0 / (1.0 + np.exp((4.0 * eta - 3.0) / (2.0 * (2.0 * eta - 1.0) * (eta - 1.0))))
 
 
-@kernel
+@exact
 def action(shape: Any, actor: Any, radius: Any, u: Any, a: Any) -> None:
     """Write a(u) (k,) for one point `u` (d,)."""
     w1, b1, w2, b2 = layers(shape, actor)
@@ -305,13 +327,11 @@ def action(shape: Any, actor: Any, radius: Any, u: Any, a: Any) -> None:
             for j in range(a.size):
                 a[j] += w2[j, i] * z
     for j in range(a.size):
-        a[j] *= 1.0 - g
-    if a.size == u.size:
-        for j in range(a.size):
-            a[j] += g * u[j]
+        base = u[j] if a.size == u.size else 0.0
+        a[j] += g * (base - a[j])
 
 
-@kernel
+@exact
 def actions(shape: Any, actor: Any, radius: Any, pairs: Any, hidden: Any, a: Any, keep: Any) -> Any:
     """Write a at both points of `pairs` (2d, B) to `a` (2k, B), and 1 - g to `keep` (2B,).
 
@@ -334,18 +354,27 @@ def actions(shape: Any, actor: Any, radius: Any, pairs: Any, hidden: Any, a: Any
         for half in range(2):
             for b in range(size):
                 column = half * size + b
-                value = keep[column] * out[j, column]
-                if k == d:
-                    value += (1.0 - keep[column]) * z[j, column]
-                a[half * k + j, b] = value
+                base = z[j, column] if k == d else 0.0
+                a[half * k + j, b] = out[j, column] + (1.0 - keep[column]) * (base - out[j, column])
     return z
 
 
-@kernel
-def stored(memory: Any, most: Any, u: Any, y: Any, a: Any, a_y: Any, reward: Any) -> Any:
-    """With one more transition. Room grows up to `most` rows; then the oldest goes."""
-    if memory.n == len(memory.rewards) and memory.n < most:
-        memory = _with_room(memory, min(most, 2 * memory.n))
+def roomier(memory: Replay, more: int, most: int) -> Replay:
+    """With room for `more` transitions before any is overwritten, as long as that is not over `most` rows."""
+    rows = len(memory.rewards)
+    if memory.n + more <= rows or rows >= most:
+        return memory
+    size = min(most, 2 * rows + more)
+    return memory._replace(
+        states=np.resize(memory.states, (size, memory.states.shape[1])),
+        actions=np.resize(memory.actions, (size, memory.actions.shape[1])),
+        rewards=np.resize(memory.rewards, size),
+    )
+
+
+@exact
+def stored(memory: Any, u: Any, y: Any, a: Any, a_y: Any, reward: Any) -> Any:
+    """With one more transition, in place of the oldest where there is no room."""
     states, all_actions, rewards, n = memory
     row, d, k = n % len(rewards), u.size, a.size
     for i in range(d):
@@ -356,16 +385,7 @@ def stored(memory: Any, most: Any, u: Any, y: Any, a: Any, a_y: Any, reward: Any
     return Replay(states, all_actions, rewards, n + 1)
 
 
-@kernel
-def _with_room(memory: Any, rows: Any) -> Any:
-    states = np.empty((rows, memory.states.shape[1]))
-    all_actions, rewards = np.empty((rows, memory.actions.shape[1])), np.empty(rows)
-    states[: memory.n], all_actions[: memory.n] = memory.states, memory.actions
-    rewards[: memory.n] = memory.rewards
-    return Replay(states, all_actions, rewards, memory.n)
-
-
-@kernel
+@exact
 def mini_batch(memory: Any, size: Any, rng: Any) -> Any:
     """`size` transitions at random: states (2d, B), actions (2k, B), rewards (B,), next states (2d, B)."""
     rows = len(memory.rewards)
@@ -384,7 +404,7 @@ def mini_batch(memory: Any, size: Any, rng: Any) -> Any:
     return s, a, r, after
 
 
-@kernel
+@exact
 def critic_step(
     actor_is: Any, critic_is: Any, nets: Any, rates: Any, s: Any, a: Any, r: Any, after: Any
 ) -> Any:
@@ -408,7 +428,7 @@ def critic_step(
     return descend(nets.critic, gradient, nets.critic_adam, rates.critic), dot(away, away) / size
 
 
-@kernel
+@exact
 def policy_gradient(actor_is: Any, critic_is: Any, nets: Any, radius: Any, s: Any, gradient: Any) -> None:
     """Write the mean over states `s` (2d, B) of grad_theta pi(s) grad_a Q(s, a), at a = pi(s).
 
@@ -433,7 +453,7 @@ def policy_gradient(actor_is: Any, critic_is: Any, nets: Any, radius: Any, s: An
     backward(actor_is, nets.actor, z, hidden_a, d_out, gradient)
 
 
-@kernel
+@exact
 def _hidden_slope(shape: Any, weights: Any, hidden: Any) -> Any:
     """The gradient (h, B) of a scalar output in the hidden layer before its max(0, .)."""
     _, _, w2, _ = layers(shape, weights)
@@ -445,7 +465,7 @@ def _hidden_slope(shape: Any, weights: Any, hidden: Any) -> Any:
     return d_hidden
 
 
-@kernel
+@exact
 def learn(actor_is: Any, critic_is: Any, nets: Any, memory: Any, rates: Any, rng: Any) -> Any:
     """One iteration of Algorithm 2 after the first line, in place.
 
@@ -470,7 +490,7 @@ def learn(actor_is: Any, critic_is: Any, nets: Any, memory: Any, rates: Any, rng
     return nets, True
 
 
-@kernel
+@exact
 def value(shape: Any, weights: Any, u: Any) -> Any:
     """The output of a network with one, for one input `u` (n,)."""
     w1, b1, w2, b2 = layers(shape, weights)
@@ -480,7 +500,7 @@ def value(shape: Any, weights: Any, u: Any) -> Any:
     return total
 
 
-@kernel
+@exact
 def add_gradient(shape: Any, weights: Any, u: Any, d_out: Any, gradient: Any) -> None:
     """Add to `gradient` that of d_out . output in the weights, for one input `u` (n,)."""
     w1, b1, w2, _ = layers(shape, weights)
@@ -501,7 +521,7 @@ def add_gradient(shape: Any, weights: Any, u: Any, d_out: Any, gradient: Any) ->
             row[k] += slope * u[k]
 
 
-@kernel
+@exact
 def follow(behind: Any, ahead: Any, tau: Any) -> None:
     """behind <- tau ahead + (1 - tau) behind."""
     for i in range(behind.size):

@@ -19,7 +19,7 @@ from scipy import linalg
 
 from .. import check
 from ..errors import ArgumentError, InitializationError
-from ..jit import kernel
+from ..jit import exact, kernel
 from ..numerics import actor_critic
 from ..numerics.actor_critic import (
     Adam,
@@ -40,6 +40,7 @@ from ..numerics.history import NEVER, all_equal, restarted, sample
 from ..numerics.linear import add_times, times
 from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage
 
+TOGETHER = 10  # updates of a faithful policy that are made at a time, after as many iterations
 KEPT = 5_000  # points of the warm start that are learnt from, at most
 MANY = 100  # dimension from which on a user is warned
 APPROACH, SCALE, EPISODES = 0, 1, 2  # Policy.phase: no policy yet; a linear one, to find the scale; networks
@@ -92,6 +93,7 @@ class Learner(NamedTuple):
     baseline_gradient: np.ndarray  # (q,)
     threshold: float
     updates: int
+    seen: int  # transitions that were learnt from; not used unless faithful
 
 
 class Record(NamedTuple):
@@ -184,8 +186,27 @@ def none_yet(state: Any) -> Any:
 
 
 def until_refit(state: Any) -> int:
-    """Iterations until `refit` is due."""
-    return 0 if state.policy.due else NEVER
+    """Iterations until the policy is to be made, or, when faithful, learns."""
+    policy = state.policy
+    if policy.due:
+        return 0
+    if policy.phase != EPISODES or not policy.guard.faithful:
+        return NEVER
+    return max(0, TOGETHER - int(policy.learner.memory.n - policy.learner.seen))
+
+
+def trained(state: Any, settings: Any, rng: np.random.Generator) -> Any:
+    """The state after the updates that a faithful policy is behind."""
+    policy = state.policy
+    if policy.guard.broken:
+        learner = policy.learner._replace(seen=policy.learner.memory.n)
+        return state._replace(policy=policy._replace(learner=learner))
+    learner, finite = learnt_by_critic(settings, policy.learner, rng)
+    learner = learner._replace(memory=actor_critic.roomier(learner.memory, TOGETHER, settings.buffer))
+    if not finite:
+        learner.nets.actor[:] = policy.guard.actor
+        policy = policy._replace(guard=policy.guard._replace(broken=1))
+    return state._replace(policy=policy._replace(learner=learner))
 
 
 def caught(state: Any, settings: Any, rng: np.random.Generator) -> tuple[np.ndarray, Space] | None:
@@ -271,6 +292,7 @@ def made(
         np.zeros_like(nets.critic),
         _threshold(settings, space),
         0,
+        0,
     )
     record = Record(0.0, 0.0, 0, np.zeros(0), np.zeros(0), 0, 1.0)
     guard = Guard(actor.copy(), scale, -np.inf, 0, 0, settings.faithful)
@@ -297,7 +319,7 @@ def untrained() -> Any:
     none, no_matrix, no_shape = np.zeros(0), np.zeros((0, 0)), Shape(0, 0, 0)
     adam = Adam(none, none, 0)
     nets = Networks(none, none, adam, none, none, adam)
-    learner = Learner(no_shape, no_shape, nets, Replay(no_matrix, no_matrix, none, 0), none, none, 0.0, 0)
+    learner = Learner(no_shape, no_shape, nets, Replay(no_matrix, no_matrix, none, 0), none, none, 0.0, 0, 0)
     record = Record(0.0, 0.0, 0, none, none, 0, 1.0)
     guard = Guard(none, 1.0, -np.inf, 0, 0, False)
     return Policy(APPROACH, False, Space(none, no_matrix, no_matrix), learner, record, guard)
@@ -317,7 +339,7 @@ def out_of(space: Any, u: Any) -> Any:
     return x
 
 
-@kernel
+@exact
 def acting(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> Any:
     """Whether the policy moves the chain now and not the walk; the actor (p,) and the scale that it has."""
     share = settings.walk_share
@@ -330,7 +352,7 @@ def acting(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> A
     return frozen(policy, scale)
 
 
-@kernel
+@exact
 def frozen(policy: Any, scale: Any) -> Any:
     """What draws come from: whether a policy, its actor (p,) and its scale.
 
@@ -344,7 +366,7 @@ def frozen(policy: Any, scale: Any) -> Any:
     return alive, nets.actor, scale
 
 
-@kernel
+@exact
 def after(
     settings: Any,
     policy: Any,
@@ -364,11 +386,10 @@ def after(
     """
     phase, due, space, learner, record, guard = policy
     reward = max(reward, _WORST)
-    if guard.broken == 0:
-        if settings.faithful:
-            learner, finite = learnt_by_critic(settings, learner, u, u_y, a, a_y, reward, rng)
-        else:
-            learner, finite = learnt_on_policy(settings, learner, u, u_y, reward, slopes)
+    if settings.faithful:
+        learner = with_transition(learner, u, u_y, a, a_y, reward)
+    elif guard.broken == 0:
+        learner, finite = learnt_on_policy(settings, learner, u, u_y, reward, slopes)
         if not finite:
             learner.nets.actor[:] = guard.actor
             guard = Guard(guard.actor, guard.scale, guard.reward, guard.fallbacks, 1, guard.faithful)
@@ -385,23 +406,31 @@ def after(
     return Policy(phase, due, space, learner, record, guard)
 
 
-@kernel
-def learnt_by_critic(
-    settings: Any, learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: Any, rng: Any
-) -> Any:
-    """Algorithm 2. Returns the learner and whether all is finite."""
-    actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates = learner
-    memory = stored(memory, settings.buffer, u, u_y, a, a_y, reward)
+@exact
+def with_transition(learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: Any) -> Any:
+    """The learner with one more transition in its replay buffer."""
+    actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
+    memory = stored(memory, u, u_y, a, a_y, reward)
+    return Learner(actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen)
+
+
+@exact
+def learnt_by_critic(settings: Any, learner: Any, rng: Any) -> Any:
+    """Algorithm 2, an update for each new transition. Returns the learner, and whether all is finite."""
+    actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
     finite = True
-    if memory.n > settings.batch:
-        rates = rates_at(settings, updates, threshold)
-        nets, finite = learn(actor_is, critic_is, nets, memory, rates, rng)
-        updates += 1
-    learner = Learner(actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates)
+    for _ in range(memory.n - seen):
+        if memory.n > settings.batch and finite:
+            rates = rates_at(settings, updates, threshold)
+            nets, finite = learn(actor_is, critic_is, nets, memory, rates, rng)
+            updates += 1
+    learner = Learner(
+        actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, memory.n
+    )
     return learner, finite
 
 
-@kernel
+@exact
 def learnt_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any, slopes: Any) -> Any:
     """One sample of the gradient of E[r]; a step at the end of a mini-batch.
 
@@ -409,7 +438,7 @@ def learnt_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any,
     (r - V(u)) d log q / da + dr/da at x, and of dr/da_y at y, for any V: Williams (1992).
     `slopes` are d log q / da, dr/da and dr/da_y, (k,) each. Returns the learner and whether all is finite.
     """
-    actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates = learner
+    actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
     log_q_slope, slope, slope_y = slopes
     advantage = reward - value(critic_is, nets.critic, u)
     keep = 1.0 - outside(u, settings.radius)
@@ -432,17 +461,19 @@ def learnt_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any,
             )
         gradient[:] = 0.0
         baseline_gradient[:] = 0.0
-    learner = Learner(actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates)
+    learner = Learner(
+        actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen
+    )
     return learner, finite
 
 
-@kernel
+@exact
 def hopeless(guard: Any) -> Any:
     """Mean acceptance below which a policy has collapsed, or is worse than the walk."""
     return 0.01 if guard.faithful else 0.05
 
 
-@kernel
+@exact
 def judged(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> Any:
     """The guard after an episode with this mean reward and acceptance.
 
@@ -459,7 +490,7 @@ def judged(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> A
     return guard
 
 
-@kernel
+@exact
 def rates_at(settings: Any, updates: Any, threshold: Any) -> Any:
     """The constants of learning after `updates` iterations of it."""
     actor = settings.actor_rate
@@ -477,7 +508,7 @@ def rates_at(settings: Any, updates: Any, threshold: Any) -> Any:
     )
 
 
-@kernel
+@exact
 def searched(policy: Any, scale: Any, accept_prob: Any) -> Any:
     """The policy, and the scale of its next proposal, after an iteration of the search for a scale.
 

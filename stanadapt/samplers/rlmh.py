@@ -23,7 +23,8 @@ Departures from the paper, 2 to 7 off with `faithful=True`:
 1. The networks see u and not x: on a posterior with a scale of 10^4 the paper's pre-training does not end.
    Sigma^1/2 is D C^1/2, of standard deviations and correlations; it is exact where scales are far apart.
    The gradient goes through Adam, as in the authors' code; its steps are bounded, which is what Theorem 2
-   needs of them. A policy whose acceptance has collapsed in an episode goes back to the best one so far.
+   needs of them; ten updates are made at a time. A policy whose acceptance has collapsed in an episode goes
+   back to the best one so far.
 2. The gradient is that of the mean reward itself, see policy.py, in steps thousands of times the paper's. The
    critic is the baseline V(u); `discount`, `smoothing` and `buffer` are not used.
 3. Pre-training aims at phi(u) = -sqrt(1 - 2 s²) u, which with Gaussian noise of this variance would be
@@ -47,7 +48,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import exact, kernel
 from ..numerics.actor_critic import action
 from ..numerics.frame import WALK_ACCEPT, Frame, learn_walk, plain_frame, walk_size_after
 from ..numerics.history import History, empty_history, remembered
@@ -118,7 +119,9 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
-    """Pre-training on the draws of the warm start, and before it the coordinates."""
+    """Coordinates and pre-training on the draws of the warm start; later on what a critic teaches."""
+    if not state.policy.due:
+        return shared.trained(state, settings, rng)
     draws = shared.caught(state, settings, rng)
     if draws is None:
         return shared.none_yet(state)
@@ -132,7 +135,7 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     return state._replace(policy=policy, frame=frame, walk_size=walk_size, step_size=float(scale))
 
 
-@kernel
+@exact
 def slope(settings: Any, scale: Any) -> Any:
     """c of the linear policy phi(u) = c u that pre-training aims at."""
     if settings.pretrain == shared.IDENTITY:
@@ -142,7 +145,7 @@ def slope(settings: Any, scale: Any) -> Any:
     return -np.sqrt(max(0.0, 1.0 - 2.0 * scale * scale))
 
 
-@kernel
+@exact
 def mean_at(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) -> Any:
     """phi(u) (d,), in the coordinates u."""
     if policy.phase == shared.SCALE:
@@ -152,7 +155,7 @@ def mean_at(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) -> Any:
     return a
 
 
-@kernel
+@exact
 def proposed(
     target: Any, settings: Any, policy: Any, actor: Any, scale: Any, x: Any, logp: Any, rng: Any
 ) -> Any:
@@ -173,7 +176,7 @@ def proposed(
     return y, logp_y, logp_y - logp + (forth - back) / scale, u, u_y, a, a_y
 
 
-@kernel
+@exact
 def slopes_of(u: Any, u_y: Any, a: Any, a_y: Any, scale: Any, log_ratio: Any) -> Any:
     """d log q(y | x) / da, and the slopes of the reward in a and a_y (d,)."""
     log_q_slope, slope_y = np.sign(u_y - a) / scale, np.sign(u - a_y) / scale
@@ -181,7 +184,7 @@ def slopes_of(u: Any, u_y: Any, a: Any, a_y: Any, scale: Any, log_ratio: Any) ->
     return log_q_slope, -binds * log_q_slope, binds * slope_y
 
 
-@kernel
+@exact
 def reward_of(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any) -> Any:
     """2 log|x - y| + log alpha."""
     away = x - y if settings.faithful else u - u_y

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import exact, kernel
 from ..numerics.actor_critic import action
 from ..numerics.frame import Frame, learn_walk, plain_frame, walk_size_after
 from ..numerics.history import History, empty_history, remembered
@@ -111,6 +111,8 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     """The coordinates; and, where the episodes begin, a network that gives a = 0."""
+    if not state.policy.due:
+        return shared.trained(state, settings, rng)
     draws = shared.caught(state, settings, rng)
     if draws is None:
         return shared.none_yet(state)
@@ -122,7 +124,7 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     return state._replace(policy=policy, frame=shared.walk_frame(space), step_size=float(scale))
 
 
-@kernel
+@exact
 def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
     """a(u) (1,)."""
     a = np.zeros(1)
@@ -132,7 +134,7 @@ def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
     return a
 
 
-@kernel
+@exact
 def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
     """log q(u_y | u) and its slope in log s."""
     d = u.size
@@ -142,18 +144,19 @@ def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
         size += away * away
         along += away * g[i]
     size /= s * s
-    return -d * (0.5 * np.log(2.0 * np.pi) + np.log(s)) - 0.5 * size, -d + along + size
+    return -0.5 * (size + d * np.log(2.0 * np.pi * s * s)), -d + along + size
 
 
-@kernel
+@exact
 def reward_of(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
     """r, and its slope in the log of the acceptance ratio; `log_gain` = log p(y)/p(x) - log q(y | x)."""
     if accept_prob == 0.0:  # where p(y) = 0, alpha log p(y) has the limit 0
         return 0.0, 0.0
     stay = max(1.0 - accept_prob, 1e-10)
     log_alpha = max(log_ratio, shared.LEAST) if log_ratio < 0.0 else 0.0
-    reward = accept_prob * (log_gain - log_alpha) - stay * np.log(stay)
-    slope = accept_prob * (log_gain + np.log(stay) - log_alpha) if log_ratio < 0.0 else 0.0
+    log_stay = np.log(stay)
+    reward = accept_prob * (log_gain - log_alpha + log_stay) - log_stay
+    slope = accept_prob * (log_gain - log_alpha + log_stay) if log_ratio < 0.0 else 0.0
     return reward, slope
 
 
