@@ -93,11 +93,17 @@ def critic_shape(d: int, hidden: int, k: int) -> Shape:
 
 
 def first_weights(shape: Shape, rng: np.random.Generator) -> np.ndarray:
-    """Uniform weights of Glorot and Bengio (2010) in the hidden layer, zeros in the last: the output is 0."""
-    bound = np.sqrt(6.0 / (shape.n_in + shape.n_hidden))
+    """Uniform weights of Glorot and Bengio (2010), and no bias."""
     weights = np.zeros(n_weights(shape))
-    hidden = shape.n_hidden * shape.n_in
-    weights[:hidden] = rng.uniform(-bound, bound, hidden)
+    for w in layers.py_func(shape, weights)[::2]:
+        bound = np.sqrt(6.0 / sum(w.shape))
+        w[:] = rng.uniform(-bound, bound, w.shape)
+    return weights
+
+
+def silent(shape: Shape, weights: np.ndarray) -> np.ndarray:
+    """The weights with zeros in the last layer: the output is 0."""
+    weights[shape.n_hidden * (shape.n_in + 1) :] = 0.0
     return weights
 
 

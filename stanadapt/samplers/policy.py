@@ -275,7 +275,7 @@ def made(
     epochs, good_enough = (2_000, 1.0 * k) if settings.faithful else (500, 0.01 * k)
     actor = actor_critic.regress(
         actor_is,
-        actor_critic.first_weights(actor_is, rng),
+        actor_critic.silent(actor_is, actor_critic.first_weights(actor_is, rng)),
         points,
         targets,
         rng,
