@@ -3,8 +3,8 @@
     python examples/benchmarks/policies.py
 
 Microseconds an iteration of rlmh and rlmh_mala on a standard Gaussian, whose own cost is next to nothing;
-frozen, learning, and learning with `faithful=True`, which is one mini-batch of 64 through actor and critic at
-every iteration. Seconds of pre-training, on 3,333 draws. Medians over repeats.
+frozen, learning, and learning with `faithful=True`, which is one mini-batch of 64 through actor and critic
+for every iteration, ten at a time. Seconds of pre-training, on 3,333 draws. Medians over repeats.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def microseconds(method: str, faithful: bool, state: Any, target: Any, adapting:
     times = []
     for _ in range(REPEATS):
         began = time.perf_counter()
-        sampler.sweep(target, settings, state, rng, adapting, trace)
+        samplers.advance(sampler, target, settings, state, rng, adapting, trace)
         times.append(time.perf_counter() - began)
     return 1e6 * float(np.median(times)) / ITERATIONS
 

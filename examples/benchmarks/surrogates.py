@@ -120,7 +120,7 @@ def updated(sums: Sums, point: np.ndarray) -> None:
 
 def models() -> None:
     print("\nsmallest bulk ESS of 40,000 draws (seconds), at the defaults, seed 1\n")
-    methods = ("rwm", "arwmh", "kamh", "kmc_lite", "kmc_finite")
+    methods = ("rwm", "arwmh", "rlmh", "kamh", "kmc_lite", "kmc_finite")
     print(f"{'model':24s}" + "".join(f"{method:>18s}" for method in methods))
     for name in MODELS:
         folder = Path(__file__).parents[2] / "models" / name
