@@ -153,8 +153,8 @@ BROKEN = {
     "rlmh_mala that takes the step size at x for the way back": (
         "rlmh_mala",
         "samplers/rlmh_mala.py",
-        "s_0 * np.exp(a_y[0]), u)",
-        "s, u)",
+        "s_0 * np.exp(a_y[0]), u",
+        "s, u",
     ),
     "hmc that forgets half a step of the momentum": (
         "hmc",
