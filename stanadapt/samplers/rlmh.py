@@ -38,7 +38,7 @@ Departures from the paper, 2 to 7 off with `faithful=True`:
    directions, see `coerce`: the covariance of few states loses some.
 
 Cost of an iteration: one log density, two products with a (d, d) matrix and two actions, O(d h); learning
-takes 2 us at d = 10, or 50 us when faithful. Memory: four (d, d) arrays a chain; when faithful 4 d numbers
+takes 4 us at d = 10, or 80 us when faithful. Memory: four (d, d) arrays a chain; when faithful 4 d numbers
 an iteration of learning beside.
 """
 
