@@ -301,7 +301,7 @@ class TestReplay:
 
 def _pair(d: int = 2, k: int = 2, seed: int = 1) -> tuple[Shape, Shape, Networks]:
     """Shapes and networks, whose targets are others."""
-    actor_is, critic_is = ac.actor_shape(d, 6, k), ac.critic_shape(d, 5, k)
+    actor_is, critic_is = ac.Shape(d, 6, k), ac.critic_shape(d, 5, k)
     nets = ac.networks(_weights(actor_is, seed), _weights(critic_is, seed + 1))
     nets.actor_target[:], nets.critic_target[:] = _weights(actor_is, seed + 2), _weights(critic_is, seed + 3)
     return actor_is, critic_is, nets
@@ -400,7 +400,7 @@ class TestToy:
     def test_deterministic_policy_gradient_is_that_of_the_return(self) -> None:
         """The critic has learnt the true Q at noisy actions; J by differences of the true reward."""
         rng = np.random.default_rng(1)
-        actor_is, critic_is = ac.actor_shape(self.D, 8, self.D), ac.critic_shape(self.D, 64, self.D)
+        actor_is, critic_is = ac.Shape(self.D, 8, self.D), ac.critic_shape(self.D, 64, self.D)
         actor = 0.5 * _weights(actor_is)
         s = rng.standard_normal((2 * self.D, 4_000))
         a = _policy(actor_is, actor, 10.0, s) + 0.5 * rng.standard_normal(s.shape)
@@ -417,7 +417,7 @@ class TestToy:
     def test_learning_comes_to_the_best_policy(self) -> None:
         """With a discount: the critic has to see through the targets, which are as noisy as the states."""
         rng = np.random.default_rng(2)
-        actor_is, critic_is = ac.actor_shape(self.D, 16, self.D), ac.critic_shape(self.D, 64, self.D)
+        actor_is, critic_is = ac.Shape(self.D, 16, self.D), ac.critic_shape(self.D, 64, self.D)
         nets = ac.networks(_start(actor_is, rng), _start(critic_is, rng))
         memory, s = self.memory(20_000), rng.standard_normal((2 * self.D, 1_000))
         worst = self.reward(s, _policy(actor_is, nets.actor, 10.0, s)).mean()

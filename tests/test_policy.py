@@ -36,18 +36,18 @@ SMALL: dict[bool, dict[str, Any]] = {  # settings for short runs
 
 
 @numba.cfunc(LOG_DENSITY)
-def _normal_1(x):  # type: ignore[no-untyped-def]
+def _normal_1(x: Any) -> Any:
     return -0.5 * x[0] * x[0]
 
 
 @numba.cfunc(LOG_DENSITY_GRADIENT)
-def _normal_1_gradient(x, score):  # type: ignore[no-untyped-def]
+def _normal_1_gradient(x: Any, score: Any) -> Any:
     score[0] = -x[0]
     return -0.5 * x[0] * x[0]
 
 
 @numba.cfunc(LOG_DENSITY)
-def _two_modes(x):  # type: ignore[no-untyped-def]
+def _two_modes(x: Any) -> Any:
     """Half N(-5, 1), half N(5, 1)."""
     one, other = -0.5 * (x[0] + 5.0) ** 2, -0.5 * (x[0] - 5.0) ** 2
     return max(one, other) + np.log1p(np.exp(-abs(one - other)))
@@ -601,7 +601,7 @@ def test_what_is_reported(method: str) -> None:
     idata = draw(gaussian().target, method, warmup=3_000)
     learnt = datasets(idata)["adaptation"]
     size = 3 if method == "rlmh" else 1
-    shape = actor_critic.actor_shape(3, resolve(method, {})[1].hidden, size)
+    shape = actor_critic.Shape(3, resolve(method, {})[1].hidden, size)
     assert learnt["actor"].shape == (1, n_weights(shape))
     covariance = learnt["preconditioner"].values[0]
     assert np.linalg.eigvalsh(covariance).min() > 0.0

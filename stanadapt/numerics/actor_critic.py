@@ -84,11 +84,8 @@ def n_weights(shape: Shape) -> int:
     return (shape.n_in + 1) * shape.n_hidden + (shape.n_hidden + 1) * shape.n_out
 
 
-def actor_shape(d: int, hidden: int, k: int) -> Shape:
-    return Shape(d, hidden, k)
-
-
 def critic_shape(d: int, hidden: int, k: int) -> Shape:
+    """Of Q(s, a), for states of 2 d numbers and actions of 2 k."""
     return Shape(2 * d + 2 * k, hidden, 1)
 
 

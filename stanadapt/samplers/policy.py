@@ -12,6 +12,7 @@ learns from the slope of log q instead (`learnt_on_policy`): proposals are rando
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,11 +181,6 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
     return state._replace(policy=policy)
 
 
-def none_yet(state: Any) -> Any:
-    """The walk goes on."""
-    return state._replace(policy=state.policy._replace(due=False, phase=APPROACH))
-
-
 def until_refit(state: Any) -> int:
     """Iterations until the policy is to be made, or, when faithful, learns."""
     policy = state.policy
@@ -193,6 +189,20 @@ def until_refit(state: Any) -> int:
     if policy.phase != EPISODES or not policy.guard.faithful:
         return NEVER
     return max(0, TOGETHER - int(policy.learner.memory.n - policy.learner.seen))
+
+
+def refit(state: Any, settings: Any, rng: np.random.Generator, begun: Callable[..., Any]) -> Any:
+    """What is done between blocks of iterations: the policy is made from the warm start, or learns.
+
+    `begun` takes state, settings, the draws of the warm start in coordinates u, these, and rng. Where the
+    draws are too few the walk goes on.
+    """
+    if not state.policy.due:
+        return trained(state, settings, rng)
+    draws = caught(state, settings, rng)
+    if draws is None:
+        return state._replace(policy=state.policy._replace(due=False, phase=APPROACH))
+    return begun(state, settings, *draws, rng)
 
 
 def trained(state: Any, settings: Any, rng: np.random.Generator) -> Any:
@@ -271,7 +281,9 @@ def made(
     """A policy whose nu gives `targets` (n, k) at `points` (n, d), nothing learnt by reward."""
     d, k = points.shape[1], targets.shape[1]
     actor_is = Shape(d, settings.hidden, k)
-    critic_is = Shape(2 * (d + k) if settings.faithful else d, settings.critic_hidden, 1)
+    critic_is = Shape(d, settings.critic_hidden, 1)  # V(u)
+    if settings.faithful:
+        critic_is = actor_critic.critic_shape(d, settings.critic_hidden, k)
     epochs, good_enough = (2_000, 1.0 * k) if settings.faithful else (500, 0.01 * k)
     actor = actor_critic.regress(
         actor_is,
@@ -378,7 +390,6 @@ def after(
     reward: Any,
     accept_prob: Any,
     slopes: Any,
-    rng: Any,
 ) -> Any:
     """The policy after an iteration of its own in the episodes: it learns, and is judged.
 

@@ -58,7 +58,7 @@ from ..numerics.walk import coerce, propose_walk
 from ..target import log_density
 from ..trace import record
 from . import policy as shared
-from .policy import Policy
+from .policy import Policy, Space
 
 
 class Settings(NamedTuple):
@@ -119,13 +119,11 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
-    """Coordinates and pre-training on the draws of the warm start; later on what a critic teaches."""
-    if not state.policy.due:
-        return shared.trained(state, settings, rng)
-    draws = shared.caught(state, settings, rng)
-    if draws is None:
-        return shared.none_yet(state)
-    points, space = draws
+    return shared.refit(state, settings, rng, begun)
+
+
+def begun(state: State, settings: Any, points: np.ndarray, space: Space, rng: np.random.Generator) -> State:
+    """Coordinates and pre-training on the draws of the warm start."""
     if state.policy.phase == shared.SCALE:
         policy, scale = shared.searching(state.policy, space), shared.SCALES[0]
     else:
@@ -208,7 +206,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         if learning:
             reward = reward_of(settings, x, y, u, u_y, log_ratio)
             slopes = slopes_of(u, u_y, a, a_y, scale, log_ratio)
-            policy = shared.after(settings, policy, scale, u, u_y, a, a_y, reward, accept_prob, slopes, rng)
+            policy = shared.after(settings, policy, scale, u, u_y, a, a_y, reward, accept_prob, slopes)
         elif adapting:
             policy, step_size = shared.searched(policy, scale, accept_prob)
     else:

@@ -46,7 +46,7 @@ from ..target import log_density_gradient
 from ..trace import record
 from . import policy as shared
 from .base import NOT_NEGATIVE
-from .policy import Policy
+from .policy import Policy, Space
 
 _WIDEST = 3.0  # |a|
 
@@ -110,13 +110,11 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
+    return shared.refit(state, settings, rng, begun)
+
+
+def begun(state: State, settings: Any, points: np.ndarray, space: Space, rng: np.random.Generator) -> State:
     """The coordinates; and, where the episodes begin, a network that gives a = 0."""
-    if not state.policy.due:
-        return shared.trained(state, settings, rng)
-    draws = shared.caught(state, settings, rng)
-    if draws is None:
-        return shared.none_yet(state)
-    points, space = draws
     policy, scale = shared.searching(state.policy, space), state.walk_size
     if state.policy.phase == shared.EPISODES:
         scale = scale if np.isnan(settings.scale) else settings.scale
@@ -194,7 +192,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
                 np.full(1, -(slope + accept_prob) * log_q_slope),
                 np.full(1, slope * slope_y),
             )
-            policy = shared.after(settings, policy, s_0, u, u_y, a, a_y, reward, accept_prob, slopes, rng)
+            policy = shared.after(settings, policy, s_0, u, u_y, a, a_y, reward, accept_prob, slopes)
     else:
         y, rotated_y, s = np.empty(d), np.empty(d), walk_size * np.sqrt(frame.scale)
         rotated = transposed_times(frame.chol_t, score)
