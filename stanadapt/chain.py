@@ -23,6 +23,7 @@ _BLOCK_SECONDS = 0.05
 _BLOCK_NUMBERS = 1_000_000  # floats of positions that a block may hold
 _GENERATED_BLOCK = 1_000  # draws of a model without parameters
 _CHECKPOINTS = 50  # of the history over warm-up; fewer where a spectrum of (d, d) is dear
+_NOTE_EVERY = 50  # iterations at least; to leave and enter compiled code takes as long as some tens of them
 _SPECTRUM_LIMIT = 1_000  # dimension above which the history leaves spectra out
 
 
@@ -236,7 +237,7 @@ class KernelChain(Chain):
             self.index,
             self.rng,
             use_gradient=self.sampler.NEEDS_GRADIENT,
-            ascend=self.sampler.NEEDS_GRADIENT and not settings.faithful,
+            ascend=self.sampler.NEEDS_GRADIENT and not getattr(settings, "faithful", False),
             use_hessian=self.sampler.NEEDS_HESSIAN,
         )
         self.out.start = x.copy()
@@ -338,5 +339,5 @@ class KernelChain(Chain):
 
 def _checkpoints(warmup: int, d: int) -> list[int]:
     """Iterations of warm-up after which the history is noted. They depend on nothing but the run's size."""
-    count = _CHECKPOINTS if d <= 100 else max(5, _CHECKPOINTS * 100 // d)
+    count = min(_CHECKPOINTS if d <= 100 else max(5, _CHECKPOINTS * 100 // d), max(1, warmup // _NOTE_EVERY))
     return sorted({warmup * k // count for k in range(1, count + 1)} - {0})

@@ -21,6 +21,7 @@ METHODS = {
     "gad_mala_exact": "MALA whose preconditioner climbs the speed measure, along the exact gradient",
     "mmala": "manifold MALA, simplified, with the SoftAbs metric of the Hessian",
     "hmc": "Hamiltonian Monte Carlo, identity mass, fixed number of leapfrog steps",
+    "fisher_hmc": "HMC whose metric makes draws and scores agree, in short trajectories",
     "kamh": "random walk whose covariance follows the target's shape near the chain, by a kernel",
     "kmc_lite": "HMC without gradients, along a kernel model of a subsample of the chain's history",
     "kmc_finite": "HMC without gradients, along a model with random features of all of the history",

@@ -1,0 +1,228 @@
+"""The metric on which draws and scores agree, and how Hamiltonian dynamics use it.
+
+Of a Gaussian with covariance A, scores are s = -A^-1 (x - mu), so cov(x) = A, cov(s) = A^-1 and
+A cov(s) A = cov(x). The one positive definite solution of this equation,
+
+    A = cov(s)^-1/2 (cov(s)^1/2 cov(x) cov(s)^1/2)^1/2 cov(s)^-1/2,
+
+is the geometric mean of the covariance and the inverse Fisher matrix, exact for a Gaussian after d + 1 draws,
+and near both where the target is none. It is what nutpie's low-rank metric solves for (Seyboldt, Carlson and
+Carpenter, 2024, Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence); Titsias (2023) learns
+cov(s)^-1 alone.
+
+The equation keeps its form in other coordinates. It is solved in those in which the metric so far is the
+identity, where numbers are of one size however strongly parameters are correlated, and where drawing estimates
+of few draws to the diagonal means to stay near what is known.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ..jit import kernel
+from .linear import transposed_times_into
+
+PRIOR = 5.0  # draws that staying near the metric so far counts for
+CUTOFF = 1.5  # variances within this factor of the diagonal's are left to the diagonal
+_SMALLEST = 1e-14  # relative eigenvalue, below which there is only rounding
+
+
+class Metric(NamedTuple):
+    """A, in one of two forms; the arrays of the other are empty.
+
+    Dense: A itself, and the factor of its inverse that momenta are drawn with. Low rank:
+    A = D (I + V diag(v - 1) V^T) D with D = diag(scale), so that products take O(d k). A dense one that was
+    compressed to low rank keeps the factor, in whose coordinates the next one is learnt.
+    """
+
+    inverse_mass: np.ndarray  # (d, d) A
+    chol_t: np.ndarray  # (d, d) L^T, upper triangular, with A^-1 = L L^T
+    scale: np.ndarray  # (d,)
+    directions: np.ndarray  # (k, d) orthonormal rows V^T
+    variances: np.ndarray  # (k,) v
+
+
+def identity(d: int, dense: bool) -> Metric:
+    """The metric before anything is known."""
+    eye = np.eye(d if dense else 0)
+    return Metric(eye, eye.copy(), np.ones(d), np.empty((0, d)), np.empty(0))
+
+
+@kernel
+def velocity_into(out: Any, metric: Any, momentum: Any) -> None:
+    """out = A p."""
+    if len(metric.inverse_mass) > 0:
+        transposed_times_into(out, metric.inverse_mass, momentum)
+        return
+    for i in range(out.size):
+        out[i] = metric.scale[i] * momentum[i]
+    for k in range(metric.variances.size):
+        _stretch(out, metric.directions[k], metric.variances[k])
+    for i in range(out.size):
+        out[i] *= metric.scale[i]
+
+
+@kernel
+def momentum_into(out: Any, metric: Any, z: Any) -> None:
+    """out = p with covariance A^-1, from `z` (d,) standard normal; p^T A p = z^T z."""
+    if len(metric.inverse_mass) > 0:
+        out[:] = 0.0
+        for k in range(out.size):
+            below, row = out[k:], metric.chol_t[k, k:]
+            for i in range(row.size):
+                below[i] += z[k] * row[i]
+        return
+    for i in range(out.size):
+        out[i] = z[i]
+    for k in range(metric.variances.size):
+        _stretch(out, metric.directions[k], 1.0 / np.sqrt(metric.variances[k]))
+    for i in range(out.size):
+        out[i] /= metric.scale[i]
+
+
+@kernel
+def _stretch(v: Any, direction: Any, factor: Any) -> None:
+    """v multiplied by `factor` along a unit vector; others orthogonal to it do not notice."""
+    along = 0.0
+    for i in range(v.size):
+        along += direction[i] * v[i]
+    along *= factor - 1.0
+    for i in range(v.size):
+        v[i] += along * direction[i]
+
+
+def relearnt(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric | None:
+    """The metric of draws and their scores, (n, d) each, near `metric` in what they do not tell.
+
+    None where they tell nothing: fewer than three that differ, or numbers that have overflowed.
+    """
+    if len(points) < 3 or not (_tells(points) and _tells(scores)):
+        return None
+    try:
+        found = _dense(metric, points, scores) if len(metric.chol_t) else _low_rank(points, scores)
+    except np.linalg.LinAlgError:
+        return None
+    return found if all(np.all(np.isfinite(array)) for array in found) else None
+
+
+def _tells(rows: np.ndarray) -> bool:
+    return bool(np.all(np.isfinite(rows)) and np.all(np.ptp(rows, axis=0) > 0.0))
+
+
+def _dense(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric:
+    """In the coordinates u = L^T x, in which scores are L^-1 s."""
+    chol_t = metric.chol_t
+    u = (points - points.mean(axis=0)) @ chol_t.T
+    t = solve_triangular(chol_t, (scores - scores.mean(axis=0)).T, trans="T").T
+    scale = np.sqrt(u.std(axis=0) / t.std(axis=0))
+    root = _inverse_root(_shrunk(u / scale), _shrunk(t * scale))
+    # A^-1 is L R^-1 K K^T R^-1 L^T, R = diag(scale): its factor comes from K without a product of the two.
+    return dense(np.linalg.qr((root / scale[:, None]).T, mode="r") @ chol_t)
+
+
+def dense(chol_t: np.ndarray) -> Metric:
+    """The metric with A^-1 = L L^T, from L^T (d, d), upper triangular up to signs of its rows."""
+    chol_t = np.triu(chol_t) * np.sign(np.diag(chol_t))[:, None]
+    root = solve_triangular(chol_t, np.eye(len(chol_t)))
+    d = len(chol_t)
+    return Metric(root @ root.T, chol_t, np.ones(d), np.empty((0, d)), np.empty(0))
+
+
+def _inverse_root(cov: np.ndarray, fisher: np.ndarray) -> np.ndarray:
+    """K with K K^T = A^-1, where A fisher A = cov."""
+    values, vectors = _positive(fisher)
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    values, vectors = _positive(root @ cov @ root)
+    return np.asarray(root @ vectors * values**-0.25)
+
+
+def _positive(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    return np.maximum(values, _SMALLEST * values[-1]), vectors
+
+
+def _shrunk(u: np.ndarray) -> np.ndarray:
+    """Covariance of centred rows (n, d), drawn to its diagonal as by `PRIOR` draws."""
+    cov = u.T @ u / len(u)
+    weight = len(u) / (len(u) + PRIOR)
+    return np.asarray(weight * cov + (1.0 - weight) * np.diag(np.diag(cov)))
+
+
+def _low_rank(points: np.ndarray, scores: np.ndarray) -> Metric:
+    """Diagonal, and the solution in the span of the draws and scores where it differs from that.
+
+    O(d n²), and no (d, d) matrix where n < d / 2. In directions that neither draws nor scores have, their two
+    covariances are alike in those of the diagonal.
+    """
+    n, d = points.shape
+    scale = np.sqrt(points.std(axis=0) / scores.std(axis=0))
+    u = (points - points.mean(axis=0)) / scale
+    t = (scores - scores.mean(axis=0)) * scale
+    basis = np.linalg.qr(np.concatenate([u, t]).T)[0] if 2 * n < d else np.eye(d)
+    weight = n / (n + PRIOR)
+    level = (basis.T * np.var(u, axis=0)) @ basis * (1.0 - weight)
+    u, t = u @ basis, t @ basis
+    root = _inverse_root(weight * u.T @ u / n + level, weight * t.T @ t / n + level)
+    precisions, vectors = _positive(root @ root.T)
+    kept = np.abs(np.log(precisions)) > np.log(CUTOFF)
+    directions = np.ascontiguousarray((basis @ vectors[:, kept]).T)
+    return Metric(np.empty((0, 0)), np.empty((0, 0)), scale, directions, 1.0 / precisions[kept])
+
+
+def from_hessian(hessian: np.ndarray) -> Metric | None:
+    """A = |H|^-1 with H (d, d) the Hessian of the log density, or None where that is nothing.
+
+    |H| has the absolute eigenvalues of H, with parameters scaled to a diagonal of ones (as in Betancourt, 2013,
+    A general metric for Riemannian manifold HMC, without the softening).
+    """
+    diagonal = np.abs(np.diag(hessian))
+    if not (np.all(np.isfinite(hessian)) and np.all(diagonal > 0.0)):
+        return None
+    scale = np.sqrt(diagonal)
+    try:
+        values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
+        values = np.maximum(np.abs(values), _CURVATURE * np.abs(values).max())
+        found = dense(np.linalg.qr(((vectors * np.sqrt(values)) * scale[:, None]).T, mode="r"))
+    except np.linalg.LinAlgError:
+        return None
+    return found if all(np.all(np.isfinite(array)) for array in found) else None
+
+
+_CURVATURE = 1e-8  # relative; differences of gradients have no more digits
+
+
+def compressed(metric: Metric) -> Metric:
+    """The same metric with `scale`, `directions` and `variances` in place of A, where that saves time.
+
+    The diagonal is the geometric mean of the marginal and the conditional variances.
+    """
+    a = metric.inverse_mass
+    d = len(a)
+    if d < SMALL:
+        return metric
+    scale = (np.diag(a) / np.square(metric.chol_t).sum(axis=0)) ** 0.25
+    values, vectors = np.linalg.eigh(a / np.outer(scale, scale))
+    kept = np.abs(np.log(np.maximum(values, _SMALLEST))) > np.log(CUTOFF)
+    if 4 * kept.sum() > d:
+        return metric
+    return metric._replace(
+        inverse_mass=np.empty((0, 0)),
+        scale=scale,
+        directions=np.ascontiguousarray(vectors[:, kept].T),
+        variances=values[kept],
+    )
+
+
+SMALL = 32  # dimension up to which a dense product costs no more than the calls around it
+
+
+def as_matrix(metric: Metric) -> np.ndarray:
+    """A (d, d), whatever the form."""
+    if len(metric.inverse_mass):
+        return metric.inverse_mass
+    inner = np.eye(metric.scale.size)
+    inner += metric.directions.T @ ((metric.variances - 1.0)[:, None] * metric.directions)
+    return np.asarray(inner * np.outer(metric.scale, metric.scale))

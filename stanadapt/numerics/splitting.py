@@ -1,0 +1,51 @@
+"""The two-stage splitting integrator of Hamiltonian dynamics.
+
+One step of length h, from half-momentum to half-momentum, is
+
+    p += b h s(x),  x += (h/2) A p,  p += (1 - 2b) h s(x),  x += (h/2) A p,  p += b h s(x)
+
+with A the inverse mass matrix, see metric.py. b = 1/4 is two leapfrog steps of length h/2. Another b costs the same two
+gradients, is as time reversible and keeps volumes as well, and the energy error on a Gaussian can be a hundred
+times smaller: Blanes, Casas and Sanz-Serna (2014), Numerical integrators for the hybrid Monte Carlo method.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import kernel
+from ..target import log_density_gradient
+from .metric import velocity_into
+
+# Least of the largest mean energy error on a standard Gaussian over 0 < h < 2.1: 7e-4 a dimension, leapfrog has
+# 5e-2. Their own value, 0.21178, is the same for h < 2, and lets the error grow sooner beyond.
+B = 0.2145
+
+
+@kernel
+def split_steps(target: Any, metric: Any, x: Any, momentum: Any, score: Any, h: Any, n: Any) -> Any:
+    """`n` steps of length `h` from (x, momentum), whose score is given; all three (d,) change in place.
+
+    Returns the log density at the end and the number of gradients. A trajectory that meets a point without a
+    log density ends there, at -inf: the way back would meet it too.
+    """
+    velocity = np.empty_like(x)
+    logp, taken = -np.inf, 0
+    push = B * h
+    for _ in range(n):
+        for stage in range(2):
+            for i in range(x.size):
+                momentum[i] += push * score[i]
+            velocity_into(velocity, metric, momentum)
+            for i in range(x.size):
+                x[i] += 0.5 * h * velocity[i]
+            logp = log_density_gradient(target, x, score)
+            taken += 1
+            if logp == -np.inf:
+                return logp, taken
+            push = (1.0 - 2.0 * B) * h if stage == 0 else 2.0 * B * h
+    for i in range(x.size):
+        momentum[i] += B * h * score[i]
+    return logp, taken
