@@ -5,14 +5,14 @@ A cov(s) A = cov(x). The one positive definite solution of this equation,
 
     A = cov(s)^-1/2 (cov(s)^1/2 cov(x) cov(s)^1/2)^1/2 cov(s)^-1/2,
 
-is the geometric mean of the covariance and the inverse Fisher matrix, exact for a Gaussian after d + 1 draws,
-and near both where the target is none. It is what nutpie's low-rank metric solves for (Seyboldt, Carlson and
-Carpenter, 2024, Preconditioning Hamiltonian Monte Carlo by minimizing Fisher divergence); Titsias (2023) learns
-cov(s)^-1 alone.
+is the geometric mean of the covariance and the inverse Fisher matrix, exact for a Gaussian after d + 1
+draws, and between the two where the target is none. Titsias (2023) learns cov(s)^-1 alone. nutpie's low-rank
+metric solves the same equation (Seyboldt, Carlson and Carpenter, Preconditioning Hamiltonian Monte Carlo by
+minimizing Fisher divergence).
 
 The equation keeps its form in other coordinates. It is solved in those in which the metric so far is the
-identity, where numbers are of one size however strongly parameters are correlated, and where drawing estimates
-of few draws to the diagonal means to stay near what is known.
+identity: numbers are of one size there, however strongly parameters are correlated, and an estimate from few
+draws that is drawn to its diagonal stays near what is known.
 """
 
 from __future__ import annotations
@@ -43,12 +43,6 @@ class Metric(NamedTuple):
     scale: np.ndarray  # (d,)
     directions: np.ndarray  # (k, d) orthonormal rows V^T
     variances: np.ndarray  # (k,) v
-
-
-def identity(d: int, dense: bool) -> Metric:
-    """The metric before anything is known."""
-    eye = np.eye(d if dense else 0)
-    return Metric(eye, eye.copy(), np.ones(d), np.empty((0, d)), np.empty(0))
 
 
 @kernel
@@ -120,7 +114,7 @@ def _dense(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric:
     scale = np.sqrt(u.std(axis=0) / t.std(axis=0))
     root = _inverse_root(_shrunk(u / scale), _shrunk(t * scale))
     # A^-1 is L R^-1 K K^T R^-1 L^T, R = diag(scale): its factor comes from K without a product of the two.
-    return dense(np.linalg.qr((root / scale[:, None]).T, mode="r") @ chol_t)
+    return dense(_triangle(root / scale[:, None]) @ chol_t)
 
 
 def dense(chol_t: np.ndarray) -> Metric:
@@ -137,6 +131,11 @@ def _inverse_root(cov: np.ndarray, fisher: np.ndarray) -> np.ndarray:
     root = (vectors * np.sqrt(values)) @ vectors.T
     values, vectors = _positive(root @ cov @ root)
     return np.asarray(root @ vectors * values**-0.25)
+
+
+def _triangle(root: np.ndarray) -> np.ndarray:
+    """U upper triangular with U^T U = K K^T, whose factor L is U^T."""
+    return np.asarray(np.linalg.qr(root.T, mode="r"))
 
 
 def _positive(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -175,8 +174,8 @@ def _low_rank(points: np.ndarray, scores: np.ndarray) -> Metric:
 def from_hessian(hessian: np.ndarray) -> Metric | None:
     """A = |H|^-1 with H (d, d) the Hessian of the log density, or None where that is nothing.
 
-    |H| has the absolute eigenvalues of H, with parameters scaled to a diagonal of ones (as in Betancourt, 2013,
-    A general metric for Riemannian manifold HMC, without the softening).
+    |H| has the absolute eigenvalues of H, with parameters scaled to a diagonal of ones: the metric of
+    Betancourt (2013), A general metric for Riemannian manifold HMC, without its softening.
     """
     diagonal = np.abs(np.diag(hessian))
     if not (np.all(np.isfinite(hessian)) and np.all(diagonal > 0.0)):
@@ -185,7 +184,7 @@ def from_hessian(hessian: np.ndarray) -> Metric | None:
     try:
         values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
         values = np.maximum(np.abs(values), _CURVATURE * np.abs(values).max())
-        found = dense(np.linalg.qr(((vectors * np.sqrt(values)) * scale[:, None]).T, mode="r"))
+        found = dense(_triangle(vectors * np.sqrt(values) * scale[:, None]))
     except np.linalg.LinAlgError:
         return None
     return found if all(np.all(np.isfinite(array)) for array in found) else None

@@ -59,8 +59,8 @@ def dual_averaging(step_size: float) -> DualAveraging:
 def averaged(search: Any, accept_prob: Any, target_accept: Any, longest: Any) -> Any:
     """One move. Returns the search and the next step size, at most `longest`.
 
-    The search itself may go a quarter further, and no more: a step size that is held back has the acceptance of a
-    shorter one, which says nothing of how much longer it could be.
+    The search itself may go a quarter further, and no more: a step size that is held back has the acceptance
+    of a shorter one, which says nothing of how much longer it could be.
     """
     shortfall, log_average, origin, t = search
     t += 1.0

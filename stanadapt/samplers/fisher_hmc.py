@@ -1,8 +1,8 @@
 """Fisher HMC: Hamiltonian Monte Carlo whose metric makes draws and scores agree.
 
-Our own. It carries the idea of Titsias (2023), to learn the preconditioner from the scores that the chain sees,
-to trajectories, which his Section 7 names as the open step, and to both sides of the equation that a Gaussian's
-draws and scores fulfil (numerics/metric.py).
+Our own. It carries the idea of Titsias (2023), to learn the preconditioner from the scores that the chain
+sees, to trajectories, which his Section 7 names as the open step, and to both sides of the equation that the
+draws and scores of a Gaussian fulfil (numerics/metric.py).
 
     symbol   here                     shape   meaning
     x        state.x                  (d,)    position on the unconstrained scale
@@ -11,24 +11,25 @@ draws and scores fulfil (numerics/metric.py).
     p        momentum                 (d,)    drawn from N(0, A^-1) for every trajectory
     h        state.step_size          ()      length of a step, which takes two gradients
     T        settings.trajectory      ()      length of a trajectory where the target is a Gaussian
-    n        n                        ()      steps of a trajectory, (T/h)^(1 + stretch) rounded
+    n        n                        ()      steps of a trajectory
     alpha_*  settings.target_accept   ()      acceptance rate that h is adapted to; h is T at most
 
 One iteration draws p, follows the dynamics for n steps of h (1 + jitter u), u uniform on (-1, 1), and accepts
 their end with probability min(1, e^-dH).
 
 Why these choices:
-1. Where A is right every direction of a Gaussian oscillates with period 2 pi. A trajectory of length T has
-   correlation cos(T) with its start, so T somewhat beyond pi/2 gives means more precise than independent draws
-   would, and variances almost as precise: T = 1.85 has cos(T) = -0.28, cos(T)^2 = 0.08.
+1. Where A is right every direction of a Gaussian oscillates with period 2 pi, and a trajectory of length T has
+   correlation cos(T) with its start. T somewhat beyond pi/2 makes means more precise than those of independent
+   draws, and variances almost as precise: cos(1.9) = -0.32, and its square is 0.10.
 2. The integrator (numerics/splitting.py) goes that far in one step of two gradients with nine tenths accepted
    or more up to some tens of dimensions, where leapfrog takes three or four.
-3. Where h has to be smaller than T, scales differ from place to place and A is a compromise: directions are
-   left that are slower than 1. Trajectories then grow as T (T/h)^stretch.
+3. The number of steps is T/h, rounded at random, which keeps trajectories from coming back to their start.
+   Where it is more than two, scales differ from place to place, A is a compromise, and there are directions
+   slower than 1: then there are (T/2h)^stretch times as many steps.
 4. The first metric is that of the Hessian where the climb from the start has ended, from 2 d gradients, up to
    d = 200. With it the first draws are already of the typical set's shape.
-5. Warm-up has windows of 15, 15, 30, 40, 60, 96 iterations and from then on 1.6 times the one before. At the end
-   of each the metric is solved for anew from the draws and scores of the last two.
+5. Warm-up has windows of 15, 15, 30, 40, 60, 96 iterations and from then on 1.6 times the one before. At the
+   end of each the metric is solved for anew from the draws and scores of the last two.
 
 Cost of an iteration: 2 n gradients, 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
 Memory: three (d, d) arrays a chain up to d = 200 or where `metric` is "dense", none beyond.
@@ -47,7 +48,6 @@ from ..numerics.metric import (
     as_matrix,
     compressed,
     from_hessian,
-    identity,
     momentum_into,
     relearnt,
     velocity_into,
@@ -96,7 +96,7 @@ class State(NamedTuple):
     hessian: np.ndarray  # (d, d) at the start, until it has been used; else (0, 0)
     points: np.ndarray  # (room, d) of the last two windows
     scores: np.ndarray  # (room, d) there
-    count: int  # rows of them in use
+    seen: int  # rows of them in use
     before: int  # those of the window before
 
 
@@ -136,9 +136,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     )
     search = DualAveraging(0.0, 0.0, 0.0, 0.0)
     room = np.empty((64, d))
-    return State(
-        x.copy(), logp, score, 1.0, search, FEW, metric, curvature, room, room.copy(), 0, 0
-    )
+    return State(x.copy(), logp, score, 1.0, search, FEW, metric, curvature, room, room.copy(), 0, 0)
 
 
 FEW = 4  # steps of a trajectory before the first window; each has twice as many as the one before at most
@@ -146,7 +144,7 @@ FEW = 4  # steps of a trajectory before the first window; each has twice as many
 
 def enter(stage: str, state: State, settings: Settings) -> State:
     """The metric of what the last two windows saw, and a new search for the step size."""
-    metric, n = state.metric, state.count
+    metric, n = state.metric, state.seen
     found = from_hessian(state.hessian) if len(state.hessian) else None
     if n:
         found = relearnt(metric, state.points[:n], state.scores[:n])
@@ -160,7 +158,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
         most=min(2 * state.most, settings.max_steps),
         metric=metric,
         hessian=np.empty((0, 0)),
-        count=last,
+        seen=last,
         before=last,
     )
 
@@ -168,7 +166,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One trajectory. Returns the next state, acceptance probability, whether accepted, gradients."""
-    x, logp, score, step_size, search, most, metric, curvature, points, scores, count, before = state
+    x, logp, score, step_size, search, most, metric, curvature, points, scores, seen, before = state
     d = x.size
     if not adapting and search.t > 0.0:
         step_size = settled(search, settings.trajectory)
@@ -197,13 +195,13 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         accepted = False
     if adapting:
         search, step_size = averaged(search, accept_prob, settings.target_accept, settings.trajectory)
-        if count == len(points):
+        if seen == len(points):
             points, scores = with_room(points), with_room(scores)
         for i in range(d):
-            points[count, i] = x[i]
-            scores[count, i] = score[i]
-        count += 1
-    state = State(x, logp, score, step_size, search, most, metric, curvature, points, scores, count, before)
+            points[seen, i] = x[i]
+            scores[seen, i] = score[i]
+        seen += 1
+    state = State(x, logp, score, step_size, search, most, metric, curvature, points, scores, seen, before)
     return state, accept_prob, accepted, taken
 
 
