@@ -18,9 +18,9 @@ One iteration draws p, follows the dynamics for n steps of h (1 + jitter u), u u
 their end with probability min(1, e^-dH).
 
 Why these choices:
-1. Where A is right every direction of a Gaussian oscillates with period 2 pi, and a trajectory of length T has
-   correlation cos(T) with its start. T somewhat beyond pi/2 makes means more precise than those of independent
-   draws, and variances almost as precise: cos(1.9) = -0.32, and its square is 0.10.
+1. Where A is right every direction of a Gaussian oscillates with period 2 pi, and a trajectory of length T
+   has correlation cos(T) with its start. T somewhat beyond pi/2 makes means more precise than those of
+   independent draws, and variances almost as precise: cos(1.9) = -0.32, and its square is 0.10.
 2. The integrator (numerics/splitting.py) goes that far in one step of two gradients with nine tenths accepted
    or more up to some tens of dimensions, where leapfrog takes three or four.
 3. The number of steps is T/h, rounded at random, which keeps trajectories from coming back to their start.
