@@ -16,7 +16,7 @@ import numpy as np
 
 from .inits import Init, find
 from .posterior import Posterior
-from .samplers import Sampler, advance, keeps_adapting, sampler, stats
+from .samplers import Sampler, Settling, advance, keeps_adapting, sampler, stats
 from .trace import Trace, empty_trace
 
 _BLOCK_SECONDS = 0.05
@@ -129,6 +129,7 @@ class ChainResult:
     library: str  # what ran it, with its version
     history: dict[str, list[Any]] = field(default_factory=dict)
     learnt: dict[str, np.ndarray] = field(default_factory=dict)
+    warmup_iterations: int = 0  # fewer than asked for, where warm-up has ended by itself
     failures_warmup: int | None = 0
     failures: int | None = 0
     first_failure: str | None = ""
@@ -283,6 +284,10 @@ class KernelChain(Chain):
             for mark in [m for m in marks if self.done < m < end] + [end]:
                 yield from self._iterate(mark - self.done, True, self.out.warmup, self.write_warmup)
                 self._note(stage.name)
+            if isinstance(self.sampler, Settling) and self.sampler.settled(self.state):
+                break
+        self.out.warmup_iterations = self.done
+        self.done = job.warmup
 
     def _iterate(self, n: int, adapting: bool, draws: Draws | None, write_values: Any) -> Iterator[None]:
         """Run `n` iterations in blocks, keeping every thin-th in `draws`."""

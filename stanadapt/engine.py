@@ -54,6 +54,7 @@ class EngineChain(Chain):
                 return
             raise self._failure(error) from error
         out.learnt = whole.learnt
+        out.warmup_iterations = job.warmup
         if whole.seconds is not None:
             out.seconds_warmup, out.seconds = whole.seconds
         n = len(whole.values) - job.draws

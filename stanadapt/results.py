@@ -28,7 +28,15 @@ from .runner import Run
 Groups = dict[str, xarray.Dataset]
 _SAMPLE_DIMS = ("chain", "draw")
 # Of a chain, in the group `adaptation`, as far as they are known.
-_FACTS = ("failures_warmup", "failures", "first_failure", "seconds_warmup", "seconds", "seconds_total")
+_FACTS = (
+    "warmup_iterations",
+    "failures_warmup",
+    "failures",
+    "first_failure",
+    "seconds_warmup",
+    "seconds",
+    "seconds_total",
+)
 
 
 @functools.cache

@@ -125,6 +125,24 @@ def dense(chol_t: np.ndarray) -> Metric:
     return Metric(root @ root.T, chol_t, np.ones(d), np.empty((0, d)), np.empty(0))
 
 
+def distance(one: Metric, other: Metric) -> float:
+    """The largest logarithm, up or down, of a ratio of variances in the same direction, of dense metrics."""
+    root = solve_triangular(one.chol_t, other.chol_t.T, trans="T")
+    variances = np.square(np.linalg.svd(root, compute_uv=False))
+    with np.errstate(divide="ignore"):
+        return float(np.abs(np.log(variances)).max())
+
+
+def drift(metric: Metric, points: np.ndarray, before: int) -> float:
+    """Squared distance between the means of the first `before` of the points (n, d) and of the others.
+
+    It is measured in the metric, as a multiple of what is expected if all are independent draws.
+    """
+    u = points @ metric.chol_t.T
+    gap = u[:before].mean(axis=0) - u[before:].mean(axis=0)
+    return float(np.square(gap).sum() / u.shape[1] / (1.0 / before + 1.0 / (len(u) - before)))
+
+
 def _inverse_root(cov: np.ndarray, fisher: np.ndarray) -> np.ndarray:
     """K with K K^T = A^-1, where A fisher A = cov."""
     values, vectors = _positive(fisher)

@@ -74,6 +74,6 @@ def averaged(search: Any, accept_prob: Any, target_accept: Any, longest: Any) ->
 
 
 @kernel
-def settled(search: Any, longest: Any) -> Any:
+def settled_step(search: Any, longest: Any) -> Any:
     """The step size that the search has come to."""
     return min(np.exp(search.log_average), longest)

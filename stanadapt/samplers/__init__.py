@@ -6,7 +6,19 @@ import importlib
 from typing import cast
 
 from .. import check
-from .base import Cautious, Engine, Sampler, Stage, advance, keeps_adapting, n_matrices, named, resolve, stats
+from .base import (
+    Cautious,
+    Engine,
+    Sampler,
+    Settling,
+    Stage,
+    advance,
+    keeps_adapting,
+    n_matrices,
+    named,
+    resolve,
+    stats,
+)
 
 METHODS = {
     "rwm": "random-walk Metropolis, isotropic",
@@ -42,6 +54,7 @@ __all__ = [
     "Cautious",
     "Engine",
     "Sampler",
+    "Settling",
     "Stage",
     "advance",
     "keeps_adapting",

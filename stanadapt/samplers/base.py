@@ -26,6 +26,10 @@ One that learns between blocks of iterations, in plain Python, has two more, see
     until_refit     state -> iterations until then
     refit           the state after learning
 
+One whose warm-up may end before its last stage has
+
+    settled         state -> whether the stage that has just ended was enough (plain Python)
+
 An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has, beside
 Settings, CHOICES, LIMITS, NEEDS_GRADIENT, NEEDS_HESSIAN, WARMUP and DRAWS:
 
@@ -117,6 +121,13 @@ class Cautious(Protocol):
     """What a sampler has beside, if there are posteriors that it is not for."""
 
     def caution(self, settings: Any, d: int) -> str | None: ...
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """What a sampler has beside, if it can tell that it has learnt enough."""
+
+    def settled(self, state: Any) -> bool: ...
 
 
 def advance(

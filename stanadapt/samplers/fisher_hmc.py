@@ -29,7 +29,9 @@ Why these choices:
 4. The first metric is that of the Hessian where the climb from the start has ended, from 2 d gradients, up to
    d = 200. With it the first draws are already of the typical set's shape.
 5. Warm-up has windows of 15, 15, 30, 40, 60, 96 iterations and from then on 1.6 times the one before. At the
-   end of each the metric is solved for anew from the draws and scores of the last two.
+   end of each the metric is solved for anew from the draws and scores of the last two. Where that changes no
+   variance by half, and the chain was in the same place in both, the next window is the last: most posteriors
+   need 160 iterations. `warmup` is the most there are.
 
 Cost of an iteration: 2 n gradients, 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
 Memory: three (d, d) arrays a chain up to d = 200 or where `metric` is "dense", none beyond.
@@ -47,6 +49,8 @@ from ..numerics.metric import (
     Metric,
     as_matrix,
     compressed,
+    distance,
+    drift,
     from_hessian,
     momentum_into,
     relearnt,
@@ -54,7 +58,7 @@ from ..numerics.metric import (
 )
 from ..numerics.metropolis import accept_probability
 from ..numerics.splitting import split_steps
-from ..numerics.step_size import DualAveraging, averaged, dual_averaging, settled
+from ..numerics.step_size import DualAveraging, averaged, dual_averaging, settled_step
 from ..target import hessian, log_density_gradient
 from ..trace import record
 from .base import POSITIVE, PROBABILITY, Limit, Stage
@@ -82,7 +86,7 @@ LIMITS = {
     "max_steps": Limit(1, 100_000),
 }
 NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 500, 2_000
+WARMUP, DRAWS = 1_000, 2_000
 
 
 class State(NamedTuple):
@@ -98,6 +102,7 @@ class State(NamedTuple):
     scores: np.ndarray  # (room, d) there
     seen: int  # rows of them in use
     before: int  # those of the window before
+    steady: bool  # whether the last two windows have told nothing new
 
 
 def n_matrices() -> int:
@@ -136,18 +141,23 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     )
     search = DualAveraging(0.0, 0.0, 0.0, 0.0)
     room = np.empty((64, d))
-    return State(x.copy(), logp, score, 1.0, search, FEW, metric, curvature, room, room.copy(), 0, 0)
+    return State(x.copy(), logp, score, 1.0, search, FEW, metric, curvature, room, room.copy(), 0, 0, False)
 
 
+ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0  # draws, factor of a variance, and multiple of what is expected
 FEW = 4  # steps of a trajectory before the first window; each has twice as many as the one before at most
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
     """The metric of what the last two windows saw, and a new search for the step size."""
-    metric, n = state.metric, state.seen
+    metric, n, steady = state.metric, state.seen, False
     found = from_hessian(state.hessian) if len(state.hessian) else None
     if n:
         found = relearnt(metric, state.points[:n], state.scores[:n])
+    if n >= ENOUGH and found is not None and len(found.chol_t):
+        steady = (
+            distance(metric, found) < np.log(CHANGE) and drift(found, state.points[:n], state.before) < DRIFT
+        )
     if found is not None:
         metric = compressed(found) if settings.metric == AUTO and len(found.chol_t) else found
     last = n - state.before
@@ -160,16 +170,22 @@ def enter(stage: str, state: State, settings: Settings) -> State:
         hessian=np.empty((0, 0)),
         seen=last,
         before=last,
+        steady=steady,
     )
+
+
+def settled(state: State) -> bool:
+    """Whether warm-up may end with the window that has just ended; its metric was found to be settled."""
+    return state.steady
 
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One trajectory. Returns the next state, acceptance probability, whether accepted, gradients."""
-    x, logp, score, step_size, search, most, metric, curvature, points, scores, seen, before = state
+    x, logp, score, step_size, search, most, metric, curvature, points, scores, seen, before, steady = state
     d = x.size
     if not adapting and search.t > 0.0:
-        step_size = settled(search, settings.trajectory)
+        step_size = settled_step(search, settings.trajectory)
 
     z, momentum = np.empty(d), np.empty(d)
     for i in range(d):
@@ -201,7 +217,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             points[seen, i] = x[i]
             scores[seen, i] = score[i]
         seen += 1
-    state = State(x, logp, score, step_size, search, most, metric, curvature, points, scores, seen, before)
+    state = State(
+        x, logp, score, step_size, search, most, metric, curvature, points, scores, seen, before, steady
+    )
     return state, accept_prob, accepted, taken
 
 
