@@ -17,6 +17,7 @@ from .chain import Board, Job
 from .diagnostics import diagnose
 from .errors import ArgumentError, ChainError, FindingsWarning, ModelError, StanAdaptWarning
 from .jit import is_compiled
+from .numerics.ascent import climb
 from .posterior import BACKENDS, Posterior
 from .progress import Progress, tell
 from .target import log_density_gradient
@@ -355,6 +356,8 @@ def _compile(sampler: samplers.Sampler, posterior: Posterior, job: Job, progress
     sweep: Any = sampler.sweep
     board = Board.for_chains(0)
     with runner.interrupts(board):  # inside the compiler Ctrl-C would get lost, or leave half a kernel
+        if sampler.NEEDS_GRADIENT and not job.settings.faithful:
+            climb.compile((target, x))
         start.compile((target, settings, x, generator))
         state = next(iter(start.overloads.values())).signature.return_type
         sweep.compile((target, settings, state, generator, numba.types.boolean, trace))

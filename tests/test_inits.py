@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 import stanadapt
-from stanadapt import Posterior
+from stanadapt import Posterior, inits
 from stanadapt.errors import ArgumentError, DataError, InitializationError
 from stanadapt.inits import Init, find
+from stanadapt.numerics.ascent import climb
 from stanadapt.results import datasets
 from stanadapt.target import hessian
 
@@ -241,6 +242,62 @@ def test_a_climb_ends_where_there_is_a_hessian():
 
     assert not has_hessian(False)
     assert has_hessian(True)
+
+
+def climbs(monkeypatch, target, seeds):
+    """Starts of the target from so many seeds, and how many climbs each took."""
+    count = []
+
+    def counted(*given):
+        count[-1] += 1
+        return climb(*given)
+
+    monkeypatch.setattr(inits, "climb", counted)
+    posterior, points = Posterior(target), []
+    for seed in range(seeds):
+        count.append(0)
+        rng = np.random.default_rng(seed)
+        points.append(find(Init(2.0), posterior, posterior.model, 0, rng, True, True))
+    return np.array(points), count
+
+
+def test_climbs_that_agree_are_enough(monkeypatch):
+    precision = np.array([100.0, 1.0])
+    gaussian = stanadapt.Target.from_python(
+        lambda x: -0.5 * float(precision @ x**2), 2, lambda x: -precision * x
+    )
+    points, count = climbs(monkeypatch, gaussian, 10)
+    assert count == [inits.AGREE] * 10
+    assert np.all(points**2 @ precision < 20.0)
+    assert len(np.unique(points, axis=0)) == 10
+
+
+def test_a_mode_without_mass_is_left(monkeypatch):
+    """The mode to the left attracts half of the starts and is 100 nats below the one to the right."""
+    away = stanadapt.Target.from_python(
+        lambda x: -50.0 * float((abs(x[0]) - 1) ** 2) - 100.0 * float(x[0] < 0),
+        1,
+        lambda x: -100.0 * (np.abs(x) - 1) * np.sign(x),
+    )
+    points, count = climbs(monkeypatch, away, 20)
+    assert np.all(points > 0)
+    assert max(count) == inits.CLIMBS
+    assert min(count) >= inits.AGREE
+
+
+def test_an_error_in_a_climb_is_raised():
+    calls = []
+
+    def gradient(x):
+        calls.append(1)
+        if len(calls) > 3:
+            raise ZeroDivisionError("in the climb")
+        return -100.0 * x
+
+    posterior = Posterior(stanadapt.Target.from_python(lambda x: -50.0 * float(x @ x), 2, gradient))
+    with pytest.raises(ZeroDivisionError, match="in the climb"):
+        find(Init(2.0), posterior, posterior.model, 0, np.random.default_rng(1), True, True)
+    assert len(calls) == 4
 
 
 @pytest.mark.parametrize(

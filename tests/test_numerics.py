@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, special, stats
 
 import stanadapt
 from cases import resolve
@@ -218,7 +218,7 @@ def test_climb_reaches_the_bulk_and_stops_there() -> None:
     x = np.linspace(-30.0, 30.0, posterior.dim)
     x[1] = -4.0  # a tight tau around scattered theta: the log density is hundred thousands below the bulk
     before = posterior.log_density(x)
-    found, highest = ascent.climb(posterior.model.target(), x)
+    found, highest, _ = ascent.climb(posterior.model.target(), x)
     logp = posterior.log_density(found)
     assert highest - 5 * posterior.dim <= logp <= highest
     assert before < -1e5
@@ -228,9 +228,186 @@ def test_climb_reaches_the_bulk_and_stops_there() -> None:
 def test_climb_leaves_a_good_start_where_it_is() -> None:
     exact = TARGETS["gaussian"]()
     x = exact.draw(1, np.random.default_rng(2))[0]
-    found, highest = ascent.climb(exact.target.target(), x)
+    found, highest, _ = ascent.climb(exact.target.target(), x)
     np.testing.assert_array_equal(found, x)
     assert highest > -1e-3  # that of the mode is 0
+
+
+class Counted:
+    """A target from Python functions that counts the gradients, with climbs that are checked."""
+
+    def __init__(self, d: int, log_density: Any, gradient: Any) -> None:
+        self.count = 0
+        self.log_density = log_density
+
+        def counted(x: np.ndarray) -> float:
+            self.count += 1
+            return float(log_density(x))
+
+        self.target = stanadapt.Target.from_python(counted, d, gradient)
+
+    def climb(self, x: np.ndarray) -> ascent.Climbed:
+        """What a climb from `x` finds, which must be the same twice, and what every climb must give."""
+        target, before = self.target.target(), x.copy()
+        with np.errstate(all="ignore"):
+            first = ascent.climb(target, x)
+            assert first.gradients == self.count
+            again = ascent.climb(target, x)
+            logp = self.log_density(first.x)
+        np.testing.assert_array_equal(x, before)
+        np.testing.assert_array_equal(first.x, again.x)
+        assert first.logp == again.logp
+        assert first.logp - 5 * x.size <= logp <= first.logp
+        self.target.raise_pending()
+        return first
+
+
+def _logistic() -> tuple[Any, Any]:
+    rng = np.random.default_rng(3)
+    design = rng.normal(size=(200, 5)) * np.geomspace(0.1, 10, 5)
+    y = rng.random(200) < 1 / (1 + np.exp(-design @ np.array([1.0, -1.0, 0.5, 0.2, 0.0])))
+
+    def log_density(b: np.ndarray) -> float:
+        z = design @ b
+        return float(z @ y - np.logaddexp(0, z).sum() - 0.05 * b @ b)
+
+    def gradient(b: np.ndarray) -> np.ndarray:
+        return design.T @ (y - special.expit(design @ b)) - 0.1 * b
+
+    return log_density, gradient
+
+
+@pytest.mark.parametrize("scale", [0.1, 2.0, 100.0])
+def test_climb_ends_near_the_optimum_of_scipy(scale: float) -> None:
+    log_density, gradient = _logistic()
+    x = np.random.default_rng(4).uniform(-scale, scale, 5)
+    best = -optimize.minimize(lambda b: -log_density(b), x, jac=lambda b: -gradient(b), method="BFGS").fun
+    found = Counted(5, log_density, gradient).climb(x)
+    assert best - 1.0 < found.logp < best + 1e-6
+    assert found.gradients < 100
+
+
+@pytest.mark.parametrize("steep", [1.0, 1e3, 1e10])
+def test_climb_along_a_ridge(steep: float) -> None:
+    """Rosenbrock's valley, upside down: a curved ridge that is hundred times as steep across as along."""
+
+    def log_density(x: np.ndarray) -> float:
+        return float(-steep * (100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2))
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        across = x[1] - x[0] ** 2
+        return -steep * np.array([-400 * x[0] * across - 2 * (1 - x[0]), 200 * across])
+
+    found = Counted(2, log_density, gradient).climb(np.array([-1.5, 2.0]))
+    assert found.logp > -10.0
+    assert found.gradients < 120
+
+
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("far", [30.0, 230.0, 600.0])
+def test_climb_from_beyond_1e13(far: float, d: int) -> None:
+    """At 30 this is -1e13, at 230 -1e100, and at 600 squares of the gradient overflow."""
+    found = Counted(d, lambda x: float(np.sum(x - np.exp(x))), lambda x: 1 - np.exp(x)).climb(np.full(d, far))
+    assert found.logp > -2.0 * d
+    assert found.gradients < 1000
+
+
+def test_climb_of_a_steep_gaussian() -> None:
+    found = Counted(2, lambda x: -0.5e13 * float(x @ x), lambda x: -1e13 * x).climb(np.array([1.0, -2.0]))
+    assert found.logp > -0.1
+    assert found.gradients < 30
+
+
+@pytest.mark.parametrize("outside", [-np.inf, np.nan])
+def test_climb_stops_before_the_end_of_the_support(outside: float) -> None:
+    """A gamma density whose mode is at 1e-6, beside points without density or with a value that is none."""
+
+    def log_density(x: np.ndarray) -> float:
+        return float(np.sum(np.log(x) - 1e6 * x)) if np.all(x > 0) else outside
+
+    found = Counted(2, log_density, lambda x: 1 / x - 1e6).climb(np.array([1.0, 2.0]))
+    assert np.all(found.x > 0)
+    assert found.logp > 2 * (np.log(1e-6) - 1.0) - 10.0  # five nats a dimension
+    assert found.gradients < 200
+
+
+def test_climb_past_gradients_that_are_not_finite() -> None:
+    """They overflow to the right of 3; the mode is at 2."""
+    found = Counted(
+        1,
+        lambda x: -0.5e8 * float((x[0] - 2) ** 2),
+        lambda x: -1e8 * (x - 2) if x[0] < 3 else np.full(1, np.inf),
+    ).climb(np.array([-1.0]))
+    assert found.logp > -1.0
+    assert found.gradients < 40
+
+
+def test_climb_of_a_badly_scaled_gaussian() -> None:
+    scales = np.geomspace(1e-4, 10, 100)
+    found = Counted(100, lambda x: -0.5 * float(np.sum((x / scales) ** 2)), lambda x: -x / scales**2).climb(
+        np.random.default_rng(5).uniform(-2, 2, 100)
+    )
+    assert found.logp > -500.0  # from -1e9; five nats a dimension
+    assert found.gradients < 150
+
+
+@pytest.mark.parametrize("d", [2, 10, 50])
+def test_climb_does_not_run_up_a_spike(d: int) -> None:
+    """The neck of a funnel: the log density is without bound where x = 0 and t goes to minus infinity."""
+
+    def log_density(z: np.ndarray) -> float:
+        return float(-d * z[0] - 0.5 * np.exp(-2 * z[0]) * np.sum(z[1:] ** 2))
+
+    def gradient(z: np.ndarray) -> np.ndarray:
+        precision = np.exp(-2 * z[0])
+        return np.concatenate([[precision * np.sum(z[1:] ** 2) - d], -precision * z[1:]])
+
+    found = Counted(d + 1, log_density, gradient).climb(np.random.default_rng(6).uniform(-2, 2, d + 1))
+    assert np.all(np.isfinite(found.x))
+    assert found.x[0] > -15.0
+    assert found.gradients < 1000
+
+
+def test_climb_that_cannot_end_stops() -> None:
+    """A log density that rises for ever, as only an improper one does."""
+    found = Counted(2, lambda x: float(np.sum(x)), np.ones_like).climb(np.zeros(2))
+    assert np.all(np.isfinite(found.x))
+    assert found.gradients < 1100
+
+
+def test_climb_stays_where_there_is_nothing_to_climb() -> None:
+    x = np.array([1.0, 2.0])
+    flat = Counted(2, lambda x: 3.0, np.zeros_like).climb(x)
+    assert (flat.x.tolist(), flat.logp, flat.gradients) == ([1.0, 2.0], 3.0, 1)
+    nowhere = ascent.climb(stanadapt.Target.from_python(lambda x: -np.inf, 2, np.zeros_like).target(), x)
+    assert (nowhere.x.tolist(), nowhere.logp, nowhere.gradients) == ([1.0, 2.0], -np.inf, 1)
+
+
+def test_inverse_hessian_of_a_climb_is_that_of_bfgs() -> None:
+    """The recursion against the products of matrices that it stands for, also when pairs are dropped."""
+    rng = np.random.default_rng(7)
+    d, m = 4, ascent._SLOTS
+    root = rng.normal(size=(d, d))
+    precision = root @ root.T + np.eye(d)
+    memory = ascent.Memory(np.empty((m, d)), np.empty((m, d)), np.empty(m), np.empty(d))
+    pairs, steps = 0, []
+    for count in range(1, 15):
+        x, step = rng.normal(size=(2, d))
+        pairs = ascent.remember(memory, pairs, x, x + step, -precision @ x, -precision @ (x + step))
+        assert pairs == count
+        rejected = ascent.remember(memory, pairs, x, x + step, precision @ x, precision @ (x + step))
+        assert rejected == pairs  # convex along the step
+        steps.append(x + step - x)
+        inverse = np.diag(memory.diagonal)
+        for s in steps[-ascent._MEMORY :]:
+            y = precision @ s
+            left = np.eye(d) - np.outer(s, y) / (s @ y)
+            inverse = left @ inverse @ left.T + np.outer(s, s) / (s @ y)
+        score, direction = rng.normal(size=d), np.empty(d)
+        slope = ascent.uphill(memory, pairs, score, direction)
+        np.testing.assert_allclose(direction, inverse @ score, rtol=1e-7, atol=1e-10)
+        np.testing.assert_allclose(slope, score @ direction)
+        assert np.all(memory.diagonal > 0)
 
 
 def _models() -> list[str]:
