@@ -356,7 +356,7 @@ def _compile(sampler: samplers.Sampler, posterior: Posterior, job: Job, progress
     sweep: Any = sampler.sweep
     board = Board.for_chains(0)
     with runner.interrupts(board):  # inside the compiler Ctrl-C would get lost, or leave half a kernel
-        if sampler.NEEDS_GRADIENT and not job.settings.faithful:
+        if samplers.climbs(sampler, job.settings):
             climb.compile((target, x))
         start.compile((target, settings, x, generator))
         state = next(iter(start.overloads.values())).signature.return_type

@@ -16,7 +16,7 @@ import numpy as np
 
 from .inits import Init, find
 from .posterior import Posterior
-from .samplers import Sampler, Settling, advance, keeps_adapting, sampler, stats
+from .samplers import Sampler, Settling, advance, climbs, keeps_adapting, sampler, stats
 from .trace import Trace, empty_trace
 
 _BLOCK_SECONDS = 0.05
@@ -238,7 +238,7 @@ class KernelChain(Chain):
             self.index,
             self.rng,
             use_gradient=self.sampler.NEEDS_GRADIENT,
-            ascend=self.sampler.NEEDS_GRADIENT and not getattr(settings, "faithful", False),
+            ascend=climbs(self.sampler, settings),
             use_hessian=self.sampler.NEEDS_HESSIAN,
         )
         self.out.start = x.copy()

@@ -31,7 +31,7 @@ from .inits import Init
 from .numerics.blas import one_thread
 from .posterior import Posterior
 from .samplers import Engine, sampler
-from .samplers.base import Refitting
+from .samplers.base import Refitting, Settling
 
 _LOOK_SECONDS = 0.1  # how often the one who waits looks at the board
 
@@ -126,7 +126,7 @@ def _chains(
 
 def _blas(job: Job) -> contextlib.AbstractContextManager[Any]:
     """One thread for BLAS, where chains compute with it."""
-    return one_thread() if isinstance(sampler(job.method), Refitting) else contextlib.nullcontext()
+    return one_thread() if isinstance(sampler(job.method), Refitting | Settling) else contextlib.nullcontext()
 
 
 def _turns(chains: list[Chain]) -> deque[Any]:

@@ -156,6 +156,11 @@ def keeps_adapting(settings: Any) -> bool:
     return bool(getattr(settings, "vanishing", False))
 
 
+def climbs(sampler: Sampler, settings: Any) -> bool:
+    """Whether random starts of the method first climb out of the far tail; not where a paper has none of it."""
+    return sampler.NEEDS_GRADIENT and not getattr(settings, "faithful", False)
+
+
 class Plan(NamedTuple):
     """What an engine is asked for, beside its settings."""
 
