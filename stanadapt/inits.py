@@ -17,8 +17,8 @@ from .posterior import Posterior
 from .target import hessian, log_density, log_density_gradient
 
 TRIES = 100  # Stan's number
-# Random starts that a chain climbs from, to avoid modes without mass. In PosteriorDB one such mode attracts six
-# starts in ten (bball_drive_event_0-hmm_drive_0), so climbs that agree prove nothing.
+# Random starts that a chain climbs from, to avoid modes without mass. In PosteriorDB one such mode attracts
+# six starts in ten (bball_drive_event_0-hmm_drive_0), so climbs that agree prove nothing.
 CLIMBS = 10
 
 
