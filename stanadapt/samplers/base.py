@@ -157,7 +157,7 @@ def keeps_adapting(settings: Any) -> bool:
 
 
 def climbs(sampler: Sampler, settings: Any) -> bool:
-    """Whether random starts first climb out of the far tail: a gradient helps, and no paper speaks against."""
+    """Whether random starts first climb out of the far tail: a gradient helps, and no paper forbids it."""
     return sampler.NEEDS_GRADIENT and not getattr(settings, "faithful", False)
 
 
