@@ -1,0 +1,218 @@
+"""The samplers of the race, each behind the same two calls. They run in processes of their own, see lane.py.
+
+What is timed, for every sampler: warm-up and draws, the search for a start, and its threads. What is not:
+opening the model, compiling (numba, JAX), imports, anything that the first run in a process loads, and the way
+from a sampler's own arrays to ArviZ. In doubt the peers have it easier:
+
+- ours      the attribute `sampling_time`: start, warm-up, draws, and the models that stanadapt opens again,
+            one for every further chain
+- stan_*    the call of stanli's `Model.sample`, with the model open
+- nutpie*   from `nutpie.sample(blocking=False)` until its sampler says that it has finished; the draws stay
+            in its own format
+- walnutpie the call of `walnuts_stan`
+- blackjax  warm-up and draws as two compiled functions, compiled before; the draws stay unconstrained
+
+Gradients are counted by the shim, in the same way for all but stan_*: stanli's own sampler calls its model
+directly, and reports its leapfrog steps. A second run, not timed, counts those of its warm-up.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from . import shim
+from .problems import Problem
+
+
+class Outcome(NamedTuple):
+    """What a run hands over."""
+
+    seconds: float
+    gradients: float  # of warm-up and draws together
+    draws: np.ndarray  # (chains, n, k), the parameters and then the transformed ones
+
+
+class Racer(Protocol):
+    """A sampler that has a problem open. `run` draws; what it returns makes the outcome, in its own time."""
+
+    def run(self, draws: int, seed: int) -> Callable[[], Outcome]: ...
+
+
+def ours(method: str) -> Callable[[Problem, int, int], Racer]:
+    """A method of this package at its defaults."""
+
+    class Ours:
+        def __init__(self, problem: Problem, chains: int, cores: int) -> None:
+            import stanadapt
+
+            self.posterior = stanadapt.Posterior(shim.opened(problem.bridgestan_data))
+            self.chains, self.cores = chains, cores
+
+        def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
+            from stanadapt.results import datasets
+
+            before = shim.gradients()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = self.posterior.sample(
+                    method=method,
+                    chains=self.chains,
+                    workers=self.cores,
+                    draws=draws,
+                    seed=seed,
+                    progress=False,
+                )
+            gradients = shim.gradients() - before
+            group = datasets(result)["posterior"]
+            seconds = float(group.attrs["sampling_time"])
+            return lambda: Outcome(seconds, gradients, _columns(group, self.posterior.variables))
+
+    return Ours
+
+
+def _columns(group: Any, variables: dict[str, Any]) -> np.ndarray:
+    """The draws of all variables side by side, in the order of Stan's flat names."""
+    width = sum(variable.columns.size for variable in variables.values())
+    first = group[next(iter(variables))].values
+    draws = np.empty((*first.shape[:2], width))
+    for name, variable in variables.items():
+        values = group[name].values.reshape(*first.shape[:2], -1)
+        draws[..., variable.columns.ravel()] = values
+    return draws
+
+
+def stan(metric: str) -> Callable[[Problem, int, int], Racer]:
+    """Stan's NUTS as stanli has it; it must be called in a process's main thread."""
+
+    class Stan:
+        def __init__(self, problem: Problem, chains: int, cores: int) -> None:
+            import stanli
+
+            self.model = stanli.Model(mir=problem.intermediate, data=problem.data)
+            self.chains, self.cores = chains, cores
+
+        def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
+            import stanli
+
+            began = time.perf_counter()
+            fit = self._sample(seed, samples=draws)
+            seconds = time.perf_counter() - began
+            steps = stanli.SAMPLER_COLUMNS.index("n_leapfrog__")
+
+            def outcome() -> Outcome:
+                warmup = self._sample(seed, samples=1, save_warmup=True)  # the same one again
+                gradients = fit.sampler_stats[..., steps].sum() + warmup.sampler_stats[:, :-1, steps].sum()
+                return Outcome(seconds, float(gradients), np.asarray(fit.draws()))
+
+            return outcome
+
+        def _sample(self, seed: int, **more: Any) -> Any:
+            return self.model.sample(
+                chains=self.chains,
+                parallel_chains=self.cores,
+                seed=seed,
+                metric=metric,
+                refresh=0,
+                **more,
+            )
+
+    return Stan
+
+
+def nutpie(adaptation: str) -> Callable[[Problem, int, int], Racer]:
+    class Nutpie:
+        def __init__(self, problem: Problem, chains: int, cores: int) -> None:
+            from nutpie import _lib
+            from nutpie.compile_stan import CompiledStanModel
+
+            shim.copies(chains)
+            library = _lib.StanLibrary(str(shim.library()))
+            model = _lib.StanModel(library, {}, {}, {}, 0, problem.bridgestan_data, None)
+            self.model = CompiledStanModel(
+                dims={}, _coords={}, code="", data=None, library=library, model=model
+            )
+            self.names = problem.parameters + problem.transformed
+            self.chains, self.cores = chains, cores
+
+        def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
+            import nutpie
+
+            before = shim.gradients()
+            began = time.perf_counter()
+            running = nutpie.sample(
+                self.model,
+                draws=draws,
+                chains=self.chains,
+                cores=self.cores,
+                seed=seed,
+                adaptation=adaptation,
+                progress_bar=False,
+                blocking=False,
+            )
+            running._sampler.wait(None)
+            seconds = time.perf_counter() - began
+            gradients = shim.gradients() - before
+            return lambda: Outcome(seconds, gradients, self._draws(running))
+
+        def _draws(self, running: Any) -> np.ndarray:
+            from stanadapt.results import datasets
+            from stanadapt.variables import variables
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = running.wait()
+            return _columns(datasets(result)["posterior"], variables(self.names))
+
+    return Nutpie
+
+
+class Walnutpie:
+    def __init__(self, problem: Problem, chains: int, cores: int) -> None:
+        self.model = shim.opened(problem.bridgestan_data, chains)
+        self.chains = chains
+
+    def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
+        import walnutpie
+
+        before = shim.gradients()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its warm-up ends when chains agree, which no seed repeats
+            began = time.perf_counter()
+            chains = walnutpie.walnuts_stan(
+                self.model,
+                num_chains=self.chains,
+                seed=seed,
+                min_sampling_iter=draws,
+                max_sampling_iter=draws,
+            )
+            seconds = time.perf_counter() - began
+        gradients = shim.gradients() - before
+        return lambda: Outcome(seconds, gradients, np.array([chain.data for chain in chains]))
+
+
+PEERS: dict[str, tuple[str, Callable[[Problem, int, int], Racer]]] = {  # name: (package, what runs it)
+    "stan_diag": ("stanli", stan("diag_e")),
+    "stan_dense": ("stanli", stan("dense_e")),
+    "nutpie": ("nutpie", nutpie("diag")),
+    "nutpie_low_rank": ("nutpie", nutpie("low_rank")),
+    "walnutpie": ("walnutpie", Walnutpie),
+}
+
+
+def racer(name: str) -> Callable[[Problem, int, int], Racer]:
+    """What opens a problem (problem, chains, cores) for a peer or one of our methods."""
+    return PEERS[name][1] if name in PEERS else ours(name)
+
+
+def installed(peer: str) -> bool:
+    return importlib.util.find_spec(PEERS[peer][0]) is not None
+
+
+def needs_shim(name: str) -> bool:
+    return not name.startswith("stan_")
