@@ -20,6 +20,7 @@ import os
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import functools
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,7 +36,6 @@ from race.problems import Problem
 from stanadapt.samplers import METHODS
 
 DEFAULT_METHODS = ("fisher_hmc", "fisher_mala", "hmc")
-DEFAULT_PEERS = ["stan_diag", "stan_dense", "nutpie", "nutpie_low_rank", "walnutpie"]
 KEY = ["problem", "sampler", "chains", "seed", "draws"]
 FACTS = ["d", "gradient_seconds", "status", "reason"]
 FIGURES = ["seconds", "gradients", "bulk", "tail", "r_hat", "z"]
@@ -90,9 +90,7 @@ def race(
                 if not runs:
                     continue
                 problem = opener()
-                cost = (
-                    shim.gradient_seconds(shim.opened(problem.bridgestan_data)) if usable() else float("nan")
-                )
+                cost = gradient_seconds(problem)
                 for name, seed in runs:
                     row = measured(lanes[name], problem, cost, given.draws, seed, given.cap)
                     results.add(row)
@@ -134,36 +132,26 @@ def line(row: dict[str, Any]) -> str:
     )
 
 
+def gradient_seconds(problem: Problem) -> float:
+    """Of stanli's own function; NaN where there is no compiler for the loop around it."""
+    if shutil.which("gcc") is None:
+        return float("nan")
+    return shim.gradient_seconds(shim.opened(problem.bridgestan_data))
+
+
 def cores_for(chains: int) -> list[int]:
     """The last core for one chain, the last two for more."""
     there = sorted(os.sched_getaffinity(0))
     return there[-1:] if chains == 1 else there[-2:]
 
 
-@functools.cache
-def usable() -> bool:
-    """Whether the shim can be had; says so where not."""
-    try:
-        shim.library()
-    except RuntimeError as error:
-        print(f"{error}\nOnly stan_diag and stan_dense can race.", file=sys.stderr)
-        return False
-    return True
-
-
-def chosen(given: argparse.Namespace) -> list[str]:
-    """The samplers that can run, ours first; a line for each peer that cannot."""
-    names = [*given.methods, *given.peers]
-    for name in list(names):
-        if name in samplers.PEERS and not samplers.installed(name):
-            print(
-                f"{name} is left out: {samplers.PEERS[name][0]} is not installed (stanadapt[peers])",
-                file=sys.stderr,
-            )
-            names.remove(name)
-        elif samplers.needs_shim(name) and not usable():
-            names.remove(name)
-    return names
+def able(names: Sequence[str]) -> list[str]:
+    """Those that can run here; a line for each that cannot."""
+    lacks = {name: samplers.lacking(name) for name in names}
+    for name, what in lacks.items():
+        if what:
+            print(f"{name} is left out: {what}", file=sys.stderr)
+    return [name for name, what in lacks.items() if not what]
 
 
 def problems_of(given: argparse.Namespace) -> dict[str, Callable[[], Problem]]:
@@ -201,7 +189,7 @@ def options() -> argparse.Namespace:
     add(
         "--peers",
         nargs="*",
-        default=DEFAULT_PEERS,
+        default=list(samplers.PEERS),
         choices=list(samplers.PEERS),
         metavar="PEER",
         help=f"some of {', '.join(samplers.PEERS)}",
@@ -233,7 +221,7 @@ def main() -> None:
         rows = read(given.show)
     else:
         results = Results(given.resume or given.out, given.resume is not None)
-        race(problems_of(given), chosen(given), given, results)
+        race(problems_of(given), able([*given.methods, *given.peers]), given, results)
         rows = results.rows
     methods = [name for name in rows["sampler"].unique() if name not in samplers.PEERS]
     if given.scaling:

@@ -1,9 +1,9 @@
 """The table of a race and the bars that a method of ours is held to.
 
 ESS/s of a sampler on a problem: the sum of its smallest ESS over the seeds that it finished, by the sum of
-their seconds. A ratio in a geometric mean is held between 1/100 and 100, so that a stuck chain, with an ESS of
-0, counts as a hundredth and does not decide alone. A run that failed or was capped has no ESS/s: a problem that
-a peer did not finish is left out for that peer, and one that ours did not finish counts as a hundredth.
+their seconds. A ratio in a geometric mean is held between 1/100 and 100, so that a stuck chain, with an ESS
+of 0, counts as a hundredth and does not decide alone. A run that failed or was capped has no ESS/s: a problem
+that a peer did not finish is left out for that peer; one that ours did not finish counts as a hundredth.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .problems import Problem, small
-from .samplers import Outcome
+from .racer import Outcome
 
 _OPEN_SECONDS = 300.0  # to import, compile and open a model, which is not raced
 _AFTER_SECONDS = 300.0  # from the end of what is timed until its draws are here
@@ -94,7 +94,9 @@ def _work(connection: Connection, name: str, chains: int, cores: list[int], log:
     from . import samplers
 
     open_problem = samplers.racer(name)
-    open_problem(small(), chains, len(cores)).run(20, 1)()  # loads what a first run loads
+    racer = open_problem(small(), chains, len(cores))
+    racer.prepare(20)
+    racer.run(20, 1)()  # loads what a first run loads
     while True:
         try:
             problem, draws, seed = connection.recv()
@@ -103,6 +105,7 @@ def _work(connection: Connection, name: str, chains: int, cores: list[int], log:
         os.truncate(log, 0)
         try:
             racer = open_problem(problem, chains, len(cores))
+            racer.prepare(draws)
             connection.send(("opened", None))
             outcome = racer.run(draws, seed)
             connection.send(("drawn", None))

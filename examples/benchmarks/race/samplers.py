@@ -1,8 +1,8 @@
 """The samplers of the race, each behind the same two calls. They run in processes of their own, see lane.py.
 
 What is timed, for every sampler: warm-up and draws, the search for a start, and its threads. What is not:
-opening the model, compiling (numba, JAX), imports, anything that the first run in a process loads, and the way
-from a sampler's own arrays to ArviZ. In doubt the peers have it easier:
+opening the model, compiling (numba, JAX), imports, anything that the first run in a process loads, and the
+way from a sampler's own arrays to ArviZ. In doubt the peers have it easier:
 
 - ours      the attribute `sampling_time`: start, warm-up, draws, and the models that stanadapt opens again,
             one for every further chain
@@ -19,35 +19,24 @@ directly, and reports its leapfrog steps. A second run, not timed, counts those 
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import shim
+from .blackjax_nuts import BlackjaxNuts
 from .problems import Problem
-
-
-class Outcome(NamedTuple):
-    """What a run hands over."""
-
-    seconds: float
-    gradients: float  # of warm-up and draws together
-    draws: np.ndarray  # (chains, n, k), the parameters and then the transformed ones
-
-
-class Racer(Protocol):
-    """A sampler that has a problem open. `run` draws; what it returns makes the outcome, in its own time."""
-
-    def run(self, draws: int, seed: int) -> Callable[[], Outcome]: ...
+from .racer import Outcome, Racer
 
 
 def ours(method: str) -> Callable[[Problem, int, int], Racer]:
     """A method of this package at its defaults."""
 
-    class Ours:
+    class Ours(Racer):
         def __init__(self, problem: Problem, chains: int, cores: int) -> None:
             import stanadapt
 
@@ -90,7 +79,7 @@ def _columns(group: Any, variables: dict[str, Any]) -> np.ndarray:
 def stan(metric: str) -> Callable[[Problem, int, int], Racer]:
     """Stan's NUTS as stanli has it; it must be called in a process's main thread."""
 
-    class Stan:
+    class Stan(Racer):
         def __init__(self, problem: Problem, chains: int, cores: int) -> None:
             import stanli
 
@@ -126,7 +115,7 @@ def stan(metric: str) -> Callable[[Problem, int, int], Racer]:
 
 
 def nutpie(adaptation: str) -> Callable[[Problem, int, int], Racer]:
-    class Nutpie:
+    class Nutpie(Racer):
         def __init__(self, problem: Problem, chains: int, cores: int) -> None:
             from nutpie import _lib
             from nutpie.compile_stan import CompiledStanModel
@@ -172,7 +161,7 @@ def nutpie(adaptation: str) -> Callable[[Problem, int, int], Racer]:
     return Nutpie
 
 
-class Walnutpie:
+class Walnutpie(Racer):
     def __init__(self, problem: Problem, chains: int, cores: int) -> None:
         self.model = shim.opened(problem.bridgestan_data, chains)
         self.chains = chains
@@ -196,23 +185,35 @@ class Walnutpie:
         return lambda: Outcome(seconds, gradients, np.array([chain.data for chain in chains]))
 
 
-PEERS: dict[str, tuple[str, Callable[[Problem, int, int], Racer]]] = {  # name: (package, what runs it)
-    "stan_diag": ("stanli", stan("diag_e")),
-    "stan_dense": ("stanli", stan("dense_e")),
-    "nutpie": ("nutpie", nutpie("diag")),
-    "nutpie_low_rank": ("nutpie", nutpie("low_rank")),
-    "walnutpie": ("walnutpie", Walnutpie),
+class Peer(NamedTuple):
+    """What it takes to run a peer."""
+
+    open: Callable[[Problem, int, int], Racer]  # problem, chains, cores
+    package: str
+    compilers: tuple[str, ...] = ()
+
+
+PEERS = {
+    "stan_diag": Peer(stan("diag_e"), "stanli"),
+    "stan_dense": Peer(stan("dense_e"), "stanli"),
+    "nutpie": Peer(nutpie("diag"), "nutpie", ("gcc",)),
+    "nutpie_low_rank": Peer(nutpie("low_rank"), "nutpie", ("gcc",)),
+    "walnutpie": Peer(Walnutpie, "walnutpie", ("gcc",)),
+    "blackjax": Peer(BlackjaxNuts, "blackjax", ("gcc", "g++")),
 }
 
 
 def racer(name: str) -> Callable[[Problem, int, int], Racer]:
     """What opens a problem (problem, chains, cores) for a peer or one of our methods."""
-    return PEERS[name][1] if name in PEERS else ours(name)
+    return PEERS[name].open if name in PEERS else ours(name)
 
 
-def installed(peer: str) -> bool:
-    return importlib.util.find_spec(PEERS[peer][0]) is not None
-
-
-def needs_shim(name: str) -> bool:
-    return not name.startswith("stan_")
+def lacking(name: str) -> str:
+    """What a sampler lacks here; nothing where it can run."""
+    package, compilers = (
+        (PEERS[name].package, PEERS[name].compilers) if name in PEERS else ("stanadapt", ("gcc",))
+    )
+    if importlib.util.find_spec(package) is None:
+        return f"{package} is not installed; stanadapt[peers] brings it"
+    missing = [compiler for compiler in compilers if shutil.which(compiler) is None]
+    return f"there is no {' and no '.join(missing)}, which race/shim.py needs" if missing else ""

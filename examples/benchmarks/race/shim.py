@@ -17,35 +17,31 @@ import stanli
 SOURCE = Path(__file__).with_name("shim.c")
 
 
-def compiler() -> str | None:
-    """A C compiler, or None."""
-    return shutil.which("gcc") or shutil.which("cc")
-
-
 @functools.cache
 def library() -> Path:
     """The compiled shim. Raises RuntimeError where there is no C compiler, or it fails."""
-    command = compiler()
-    if command is None:
-        raise RuntimeError(
-            "there is no C compiler (gcc or cc), which nutpie, walnutpie and blackjax need here"
-        )
     beside = Path(stanli.__file__).with_name("_bin") / "libstanli.so"
-    digest = hashlib.sha256(SOURCE.read_bytes() + str(beside).encode() + stanli.build_id().encode())
-    path = Path(tempfile.gettempdir()) / f"stanadapt-peers-{digest.hexdigest()[:16]}_model.so"
+    return built(
+        "gcc", SOURCE, ["-std=gnu11", f'-DSTANLI="{beside}"', "-ldl", "-lpthread"], [stanli.build_id()]
+    )
+
+
+def built(compiler: str, source: Path, flags: list[str], key: list[str]) -> Path:
+    """A shared library in the folder for temporary files, compiled if it is not there yet."""
+    command = shutil.which(compiler)
+    if command is None:
+        raise RuntimeError(f"there is no {compiler}, which {source.name} needs")
+    digest = hashlib.sha256(source.read_bytes() + "\0".join([*flags, *key]).encode()).hexdigest()[:16]
+    path = Path(tempfile.gettempdir()) / f"stanadapt-{source.stem}-{digest}_model.so"
     if path.exists():
         return path
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        built = Path(folder) / path.name
-        flags = ["-O2", "-std=gnu11", "-shared", "-fPIC", f'-DSTANLI="{beside}"']
-        done = subprocess.run(
-            [command, *flags, str(SOURCE), "-o", str(built), "-ldl", "-lpthread"],
-            capture_output=True,
-            text=True,
-        )
+        whole = Path(folder) / path.name
+        arguments = [command, "-O2", "-shared", "-fPIC", str(source), "-o", str(whole), *flags]
+        done = subprocess.run(arguments, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"{command} cannot compile {SOURCE.name}: {done.stderr.strip()}")
-        built.replace(path)  # another process may have put the same file there meanwhile
+            raise RuntimeError(f"{compiler} cannot compile {source.name}: {done.stderr.strip()}")
+        whole.replace(path)  # another process may have put the same file there meanwhile
     return path
 
 
