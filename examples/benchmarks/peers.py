@@ -64,10 +64,10 @@ class Results:
 
 def read(path: Path) -> pd.DataFrame:
     """The rows that a race has written."""
-    rows = pd.read_csv(path)
+    rows = pd.read_csv(path, dtype={"reason": str})
     if missing := [name for name in COLUMNS if name not in rows]:
         sys.exit(f"{path} was not written by this script: it has no column {', '.join(missing)}")
-    return rows
+    return rows.fillna({"reason": ""})
 
 
 def race(

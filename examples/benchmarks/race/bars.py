@@ -60,7 +60,8 @@ def to_each(rate: pd.DataFrame, ours: str, peers: Sequence[str]) -> dict[str, fl
 
 def bars(rows: pd.DataFrame, ours: str, peers: Sequence[str]) -> list[Bar]:
     """Of one number of chains."""
-    peers = [peer for peer in peers if peer in set(rows["sampler"])]
+    finished = set(rows[rows["status"] == "ok"]["sampler"])
+    peers = [peer for peer in peers if peer in finished]
     found = _speed(rows, ours, peers) if peers else []
     mine = rows[rows["sampler"] == ours]
     if (mine["chains"] > 1).any():

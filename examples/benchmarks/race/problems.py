@@ -74,9 +74,8 @@ def steady(posterior: stanadapt.Posterior, n: int = 5) -> np.ndarray:
     values = np.empty((n, posterior.n_values))
     posterior.model.writer(0)(points, values)
     values = values[:, : len(posterior.names)]
-    first = {column.tobytes(): i for i, column in reversed(list(enumerate(values.T)))}
-    repeats = np.array([first[column.tobytes()] != i for i, column in enumerate(values.T)], dtype=bool)
-    return (np.ptp(values, axis=0) == 0.0) | repeats
+    shown = [tuple(f"{value:.9g}" for value in column) for column in values.T]  # but for rounding
+    return np.array([len(set(column)) == 1 or column in shown[:i] for i, column in enumerate(shown)], bool)
 
 
 def posteriordb_names(database: Path) -> list[str]:
