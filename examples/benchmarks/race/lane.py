@@ -42,10 +42,14 @@ class Lane:
             if self._process is None:
                 self._start()
             self._connection.send((problem, draws, seed))
-            for stage, seconds in (("opened", _OPEN_SECONDS), ("drawn", cap), ("done", _AFTER_SECONDS)):
+            for status, stage, seconds in (
+                ("failed", "opening the model", _OPEN_SECONDS),
+                ("capped", "warm-up and draws", cap),
+                ("failed", "handing over the draws", _AFTER_SECONDS),
+            ):
                 if not self._connection.poll(seconds):
                     self.close()
-                    return Result("capped", f"{stage} takes more than {seconds:g} s")
+                    return Result(status, f"{stage} took more than {seconds:g} s")
                 said, what = self._connection.recv()
                 if said == "failed":
                     return Result("failed", what)
@@ -97,6 +101,7 @@ def _work(connection: Connection, name: str, chains: int, cores: list[int], log:
     racer = open_problem(small(), chains, len(cores))
     racer.prepare(20)
     racer.run(20, 1)()  # loads what a first run loads
+    opened: tuple[str, int] | None = None
     while True:
         try:
             problem, draws, seed = connection.recv()
@@ -104,8 +109,11 @@ def _work(connection: Connection, name: str, chains: int, cores: list[int], log:
             return
         os.truncate(log, 0)
         try:
-            racer = open_problem(problem, chains, len(cores))
-            racer.prepare(draws)
+            if opened != (problem.name, draws):  # another seed needs no other model
+                opened = None
+                racer = open_problem(problem, chains, len(cores))
+                racer.prepare(draws)
+                opened = (problem.name, draws)
             connection.send(("opened", None))
             outcome = racer.run(draws, seed)
             connection.send(("drawn", None))

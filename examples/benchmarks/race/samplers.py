@@ -114,7 +114,9 @@ def stan(metric: str) -> Callable[[Problem, int, int], Racer]:
     return Stan
 
 
-def nutpie(adaptation: str) -> Callable[[Problem, int, int], Racer]:
+def nutpie(**settings: Any) -> Callable[[Problem, int, int], Racer]:
+    """nutpie at its defaults but for `settings`."""
+
     class Nutpie(Racer):
         def __init__(self, problem: Problem, chains: int, cores: int) -> None:
             from nutpie import _lib
@@ -134,16 +136,18 @@ def nutpie(adaptation: str) -> Callable[[Problem, int, int], Racer]:
 
             before = shim.gradients()
             began = time.perf_counter()
-            running = nutpie.sample(
-                self.model,
-                draws=draws,
-                chains=self.chains,
-                cores=self.cores,
-                seed=seed,
-                adaptation=adaptation,
-                progress_bar=False,
-                blocking=False,
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # newer versions have another name for the low-rank setting
+                running = nutpie.sample(
+                    self.model,
+                    draws=draws,
+                    chains=self.chains,
+                    cores=self.cores,
+                    seed=seed,
+                    progress_bar=False,
+                    blocking=False,
+                    **settings,
+                )
             running._sampler.wait(None)
             seconds = time.perf_counter() - began
             gradients = shim.gradients() - before
@@ -196,8 +200,8 @@ class Peer(NamedTuple):
 PEERS = {
     "stan_diag": Peer(stan("diag_e"), "stanli"),
     "stan_dense": Peer(stan("dense_e"), "stanli"),
-    "nutpie": Peer(nutpie("diag"), "nutpie", ("gcc",)),
-    "nutpie_low_rank": Peer(nutpie("low_rank"), "nutpie", ("gcc",)),
+    "nutpie": Peer(nutpie(), "nutpie", ("gcc",)),
+    "nutpie_low_rank": Peer(nutpie(low_rank_modified_mass_matrix=True), "nutpie", ("gcc",)),
     "walnutpie": Peer(Walnutpie, "walnutpie", ("gcc",)),
     "blackjax": Peer(BlackjaxNuts, "blackjax", ("gcc", "g++")),
 }
