@@ -39,6 +39,7 @@ def rows(**speed: dict[str, float]) -> pd.DataFrame:
             "status": "ok" if np.isfinite(ess) else "capped",
             "reason": "",
             "seconds": 1.0 if np.isfinite(ess) else np.nan,
+            "core_share": 1.0,
             "gradients": 1000.0,
             "bulk": ess,
             "tail": ess / 2,
@@ -108,6 +109,12 @@ def test_means_off_the_reference_are_told() -> None:
     race = RACE.assign(z=[1.0, 5.0, np.nan] + [9.0] * 6)
     found = bar(bars.bars(race, "ours", ["fast", "slow"]), "means")
     assert (found.value, found.missed) == ("1 of 2", ["b (5.0)"])
+
+
+def test_a_machine_that_is_not_idle_is_told_of() -> None:
+    assert bars.disturbed(RACE.assign(chains=1)) == ""
+    busy = RACE.assign(chains=1, core_share=[0.5] * 2 + [1.0] * 7)
+    assert bars.disturbed(busy).startswith("The machine was not idle: 2 of 8 runs")
 
 
 def test_seeds_are_added_up() -> None:

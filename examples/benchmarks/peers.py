@@ -38,7 +38,7 @@ from stanadapt.samplers import METHODS
 DEFAULT_METHODS = ("fisher_hmc", "fisher_mala", "hmc")
 KEY = ["problem", "sampler", "chains", "seed", "draws"]
 FACTS = ["d", "gradient_seconds", "status", "reason"]
-FIGURES = ["seconds", "gradients", "bulk", "tail", "r_hat", "z"]
+FIGURES = ["seconds", "core_share", "gradients", "bulk", "tail", "r_hat", "z"]
 COLUMNS = KEY + FACTS + FIGURES
 
 
@@ -116,6 +116,7 @@ def measured(lane: Lane, problem: Problem, cost: float, draws: int, seed: int, c
     }
     if result.outcome is not None:
         row |= {"seconds": result.outcome.seconds, "gradients": result.outcome.gradients}
+        row["core_share"] = result.core_share
         row |= verdict(problem, result.outcome.draws)._asdict()
     return row
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 R_HAT, Z = 1.01, 4.0
+CORE_SHARE = 0.9
 CLIP = 100.0
 
 
@@ -188,6 +189,19 @@ def failures(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def disturbed(rows: pd.DataFrame) -> str:
+    """A warning, where other processes took the core from chains that should have had one to themselves."""
+    alone = rows[(rows["chains"] == 1) & (rows["status"] == "ok") & (rows["seconds"] > 0.1)]
+    few = alone[alone["core_share"] < CORE_SHARE]
+    if few.empty:
+        return ""
+    return (
+        f"The machine was not idle: {len(few)} of {len(alone)} runs of one chain, of those over 0.1 s, had "
+        f"their core for less than {CORE_SHARE:.0%} of the time; the median of these is "
+        f"{few['core_share'].median():.0%}."
+    )
+
+
 def summary(rows: pd.DataFrame, methods: Sequence[str], peers: Sequence[str]) -> str:
     """All that is printed of a race."""
     parts = []
@@ -199,6 +213,8 @@ def summary(rows: pd.DataFrame, methods: Sequence[str], peers: Sequence[str]) ->
         for method in (method for method in methods if method in there):
             lines = "\n".join(str(bar) for bar in bars(some, method, peers))
             parts.append(f"Bars of `{method}`, {heading}:\n\n{lines}")
+    if shared := disturbed(rows):
+        parts.append(shared)
     if lost := failures(rows):
         parts.append(f"Runs that did not end well:\n\n{lost}")
     return "\n\n".join(parts)

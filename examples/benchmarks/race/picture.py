@@ -21,6 +21,7 @@ COLOURS = {  # of Okabe and Ito, told apart by colour-blind readers too
     "blackjax": "#56B4E9",
 }
 OURS = ("#0072B2", "#D55E00", "#CC79A7", "#882255", "#44AA99")
+LEAST = 3e-3  # ratios that are smaller, down to the 0 of stuck chains, are drawn here
 MARKERS = {True: "o", False: "D"}  # peers, ours
 
 
@@ -41,10 +42,10 @@ def race(rows: pd.DataFrame, peers: Sequence[str], path: Path) -> None:
         rate = rates(rows[rows["chains"] == n], "bulk").reindex(cost.index)
         best = rate[[peer for peer in peers if peer in rate]].max(axis=1)
         for name in (name for name in names if name in rate):
-            ratio = rate[name] / best
+            ratio = (rate[name] / best).clip(lower=LEAST)
             is_peer = name in peers
             axis.scatter(
-                ratio.where(ratio > 0.0),
+                ratio,
                 np.arange(len(cost)),
                 s=20 if is_peer else 26,
                 marker=MARKERS[is_peer],
@@ -57,7 +58,7 @@ def race(rows: pd.DataFrame, peers: Sequence[str], path: Path) -> None:
         axis.axvline(1.0, color="#444444", linewidth=0.8, zorder=1)
         axis.set_xscale("log")
         axis.set_title(f"{n} {'chain on one core' if n == 1 else 'chains on two cores'}", fontsize=10)
-        axis.set_xlabel("min bulk ESS/s relative to the best peer")
+        axis.set_xlabel(f"min bulk ESS/s relative to the best peer, {LEAST:g} or less at the left")
         axis.grid(axis="y", color="#DDDDDD", linewidth=0.6)
         axis.set_axisbelow(True)
     labels = [f"{name}  ({1e6 * seconds:.2g} µs)" for name, seconds in cost.items()]
