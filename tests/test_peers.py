@@ -115,6 +115,9 @@ def test_a_machine_that_is_not_idle_is_told_of() -> None:
     assert bars.disturbed(RACE.assign(chains=1)) == ""
     busy = RACE.assign(chains=1, core_share=[0.5] * 2 + [1.0] * 7)
     assert bars.disturbed(busy).startswith("The machine was not idle: 2 of 8 runs")
+    alone = peers.by_cpu_time(busy)
+    assert bars.disturbed(alone) == ""
+    assert list(alone["seconds"][:3]) == [0.5, 0.5, 1.0]
 
 
 def test_seeds_are_added_up() -> None:

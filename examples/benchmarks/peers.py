@@ -2,7 +2,7 @@
 
     python examples/benchmarks/peers.py [NAME ...] [--model FILE.stan --data FILE.json]
         [--methods fisher_hmc ...] [--peers nutpie ...] [--chains 1 4] [--seeds 1 2] [--draws 2000] [--cap 60]
-        [--out peers.csv] [--resume peers.csv] [--show peers.csv] [--picture peers.png]
+        [--out peers.csv] [--resume peers.csv] [--show peers.csv] [--cpu] [--picture peers.png]
     python examples/benchmarks/peers.py --scaling [--dimensions 2 5 10 ...]
 
 NAMEs are posteriors of PosteriorDB, by default all of its folder `posterior_database`, the one in
@@ -155,6 +155,11 @@ def able(names: Sequence[str]) -> list[str]:
     return [name for name, what in lacks.items() if not what]
 
 
+def by_cpu_time(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows as on cores that nothing else uses; waiting of a sampler's own threads is left out too."""
+    return rows.assign(seconds=rows["seconds"] * rows["core_share"], core_share=1.0)
+
+
 def problems_of(given: argparse.Namespace) -> dict[str, Callable[[], Problem]]:
     """What opens each problem, by its name."""
     if given.scaling:
@@ -202,6 +207,7 @@ def options() -> argparse.Namespace:
     add("--out", type=Path, default=Path("peers.csv"))
     add("--resume", type=Path, metavar="FILE", help="go on with this file of an earlier race")
     add("--show", type=Path, metavar="FILE", help="race nothing: print, and draw, what is in this file")
+    add("--cpu", action="store_true", help="print rates by CPU time, for a machine that was not idle")
     add("--picture", type=Path, metavar="FILE.png")
     add(
         "--scaling",
@@ -224,6 +230,8 @@ def main() -> None:
         results = Results(given.resume or given.out, given.resume is not None)
         race(problems_of(given), able([*given.methods, *given.peers]), given, results)
         rows = results.rows
+    if given.cpu:
+        rows = by_cpu_time(rows)
     methods = [name for name in rows["sampler"].unique() if name not in samplers.PEERS]
     if given.scaling:
         print(scaling.table(rows))

@@ -14,6 +14,8 @@ import bridgestan
 import numpy as np
 import stanli
 
+from stanadapt.cache import cache_home
+
 SOURCE = Path(__file__).with_name("shim.c")
 
 
@@ -27,14 +29,15 @@ def library() -> Path:
 
 
 def built(compiler: str, source: Path, flags: list[str], key: list[str]) -> Path:
-    """A shared library in the folder for temporary files, compiled if it is not there yet."""
+    """A shared library in stanadapt's cache, compiled if it is not there yet."""
     command = shutil.which(compiler)
     if command is None:
         raise RuntimeError(f"there is no {compiler}, which {source.name} needs")
     digest = hashlib.sha256(source.read_bytes() + "\0".join([*flags, *key]).encode()).hexdigest()[:16]
-    path = Path(tempfile.gettempdir()) / f"stanadapt-{source.stem}-{digest}_model.so"
+    path = cache_home() / "race" / f"{source.stem}-{digest}_model.so"
     if path.exists():
         return path
+    path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         whole = Path(folder) / path.name
         arguments = [command, "-O2", "-shared", "-fPIC", str(source), "-o", str(whole), *flags]
