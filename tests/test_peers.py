@@ -39,7 +39,7 @@ def rows(**speed: dict[str, float]) -> pd.DataFrame:
             "status": "ok" if np.isfinite(ess) else "capped",
             "reason": "",
             "seconds": 1.0 if np.isfinite(ess) else np.nan,
-            "core_share": 1.0,
+            "cpu_seconds": 1.0,
             "gradients": 1000.0,
             "bulk": ess,
             "tail": ess / 2,
@@ -113,7 +113,7 @@ def test_means_off_the_reference_are_told() -> None:
 
 def test_a_machine_that_is_not_idle_is_told_of() -> None:
     assert bars.disturbed(RACE.assign(chains=1)) == ""
-    busy = RACE.assign(chains=1, core_share=[0.5] * 2 + [1.0] * 7)
+    busy = RACE.assign(chains=1, cpu_seconds=[0.5] * 2 + [1.0] * 7)
     assert bars.disturbed(busy).startswith("The machine was not idle: 2 of 8 runs")
     alone = peers.by_cpu_time(busy)
     assert bars.disturbed(alone) == ""
@@ -248,7 +248,7 @@ class _Straight:
         if self.name == "broken":
             return Result("failed", "as always")
         values = np.random.default_rng(seed).normal(size=(self.chains, draws, problem.d))
-        return Result("ok", outcome=Outcome(0.5, 100.0, values))
+        return Result("ok", outcome=Outcome(0.5, 0.5, 100.0, values))
 
     def close(self) -> None: ...
 

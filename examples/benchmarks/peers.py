@@ -38,7 +38,7 @@ from stanadapt.samplers import METHODS
 DEFAULT_METHODS = ("fisher_hmc", "fisher_mala", "hmc")
 KEY = ["problem", "sampler", "chains", "seed", "draws"]
 FACTS = ["d", "gradient_seconds", "status", "reason"]
-FIGURES = ["seconds", "core_share", "gradients", "bulk", "tail", "r_hat", "z"]
+FIGURES = ["seconds", "cpu_seconds", "gradients", "bulk", "tail", "r_hat", "z"]
 COLUMNS = KEY + FACTS + FIGURES
 
 
@@ -115,8 +115,7 @@ def measured(lane: Lane, problem: Problem, cost: float, draws: int, seed: int, c
         "reason": result.reason,
     }
     if result.outcome is not None:
-        row |= {"seconds": result.outcome.seconds, "gradients": result.outcome.gradients}
-        row["core_share"] = result.core_share
+        row |= {name: getattr(result.outcome, name) for name in ("seconds", "cpu_seconds", "gradients")}
         row |= verdict(problem, result.outcome.draws)._asdict()
     return row
 
@@ -157,7 +156,7 @@ def able(names: Sequence[str]) -> list[str]:
 
 def by_cpu_time(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows as on cores that nothing else uses; waiting of a sampler's own threads is left out too."""
-    return rows.assign(seconds=rows["seconds"] * rows["core_share"], core_share=1.0)
+    return rows.assign(seconds=rows["cpu_seconds"] / rows["chains"].map(lambda n: len(cores_for(n))))
 
 
 def problems_of(given: argparse.Namespace) -> dict[str, Callable[[], Problem]]:

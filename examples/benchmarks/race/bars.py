@@ -192,13 +192,14 @@ def failures(rows: pd.DataFrame) -> str:
 def disturbed(rows: pd.DataFrame) -> str:
     """A warning, where other processes took the core from chains that should have had one to themselves."""
     alone = rows[(rows["chains"] == 1) & (rows["status"] == "ok") & (rows["seconds"] > 0.1)]
-    few = alone[alone["core_share"] < CORE_SHARE]
+    share = alone["cpu_seconds"] / alone["seconds"]
+    few = share[share < CORE_SHARE]
     if few.empty:
         return ""
     return (
         f"The machine was not idle: {len(few)} of {len(alone)} runs of one chain, of those over 0.1 s, had "
         f"their core for less than {CORE_SHARE:.0%} of the time; the median of these is "
-        f"{few['core_share'].median():.0%}."
+        f"{few.median():.0%}."
     )
 
 

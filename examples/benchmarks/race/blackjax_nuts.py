@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 
 from . import shim
 from .problems import Problem
-from .racer import Outcome, Racer
+from .racer import Clock, Outcome, Racer
 
 WARMUP = 1000  # which is also its default
 _TRIES = 100  # for a start at which the density is finite
@@ -40,12 +39,15 @@ class BlackjaxNuts(Racer):
 
     def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
         before = shim.gradients()
-        began = time.perf_counter()
-        with ThreadPoolExecutor(self.cores) as threads:
+        with Clock() as clock, ThreadPoolExecutor(self.cores) as threads:
             chains = list(threads.map(lambda i: self._chain(draws, seed, i), range(self.chains)))
-        seconds = time.perf_counter() - began
         gradients = shim.gradients() - before
-        return lambda: Outcome(seconds, gradients, np.array([self._constrained(x) for x in chains]))
+
+        def outcome() -> Outcome:
+            values = np.array([self._constrained(x) for x in chains])
+            return Outcome(clock.seconds, clock.cpu_seconds, gradients, values)
+
+        return outcome
 
     def _chain(self, draws: int, seed: int, index: int) -> np.ndarray:
         import jax

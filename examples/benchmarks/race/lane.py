@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 import tempfile
-import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +27,6 @@ class Result(NamedTuple):
     status: str
     reason: str = ""
     outcome: Outcome | None = None
-    core_share: float = float("nan")  # of the time of its cores, what the process got
 
 
 class Lane:
@@ -55,13 +53,11 @@ class Lane:
                 said, what = self._connection.recv()
                 if said == "failed":
                     return Result("failed", what)
-                if said == "drawn":
-                    share = what
         except (EOFError, OSError):  # it is dead
             reason = self._last_words()
             self.close()
             return Result("failed", reason)
-        return Result("ok", outcome=what, core_share=share)
+        return Result("ok", outcome=what)
 
     def close(self) -> None:
         """End the process."""
@@ -119,10 +115,8 @@ def _work(connection: Connection, name: str, chains: int, cores: list[int], log:
                 racer.prepare(draws)
                 opened = (problem.name, draws)
             connection.send(("opened", None))
-            wall, cpu = time.perf_counter(), time.process_time()
             outcome = racer.run(draws, seed)
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            connection.send(("drawn", cpu / (wall * len(cores))))
+            connection.send(("drawn", None))
             connection.send(("done", outcome()))
         except Exception as error:
             connection.send(("failed", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"))

@@ -4,8 +4,8 @@ What is timed, for every sampler: warm-up and draws, the search for a start, and
 opening the model, compiling (numba, JAX), imports, anything that the first run in a process loads, and the
 way from a sampler's own arrays to ArviZ. In doubt the peers have it easier:
 
-- ours      the attribute `sampling_time`: start, warm-up, draws, and the models that stanadapt opens again,
-            one for every further chain
+- ours      what `sampling_time` times: start, warm-up, draws, and the models that stanadapt opens again, one
+            for every further chain
 - stan_*    the call of stanli's `Model.sample`, with the model open
 - nutpie*   from `nutpie.sample(blocking=False)` until its sampler says that it has finished; the draws stay
             in its own format
@@ -20,17 +20,17 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 
 from . import shim
 from .blackjax_nuts import BlackjaxNuts
 from .problems import Problem
-from .racer import Outcome, Racer
+from .racer import Clock, Outcome, Racer
 
 
 def ours(method: str) -> Callable[[Problem, int, int], Racer]:
@@ -44,10 +44,17 @@ def ours(method: str) -> Callable[[Problem, int, int], Racer]:
             self.chains, self.cores = chains, cores
 
         def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
+            from stanadapt import runner
             from stanadapt.results import datasets
 
+            clock, run_chains = Clock(), runner.run
+
+            def timed(*arguments: Any) -> Any:
+                with clock:
+                    return run_chains(*arguments)
+
             before = shim.gradients()
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), mock.patch.object(runner, "run", timed):
                 warnings.simplefilter("ignore")
                 result = self.posterior.sample(
                     method=method,
@@ -59,8 +66,8 @@ def ours(method: str) -> Callable[[Problem, int, int], Racer]:
                 )
             gradients = shim.gradients() - before
             group = datasets(result)["posterior"]
-            seconds = float(group.attrs["sampling_time"])
-            return lambda: Outcome(seconds, gradients, _columns(group, self.posterior.variables))
+            values = _columns(group, self.posterior.variables)
+            return lambda: Outcome(clock.seconds, clock.cpu_seconds, gradients, values)
 
     return Ours
 
@@ -89,15 +96,14 @@ def stan(metric: str) -> Callable[[Problem, int, int], Racer]:
         def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
             import stanli
 
-            began = time.perf_counter()
-            fit = self._sample(seed, samples=draws)
-            seconds = time.perf_counter() - began
+            with Clock() as clock:
+                fit = self._sample(seed, samples=draws)
             steps = stanli.SAMPLER_COLUMNS.index("n_leapfrog__")
 
             def outcome() -> Outcome:
                 warmup = self._sample(seed, samples=1, save_warmup=True)  # the same one again
                 gradients = fit.sampler_stats[..., steps].sum() + warmup.sampler_stats[:, :-1, steps].sum()
-                return Outcome(seconds, float(gradients), np.asarray(fit.draws()))
+                return Outcome(clock.seconds, clock.cpu_seconds, float(gradients), np.asarray(fit.draws()))
 
             return outcome
 
@@ -135,8 +141,7 @@ def nutpie(**settings: Any) -> Callable[[Problem, int, int], Racer]:
             import nutpie
 
             before = shim.gradients()
-            began = time.perf_counter()
-            with warnings.catch_warnings():
+            with Clock() as clock, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # newer versions have another name for the low-rank setting
                 running = nutpie.sample(
                     self.model,
@@ -148,10 +153,9 @@ def nutpie(**settings: Any) -> Callable[[Problem, int, int], Racer]:
                     blocking=False,
                     **settings,
                 )
-            running._sampler.wait(None)
-            seconds = time.perf_counter() - began
+                running._sampler.wait(None)
             gradients = shim.gradients() - before
-            return lambda: Outcome(seconds, gradients, self._draws(running))
+            return lambda: Outcome(clock.seconds, clock.cpu_seconds, gradients, self._draws(running))
 
         def _draws(self, running: Any) -> np.ndarray:
             from stanadapt.results import datasets
@@ -174,9 +178,8 @@ class Walnutpie(Racer):
         import walnutpie
 
         before = shim.gradients()
-        with warnings.catch_warnings():
+        with Clock() as clock, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its warm-up ends when chains agree, which no seed repeats
-            began = time.perf_counter()
             chains = walnutpie.walnuts_stan(
                 self.model,
                 num_chains=self.chains,
@@ -184,9 +187,9 @@ class Walnutpie(Racer):
                 min_sampling_iter=draws,
                 max_sampling_iter=draws,
             )
-            seconds = time.perf_counter() - began
         gradients = shim.gradients() - before
-        return lambda: Outcome(seconds, gradients, np.array([chain.data for chain in chains]))
+        values = np.array([chain.data for chain in chains])
+        return lambda: Outcome(clock.seconds, clock.cpu_seconds, gradients, values)
 
 
 class Peer(NamedTuple):
