@@ -18,8 +18,8 @@ import time
 from typing import Any
 
 import numpy as np
-from kernels import gaussian
 
+from kernels import gaussian
 from stanadapt import samplers
 from stanadapt.trace import empty_trace
 
