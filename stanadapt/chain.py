@@ -279,7 +279,8 @@ class KernelChain(Chain):
         for stage in self.sampler.stages(job.settings, job.warmup, d):
             if stage.length == 0:
                 continue
-            self.state = self.sampler.enter(stage.name, self.state, job.settings)
+            with np.errstate(all="ignore"):  # a chain may be on its way to infinity; that is diagnosed later
+                self.state = self.sampler.enter(stage.name, self.state, job.settings)
             end = self.done + stage.length
             for mark in [m for m in marks if self.done < m < end] + [end]:
                 yield from self._iterate(mark - self.done, True, self.out.warmup, self.write_warmup)

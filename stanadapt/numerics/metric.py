@@ -88,6 +88,7 @@ def _stretch(v: Any, direction: Any, factor: Any) -> None:
         v[i] += along * direction[i]
 
 
+@np.errstate(all="ignore")  # what is not finite is refused at the end
 def relearnt(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric | None:
     """The metric of draws and their scores, (n, d) each, near `metric` in what they do not tell.
 
@@ -97,7 +98,7 @@ def relearnt(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric |
         return None
     try:
         found = _dense(metric, points, scores) if len(metric.chol_t) else _low_rank(points, scores)
-    except np.linalg.LinAlgError:
+    except (np.linalg.LinAlgError, ValueError):  # of scipy, where numbers have overflowed
         return None
     return found if all(np.all(np.isfinite(array)) for array in found) else None
 
@@ -127,10 +128,11 @@ def dense(chol_t: np.ndarray) -> Metric:
 
 def distance(one: Metric, other: Metric) -> float:
     """The largest logarithm, up or down, of a ratio of variances in the same direction, of dense metrics."""
-    root = solve_triangular(one.chol_t, other.chol_t.T, trans="T")
-    variances = np.square(np.linalg.svd(root, compute_uv=False))
+    root = solve_triangular(one.chol_t, other.chol_t.T, trans="T", check_finite=False)
+    if not np.all(np.isfinite(root)):
+        return float("inf")
     with np.errstate(divide="ignore"):
-        return float(np.abs(np.log(variances)).max())
+        return float(2.0 * np.abs(np.log(np.linalg.svd(root, compute_uv=False))).max())
 
 
 def drift(metric: Metric, points: np.ndarray, before: int) -> float:
@@ -189,6 +191,7 @@ def _low_rank(points: np.ndarray, scores: np.ndarray) -> Metric:
     return Metric(np.empty((0, 0)), np.empty((0, 0)), scale, directions, 1.0 / precisions[kept])
 
 
+@np.errstate(all="ignore")
 def from_hessian(hessian: np.ndarray) -> Metric | None:
     """A = |H|^-1 with H (d, d) the Hessian of the log density, or None where that is nothing.
 
@@ -203,7 +206,7 @@ def from_hessian(hessian: np.ndarray) -> Metric | None:
         values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
         values = np.maximum(np.abs(values), _CURVATURE * np.abs(values).max())
         found = dense(_triangle(vectors * np.sqrt(values) * scale[:, None]))
-    except np.linalg.LinAlgError:
+    except (np.linalg.LinAlgError, ValueError):
         return None
     return found if all(np.all(np.isfinite(array)) for array in found) else None
 

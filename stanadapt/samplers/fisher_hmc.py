@@ -25,7 +25,8 @@ Why these choices:
    or more up to some tens of dimensions, where leapfrog takes three or four.
 3. The number of steps is T/h, rounded at random, which keeps trajectories from coming back to their start.
    Where it is more than two, scales differ from place to place, A is a compromise, and there are directions
-   slower than 1: then there are (T/2h)^stretch times as many steps.
+   slower than 1: then there are (T/2h)^stretch times as many steps. Where it is more than three, rejections
+   gather where curvature is largest and the chain stands still there, so `careful_accept` is aimed at.
 4. The first metric is that of the Hessian where the climb from the start has ended, from 2 d gradients, up to
    d = 200. With it the first draws are already of the typical set's shape.
 5. Warm-up has windows of 15, 15, 30, 40, 60, 96 iterations and from then on 1.6 times the one before. At the
@@ -61,7 +62,7 @@ from ..numerics.splitting import split_steps
 from ..numerics.step_size import DualAveraging, averaged, dual_averaging, settled_step
 from ..target import hessian, log_density_gradient
 from ..trace import record
-from .base import POSITIVE, PROBABILITY, Limit, Stage
+from .base import PROBABILITY, SCALE, Limit, Stage
 
 AUTO, DENSE, LOW_RANK = 0, 1, 2  # indices of CHOICES['metric']
 LARGEST_DENSE = 200  # dimension up to which "auto" learns all of A
@@ -72,6 +73,7 @@ class Settings(NamedTuple):
     stretch: float = 0.5
     jitter: float = 0.1
     target_accept: float = 0.8
+    careful_accept: float = 0.9
     max_steps: int = 64
     metric: str | int = "auto"
     curvature: bool = True
@@ -79,14 +81,15 @@ class Settings(NamedTuple):
 
 CHOICES = {"metric": ("auto", "dense", "low_rank")}
 LIMITS = {
-    "trajectory": POSITIVE,
+    "trajectory": SCALE,
     "stretch": Limit(0.0, 2.0),
     "jitter": Limit(0.0, 0.99),
     "target_accept": PROBABILITY,
+    "careful_accept": PROBABILITY,
     "max_steps": Limit(1, 100_000),
 }
 NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 1_000, 2_000
+WARMUP, DRAWS = 600, 2_000
 
 
 class State(NamedTuple):
@@ -145,6 +148,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0  # draws, factor of a variance, and multiple of what is expected
+SHORT = 3.0  # times the step size in a trajectory's length, from which steps count as short
 FEW = 4  # steps of a trajectory before the first window; each has twice as many as the one before at most
 
 
@@ -210,7 +214,10 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     else:
         accepted = False
     if adapting:
-        search, step_size = averaged(search, accept_prob, settings.target_accept, settings.trajectory)
+        aim = settings.target_accept
+        if SHORT * step_size < settings.trajectory:
+            aim = max(aim, settings.careful_accept)
+        search, step_size = averaged(search, accept_prob, aim, settings.trajectory)
         if seen == len(points):
             points, scores = with_room(points), with_room(scores)
         for i in range(d):
@@ -227,7 +234,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 def with_room(rows: Any) -> Any:
     """The same rows, and room for as many more."""
     more = np.empty((2 * len(rows), rows.shape[1]))
-    more[: len(rows)] = rows
+    for i in range(len(rows)):  # a slice takes seconds to compile
+        for j in range(rows.shape[1]):
+            more[i, j] = rows[i, j]
     return more
 
 
