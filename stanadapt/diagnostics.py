@@ -18,6 +18,9 @@ from .results import arviz, datasets
 R_HAT_LIMIT = 1.01  # Vehtari et al. (2021)
 ESS_PER_CHAIN = 100  # likewise
 ACCEPTANCE_MARGIN = 0.15
+APART_R_HAT = 1.1  # above which a chain is looked for without which the others agree
+APART_SHARE = 0.1  # of what R-hat exceeds 1 by, which may be left then
+LEAVING = 3.0  # standard deviations of a quarter of the draws
 STILL_SHARE = 0.05  # of a chain's draws without one acceptance in between
 BFMI_LIMIT = 0.3  # Betancourt (2016), Diagnosing Suboptimal Cotangent Disintegrations in HMC
 # Findings that the noise of a noisy target may be the reason of.
@@ -87,29 +90,20 @@ def summary(idata: Any, var_names: list[str] | None = None, interval: float = 0.
 def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
     """Worded findings on a result; empty when there is nothing to report.
 
-    Looks at R-hat over 1.01, effective sample sizes under 100 a chain, acceptance far from its target, chains
-    that stand still or have learnt nothing, failed evaluations of the log density, and an interrupted run; of
-    NUTS at divergences, trees that were cut short, and the energy's Bayesian fraction of missing information
-    (E-BFMI) under 0.3; and has a word on noise where that may be the reason.
-    """
-    groups = datasets(idata)
-    posterior = _posterior(idata, var_names)
-    findings = []
-    if note := posterior.attrs.get("interrupted_note"):
-        findings.append(Finding("interrupted", f"The run was {note}."))
-    if posterior.sizes["draw"] < _FEWEST:
-        return [*findings, Finding("short", f"There are {posterior.sizes['draw']} draws a chain: too few.")]
-    findings += _convergence(posterior)
-    if "sample_stats" in groups:
-        findings += _movement(groups["sample_stats"], posterior.attrs)
-        findings += _trajectories(groups["sample_stats"], posterior.attrs)
-    if "adaptation" in groups:
-        findings += _ignorance(groups["adaptation"])
-    if "failures" in groups.get("adaptation", {}):
-        findings += _failures(groups["adaptation"], groups.get("sample_stats"))
-    if posterior.attrs.get("noisy") and any(finding.kind in _BY_NOISE for finding in findings):
-        findings.append(Finding("noise", _NOISE))
-    return findings
+    Looks at R-hat over 1.01, chains that sit apart from the others or still move away, effective sample sizes
+    under 100 a chain, acceptance far from its target, chains that stand still or have learnt nothing, failed
+    evaluations of the log density, and an interrupted run; of NUTS at divergences, trees that were cut short,
+    and the energy's Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word on noise
+    where that may be the reason. """ groups = datasets(idata) posterior = _posterior(idata, var_names)
+    findings = [] if note := posterior.attrs.get("interrupted_note"): findings.append(Finding("interrupted",
+    f"The run was {note}.")) if posterior.sizes["draw"] < _FEWEST: return [*findings, Finding("short", f"There
+    are {posterior.sizes['draw']} draws a chain: too few.")] findings += _convergence(posterior) if
+    "sample_stats" in groups: findings += _movement(groups["sample_stats"], posterior.attrs) findings +=
+    _trajectories(groups["sample_stats"], posterior.attrs) if "adaptation" in groups: findings +=
+    _ignorance(groups["adaptation"]) if "failures" in groups.get("adaptation", {}): findings +=
+    _failures(groups["adaptation"], groups.get("sample_stats")) if posterior.attrs.get("noisy") and
+    any(finding.kind in _BY_NOISE for finding in findings): findings.append(Finding("noise", _NOISE)) return
+    findings
 
 
 def _convergence(posterior: xarray.Dataset) -> list[Finding]:
@@ -133,6 +127,8 @@ def _convergence(posterior: xarray.Dataset) -> list[Finding]:
                     "Run longer (warmup, draws), or see whether the posterior has several modes.",
                 )
             )
+            findings += _apart(posterior, usable, float(np.nanmax(r_hat)))
+    findings += _leaving(posterior, usable, names)
     for kind, function in (("bulk", _ess_bulk), ("tail", _ess_tail)):
         ess = np.where(usable, _each(function, posterior), np.inf)
         low = ~(ess >= ESS_PER_CHAIN * chains)
@@ -145,6 +141,54 @@ def _convergence(posterior: xarray.Dataset) -> list[Finding]:
                 )
             )
     return findings
+
+
+def _apart(posterior: xarray.Dataset, usable: np.ndarray, worst: float) -> list[Finding]:
+    """Chains without which the others agree."""
+    chains = posterior["chain"].values
+    if len(chains) < 3 or not worst > APART_R_HAT:
+        return []
+    findings = []
+    for chain in chains:
+        others = posterior.sel(chain=chains[chains != chain])
+        without = float(np.nanmax(np.where(usable, _each(_r_hat, others), 1.0)))
+        if without - 1.0 < APART_SHARE * (worst - 1.0):
+            text = (
+                f"Chain {chain} sits apart from the others: without it the largest R-hat is {without:.3g}, "
+                f"with it {worst:.3g}. See whether it has missed the posterior's mass or found another mode."
+            )
+            findings.append(Finding("apart", text))
+    return findings
+
+
+def _leaving(posterior: xarray.Dataset, usable: np.ndarray, names: list[str]) -> list[Finding]:
+    """Chains whose mean moves the same way from quarter to quarter of the draws, far beyond their spread."""
+    if posterior.sizes["draw"] < 4 * _FEWEST:
+        return []
+    findings = []
+    for chain in posterior["chain"].values:
+        path = np.where(usable, _each(_travelled, posterior.sel(chain=[chain])), 0.0)
+        far = path > LEAVING
+        if far.any():
+            text = (
+                f"Chain {chain} still moves away, in {_worst(names, path, largest=True)} spreads of a quarter "
+                "of its draws: warm-up has not found the posterior's mass, or it is improper."
+            )
+            findings.append(Finding("leaving", text))
+    return findings
+
+
+def _travelled(draws: np.ndarray) -> np.ndarray:
+    """Distance of the mean of the last quarter from that of the first, in standard deviations of a quarter.
+
+    It is 0 where the quarters' means do not go one way.
+    """
+    n = draws.shape[1] // 4
+    quarters = draws[0, : 4 * n].reshape(4, n, -1)
+    means = quarters.mean(axis=1)
+    moves = np.diff(means, axis=0)
+    one_way = np.all(moves > 0.0, axis=0) | np.all(moves < 0.0, axis=0)
+    return np.where(one_way, np.abs(means[3] - means[0]) / quarters.std(axis=1).max(axis=0), 0.0)
 
 
 def _movement(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
@@ -160,7 +204,9 @@ def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
     acceptance = stats["acceptance_rate"].mean("draw").values
     chains = stats["chain"].values
     distance = target - acceptance
-    if "tree_depth" not in stats:  # NUTS only wastes steps when it accepts more than it aims at
+    # NUTS only wastes steps when it accepts more than it aims at; and Fisher HMC takes no steps beyond the
+    # length of a trajectory.
+    if "tree_depth" not in stats and "trajectory" not in _settings(attrs):
         distance = np.abs(distance)
     far = distance > ACCEPTANCE_MARGIN
     if not far.any():

@@ -206,6 +206,23 @@ def test_chains_that_disagree():
     assert kinds(made_up(draws), var_names=["y"]) == []
 
 
+def test_a_chain_apart_is_named():
+    x = np.random.default_rng(1).standard_normal((CHAINS, DRAWS))
+    x[2] += 4.0
+    found = {finding.kind: finding.text for finding in stanadapt.diagnose(made_up({"x": x}))}
+    assert found["apart"].startswith("Chain 2 sits apart")
+    assert "leaving" not in found
+    x[3] += 8.0  # now no single chain is to blame
+    assert "apart" not in {finding.kind for finding in stanadapt.diagnose(made_up({"x": x}))}
+
+
+def test_a_chain_that_leaves_is_named():
+    x = np.random.default_rng(1).standard_normal((CHAINS, DRAWS))
+    x[1] += np.linspace(0.0, 40.0, DRAWS)
+    found = {finding.kind: finding.text for finding in stanadapt.diagnose(made_up({"x": x}))}
+    assert found["leaving"].startswith("Chain 1 still moves away, in x (")
+
+
 def test_one_chain_has_no_r_hat_finding():
     x = np.linspace(-1, 1, DRAWS)[None] + 0.01 * np.random.default_rng(1).standard_normal((1, DRAWS))
     assert "r_hat" not in kinds(made_up({"x": x}))
