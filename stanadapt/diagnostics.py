@@ -93,17 +93,27 @@ def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
     Looks at R-hat over 1.01, chains that sit apart from the others or still move away, effective sample sizes
     under 100 a chain, acceptance far from its target, chains that stand still or have learnt nothing, failed
     evaluations of the log density, and an interrupted run; of NUTS at divergences, trees that were cut short,
-    and the energy's Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word on noise
-    where that may be the reason. """ groups = datasets(idata) posterior = _posterior(idata, var_names)
-    findings = [] if note := posterior.attrs.get("interrupted_note"): findings.append(Finding("interrupted",
-    f"The run was {note}.")) if posterior.sizes["draw"] < _FEWEST: return [*findings, Finding("short", f"There
-    are {posterior.sizes['draw']} draws a chain: too few.")] findings += _convergence(posterior) if
-    "sample_stats" in groups: findings += _movement(groups["sample_stats"], posterior.attrs) findings +=
-    _trajectories(groups["sample_stats"], posterior.attrs) if "adaptation" in groups: findings +=
-    _ignorance(groups["adaptation"]) if "failures" in groups.get("adaptation", {}): findings +=
-    _failures(groups["adaptation"], groups.get("sample_stats")) if posterior.attrs.get("noisy") and
-    any(finding.kind in _BY_NOISE for finding in findings): findings.append(Finding("noise", _NOISE)) return
-    findings
+    and the energy's Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word on noise where
+    that may be the reason.
+    """
+    groups = datasets(idata)
+    posterior = _posterior(idata, var_names)
+    findings = []
+    if note := posterior.attrs.get("interrupted_note"):
+        findings.append(Finding("interrupted", f"The run was {note}."))
+    if posterior.sizes["draw"] < _FEWEST:
+        return [*findings, Finding("short", f"There are {posterior.sizes['draw']} draws a chain: too few.")]
+    findings += _convergence(posterior)
+    if "sample_stats" in groups:
+        findings += _movement(groups["sample_stats"], posterior.attrs)
+        findings += _trajectories(groups["sample_stats"], posterior.attrs)
+    if "adaptation" in groups:
+        findings += _ignorance(groups["adaptation"])
+    if "failures" in groups.get("adaptation", {}):
+        findings += _failures(groups["adaptation"], groups.get("sample_stats"))
+    if posterior.attrs.get("noisy") and any(finding.kind in _BY_NOISE for finding in findings):
+        findings.append(Finding("noise", _NOISE))
+    return findings
 
 
 def _convergence(posterior: xarray.Dataset) -> list[Finding]:
@@ -204,8 +214,8 @@ def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
     acceptance = stats["acceptance_rate"].mean("draw").values
     chains = stats["chain"].values
     distance = target - acceptance
-    # NUTS only wastes steps when it accepts more than it aims at; and Fisher HMC takes no steps beyond the
-    # length of a trajectory.
+    # NUTS only wastes steps when it accepts more than it aims at, and Fisher HMC takes none that are longer than
+    # its trajectories.
     if "tree_depth" not in stats and "trajectory" not in _settings(attrs):
         distance = np.abs(distance)
     far = distance > ACCEPTANCE_MARGIN
