@@ -91,10 +91,10 @@ def diagnose(idata: Any, var_names: list[str] | None = None) -> list[Finding]:
     """Worded findings on a result; empty when there is nothing to report.
 
     Looks at R-hat over 1.01, chains that sit apart from the others or still move away, effective sample sizes
-    under 100 a chain, acceptance far from its target, chains that stand still or have learnt nothing, failed
-    evaluations of the log density, and an interrupted run; of NUTS at divergences, trees that were cut short,
-    and the energy's Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word on noise where
-    that may be the reason.
+    under 100 a chain, acceptance far from its target, chains that stand still or have learnt nothing,
+    failed evaluations of the log density, and an interrupted run; of NUTS at divergences, trees that were cut
+    short, and the energy's Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word on
+    noise where that may be the reason.
     """
     groups = datasets(idata)
     posterior = _posterior(idata, var_names)
@@ -181,8 +181,8 @@ def _leaving(posterior: xarray.Dataset, usable: np.ndarray, names: list[str]) ->
         far = path > LEAVING
         if far.any():
             text = (
-                f"Chain {chain} still moves away, in {_worst(names, path, largest=True)} spreads of a quarter "
-                "of its draws: warm-up has not found the posterior's mass, or it is improper."
+                f"Chain {chain} still moves away, in {_worst(names, path, largest=True)} spreads of a "
+                "quarter of its draws: warm-up has not found the posterior's mass, or it is improper."
             )
             findings.append(Finding("leaving", text))
     return findings
@@ -214,8 +214,8 @@ def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
     acceptance = stats["acceptance_rate"].mean("draw").values
     chains = stats["chain"].values
     distance = target - acceptance
-    # NUTS only wastes steps when it accepts more than it aims at, and Fisher HMC takes none that are longer than
-    # its trajectories.
+    # NUTS only wastes steps when it accepts more than it aims at, and Fisher HMC takes none longer than its
+    # trajectories.
     if "tree_depth" not in stats and "trajectory" not in _settings(attrs):
         distance = np.abs(distance)
     far = distance > ACCEPTANCE_MARGIN
