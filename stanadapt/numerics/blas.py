@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,7 +13,14 @@ def one_thread() -> AbstractContextManager[Any]:
     Chains run side by side already, so more threads only wait for each other; and the last bits of a sum
     depend on how many threads shared it, so that draws would depend on the number of workers.
     """
-    from threadpoolctl import threadpool_limits
-
-    limit: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
+    limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
     return limit
+
+
+@functools.cache
+def _controller() -> Any:
+    """What knows the libraries; looking for them takes as long as thousands of draws from a small model."""
+    import scipy.linalg  # noqa: F401  that both copies of BLAS are loaded
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

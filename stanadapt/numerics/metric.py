@@ -63,11 +63,13 @@ def velocity_into(out: Any, metric: Any, momentum: Any) -> None:
 def momentum_into(out: Any, metric: Any, z: Any) -> None:
     """out = p with covariance A^-1, from `z` (d,) standard normal; p^T A p = z^T z."""
     if len(metric.inverse_mass) > 0:
-        out[:] = 0.0
-        for k in range(out.size):
-            below, row = out[k:], metric.chol_t[k, k:]
-            for i in range(row.size):
-                below[i] += z[k] * row[i]
+        chol_t = metric.chol_t
+        for i in range(out.size):
+            out[i] = z[0] * chol_t[0, i]
+        for k in range(1, out.size):
+            a = z[k]
+            for i in range(k, out.size):
+                out[i] += a * chol_t[k, i]
         return
     for i in range(out.size):
         out[i] = z[i]
