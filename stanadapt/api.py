@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import secrets
 import time
 import warnings
@@ -12,7 +13,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from . import check, engine, inits, results, runner, samplers
+from . import auto, check, engine, inits, results, runner, samplers
 from .chain import Board, Job
 from .diagnostics import diagnose
 from .errors import ArgumentError, ChainError, FindingsWarning, ModelError, StanAdaptWarning
@@ -59,7 +60,9 @@ def sample(
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
     method
-        A name that `methods()` lists.
+        A name that `methods()` lists; or "auto", which takes one of them by what it sees of the posterior:
+        `stanadapt.auto.choose` has the rule, and the result's attributes have the method, the reason
+        (auto_reason) and what was seen (auto_facts).
     chains
         Number of chains.
     warmup, draws
@@ -82,7 +85,7 @@ def sample(
     backend
         "auto", "stanli" or "bridgestan"; see `Posterior`.
     settings
-        A dict of the method's settings, or its Settings.
+        A dict of the method's settings, or its Settings. None with method="auto".
     progress
         Show a progress bar (lines, where the output is no terminal).
     save_warmup
@@ -118,23 +121,23 @@ def sample(
     >>> idata = stanadapt.sample("eight_schools.stan", "eight_schools.json", seed=1)
     >>> stanadapt.summary(idata)
     """
-    sampler = samplers.sampler(method)
+    auto.check_method(method, settings)
     chains = check.integer("chains", chains, 1, check.LARGEST_COUNT)
-    warmup = sampler.WARMUP if warmup is None else check.integer("warmup", warmup, 0, check.LARGEST_COUNT)
-    draws = sampler.DRAWS if draws is None else check.integer("draws", draws, 1, check.LARGEST_COUNT)
+    warmup = None if warmup is None else check.integer("warmup", warmup, 0, check.LARGEST_COUNT)
+    draws = None if draws is None else check.integer("draws", draws, 1, check.LARGEST_COUNT)
     if seed is None:
         seed = secrets.randbits(32)
-    job = Job(
-        method=method,
-        settings=samplers.resolve(sampler, settings),
+    plan = functools.partial(
+        _job,
         warmup=warmup,
         draws=draws,
-        thin=check.integer("thin", thin, 1, draws),
+        thin=check.integer("thin", thin, 1, draws or check.LARGEST_COUNT),
         chains=chains,
         seed=check.integer("seed", seed, 0, 2**32 - 1),
         save_warmup=check.boolean("save_warmup", save_warmup),
         keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
     )
+    job = None if method == auto.NAME else plan(method, settings)
     radius = check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS)
     workers = (
         runner.available_cores()
@@ -147,7 +150,8 @@ def sample(
     posterior = model if isinstance(model, Posterior) else Posterior(model, data, backend=backend)
     if isinstance(model, Posterior) and data is not None:
         raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
-    _check_model(method, posterior, sampler)
+    if posterior.n_values == 0:
+        raise ModelError("model: it has no parameters and no generated quantities, so nothing to draw")
     moved = {
         "log_likelihood": _generated("log_likelihood", log_likelihood, posterior),
         "posterior_predictive": _generated("posterior_predictive", posterior_predictive, posterior),
@@ -156,18 +160,26 @@ def sample(
         if name in moved["posterior_predictive"]:
             raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
     _check_labels(posterior, coords, dims)
+    starts = _starts(inits, radius, posterior, chains)
+    notes: dict[str, str] = {}
+    if job is None:
+        choice, facts = _choose(posterior, starts[0], seed, progress)
+        job = plan(choice.method, None)
+        notes = {"method_requested": method, "auto_reason": choice.reason, "auto_facts": facts.to_json()}
+    sampler = samplers.sampler(job.method)
+    _check_model(job.method, posterior, sampler)
     if not isinstance(sampler, samplers.Engine):
-        sampler.stages(job.settings, warmup, posterior.dim)  # refuses settings that do not go together
+        sampler.stages(job.settings, job.warmup, posterior.dim)  # refuses settings that do not go together
     _check_memory(posterior, sampler, job, workers)
     if isinstance(sampler, samplers.Cautious) and (advice := sampler.caution(job.settings, posterior.dim)):
-        warnings.warn(f"method={method!r}: {advice}", StanAdaptWarning, stacklevel=2)
-    starts = _starts(inits, radius, posterior, chains)
+        warnings.warn(f"method={job.method!r}: {advice}", StanAdaptWarning, stacklevel=2)
     in_processes = min(workers, chains) > 1 and not posterior.model.thread_safe
     packed = runner.pack(posterior) if in_processes else None
     if isinstance(sampler, samplers.Engine):
-        _announce(log_density_gradient, posterior, job, progress)  # all that it needs, to check its start
+        # All that it needs, to check its start.
+        _announce(log_density_gradient, posterior, job.method, progress)
     else:
-        _compile(sampler, posterior, job, progress)
+        _compile(job.method, job.settings, posterior, progress)
 
     if in_processes and posterior.model.backend != "python":
         warnings.warn(
@@ -189,6 +201,7 @@ def sample(
             dims=dims,
             log_likelihood=moved["log_likelihood"],
             posterior_predictive=moved["posterior_predictive"],
+            notes=notes,
         )
     except MemoryError as error:
         raise ChainError(
@@ -216,13 +229,52 @@ def methods() -> Any:
     return pandas.DataFrame.from_dict(rows, orient="index")
 
 
+def _job(
+    method: str,
+    settings: Any,
+    *,
+    warmup: int | None,
+    draws: int | None,
+    thin: int,
+    chains: int,
+    seed: int,
+    save_warmup: bool,
+    keep_unconstrained: bool,
+) -> Job:
+    """What chains share; what is None is as the method has it."""
+    sampler = samplers.sampler(method)
+    draws = sampler.DRAWS if draws is None else draws
+    return Job(
+        method=method,
+        settings=samplers.resolve(sampler, settings),
+        warmup=sampler.WARMUP if warmup is None else warmup,
+        draws=draws,
+        thin=check.integer("thin", thin, 1, draws),
+        chains=chains,
+        seed=seed,
+        save_warmup=save_warmup,
+        keep_unconstrained=keep_unconstrained,
+    )
+
+
+def _choose(
+    posterior: Posterior, init: inits.Init, seed: int, progress: bool
+) -> tuple[auto.Choice, auto.Facts]:
+    """What method="auto" takes, and the facts that it goes by."""
+    if auto.has_pilot(posterior):
+        _compile(auto.PILOT, samplers.resolve(samplers.sampler(auto.PILOT), None), posterior, progress)
+    facts = auto.look(posterior, init, seed)
+    choice = auto.choose(facts)
+    if progress:
+        tell(f"stanadapt: {choice.method}, because {choice.reason}")
+    return choice, facts
+
+
 def _starts(given: Any, radius: float, posterior: Posterior, chains: int) -> list[inits.Init]:
     return inits.plan(given, radius, posterior, chains)
 
 
 def _check_model(method: str, posterior: Posterior, sampler: samplers.Sampler | samplers.Engine) -> None:
-    if posterior.n_values == 0:
-        raise ModelError("model: it has no parameters and no generated quantities, so nothing to draw")
     able = _without_gradients()
     if posterior.model.noisy and method not in able:
         raise ArgumentError(
@@ -338,29 +390,29 @@ def _default_matrices(name: str) -> int:
     return samplers.n_matrices(module, samplers.resolve(module, None))
 
 
-def _announce(kernel: Any, posterior: Posterior, job: Job, progress: bool) -> None:
+def _announce(kernel: Any, posterior: Posterior, method: str, progress: bool) -> None:
     if progress and posterior.dim and not is_compiled(kernel):
-        tell(f"stanadapt: compiling {job.method} for this machine; this happens once and takes some seconds")
+        tell(f"stanadapt: compiling {method} for this machine; this happens once and takes some seconds")
 
 
-def _compile(sampler: samplers.Sampler, posterior: Posterior, job: Job, progress: bool) -> None:
+def _compile(method: str, settings: Any, posterior: Posterior, progress: bool) -> None:
     """Have the kernels ready before chains start, so that one thread compiles and the user is told."""
     if posterior.dim == 0:
         return
-    _announce(sampler.sweep, posterior, job, progress)
+    sampler: Any = samplers.sampler(method)
+    _announce(sampler.sweep, posterior, method, progress)
     rng = np.random.default_rng(0)
-    arguments = (posterior.model.target(), job.settings, np.zeros(posterior.dim), rng)
-    target, settings, x, generator = (numba.typeof(argument) for argument in arguments)
+    arguments = (posterior.model.target(), settings, np.zeros(posterior.dim), rng)
+    target, kind, x, generator = (numba.typeof(argument) for argument in arguments)
     trace = numba.typeof(empty_trace(1, posterior.dim))
-    start: Any = sampler.start
-    sweep: Any = sampler.sweep
+    start, sweep = sampler.start, sampler.sweep
     board = Board.for_chains(0)
     with runner.interrupts(board):  # inside the compiler Ctrl-C would get lost, or leave half a kernel
-        if samplers.climbs(sampler, job.settings):
+        if samplers.climbs(sampler, settings):
             climb.compile((target, x))
-        start.compile((target, settings, x, generator))
+        start.compile((target, kind, x, generator))
         state = next(iter(start.overloads.values())).signature.return_type
-        sweep.compile((target, settings, state, generator, numba.types.boolean, trace))
+        sweep.compile((target, kind, state, generator, numba.types.boolean, trace))
     if board.stopped:
         raise KeyboardInterrupt
 

@@ -6,6 +6,7 @@ Everything but click is imported inside the commands, so that help comes at once
 from __future__ import annotations
 
 import contextlib
+import inspect
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -64,7 +65,11 @@ def main() -> None:
 @click.argument("model", type=_EXISTING)
 @click.option("--data", type=_EXISTING, metavar="FILE", help="Data, as JSON.")
 @click.option(
-    "--method", metavar="NAME", default="fisher_mala", show_default=True, help="See `stanadapt methods`."
+    "--method",
+    metavar="NAME",
+    default="fisher_mala",
+    show_default=True,
+    help="See `stanadapt methods`; auto takes one of them by what it sees of the posterior.",
 )
 @click.option("--chains", **_COUNT, default=4, show_default=True, help="Number of chains.")
 @click.option(
@@ -256,7 +261,7 @@ def methods(name: str | None) -> None:
       stanadapt methods
       stanadapt methods fisher_mala
     """
-    from . import api, samplers, table
+    from . import api, auto, samplers, table
 
     if name is None:
         frame = api.methods()
@@ -265,6 +270,11 @@ def methods(name: str | None) -> None:
             for method, row in frame.iterrows()
         ]
         click.echo(table.aligned(["method", "gradient", "warmup", "draws", "description"], rows))
+        click.echo(f"\n{auto.NAME}: {auto.DESCRIPTION}")
+        return
+    auto.check_method(name)
+    if name == auto.NAME:
+        click.echo(f"{auto.NAME}: {auto.DESCRIPTION}\n\n{inspect.getdoc(auto.choose)}")
         return
     module = samplers.sampler(name)
     click.echo(f"{name}: {samplers.METHODS[name]}\n")
@@ -323,8 +333,11 @@ def _settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
 
     Such a text, and a name that is unknown, are refused where settings are checked, in the words used there.
     """
-    from . import samplers
+    from . import auto, samplers
 
+    auto.check_method(method, dict.fromkeys(pairs))
+    if method == auto.NAME:
+        return {}
     module = samplers.sampler(method)
     defaults = module.Settings()._asdict()
     values: dict[str, Any] = {}
@@ -396,6 +409,8 @@ def _report(idata: Any, opened: Posterior, findings: Sequence[Any]) -> None:
         f"after {attrs['tuning_steps']} iterations of warm-up, seed {attrs['seed']}, "
         f"in {_duration(attrs['sampling_time'])}"
     )
+    if "auto_reason" in attrs:
+        click.echo(f"Chosen because {attrs['auto_reason']}.")
     names = list(opened.parameters) or [str(name) for name in draws.data_vars]
     if sizes["draw"]:
         frame = diagnostics.summary(idata, names)

@@ -123,11 +123,15 @@ def build(
     dims: Mapping[str, Sequence[str]] | None,
     log_likelihood: Sequence[str],
     posterior_predictive: Sequence[str],
+    notes: dict[str, str],
 ) -> Any:
-    """The result of a run: groups of the InferenceData schema, and `adaptation`, which is ours."""
+    """The result of a run: groups of the InferenceData schema, and `adaptation`, which is ours.
+
+    `notes` join the attributes.
+    """
     label = _Labels(coords or {}, dims or {})
     kept, n = _common_length(run)
-    attrs = _attributes(run, job, posterior, kept, n, seconds)
+    attrs = _attributes(run, job, posterior, kept, n, seconds) | notes
     draws = _cut(run.draws, kept, n)
     moved = dict.fromkeys(log_likelihood, "log_likelihood")
     moved |= dict.fromkeys(posterior_predictive, "posterior_predictive")

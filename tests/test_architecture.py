@@ -42,6 +42,7 @@ ROOMS = [
     "diagnostics",
     "table",
     "progress",
+    "auto",
     "api",
     "__init__",
     "cli",

@@ -33,6 +33,7 @@ from calibration import (
     without_jacobian,
 )
 from cases import methods
+from stanadapt import auto
 from stanadapt.runner import available_cores
 from uniformity import PValues, ecdf, histogram, p_values, spread
 
@@ -46,11 +47,12 @@ NARROWER = 0.9
 
 
 def _chosen() -> list[str]:
-    """All methods, or those that CALIBRATE names."""
+    """All methods and "auto", or those that CALIBRATE names."""
+    every = [*methods(), auto.NAME]
     named = os.environ.get("CALIBRATE", "").replace(",", " ").split()
-    unknown = set(named) - set(methods())
-    assert not unknown, f"CALIBRATE names {sorted(unknown)}; methods are {', '.join(methods())}"
-    return named or methods()
+    unknown = set(named) - set(every)
+    assert not unknown, f"CALIBRATE names {sorted(unknown)}; methods are {', '.join(every)}"
+    return named or every
 
 
 class Verdict(NamedTuple):
