@@ -80,6 +80,16 @@ def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
     return [Stage("simple_mala", simple), Stage("forgetting", forgetting), Stage(last, rest - forgetting)]
 
 
+def growing_windows(warmup: int) -> list[int]:
+    """Lengths of the windows of Fisher HMC's warm-up; the last has half as much again as its own at most."""
+    first, found, left = [15, 15, 30, 40, 60, 96], [], warmup
+    while left:
+        length = first[len(found)] if len(found) < len(first) else int(1.6 * found[-1])
+        found.append(left if left < 1.5 * length else length)
+        left -= found[-1]
+    return found
+
+
 class Method(Protocol):
     """What the modules of all methods have, for type checkers."""
 

@@ -45,7 +45,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.linear import dot
+from ..numerics.linear import dot, with_room
 from ..numerics.metric import (
     Metric,
     as_matrix,
@@ -62,7 +62,7 @@ from ..numerics.splitting import split_steps
 from ..numerics.step_size import DualAveraging, averaged, dual_averaging, settled_step
 from ..target import hessian, log_density_gradient
 from ..trace import record
-from .base import PROBABILITY, SCALE, Limit, Stage
+from .base import PROBABILITY, SCALE, Limit, Stage, growing_windows
 
 AUTO, DENSE, LOW_RANK = 0, 1, 2  # indices of CHOICES['metric']
 LARGEST_DENSE = 200  # dimension up to which "auto" learns all of A
@@ -92,6 +92,15 @@ NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 600, 2_000
 
 
+class Windows(NamedTuple):
+    """What the window so far and the one before have seen."""
+
+    points: np.ndarray  # (room, d)
+    scores: np.ndarray  # (room, d) there
+    seen: int  # rows in use
+    before: int  # of them, those of the window before
+
+
 class State(NamedTuple):
     x: np.ndarray
     logp: float
@@ -99,12 +108,10 @@ class State(NamedTuple):
     step_size: float
     search: DualAveraging
     most: int  # steps of a trajectory
+    lost: int  # trajectories in a row that ended where there is no log density
     metric: Metric
+    windows: Windows
     hessian: np.ndarray  # (d, d) at the start, until it has been used; else (0, 0)
-    points: np.ndarray  # (room, d) of the last two windows
-    scores: np.ndarray  # (room, d) there
-    seen: int  # rows of them in use
-    before: int  # those of the window before
     steady: bool  # whether the last two windows have told nothing new
 
 
@@ -113,20 +120,7 @@ def n_matrices() -> int:
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    return [Stage(f"window_{i}", length) for i, length in enumerate(windows(warmup), 1)]
-
-
-def windows(warmup: int) -> list[int]:
-    """Lengths of the windows; the last has half as much again as its own at most."""
-    lengths: list[int] = []
-    first = [15, 15, 30, 40, 60, 96]
-    left = warmup
-    while left:
-        length = first[len(lengths)] if len(lengths) < len(first) else int(1.6 * lengths[-1])
-        length = left if left < 1.5 * length else length
-        lengths.append(length)
-        left -= length
-    return lengths
+    return [Stage(f"window_{i}", length) for i, length in enumerate(growing_windows(warmup), 1)]
 
 
 @kernel
@@ -139,41 +133,37 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     curvature = np.empty((d, d) if dense and settings.curvature else (0, 0))
     if len(curvature) > 0 and not hessian(target, x, curvature):
         curvature = np.empty((0, 0))
-    metric = Metric(
-        np.eye(d if dense else 0), np.eye(d if dense else 0), np.ones(d), np.empty((0, d)), np.empty(0)
-    )
+    k = d if dense else 0
+    metric = Metric(np.eye(k), np.eye(k), np.ones(d), np.empty((0, d)), np.empty(0))
+    windows = Windows(np.empty((64, d)), np.empty((64, d)), 0, 0)
     search = DualAveraging(0.0, 0.0, 0.0, 0.0)
-    room = np.empty((64, d))
-    return State(x.copy(), logp, score, 1.0, search, FEW, metric, curvature, room, room.copy(), 0, 0, False)
+    return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False)
 
 
 ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0  # draws, factor of a variance, and multiple of what is expected
 SHORT = 3.0  # times the step size in a trajectory's length, from which steps count as short
+LOST = 10  # in a row: a wall in the bulk of the target says nothing of the step size, so many in a row do
 FEW = 4  # steps of a trajectory before the first window; each has twice as many as the one before at most
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
     """The metric of what the last two windows saw, and a new search for the step size."""
-    metric, n, steady = state.metric, state.seen, False
+    metric, (points, scores, n, before), steady = state.metric, state.windows, False
     found = from_hessian(state.hessian) if len(state.hessian) else None
     if n:
-        found = relearnt(metric, state.points[:n], state.scores[:n])
+        found = relearnt(metric, points[:n], scores[:n])
     if n >= ENOUGH and found is not None and len(found.chol_t):
-        steady = (
-            distance(metric, found) < np.log(CHANGE) and drift(found, state.points[:n], state.before) < DRIFT
-        )
+        steady = distance(metric, found) < np.log(CHANGE) and drift(found, points[:n], before) < DRIFT
     if found is not None:
         metric = compressed(found) if settings.metric == AUTO and len(found.chol_t) else found
-    last = n - state.before
-    state.points[:last] = state.points[state.before : n]
-    state.scores[:last] = state.scores[state.before : n]
+    last = n - before
+    points[:last], scores[:last] = points[before:n].copy(), scores[before:n].copy()
     return state._replace(
         search=dual_averaging(state.step_size),
         most=min(2 * state.most, settings.max_steps),
         metric=metric,
+        windows=Windows(points, scores, last, last),
         hessian=np.empty((0, 0)),
-        seen=last,
-        before=last,
         steady=steady,
     )
 
@@ -184,69 +174,74 @@ def settled(state: State) -> bool:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One trajectory. Returns the next state, acceptance probability, whether accepted, gradients."""
-    x, logp, score, step_size, search, most, metric, curvature, points, scores, seen, before, steady = state
-    d = x.size
-    if not adapting and search.t > 0.0:
-        step_size = settled_step(search, settings.trajectory)
+def step(
+    target: Any,
+    settings: Any,
+    metric: Any,
+    x: Any,
+    logp: Any,
+    score: Any,
+    step_size: Any,
+    most: Any,
+    rng: Any,
+) -> Any:
+    """One trajectory. Returns x, log density and score, acceptance probability, whether accepted, gradients.
 
-    z, momentum = np.empty(d), np.empty(d)
+    The acceptance probability is -1 where the trajectory ended without a log density. Only what is needed of
+    the state goes in and out: packing all of it takes as long as a gradient of a small model.
+    """
+    d = x.size
+    z, momentum, y, score_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     for i in range(d):
         z[i] = rng.standard_normal()
+        y[i] = x[i]
+        score_y[i] = score[i]
     momentum_into(momentum, metric, z)
-    energy = -logp + 0.5 * dot(z, z)
+    energy = 0.5 * dot(z, z) - logp
     h = step_size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
     n = settings.trajectory / step_size
     if n > 2.0:
         n *= (0.5 * n) ** settings.stretch
     n = max(1, int(min(n, most) + rng.random()))
-    y, score_y = x.copy(), score.copy()
-    logp_y, taken = split_steps(target, metric, y, momentum, score_y, h, n)
-    accept_prob = 0.0
+    velocity = z
+    logp_y, taken = split_steps(target, metric, y, momentum, score_y, velocity, h, n)
+    accept_prob = -1.0
     if logp_y > -np.inf:
-        velocity = z
         velocity_into(velocity, metric, momentum)
-        accept_prob = accept_probability(energy - (-logp_y + 0.5 * dot(momentum, velocity)))
-
+        accept_prob = accept_probability(energy - (0.5 * dot(momentum, velocity) - logp_y))
     if rng.random() < accept_prob:
-        x, logp, score, accepted = y, logp_y, score_y, True
-    else:
-        accepted = False
-    if adapting:
-        aim = settings.target_accept
-        if SHORT * step_size < settings.trajectory:
-            aim = max(aim, settings.careful_accept)
-        search, step_size = averaged(search, accept_prob, aim, settings.trajectory)
-        if seen == len(points):
-            points, scores = with_room(points), with_room(scores)
-        for i in range(d):
-            points[seen, i] = x[i]
-            scores[seen, i] = score[i]
-        seen += 1
-    state = State(
-        x, logp, score, step_size, search, most, metric, curvature, points, scores, seen, before, steady
-    )
-    return state, accept_prob, accepted, taken
-
-
-@kernel
-def with_room(rows: Any) -> Any:
-    """The same rows, and room for as many more."""
-    more = np.empty((2 * len(rows), rows.shape[1]))
-    for i in range(len(rows)):  # a slice takes seconds to compile
-        for j in range(rows.shape[1]):
-            more[i, j] = rows[i, j]
-    return more
+        return y, logp_y, score_y, accept_prob, True, taken
+    return x, logp, score, accept_prob, False, taken
 
 
 @kernel
 def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
     """Run one iteration for every row of `trace`."""
+    x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady = state
+    points, scores, seen, before = windows
+    if not adapting and search.t > 0.0:
+        step_size = settled_step(search, settings.trajectory)
     for i in range(trace.logp.size):
-        state, accept_prob, accepted, taken = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, taken)
-    return state
+        x, logp, score, accept_prob, accepted, taken = step(
+            target, settings, metric, x, logp, score, step_size, most, rng
+        )
+        lost = lost + 1 if accept_prob < 0.0 else 0
+        accept_prob = max(0.0, accept_prob)
+        if adapting and not 0 < lost < LOST:
+            aim = settings.target_accept
+            if SHORT * step_size < settings.trajectory:
+                aim = max(aim, settings.careful_accept)
+            search, step_size = averaged(search, accept_prob, aim, settings.trajectory)
+        if adapting:
+            if seen == len(points):
+                points, scores = with_room(points), with_room(scores)
+            for j in range(x.size):
+                points[seen, j] = x[j]
+                scores[seen, j] = score[j]
+            seen += 1
+        record(trace, i, x, logp, accept_prob, accepted, step_size, taken)
+    windows = Windows(points, scores, seen, before)
+    return State(x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady)
 
 
 def history(state: State) -> dict[str, float]:
