@@ -12,19 +12,29 @@ import stanadapt
 
 def broken_sampler(method: str, file: str, text: str, other: str, folder: Path) -> ModuleType:
     """The method's module with `text` in one of its sources replaced by `other`."""
-    package = Path(stanadapt.__file__).parent
-    source = (package / file).read_text(encoding="utf-8")
-    assert source.count(text) == 1, f"{file} has no single {text!r} to break"
-    broken = source.replace(text, other)
-    if file == f"samplers/{method}.py":
-        return _load(f"stanadapt.samplers.broken_{method}", broken, folder)
-    room, name = Path(file).parent.name, Path(file).stem  # shared with other methods
-    _load(f"stanadapt.{room}.broken_{name}", broken, folder)
-    importing = (package / "samplers" / f"{method}.py").read_text(encoding="utf-8")
-    where = "..numerics." if room == "numerics" else "."
-    redirected = importing.replace(f"from {where}{name} import", f"from {where}broken_{name} import")
-    assert redirected != importing
-    return _load(f"stanadapt.samplers.broken_{method}", redirected, folder)
+    return edited_sampler(method, {file: {text: other}}, folder)
+
+
+def edited_sampler(method: str, edits: dict[str, dict[str, str]], folder: Path) -> ModuleType:
+    """The method's module with texts replaced in its sources: file -> text -> what it becomes."""
+    own = f"samplers/{method}.py"
+    importing = _edited(own, edits.get(own, {}))
+    for file in set(edits) - {own}:  # shared with other methods
+        room, name = Path(file).parent.name, Path(file).stem
+        _load(f"stanadapt.{room}.broken_{name}", _edited(file, edits[file]), folder)
+        where = "..numerics." if room == "numerics" else "."
+        redirected = importing.replace(f"from {where}{name} import", f"from {where}broken_{name} import")
+        assert redirected != importing
+        importing = redirected
+    return _load(f"stanadapt.samplers.broken_{method}", importing, folder)
+
+
+def _edited(file: str, edits: dict[str, str]) -> str:
+    source = (Path(stanadapt.__file__).parent / file).read_text(encoding="utf-8")
+    for text, other in edits.items():
+        assert source.count(text) == 1, f"{file} has no single {text!r} to break"
+        source = source.replace(text, other)
+    return source
 
 
 def _load(name: str, source: str, folder: Path) -> ModuleType:
@@ -36,4 +46,7 @@ def _load(name: str, source: str, folder: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
+    for each in vars(module).values():
+        if isinstance(each, type) and each.__module__ == name:
+            each.__name__ = f"Broken{each.__name__}"  # numba is ten times as long at two tuples of one name
     return module

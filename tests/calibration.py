@@ -45,6 +45,7 @@ SPACING = {
     "kmc_finite": 100,
     "rlmh": 400,
     "rlmh_mala": 100,
+    "fisher_hmc": 20,
     "nuts": 10,
 }
 DEFAULT_SPACING = 200

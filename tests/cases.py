@@ -37,6 +37,17 @@ CASES = {
     "mala": Case(EASY[:3], draws=40_000),
     "ada_mala": Case(SKEWED),
     "amala": Case(SKEWED, ({}, {"faithful": True})),
+    "fisher_hmc": Case(
+        SKEWED,
+        (
+            {},
+            {"metric": "low_rank"},
+            {"metric": "dense"},
+            {"jitter": 0.0, "trajectory": 3.0},
+            {"target_accept": 0.9999, "max_steps": 5},
+        ),
+        draws=2_000,
+    ),
     "fisher_mala": Case(
         SKEWED,
         ({}, {"signal": "score"}, {"signal": "increment"}, {"faithful": True}),

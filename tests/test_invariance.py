@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broken import broken_sampler
+from broken import broken_sampler, edited_sampler
 from cases import CASES, kernel_methods, methods, p_values_after, resolve
 from exact import TARGETS, Exact, gaussian, skewed, without_jacobian
 
@@ -177,6 +177,56 @@ def test_suite_goes_red_for_a_broken_kernel(what: str, tmp_path: Path) -> None:
     sampler = broken_sampler(method, file, text, other, tmp_path)
     settings = resolve(method, {})[1]
     assert not all(_law_is_kept(sampler, settings, make()) for make in (gaussian, skewed))
+
+
+# What is broken in fisher_hmc. Its kernel takes long to compile, so all of this is in one, and a setting
+# `fault` picks from it. Warm-up is sound, or steps could become so small that nothing moves.
+FAULTS = [
+    "nothing",
+    "momenta of another mass",
+    "kinetic energy without the metric",
+    "acceptance without the kinetic energy",
+    "last push too short",
+    "momentum lost on the way",
+    "number of steps that depends on where they begin",
+]
+WITH_FAULTS = {
+    "samplers/fisher_hmc.py": {
+        "    curvature: bool = True\n": "    curvature: bool = True\n    fault: int = 0\n",
+        "    energy = -logp +": (
+            "    if settings.fault == 1 and not adapting:\n        momentum = z.copy()\n    energy = -logp +"
+        ),
+        "        velocity_into(velocity, metric, momentum)\n": (
+            "        velocity_into(velocity, metric, momentum)\n"
+            "        if settings.fault == 2 and not adapting:\n            velocity = momentum\n"
+            "        if settings.fault == 3 and not adapting:\n"
+            "            energy, velocity = -logp, 0.0 * velocity\n"
+        ),
+        "score_y, h, n)": "score_y, h, n, 0 if adapting else settings.fault)",
+        "    y, score_y =": (
+            "    if settings.fault == 6 and x[0] > 0.0 and not adapting:\n        n += 1\n    y, score_y ="
+        ),
+    },
+    "numerics/splitting.py": {
+        "h: Any, n: Any)": "h: Any, n: Any, fault: Any)",
+        "momentum[i] += B * h": "momentum[i] += (0.5 if fault == 4 else 1.0) * B * h",
+        "momentum[i] += push * score[i]": (
+            "momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"
+        ),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def with_faults(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return edited_sampler("fisher_hmc", WITH_FAULTS, tmp_path_factory.mktemp("faults"))
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_suite_goes_red_for_a_broken_trajectory(what: str, with_faults: Any) -> None:
+    settings = with_faults.Settings(*resolve("fisher_hmc", {})[1], FAULTS.index(what))
+    kept = all(_law_is_kept(with_faults, settings, make()) for make in (gaussian, skewed))
+    assert kept == (what == "nothing")
 
 
 @pytest.mark.parametrize("method", kernel_methods())

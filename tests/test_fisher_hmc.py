@@ -1,0 +1,262 @@
+"""fisher_hmc: that its warm-up comes to the end it is meant to, and does no harm where it does not."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+
+import stanadapt
+from cases import learnt_state, resolve
+from exact import gaussian
+from stanadapt import samplers
+from stanadapt.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
+from stanadapt.errors import StanAdaptWarning
+from stanadapt.numerics.metric import Metric, as_matrix, dense
+from stanadapt.results import datasets
+from stanadapt.samplers import fisher_hmc
+from stanadapt.trace import Trace, empty_trace
+
+MODELS = Path(__file__).parents[1] / "models"
+RUN = {"method": "fisher_hmc", "chains": 2, "warmup": 200, "draws": 100, "seed": 3, "progress": False}
+
+
+@numba.cfunc(LOG_DENSITY)
+def _two_modes(x: Any) -> Any:
+    """Half N(-20, 1), half N(20, 1)."""
+    return -0.5 * (abs(x[0]) - 20.0) ** 2
+
+
+@numba.cfunc(LOG_DENSITY_GRADIENT)
+def _two_modes_gradient(x: Any, score: Any) -> Any:
+    score[0] = -(abs(x[0]) - 20.0) * np.sign(x[0])
+    return -0.5 * (abs(x[0]) - 20.0) ** 2
+
+
+@numba.cfunc(LOG_DENSITY)
+def _rising(x: Any) -> Any:
+    """The logarithm of no density: it rises for ever."""
+    return x[0] - 0.5 * x[1] * x[1]
+
+
+@numba.cfunc(LOG_DENSITY_GRADIENT)
+def _rising_gradient(x: Any, score: Any) -> Any:
+    score[0] = 1.0
+    score[1] = -x[1]
+    return x[0] - 0.5 * x[1] * x[1]
+
+
+def sample(target: Any, *data: Any, **keywords: Any) -> Any:
+    """A short run, without the findings that a short run gives."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", StanAdaptWarning)
+        return stanadapt.sample(target, *data, **(RUN | keywords))
+
+
+def model(name: str) -> tuple[Path, Path]:
+    return MODELS / name / f"{name}.stan", MODELS / name / f"{name}.json"
+
+
+def findings(idata: Any) -> set[str]:
+    return {finding.kind for finding in stanadapt.diagnose(idata)}
+
+
+# ---- warm-up
+
+
+def test_windows_fill_the_warmup() -> None:
+    for warmup in range(3_001):
+        lengths = fisher_hmc.windows(warmup)
+        assert sum(lengths) == warmup
+        assert min(lengths, default=1) >= min(8, max(1, warmup))
+    assert fisher_hmc.windows(0) == []
+    assert fisher_hmc.windows(1_000)[:7] == [15, 15, 30, 40, 60, 96, 153]
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 14, 15, 16, 29, 31])
+def test_short_warmup(warmup: int) -> None:
+    idata = datasets(sample(gaussian().target, warmup=warmup, draws=5, save_warmup=True, workers=1))
+    assert np.all(np.isfinite(idata["posterior"]["x"]))
+    assert idata["warmup_posterior"]["x"].shape == (2, warmup, 3)
+
+
+@pytest.mark.parametrize("settings", [{}, {"metric": "low_rank"}, {"curvature": False}], ids=str)
+def test_warmup_learns_the_covariance(settings: dict[str, Any]) -> None:
+    """Up to what two windows can tell, and with it the longest step, and a trajectory of one of them."""
+    idata = datasets(sample(*model("correlated_gaussian"), warmup=500, settings=settings))
+    truth = json.loads((MODELS / "correlated_gaussian" / "truth.json").read_text())["moments"]
+    sds = np.concatenate([np.ravel(truth[name]["sd"]) for name in truth])
+    learnt = idata["adaptation"]["preconditioner"].values
+    np.testing.assert_allclose(np.sqrt(np.einsum("cii->ci", learnt)), np.tile(sds, (2, 1)), rtol=0.3)
+    assert idata["sample_stats"]["step_size"].min() > 1.5
+    assert idata["sample_stats"]["n_steps"].mean() < 4.0
+    assert idata["sample_stats"]["acceptance_rate"].mean() > 0.8
+
+
+def test_frozen_chain_keeps_its_metric_and_step_size() -> None:
+    sampler, settings = resolve("fisher_hmc", {})
+    exact, rng = gaussian(), np.random.default_rng(1)
+    before = learnt_state(sampler, settings, exact, rng)
+    kept = [array.copy() for array in before.metric]
+    trace = empty_trace(200, 3)
+    after = sampler.sweep(exact.target.target(), settings, before, rng, False, trace)
+    assert len(np.unique(trace.step_size)) == 1
+    assert trace.step_size[0] == fisher_hmc.settled_step(before.search, settings.trajectory)
+    for wanted, found in zip(kept, after.metric, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert (after.search, after.seen, after.most) == (before.search, before.seen, before.most)
+    np.testing.assert_array_equal(after.points[: after.seen], before.points[: before.seen])
+
+
+def test_frozen_draws_show_that_one_step_size() -> None:
+    step_size = datasets(sample(*model("eight_schools")))["sample_stats"]["step_size"].values
+    assert np.all(step_size == step_size[:, :1])
+
+
+def test_forms_of_one_metric_give_the_same_draws() -> None:
+    """Of a diagonal one, whose roots are the same too."""
+    sampler, settings = resolve("fisher_hmc", {"metric": "dense"})
+    exact, scale = gaussian(), np.array([0.5, 1.0, 3.0])
+    none = np.empty((0, 0))
+    traces = []
+    for metric in (
+        dense(np.diag(1.0 / scale)),
+        Metric(none, none, scale, np.empty((0, 3)), np.empty(0)),
+    ):
+        rng, target = np.random.default_rng(2), exact.target.target()
+        state = sampler.start(target, settings, np.array([0.3, -0.2, 1.0]), rng)
+        state = state._replace(metric=metric, step_size=0.7)
+        trace = empty_trace(200, 3)
+        sampler.sweep(target, settings, state, rng, False, trace)
+        traces.append(trace)
+    one, other = traces
+    np.testing.assert_allclose(as_matrix(metric), np.diag(scale**2))
+    np.testing.assert_allclose(other.x, one.x, rtol=1e-9)
+    np.testing.assert_allclose(other.accept_prob, one.accept_prob, rtol=1e-9)
+    assert 0 < one.accepted.mean() < 1
+
+
+# ---- draws depend on the seed alone
+
+
+@pytest.mark.parametrize("keywords", [{"workers": 1}, {"save_warmup": True}, {"chains": 3}])
+def test_draws_depend_on_the_seed_alone(keywords: dict[str, Any]) -> None:
+    one, other = (datasets(sample(*model("eight_schools"), **k)) for k in ({"workers": 2}, keywords))
+    for name in one["posterior"]:
+        np.testing.assert_array_equal(other["posterior"][name][:2], one["posterior"][name])
+
+
+def test_draws_do_not_depend_on_where_blocks_end() -> None:
+    sampler, settings = resolve("fisher_hmc", {})
+    exact = gaussian()
+
+    def draws(cut: int) -> np.ndarray:
+        target, rng = exact.target.target(), np.random.default_rng(4)
+        state = sampler.start(target, settings, np.array([0.3, -0.2, 1.0]), rng)
+        whole = empty_trace(300, 3)
+        done = 0
+        for stage in sampler.stages(settings, 300, 3):
+            state, end = sampler.enter(stage.name, state, settings), done + stage.length
+            while done < end:
+                part = Trace(*(column[done : min(end, done + cut)] for column in whole))
+                state = samplers.advance(sampler, target, settings, state, rng, True, part)
+                done += len(part.logp)
+        return whole.x
+
+    np.testing.assert_array_equal(draws(7), draws(1_000))
+
+
+def _log_density(x: np.ndarray) -> float:
+    return -0.5 * float(x @ x)
+
+
+def test_state_can_be_pickled() -> None:
+    sampler, settings = resolve("fisher_hmc", {})
+    exact = gaussian()
+    target = exact.target.target()
+    state = learnt_state(sampler, settings, exact, np.random.default_rng(1))
+    ends = []
+    for begin in (state, pickle.loads(pickle.dumps(state))):
+        trace = empty_trace(20, 3)
+        sampler.sweep(target, settings, begin, np.random.default_rng(2), False, trace)
+        ends.append(trace.x)
+    np.testing.assert_array_equal(*ends)
+
+
+def test_python_functions() -> None:
+    target = stanadapt.Target.from_python(_log_density, 2, lambda x: -x)
+    x = datasets(sample(target, warmup=60, workers=1))["posterior"]["x"].values
+    assert 0.8 < x.std() < 1.2
+
+
+def test_one_dimension() -> None:
+    idata = sample("parameters { real<lower=0> x; } model { x ~ gamma(2, 1); }", draws=2_000, warmup=500)
+    assert findings(idata) == set()
+    assert abs(float(datasets(idata)["posterior"]["x"].mean()) - 2.0) < 0.15
+
+
+@pytest.mark.parametrize("d", [1, 10])
+def test_steps_as_long_as_the_trajectory_may_be_accepted_more_often(d: int) -> None:
+    idata = sample(f"parameters {{ vector[{d}] x; }} model {{ x ~ normal(0, 1); }}", draws=1_000, warmup=500)
+    stats = datasets(idata)["sample_stats"]
+    assert stats["step_size"].min() > 1.5
+    assert stats["acceptance_rate"].mean() > 0.95
+    assert findings(idata) == set()
+
+
+# ---- where it does not work
+
+
+def test_a_gradient_that_fails_in_a_region() -> None:
+    """The region is outside of the support then; a trajectory that meets it is rejected, and that is said."""
+    code = 'parameters { vector[2] x; } model { if (x[1] > 2) reject("beyond"); x ~ normal(0, 1); }'
+    idata = sample(code, draws=2_000, warmup=500)
+    x = datasets(idata)["posterior"]["x"].values
+    assert 1.5 < x[..., 0].max() <= 2.0
+    assert abs(x[..., 0].mean() + 0.055) < 0.1  # of a standard normal below 2
+    assert abs(x[..., 1].mean()) < 0.1
+    assert "failures" in findings(idata)
+
+
+def test_a_chain_in_another_mode_is_told() -> None:
+    target = stanadapt.Target.from_python(_two_modes, 1, _two_modes_gradient)
+    idata = sample(target, inits=np.array([[-19.0], [-21.0], [-20.5], [20.5]]), chains=4, draws=500)
+    x = datasets(idata)["posterior"]["x"].values.mean(axis=1).ravel()
+    np.testing.assert_allclose(x, [-20.0, -20.0, -20.0, 20.0], atol=0.5)
+    assert {"r_hat", "apart"} <= findings(idata)
+
+
+def test_a_chain_that_leaves_for_infinity_is_told() -> None:
+    target = stanadapt.Target.from_python(_rising, 2, _rising_gradient)
+    here = sample(target, inits=np.zeros((2, 2)), warmup=500, draws=500)
+    assert {"ess_bulk", "leaving"} <= findings(here)
+    far = sample(target, warmup=500, draws=500)  # where the climb has ended, too far for a step to be seen
+    assert {"ess_bulk", "r_hat"} <= findings(far)
+
+
+def test_a_chain_far_up_a_wall_is_told() -> None:
+    """At 20 the log density is -1e173, and what the chain sees there overflows."""
+    code = "parameters { vector[2] x; } model { target += -sum(exp(square(x))); }"
+    idata = sample(code, inits=np.array([[20.0, -20.0], [0.0, 0.0]]), draws=500)
+    assert "r_hat" in findings(idata)
+    assert abs(float(datasets(idata)["posterior"]["x"][1].mean())) < 0.2
+
+
+def test_a_chain_that_cannot_move_is_told() -> None:
+    """There is no gradient anywhere but at its start, so its steps shrink to what rounding leaves of them."""
+
+    def gradient(x: np.ndarray) -> np.ndarray:
+        return -x if x[0] in (0.5, 1.5) else np.full(2, np.nan)
+
+    target = stanadapt.Target.from_python(_log_density, 2, gradient)
+    starts = np.array([[0.5, 0.0], [1.5, 0.0]])
+    idata = sample(target, inits=starts, workers=1, settings={"max_steps": 4})
+    np.testing.assert_allclose(datasets(idata)["posterior"]["x"][:, -1], starts, atol=1e-9)
+    assert {"r_hat", "ess_bulk", "failures"} <= findings(idata)
