@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.langevin import log_proposal_ratio
+from ..numerics.cholesky import transposed_factor
+from ..numerics.langevin import gaussian_step_size, log_proposal_ratio
 from ..numerics.linear import scaled_identity, transposed_times, transposed_times_into
 from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
 from ..numerics.speed_measure import first_squares
 from ..target import log_density_gradient
+from . import pilot
 from .base import PROBABILITY, SCALE, Limit, Stage
 
 LIMITS = {
@@ -20,6 +22,7 @@ LIMITS = {
     "learning_rate": Limit(0.0, 1.0),
     "beta_rate": Limit(0.0, 1.0),
     "initial_scale": SCALE,
+    "pilot": pilot.LIMIT,
 }
 
 
@@ -43,6 +46,12 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     logp = log_density_gradient(target, x, score)
     chol_t = scaled_identity(d, settings.initial_scale / np.sqrt(d))
     return State(x.copy(), logp, score, transposed_times(chol_t, score), chol_t, first_squares(d), 1.0)
+
+
+def piloted(state: State, found: pilot.Found, settings: Any) -> State:
+    """L of either MALA is the factor of the pilot's covariance, times the best step for a Gaussian."""
+    chol_t = gaussian_step_size(found.x.size) * transposed_factor(found.cov)
+    return state._replace(rotated=chol_t @ state.score, chol_t=chol_t)
 
 
 @kernel
