@@ -333,7 +333,8 @@ class KernelChain(Chain):
             if draws is not None:
                 draws.write(write_values, trace, slice(-(offset + 1) % self.job.thin, None, self.job.thin))
             n, offset, self.done = n - size, offset + size, self.done + size
-            self.accept_sum += float(trace.accept_prob.sum())
+            # One after another: the last digit of NumPy's own sum would tell where blocks end.
+            self.accept_sum = float(np.cumsum(np.append(self.accept_sum, trace.accept_prob))[-1])
             self.accept_count += size
             acceptance = float(trace.accept_prob.mean())
             self.board.post(self.index, self.done, float(not adapting), acceptance, trace.step_size[-1], 0.0)

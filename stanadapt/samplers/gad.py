@@ -26,6 +26,9 @@ LIMITS = {
 }
 
 
+AFTER_PILOT = 0.05  # share of our learning rate that is left
+
+
 class State(NamedTuple):
     """Of the two MALAs; the symbols are explained in their files."""
 
@@ -81,10 +84,16 @@ def judged(
 
 @kernel
 def learning_rate(settings: Any, faithful: Any, own: Any) -> Any:
-    """eta: what was set, or the default of the mode, the paper's or our own."""
+    """eta: what was set, or the default of the mode, the paper's or our own.
+
+    Ours finds L from afar. Near it, the noise of its steps blurs strong correlations, so that after a pilot
+    they are shorter.
+    """
     if not np.isnan(settings.learning_rate):
         return settings.learning_rate
-    return faithful if settings.faithful else own
+    if settings.faithful:
+        return faithful
+    return AFTER_PILOT * own if settings.pilot > 0 else own
 
 
 def n_matrices() -> int:

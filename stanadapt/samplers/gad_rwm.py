@@ -17,7 +17,8 @@ Departures from the paper, the first four off with `faithful=True`:
    0.00005 is absolute and never reaches the scale of a coordinate whose standard deviation is ten.
 2. beta stays within 0.001 and 10, see numerics/speed_measure.py.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
-4. `pilot` iterations of Fisher HMC may come first, see pilot.py; L starts from their metric.
+4. `pilot` iterations of Fisher HMC may come first, see pilot.py; L starts from their metric,
+   and the learning rate is a twentieth.
 5. L_ii at most halves in an iteration, which keeps it positive.
 6. A proposal without a log density teaches nothing.
 
