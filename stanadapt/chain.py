@@ -293,13 +293,14 @@ class KernelChain(Chain):
         self.sampler, self.settings = pilot.module()
         self.state = self.sampler.start(self.target, self.settings, x, self.rng)
         yield from self._stages(length, "pilot_")
+        method_settings = self.job.settings
         with np.errstate(all="ignore"):
             found = pilot.found(self.sampler, self.settings, self.state, length)
-        self.sampler, self.settings = method, self.job.settings
-        self.state = method.start(self.target, self.settings, found.x, self.rng)
-        if self.state.logp == -np.inf:  # it needs a Hessian, and there is none
-            self.state = method.start(self.target, self.settings, x, self.rng)
-        self.state = cast(Piloted, method).piloted(self.state, found, self.settings)
+            state = method.start(self.target, method_settings, found.x, self.rng)
+            if state.logp == -np.inf:  # it needs a Hessian, and there is none
+                state = method.start(self.target, method_settings, x, self.rng)
+            state = cast(Piloted, method).piloted(state, found, method_settings)
+        self.sampler, self.settings, self.state = method, method_settings, state
 
     def _stages(self, length: int, prefix: str = "") -> Iterator[None]:
         """The sampler's stages, cut at fixed iterations where the history is noted."""
