@@ -169,7 +169,8 @@ def sample(
     sampler = samplers.sampler(job.method)
     _check_model(job.method, posterior, sampler)
     if not isinstance(sampler, samplers.Engine):
-        sampler.stages(job.settings, job.warmup, posterior.dim)  # refuses settings that do not go together
+        adapting = job.warmup - samplers.pilot.length(sampler, job.settings, job.warmup)
+        sampler.stages(job.settings, adapting, posterior.dim)  # refuses settings that do not go together
     _check_memory(posterior, sampler, job, workers)
     if isinstance(sampler, samplers.Cautious) and (advice := sampler.caution(job.settings, posterior.dim)):
         warnings.warn(f"method={job.method!r}: {advice}", StanAdaptWarning, stacklevel=2)
@@ -179,6 +180,8 @@ def sample(
         # All that it needs, to check its start.
         _announce(log_density_gradient, posterior, job.method, progress)
     else:
+        if getattr(job.settings, "pilot", 0):
+            _compile(samplers.pilot.METHOD, samplers.pilot.module()[1], posterior, progress)
         _compile(job.method, job.settings, posterior, progress)
 
     if in_processes and posterior.model.backend != "python":
@@ -363,6 +366,8 @@ def _check_memory(
     free = check.free_memory()
     d = posterior.dim
     matrices = samplers.n_matrices(sampler, job.settings)
+    if getattr(job.settings, "pilot", 0):
+        matrices = max(matrices, samplers.pilot.module()[0].n_matrices())
     needed = 8 * d * d * (matrices + 1) * job.chains if matrices else 0  # + 1: the result's copy
     if needed > free:
         able = [name for name in samplers.METHODS if not _default_matrices(name)]

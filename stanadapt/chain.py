@@ -16,7 +16,8 @@ import numpy as np
 
 from .inits import Init, find
 from .posterior import Posterior
-from .samplers import Sampler, Settling, advance, climbs, keeps_adapting, sampler, stats
+from .samplers import Sampler, Settling, advance, climbs, keeps_adapting, pilot, sampler, stats
+from .samplers.base import Piloted
 from .trace import Trace, empty_trace
 
 _BLOCK_SECONDS = 0.05
@@ -214,7 +215,8 @@ class KernelChain(Chain):
 
     def __init__(self, posterior: Posterior, job: Job, *place: Any) -> None:
         super().__init__(posterior, job, *place)
-        self.sampler = cast(Sampler, sampler(job.method))
+        self.sampler = cast(Sampler, sampler(job.method))  # the pilot, as long as there is one
+        self.settings = job.settings
         self.target = self.model.target()
         self.done = 0
         self.step_seconds = 0.0
@@ -230,7 +232,6 @@ class KernelChain(Chain):
         chain in warm-up far behind one that is sampling.
         """
         self.began = self.turn_began = time.perf_counter()
-        settings = self.job.settings
         x = find(
             self.init,
             self.posterior,
@@ -238,12 +239,11 @@ class KernelChain(Chain):
             self.index,
             self.rng,
             use_gradient=self.sampler.NEEDS_GRADIENT,
-            ascend=climbs(self.sampler, settings),
+            ascend=climbs(self.sampler, self.settings),
             use_hessian=self.sampler.NEEDS_HESSIAN,
         )
         self.out.start = x.copy()
-        self.state = self.sampler.start(self.target, settings, x, self.rng)
-        yield from self._warm_up()
+        yield from self._warm_up(x)
         self.out.learnt = self.sampler.learnt(self.state)
         self.out.failures_warmup = int(self.target.failures.total[0])
         self.out.counts_warmup = self.model.counts()
@@ -272,42 +272,70 @@ class KernelChain(Chain):
             out.seconds_total = time.perf_counter() - self.began
         return out
 
-    def _warm_up(self) -> Iterator[None]:
+    def _warm_up(self, x: np.ndarray) -> Iterator[None]:
+        """From `x` (d,): the pilot, if there is one, and then the method."""
+        warmup = self.job.warmup
+        length = pilot.length(self.sampler, self.settings, warmup)
+        if length:
+            yield from self._pilot(x, length)
+        else:
+            self.state = self.sampler.start(self.target, self.settings, x, self.rng)
+        yield from self._stages(warmup - length)
+        self.out.warmup_iterations = self.done
+        self.done = warmup
+
+    def _pilot(self, x: np.ndarray, length: int) -> Iterator[None]:
+        """`length` iterations of the pilot from `x`, then the method's state where they end.
+
+        All of them, so that what chains note is of the same stage in all.
+        """
+        method = self.sampler
+        self.sampler, self.settings = pilot.module()
+        self.state = self.sampler.start(self.target, self.settings, x, self.rng)
+        yield from self._stages(length, "pilot_")
+        method_settings = self.job.settings
+        with np.errstate(all="ignore"):
+            found = pilot.found(self.sampler, self.settings, self.state, length)
+            state = method.start(self.target, method_settings, found.x, self.rng)
+            if state.logp == -np.inf:  # it needs a Hessian, and there is none
+                state = method.start(self.target, method_settings, x, self.rng)
+            state = cast(Piloted, method).piloted(state, found, method_settings)
+        self.sampler, self.settings, self.state = method, method_settings, state
+
+    def _stages(self, length: int, prefix: str = "") -> Iterator[None]:
         """The sampler's stages, cut at fixed iterations where the history is noted."""
-        job, d = self.job, self.posterior.dim
-        marks = _checkpoints(job.warmup, d)
-        for stage in self.sampler.stages(job.settings, job.warmup, d):
+        d = self.posterior.dim
+        marks = _checkpoints(self.job.warmup, d)
+        for stage in self.sampler.stages(self.settings, length, d):
             if stage.length == 0:
                 continue
             with np.errstate(all="ignore"):  # a chain may be on its way to infinity; that is diagnosed later
-                self.state = self.sampler.enter(stage.name, self.state, job.settings)
+                self.state = self.sampler.enter(stage.name, self.state, self.settings)
             end = self.done + stage.length
             for mark in [m for m in marks if self.done < m < end] + [end]:
                 yield from self._iterate(mark - self.done, True, self.out.warmup, self.write_warmup)
-                self._note(stage.name)
-            if isinstance(self.sampler, Settling) and self.sampler.settled(self.state):
+                self._note(prefix + stage.name)
+            if not prefix and isinstance(self.sampler, Settling) and self.sampler.settled(self.state):
                 break
-        self.out.warmup_iterations = self.done
-        self.done = job.warmup
 
     def _iterate(self, n: int, adapting: bool, draws: Draws | None, write_values: Any) -> Iterator[None]:
         """Run `n` iterations in blocks, keeping every thin-th in `draws`."""
-        settings = self.job.settings
-        goes_on = keeps_adapting(settings)
+        goes_on = keeps_adapting(self.settings)
         offset = self.done if adapting else self.done - self.job.warmup
         while n > 0:
             size = min(n, self._block_size())
             trace = self._buffer(size)
             began = time.perf_counter()
             self.state = advance(
-                self.sampler, self.target, settings, self.state, self.rng, adapting or goes_on, trace
+                self.sampler, self.target, self.settings, self.state, self.rng, adapting or goes_on, trace
             )
             self.step_seconds = (time.perf_counter() - began) / size
             self.model.raise_pending()
             if draws is not None:
                 draws.write(write_values, trace, slice(-(offset + 1) % self.job.thin, None, self.job.thin))
             n, offset, self.done = n - size, offset + size, self.done + size
-            self.accept_sum += float(trace.accept_prob.sum())
+            # One after another: the last digit of NumPy's own sum would tell where blocks end.
+            self.accept_sum = float(np.cumsum(np.append(self.accept_sum, trace.accept_prob))[-1])
             self.accept_count += size
             acceptance = float(trace.accept_prob.mean())
             self.board.post(self.index, self.done, float(not adapting), acceptance, trace.step_size[-1], 0.0)
@@ -328,7 +356,11 @@ class KernelChain(Chain):
         return Trace(*(column[:size] for column in self.buffer))
 
     def _note(self, stage: str) -> None:
-        """Append to the history what warm-up has come to, with the acceptance since the last note."""
+        """Append to the history what warm-up has come to, with the acceptance since the last note.
+
+        What the pilot or the method alone has is NaN at the notes of the other.
+        """
+        history = self.out.history
         row: dict[str, Any] = {
             "iteration": self.done,
             "stage": stage,
@@ -338,8 +370,9 @@ class KernelChain(Chain):
             row["step_size"] = float(self.state.step_size)
         if self.posterior.dim <= _SPECTRUM_LIMIT:
             row |= self.sampler.history(self.state)
-        for name, value in row.items():
-            self.out.history.setdefault(name, []).append(value)
+        before = len(history.get("iteration", ()))
+        for name in {**history, **row}:
+            history.setdefault(name, [np.nan] * before).append(row.get(name, np.nan))
         self.accept_sum, self.accept_count = 0.0, 0
 
 

@@ -269,6 +269,11 @@ def _is_unknown(column: np.ndarray) -> bool:
     return column.size > 0 and column.dtype.kind == "f" and bool(np.all(np.isnan(column)))
 
 
+def _common(columns: list[dict[str, Any]]) -> list[str]:
+    """Names that all chains have: of a run that was stopped some may be under their pilot still."""
+    return [name for name in columns[0] if all(name in others for others in columns)]
+
+
 def _unconstrained(x: np.ndarray, chains: Sequence[int], posterior: Posterior) -> xarray.Dataset:
     coords = _sample_coords(chains, x.shape[1]) | {"unconstrained": posterior.unconstrained_names}
     return xarray.Dataset({"x": ((*_SAMPLE_DIMS, "unconstrained"), x)}, coords=coords)
@@ -283,10 +288,10 @@ def _adaptation(chains: list[ChainResult], posterior: Posterior) -> xarray.Datas
         group = group.assign_coords(
             iteration=("note", first["iteration"][:notes]), stage=("note", first["stage"][:notes])
         )
-    for name in first:
+    for name in _common([chain.history for chain in chains]):
         if name not in ("iteration", "stage") and notes:
             group[name] = (("chain", "note"), np.array([chain.history[name][:notes] for chain in chains]))
-    for name in chains[0].learnt:
+    for name in _common([chain.learnt for chain in chains]):
         value = _stacked([chain.learnt[name] for chain in chains])
         dims: tuple[str, ...] = tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
         if name.startswith("episode_"):

@@ -126,7 +126,8 @@ def _chains(
 
 def _blas(job: Job) -> contextlib.AbstractContextManager[Any]:
     """One thread for BLAS, where chains compute with it."""
-    return one_thread() if isinstance(sampler(job.method), Refitting | Settling) else contextlib.nullcontext()
+    computes = isinstance(sampler(job.method), Refitting | Settling) or getattr(job.settings, "pilot", 0) > 0
+    return one_thread() if computes else contextlib.nullcontext()
 
 
 def _turns(chains: list[Chain]) -> deque[Any]:

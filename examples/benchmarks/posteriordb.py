@@ -1,11 +1,12 @@
 """Every posterior of PosteriorDB up to a dimension, from random starts, against its reference draws.
 
     python examples/benchmarks/posteriordb.py [--max-dim 26] [--method fisher_mala] [--name NAME ...]
+        [--pilot 500] [--warmup 1000]
 
-Runs a method at its defaults and again with `faithful=True` (the warm-up of its paper): 4 chains, one seed.
-Prints for both the smallest bulk ESS and the largest R-hat over the reference's parameters, the largest |z|
-of their means (in standard errors of both), and the seconds. The folder `posterior_database` is the one in
-../shared/data, or the one that POSTERIORDB names.
+Runs a method at its defaults and again with `faithful=True` (the warm-up of its paper), or with so many
+iterations of `pilot`: 4 chains, one seed. Prints for both the smallest bulk ESS and the largest R-hat over
+the reference's parameters, the largest |z| of their means (in standard errors of both), and the seconds. The
+folder `posterior_database` is the one in ../shared/data, or the one that POSTERIORDB names.
 """
 
 from __future__ import annotations
@@ -69,11 +70,13 @@ def main() -> None:
     parser.add_argument("--method", default="fisher_mala")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", nargs="*")
+    parser.add_argument("--pilot", type=int, default=0)
+    parser.add_argument("--warmup", type=int)
     options = parser.parse_args()
+    other = {"pilot": options.pilot} if options.pilot else {"faithful": True}
+    label = f"pilot={options.pilot}" if options.pilot else "faithful"
     database = Path(os.environ.get("POSTERIORDB", DEFAULT))
-    print(
-        f"| posterior | d | {options.method}: ESS | R-hat | max z | s | faithful: ESS | R-hat | max z | s |"
-    )
+    print(f"| posterior | d | {options.method}: ESS | R-hat | max z | s | {label}: ESS | R-hat | max z | s |")
     print("| --- |" + " ---: |" * 9)
     for path in sorted((database / "posteriors").glob("*.json")):
         if options.name and path.stem not in options.name:
@@ -94,11 +97,15 @@ def main() -> None:
         else:
             names = [f"{n.split('.')[0]}[{','.join(n.split('.')[1:])}]" if "." in n else n for n in names]
         cells = []
-        for settings in ({}, {"faithful": True}):
+        for settings in ({}, other):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 idata = posterior.sample(
-                    method=options.method, settings=settings, seed=options.seed, progress=False
+                    method=options.method,
+                    settings=settings,
+                    warmup=options.warmup,
+                    seed=options.seed,
+                    progress=False,
                 )
                 ess, r_hat, z = figures(idata, reference, names)
             seconds = datasets(idata)["posterior"].attrs["sampling_time"]

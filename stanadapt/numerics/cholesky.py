@@ -101,3 +101,13 @@ def towards_outer(chol_t: Any, v: Any, rate: Any) -> None:
         for i in range(column.size):
             above[i] += column[i] * v[k]
             column[i] = (1.0 - rate) * column[i] + gain * above[i]
+
+
+def transposed_factor(cov: np.ndarray) -> np.ndarray:
+    """L^T of a covariance (d, d), in plain Python; of its diagonal, where rounding has left no more of it."""
+    scale = np.sqrt(np.diag(cov))
+    try:
+        chol = np.linalg.cholesky(cov / np.outer(scale, scale))
+    except np.linalg.LinAlgError:
+        return np.diag(scale)
+    return np.ascontiguousarray((scale[:, None] * chol).T)

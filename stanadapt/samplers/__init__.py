@@ -6,6 +6,7 @@ import importlib
 from typing import cast
 
 from .. import check
+from . import pilot
 from .base import (
     Cautious,
     Engine,
@@ -62,6 +63,7 @@ __all__ = [
     "keeps_adapting",
     "n_matrices",
     "named",
+    "pilot",
     "resolve",
     "sampler",
     "stats",

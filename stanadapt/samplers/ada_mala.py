@@ -22,6 +22,8 @@ Departures from the paper, all off with `faithful=True`:
 2. The first step size is found by doubling and halving (the paper names none; when faithful it is 0.1);
    `initial_step_size` sets it in both modes.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
+4. `pilot` iterations of Fisher HMC may take the place of simple MALA and forgetting, see pilot.py. Then the
+   recursion goes on from what they found, which counts for as many points.
 
 Cost of an iteration: one gradient, two products with the factor and O(d); while adapting, one more product
 and a rank-one update. Memory: one (d, d) array a chain.
@@ -34,13 +36,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..numerics.cholesky import transposed_factor
 from ..numerics.covariance import learn_point
-from ..numerics.langevin import first_step_size, proposed
+from ..numerics.langevin import first_step_size, gaussian_step_size, proposed
 from ..numerics.linear import scaled_identity, transposed_times
 from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
 from ..trace import record
+from . import pilot
 from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, preconditioned_stages
 
 
@@ -53,6 +57,7 @@ class Settings(NamedTuple):
     faithful: bool = False
     forgetting: float = 0.5
     memory: float = 10.0
+    pilot: int = 0
 
 
 CHOICES: dict[str, tuple[str, ...]] = {}
@@ -64,6 +69,7 @@ LIMITS = {
     "initial_step_size": NOT_NEGATIVE,
     "forgetting": Limit(0.0, 1.0),
     "memory": Limit(3.0, float("inf")),
+    "pilot": pilot.LIMIT,
 }
 NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 20_000, 10_000
@@ -100,6 +106,23 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     s = first_step_size(target, settings, x, logp, score, rng)
     chol_t = scaled_identity(d, 1.0)
     return State(x.copy(), logp, score, score.copy(), x.copy(), chol_t, 1.0, float(d), 0.0, s, 0.0)
+
+
+def piloted(state: State, found: pilot.Found, settings: Settings) -> State:
+    """Mean and covariance are the pilot's, of as many points as it had iterations."""
+    d = found.x.size
+    chol_t = transposed_factor(found.cov)
+    trace = float(np.square(chol_t).sum())
+    if settings.initial_step_size == 0.0:
+        state = state._replace(step_size=float(gaussian_step_size(d) * np.sqrt(trace / d)))
+    return state._replace(
+        rotated=chol_t @ state.score,
+        mean=found.mean,
+        chol_t=chol_t,
+        trace=trace,
+        n=float(found.n),
+        memory=np.inf,
+    )
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:

@@ -21,6 +21,7 @@ Departures from the paper, all off with `faithful=True`:
 2. The step size follows the acceptance in every iteration, by the rule of Titsias (2023), Algorithm 1. One
    factor an epoch, at most exp(0.426 / 2), cannot follow a covariance that is replaced by 70 %.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
+4. `pilot` iterations of Fisher HMC may come before the first epoch, see pilot.py; Sigma starts from theirs.
 
 Cost of an iteration: one gradient and two products with the factor; while adapting one rank-one update of the
 covariance of the epoch. Memory: three (d, d) arrays a chain.
@@ -33,12 +34,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.langevin import first_step_size, proposed
+from ..numerics.cholesky import transposed_factor
+from ..numerics.langevin import first_step_size, gaussian_step_size, proposed
 from ..numerics.linear import add_outer, scaled_identity, transposed_times
 from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
 from ..trace import record
+from . import pilot
 from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
 
 
@@ -49,6 +52,7 @@ class Settings(NamedTuple):
     alpha: float = 0.3
     initial_step_size: float = 0.0  # 0: found by doubling and halving; sqrt(2) when faithful
     faithful: bool = False
+    pilot: int = 0
 
 
 CHOICES: dict[str, tuple[str, ...]] = {}
@@ -58,6 +62,7 @@ LIMITS = {
     "epochs": Limit(1, 10_000),
     "alpha": Limit(0.001, 1.0),
     "initial_step_size": NOT_NEGATIVE,
+    "pilot": pilot.LIMIT,
 }
 NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 10_000, 10_000
@@ -98,6 +103,14 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     one = scaled_identity(d, 1.0)
     nothing = np.zeros((d, d))
     return State(x.copy(), logp, score, score.copy(), one, one.copy(), s, np.zeros(d), nothing, 0.0, 0.0)
+
+
+def piloted(state: State, found: pilot.Found, settings: Settings) -> State:
+    """Sigma is the pilot's."""
+    chol_t = transposed_factor(found.cov)
+    if settings.initial_step_size == 0.0:
+        state = state._replace(step_size=gaussian_step_size(found.x.size))
+    return state._replace(rotated=chol_t @ state.score, cov=found.cov.copy(), chol_t=chol_t)
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:

@@ -21,6 +21,10 @@ One that is known to fail on some posteriors may have
 
     caution         settings, d -> what a user should know before the run, or None
 
+One that Fisher HMC can find the start for, see pilot.py, has a setting `pilot`, and
+
+    piloted         state at the pilot's point, what it found, settings -> the state with that
+
 One that learns between blocks of iterations, in plain Python, has two more, see `Refitting`:
 
     until_refit     state -> iterations until then
@@ -73,7 +77,12 @@ SCALE = Limit(1e-100, 1e100)  # its square is a number too
 
 
 def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
-    """Simple MALA; learning with a short memory, unless faithful; then the paper's recursion as `last`."""
+    """Simple MALA; learning with a short memory, unless faithful; then the paper's recursion as `last`.
+
+    A pilot has done what the first two are for.
+    """
+    if settings.pilot:
+        return [Stage(last, warmup)]
     simple = min(settings.simple_mala, warmup if settings.faithful else warmup // 4)
     rest = warmup - simple
     forgetting = 0 if settings.faithful else int(settings.forgetting * rest)
@@ -82,7 +91,8 @@ def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
 
 def growing_windows(warmup: int) -> list[int]:
     """Lengths of the windows of Fisher HMC's warm-up; the last has half as much again as its own at most."""
-    first, found, left = [15, 15, 30, 40, 60, 96], [], warmup
+    first, left = [15, 15, 30, 40, 60, 96], warmup
+    found: list[int] = []
     while left:
         length = first[len(found)] if len(found) < len(first) else int(1.6 * found[-1])
         found.append(left if left < 1.5 * length else length)
@@ -124,6 +134,13 @@ class Refitting(Protocol):
 
     def until_refit(self, state: Any) -> int: ...
     def refit(self, state: Any, settings: Any, rng: np.random.Generator) -> Any: ...
+
+
+@runtime_checkable
+class Piloted(Protocol):
+    """What a sampler has beside, if Fisher HMC can begin its warm-up."""
+
+    def piloted(self, state: Any, found: Any, settings: Any) -> Any: ...
 
 
 @runtime_checkable

@@ -21,8 +21,8 @@ Why these choices:
 1. Where A is right every direction of a Gaussian oscillates with period 2 pi, and a trajectory of length T
    has correlation cos(T) with its start. T somewhat beyond pi/2 makes means more precise than those of
    independent draws, and variances almost as precise: cos(1.9) = -0.32, and its square is 0.10.
-2. The integrator (numerics/splitting.py) goes that far in one step of two gradients with nine tenths accepted
-   or more up to some tens of dimensions, where leapfrog takes three or four.
+2. The integrator (numerics/splitting.py) goes that far in one step of two gradients, with nine tenths
+   accepted up to some tens of dimensions. Leapfrog takes three or four.
 3. The number of steps is T/h, rounded at random, which keeps trajectories from coming back to their start.
    Where it is more than two, scales differ from place to place, A is a compromise, and there are directions
    slower than 1: then there are (T/2h)^stretch times as many steps. Where it is more than three, rejections
@@ -169,7 +169,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 def settled(state: State) -> bool:
-    """Whether warm-up may end with the window that has just ended; its metric was found to be settled."""
+    """Whether warm-up may end with the window that has just ended."""
     return state.steady
 
 

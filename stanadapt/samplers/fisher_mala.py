@@ -24,6 +24,8 @@ Departures from the paper, all off with `faithful=True`:
 2. The first step size is found by doubling and halving (the paper names none; when faithful it is 0.1);
    `initial_step_size` sets it in both modes.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
+4. `pilot` iterations of Fisher HMC may take the place of simple MALA and forgetting, see pilot.py. Then the
+   recursion starts from what they found, which counts for as many signals.
 
 Cost of an iteration: one gradient, two products with R and O(d); while adapting, one more product and a
 rank-one update. Memory: one (d, d) array a chain.
@@ -36,12 +38,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.langevin import first_step_size, proposed
+from ..numerics.cholesky import transposed_factor
+from ..numerics.langevin import first_step_size, gaussian_step_size, proposed
 from ..numerics.linear import add_outer, dot, scaled_identity, times
 from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
 from ..trace import record
+from . import pilot
 from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, preconditioned_stages
 
 SCORE, INCREMENT = 0, 1  # indices of CHOICES['signal']; 2 is the Rao-Blackwellised increment
@@ -57,6 +61,7 @@ class Settings(NamedTuple):
     faithful: bool = False
     forgetting: float = 0.5
     memory: float = 10.0
+    pilot: int = 0
 
 
 CHOICES = {"signal": ("score", "increment", "rao_blackwell")}
@@ -68,6 +73,7 @@ LIMITS = {
     "initial_step_size": NOT_NEGATIVE,
     "forgetting": Limit(0.0, 1.0),
     "memory": Limit(2.0, float("inf")),
+    "pilot": pilot.LIMIT,
 }
 NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 10_000, 10_000
@@ -100,6 +106,18 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     logp = log_density_gradient(target, x, score)
     s = first_step_size(target, settings, x, logp, score, rng)
     return State(x.copy(), logp, score, score.copy(), scaled_identity(d, 1.0), float(d), s, 0.0)
+
+
+def piloted(state: State, found: pilot.Found, settings: Settings) -> State:
+    """A is the pilot's; the inverse sums as many signals as it had iterations, where steps are the best."""
+    d = found.x.size
+    s = gaussian_step_size(d)
+    size = 1.0 if settings.signal == SCORE else s**2 + s**4 / 4.0  # E[s s^T] of a Gaussian is this times A^-1
+    root_t = transposed_factor(found.cov) / np.sqrt(size * found.n)
+    trace = float(np.square(root_t).sum())
+    if settings.initial_step_size == 0.0:
+        state = state._replace(step_size=float(s * np.sqrt(size * found.n * trace / d)))
+    return state._replace(rotated=root_t @ state.score, root_t=root_t, trace=trace, memory=np.inf)
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:

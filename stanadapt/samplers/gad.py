@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.langevin import log_proposal_ratio
+from ..numerics.cholesky import transposed_factor
+from ..numerics.langevin import gaussian_step_size, log_proposal_ratio
 from ..numerics.linear import scaled_identity, transposed_times, transposed_times_into
 from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
 from ..numerics.speed_measure import first_squares
 from ..target import log_density_gradient
+from . import pilot
 from .base import PROBABILITY, SCALE, Limit, Stage
 
 LIMITS = {
@@ -20,7 +22,11 @@ LIMITS = {
     "learning_rate": Limit(0.0, 1.0),
     "beta_rate": Limit(0.0, 1.0),
     "initial_scale": SCALE,
+    "pilot": pilot.LIMIT,
 }
+
+
+AFTER_PILOT = 0.05  # share of our learning rate that is left
 
 
 class State(NamedTuple):
@@ -43,6 +49,12 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     logp = log_density_gradient(target, x, score)
     chol_t = scaled_identity(d, settings.initial_scale / np.sqrt(d))
     return State(x.copy(), logp, score, transposed_times(chol_t, score), chol_t, first_squares(d), 1.0)
+
+
+def piloted(state: State, found: pilot.Found, settings: Any) -> State:
+    """L of either MALA is the factor of the pilot's covariance, times the best step for a Gaussian."""
+    chol_t = gaussian_step_size(found.x.size) * transposed_factor(found.cov)
+    return state._replace(rotated=chol_t @ state.score, chol_t=chol_t)
 
 
 @kernel
@@ -72,10 +84,16 @@ def judged(
 
 @kernel
 def learning_rate(settings: Any, faithful: Any, own: Any) -> Any:
-    """eta: what was set, or the default of the mode, the paper's or our own."""
+    """eta: what was set, or the default of the mode, the paper's or our own.
+
+    Ours finds L from afar. Near it, the noise of its steps blurs strong correlations, so that after a pilot
+    they are shorter.
+    """
     if not np.isnan(settings.learning_rate):
         return settings.learning_rate
-    return faithful if settings.faithful else own
+    if settings.faithful:
+        return faithful
+    return AFTER_PILOT * own if settings.pilot > 0 else own
 
 
 def n_matrices() -> int:

@@ -17,13 +17,15 @@ g v^T + grad(x) (L^T g)^T / 2 - (grad(x) + grad(y)) w^T / 2: the Hessian H enter
     rho_beta   settings.beta_rate       ()      learning rate of beta
     alpha_*    settings.target_accept   ()      acceptance rate that beta is adapted to
 
-Departures from the paper, the first three off with `faithful=True`:
+Departures from the paper, the first four off with `faithful=True`:
 1. Each row of L is learnt in units of its own length, at a learning rate of 0.002: the paper's step of
    0.00015 is absolute and never reaches the scale of a coordinate whose standard deviation is ten.
 2. beta stays within 0.001 and 10, see numerics/speed_measure.py.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
-4. L_ii at most halves in an iteration, which keeps it positive.
-5. A proposal without a log density teaches nothing; nor does one whose Hessian in that direction is not
+4. `pilot` iterations of Fisher HMC may come first, see pilot.py; L starts from their metric,
+   and the learning rate is a twentieth.
+5. L_ii at most halves in an iteration, which keeps it positive.
+6. A proposal without a log density teaches nothing; nor does one whose Hessian in that direction is not
    finite.
 
 Cost of an iteration: one gradient and two products with L; while adapting, three more products, a pass over
@@ -53,6 +55,7 @@ class Settings(NamedTuple):
     beta_rate: float = 0.02
     initial_scale: float = 0.1  # L starts at this over sqrt(d), times I
     faithful: bool = False
+    pilot: int = 0
 
 
 FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate
@@ -61,7 +64,7 @@ LIMITS = gad.LIMITS
 NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
 WARMUP, DRAWS = 20_000, 20_000
 
-start = gad.start
+start, piloted = gad.start, gad.piloted
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
 
 

@@ -12,13 +12,15 @@ Titsias and Dellaportas (2019), Gradient-based Adaptive Markov Chain Monte Carlo
     rho_beta  settings.beta_rate       ()      learning rate of beta
     alpha_*   settings.target_accept   ()      acceptance rate that beta is adapted to
 
-Departures from the paper, the first three off with `faithful=True`:
+Departures from the paper, the first four off with `faithful=True`:
 1. Each row of L is learnt in units of its own length, at a learning rate of 0.001: the paper's step of
    0.00005 is absolute and never reaches the scale of a coordinate whose standard deviation is ten.
 2. beta stays within 0.001 and 10, see numerics/speed_measure.py.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
-4. L_ii at most halves in an iteration, which keeps it positive.
-5. A proposal without a log density teaches nothing.
+4. `pilot` iterations of Fisher HMC may come first, see pilot.py; L starts from their metric,
+   and the learning rate is a twentieth.
+5. L_ii at most halves in an iteration, which keeps it positive.
+6. A proposal without a log density teaches nothing.
 
 Cost of an iteration: while adapting one gradient, a product with L and a pass over L and G; frozen one log
 density and a product with L. Memory: two (d, d) arrays a chain.
@@ -31,13 +33,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..numerics.cholesky import transposed_factor
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
 from ..numerics.speed_measure import climb_speed, first_squares, towards_acceptance
-from ..numerics.walk import propose_walk
+from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density, log_density_gradient
 from ..trace import record
-from . import gad
+from . import gad, pilot
 
 
 class Settings(NamedTuple):
@@ -46,6 +49,7 @@ class Settings(NamedTuple):
     beta_rate: float = 0.02
     initial_scale: float = 0.1  # L starts at this over sqrt(d), times I
     faithful: bool = False
+    pilot: int = 0
 
 
 FAITHFUL_RATE, OWN_RATE = 0.00005, 0.001  # defaults of the learning rate
@@ -71,6 +75,11 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     d = x.size
     chol_t = scaled_identity(d, settings.initial_scale / np.sqrt(d))
     return State(x.copy(), log_density(target, x), chol_t, first_squares(d), 1.0)
+
+
+def piloted(state: State, found: pilot.Found, settings: Settings) -> State:
+    """L is the factor of the pilot's covariance, times the best step for a Gaussian."""
+    return state._replace(chol_t=gaussian_scale(found.x.size) * transposed_factor(found.cov))
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:

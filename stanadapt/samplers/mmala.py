@@ -17,9 +17,10 @@ metric is the negative Hessian. SoftAbs: Betancourt (2013), A general metric for
 
 Departures from the paper: 1. the metric is the SoftAbs of the Hessian rather than the Fisher information,
 which a Stan program does not give; for a logistic regression with a normal prior they are the same. 2. the
-Hessian comes from central differences of the gradient. 3. and 4., off with `faithful=True`: the first step
+Hessian comes from central differences of the gradient. 3. to 5., off with `faithful=True`: the first step
 size is found by doubling and halving from 1 (when faithful it is 1), `initial_step_size` sets it in both
-modes; a random start first climbs out of the far tail, see numerics/ascent.py.
+modes; a random start first climbs out of the far tail, see numerics/ascent.py; `pilot` iterations of Fisher
+HMC may go on from there before the first of this method, see pilot.py.
 
 Cost of an iteration, frozen or not: 2 d + 1 gradients and O(d³) for the root of the metric, a Cholesky factor
 where -H is positive definite and eigenvectors elsewhere. A proposal whose Hessian is not finite is rejected.
@@ -40,6 +41,7 @@ from ..numerics.softabs import softabs_metric
 from ..numerics.step_size import doubled_or_halved, towards_target
 from ..target import hessian, log_density_gradient
 from ..trace import record
+from . import pilot
 from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage
 
 
@@ -49,6 +51,7 @@ class Settings(NamedTuple):
     softabs: float = 1e3
     initial_step_size: float = 0.0  # 0: found by doubling and halving; 1 when faithful
     faithful: bool = False
+    pilot: int = 0
 
 
 CHOICES: dict[str, tuple[str, ...]] = {}
@@ -57,6 +60,7 @@ LIMITS = {
     "step_rate": Limit(0.0, 1.0),
     "softabs": POSITIVE,
     "initial_step_size": NOT_NEGATIVE,
+    "pilot": pilot.LIMIT,
 }
 NEEDS_GRADIENT, NEEDS_HESSIAN = True, True
 WARMUP, DRAWS = 5_000, 5_000
@@ -118,6 +122,11 @@ def rescaled(state: Any, step_size: Any) -> Any:
     """The state with another step size."""
     x, logp, score, rotated, root_t, metric, log_det, _ = state
     return State(x, logp, score, rotated, root_t, metric, log_det, step_size)
+
+
+def piloted(state: State, found: pilot.Found, settings: Settings) -> State:
+    """The metric is that of the place, so the pilot has found the place."""
+    return state
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
