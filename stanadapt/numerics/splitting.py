@@ -26,14 +26,13 @@ B = 0.2145
 
 
 @kernel
-def split_steps(
-    target: Any, metric: Any, x: Any, momentum: Any, score: Any, velocity: Any, h: Any, n: Any
-) -> Any:
+def split_steps(target: Any, metric: Any, x: Any, momentum: Any, score: Any, h: Any, n: Any) -> Any:
     """`n` steps of length `h` from (x, momentum), whose score is given; all three (d,) change in place.
 
-    `velocity` (d,) is used on the way. Returns the log density at the end and the number of gradients. A
-    trajectory that meets a point without a log density ends there, at -inf: the way back would meet it too.
+    Returns the log density at the end and the number of gradients. A trajectory that meets a point without a
+    log density ends there, at -inf: the way back would meet it too.
     """
+    velocity = np.empty_like(x)
     logp, taken = -np.inf, 0
     push = B * h
     for _ in range(n):

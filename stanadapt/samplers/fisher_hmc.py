@@ -15,9 +15,8 @@ draws and scores of a Gaussian fulfil (numerics/metric.py).
     alpha_*  settings.target_accept   ()      acceptance rate that h is adapted to; h is T at most
 
 One iteration draws p, follows the dynamics for n steps of h (1 + jitter u), u uniform on (-1, 1), and accepts
-their end with probability min(1, e^-dH).
+their end with probability min(1, e^-dH). Why these choices:
 
-Why these choices:
 1. Where A is right every direction of a Gaussian oscillates with period 2 pi, and a trajectory of length T
    has correlation cos(T) with its start. T somewhat beyond pi/2 makes means more precise than those of
    independent draws, and variances almost as precise: cos(1.9) = -0.32, and its square is 0.10.
@@ -26,9 +25,8 @@ Why these choices:
 3. The number of steps is T/h, rounded at random, which keeps trajectories from coming back to their start.
    Where it is more than two, scales differ from place to place, A is a compromise, and there are directions
    slower than 1: then there are (T/2h)^stretch times as many steps. Where it is more than three, rejections
-   gather where curvature is largest and the chain stands still there, so `careful_accept` is aimed at.
-4. The first metric is that of the Hessian where the climb from the start has ended, from 2 d gradients, up to
-   d = 200. With it the first draws are already of the typical set's shape.
+   gather where curvature is largest, and `careful_accept` is aimed at lest the chain stand still there.
+4. The first metric is the Hessian's where the climb from the start has ended (2 d gradients, up to d = 200).
 5. Warm-up has windows of 15, 15, 30, 40, 60, 96 iterations and from then on 1.6 times the one before. At the
    end of each the metric is solved for anew from the draws and scores of the last two. Where that changes no
    variance by half, and the chain was in the same place in both, the next window is the last: most posteriors
@@ -203,12 +201,11 @@ def step(
     if n > 2.0:
         n *= (0.5 * n) ** settings.stretch
     n = max(1, int(min(n, most) + rng.random()))
-    velocity = z
-    logp_y, taken = split_steps(target, metric, y, momentum, score_y, velocity, h, n)
+    logp_y, taken = split_steps(target, metric, y, momentum, score_y, h, n)
     accept_prob = -1.0
     if logp_y > -np.inf:
-        velocity_into(velocity, metric, momentum)
-        accept_prob = accept_probability(energy - (0.5 * dot(momentum, velocity) - logp_y))
+        velocity_into(z, metric, momentum)
+        accept_prob = accept_probability(energy - (0.5 * dot(momentum, z) - logp_y))
     if rng.random() < accept_prob:
         return y, logp_y, score_y, accept_prob, True, taken
     return x, logp, score, accept_prob, False, taken
