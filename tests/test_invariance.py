@@ -193,19 +193,16 @@ FAULTS = [
 WITH_FAULTS = {
     "samplers/fisher_hmc.py": {
         "    curvature: bool = True\n": "    curvature: bool = True\n    fault: int = 0\n",
-        "    energy = -logp +": (
-            "    if settings.fault == 1 and not adapting:\n        momentum = z.copy()\n    energy = -logp +"
+        "most: Any, rng: Any": "most: Any, rng: Any, fault: Any",
+        "step_size, most, rng\n": "step_size, most, rng, 0 if adapting else settings.fault\n",
+        "    energy = 0.5 *": "    if fault == 1:\n        momentum = z.copy()\n    energy = 0.5 *",
+        "        velocity_into(z, metric, momentum)\n": (
+            "        velocity_into(z, metric, momentum)\n"
+            "        if fault == 2:\n            z = momentum\n"
+            "        if fault == 3:\n            energy, z = -logp, 0.0 * z\n"
         ),
-        "        velocity_into(velocity, metric, momentum)\n": (
-            "        velocity_into(velocity, metric, momentum)\n"
-            "        if settings.fault == 2 and not adapting:\n            velocity = momentum\n"
-            "        if settings.fault == 3 and not adapting:\n"
-            "            energy, velocity = -logp, 0.0 * velocity\n"
-        ),
-        "score_y, h, n)": "score_y, h, n, 0 if adapting else settings.fault)",
-        "    y, score_y =": (
-            "    if settings.fault == 6 and x[0] > 0.0 and not adapting:\n        n += 1\n    y, score_y ="
-        ),
+        "score_y, h, n)": "score_y, h, n, fault)",
+        "    logp_y, taken =": "    if fault == 6 and x[0] > 0.0:\n        n += 1\n    logp_y, taken =",
     },
     "numerics/splitting.py": {
         "h: Any, n: Any)": "h: Any, n: Any, fault: Any)",

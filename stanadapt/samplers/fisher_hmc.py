@@ -173,15 +173,7 @@ def settled(state: State) -> bool:
 
 @kernel
 def step(
-    target: Any,
-    settings: Any,
-    metric: Any,
-    x: Any,
-    logp: Any,
-    score: Any,
-    step_size: Any,
-    most: Any,
-    rng: Any,
+    target: Any, settings: Any, metric: Any, x: Any, logp: Any, score: Any, size: Any, most: Any, rng: Any
 ) -> Any:
     """One trajectory. Returns x, log density and score, acceptance probability, whether accepted, gradients.
 
@@ -196,8 +188,8 @@ def step(
         score_y[i] = score[i]
     momentum_into(momentum, metric, z)
     energy = 0.5 * dot(z, z) - logp
-    h = step_size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
-    n = settings.trajectory / step_size
+    h = size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
+    n = settings.trajectory / size
     if n > 2.0:
         n *= (0.5 * n) ** settings.stretch
     n = max(1, int(min(n, most) + rng.random()))
