@@ -67,7 +67,8 @@ def sample(
         Number of chains.
     warmup, draws
         Iterations of each chain for adaptation, and after it with everything learnt frozen. The defaults
-        are the method's, see `methods()`.
+        are the method's, see `methods()`. Fisher HMC ends its warm-up sooner where it has settled; `warmup`
+        is the most there are, and adaptation/warmup_iterations what there were.
     thin
         Keep every thin-th iteration.
     seed
@@ -367,7 +368,7 @@ def _check_memory(
     d = posterior.dim
     matrices = samplers.n_matrices(sampler, job.settings)
     if getattr(job.settings, "pilot", 0):
-        matrices = max(matrices, samplers.pilot.module()[0].n_matrices())
+        matrices = max(matrices, samplers.n_matrices(*samplers.pilot.module()))
     needed = 8 * d * d * (matrices + 1) * job.chains if matrices else 0  # + 1: the result's copy
     if needed > free:
         able = [name for name in samplers.METHODS if not _default_matrices(name)]

@@ -187,7 +187,7 @@ class Kernel(NamedTuple):
                 logs = -0.5 * np.square(distances / self.epsilon)
         else:
             logs = np.where(distances <= self.epsilon, 0.0, -np.inf)
-        highest = float(logs.max())
+        highest = float(np.max(logs))
         return highest if highest == -np.inf else highest + float(np.log(np.mean(np.exp(logs - highest))))
 
     def distances(self, simulated: np.ndarray, theta: Mapping[str, Any]) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import stanadapt
-from cases import kernel_methods
+from cases import kernel_methods, resolve
 from stanadapt import Posterior, check, runner, samplers
 from stanadapt.errors import (
     ArgumentError,
@@ -409,7 +409,7 @@ def test_generated_quantities_that_reject_are_nan():
 
 
 LARGE = "data { int N; } parameters { vector[N] x; } model { x ~ normal(0, 1); }"
-MATRICES = [name for name in kernel_methods() if samplers.sampler(name).n_matrices()]
+MATRICES = [name for name in kernel_methods() if samplers.n_matrices(*resolve(name, {}))]
 
 
 @pytest.fixture(scope="module")
@@ -422,7 +422,7 @@ class TestMemory:
     @pytest.mark.parametrize("method", MATRICES)
     def test_matrices(self, monkeypatch, large, method):
         monkeypatch.setattr(check, "free_memory", lambda: 3 * 2.0**30)
-        gib = f"{8 * 15_570**2 * (samplers.sampler(method).n_matrices() + 1) * 2 / 2**30:.1f} GiB"
+        gib = f"{8 * 15_570**2 * (samplers.n_matrices(*resolve(method, {})) + 1) * 2 / 2**30:.1f} GiB"
         parts = [f"method='{method}'", gib, "15570 x 15570", "3.0 GiB are free", "none: rwm, mala"]
         refused(ArgumentError, parts, large, method=method)
 

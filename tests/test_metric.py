@@ -20,6 +20,7 @@ from stanadapt.numerics.metric import (
     as_matrix,
     compressed,
     dense,
+    diagonal,
     from_hessian,
     momentum_into,
     relearnt,
@@ -475,3 +476,12 @@ def test_search_comes_back_from_a_long_stay_at_the_longest_step() -> None:
     assert np.all(steps[100:600] == 1.9)
     assert np.all(steps[640:] < 1.0)
     assert abs(np.mean([_curve(h) for h in steps[700:]]) - 0.8) < 0.05
+
+
+def test_the_diagonal_of_low_rank() -> None:
+    rng = np.random.default_rng(8)
+    directions = np.linalg.qr(rng.standard_normal((7, 3)))[0].T
+    metric = Metric(
+        np.empty((0, 0)), np.empty((0, 0)), rng.uniform(0.1, 3.0, 7), directions, np.array([0.1, 4.0, 30.0])
+    )
+    np.testing.assert_allclose(diagonal(metric), np.diag(as_matrix(metric)))

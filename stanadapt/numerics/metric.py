@@ -248,3 +248,9 @@ def as_matrix(metric: Metric) -> np.ndarray:
     inner = np.eye(metric.scale.size)
     inner += metric.directions.T @ ((metric.variances - 1.0)[:, None] * metric.directions)
     return np.asarray(inner * np.outer(metric.scale, metric.scale))
+
+
+def diagonal(metric: Metric) -> np.ndarray:
+    """The diagonal of A (d,), of one of low rank."""
+    added = np.square(metric.directions).T @ (metric.variances - 1.0)
+    return np.asarray(np.square(metric.scale) * (1.0 + added))

@@ -89,7 +89,7 @@ class State(NamedTuple):
     memory: float  # in points: 0 learns nothing, infinity forgets nothing
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     return 1
 
 

@@ -66,7 +66,7 @@ class State(NamedTuple):
     t: float
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     return 1
 
 

@@ -82,7 +82,7 @@ class State(NamedTuple):
     accepted: float
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     return 3
 
 

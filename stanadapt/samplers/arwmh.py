@@ -89,7 +89,7 @@ class State(NamedTuple):
     best: Walk
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     return 3
 
 

@@ -9,7 +9,7 @@ A method is a kernel sampler or an engine. A kernel sampler is a module with the
     NEEDS_HESSIAN   whether it needs a finite Hessian (differences of the gradient) from the start on
     WARMUP, DRAWS   default numbers of iterations
     State           NamedTuple of arrays and numbers
-    n_matrices      number of (d, d) arrays that a chain holds
+    n_matrices      settings -> number of (d, d) arrays that a chain holds
     stages          settings, warmup, d -> the stages of warm-up
     start           kernel: the state at the starting point
     enter           the state at the beginning of a stage (plain Python)
@@ -119,7 +119,7 @@ class Sampler(Method, Protocol):
 
     State: Any
 
-    def n_matrices(self) -> int: ...
+    def n_matrices(self, settings: Any) -> int: ...
     def stages(self, settings: Any, warmup: int, d: int) -> list[Stage]: ...
     def start(self, target: Any, settings: Any, x: Any, rng: Any) -> Any: ...
     def enter(self, stage: str, state: Any, settings: Any) -> Any: ...
@@ -237,7 +237,7 @@ def stats(method: Sampler | Engine) -> dict[str, type[np.generic]]:
 
 def n_matrices(method: Sampler | Engine, settings: Any) -> int:
     """Number of (d, d) arrays that a chain of the method holds."""
-    return method.n_matrices(settings) if isinstance(method, Engine) else method.n_matrices()
+    return method.n_matrices(settings)
 
 
 def resolve(sampler: Method, given: Any) -> Any:

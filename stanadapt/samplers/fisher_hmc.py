@@ -33,7 +33,7 @@ their end with probability min(1, e^-dH). Why these choices:
    need 160 iterations. `warmup` is the most there are.
 
 Cost of an iteration: 2 n gradients, 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
-Memory: three (d, d) arrays a chain up to d = 200 or where `metric` is "dense", none beyond.
+Memory: three (d, d) arrays a chain up to d = 200 or where `metric` is "dense", else none.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from ..numerics.metric import (
     Metric,
     as_matrix,
     compressed,
+    diagonal,
     distance,
     drift,
     from_hessian,
@@ -64,6 +65,7 @@ from .base import PROBABILITY, SCALE, Limit, Stage, growing_windows
 
 AUTO, DENSE, LOW_RANK = 0, 1, 2  # indices of CHOICES['metric']
 LARGEST_DENSE = 200  # dimension up to which "auto" learns all of A
+LARGEST_SHOWN = 1_000  # and up to which results have A, if it is of low rank
 
 
 class Settings(NamedTuple):
@@ -113,8 +115,8 @@ class State(NamedTuple):
     steady: bool  # whether the last two windows have told nothing new
 
 
-def n_matrices() -> int:
-    return 3
+def n_matrices(settings: Any) -> int:
+    return 3 if settings.metric == DENSE else 0
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
@@ -238,4 +240,7 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    return {"preconditioner": as_matrix(state.metric)}
+    """A; of one that could not be held as a matrix, its diagonal."""
+    if len(state.metric.chol_t) or state.x.size <= LARGEST_SHOWN:
+        return {"preconditioner": as_matrix(state.metric)}
+    return {"preconditioner_diagonal": diagonal(state.metric)}

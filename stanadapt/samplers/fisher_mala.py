@@ -90,7 +90,7 @@ class State(NamedTuple):
     memory: float  # in signals: 0 learns nothing, infinity forgets nothing
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     return 1
 
 

@@ -96,7 +96,7 @@ def learning_rate(settings: Any, faithful: Any, own: Any) -> Any:
     return AFTER_PILOT * own if settings.pilot > 0 else own
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     """L and G."""
     return 2
 

@@ -73,7 +73,7 @@ class State(NamedTuple):
     n: float  # -1 before they are gathered
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     return 0
 
 

@@ -98,7 +98,7 @@ stages = refitting.stages
 enter, until_refit = refitting.enter, refitting.until_refit
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     """The frame."""
     return 1
 

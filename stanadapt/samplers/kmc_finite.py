@@ -95,7 +95,7 @@ _RESERVOIR = 1_000  # points that are kept to learn all anew
 _PENDING = 256  # points that wait at most
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     """The frame, and that of the walk."""
     return 2
 

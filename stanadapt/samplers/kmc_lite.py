@@ -100,7 +100,7 @@ stages = kmc.stages
 enter, until_refit = refitting.enter, refitting.until_refit
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     """The frame, and that of the walk."""
     return 2
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..errors import ArgumentError
+from ..numerics.metric import as_matrix
 from .base import NOT_NEGATIVE, Piloted, Sampler, resolve
 
 METHOD = "fisher_hmc"
@@ -63,4 +64,4 @@ def found(sampler: Sampler, settings: Any, state: Any, n: int) -> Found:
     """What there is after the last window, from which the metric is learnt as from those before."""
     state = sampler.enter("handover", state, settings)
     mean = state.windows.points[: state.windows.seen].mean(axis=0)
-    return Found(state.x.copy(), mean, sampler.learnt(state)["preconditioner"], n)
+    return Found(state.x.copy(), mean, as_matrix(state.metric), n)

@@ -94,7 +94,7 @@ stages, caution = shared.stages, shared.caution
 enter, until_refit = shared.enter, shared.until_refit
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     """The frame; root and inverse of the policy's coordinates."""
     return 3
 

@@ -54,7 +54,7 @@ class State(NamedTuple):
     step_size: float
 
 
-def n_matrices() -> int:
+def n_matrices(settings: Any) -> int:
     return 0
 
 
