@@ -161,6 +161,7 @@ def sample(
         if name in moved["posterior_predictive"]:
             raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
     _check_labels(posterior, coords, dims)
+    _check_chains(chains)
     starts = _starts(inits, radius, posterior, chains)
     notes: dict[str, str] = {}
     if job is None:
@@ -358,6 +359,15 @@ def _is_name(given: Any) -> bool:
 
 _CHAIN_BYTES = 5_000  # of a chain's objects
 _CHAIN_POINTS = 20  # arrays of length d that a chain holds at least: its first block and its state
+
+
+def _check_chains(chains: int) -> None:
+    """Refuse more chains than there is memory for the objects of, before there is one of each."""
+    needed, free = _CHAIN_BYTES * chains, check.free_memory()
+    if needed > free:
+        raise ArgumentError(
+            f"chains={chains} need {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free: use fewer"
+        )
 
 
 def _check_memory(
