@@ -2,12 +2,13 @@
 
     python examples/benchmarks/trajectories.py
 
-On a standard Gaussian (compiled), with the dense metric as warm-up learns it: microseconds for each gradient
-beyond the gradient itself, frozen, for trajectories of the default length, which are one step of two gradients
-there, and for ten times that length. A step needs one product with the metric, a trajectory one more and half of
-one for its momentum. The reference is two products of a matrix with a vector, by the faster of BLAS (through
-numba, one thread) and the package's own loops. The aims are 0.5 µs at d = 10, and 1.3 times the reference from
-d = 50 on. Times are medians over repeats that alternate between what is compared.
+On a standard Gaussian (compiled), with the dense metric as warm-up learns it: microseconds for each
+gradient beyond the gradient itself, frozen, for trajectories of the default length, which are one step
+of two gradients there, and for ten times that length. A step needs one product with the metric, a
+trajectory one more and half of one for its momentum. The reference is two products of a matrix with a
+vector, by the faster of BLAS (through numba, one thread) and the package's own loops. The aims are 0.5
+µs at d = 10, and 1.3 times the reference from d = 50 on. Times are medians over repeats that alternate
+between what is compared.
 """
 
 from __future__ import annotations
