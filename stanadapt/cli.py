@@ -398,6 +398,17 @@ def _warnings_as_lines(quiet: bool) -> Iterator[list[Any]]:
         yield findings
 
 
+def _warmup(idata: Any) -> str:
+    """Iterations of warm-up of the chains, which may have ended it by themselves."""
+    from . import results
+
+    groups = results.datasets(idata)
+    if "warmup_iterations" not in groups.get("adaptation", {}):
+        return str(groups["posterior"].attrs["tuning_steps"])
+    done = groups["adaptation"]["warmup_iterations"].values
+    return str(done[0]) if done.min() == done.max() else f"{done.min()} to {done.max()}"
+
+
 def _report(idata: Any, opened: Posterior, findings: Sequence[Any]) -> None:
     """What was done, a summary of the parameters, and the findings."""
     from . import diagnostics, results, table
@@ -406,7 +417,7 @@ def _report(idata: Any, opened: Posterior, findings: Sequence[Any]) -> None:
     attrs, sizes = draws.attrs, draws.sizes
     click.echo(
         f"{attrs['method']} with {attrs['backend']}: {sizes['chain']} chains, {sizes['draw']} draws each "
-        f"after {attrs['tuning_steps']} iterations of warm-up, seed {attrs['seed']}, "
+        f"after {_warmup(idata)} iterations of warm-up, seed {attrs['seed']}, "
         f"in {_duration(attrs['sampling_time'])}"
     )
     if "auto_reason" in attrs:

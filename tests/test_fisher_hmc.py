@@ -101,6 +101,42 @@ def test_warmup_learns_the_covariance(settings: dict[str, Any]) -> None:
     assert idata["sample_stats"]["acceptance_rate"].mean() > 0.8
 
 
+def test_warmup_ends_where_the_metric_has_settled() -> None:
+    """Windows of 15, 15, 30, 40 and 60 iterations; what was kept of them is cut to the shortest chain."""
+    idata = datasets(sample(*model("linear_regression"), warmup=2_000, save_warmup=True))
+    ends = np.cumsum(growing_windows(2_000))
+    done = idata["adaptation"]["warmup_iterations"].values
+    assert np.isin(done, ends).all()
+    assert np.all((done >= ends[3]) & (done < 700))
+    assert idata["warmup_posterior"].sizes["draw"] == done.min()
+    assert idata["posterior"].sizes["draw"] == RUN["draws"]
+    assert idata["adaptation"]["iteration"].max() <= done.max()
+
+
+def test_warmup_goes_on_where_the_posterior_is_not_found() -> None:
+    """The neck of a funnel gives another metric in every window."""
+    idata = datasets(sample(*model("funnel"), warmup=400))
+    np.testing.assert_array_equal(idata["adaptation"]["warmup_iterations"], 400)
+
+
+def test_what_settles() -> None:
+    """The state is steady only if the metric and the place have stayed as they were."""
+    sampler, settings = resolve("fisher_hmc", {"curvature": False})
+    exact, rng = gaussian(), np.random.default_rng(3)
+    state = sampler.start(exact.target.target(), settings, np.zeros(3), rng)
+    points = rng.standard_normal((80, 3))
+
+    def entered(points: np.ndarray, scores: np.ndarray) -> bool:
+        windows = state.windows._replace(points=points.copy(), scores=scores.copy(), seen=80, before=40)
+        return bool(sampler.enter("window_6", state._replace(windows=windows), settings).steady)
+
+    assert entered(points, -points)
+    assert not entered(2.0 * points, -0.5 * points)  # another metric
+    moved = points + np.repeat([0.0, 2.0], 40)[:, None]
+    assert not entered(moved, -points)  # the same metric elsewhere
+    assert not sampler.settled(state)
+
+
 def test_frozen_chain_keeps_its_metric_and_step_size() -> None:
     sampler, settings = resolve("fisher_hmc", {})
     exact, rng = gaussian(), np.random.default_rng(1)
