@@ -260,6 +260,7 @@ class KernelChain(Chain):
         if self.state is not None and out.seconds_warmup == 0.0:  # stopped in warm-up
             out.learnt = self.sampler.learnt(self.state)
             out.failures_warmup = total
+            out.warmup_iterations = self.done
         if out.seconds_warmup == 0.0:
             out.counts_warmup = self.model.counts()
         out.failures = total - (out.failures_warmup or 0)
