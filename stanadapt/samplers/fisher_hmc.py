@@ -11,8 +11,11 @@ draws and scores of a Gaussian fulfil (numerics/metric.py).
     p        momentum                 (d,)    drawn from N(0, A^-1) for every trajectory
     h        state.step_size          ()      length of a step, which takes two gradients
     T        settings.trajectory      ()      length of a trajectory where the target is a Gaussian
-    n        n                        ()      steps of a trajectory
+    n        n                        ()      steps of a trajectory, settings.max_steps at most
     alpha_*  settings.target_accept   ()      acceptance rate that h is adapted to; h is T at most
+             settings.metric                  "dense", "low_rank", or "auto": dense up to d = 200, compressed
+                                              to low rank where products are cheaper then
+             settings.curvature               whether the first metric is the Hessian's
 
 One iteration draws p, follows the dynamics for n steps of h (1 + jitter u), u uniform on (-1, 1), and accepts
 their end with probability min(1, e^-dH). Why these choices:
