@@ -67,9 +67,9 @@ def momentum_into(out: Any, metric: Any, z: Any) -> None:
         for i in range(out.size):
             out[i] = z[0] * chol_t[0, i]
         for k in range(1, out.size):
-            a = z[k]
-            for i in range(k, out.size):
-                out[i] += a * chol_t[k, i]
+            a, below, row = z[k], out[k:], chol_t[k, k:]  # views from 0 on let the loop be vectorised
+            for i in range(row.size):
+                below[i] += a * row[i]
         return
     for i in range(out.size):
         out[i] = z[i]
