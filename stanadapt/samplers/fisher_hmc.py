@@ -13,7 +13,7 @@ draws and scores of a Gaussian fulfil (numerics/metric.py).
     T        settings.trajectory      ()      length of a trajectory where the target is a Gaussian
     n        n                        ()      steps of a trajectory, settings.max_steps at most
     alpha_*  settings.target_accept   ()      acceptance rate that h is adapted to; h is T at most
-             settings.metric                  "dense", "low_rank", or "auto": dense up to d = 200, compressed
+             settings.metric                  "dense", "low_rank", or "auto": dense up to d = 500, compressed
                                               to low rank where products are cheaper then
              settings.curvature               whether the first metric is the Hessian's
 
@@ -29,14 +29,14 @@ their end with probability min(1, e^-dH). Why these choices:
    Where it is more than two, scales differ from place to place, A is a compromise, and there are directions
    slower than 1: then there are (T/2h)^stretch times as many steps. Where it is more than three, rejections
    gather where curvature is largest, and `careful_accept` is aimed at lest the chain stand still there.
-4. The first metric is the Hessian's where the climb from the start has ended (2 d gradients, up to d = 200).
+4. The first metric is the Hessian's where the climb from the start has ended (2 d gradients, up to d = 500).
 5. Warm-up has windows of 15, 15, 30, 40, 60, 96 iterations and from then on 1.6 times the one before. At the
    end of each the metric is solved for anew from the draws and scores of the last two. Where that changes no
    variance by half, and the chain was in the same place in both, the next window is the last: most posteriors
    need 160 iterations. `warmup` is the most there are.
 
 Cost of an iteration: 2 n gradients, 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
-Memory: three (d, d) arrays a chain up to d = 200 or where `metric` is "dense", else none.
+Memory: three (d, d) arrays a chain up to d = 500 or where `metric` is "dense", else none.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from ..trace import record
 from .base import PROBABILITY, SCALE, Limit, Stage, growing_windows
 
 AUTO, DENSE, LOW_RANK = 0, 1, 2  # indices of CHOICES['metric']
-LARGEST_DENSE = 200  # dimension up to which "auto" learns all of A
+LARGEST_DENSE = 500  # dimension up to which "auto" learns all of A
 LARGEST_SHOWN = 1_000  # and up to which results have A, if it is of low rank
 
 
