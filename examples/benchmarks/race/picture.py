@@ -58,10 +58,11 @@ def race(rows: pd.DataFrame, peers: Sequence[str], path: Path) -> None:
         axis.axvline(1.0, color="#444444", linewidth=0.8, zorder=1)
         axis.set_xscale("log")
         axis.set_title(f"{n} {'chain on one core' if n == 1 else 'chains on two cores'}", fontsize=10)
-        axis.set_xlabel(f"min bulk ESS/s relative to the best peer, {LEAST:g} or less at the left")
+        axis.set_xlabel(f"min bulk ESS/s relative to the best peer\n({LEAST:g} or less at the left edge)")
         axis.grid(axis="y", color="#DDDDDD", linewidth=0.6)
         axis.set_axisbelow(True)
-    labels = [f"{name}  ({1e6 * seconds:.2g} µs)" for name, seconds in cost.items()]
+    shown = {name: f"{1e6 * s:,.0f}" if s > 1e-5 else f"{1e6 * s:.1f}" for name, s in cost.items()}
+    labels = [f"{name}  ({micros} µs)" for name, micros in shown.items()]
     axes[0].set_yticks(np.arange(len(cost)), labels, fontsize=8)
     axes[0].set_ylim(-0.7, len(cost) - 0.3)
     handles, texts = axes[0].get_legend_handles_labels()
