@@ -182,8 +182,8 @@ def sample(
         # All that it needs, to check its start.
         _announce(log_density_gradient, posterior, job.method, progress)
     else:
-        if getattr(job.settings, "pilot", 0):
-            _compile(samplers.pilot.METHOD, samplers.pilot.module()[1], posterior, progress)
+        if samplers.pilot.wanted(job.settings):
+            _compile_pilot(posterior, progress)
         _compile(job.method, job.settings, posterior, progress)
 
     if in_processes and posterior.model.backend != "python":
@@ -267,7 +267,7 @@ def _choose(
 ) -> tuple[auto.Choice, auto.Facts]:
     """What method="auto" takes, and the facts that it goes by."""
     if auto.has_pilot(posterior):
-        _compile(auto.PILOT, samplers.resolve(samplers.sampler(auto.PILOT), None), posterior, progress)
+        _compile_pilot(posterior, progress)
     facts = auto.look(posterior, init, seed)
     choice = auto.choose(facts)
     if progress:
@@ -377,8 +377,6 @@ def _check_memory(
     free = check.free_memory()
     d = posterior.dim
     matrices = samplers.n_matrices(sampler, job.settings)
-    if getattr(job.settings, "pilot", 0):
-        matrices = max(matrices, samplers.n_matrices(*samplers.pilot.module()))
     needed = 8 * d * d * (matrices + 1) * job.chains if matrices else 0  # + 1: the result's copy
     if needed > free:
         able = [name for name in samplers.METHODS if not _default_matrices(name)]
@@ -409,6 +407,10 @@ def _default_matrices(name: str) -> int:
 def _announce(kernel: Any, posterior: Posterior, method: str, progress: bool) -> None:
     if progress and posterior.dim and not is_compiled(kernel):
         tell(f"stanadapt: compiling {method} for this machine; this happens once and takes some seconds")
+
+
+def _compile_pilot(posterior: Posterior, progress: bool) -> None:
+    _compile(samplers.pilot.METHOD, samplers.pilot.module()[1], posterior, progress)
 
 
 def _compile(method: str, settings: Any, posterior: Posterior, progress: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import check, runner, samplers
-from .chain import Board
+from .chain import SPECTRUM_LIMIT, Board
 from .errors import ArgumentError
 from .inits import Init, find
 from .numerics.blas import one_thread
@@ -24,12 +24,10 @@ from .trace import empty_trace
 NAME = "auto"
 DESCRIPTION = "takes one of the methods, by what it sees of the posterior"
 
-PILOT = "fisher_hmc"
 WARMUP, FROZEN = 150, 30  # iterations of the pilot
 TINY_STEP = 0.002  # of a trajectory
 LARGEST_POLICY = 20  # dimension up to which rlmh learns well
 _SPAWN_KEY = 2**31  # of the pilot's random numbers; those of chains are smaller
-_SPECTRUM_LIMIT = 1_000  # dimension above which a spectrum takes long
 
 
 class Facts(NamedTuple):
@@ -128,8 +126,7 @@ def look(posterior: Posterior, init: Init, seed: int) -> Facts:
 
 def _pilot(posterior: Posterior, init: Init, seed: int, board: Board) -> dict[str, Any]:
     """A short run of the pilot method, one iteration at a time, so that Ctrl-C is heard."""
-    sampler: Any = samplers.sampler(PILOT)
-    settings = samplers.resolve(sampler, None)
+    sampler, settings = samplers.pilot.module()
     seeds = np.random.SeedSequence(seed, spawn_key=(_SPAWN_KEY,))
     rng, d = np.random.default_rng(seeds), posterior.dim
     model = posterior.model.for_chain(0, seeds.spawn(1)[0])
@@ -155,7 +152,7 @@ def _pilot(posterior: Posterior, init: Init, seed: int, board: Board) -> dict[st
     return {
         "step": float(row.step_size[0]) / settings.trajectory,
         "acceptance": acceptance,
-        "condition": _condition(sampler.learnt(state)["preconditioner"]) if d <= _SPECTRUM_LIMIT else None,
+        "condition": _condition(sampler.learnt(state)["preconditioner"]) if d <= SPECTRUM_LIMIT else None,
         "failures": (int(target.failures.total[0]) - failed) / gradients,
         "seconds": (time.perf_counter() - began) / gradients,
     }

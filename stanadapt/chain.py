@@ -25,7 +25,7 @@ _BLOCK_NUMBERS = 1_000_000  # floats of positions that a block may hold
 _GENERATED_BLOCK = 1_000  # draws of a model without parameters
 _CHECKPOINTS = 50  # of the history over warm-up; fewer where a spectrum of (d, d) is dear
 _NOTE_EVERY = 50  # iterations at least; to leave and enter compiled code takes as long as some tens of them
-_SPECTRUM_LIMIT = 1_000  # dimension above which the history leaves spectra out
+SPECTRUM_LIMIT = 1_000  # dimension above which spectra of (d, d) are left out
 
 
 class Job(NamedTuple):
@@ -369,7 +369,7 @@ class KernelChain(Chain):
         }
         if hasattr(self.state, "step_size"):
             row["step_size"] = float(self.state.step_size)
-        if self.posterior.dim <= _SPECTRUM_LIMIT:
+        if self.posterior.dim <= SPECTRUM_LIMIT:
             row |= self.sampler.history(self.state)
         before = len(history.get("iteration", ()))
         for name in {**history, **row}:

@@ -94,7 +94,16 @@ def find(
         There is none at the given point, or none in 100 tries; the message has the first reason.
     """
     need = _Need(use_gradient, use_hessian)
-    return _start(init, posterior, model, chain, rng, need, ascend)
+    x = _finite(init, posterior, model, chain, rng, need)
+    if not (ascend and need.gradient and init.point is None and init.values is None and init.radius > 0):
+        return x
+    x, logp = _climbed(x, model, need)
+    for _ in range(CLIMBS - 1):
+        other, higher = _climbed(_finite(init, posterior, model, chain, rng, need), model, need)
+        if far_below(logp, higher, posterior.dim):
+            x, logp = other, higher
+    model.raise_pending()
+    return x
 
 
 class _Need(NamedTuple):
@@ -106,27 +115,6 @@ class _Need(NamedTuple):
     def __str__(self) -> str:
         parts = ["log density", *["gradient"] * self.gradient, *["Hessian"] * self.hessian]
         return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def _start(
-    init: Init,
-    posterior: Posterior,
-    model: Model,
-    chain: int,
-    rng: np.random.Generator,
-    need: _Need,
-    ascend: bool,
-) -> np.ndarray:
-    x = _finite(init, posterior, model, chain, rng, need)
-    if not (ascend and need.gradient and init.point is None and init.values is None and init.radius > 0):
-        return x
-    x, logp = _climbed(x, model, need)
-    for _ in range(CLIMBS - 1):
-        other, higher = _climbed(_finite(init, posterior, model, chain, rng, need), model, need)
-        if far_below(logp, higher, posterior.dim):
-            x, logp = other, higher
-    model.raise_pending()
-    return x
 
 
 def _climbed(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, float]:

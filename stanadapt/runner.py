@@ -30,7 +30,7 @@ from .failures import Failure, PackedFailure, raise_first
 from .inits import Init
 from .numerics.blas import one_thread
 from .posterior import Posterior
-from .samplers import Engine, sampler
+from .samplers import Engine, pilot, sampler
 from .samplers.base import Refitting, Settling
 
 _LOOK_SECONDS = 0.1  # how often the one who waits looks at the board
@@ -126,7 +126,7 @@ def _chains(
 
 def _blas(job: Job) -> contextlib.AbstractContextManager[Any]:
     """One thread for BLAS, where chains compute with it."""
-    computes = isinstance(sampler(job.method), Refitting | Settling) or getattr(job.settings, "pilot", 0) > 0
+    computes = isinstance(sampler(job.method), Refitting | Settling) or pilot.wanted(job.settings)
     return one_thread() if computes else contextlib.nullcontext()
 
 

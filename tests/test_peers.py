@@ -7,7 +7,7 @@ import shutil
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -238,7 +238,7 @@ def test_the_gaussian_has_the_condition_number_that_it_says() -> None:
 class _Straight:
     """A lane without a process, which draws from a standard Gaussian, and fails for "broken"."""
 
-    runs: list[tuple[str, str, int]] = []  # noqa: RUF012
+    runs: ClassVar[list[tuple[str, str, int]]] = []
 
     def __init__(self, name: str, chains: int, cores: list[int]) -> None:
         self.name, self.chains = name, chains

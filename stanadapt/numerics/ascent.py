@@ -257,7 +257,7 @@ def norm(v: Any) -> Any:
 
 @exact
 def dot(u: Any, v: Any) -> Any:
-    """u . v."""
+    """u . v, in order; that of linear.py may be reordered, and a climb amplifies last digits."""
     total = 0.0
     for i in range(u.size):
         total += u[i] * v[i]

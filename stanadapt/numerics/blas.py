@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,7 +21,7 @@ def one_thread() -> AbstractContextManager[Any]:
 @functools.cache
 def _controller() -> Any:
     """What knows the libraries; looking for them takes as long as thousands of draws from a small model."""
-    import scipy.linalg  # noqa: F401  that both copies of BLAS are loaded
     from threadpoolctl import ThreadpoolController
 
+    importlib.import_module("scipy.linalg")  # that both copies of BLAS are loaded
     return ThreadpoolController()

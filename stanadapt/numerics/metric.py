@@ -27,7 +27,9 @@ from .linear import transposed_times_into
 
 PRIOR = 5.0  # draws that staying near the metric so far counts for
 CUTOFF = 1.5  # variances within this factor of the diagonal's are left to the diagonal
+SMALL = 32  # dimension up to which a dense product costs no more than the calls around it
 _SMALLEST = 1e-14  # relative eigenvalue, below which there is only rounding
+_CURVATURE = 1e-8  # the same of a Hessian; differences of gradients have no more digits
 
 
 class Metric(NamedTuple):
@@ -102,7 +104,11 @@ def relearnt(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric |
         found = _dense(metric, points, scores) if len(metric.chol_t) else _low_rank(points, scores)
     except (np.linalg.LinAlgError, ValueError):  # of scipy, where numbers have overflowed
         return None
-    return found if all(np.all(np.isfinite(array)) for array in found) else None
+    return _if_finite(found)
+
+
+def _if_finite(metric: Metric) -> Metric | None:
+    return metric if all(np.all(np.isfinite(array)) for array in metric) else None
 
 
 def _tells(rows: np.ndarray) -> bool:
@@ -165,10 +171,14 @@ def _positive(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(values, _SMALLEST * values[-1]), vectors
 
 
+def _weight(n: int) -> float:
+    """Of what `n` draws say, against `PRIOR`."""
+    return n / (n + PRIOR)
+
+
 def _shrunk(u: np.ndarray) -> np.ndarray:
-    """Covariance of centred rows (n, d), drawn to its diagonal as by `PRIOR` draws."""
-    cov = u.T @ u / len(u)
-    weight = len(u) / (len(u) + PRIOR)
+    """Covariance of centred rows (n, d), drawn to its diagonal."""
+    cov, weight = u.T @ u / len(u), _weight(len(u))
     return np.asarray(weight * cov + (1.0 - weight) * np.diag(np.diag(cov)))
 
 
@@ -183,7 +193,7 @@ def _low_rank(points: np.ndarray, scores: np.ndarray) -> Metric:
     u = (points - points.mean(axis=0)) / scale
     t = (scores - scores.mean(axis=0)) * scale
     basis = np.linalg.qr(np.concatenate([u, t]).T)[0] if 2 * n < d else np.eye(d)
-    weight = n / (n + PRIOR)
+    weight = _weight(n)
     level = (basis.T * np.var(u, axis=0)) @ basis * (1.0 - weight)
     u, t = u @ basis, t @ basis
     root = _inverse_root(weight * u.T @ u / n + level, weight * t.T @ t / n + level)
@@ -210,10 +220,7 @@ def from_hessian(hessian: np.ndarray) -> Metric | None:
         found = dense(_triangle(vectors * np.sqrt(values) * scale[:, None]))
     except (np.linalg.LinAlgError, ValueError):
         return None
-    return found if all(np.all(np.isfinite(array)) for array in found) else None
-
-
-_CURVATURE = 1e-8  # relative; differences of gradients have no more digits
+    return _if_finite(found)
 
 
 def compressed(metric: Metric) -> Metric:
@@ -236,9 +243,6 @@ def compressed(metric: Metric) -> Metric:
         directions=np.ascontiguousarray(vectors[:, kept].T),
         variances=values[kept],
     )
-
-
-SMALL = 32  # dimension up to which a dense product costs no more than the calls around it
 
 
 def as_matrix(metric: Metric) -> np.ndarray:

@@ -66,7 +66,7 @@ from ..target import hessian, log_density_gradient
 from ..trace import record
 from .base import PROBABILITY, SCALE, Limit, Stage, growing_windows
 
-AUTO, DENSE, LOW_RANK = 0, 1, 2  # indices of CHOICES['metric']
+AUTO, DENSE = 0, 1  # indices of CHOICES['metric']; 2 is low rank
 LARGEST_DENSE = 500  # dimension up to which "auto" learns all of A
 LARGEST_SHOWN = 1_000  # and up to which results have A, if it is of low rank
 
@@ -160,7 +160,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
     if found is not None:
         metric = compressed(found) if settings.metric == AUTO and len(found.chol_t) else found
     last = n - before
-    points[:last], scores[:last] = points[before:n].copy(), scores[before:n].copy()
+    points[:last], scores[:last] = points[before:n], scores[before:n]
     return state._replace(
         search=dual_averaging(state.step_size),
         most=min(2 * state.most, settings.max_steps),

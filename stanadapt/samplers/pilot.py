@@ -56,8 +56,13 @@ def length(sampler: Any, settings: Any, warmup: int) -> int:
 
 def module() -> tuple[Sampler, Any]:
     """Fisher HMC and its settings."""
-    fisher_hmc = importlib.import_module(f".{METHOD}", __package__)
-    return cast(Sampler, fisher_hmc), resolve(fisher_hmc, None)  # type: ignore[arg-type]
+    fisher_hmc = cast(Sampler, importlib.import_module(f".{METHOD}", __package__))
+    return fisher_hmc, resolve(fisher_hmc, None)
+
+
+def wanted(settings: Any) -> bool:
+    """Whether a method's settings ask for a pilot."""
+    return getattr(settings, "pilot", 0) > 0
 
 
 def found(sampler: Sampler, settings: Any, state: Any, n: int) -> Found:
