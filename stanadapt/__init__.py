@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
-    from .backends.python import Target
-    from .diagnostics import diagnose, summary
+    from .diagnostics.findings import diagnose
+    from .diagnostics.table import summary
     from .errors import StanAdaptError, StanAdaptWarning
-    from .posterior import Posterior
-    from .simulation import abc
+    from .model.backends.python import Target
+    from .model.posterior import Posterior
+    from .simulators.abc import abc
 
 __version__ = "0.1.0"
 
@@ -38,15 +39,15 @@ __all__ = [
 # Where each name comes from. They are imported at their first use, because numba and xarray take the better
 # part of a second, which `stanadapt --help` can do without.
 _HOMES = {
-    "Posterior": "posterior",
+    "Posterior": "model.posterior",
     "StanAdaptError": "errors",
     "StanAdaptWarning": "errors",
-    "Target": "backends.python",
-    "abc": "simulation",
-    "diagnose": "diagnostics",
+    "Target": "model.backends.python",
+    "abc": "simulators.abc",
+    "diagnose": "diagnostics.findings",
     "methods": "api",
     "sample": "api",
-    "summary": "diagnostics",
+    "summary": "diagnostics.table",
 }
 
 

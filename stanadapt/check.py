@@ -21,9 +21,13 @@ LARGEST_RADIUS = 1e100  # NumPy draws no uniform numbers from a range that overf
 LARGEST_COUNT = 2**31 - 1  # of iterations and chains: kernels count in machine integers
 
 
-def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
-    """`value` as an int between `low` and `high`; no floats, strings or booleans."""
+def integer(name: str, value: Any, low: int, high: int | None = None, *, orelse: str = "") -> int:
+    """`value` as an int between `low` and `high`; no floats, strings or booleans.
+
+    `orelse` ends the words for what is allowed.
+    """
     allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+    allowed += orelse
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise refused(name, value, allowed)
     whole = int(value)
@@ -33,14 +37,24 @@ def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
 
 
 def number(
-    name: str, value: Any, low: float = -math.inf, high: float = math.inf, *, open_low: bool = False
+    name: str,
+    value: Any,
+    low: float = -math.inf,
+    high: float = math.inf,
+    *,
+    open_low: bool = False,
+    orelse: str = "",
 ) -> float:
-    """`value` as a finite float between `low` and `high` (above `low` when `open_low`)."""
+    """`value` as a finite float between `low` and `high` (above `low` when `open_low`).
+
+    `orelse` ends the words for what is allowed.
+    """
     allowed = "a finite number"
     if low > -math.inf:
         allowed += f" {'above' if open_low else 'of at least'} {low:g}"
     if high < math.inf:
         allowed += f"{' and' if low > -math.inf else ''} at most {high:g}"
+    allowed += orelse
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise refused(name, value, allowed)
     try:
@@ -165,3 +179,10 @@ def _free_in_container() -> float:
         except (OSError, ValueError):  # no such file, or "max": no limit
             continue
     return math.inf
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

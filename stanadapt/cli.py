@@ -19,7 +19,7 @@ from . import __version__
 from .errors import ArgumentError, FindingsWarning, OutputError, StanAdaptError
 
 if TYPE_CHECKING:
-    from .posterior import Posterior
+    from .model.posterior import Posterior
 
 _INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
 _MOST_ROWS = 30  # of the table after a run; `stanadapt summary` has them all
@@ -163,7 +163,9 @@ def sample(
     Writes a netCDF file that ArviZ reads, and prints a summary of the parameters and what there is to say
     against the result. Ctrl-C ends the run early: the draws so far are written, and the exit status is 130.
     """
-    from . import api, check, posterior, results
+    from . import api, check
+    from .model.posterior import Posterior
+    from .result.container import attributes
 
     out = out or f"{Path(model).stem}.nc"
     try:
@@ -173,7 +175,7 @@ def sample(
         raise click.BadParameter(f"{error}{hint}", ctx, param_hint="--out") from error
     chosen = _settings(method, settings)
     with _warnings_as_lines(quiet) as findings:
-        opened = posterior.Posterior(model, data, backend=backend)
+        opened = Posterior(model, data, backend=backend)
         idata = api.sample(
             opened,
             method=method,
@@ -183,7 +185,7 @@ def sample(
             **keywords,
         )
     _write(idata, out)
-    attrs = results.datasets(idata)["posterior"].attrs
+    attrs = attributes(idata)
     if not quiet:
         _report(idata, opened, findings)
         click.echo(f"\nWritten to {out}")
@@ -194,13 +196,13 @@ def sample(
 
 def _write(idata: Any, out: str) -> None:
     """Write the result; where `out` has become impossible meanwhile, beside other temporary files."""
-    from . import results
+    from .result.files import write
 
     try:
-        results.write(idata, out)
+        write(idata, out)
     except OutputError as error:
         rescue = Path(tempfile.mkdtemp(prefix="stanadapt-")) / Path(out).name
-        results.write(idata, rescue)
+        write(idata, rescue)
         raise OutputError(f"{error}. The draws are in {rescue}") from error
 
 
@@ -226,9 +228,10 @@ def summary(file: str, variables: Sequence[str], interval: float) -> None:
     Example:
       stanadapt summary fit.nc --var mu --var tau --interval 0.5
     """
-    from . import diagnostics, results, table
+    from .diagnostics import table
+    from .result.files import read
 
-    frame = diagnostics.summary(results.read(file), list(variables) or None, interval)
+    frame = table.summary(read(file), list(variables) or None, interval)
     click.echo(table.summary_table(frame))
 
 
@@ -244,9 +247,10 @@ def diagnose(file: str, variables: Sequence[str]) -> None:
     Example:
       stanadapt diagnose fit.nc
     """
-    from . import diagnostics, results
+    from .diagnostics.findings import diagnose as find
+    from .result.files import read
 
-    click.echo(_worded(diagnostics.diagnose(results.read(file), list(variables) or None)))
+    click.echo(_worded(find(read(file), list(variables) or None)))
 
 
 @main.command()
@@ -261,7 +265,9 @@ def methods(name: str | None) -> None:
       stanadapt methods
       stanadapt methods fisher_mala
     """
-    from . import api, auto, samplers, table
+    from . import api, samplers
+    from .diagnostics import table
+    from .run import auto
 
     if name is None:
         frame = api.methods()
@@ -276,11 +282,12 @@ def methods(name: str | None) -> None:
     if name == auto.NAME:
         click.echo(f"{auto.NAME}: {auto.DESCRIPTION}\n\n{inspect.getdoc(auto.choose)}")
         return
-    module = samplers.sampler(name)
     click.echo(f"{name}: {samplers.METHODS[name]}\n")
-    defaults = samplers.named(module, samplers.resolve(module, None))
-    rows = [[key, _shown(value), _allowed(module, key, value)] for key, value in defaults.items()]
-    click.echo(table.aligned(["setting", "default", "allowed"], rows))
+    rows = [
+        [setting.name, _shown(setting.default), setting.range, setting.meaning]
+        for setting in samplers.declared(samplers.sampler(name)).values()
+    ]
+    click.echo(table.aligned(["setting", "default", "allowed", "meaning"], rows))
 
 
 @main.command("check")
@@ -302,10 +309,13 @@ def check_model(model: str, data: str | None, backend: str, init_radius: float, 
     """
     import numpy as np
 
-    from . import inits, posterior, speed, table
+    from .diagnostics import table
+    from .model.posterior import Posterior
+    from .model.speed import seconds_per_gradient
+    from .run.inits import Init, find
 
     with _warnings_as_lines(quiet=False):
-        opened = posterior.Posterior(model, data, backend=backend)
+        opened = Posterior(model, data, backend=backend)
     facts = [["model", model], ["backend", opened.library]]
     facts.append(["dimension", f"{opened.dim} unconstrained parameters"])
     click.echo(table.aligned(facts[0], facts[1:]))
@@ -323,9 +333,9 @@ def check_model(model: str, data: str | None, backend: str, init_radius: float, 
     if not opened.dim:
         return
     rng = np.random.default_rng(seed)
-    x = inits.find(inits.Init(init_radius), opened, opened.model, 0, rng, True, False)
+    x = find(Init(init_radius), opened, opened.model, 0, rng, True, False)
     click.echo(f"\nA finite start was found: log density {opened.log_density(x):.6g}")
-    click.echo(f"A gradient takes {_duration(speed.seconds_per_gradient(opened.model.target(), x))} there")
+    click.echo(f"A gradient takes {_duration(seconds_per_gradient(opened.model.target(), x))} there")
 
 
 def _settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
@@ -333,13 +343,14 @@ def _settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
 
     Such a text, and a name that is unknown, are refused where settings are checked, in the words used there.
     """
-    from . import auto, samplers
+    from . import samplers
+    from .run import auto
 
     auto.check_method(method, dict.fromkeys(pairs))
     if method == auto.NAME:
         return {}
     module = samplers.sampler(method)
-    defaults = module.Settings()._asdict()
+    declared = samplers.declared(module)
     values: dict[str, Any] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")
@@ -348,34 +359,19 @@ def _settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
             raise click.BadParameter(f"{pair!r} is not of the form NAME=VALUE", param_hint="--set")
         if name in values:
             raise click.BadParameter(f"{name} is set twice", param_hint="--set")
-        values[name] = text
-        with contextlib.suppress(KeyError, ValueError):
-            values[name] = _parsed(text, defaults[name])
+        values[name] = samplers.parse(declared[name], text) if name in declared else text
     samplers.resolve(module, values)
     return values
 
 
-def _parsed(text: str, default: Any) -> Any:
-    """`text` in the type of `default`. Raises ValueError where it is none."""
-    if isinstance(default, bool):
-        return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
-            text.lower(), text
-        )
-    if default is None:
-        return None if text.lower() == "none" else float(text)
-    if isinstance(default, int | float):
-        return type(default)(text)
-    return text
-
-
 def _inits(text: str) -> Any:
     """A radius, the result of an earlier run, or the path of a JSON file."""
-    from . import results
+    from .result.files import read
 
     with contextlib.suppress(ValueError):
         return float(text)
     if Path(text).suffix == ".nc":
-        return results.read(text)
+        return read(text)
     if not Path(text).is_file():
         raise click.BadParameter(f"{text!r} is neither a number nor a file", param_hint="--init")
     return text
@@ -400,9 +396,9 @@ def _warnings_as_lines(quiet: bool) -> Iterator[list[Any]]:
 
 def _warmup(idata: Any) -> str:
     """Iterations of warm-up of the chains, which may have ended it by themselves."""
-    from . import results
+    from .result.container import datasets
 
-    groups = results.datasets(idata)
+    groups = datasets(idata)
     if "warmup_iterations" not in groups.get("adaptation", {}):
         return str(groups["posterior"].attrs["tuning_steps"])
     done = groups["adaptation"]["warmup_iterations"].values
@@ -411,9 +407,10 @@ def _warmup(idata: Any) -> str:
 
 def _report(idata: Any, opened: Posterior, findings: Sequence[Any]) -> None:
     """What was done, a summary of the parameters, and the findings."""
-    from . import diagnostics, results, table
+    from .diagnostics import table
+    from .result.container import datasets
 
-    draws = results.datasets(idata)["posterior"]
+    draws = datasets(idata)["posterior"]
     attrs, sizes = draws.attrs, draws.sizes
     click.echo(
         f"{attrs['method']} with {attrs['backend']}: {sizes['chain']} chains, {sizes['draw']} draws each "
@@ -424,7 +421,7 @@ def _report(idata: Any, opened: Posterior, findings: Sequence[Any]) -> None:
         click.echo(f"Chosen because {attrs['auto_reason']}.")
     names = list(opened.parameters) or [str(name) for name in draws.data_vars]
     if sizes["draw"]:
-        frame = diagnostics.summary(idata, names)
+        frame = table.summary(idata, names)
         click.echo("\n" + table.summary_table(frame[:_MOST_ROWS]))
         if len(frame) > _MOST_ROWS:
             click.echo(f"and {len(frame) - _MOST_ROWS} rows more: see `stanadapt summary`")
@@ -439,19 +436,6 @@ def _worded(findings: Sequence[Any]) -> str:
 
 def _shown(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
-def _allowed(module: Any, name: str, default: Any) -> str:
-    """The values that a setting can take, in words."""
-    if name in module.CHOICES:
-        return ", ".join(module.CHOICES[name])
-    if isinstance(default, bool):
-        return "true, false"
-    low, high, open_low = module.LIMITS[name]
-    kind = "integer" if isinstance(default, int) else "number"
-    words = f"{kind} {'above' if open_low else 'of at least'} {low:g}"
-    words += "" if high == float("inf") else f", at most {high:g}"
-    return words if default is not None else f"{words}, or none"
 
 
 def _duration(seconds: float) -> str:

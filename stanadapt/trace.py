@@ -1,4 +1,4 @@
-"""What a sweep writes: one row an iteration, in arrays that the chain owns."""
+"""What iterations report: `Info`, from every step, and `Trace`, the rows of a block that a chain owns."""
 
 from __future__ import annotations
 
@@ -8,20 +8,37 @@ import numpy as np
 
 from .jit import kernel
 
+NOTHING = (np.nan,)  # `Info.own` of a method that has no columns of its own; numba has no type for ()
+
+
+class Info(NamedTuple):
+    """What a step reports of its iteration, beside the state that it hands on."""
+
+    accept_prob: float  # acceptance probability of the proposal
+    accepted: bool
+    step_size: float  # after the iteration's adaptation; NaN for a method without one
+    n_steps: int  # evaluations of the density or its gradient
+    own: tuple[float, ...]  # the columns that the method declares in its FACTS, as numbers; or NOTHING
+
 
 class Trace(NamedTuple):
     """A block of n iterations."""
 
     x: np.ndarray  # (n, d) position after the iteration, unconstrained
     logp: np.ndarray  # (n,) log density there
-    accept_prob: np.ndarray  # (n,) acceptance probability of the proposal
-    accepted: np.ndarray  # (n,) whether it was accepted
-    step_size: np.ndarray  # (n,) after the iteration's adaptation
-    n_steps: np.ndarray  # (n,) evaluations of the density or its gradient
+    accept_prob: np.ndarray  # (n,) and on: the fields of Info
+    accepted: np.ndarray  # (n,)
+    step_size: np.ndarray  # (n,)
+    n_steps: np.ndarray  # (n,)
+    own: np.ndarray  # (n, k)
+
+    def part(self, rows: slice) -> Trace:
+        """Some of the rows, as views."""
+        return Trace(*(column[rows] for column in self))
 
 
-def empty_trace(n: int, d: int) -> Trace:
-    """Room for `n` iterations in dimension `d`."""
+def empty_trace(n: int, d: int, k: int = 0) -> Trace:
+    """Room for `n` iterations in dimension `d`, and for `k` columns of the method's own."""
     return Trace(
         np.empty((n, d)),
         np.empty(n),
@@ -29,18 +46,19 @@ def empty_trace(n: int, d: int) -> Trace:
         np.empty(n, np.bool_),
         np.empty(n),
         np.empty(n, np.int32),
+        np.empty((n, k)),
     )
 
 
 @kernel
-def record(
-    trace: Any, i: Any, x: Any, logp: Any, accept_prob: Any, accepted: Any, step_size: Any, n_steps: Any
-) -> None:
-    """Write iteration `i`."""
+def record(trace: Any, i: Any, x: Any, logp: Any, info: Any) -> None:
+    """Write iteration `i`, which ended at `x` (d,)."""
     for j in range(x.size):  # faster than assigning the row
         trace.x[i, j] = x[j]
     trace.logp[i] = logp
-    trace.accept_prob[i] = accept_prob
-    trace.accepted[i] = accepted
-    trace.step_size[i] = step_size
-    trace.n_steps[i] = n_steps
+    trace.accept_prob[i] = info.accept_prob
+    trace.accepted[i] = info.accepted
+    trace.step_size[i] = info.step_size
+    trace.n_steps[i] = info.n_steps
+    for j in range(trace.own.shape[1]):
+        trace.own[i, j] = info.own[j]

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 import stanadapt
-from stanadapt.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
+from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 
 D = 3
 CHOL = np.array([[1.0, 0.0, 0.0], [0.9, 0.5, 0.0], [-0.6, 0.4, 2.0]])  # condition number of the law: 40

@@ -12,7 +12,7 @@ import xarray
 from scipy import stats
 
 import stanadapt
-from stanadapt.results import arviz, datasets
+from stanadapt.result.build import arviz, datasets
 
 LEVEL = 0.001  # family-wise, of one test
 

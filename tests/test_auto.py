@@ -20,11 +20,13 @@ from click.testing import CliRunner, Result
 
 import stanadapt
 from moments import limit, model_z_scores
-from stanadapt import Posterior, Target, auto, cli, results, samplers
-from stanadapt.auto import Facts
+from stanadapt import Posterior, Target, cli, samplers
+from stanadapt.run import auto
+from stanadapt.result import build as results
+from stanadapt.run.auto import Facts
 from stanadapt.errors import ArgumentError, InitializationError
-from stanadapt.inits import Init
-from stanadapt.results import datasets
+from stanadapt.run.inits import Init
+from stanadapt.result.build import datasets
 
 MODELS = Path(__file__).parents[1] / "models"
 FUNNEL = "parameters { real v; vector[9] x; } model { v ~ normal(0, 3); x ~ normal(0, exp(v / 2)); }"

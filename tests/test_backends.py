@@ -15,7 +15,7 @@ import pytest
 import stanli as stanli_package
 
 import stanadapt
-from stanadapt.backends import bridgestan, stanli
+from stanadapt.model.backends import bridgestan, stanli
 from stanadapt.errors import DataError, ModelError, StanAdaptWarning
 
 MODELS = Path(__file__).parents[1] / "models"

@@ -14,7 +14,8 @@ import pytest
 
 import stanadapt
 from cases import kernel_methods, resolve
-from stanadapt import Posterior, check, runner, samplers
+from stanadapt import Posterior, check, samplers
+from stanadapt.run import turns as runner
 from stanadapt.errors import (
     ArgumentError,
     ChainError,
@@ -23,7 +24,7 @@ from stanadapt.errors import (
     InitializationError,
     ModelError,
 )
-from stanadapt.results import datasets
+from stanadapt.result.build import datasets
 from stanadapt.samplers import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.errors.StanAdaptWarning")  # few draws

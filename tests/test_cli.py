@@ -18,7 +18,9 @@ import xarray
 from click.testing import CliRunner, Result
 
 import stanadapt
-from stanadapt import api, cli, results, samplers, table
+from stanadapt import api, cli, samplers
+from stanadapt.result import build as results
+from stanadapt.diagnostics import table
 
 MODELS = Path(__file__).parents[1] / "models"
 SCHOOLS = [f"{MODELS}/eight_schools/eight_schools.stan", f"--data={MODELS}/eight_schools/eight_schools.json"]

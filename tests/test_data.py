@@ -15,9 +15,9 @@ import pytest
 import xarray as xr
 
 from stanadapt import Posterior
-from stanadapt import data as data_module
+from stanadapt.model import data as data_module
 from stanadapt.errors import DataError
-from stanadapt.program import data_declarations
+from stanadapt.model.program import data_declarations
 
 ECHO_VECTOR = "data { int N; vector[N] v; } generated quantities { vector[N] w = v; }"
 ECHO_INTS = "data { int N; array[N] int v; } generated quantities { array[N] int w = v; }"

@@ -13,8 +13,8 @@ import pytest
 import stanadapt
 from cases import kernel_methods
 from stanadapt import samplers
-from stanadapt.backends.native import NativeModel
-from stanadapt.backends.python import _LONG, _SHORT
+from stanadapt.model.backends.native import NativeModel
+from stanadapt.model.backends.python import _LONG, _SHORT
 from stanadapt.errors import InitializationError
 from stanadapt.target import NativeTarget
 

@@ -11,7 +11,7 @@ import pytest
 import xarray
 
 import stanadapt
-from stanadapt import results
+from stanadapt.result import build as results
 from stanadapt.errors import ArgumentError
 
 MODELS = Path(__file__).parents[1] / "models"

@@ -16,10 +16,10 @@ import stanadapt
 from cases import learnt_state, resolve
 from exact import gaussian
 from stanadapt import samplers
-from stanadapt.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
+from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.errors import StanAdaptWarning
 from stanadapt.numerics.metric import Metric, as_matrix, dense
-from stanadapt.results import datasets
+from stanadapt.result.build import datasets
 from stanadapt.samplers import fisher_hmc
 from stanadapt.samplers.base import growing_windows
 from stanadapt.trace import Trace, empty_trace

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 import stanadapt
-from stanadapt import Posterior, inits
+from stanadapt import Posterior
+from stanadapt.run import inits
 from stanadapt.errors import ArgumentError, DataError, InitializationError
-from stanadapt.inits import Init, find
+from stanadapt.run.inits import Init, find
 from stanadapt.numerics.ascent import climb
-from stanadapt.results import datasets
+from stanadapt.result.build import datasets
 from stanadapt.target import hessian
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.errors.StanAdaptWarning")  # few draws

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 import stanadapt
-from stanadapt import results, runner, samplers
-from stanadapt.chain import Board, ChainResult, Job
+from stanadapt.result import build as results
+from stanadapt.run import turns as runner
+from stanadapt import samplers
+from stanadapt.run.chain import Board, ChainResult, Job
 from stanadapt.errors import ArgumentError
-from stanadapt.inits import Init
+from stanadapt.run.inits import Init
 
 pytestmark = [
     pytest.mark.timeout(180),

@@ -24,7 +24,7 @@ from exact import CHOL, PRECISION, SHAPE, UNMIX, Exact, gaussian, skewed
 from moments import limit, z_scores
 from stanadapt import Target, samplers
 from stanadapt.errors import ArgumentError, FindingsWarning, InitializationError
-from stanadapt.results import datasets
+from stanadapt.result.build import datasets
 from stanadapt.samplers import METHODS
 from stanadapt.samplers.base import Refitting
 from stanadapt.target import log_density

@@ -21,10 +21,13 @@ from scipy import stats
 import fake_cmdstan
 import stanadapt
 from exact import STAN_LAWS, STAN_WITHOUT_JACOBIAN, StanLaw
-from stanadapt import Posterior, check, cli, diagnostics, engine, results, runner, samplers
-from stanadapt.backends import stanli_nuts
+from stanadapt import Posterior, check, cli, samplers
+from stanadapt.diagnostics import findings as diagnostics
+from stanadapt.run import engine, turns as runner
+from stanadapt.result import build as results
+from stanadapt.model.backends import stanli_nuts
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
-from stanadapt.program import draws_data
+from stanadapt.model.program import draws_data
 from stanadapt.samplers import nuts
 from test_interrupt import TALKATIVE, Child
 

@@ -18,7 +18,7 @@ from stanadapt.errors import ArgumentError, StanAdaptWarning
 from stanadapt.numerics.cholesky import transposed_factor
 from stanadapt.numerics.langevin import gaussian_step_size
 from stanadapt.numerics.walk import gaussian_scale
-from stanadapt.results import datasets
+from stanadapt.result.build import datasets
 from stanadapt.samplers import pilot
 from stanadapt.samplers.base import Piloted
 

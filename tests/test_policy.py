@@ -16,12 +16,14 @@ import stanadapt
 from broken import broken_sampler
 from cases import learnt_state, p_values_after, resolve
 from exact import Exact, gaussian
-from stanadapt import chain, results, samplers
-from stanadapt.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
+from stanadapt.run import chain
+from stanadapt.result import build as results
+from stanadapt import samplers
+from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.errors import ArgumentError, InitializationError, StanAdaptWarning
 from stanadapt.numerics import actor_critic
 from stanadapt.numerics.actor_critic import fresh_adam, layers, n_weights
-from stanadapt.results import datasets
+from stanadapt.result.build import datasets
 from stanadapt.samplers import policy as shared
 from stanadapt.samplers import rlmh, rlmh_mala
 from stanadapt.trace import Trace, empty_trace

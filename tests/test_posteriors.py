@@ -17,7 +17,7 @@ import pytest
 import stanadapt
 from cases import CASES, methods
 from moments import as_dataset, limit, model_z_scores, z_scores
-from stanadapt.results import arviz, datasets
+from stanadapt.result.build import arviz, datasets
 
 MODELS = Path(__file__).parents[1] / "models"
 RUNS = [(method, model) for method in methods() if method in CASES for model in CASES[method].models]

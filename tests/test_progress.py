@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import stanadapt
-from stanadapt import results
-from stanadapt.chain import Board, Job
-from stanadapt.progress import Progress
+from stanadapt.result import build as results
+from stanadapt.run.chain import Board, Job
+from stanadapt.run.progress import Progress
 
 CODE = "parameters { vector[2] x; } model { x ~ std_normal(); }"
 JOB = Job("rwm", None, 100, 300, 1, 2, 0, False, False)

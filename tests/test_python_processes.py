@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import stanadapt
-from stanadapt import Target, results, runner
+from stanadapt import Target
+from stanadapt.result import build as results
+from stanadapt.run import turns as runner
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
-from stanadapt.failures import Failure, raise_first
+from stanadapt.run.failures import Failure, raise_first
 
 RUN = {"method": "rwm", "chains": 3, "warmup": 60, "draws": 40, "seed": 3, "progress": False}
 KEPT = {"save_warmup": True, "keep_unconstrained": True}

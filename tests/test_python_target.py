@@ -12,7 +12,7 @@ import pytest
 
 import stanadapt
 from stanadapt import Target
-from stanadapt.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
+from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
 
 # One worker: starting processes takes a second or two. See test_python_processes.py for these.

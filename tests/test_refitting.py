@@ -16,7 +16,7 @@ from exact import Exact, gaussian
 from stanadapt import samplers
 from stanadapt.errors import ArgumentError, StanAdaptWarning
 from stanadapt.numerics import frame, history
-from stanadapt.results import datasets
+from stanadapt.result.build import datasets
 from stanadapt.samplers import kamh
 from stanadapt.samplers.base import Refitting
 from stanadapt.trace import Trace, empty_trace

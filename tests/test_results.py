@@ -12,7 +12,7 @@ import pytest
 import xarray
 
 import stanadapt
-from stanadapt import results
+from stanadapt.result import build as results
 from stanadapt.errors import ArgumentError, FindingsWarning, ModelError, OutputError
 
 MODELS = Path(__file__).parents[1] / "models"

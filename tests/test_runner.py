@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stanadapt
-from stanadapt import results
+from stanadapt.result import build as results
 from stanadapt.errors import ChainError, FindingsWarning, InitializationError, StanAdaptWarning
 
 RUN = {"method": "mala", "chains": 3, "warmup": 60, "draws": 40, "seed": 7, "progress": False}

@@ -13,12 +13,13 @@ from scipy import stats
 
 import stanadapt
 from moments import limit, z_scores
-from stanadapt import Posterior, runner
+from stanadapt import Posterior
+from stanadapt.run import turns as runner
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
-from stanadapt.failures import Failure
+from stanadapt.run.failures import Failure
 from stanadapt.numerics import synthetic
-from stanadapt.priors import ScipyPrior
-from stanadapt.results import datasets
+from stanadapt.simulators.priors import ScipyPrior
+from stanadapt.result.build import datasets
 
 RUN = {
     "method": "am",

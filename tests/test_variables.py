@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stanadapt.variables import variables
+from stanadapt.model.variables import variables
 
 
 def shapes(names):

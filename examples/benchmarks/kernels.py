@@ -28,7 +28,7 @@ import numpy as np
 
 import stanadapt
 from stanadapt import samplers
-from stanadapt.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
+from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.numerics.linear import add_outer, times, transposed_times
 from stanadapt.target import log_density, log_density_gradient
 from stanadapt.trace import empty_trace

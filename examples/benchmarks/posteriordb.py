@@ -23,7 +23,7 @@ import numpy as np
 import xarray
 
 import stanadapt
-from stanadapt.results import arviz, datasets
+from stanadapt.result.build import arviz, datasets
 
 DEFAULT = Path(__file__).parents[3] / "shared" / "data" / "posteriordb" / "posterior_database"
 

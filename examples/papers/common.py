@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 import stanadapt
 from stanadapt import samplers
-from stanadapt.results import arviz, datasets
+from stanadapt.result.build import arviz, datasets
 from targets import CLASSIFICATION, SETS, TARGETS, Source
 
 AT_A_TIME = 2  # chains, each on a core of its own

@@ -21,14 +21,7 @@ from scipy import linalg, stats
 
 from common import beside, table
 from kernel_common import Found, gathered, with_error
-from stanadapt.numerics.score_matching import (
-    Kernel,
-    draw_basis,
-    fit_finite,
-    fourier_basis,
-    no_sums,
-    take_in,
-)
+from stanadapt.numerics.score_matching import Kernel, draw_basis, fit_finite, fourier_basis, no_sums, take_in
 from stanadapt.numerics.surrogate import RATIONAL_QUADRATIC, surrogate_leapfrog
 
 STEP_SIZE, STEPS = 0.1, (10, 100)

@@ -15,7 +15,7 @@ SMALLEST = 1e-100  # scale below which it is multiplied into the factor
 
 @kernel
 def learn_point(
-    mean: Any, chol_t: Any, scale: Any, trace: Any, x: Any, keep: Any, weight: Any, mean_weight: Any
+    mean: Any, chol_t: Any, scale: Any, tr: Any, x: Any, keep: Any, weight: Any, mean_weight: Any
 ) -> Any:
     """Sigma <- keep Sigma + weight (x - mu)(x - mu)^T, mu <- mu + mean_weight (x - mu), in O(d²).
 
@@ -29,11 +29,11 @@ def learn_point(
         for k in range(d):
             for i in range(k, d):
                 chol_t[k, i] *= np.sqrt(scale)
-        scale, trace = 1.0, scale * trace
+        scale, tr = 1.0, scale * tr
     grow = np.sqrt(weight / scale)
     for i in range(d):
         mean[i] += mean_weight * away[i]
         away[i] *= grow
-    trace += dot(away, away)
+    tr += dot(away, away)
     rank_one_update(chol_t, away)
-    return scale, trace
+    return scale, tr

@@ -81,7 +81,7 @@ def proposed(
 
 @kernel
 def first_step_size(target: Any, settings: Any, x: Any, logp: Any, score: Any, rng: Any) -> Any:
-    """The `initial_step_size` of the settings, or one found by doubling and halving where that is 0.
+    """The `initial_step_size` of the settings, or one found by doubling and halving where there is none.
 
     The search ends where an isotropic Langevin proposal from `x` has about the target acceptance. Faithful
     runs start from 0.1 instead.

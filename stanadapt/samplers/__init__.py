@@ -6,42 +6,41 @@ import importlib
 from typing import cast
 
 from .. import check
-from . import pilot
 from .base import (
-    Cautious,
     Engine,
+    Facts,
+    Handover,
+    Method,
     Sampler,
-    Settling,
     Stage,
     advance,
     climbs,
+    is_engine,
     keeps_adapting,
-    n_matrices,
-    named,
-    resolve,
     stats,
 )
+from .settings import declared, named, parse, resolve
 
 METHODS = {
-    "rwm": "random-walk Metropolis, isotropic",
-    "am": "random-walk Metropolis with the running covariance of the chain, by a Cholesky recursion",
-    "arwmh": "random-walk Metropolis with the running covariance and global adaptive scaling",
-    "gad_rwm": "random-walk Metropolis whose covariance climbs the speed measure along gradients",
+    "fisher_hmc": "HMC in short trajectories; its metric makes draws and scores agree (after Titsias, 2023)",
+    "fisher_mala": "MALA preconditioned by the inverse Fisher matrix, learnt from scores (Titsias, 2023)",
+    "gad_mala_fast": "MALA whose preconditioner climbs the speed measure (Titsias and Dellaportas, 2019)",
+    "gad_mala_exact": "the same along the exact gradient, with Hessians in one direction",
+    "ada_mala": "MALA preconditioned by the running covariance (Haario et al., 2001; Titsias, 2023)",
+    "amala": "MALA whose step size and covariance are renewed between epochs (Wang et al., 2024)",
+    "mmala": "manifold MALA with the SoftAbs metric of the Hessian (Girolami and Calderhead, 2011)",
     "mala": "Metropolis-adjusted Langevin, isotropic",
-    "ada_mala": "MALA preconditioned by the running covariance of the chain",
-    "amala": "MALA whose step size and covariance are renewed between epochs",
-    "fisher_mala": "MALA preconditioned by the inverse Fisher matrix, learnt from scores",
-    "gad_mala_fast": "MALA whose preconditioner climbs the speed measure, without second derivatives",
-    "gad_mala_exact": "MALA whose preconditioner climbs the speed measure, along the exact gradient",
-    "mmala": "manifold MALA, simplified, with the SoftAbs metric of the Hessian",
     "hmc": "Hamiltonian Monte Carlo, identity mass, fixed number of leapfrog steps",
-    "fisher_hmc": "HMC whose metric makes draws and scores agree, in short trajectories",
-    "kamh": "random walk whose covariance follows the target's shape near the chain, by a kernel",
-    "kmc_lite": "HMC without gradients, along a kernel model of a subsample of the chain's history",
-    "kmc_finite": "HMC without gradients, along a model with random features of all of the history",
-    "rlmh": "Metropolis-Hastings whose proposal's mean is a policy, trained by its squared jump distance",
-    "rlmh_mala": "MALA whose step size is a policy of the position, trained by the entropy it gains",
-    "nuts": "Stan's own no-U-turn sampler, the yardstick, in stanli or CmdStan",
+    "gad_rwm": "random walk whose covariance climbs the speed measure (Titsias and Dellaportas, 2019)",
+    "arwmh": "random walk with running covariance and global scaling (Andrieu and Thoms, 2008)",
+    "am": "random walk with running covariance, by a Cholesky recursion (Andrieu and Thoms, 2008)",
+    "rwm": "random-walk Metropolis, isotropic",
+    "rlmh": "proposals around a policy, a network trained by its rewards (Wang et al., 2024)",
+    "rlmh_mala": "MALA whose step size is such a policy of the position (Wang et al., 2025)",
+    "kmc_finite": "HMC along random features fitted to the chain's history (Strathmann et al., 2015)",
+    "kmc_lite": "HMC along a kernel model of a subsample of the history (Strathmann et al., 2015)",
+    "kamh": "random walk whose covariance is the target's near the chain (Sejdinovic et al., 2014)",
+    "nuts": "Stan's own no-U-turn sampler, as the yardstick (Hoffman and Gelman, 2014; Betancourt, 2017)",
 }
 
 
@@ -51,19 +50,27 @@ def sampler(method: str) -> Sampler | Engine:
     return cast(Sampler | Engine, importlib.import_module(f"{__name__}.{name}"))
 
 
+def facts(method: str) -> Facts:
+    """What `method` is."""
+    return sampler(method).FACTS
+
+
 __all__ = [
     "METHODS",
-    "Cautious",
     "Engine",
+    "Facts",
+    "Handover",
+    "Method",
     "Sampler",
-    "Settling",
     "Stage",
     "advance",
     "climbs",
+    "declared",
+    "facts",
+    "is_engine",
     "keeps_adapting",
-    "n_matrices",
     "named",
-    "pilot",
+    "parse",
     "resolve",
     "sampler",
     "stats",

@@ -8,7 +8,7 @@ Titsias (2023), Section 5.1, Equation (17).
     mu_n         state.mean               (d,)    running mean of the chain
     Sigma_n      state.chol_t, .scale     (d, d)  running covariance scale L L^T; chol_t is L transposed
     L^T s(x_n)   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
-    tr(A)        state.trace              ()      trace of A = L L^T; a proposal does not depend on its scale
+    tr(A)        state.tr                 ()      trace of A = L L^T; a proposal does not depend on its scale
     n            state.n                  ()      points in the mean and the covariance
     sigma        state.step_size          ()      global step size; a proposal uses sigma² / (tr(A)/d)
     lambda       settings.damping         ()      damping: Sigma_2 = (x_2 - mu_1)(x_2 - mu_1)^T / 2 + lambda I
@@ -31,7 +31,7 @@ and a rank-one update. Memory: one (d, d) array a chain.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -43,36 +43,42 @@ from ..numerics.linear import scaled_identity, transposed_times
 from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
-from ..trace import record
-from . import pilot
-from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, preconditioned_stages
+from ..trace import NOTHING, Info
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, preconditioned_stages
+from .loop import swept
+from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
 
 class Settings(NamedTuple):
-    damping: float = 10.0
-    target_accept: float = 0.574
-    step_rate: float = 0.015
-    simple_mala: int = 500
-    initial_step_size: float = 0.0  # 0: found by doubling and halving; 0.1 when faithful
-    faithful: bool = False
-    forgetting: float = 0.5
-    memory: float = 10.0
-    pilot: int = 0
+    damping: Annotated[float, POSITIVE, "lambda: damping of the first covariance"] = 10.0
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.574
+    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
+    simple_mala: Annotated[
+        int, NOT_NEGATIVE, "n_0: iterations of simple MALA before anything else is learnt"
+    ] = 500
+    initial_step_size: Annotated[
+        float | None, POSITIVE, "sigma at the start; None: found, or 0.1 when faithful"
+    ] = None
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    forgetting: Annotated[float, Limit(0.0, 1.0), "share of warm-up in which the past fades"] = 0.5
+    memory: Annotated[
+        float, Limit(3.0, float("inf")), "points that are remembered meanwhile, as a multiple of d"
+    ] = 10.0
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
 
 
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = {
-    "damping": POSITIVE,
-    "target_accept": PROBABILITY,
-    "step_rate": Limit(0.0, 1.0),
-    "simple_mala": NOT_NEGATIVE,
-    "initial_step_size": NOT_NEGATIVE,
-    "forgetting": Limit(0.0, 1.0),
-    "memory": Limit(3.0, float("inf")),
-    "pilot": pilot.LIMIT,
-}
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 20_000, 10_000
+FACTS = Facts(
+    family=LANGEVIN,
+    needs="gradients",
+    learns=("step size", "covariance"),
+    warmup=20_000,
+    draws=10_000,
+    gradient=True,
+    acceptance=BOTH_SIDES,
+    climbs=UNLESS_FAITHFUL,
+    faithful=True,
+    piloted=True,
+)
 
 
 class State(NamedTuple):
@@ -83,7 +89,7 @@ class State(NamedTuple):
     mean: np.ndarray
     chol_t: np.ndarray
     scale: float
-    trace: float
+    tr: float
     n: float
     step_size: float
     memory: float  # in points: 0 learns nothing, infinity forgets nothing
@@ -108,19 +114,19 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), logp, score, score.copy(), x.copy(), chol_t, 1.0, float(d), 0.0, s, 0.0)
 
 
-def piloted(state: State, found: pilot.Found, settings: Settings) -> State:
+def piloted(state: State, handover: Handover, settings: Any) -> State:
     """Mean and covariance are the pilot's, of as many points as it had iterations."""
-    d = found.x.size
-    chol_t = transposed_factor(found.cov)
-    trace = float(np.square(chol_t).sum())
-    if settings.initial_step_size == 0.0:
-        state = state._replace(step_size=float(gaussian_step_size(d) * np.sqrt(trace / d)))
+    d = handover.x.size
+    chol_t = transposed_factor(handover.cov)
+    tr = float(np.square(chol_t).sum())
+    if np.isnan(settings.initial_step_size):
+        state = state._replace(step_size=float(gaussian_step_size(d) * np.sqrt(tr / d)))
     return state._replace(
         rotated=chol_t @ state.score,
-        mean=found.mean,
+        mean=handover.mean,
         chol_t=chol_t,
-        trace=trace,
-        n=float(found.n),
+        tr=tr,
+        n=float(handover.n),
         memory=np.inf,
     )
 
@@ -133,7 +139,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
             mean=state.x.copy(),
             chol_t=state.chol_t * grow,
             rotated=state.rotated * grow,
-            trace=state.trace * settings.damping,
+            tr=state.tr * settings.damping,
             n=1.0,
         )
     memory = {"simple_mala": 0.0, "forgetting": settings.memory * state.x.size, "covariance": np.inf}
@@ -142,11 +148,11 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
-    x, logp, score, rotated, mean, chol_t, scale, trace, n, step_size, memory = state
+    """One iteration."""
+    x, logp, score, rotated, mean, chol_t, scale, tr, n, step_size, memory = state
 
     # Propose y = x + (s²/2) A score + s L eta, with s² = sigma² / (tr(A)/d).
-    s = step_size / np.sqrt(trace / x.size)
+    s = step_size / np.sqrt(tr / x.size)
     d = x.size
     y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
     logp_y, accept_prob = proposed(target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y)
@@ -158,26 +164,21 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
         if memory > 0.0:
             n = min(n + 1.0, max(memory, 3.0))
-            scale, trace = learn(mean, chol_t, scale, trace, x, n)
+            scale, tr = learn(mean, chol_t, scale, tr, x, n)
             rotated = transposed_times(chol_t, score)
-    state = State(x, logp, score, rotated, mean, chol_t, scale, trace, n, step_size, memory)
-    return state, accept_prob, accepted
+    state = State(x, logp, score, rotated, mean, chol_t, scale, tr, n, step_size, memory)
+    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
+    return state, info
 
 
 @kernel
-def learn(mean: Any, chol_t: Any, scale: Any, trace: Any, x: Any, n: Any) -> Any:
+def learn(mean: Any, chol_t: Any, scale: Any, tr: Any, x: Any, n: Any) -> Any:
     """Equation (17) for the n-th point x, in place. Returns the scale and tr(L L^T)."""
     keep = (n - 2.0) / (n - 1.0) if n > 2.0 else 1.0  # Sigma_2 keeps all of lambda I
-    return learn_point(mean, chol_t, scale, trace, x, keep, 1.0 / n, 1.0 / n)
+    return learn_point(mean, chol_t, scale, tr, x, keep, 1.0 / n, 1.0 / n)
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

@@ -21,7 +21,7 @@ L more. Memory: one (d, d) array a chain.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -33,28 +33,31 @@ from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..numerics.walk import propose_walk
 from ..target import log_density
-from ..trace import record
-from .base import POSITIVE, PROBABILITY, SCALE, Limit, Stage
+from ..trace import NOTHING, Info
+from .base import BOTH_SIDES, WALK, Facts, Stage
+from .loop import swept
+from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: float = 0.234
-    step_rate: float = 0.015
-    learning_rate: float = 0.001
-    horizon: float = 4000.0
-    initial_scale: float = 0.1  # L starts at this over sqrt(d), times I
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that sigma is adapted to"] = 0.234
+    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
+    learning_rate: Annotated[float, Limit(0.0, 0.5), "learning rate of mean and factor at the start"] = 0.001
+    horizon: Annotated[float, POSITIVE, "T: iterations in which the learning rate is nearly constant"] = (
+        4000.0
+    )
+    initial_scale: Annotated[float, SCALE, "L starts at this over sqrt(d), times I"] = 0.1
 
 
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = {
-    "target_accept": PROBABILITY,
-    "step_rate": Limit(0.0, 1.0),
-    "learning_rate": Limit(0.0, 0.5),
-    "horizon": POSITIVE,
-    "initial_scale": SCALE,
-}
-NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
-WARMUP, DRAWS = 20_000, 20_000
+FACTS = Facts(
+    family=WALK,
+    needs="densities",
+    learns=("step size", "covariance"),
+    warmup=20_000,
+    draws=20_000,
+    gradient=False,
+    acceptance=BOTH_SIDES,
+)
 
 
 class State(NamedTuple):
@@ -87,7 +90,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
+    """One iteration."""
     x, logp, mean, chol_t, step_size, t = state
 
     y, eps = np.empty_like(x), np.empty_like(x)
@@ -102,7 +105,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         t += 1.0
         learn(mean, chol_t, x, settings.learning_rate / (1.0 + t / settings.horizon))
         step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
-    return State(x, logp, mean, chol_t, step_size, t), accept_prob, accepted
+    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
+    return State(x, logp, mean, chol_t, step_size, t), info
 
 
 @kernel
@@ -118,13 +122,7 @@ def learn(mean: Any, chol_t: Any, x: Any, rho: Any) -> None:
     towards_outer(chol_t, away, rho)
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

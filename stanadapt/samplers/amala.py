@@ -29,7 +29,7 @@ covariance of the epoch. Memory: three (d, d) arrays a chain.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -40,32 +40,38 @@ from ..numerics.linear import add_outer, scaled_identity, transposed_times
 from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
-from ..trace import record
-from . import pilot
-from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
+from ..trace import NOTHING, Info
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage
+from .loop import swept
+from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: float = 0.574
-    step_rate: float = 0.015  # not used when faithful
-    epochs: int = 10
-    alpha: float = 0.3
-    initial_step_size: float = 0.0  # 0: found by doubling and halving; sqrt(2) when faithful
-    faithful: bool = False
-    pilot: int = 0
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.574
+    step_rate: Annotated[
+        float, Limit(0.0, 1.0), "learning rate of the squared step size; not used when faithful"
+    ] = 0.015
+    epochs: Annotated[int, Limit(1, 10_000), "E: number of epochs of warm-up"] = 10
+    alpha: Annotated[float, Limit(0.001, 1.0), "share of the covariance before that a new one keeps"] = 0.3
+    initial_step_size: Annotated[
+        float | None, POSITIVE, "s at the start; None: found, or sqrt(2) when faithful"
+    ] = None
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
 
 
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = {
-    "target_accept": PROBABILITY,
-    "step_rate": Limit(0.0, 1.0),
-    "epochs": Limit(1, 10_000),
-    "alpha": Limit(0.001, 1.0),
-    "initial_step_size": NOT_NEGATIVE,
-    "pilot": pilot.LIMIT,
-}
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 10_000, 10_000
+FACTS = Facts(
+    family=LANGEVIN,
+    needs="gradients",
+    learns=("step size", "covariance"),
+    warmup=10_000,
+    draws=10_000,
+    gradient=True,
+    acceptance=BOTH_SIDES,
+    climbs=UNLESS_FAITHFUL,
+    faithful=True,
+    piloted=True,
+)
 
 
 class State(NamedTuple):
@@ -105,12 +111,12 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), logp, score, score.copy(), one, one.copy(), s, np.zeros(d), nothing, 0.0, 0.0)
 
 
-def piloted(state: State, found: pilot.Found, settings: Settings) -> State:
+def piloted(state: State, handover: Handover, settings: Any) -> State:
     """Sigma is the pilot's."""
-    chol_t = transposed_factor(found.cov)
-    if settings.initial_step_size == 0.0:
-        state = state._replace(step_size=gaussian_step_size(found.x.size))
-    return state._replace(rotated=chol_t @ state.score, cov=found.cov.copy(), chol_t=chol_t)
+    chol_t = transposed_factor(handover.cov)
+    if np.isnan(settings.initial_step_size):
+        state = state._replace(step_size=gaussian_step_size(handover.x.size))
+    return state._replace(rotated=chol_t @ state.score, cov=handover.cov.copy(), chol_t=chol_t)
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
@@ -139,7 +145,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration of Algorithm 4. Returns the next state, the acceptance probability, whether accepted."""
+    """One iteration of Algorithm 4."""
     x, logp, score, rotated, cov, chol_t, s, mean, squares, n, n_accepted = state
 
     d = x.size
@@ -156,7 +162,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         if not settings.faithful:
             s = towards_target(s, accept_prob, settings.target_accept, settings.step_rate)
     state = State(x, logp, score, rotated, cov, chol_t, s, mean, squares, n, n_accepted)
-    return state, accept_prob, accepted
+    info = Info(accept_prob, accepted, s, 1, NOTHING)
+    return state, info
 
 
 @kernel
@@ -168,13 +175,7 @@ def gather(mean: Any, squares: Any, x: Any, n: Any) -> None:
     add_outer(squares, 1.0, (n - 1.0) / n, away, away)
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

@@ -30,7 +30,7 @@ Cost of an iteration: one log density and a product with L; while adapting, a ra
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -41,22 +41,31 @@ from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
 from ..numerics.walk import propose_walk
 from ..target import log_density
-from ..trace import record
-from .base import PROBABILITY, Limit, Stage
+from ..trace import NOTHING, Info
+from .base import BOTH_SIDES, WALK, Facts, Stage
+from .loop import swept
+from .settings import PROBABILITY
 
 BETAS = (0.5, 0.6, 0.7, 0.8, 0.9)  # that are tried
 FIRST = 0.7  # in the iterations before the trials
 
 
 class Settings(NamedTuple):
-    target_accept: float = 0.234
-    beta: float | None = None  # None: found in warm-up
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that lambda is adapted to"] = 0.234
+    beta: Annotated[
+        float | None, PROBABILITY, "exponent of the learning rate; None: found by trials in warm-up"
+    ] = None
 
 
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = {"target_accept": PROBABILITY, "beta": Limit(0.0, 1.0, True)}
-NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
-WARMUP, DRAWS = 20_000, 20_000
+FACTS = Facts(
+    family=WALK,
+    needs="densities",
+    learns=("step size", "covariance", "learning rate"),
+    warmup=20_000,
+    draws=20_000,
+    gradient=False,
+    acceptance=BOTH_SIDES,
+)
 
 
 class Walk(NamedTuple):
@@ -142,7 +151,7 @@ def _copied(walk: Walk) -> Walk:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration of Algorithm 3. Returns the next state, the acceptance probability, whether accepted."""
+    """One iteration of Algorithm 3."""
     x, logp, step_size, mean, chol_t, scale, i, beta, sum_accept, volume, n, best_speed, before, best = state
 
     y, z = np.empty_like(x), np.empty_like(x)
@@ -164,7 +173,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     state = State(
         x, logp, step_size, mean, chol_t, scale, i, beta, sum_accept, volume, n, best_speed, before, best
     )
-    return state, accept_prob, accepted
+    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
+    return state, info
 
 
 @kernel
@@ -176,13 +186,7 @@ def log_volume(chol_t: Any, scale: Any, step_size: Any) -> Any:
     return 2.0 * (total / len(chol_t) + np.log(step_size)) + np.log(scale)
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

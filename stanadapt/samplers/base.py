@@ -1,58 +1,75 @@
-"""What a method's file offers to the rest, and the checks of its settings.
+"""What a method's file offers to the rest of the package.
 
 A method is a kernel sampler or an engine. A kernel sampler is a module with these names, in this order:
 
-    Settings        NamedTuple of numbers, the paper's values as defaults
-    CHOICES         for settings that are picked by name: field -> names (the kernel gets the index)
-    LIMITS          allowed range of the others: field -> (low, high), low itself excluded where it says so
-    NEEDS_GRADIENT  whether it calls the gradient
-    NEEDS_HESSIAN   whether it needs a finite Hessian (differences of the gradient) from the start on
-    WARMUP, DRAWS   default numbers of iterations
-    State           NamedTuple of arrays and numbers
+    Settings        NamedTuple of annotated numbers with the paper's values as defaults, see settings.py
+    FACTS           what the method is, see `Facts`
+    State           NamedTuple of arrays and numbers: what a chain carries from one iteration to the next
     n_matrices      settings -> number of (d, d) arrays that a chain holds
     stages          settings, warmup, d -> the stages of warm-up
     start           kernel: the state at the starting point
     enter           the state at the beginning of a stage (plain Python)
-    step, sweep     kernels: one iteration, and a block of them
+    step            kernel: one iteration; returns the next state and an `Info` (trace.py)
+    sweep           `swept(step)`: a block of iterations, see loop.py
     history         what is worth recording over warm-up: names -> numbers (plain Python)
     learnt          what a chain has learnt when warm-up ends: names -> arrays (plain Python)
 
-One that is known to fail on some posteriors may have
+FACTS says which of these it has beside:
 
-    caution         settings, d -> what a user should know before the run, or None
-
-One that Fisher HMC can find the start for, see pilot.py, has a setting `pilot`, and
-
-    piloted         state at the pilot's point, what it found, settings -> the state with that
-
-One that learns between blocks of iterations, in plain Python, has two more, see `Refitting`:
-
-    until_refit     state -> iterations until then
-    refit           the state after learning
-
-One whose warm-up may end before its last stage has
-
-    settled         state -> whether the stage that has just ended was enough (plain Python)
+    caution         (cautious) settings, d -> what a user should know before the run, or None
+    piloted         (piloted) state at the pilot's last point, its `Handover`, settings -> the first state
+    until_refit     (refits) state -> iterations until the method learns in plain Python
+    refit           (refits) the state after that
+    settled         (settles) state -> whether the stage that has just ended was enough (plain Python)
 
 An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has, beside
-Settings, CHOICES, LIMITS, NEEDS_GRADIENT, NEEDS_HESSIAN, WARMUP and DRAWS:
+Settings, FACTS and n_matrices:
 
     STATS           what it reports of every iteration: the schema's name -> type
-    n_matrices      settings -> number of (d, d) arrays that a chain holds
     run             one chain, from its start to its last draw (plain Python)
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
-from .. import check
-from ..errors import ArgumentError
+from ..model.backends.base import Plan
 from ..trace import Trace
+
+# Families of methods.
+WALK, LANGEVIN, HAMILTONIAN, SURROGATE, POLICY = "walk", "Langevin", "Hamiltonian", "surrogate", "policy"
+# What it means that an acceptance rate differs from `target_accept`: too low or too high is a fault; only too
+# low is, because steps cannot grow further or nothing is lost but time; or there is no rate to aim at.
+BOTH_SIDES, TOO_LOW, NO_TARGET = "both sides", "too low", "no target"
+# When a random start first climbs out of the far tail.
+ALWAYS, UNLESS_FAITHFUL, NEVER = "always", "unless faithful", "never"
+
+
+class Facts(NamedTuple):
+    """What a method is. The rest of the package reads this and guesses nothing from names of settings."""
+
+    family: str  # WALK, LANGEVIN, HAMILTONIAN, SURROGATE or POLICY
+    needs: str  # what an iteration evaluates, in words
+    learns: tuple[str, ...]  # what it adapts, in words
+    warmup: int  # iterations by default
+    draws: int  # likewise
+    gradient: bool  # whether it calls the gradient
+    hessian: bool = False  # whether it needs a finite Hessian (differences of gradients) from the start on
+    acceptance: str = NO_TARGET  # BOTH_SIDES, TOO_LOW or NO_TARGET
+    climbs: str = NEVER  # ALWAYS, UNLESS_FAITHFUL or NEVER
+    columns: tuple[tuple[str, type[np.generic]], ...] = ()  # of its own in sample_stats, in Info's order
+    dims: tuple[
+        tuple[str, tuple[str, ...]], ...
+    ] = ()  # of what `learnt` gives, where the shape does not tell
+    faithful: bool = False  # whether there is a setting `faithful`, which follows the paper to the letter
+    vanishing: bool = False  # whether there is a setting `vanishing`: adaptation goes on, ever more rarely
+    piloted: bool = False  # whether Fisher HMC can begin its warm-up (setting `pilot`)
+    refits: bool = False  # whether it learns in plain Python between blocks of iterations
+    settles: bool = False  # whether its warm-up may end before its last stage
+    cautious: bool = False  # whether there are posteriors that it warns of
+    whole_chains: bool = False  # whether it is an engine
 
 
 class Stage(NamedTuple):
@@ -62,18 +79,13 @@ class Stage(NamedTuple):
     length: int
 
 
-class Limit(NamedTuple):
-    """Allowed range of a setting."""
+class Handover(NamedTuple):
+    """What a pilot hands to the method whose warm-up it has begun."""
 
-    low: float
-    high: float
-    open_low: bool = False
-
-
-POSITIVE = Limit(0.0, float("inf"), True)
-PROBABILITY = Limit(0.0, 1.0, True)
-NOT_NEGATIVE = Limit(0.0, float("inf"))
-SCALE = Limit(1e-100, 1e100)  # its square is a number too
+    x: np.ndarray  # (d,) the last point of its chain
+    mean: np.ndarray  # (d,) of its last window
+    cov: np.ndarray  # (d, d) its metric, which is the covariance where the target is a Gaussian
+    n: int  # its iterations
 
 
 def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
@@ -90,14 +102,17 @@ def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
 
 
 def growing_windows(warmup: int) -> list[int]:
-    """Lengths of the windows of Fisher HMC's warm-up; the last has half as much again as its own at most."""
+    """Lengths of the windows of Fisher HMC's warm-up: 15, 15, 30, 40, 60, 96, then 1.6 times the one before.
+
+    What is left at the end joins the last window if it is less than half of the next one.
+    """
     first, left = [15, 15, 30, 40, 60, 96], warmup
-    found: list[int] = []
+    lengths: list[int] = []
     while left:
-        length = first[len(found)] if len(found) < len(first) else int(1.6 * found[-1])
-        found.append(left if left < 1.5 * length else length)
-        left -= found[-1]
-    return found
+        length = first[len(lengths)] if len(lengths) < len(first) else int(1.6 * lengths[-1])
+        lengths.append(left if left < 1.5 * length else length)
+        left -= lengths[-1]
+    return lengths
 
 
 class Method(Protocol):
@@ -106,20 +121,16 @@ class Method(Protocol):
     __name__: str
     __doc__: str | None
     Settings: Any
-    CHOICES: dict[str, tuple[str, ...]]
-    LIMITS: dict[str, Limit]
-    NEEDS_GRADIENT: bool
-    NEEDS_HESSIAN: bool
-    WARMUP: int
-    DRAWS: int
+    FACTS: Facts
+
+    def n_matrices(self, settings: Any) -> int: ...
 
 
 class Sampler(Method, Protocol):
-    """The module of a kernel sampler."""
+    """The module of a kernel sampler, with the functions that only some have."""
 
     State: Any
 
-    def n_matrices(self, settings: Any) -> int: ...
     def stages(self, settings: Any, warmup: int, d: int) -> list[Stage]: ...
     def start(self, target: Any, settings: Any, x: Any, rng: Any) -> Any: ...
     def enter(self, stage: str, state: Any, settings: Any) -> Any: ...
@@ -127,77 +138,11 @@ class Sampler(Method, Protocol):
     def history(self, state: Any) -> dict[str, float]: ...
     def learnt(self, state: Any) -> dict[str, Any]: ...
 
-
-@runtime_checkable
-class Refitting(Protocol):
-    """What a sampler has beside, if it fits a surrogate to its history between compiled blocks."""
-
+    def caution(self, settings: Any, d: int) -> str | None: ...
+    def piloted(self, state: Any, handover: Handover, settings: Any) -> Any: ...
     def until_refit(self, state: Any) -> int: ...
     def refit(self, state: Any, settings: Any, rng: np.random.Generator) -> Any: ...
-
-
-@runtime_checkable
-class Piloted(Protocol):
-    """What a sampler has beside, if Fisher HMC can begin its warm-up."""
-
-    def piloted(self, state: Any, found: Any, settings: Any) -> Any: ...
-
-
-@runtime_checkable
-class Cautious(Protocol):
-    """What a sampler has beside, if there are posteriors that it is not for."""
-
-    def caution(self, settings: Any, d: int) -> str | None: ...
-
-
-@runtime_checkable
-class Settling(Protocol):
-    """What a sampler has beside, if it can tell that it has learnt enough."""
-
     def settled(self, state: Any) -> bool: ...
-
-
-def advance(
-    sampler: Sampler, target: Any, settings: Any, state: Any, rng: Any, adapting: bool, trace: Trace
-) -> Any:
-    """Run one iteration for every row of `trace`, and the refits that are due before any of them.
-
-    When they are due is part of the state, so draws do not depend on where blocks end.
-    """
-    if not (adapting and isinstance(sampler, Refitting)):
-        return sampler.sweep(target, settings, state, rng, adapting, trace)
-    done, n = 0, len(trace.logp)
-    while done < n:
-        if sampler.until_refit(state) == 0:
-            with np.errstate(all="ignore"):  # what is not finite is refused by the fits
-                state = sampler.refit(state, settings, rng)
-        rows = slice(done, min(n, done + sampler.until_refit(state)))
-        part = Trace(*(column[rows] for column in trace))
-        state = sampler.sweep(target, settings, state, rng, True, part)
-        done = rows.stop
-    return state
-
-
-def keeps_adapting(settings: Any) -> bool:
-    """Whether adaptation goes on after warm-up, ever more rarely."""
-    return bool(getattr(settings, "vanishing", False))
-
-
-def climbs(sampler: Sampler, settings: Any) -> bool:
-    """Whether random starts first climb out of the far tail: a gradient helps, and no paper forbids it."""
-    return sampler.NEEDS_GRADIENT and not getattr(settings, "faithful", False)
-
-
-class Plan(NamedTuple):
-    """What an engine is asked for, beside its settings."""
-
-    chain: int
-    seed: int  # of this chain alone, 1 to 2**31 - 1
-    warmup: int
-    draws: int
-    save_warmup: bool
-    stopped: Callable[[], bool]  # whether the run is to end
-    tell: Callable[[int], None]  # to be told the iterations done, where they are known
 
 
 class WholeChain(NamedTuple):
@@ -210,17 +155,59 @@ class WholeChain(NamedTuple):
     seconds: tuple[float, float] | None  # of warm-up and of the draws, where they are known apart
 
 
-@runtime_checkable
 class Engine(Method, Protocol):
-    """The module of an engine. `program` is what the model runs in, a `backends.base.StanProgram`."""
+    """The module of an engine. `program` is what the model runs in, a `model.backends.base.StanProgram`."""
 
     STATS: dict[str, type[np.generic]]
 
-    def n_matrices(self, settings: Any) -> int: ...
     def run(self, program: Any, settings: Any, x: np.ndarray, plan: Plan) -> WholeChain: ...
 
 
-# What every kernel sampler reports of an iteration.
+def is_engine(method: Method) -> TypeGuard[Engine]:
+    """Whether a program outside of this package runs the method's chains."""
+    return method.FACTS.whole_chains
+
+
+def advance(
+    sampler: Sampler, target: Any, settings: Any, state: Any, rng: Any, adapting: bool, trace: Trace
+) -> Any:
+    """Run one iteration for every row of `trace`, and the refits that are due before any of them.
+
+    When they are due is part of the state, so draws do not depend on where blocks end.
+    """
+    if not (adapting and sampler.FACTS.refits):
+        return sampler.sweep(target, settings, state, rng, adapting, trace)
+    done, n = 0, len(trace.logp)
+    while done < n:
+        if sampler.until_refit(state) == 0:
+            with np.errstate(all="ignore"):  # what is not finite is refused by the fits
+                state = sampler.refit(state, settings, rng)
+        rows = slice(done, min(n, done + sampler.until_refit(state)))
+        state = sampler.sweep(target, settings, state, rng, True, trace.part(rows))
+        done = rows.stop
+    return state
+
+
+def keeps_adapting(sampler: Method, settings: Any) -> bool:
+    """Whether adaptation goes on after warm-up, ever more rarely."""
+    return sampler.FACTS.vanishing and bool(settings.vanishing)
+
+
+def climbs(sampler: Method, settings: Any) -> bool:
+    """Whether random starts first climb out of the far tail."""
+    if sampler.FACTS.climbs == UNLESS_FAITHFUL:
+        return not settings.faithful
+    return sampler.FACTS.climbs == ALWAYS
+
+
+# What samplers that follow Hamiltonian trajectories report beside: the energy of the draw, and whether the
+# trajectory diverged (numerics/energy.py), under the names of ArviZ's schema.
+TRAJECTORY_COLUMNS: tuple[tuple[str, type[np.generic]], ...] = (
+    ("energy", np.float64),
+    ("diverging", np.bool_),
+)
+
+# What every kernel sampler reports of an iteration; its own columns follow.
 KERNEL_STATS: dict[str, type[np.generic]] = {
     "lp": np.float64,
     "acceptance_rate": np.float64,
@@ -230,65 +217,6 @@ KERNEL_STATS: dict[str, type[np.generic]] = {
 }
 
 
-def stats(method: Sampler | Engine) -> dict[str, type[np.generic]]:
+def stats(method: Method) -> dict[str, type[np.generic]]:
     """The columns that a method reports of every iteration."""
-    return method.STATS if isinstance(method, Engine) else KERNEL_STATS
-
-
-def n_matrices(method: Sampler | Engine, settings: Any) -> int:
-    """Number of (d, d) arrays that a chain of the method holds."""
-    return method.n_matrices(settings)
-
-
-def resolve(sampler: Method, given: Any) -> Any:
-    """The sampler's Settings with every value checked and in its declared type.
-
-    `given` is None, a mapping of some settings, or the Settings themselves. A setting that is picked by name
-    comes in as the name and goes on as its index, and one that may be None goes on as NaN then, which is what
-    kernels can use.
-    """
-    defaults = sampler.Settings()
-    if given is None:
-        given = {}
-    elif isinstance(given, sampler.Settings):
-        given = given._asdict()
-    elif not isinstance(given, Mapping):
-        allowed = f"a dict or {sampler.Settings.__module__}.Settings"
-        raise check.refused("settings", given, allowed)
-    values = {}
-    for name in given:
-        check.choice("setting", name, defaults._fields)
-    for name, default in defaults._asdict().items():
-        values[name] = _setting(sampler, name, given.get(name, default), default)
-    return sampler.Settings(**values)
-
-
-def _setting(sampler: Method, name: str, value: Any, default: Any) -> Any:
-    shown = f"settings[{name!r}]"
-    if name in sampler.CHOICES:
-        return sampler.CHOICES[name].index(check.choice(shown, value, sampler.CHOICES[name]))
-    if default is None:
-        low, high, open_low = sampler.LIMITS[name]
-        return np.nan if value is None else check.number(shown, value, low, high, open_low=open_low)
-    if isinstance(default, bool):
-        return check.boolean(shown, value)
-    if isinstance(default, int):
-        low, high, _ = sampler.LIMITS[name]
-        return check.integer(
-            shown, value, int(low), check.LARGEST_COUNT if high == float("inf") else int(high)
-        )
-    if isinstance(default, float):
-        low, high, open_low = sampler.LIMITS[name]
-        return check.number(shown, value, low, high, open_low=open_low)
-    raise ArgumentError(f"{sampler.Settings.__module__}.Settings.{name} has a default of no known type")
-
-
-def named(sampler: Method, settings: Any) -> dict[str, Any]:
-    """The settings as a user writes them: the name of a choice, not its index, and None rather than NaN."""
-    values: dict[str, Any] = settings._asdict()
-    values |= {name: names[values[name]] for name, names in sampler.CHOICES.items()}
-    return {name: None if _is_nan(value) else value for name, value in values.items()}
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
+    return method.STATS if is_engine(method) else KERNEL_STATS | dict(method.FACTS.columns)

@@ -41,11 +41,12 @@ Memory: three (d, d) arrays a chain up to d = 500 or where `metric` is "dense", 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from ..jit import kernel
+from ..numerics.energy import diverges
 from ..numerics.linear import dot, with_room
 from ..numerics.metric import (
     Metric,
@@ -63,36 +64,43 @@ from ..numerics.metropolis import accept_probability
 from ..numerics.splitting import split_steps
 from ..numerics.step_size import DualAveraging, averaged, dual_averaging, settled_step
 from ..target import hessian, log_density_gradient
-from ..trace import record
-from .base import PROBABILITY, SCALE, Limit, Stage, growing_windows
+from ..trace import Info, record
+from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts, Handover, Stage, growing_windows
+from .settings import PROBABILITY, SCALE, Choice, Limit
 
-AUTO, DENSE = 0, 1  # indices of CHOICES['metric']; 2 is low rank
 LARGEST_DENSE = 500  # dimension up to which "auto" learns all of A
 LARGEST_SHOWN = 1_000  # and up to which results have A, if it is of low rank
 
 
+METRICS = Choice(("auto", "dense", "low_rank"))
+AUTO, DENSE = 0, 1  # indices of the first two
+
+
 class Settings(NamedTuple):
-    trajectory: float = 1.9
-    stretch: float = 0.5
-    jitter: float = 0.1
-    target_accept: float = 0.8
-    careful_accept: float = 0.9
-    max_steps: int = 64
-    metric: str | int = "auto"
-    curvature: bool = True
+    trajectory: Annotated[float, SCALE, "T: length of a trajectory where the target is a Gaussian"] = 1.9
+    stretch: Annotated[float, Limit(0.0, 2.0), "power by which trajectories grow where steps are short"] = 0.5
+    jitter: Annotated[float, Limit(0.0, 0.99), "step sizes vary by up to this share of them"] = 0.1
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.8
+    careful_accept: Annotated[float, PROBABILITY, "the same where trajectories have over three steps"] = 0.9
+    max_steps: Annotated[int, Limit(1, 100_000), "steps of a trajectory at most"] = 64
+    metric: Annotated[
+        str | int, METRICS, "form of A; auto: dense up to d = 500, compressed where it pays"
+    ] = "auto"
+    curvature: Annotated[bool, "whether the first metric is the Hessian's"] = True
 
 
-CHOICES = {"metric": ("auto", "dense", "low_rank")}
-LIMITS = {
-    "trajectory": SCALE,
-    "stretch": Limit(0.0, 2.0),
-    "jitter": Limit(0.0, 0.99),
-    "target_accept": PROBABILITY,
-    "careful_accept": PROBABILITY,
-    "max_steps": Limit(1, 100_000),
-}
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 600, 2_000
+FACTS = Facts(
+    family=HAMILTONIAN,
+    needs="gradients",
+    learns=("step size", "metric"),
+    warmup=600,
+    draws=2_000,
+    gradient=True,
+    acceptance=TOO_LOW,
+    climbs=ALWAYS,
+    columns=TRAJECTORY_COLUMNS,
+    settles=True,
+)
 
 
 class Windows(NamedTuple):
@@ -176,15 +184,18 @@ def settled(state: State) -> bool:
     return state.steady
 
 
-@kernel
-def step(
-    target: Any, settings: Any, metric: Any, x: Any, logp: Any, score: Any, size: Any, most: Any, rng: Any
-) -> Any:
-    """One trajectory. Returns x, log density and score, acceptance probability, whether accepted, gradients.
+class Point(NamedTuple):
+    """What of the state a step changes."""
 
-    The acceptance probability is -1 where the trajectory ended without a log density. Only what is needed of
-    the state goes in and out: packing all of it takes as long as a gradient of a small model.
-    """
+    x: np.ndarray
+    logp: float
+    score: np.ndarray
+
+
+@kernel
+def step(target: Any, settings: Any, metric: Any, point: Any, step_size: Any, most: Any, rng: Any) -> Any:
+    """One trajectory. Returns the next point, its Info, and whether it met a point without a log density."""
+    x, logp, score = point
     d = x.size
     z, momentum, y, score_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     for i in range(d):
@@ -193,49 +204,59 @@ def step(
         score_y[i] = score[i]
     momentum_into(momentum, metric, z)
     energy = 0.5 * dot(z, z) - logp
-    h = size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
-    n = settings.trajectory / size
+    h = step_size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
+    n = settings.trajectory / step_size
     if n > 2.0:
         n *= (0.5 * n) ** settings.stretch
     n = max(1, int(min(n, most) + rng.random()))
     logp_y, taken = split_steps(target, metric, y, momentum, score_y, h, n)
-    accept_prob = -1.0
-    if logp_y > -np.inf:
+    accept_prob, energy_y, met = 0.0, np.inf, logp_y == -np.inf
+    if not met:
         velocity_into(z, metric, momentum)
-        accept_prob = accept_probability(energy - (0.5 * dot(momentum, z) - logp_y))
-    if rng.random() < accept_prob:
-        return y, logp_y, score_y, accept_prob, True, taken
-    return x, logp, score, accept_prob, False, taken
+        energy_y = 0.5 * dot(momentum, z) - logp_y
+        accept_prob = accept_probability(energy - energy_y)
+    diverging = diverges(energy_y - energy)
+    accepted = rng.random() < accept_prob
+    if accepted:
+        point, energy = Point(y, logp_y, score_y), energy_y
+    return point, Info(accept_prob, accepted, step_size, taken, (energy, diverging)), met
 
 
 @kernel
 def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
+    """Run one iteration for every row of `trace`: a loop of its own, since packing the state costs as much as
+    a gradient of a small model."""
     x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady = state
-    points, scores, seen, before = windows
+    point, (points, scores, seen, before) = Point(x, logp, score), windows
     if not adapting and search.t > 0.0:
         step_size = settled_step(search, settings.trajectory)
     for i in range(trace.logp.size):
-        x, logp, score, accept_prob, accepted, taken = step(
-            target, settings, metric, x, logp, score, step_size, most, rng
-        )
-        lost = lost + 1 if accept_prob < 0.0 else 0
-        accept_prob = max(0.0, accept_prob)
+        point, info, met = step(target, settings, metric, point, step_size, most, rng)
+        lost = lost + 1 if met else 0
         if adapting and not 0 < lost < LOST:
             aim = settings.target_accept
             if SHORT * step_size < settings.trajectory:
                 aim = max(aim, settings.careful_accept)
-            search, step_size = averaged(search, accept_prob, aim, settings.trajectory)
+            search, step_size = averaged(search, info.accept_prob, aim, settings.trajectory)
         if adapting:
             if seen == len(points):
                 points, scores = with_room(points), with_room(scores)
-            for j in range(x.size):
-                points[seen, j] = x[j]
-                scores[seen, j] = score[j]
+            for j in range(point.x.size):
+                points[seen, j] = point.x[j]
+                scores[seen, j] = point.score[j]
             seen += 1
-        record(trace, i, x, logp, accept_prob, accepted, step_size, taken)
+        info = Info(info.accept_prob, info.accepted, step_size, info.n_steps, info.own)
+        record(trace, i, point.x, point.logp, info)
+    x, logp, score = point
     windows = Windows(points, scores, seen, before)
     return State(x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady)
+
+
+def hand_over(state: State, settings: Settings, n: int) -> Handover:
+    """What a pilot of `n` iterations hands over: its last point, and the metric that its windows tell."""
+    state = enter("handover", state, settings)
+    mean = state.windows.points[: state.windows.seen].mean(axis=0)
+    return Handover(state.x.copy(), mean, as_matrix(state.metric), n)
 
 
 def history(state: State) -> dict[str, float]:

@@ -7,7 +7,7 @@ Titsias (2023), Optimal Preconditioning and Fisher Adaptive Langevin Sampling, A
     s(x_n)       state.score              (d,)    gradient of the log density at x_n
     R_n          state.root_t             (d, d)  transposed square root of the preconditioner, A = R R^T
     R^T s(x_n)   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
-    tr(A)        state.trace              ()      sum of the squares of R
+    tr(A)        state.tr                 ()      sum of the squares of R
     sigma        state.step_size          ()      global step size; a proposal uses sigma² / (tr(A)/d)
     lambda       settings.damping         ()      Tikhonov damping of the first estimate
     alpha_*      settings.target_accept   ()      acceptance rate that sigma² is adapted to
@@ -33,7 +33,7 @@ rank-one update. Memory: one (d, d) array a chain.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -44,39 +44,46 @@ from ..numerics.linear import add_outer, dot, scaled_identity, times
 from ..numerics.spectrum import describe
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
-from ..trace import record
-from . import pilot
-from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage, preconditioned_stages
+from ..trace import NOTHING, Info
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, preconditioned_stages
+from .loop import swept
+from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Choice, Limit
 
-SCORE, INCREMENT = 0, 1  # indices of CHOICES['signal']; 2 is the Rao-Blackwellised increment
+SIGNALS = Choice(("score", "increment", "rao_blackwell"))
+SCORE, INCREMENT = 0, 1  # indices of the first two
 
 
 class Settings(NamedTuple):
-    damping: float = 10.0
-    target_accept: float = 0.574
-    step_rate: float = 0.015
-    simple_mala: int = 500
-    signal: str | int = "rao_blackwell"
-    initial_step_size: float = 0.0  # 0: found by doubling and halving; 0.1 when faithful
-    faithful: bool = False
-    forgetting: float = 0.5
-    memory: float = 10.0
-    pilot: int = 0
+    damping: Annotated[float, POSITIVE, "lambda: damping of the first estimate"] = 10.0
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.574
+    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
+    simple_mala: Annotated[
+        int, NOT_NEGATIVE, "n_0: iterations of simple MALA before anything else is learnt"
+    ] = 500
+    signal: Annotated[str | int, SIGNALS, "s_n: what the preconditioner learns from"] = "rao_blackwell"
+    initial_step_size: Annotated[
+        float | None, POSITIVE, "sigma at the start; None: found, or 0.1 when faithful"
+    ] = None
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    forgetting: Annotated[float, Limit(0.0, 1.0), "share of warm-up in which the past fades"] = 0.5
+    memory: Annotated[
+        float, Limit(2.0, float("inf")), "signals that are remembered meanwhile, as a multiple of d"
+    ] = 10.0
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
 
 
-CHOICES = {"signal": ("score", "increment", "rao_blackwell")}
-LIMITS = {
-    "damping": POSITIVE,
-    "target_accept": PROBABILITY,
-    "step_rate": Limit(0.0, 1.0),
-    "simple_mala": NOT_NEGATIVE,
-    "initial_step_size": NOT_NEGATIVE,
-    "forgetting": Limit(0.0, 1.0),
-    "memory": Limit(2.0, float("inf")),
-    "pilot": pilot.LIMIT,
-}
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 10_000, 10_000
+FACTS = Facts(
+    family=LANGEVIN,
+    needs="gradients",
+    learns=("step size", "preconditioner"),
+    warmup=10_000,
+    draws=10_000,
+    gradient=True,
+    acceptance=BOTH_SIDES,
+    climbs=UNLESS_FAITHFUL,
+    faithful=True,
+    piloted=True,
+)
 
 
 class State(NamedTuple):
@@ -85,7 +92,7 @@ class State(NamedTuple):
     score: np.ndarray
     rotated: np.ndarray
     root_t: np.ndarray
-    trace: float
+    tr: float
     step_size: float
     memory: float  # in signals: 0 learns nothing, infinity forgets nothing
 
@@ -108,16 +115,16 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), logp, score, score.copy(), scaled_identity(d, 1.0), float(d), s, 0.0)
 
 
-def piloted(state: State, found: pilot.Found, settings: Settings) -> State:
+def piloted(state: State, handover: Handover, settings: Any) -> State:
     """A is the pilot's; the inverse sums as many signals as it had iterations, where steps are the best."""
-    d = found.x.size
+    d = handover.x.size
     s = gaussian_step_size(d)
     size = 1.0 if settings.signal == SCORE else s**2 + s**4 / 4.0  # E[s s^T] of a Gaussian is this times A^-1
-    root_t = transposed_factor(found.cov) / np.sqrt(size * found.n)
-    trace = float(np.square(root_t).sum())
-    if settings.initial_step_size == 0.0:
-        state = state._replace(step_size=float(s * np.sqrt(size * found.n * trace / d)))
-    return state._replace(rotated=root_t @ state.score, root_t=root_t, trace=trace, memory=np.inf)
+    root_t = transposed_factor(handover.cov) / np.sqrt(size * handover.n)
+    tr = float(np.square(root_t).sum())
+    if np.isnan(settings.initial_step_size):
+        state = state._replace(step_size=float(s * np.sqrt(size * handover.n * tr / d)))
+    return state._replace(rotated=root_t @ state.score, root_t=root_t, tr=tr, memory=np.inf)
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
@@ -127,7 +134,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
         state = state._replace(
             root_t=state.root_t * shrink,
             rotated=state.rotated * shrink,
-            trace=state.trace / settings.damping,
+            tr=state.tr / settings.damping,
         )
     memory = {"simple_mala": 0.0, "forgetting": settings.memory * state.x.size, "fisher": np.inf}
     return state._replace(memory=memory[stage])
@@ -135,11 +142,11 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
-    x, logp, score, rotated, root_t, trace, step_size, memory = state
+    """One iteration of Algorithm 1."""
+    x, logp, score, rotated, root_t, tr, step_size, memory = state
 
     # Propose y = x + (s²/2) A score + s R eta, with s² = sigma² / (tr(A)/d).
-    s = step_size / np.sqrt(trace / x.size)
+    s = step_size / np.sqrt(tr / x.size)
     d = x.size
     y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
     logp_y, accept_prob = proposed(target, x, logp, score, rotated, root_t, s, rng, y, score_y, rotated_y)
@@ -149,12 +156,13 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         weight, phi = rotated_signal(settings.signal, rotated, rotated_y, accept_prob, accepted)
         if weight > 0.0:
             current = rotated_y if accepted else rotated
-            trace = learn(root_t, current, phi, 1.0 - weight / memory)
+            tr = learn(root_t, current, phi, 1.0 - weight / memory)
     if adapting:
         step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
     if accepted:
         x, logp, score, rotated = y, logp_y, score_y, rotated_y
-    return State(x, logp, score, rotated, root_t, trace, step_size, memory), accept_prob, accepted
+    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
+    return State(x, logp, score, rotated, root_t, tr, step_size, memory), info
 
 
 @kernel
@@ -178,20 +186,14 @@ def learn(root_t: Any, rotated: Any, phi: Any, forget: Any) -> Any:
     phi *= grow
     scale = 1.0 + dot(phi, phi)
     weight = 1.0 / (1.0 + np.sqrt(1.0 / scale)) / scale
-    trace = add_outer(root_t, grow, -weight, times(root_t, phi), phi)
+    tr = add_outer(root_t, grow, -weight, times(root_t, phi), phi)
     along = dot(phi, rotated)
     for i in range(phi.size):
         rotated[i] = grow * (rotated[i] - weight * along * phi[i])
-    return trace
+    return tr
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

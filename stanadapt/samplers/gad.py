@@ -14,17 +14,7 @@ from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
 from ..numerics.speed_measure import first_squares
 from ..target import log_density_gradient
-from . import pilot
-from .base import PROBABILITY, SCALE, Limit, Stage
-
-LIMITS = {
-    "target_accept": PROBABILITY,
-    "learning_rate": Limit(0.0, 1.0),
-    "beta_rate": Limit(0.0, 1.0),
-    "initial_scale": SCALE,
-    "pilot": pilot.LIMIT,
-}
-
+from .base import Handover, Stage
 
 AFTER_PILOT = 0.05  # share of our learning rate that is left
 
@@ -51,9 +41,9 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), logp, score, transposed_times(chol_t, score), chol_t, first_squares(d), 1.0)
 
 
-def piloted(state: State, found: pilot.Found, settings: Any) -> State:
+def piloted(state: State, handover: Handover, settings: Any) -> State:
     """L of either MALA is the factor of the pilot's covariance, times the best step for a Gaussian."""
-    chol_t = gaussian_step_size(found.x.size) * transposed_factor(found.cov)
+    chol_t = gaussian_step_size(handover.x.size) * transposed_factor(handover.cov)
     return state._replace(rotated=chol_t @ state.score, chol_t=chol_t)
 
 

@@ -32,7 +32,7 @@ product with L. Memory: two (d, d) arrays a chain.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -40,25 +40,38 @@ from ..jit import kernel
 from ..numerics.langevin import propose
 from ..numerics.linear import transposed_times
 from ..numerics.speed_measure import climb_speed, towards_acceptance
-from ..trace import record
+from ..trace import NOTHING, Info
 from . import gad
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts
 from .gad import State
+from .loop import swept
+from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: float = 0.55
-    learning_rate: float | None = None  # None: 0.002, relative to the rows of L; 0.00015 when faithful
-    beta_rate: float = 0.02
-    initial_scale: float = 0.1  # L starts at this over sqrt(d), times I
-    faithful: bool = False
-    pilot: int = 0
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that beta is adapted to"] = 0.55
+    learning_rate: Annotated[
+        float | None, Limit(0.0, 1.0), "eta; None: 0.002, relative to the rows of L, or 0.00015 when faithful"
+    ] = None
+    beta_rate: Annotated[float, Limit(0.0, 1.0), "rho_beta: learning rate of beta"] = 0.02
+    initial_scale: Annotated[float, SCALE, "L starts at this over sqrt(d), times I"] = 0.1
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
 
 
+FACTS = Facts(
+    family=LANGEVIN,
+    needs="gradients",
+    learns=("covariance",),
+    warmup=20_000,
+    draws=20_000,
+    gradient=True,
+    acceptance=BOTH_SIDES,
+    climbs=UNLESS_FAITHFUL,
+    faithful=True,
+    piloted=True,
+)
 FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = gad.LIMITS
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 20_000, 20_000
 
 start, piloted = gad.start, gad.piloted
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
@@ -70,7 +83,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
+    """One iteration of Algorithm 1."""
     x, logp, score, rotated, chol_t, square, beta = state
 
     # Propose y = x + L (L^T grad(x) / 2 + eps).
@@ -91,7 +104,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     if adapting:
         beta = towards_acceptance(beta, accepted, settings)
         rotated = transposed_times(chol_t, score)
-    return State(x, logp, score, rotated, chol_t, square, beta), accept_prob, accepted
+    info = Info(accept_prob, accepted, np.nan, 1, NOTHING)
+    return State(x, logp, score, rotated, chol_t, square, beta), info
 
 
 @kernel
@@ -105,10 +119,4 @@ def ratio_gradient(score: Any, score_y: Any, v: Any, rotated_y: Any, left: Any, 
         right[0, i] = v[i] - 0.5 * rotated_y[i]
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, np.nan, 1)
-    return state
+sweep = swept(step)

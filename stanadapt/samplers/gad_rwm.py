@@ -28,7 +28,7 @@ density and a product with L. Memory: two (d, d) arrays a chain.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -39,24 +39,37 @@ from ..numerics.metropolis import accept_probability
 from ..numerics.speed_measure import climb_speed, first_squares, towards_acceptance
 from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density, log_density_gradient
-from ..trace import record
-from . import gad, pilot
+from ..trace import NOTHING, Info
+from . import gad
+from .base import BOTH_SIDES, UNLESS_FAITHFUL, WALK, Facts, Handover
+from .loop import swept
+from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: float = 0.25
-    learning_rate: float | None = None  # None: 0.001, relative to the rows of L; 0.00005 when faithful
-    beta_rate: float = 0.02
-    initial_scale: float = 0.1  # L starts at this over sqrt(d), times I
-    faithful: bool = False
-    pilot: int = 0
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that beta is adapted to"] = 0.25
+    learning_rate: Annotated[
+        float | None, Limit(0.0, 1.0), "eta; None: 0.001, relative to the rows of L, or 0.00005 when faithful"
+    ] = None
+    beta_rate: Annotated[float, Limit(0.0, 1.0), "rho_beta: learning rate of beta"] = 0.02
+    initial_scale: Annotated[float, SCALE, "L starts at this over sqrt(d), times I"] = 0.1
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
 
 
+FACTS = Facts(
+    family=WALK,
+    needs="gradients in warm-up",
+    learns=("covariance",),
+    warmup=20_000,
+    draws=20_000,
+    gradient=True,
+    acceptance=BOTH_SIDES,
+    climbs=UNLESS_FAITHFUL,
+    faithful=True,
+    piloted=True,
+)
 FAITHFUL_RATE, OWN_RATE = 0.00005, 0.001  # defaults of the learning rate
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = gad.LIMITS
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 20_000, 20_000
 
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
 
@@ -77,9 +90,9 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), log_density(target, x), chol_t, first_squares(d), 1.0)
 
 
-def piloted(state: State, found: pilot.Found, settings: Settings) -> State:
+def piloted(state: State, handover: Handover, settings: Settings) -> State:
     """L is the factor of the pilot's covariance, times the best step for a Gaussian."""
-    return state._replace(chol_t=gaussian_scale(found.x.size) * transposed_factor(found.cov))
+    return state._replace(chol_t=gaussian_scale(handover.x.size) * transposed_factor(handover.cov))
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
@@ -88,7 +101,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
+    """One iteration of Algorithm 1."""
     x, logp, chol_t, square, beta = state
 
     y, eps, score_y = np.empty_like(x), np.empty_like(x), np.empty_like(x)
@@ -103,7 +116,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         beta = towards_acceptance(beta, accepted, settings)
     if accepted:
         x, logp = y, logp_y
-    return State(x, logp, chol_t, square, beta), accept_prob, accepted
+    info = Info(accept_prob, accepted, np.nan, 1, NOTHING)
+    return State(x, logp, chol_t, square, beta), info
 
 
 @kernel
@@ -116,10 +130,4 @@ def learn(chol_t: Any, square: Any, beta: Any, settings: Any, log_ratio: Any, sc
     climb_speed(chol_t, square, left, right, beta, eta, settings.faithful)
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, np.nan, 1)
-    return state
+sweep = swept(step)

@@ -28,40 +28,47 @@ Cost of an iteration: L gradients, O(L d).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from ..jit import kernel
+from ..numerics.energy import diverges
 from ..numerics.langevin import first_step_size
 from ..numerics.leapfrog import leapfrog
 from ..numerics.linear import dot
 from ..numerics.metropolis import accept_probability
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
-from ..trace import record
-from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
+from ..trace import Info
+from .base import BOTH_SIDES, HAMILTONIAN, TRAJECTORY_COLUMNS, UNLESS_FAITHFUL, Facts, Stage
+from .loop import swept
+from .settings import POSITIVE, PROBABILITY, Limit
 
 
 class Settings(NamedTuple):
-    n_leapfrog: int = 10
-    jitter: float = 0.0
-    target_accept: float = 0.651
-    step_rate: float = 0.015
-    initial_step_size: float = 0.0  # 0: found by doubling and halving; 0.1 when faithful
-    faithful: bool = False
+    n_leapfrog: Annotated[int, Limit(1, 100_000), "L: leapfrog steps of a trajectory"] = 10
+    jitter: Annotated[float, Limit(0.0, 0.99), "epsilon varies by up to this share of it"] = 0.0
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that epsilon is adapted to"] = 0.651
+    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
+    initial_step_size: Annotated[
+        float | None, POSITIVE, "epsilon at the start; None: found, or 0.1 when faithful"
+    ] = None
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
 
 
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = {
-    "n_leapfrog": Limit(1, 100_000),
-    "jitter": Limit(0.0, 0.99),
-    "target_accept": PROBABILITY,
-    "step_rate": Limit(0.0, 1.0),
-    "initial_step_size": NOT_NEGATIVE,
-}
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 5_000, 5_000
+FACTS = Facts(
+    family=HAMILTONIAN,
+    needs="gradients",
+    learns=("step size",),
+    warmup=5_000,
+    draws=5_000,
+    gradient=True,
+    acceptance=BOTH_SIDES,
+    climbs=UNLESS_FAITHFUL,
+    faithful=True,
+    columns=TRAJECTORY_COLUMNS,
+)
 
 
 class State(NamedTuple):
@@ -97,7 +104,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One trajectory. Returns the next state, acceptance probability, whether accepted, leapfrog steps."""
+    """One trajectory."""
     x, logp, score, step_size, log_sum, n = state
     if not adapting and n > 0.0:
         step_size = np.exp(log_sum / n)
@@ -110,9 +117,11 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         epsilon *= 1.0 + settings.jitter * (2.0 * rng.random() - 1.0)
     energy = -logp + 0.5 * dot(momentum, momentum)
     logp_y, taken = leapfrog(target, y, momentum, score_y, epsilon, settings.n_leapfrog)
-    accept_prob = 0.0
+    accept_prob, energy_y = 0.0, np.inf
     if logp_y > -np.inf:
-        accept_prob = accept_probability(energy - (-logp_y + 0.5 * dot(momentum, momentum)))
+        energy_y = -logp_y + 0.5 * dot(momentum, momentum)
+        accept_prob = accept_probability(energy - energy_y)
+    diverging = diverges(energy_y - energy)
 
     if adapting:
         step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
@@ -120,17 +129,12 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             log_sum, n = log_sum + np.log(step_size), n + 1.0
     accepted = rng.random() < accept_prob
     if accepted:
-        x, logp, score = y, logp_y, score_y
-    return State(x, logp, score, step_size, log_sum, n), accept_prob, accepted, taken
+        x, logp, score, energy = y, logp_y, score_y, energy_y
+    info = Info(accept_prob, accepted, step_size, taken, (energy, diverging))
+    return State(x, logp, score, step_size, log_sum, n), info
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted, taken = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, taken)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

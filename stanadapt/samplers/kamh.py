@@ -35,7 +35,7 @@ factors. Memory: one (d, d) array a chain.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -56,28 +56,46 @@ from ..numerics.linear import add_times, dot
 from ..numerics.metropolis import accept_probability
 from ..numerics.score_matching import median_sigma
 from ..target import log_density
-from ..trace import record
+from ..trace import NOTHING, Info
 from . import refitting
-from .base import SCALE
+from .base import BOTH_SIDES, SURROGATE, Facts, Stage
+from .loop import swept
 from .refitting import first_walk_size, size_or_default, walked
+from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
 
 class Settings(NamedTuple):
-    subsample: int = 0  # 0: 300, or what the history has
-    sigma: float | None = None  # None: the median squared distance
-    gamma: float | None = None  # None: 0.75 / sqrt(d); sqrt(0.1) when faithful
-    initial_step_size: float = 0.0  # of the walk, or nu when faithful; 0: found by halving, 2.38 / sqrt(d)
-    target_accept: float = 0.234
-    step_rate: float = 1.0  # of the adaptation of nu; 0 leaves it as it is
-    schedule: float = 0.5
-    vanishing: bool = False  # whether adaptation goes on after warm-up
-    faithful: bool = False
+    subsample: Annotated[
+        int | None, Limit(2, refitting.LARGEST), "n: points that are learnt from; None: 300, or what there is"
+    ] = None
+    sigma: Annotated[
+        float | None, SCALE, "squared width of the kernel; None: the median squared distance"
+    ] = None
+    gamma: Annotated[
+        float | None, SCALE, "isotropic part; None: 0.75 / sqrt(d), or sqrt(0.1) when faithful"
+    ] = None
+    initial_step_size: Annotated[float | None, POSITIVE, "of the walk, or nu when faithful; None: found"] = (
+        None
+    )
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that nu is adapted to"] = 0.234
+    step_rate: Annotated[float, Limit(0.0, 10.0), "gain of the adaptation of nu; 0 leaves it as it is"] = 1.0
+    schedule: Annotated[float, Limit(0.0, 1.0), "an update has the probability t^-schedule"] = 0.5
+    vanishing: Annotated[bool, "whether adaptation goes on after warm-up, ever more rarely"] = False
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
 
 
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = refitting.LIMITS | {"gamma": SCALE}
-NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
-WARMUP, DRAWS = 20_000, 20_000
+FACTS = Facts(
+    family=SURROGATE,
+    needs="densities",
+    learns=("step size", "covariance near the chain"),
+    warmup=20_000,
+    draws=20_000,
+    gradient=False,
+    acceptance=BOTH_SIDES,
+    faithful=True,
+    vanishing=True,
+    refits=True,
+)
 
 
 class State(NamedTuple):
@@ -94,13 +112,16 @@ class State(NamedTuple):
     skipped: int  # updates that were due with all points equal
 
 
-stages = refitting.stages
 enter, until_refit = refitting.enter, refitting.until_refit
 
 
 def n_matrices(settings: Any) -> int:
     """The frame."""
     return 1
+
+
+def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
+    return refitting.stages(settings, warmup, settings.subsample)
 
 
 @kernel
@@ -175,7 +196,7 @@ def proposed(target: Any, settings: Any, state: Any, rng: Any) -> Any:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
+    """One iteration of Algorithm 1."""
     x, logp, nu, walk_size, n, frame, points_t, sigma, history, fits, skipped = state
 
     walk = points_t.size == 0 and not settings.faithful
@@ -196,7 +217,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             gain = settings.step_rate * rate(n, settings.schedule)
             nu *= np.exp(0.5 * gain * (accept_prob - settings.target_accept))
     state = State(x, logp, nu, walk_size, n, frame, points_t, sigma, history, fits, skipped)
-    return state, accept_prob, accepted
+    info = Info(accept_prob, accepted, nu, 1, NOTHING)
+    return state, info
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
@@ -217,13 +239,7 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     return state._replace(frame=frame, sigma=float(sigma), points_t=points_t, fits=state.fits + 1)
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

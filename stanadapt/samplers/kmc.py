@@ -17,21 +17,14 @@ from ..numerics.metropolis import accept_probability
 from ..numerics.surrogate import KERNELS, Surrogate, surrogate_leapfrog
 from ..target import log_density
 from . import refitting
-from .base import SCALE, Limit, Stage
+from .base import Stage
 from .refitting import first_walk_size, walked
+from .settings import UNSET, Choice
 
 _TUNING_POINTS = 500  # most points that the kernel is tuned on: what is best depends on their number
 _HOPELESS = 0.1  # acceptance rate below which long trajectories are worth no more than short ones
 
-CHOICES: dict[str, tuple[str, ...]] = {"kernel": KERNELS}
-LIMITS = refitting.LIMITS | {
-    "shape": Limit(0.01, 1e6),
-    "regularisation": SCALE,
-    "n_leapfrog_min": Limit(1, 100_000),
-    "n_leapfrog_max": Limit(1, 100_000),
-    "step_low": Limit(0.0, 1.0, True),
-    "walk_share": Limit(0.0, 0.99),
-}
+KERNEL = Choice(KERNELS)
 
 
 class Steps(NamedTuple):
@@ -54,8 +47,8 @@ class Learnt(NamedTuple):
     skipped: int  # fits that were due with all points equal, or whose system had no solution
 
 
-def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
-    """Those of refitting.py.
+def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
+    """Those of refitting.py; `subsample` is the setting, where there is one.
 
     Raises
     ------
@@ -67,7 +60,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
             f"settings['n_leapfrog_min']={settings.n_leapfrog_min} is not allowed: it must be at most "
             f"n_leapfrog_max={settings.n_leapfrog_max}"
         )
-    return refitting.stages(settings, warmup, d)
+    return refitting.stages(settings, warmup, subsample)
 
 
 @kernel
@@ -229,7 +222,7 @@ def skipped(state: Any) -> Any:
 def rebuilt(state: Any, settings: Any) -> Any:
     """The same as in refitting.py, and the trajectories' step size begins to be adapted anew."""
     if not settings.faithful:
-        first = settings.initial_step_size or 1.0
+        first = 1.0 if np.isnan(settings.initial_step_size) else settings.initial_step_size
         flow = state.steps.flow if state.learnt.fits else first
         state = state._replace(steps=state.steps._replace(flow=flow, n_flow=0.0, acceptance=1.0))
     return refitting.rebuilt(state, settings)

@@ -36,7 +36,7 @@ chain.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -46,34 +46,54 @@ from ..numerics.history import History, all_equal, empty_history, sample, schedu
 from ..numerics.score_matching import Sums, draw_basis, fit_finite, fourier_basis, no_sums, take_in
 from ..numerics.surrogate import FOURIER, Surrogate, no_surrogate
 from ..target import log_density
-from ..trace import record
+from ..trace import NOTHING, Info
 from . import kmc, refitting
-from .base import Limit
+from .base import BOTH_SIDES, SURROGATE, Facts, Stage
 from .kmc import first_steps, iterated
+from .loop import swept
+from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
 
 class Settings(NamedTuple):
-    basis: int = 300
-    kernel: str = "gaussian"
-    shape: float = 1.0  # of the rational quadratic kernel
-    sigma: float | None = None  # None: chosen by cross-validation
-    regularisation: float | None = None  # None: chosen by cross-validation
-    n_leapfrog_min: int = 1
-    n_leapfrog_max: int = 10
-    step_low: float | None = None  # None: 0.5; 0.1 when faithful
-    initial_step_size: float = 0.0  # 0: found by halving; 0.1 when faithful
-    walk_share: float = 0.1  # of iterations that are a random walk; none when faithful
-    target_accept: float = 0.7
-    step_rate: float = 1.0  # of the adaptation of the step size; 0 leaves it as it is
-    schedule: float = 0.5
-    vanishing: bool = False  # whether adaptation goes on after warm-up
-    faithful: bool = False
+    basis: Annotated[int, Limit(2, refitting.LARGEST), "m: number of random features"] = 300
+    kernel: Annotated[str | int, kmc.KERNEL, "k, whose sums are the surrogate"] = "gaussian"
+    shape: Annotated[float, Limit(0.01, 1e6), "of the rational quadratic kernel"] = 1.0
+    sigma: Annotated[float | None, SCALE, "squared width of the kernel; None: chosen by cross-validation"] = (
+        None
+    )
+    regularisation: Annotated[float | None, SCALE, "lambda; None: chosen by cross-validation"] = None
+    n_leapfrog_min: Annotated[int, Limit(1, 100_000), "fewest leapfrog steps of a trajectory"] = 1
+    n_leapfrog_max: Annotated[int, Limit(1, 100_000), "most leapfrog steps of a trajectory"] = 10
+    step_low: Annotated[
+        float | None, PROBABILITY, "shortest step, as a share; None: 0.5, or 0.1 when faithful"
+    ] = None
+    initial_step_size: Annotated[
+        float | None, POSITIVE, "at the start; None: found, or 0.1 when faithful"
+    ] = None
+    walk_share: Annotated[
+        float, Limit(0.0, 0.99), "share of iterations that are a walk; none when faithful"
+    ] = 0.1
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.7
+    step_rate: Annotated[
+        float, Limit(0.0, 10.0), "gain of the adaptation of the step size; 0 leaves it as it is"
+    ] = 1.0
+    schedule: Annotated[float, Limit(0.0, 1.0), "an update has the probability t^-schedule"] = 0.5
+    vanishing: Annotated[bool, "whether adaptation goes on after warm-up, ever more rarely"] = False
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
 
 
-CHOICES = kmc.CHOICES
-LIMITS = kmc.LIMITS | {"basis": Limit(2, refitting.LARGEST)}
-NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
-WARMUP, DRAWS = 20_000, 10_000
+FACTS = Facts(
+    family=SURROGATE,
+    needs="densities",
+    learns=("step size", "model of the log density"),
+    warmup=20_000,
+    draws=10_000,
+    gradient=False,
+    acceptance=BOTH_SIDES,
+    faithful=True,
+    vanishing=True,
+    refits=True,
+)
 
 
 class State(NamedTuple):
@@ -90,7 +110,7 @@ class State(NamedTuple):
     n_pending: int
 
 
-stages, enter = kmc.stages, refitting.enter
+enter = refitting.enter
 _RESERVOIR = 1_000  # points that are kept to learn all anew
 _PENDING = 256  # points that wait at most
 
@@ -98,6 +118,10 @@ _PENDING = 256  # points that wait at most
 def n_matrices(settings: Any) -> int:
     """The frame, and that of the walk."""
     return 2
+
+
+def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
+    return kmc.stages(settings, warmup)
 
 
 @kernel
@@ -128,7 +152,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
+    """One iteration."""
     x, logp, steps, walk_frame, frame, surrogate, history, learnt, sums, pending, n_pending = state
     x, logp, steps, walk_frame, history, accept_prob, accepted = iterated(
         target, settings, x, logp, steps, walk_frame, frame, surrogate, history, rng, adapting
@@ -138,7 +162,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             pending[n_pending, i] = x[i]
         n_pending += 1
     state = State(x, logp, steps, walk_frame, frame, surrogate, history, learnt, sums, pending, n_pending)
-    return state, accept_prob, accepted
+    info = Info(accept_prob, accepted, steps.flow, 1, NOTHING)
+    return state, info
 
 
 def until_refit(state: State) -> int:
@@ -190,13 +215,7 @@ def _rebuilt(state: State, settings: Any, points: np.ndarray, rng: np.random.Gen
     return state._replace(frame=frame, learnt=learnt, sums=own, n_pending=0)
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.steps.flow, 1)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

@@ -20,7 +20,7 @@ Cost of an iteration: one gradient, O(d).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -29,25 +29,32 @@ from ..numerics.langevin import first_step_size, log_proposal_ratio, propose_iso
 from ..numerics.metropolis import accept_probability
 from ..numerics.step_size import towards_target
 from ..target import log_density_gradient
-from ..trace import record
-from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
+from ..trace import NOTHING, Info
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Stage
+from .loop import swept
+from .settings import POSITIVE, PROBABILITY, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: float = 0.574
-    step_rate: float = 0.015
-    initial_step_size: float = 0.0  # 0: found by doubling and halving; 0.1 when faithful
-    faithful: bool = False
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.574
+    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
+    initial_step_size: Annotated[
+        float | None, POSITIVE, "sigma at the start; None: found, or 0.1 when faithful"
+    ] = None
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
 
 
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = {
-    "target_accept": PROBABILITY,
-    "step_rate": Limit(0.0, 1.0),
-    "initial_step_size": NOT_NEGATIVE,
-}
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 10_000, 10_000
+FACTS = Facts(
+    family=LANGEVIN,
+    needs="gradients",
+    learns=("step size",),
+    warmup=10_000,
+    draws=10_000,
+    gradient=True,
+    acceptance=BOTH_SIDES,
+    climbs=UNLESS_FAITHFUL,
+    faithful=True,
+)
 
 
 class State(NamedTuple):
@@ -80,7 +87,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
+    """One iteration."""
     x, logp, score, step_size = state
 
     y = propose_isotropic(x, score, step_size, rng)
@@ -96,16 +103,11 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp, score = y, logp_y, score_y
-    return State(x, logp, score, step_size), accept_prob, accepted
+    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
+    return State(x, logp, score, step_size), info
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

@@ -29,7 +29,7 @@ Memory: two (d, d) arrays a chain, and five more for a while.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -40,30 +40,36 @@ from ..numerics.metropolis import accept_probability
 from ..numerics.softabs import softabs_metric
 from ..numerics.step_size import doubled_or_halved, towards_target
 from ..target import hessian, log_density_gradient
-from ..trace import record
-from . import pilot
-from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage
+from ..trace import NOTHING, Info
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage
+from .loop import swept
+from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: float = 0.574
-    step_rate: float = 0.015
-    softabs: float = 1e3
-    initial_step_size: float = 0.0  # 0: found by doubling and halving; 1 when faithful
-    faithful: bool = False
-    pilot: int = 0
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.574
+    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
+    softabs: Annotated[float, POSITIVE, "alpha: eigenvalues of the metric are at least 1 / alpha"] = 1e3
+    initial_step_size: Annotated[
+        float | None, POSITIVE, "sigma at the start; None: found, or 1 when faithful"
+    ] = None
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
 
 
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = {
-    "target_accept": PROBABILITY,
-    "step_rate": Limit(0.0, 1.0),
-    "softabs": POSITIVE,
-    "initial_step_size": NOT_NEGATIVE,
-    "pilot": pilot.LIMIT,
-}
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, True
-WARMUP, DRAWS = 5_000, 5_000
+FACTS = Facts(
+    family=LANGEVIN,
+    needs="2 d + 1 gradients",
+    learns=("step size",),
+    warmup=5_000,
+    draws=5_000,
+    gradient=True,
+    acceptance=BOTH_SIDES,
+    climbs=UNLESS_FAITHFUL,
+    faithful=True,
+    hessian=True,
+    piloted=True,
+)
 
 
 class State(NamedTuple):
@@ -124,7 +130,7 @@ def rescaled(state: Any, step_size: Any) -> Any:
     return State(x, logp, score, rotated, root_t, metric, log_det, step_size)
 
 
-def piloted(state: State, found: pilot.Found, settings: Settings) -> State:
+def piloted(state: State, handover: Handover, settings: Settings) -> State:
     """The metric is that of the place, so the pilot has found the place."""
     return state
 
@@ -156,23 +162,17 @@ def proposed(target: Any, settings: Any, state: Any, rng: Any) -> Any:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
+    """One iteration."""
     step_size = state.step_size
     there, accept_prob = proposed(target, settings, state, rng)
     accepted = rng.random() < accept_prob
     if adapting:
         step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
-    return rescaled(there if accepted else state, step_size), accept_prob, accepted
+    info = Info(accept_prob, accepted, step_size, 2 * state.x.size + 1, NOTHING)
+    return rescaled(there if accepted else state, step_size), info
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        n_gradients = 2 * state.x.size + 1
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, n_gradients)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

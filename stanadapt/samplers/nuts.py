@@ -33,28 +33,37 @@ the momentum. A chain runs as a whole, in a process of its own: Ctrl-C keeps onl
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from .base import Limit, Plan, WholeChain
+from ..model.backends.base import Plan
+from .base import HAMILTONIAN, TOO_LOW, Facts, WholeChain
+from .settings import Choice, Limit
+
+METRICS = Choice(("diag", "dense"))
 
 
 class Settings(NamedTuple):
-    metric: str | int = "diag"
-    target_accept: float = 0.8
-    max_tree_depth: int = 10
+    metric: Annotated[str | int, METRICS, "form of the inverse metric that is learnt"] = "diag"
+    target_accept: Annotated[
+        float, Limit(0.0, 0.9999, True), "acceptance statistic that epsilon is adapted to"
+    ] = 0.8
+    max_tree_depth: Annotated[int, Limit(1, 30), "doublings of a trajectory at most"] = 10
 
 
-CHOICES = {"metric": ("diag", "dense")}
-LIMITS = {
-    "target_accept": Limit(0.0, 0.9999, True),  # Stan allows no 1, and close to it steps shrink for ever
-    "max_tree_depth": Limit(1, 30),
-}
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 1_000, 1_000
+FACTS = Facts(
+    family=HAMILTONIAN,
+    needs="gradients",
+    learns=("step size", "metric"),
+    warmup=1_000,
+    draws=1_000,
+    gradient=True,
+    acceptance=TOO_LOW,
+    whole_chains=True,
+)
 
-DENSE = 1  # index of CHOICES["metric"]
+DENSE = METRICS.names.index("dense")
 
 STATS: dict[str, type[np.generic]] = {
     "lp": np.float64,
@@ -79,7 +88,7 @@ def run(program: Any, settings: Any, x: np.ndarray, plan: Plan) -> WholeChain:
     drawn = program.nuts(
         x,
         plan,
-        metric=CHOICES["metric"][settings.metric],
+        metric=METRICS.names[settings.metric],
         target_accept=settings.target_accept,
         max_tree_depth=settings.max_tree_depth,
     )

@@ -39,13 +39,16 @@ from ..numerics.actor_critic import (
 from ..numerics.frame import Frame
 from ..numerics.history import NEVER, all_equal, restarted, sample
 from ..numerics.linear import add_times, times
-from .base import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit, Stage
+from .base import Stage
+from .settings import Choice
 
 TOGETHER = 10  # updates of a faithful policy that are made at a time, after as many iterations
 KEPT = 5_000  # points of the warm start that are learnt from, at most
 MANY = 100  # dimension from which on a user is warned
 APPROACH, SCALE, EPISODES = 0, 1, 2  # Policy.phase: no policy yet; a linear one, to find the scale; networks
-REFLECTION, IDENTITY = 0, 1  # indices of CHOICES['pretrain']
+PRETRAINING = Choice(("reflection", "identity"))
+IDENTITY = 1  # index of the second
+DIMS = (("episode_reward", ("episode",)), ("episode_acceptance", ("episode",)))  # of what is learnt
 SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # of the Laplace proposals, that are tried
 LEAST = -10.0  # log alpha in the reward, unless faithful
 _WORST = -100.0  # reward: log alpha can be minus infinity
@@ -53,26 +56,6 @@ _FIRST_ROWS = 4_096  # of the replay buffer, which grows
 _MANY_DRAWS = 100  # of a warm start; where all of as many are equal, it never moved
 _DRAWS_A_DIMENSION = 3  # different ones of the warm start; fewer give no covariance worth having
 _FLAT = 1e-12  # smallest eigenvalue of the correlations of a warm start from which a policy is made
-
-LIMITS = {
-    "warm_start": NOT_NEGATIVE,
-    "radius": POSITIVE,
-    "hidden": Limit(1, 4_096),
-    "critic_hidden": Limit(1, 4_096),
-    "episode": Limit(10, 1_000_000),
-    "actor_rate": NOT_NEGATIVE,
-    "critic_rate": NOT_NEGATIVE,
-    "threshold": POSITIVE,
-    "decay": NOT_NEGATIVE,
-    "horizon": Limit(1, 1_000_000_000),
-    "discount": Limit(0.0, 1.0),
-    "smoothing": Limit(0.0, 1.0),
-    "batch": Limit(2, 100_000),
-    "buffer": Limit(100, 1_000_000_000),
-    "scale": POSITIVE,
-    "target_accept": PROBABILITY,
-    "walk_share": Limit(0.0, 0.9),
-}
 
 
 class Space(NamedTuple):

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import check
 from ..errors import ArgumentError
 from ..jit import kernel
 from ..numerics.frame import WALK_ACCEPT
@@ -14,25 +13,17 @@ from ..numerics.history import restarted, sample, scheduled
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import first_scale, propose_walk
 from ..target import log_density
-from .base import NOT_NEGATIVE, PROBABILITY, SCALE, Limit, Stage
+from .base import Stage
+from .settings import UNSET
 
 POINTS = 300  # default size of a subsample
 LARGEST = 5_000  # subsample or basis: some squares of it are held, 200 MB each
 FIRST = 50  # iterations before a faithful run learns for the first time
 GROWTH = 1.25  # of the number of iterations between times at which all is learnt anew
 
-LIMITS = {
-    "subsample": Limit(0, LARGEST),
-    "sigma": SCALE,
-    "initial_step_size": NOT_NEGATIVE,
-    "target_accept": PROBABILITY,
-    "step_rate": Limit(0.0, 10.0),
-    "schedule": Limit(0.0, 1.0),
-}
 
-
-def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
-    """A walk in the first half of warm-up, unless faithful.
+def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
+    """A walk in the first half of warm-up, unless faithful; `subsample` is the setting, where there is one.
 
     Raises
     ------
@@ -41,19 +32,17 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     """
     quarter = 0 if settings.faithful else warmup // 4
     shortest = int((GROWTH - 1.0) * (warmup // 2))  # between two restarts of the history
-    _check_subsample(getattr(settings, "subsample", 0), warmup if settings.faithful else shortest, warmup)
+    _check_subsample(subsample, warmup if settings.faithful else shortest, warmup)
     return [Stage("approach", quarter), Stage("walk", quarter), Stage("surrogate", warmup - 2 * quarter)]
 
 
 def _check_subsample(size: int, available: int, warmup: int) -> None:
-    """Refuse a subsample that the history will never fill; 0, the default, takes what there is.
+    """Refuse a subsample that the history will never fill; by default it takes what there is.
 
     Raises
     ------
     ArgumentError
     """
-    if size == 1:
-        raise check.refused("settings['subsample']", size, "0, for the default, or at least 2")
     if warmup and size > available:
         raise ArgumentError(
             f"settings['subsample']={size} is not allowed: with warmup={warmup} the history that it is drawn "
@@ -99,14 +88,16 @@ def rebuilt(state: Any, settings: Any) -> Any:
 @kernel
 def size_or_default(size: Any) -> Any:
     """The size of the subsample that was set, or the default."""
-    return POINTS if size == 0 else size
+    return POINTS if size == UNSET else size
 
 
 @kernel
 def first_walk_size(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
     """Step size of the walk: what was set, or what halving finds; a faithful run has no walk."""
-    if settings.initial_step_size > 0.0 or settings.faithful:
+    if settings.initial_step_size > 0.0:
         return settings.initial_step_size
+    if settings.faithful:
+        return 0.0
     return first_scale(target, x, logp, WALK_ACCEPT, rng)
 
 

@@ -44,7 +44,7 @@ an iteration of learning beside.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -56,36 +56,61 @@ from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import coerce, propose_walk
 from ..target import log_density
-from ..trace import record
+from ..trace import NOTHING, Info
 from . import policy as shared
+from .base import POLICY, Facts
+from .loop import swept
 from .policy import Policy, Space
+from .settings import NOT_NEGATIVE, POSITIVE, Limit
 
 
 class Settings(NamedTuple):
-    warm_start: int = 10_000
-    pretrain: str | int = "reflection"
-    radius: float = 10.0
-    hidden: int = 32
-    critic_hidden: int = 8
-    episode: int = 500
-    actor_rate: float | None = None  # 1e-6 when faithful, 0.005 otherwise
-    critic_rate: float = 0.01
-    threshold: float | None = None  # min(d / |Sigma|_F², 1e-5) when faithful, 1 otherwise
-    decay: float = 1.1
-    horizon: int = 50_000
-    discount: float = 0.99
-    smoothing: float = 0.001
-    batch: int = 64
-    buffer: int = 1_000_000
-    scale: float | None = None  # 1 when faithful, found otherwise
-    walk_share: float | None = None  # 0 when faithful, 0.1 otherwise
-    faithful: bool = False
+    warm_start: Annotated[
+        int, NOT_NEGATIVE, "iterations of the walk before the policy; a third of warm-up at most"
+    ] = 10_000
+    pretrain: Annotated[
+        str | int, shared.PRETRAINING, "what the policy is trained towards before it moves the chain"
+    ] = "reflection"
+    radius: Annotated[float, POSITIVE, "c: outside of this ball the policy leaves the chain where it is"] = (
+        10.0
+    )
+    hidden: Annotated[int, Limit(1, 4_096), "units of the actor's hidden layer"] = 32
+    critic_hidden: Annotated[int, Limit(1, 4_096), "units of the critic's hidden layer"] = 8
+    episode: Annotated[int, Limit(10, 1_000_000), "iterations of an episode"] = 500
+    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 when faithful"] = None
+    critic_rate: Annotated[float, NOT_NEGATIVE, "learning rate of the critic"] = 0.01
+    threshold: Annotated[
+        float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|_F², 1e-5) when faithful"
+    ] = None
+    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of the actor's learning rate"] = 1.1
+    horizon: Annotated[int, Limit(1, 1_000_000_000), "iterations after which that decay sets in"] = 50_000
+    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used when faithful"] = 0.99
+    smoothing: Annotated[float, Limit(0.0, 1.0), "of the target networks; used when faithful"] = 0.001
+    batch: Annotated[int, Limit(2, 100_000), "transitions of a mini-batch"] = 64
+    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions that are kept; used when faithful"] = (
+        1_000_000
+    )
+    scale: Annotated[
+        float | None, POSITIVE, "s of the Laplace proposals; None: found, or 1 when faithful"
+    ] = None
+    walk_share: Annotated[
+        float | None, Limit(0.0, 0.9), "share of iterations that are a walk; None: 0.1, or 0 when faithful"
+    ] = None
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
 
 
-CHOICES = {"pretrain": ("reflection", "identity")}
-LIMITS = shared.LIMITS
-NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
-WARMUP, DRAWS = 30_000, 20_000
+FACTS = Facts(
+    family=POLICY,
+    needs="densities",
+    learns=("step size", "policy"),
+    warmup=30_000,
+    draws=20_000,
+    gradient=False,
+    dims=shared.DIMS,
+    faithful=True,
+    refits=True,
+    cautious=True,
+)
 
 
 class State(NamedTuple):
@@ -192,7 +217,7 @@ def reward_of(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any) -
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration of Algorithm 1. Returns the next state, the acceptance probability, whether accepted."""
+    """One iteration of Algorithm 1."""
     x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy = state
 
     acts, actor, scale = shared.acting(settings, policy, step_size, rng, adapting)
@@ -230,16 +255,11 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             walk_size = walk_size_after(walk_size, t, accept_prob)
         step_size, frame = walk_size, learn_walk(frame, t, x)
     state = State(x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy)
-    return state, accept_prob, accepted
+    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
+    return state, info
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
-    return state
+sweep = swept(step)
 
 
 history, learnt = shared.described, shared.reported

@@ -30,7 +30,7 @@ Memory: three (d, d) arrays a chain.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -43,40 +43,63 @@ from ..numerics.langevin import proposed as langevin_proposed
 from ..numerics.linear import transposed_times
 from ..numerics.metropolis import accept_probability
 from ..target import log_density_gradient
-from ..trace import record
+from ..trace import NOTHING, Info
 from . import policy as shared
-from .base import NOT_NEGATIVE
+from .base import POLICY, UNLESS_FAITHFUL, Facts
+from .loop import swept
 from .policy import Policy, Space
+from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
 _WIDEST = 3.0  # |a|
 
 
 class Settings(NamedTuple):
-    warm_start: int = 5_000
-    radius: float = 10.0
-    hidden: int = 32
-    critic_hidden: int = 8
-    episode: int = 500
-    actor_rate: float | None = None  # 1e-6 when faithful, 0.005 otherwise
-    critic_rate: float = 0.01
-    threshold: float | None = None  # min(d / |Sigma|_F², 1e-5) when faithful, 1 otherwise
-    decay: float = 1.1
-    horizon: int = 50_000
-    discount: float = 0.99
-    smoothing: float = 0.001
-    batch: int = 64
-    buffer: int = 1_000_000
-    scale: float | None = None  # s_0; found
-    target_accept: float = 0.574
-    initial_step_size: float = 0.0  # of the warm start; 0: found by doubling and halving, 0.1 when faithful
-    walk_share: float | None = None  # 0 when faithful, 0.1 otherwise
-    faithful: bool = False
+    warm_start: Annotated[
+        int, NOT_NEGATIVE, "iterations of MALA before the policy; a third of warm-up at most"
+    ] = 5_000
+    radius: Annotated[float, POSITIVE, "c: outside of this ball the policy leaves the chain where it is"] = (
+        10.0
+    )
+    hidden: Annotated[int, Limit(1, 4_096), "units of the actor's hidden layer"] = 32
+    critic_hidden: Annotated[int, Limit(1, 4_096), "units of the critic's hidden layer"] = 8
+    episode: Annotated[int, Limit(10, 1_000_000), "iterations of an episode"] = 500
+    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 when faithful"] = None
+    critic_rate: Annotated[float, NOT_NEGATIVE, "learning rate of the critic"] = 0.01
+    threshold: Annotated[
+        float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|_F², 1e-5) when faithful"
+    ] = None
+    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of the actor's learning rate"] = 1.1
+    horizon: Annotated[int, Limit(1, 1_000_000_000), "iterations after which that decay sets in"] = 50_000
+    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used when faithful"] = 0.99
+    smoothing: Annotated[float, Limit(0.0, 1.0), "of the target networks; used when faithful"] = 0.001
+    batch: Annotated[int, Limit(2, 100_000), "transitions of a mini-batch"] = 64
+    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions that are kept; used when faithful"] = (
+        1_000_000
+    )
+    scale: Annotated[float | None, POSITIVE, "s_0; None: found"] = None
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the warm start aims at"] = 0.574
+    initial_step_size: Annotated[
+        float | None, POSITIVE, "of the warm start; None: found, or 0.1 when faithful"
+    ] = None
+    walk_share: Annotated[
+        float | None, Limit(0.0, 0.9), "share of iterations that are a walk; None: 0.1, or 0 when faithful"
+    ] = None
+    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
 
 
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = shared.LIMITS | {"initial_step_size": NOT_NEGATIVE}
-NEEDS_GRADIENT, NEEDS_HESSIAN = True, False
-WARMUP, DRAWS = 20_000, 10_000
+FACTS = Facts(
+    family=POLICY,
+    needs="gradients",
+    learns=("step size", "policy"),
+    warmup=20_000,
+    draws=10_000,
+    gradient=True,
+    climbs=UNLESS_FAITHFUL,
+    dims=shared.DIMS,
+    faithful=True,
+    refits=True,
+    cautious=True,
+)
 
 
 class State(NamedTuple):
@@ -160,7 +183,7 @@ def reward_of(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration. Returns the next state, the acceptance probability, whether accepted."""
+    """One iteration."""
     x, logp, score, step_size, walk_size, frame, history, policy = state
 
     acts, actor, s_0 = shared.acting(settings, policy, step_size, rng, adapting)
@@ -210,16 +233,11 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         if policy.phase == shared.APPROACH:
             frame = learn_walk(frame, history.t, x)
     state = State(x, logp, score, step_size, walk_size, frame, history, policy)
-    return state, accept_prob, accepted
+    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
+    return state, info
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
-    return state
+sweep = swept(step)
 
 
 history, learnt = shared.described, shared.reported

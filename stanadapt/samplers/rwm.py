@@ -19,7 +19,7 @@ Cost of an iteration: one log density, O(d).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -28,24 +28,29 @@ from ..numerics.metropolis import accept_probability
 from ..numerics.step_size import towards_target
 from ..numerics.walk import first_scale
 from ..target import log_density
-from ..trace import record
-from .base import NOT_NEGATIVE, PROBABILITY, Limit, Stage
+from ..trace import NOTHING, Info
+from .base import BOTH_SIDES, WALK, Facts, Stage
+from .loop import swept
+from .settings import POSITIVE, PROBABILITY, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: float = 0.234
-    step_rate: float = 0.015
-    initial_step_size: float = 0.0  # 0: found by halving from 1
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.234
+    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
+    initial_step_size: Annotated[
+        float | None, POSITIVE, "sigma at the start; None: found by halving from 1"
+    ] = None
 
 
-CHOICES: dict[str, tuple[str, ...]] = {}
-LIMITS = {
-    "target_accept": PROBABILITY,
-    "step_rate": Limit(0.0, 1.0),
-    "initial_step_size": NOT_NEGATIVE,
-}
-NEEDS_GRADIENT, NEEDS_HESSIAN = False, False
-WARMUP, DRAWS = 20_000, 20_000
+FACTS = Facts(
+    family=WALK,
+    needs="densities",
+    learns=("step size",),
+    warmup=20_000,
+    draws=20_000,
+    gradient=False,
+    acceptance=BOTH_SIDES,
+)
 
 
 class State(NamedTuple):
@@ -67,7 +72,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     """The state at `x` (d,)."""
     logp = log_density(target, x)
     s = settings.initial_step_size
-    if s == 0.0:
+    if np.isnan(s):
         s = first_scale(target, x, logp, settings.target_accept, rng)
     return State(x.copy(), logp, s)
 
@@ -78,7 +83,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration. Returns the next state, the acceptance probability and whether it accepted."""
+    """One iteration."""
     x, logp, step_size = state
 
     y = np.empty_like(x)
@@ -92,16 +97,11 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp = y, logp_y
-    return State(x, logp, step_size), accept_prob, accepted
+    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
+    return State(x, logp, step_size), info
 
 
-@kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`."""
-    for i in range(trace.logp.size):
-        state, accept_prob, accepted = step(target, settings, state, rng, adapting)
-        record(trace, i, state.x, state.logp, accept_prob, accepted, state.step_size, 1)
-    return state
+sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posteriordb import mean_and_error
-from stanadapt.results import arviz
+from stanadapt.result.build import arviz
 
 from .problems import Problem, Reference, dataset
 

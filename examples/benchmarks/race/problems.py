@@ -13,7 +13,7 @@ import xarray
 
 import stanadapt
 from posteriordb import mean_and_error, unzipped
-from stanadapt.backends.stanli_nuts import StanliProgram
+from stanadapt.model.backends.stanli_nuts import StanliProgram
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Is the result to be trusted? Statistics, findings in words, and tables."""

@@ -1,0 +1,134 @@
+"""Summaries of draws: as a DataFrame, and as text with the digits that mean something."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .statistics import each, ess_bulk, ess_tail, mcse_mean, r_hat, row_names, select
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ..result.container import InferenceData
+
+_PLAIN = 1e7  # larger numbers are written with an exponent,
+_DECIMALS = 6  # and so are those that need more decimals than these
+
+
+def summary(
+    idata: InferenceData, var_names: list[str] | None = None, interval: float = 0.9
+) -> pandas.DataFrame:
+    """Posterior summary as a pandas DataFrame, a row for every scalar.
+
+    Parameters
+    ----------
+    idata
+        A result of `stanadapt.sample`.
+    var_names
+        Variables of the posterior group; all by default.
+    interval
+        Probability of the central interval.
+
+    Returns
+    -------
+    pandas.DataFrame
+        mean, sd, the ends of the interval, mcse_mean (standard error of the mean), ess_bulk, ess_tail and
+        r_hat (rank-normalised, split), as in Vehtari et al. (2021).
+
+    Raises
+    ------
+    ArgumentError
+        A variable is unknown, or the interval is not between 0 and 1.
+    """
+    import pandas
+
+    posterior = select(idata, var_names)
+    if not posterior.sizes["draw"]:
+        note = posterior.attrs.get("interrupted_note", "the posterior is empty")
+        raise ArgumentError(f"idata has no draws to summarise ({note})")
+    if not (isinstance(interval, float) and 0.0 < interval < 1.0):
+        raise ArgumentError(f"interval={interval!r} is not allowed: it must be between 0 and 1")
+    lower, upper = 0.5 - interval / 2, 0.5 + interval / 2
+    columns: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "mean": lambda draws: draws.mean((0, 1)),
+        "sd": lambda draws: draws.std((0, 1), ddof=1),
+        f"q{100 * lower:.4g}": lambda draws: np.quantile(draws, lower, (0, 1)),
+        f"q{100 * upper:.4g}": lambda draws: np.quantile(draws, upper, (0, 1)),
+        "mcse_mean": mcse_mean,
+        "ess_bulk": ess_bulk,
+        "ess_tail": ess_tail,
+        "r_hat": r_hat,
+    }
+    return pandas.DataFrame(
+        {name: each(function, posterior) for name, function in columns.items()}, index=row_names(posterior)
+    )
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
+    """Columns two spaces apart under their header; the first one left-aligned, the rest as `right` says."""
+    columns = list(zip(header, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for row in (header, *rows):
+        cells = [
+            cell.rjust(width) if right and i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def summary_table(frame: pandas.DataFrame) -> str:
+    """The DataFrame of `stanadapt.summary` as text.
+
+    Every variable is written to the second digit of its standard error; further ones would be noise.
+    """
+    errors = _typical_errors(frame)
+    columns = []
+    for name in frame.columns:
+        values = [float(value) for value in frame[name]]
+        if name.startswith("ess"):
+            cells = [_fixed(value, 0) for value in values]
+        elif name == "r_hat":
+            cells = [_fixed(value, 3) for value in values]
+        else:
+            cells = [_rounded(value, error) for value, error in zip(values, errors, strict=True)]
+        columns.append(_on_the_point(cells))
+    rows = [list(row) for row in zip(map(str, frame.index), *columns, strict=True)]
+    return aligned(["", *frame.columns], rows, right=True)
+
+
+def _typical_errors(frame: pandas.DataFrame) -> list[float]:
+    """For every row the median standard error of its variable, so that theta[0], theta[1], ... look alike."""
+    variables = [str(name).partition("[")[0] for name in frame.index]
+    errors: dict[str, list[float]] = {}
+    for variable, error in zip(variables, frame["mcse_mean"], strict=True):
+        if math.isfinite(error):
+            errors.setdefault(variable, []).append(float(error))
+    return [median(errors.get(variable, [0.0])) for variable in variables]
+
+
+def _rounded(value: float, error: float) -> str:
+    if not (math.isfinite(value) and error > 0.0):
+        return f"{value:.4g}"
+    decimals = max(0, 1 - math.floor(math.log10(error)))
+    if abs(value) >= _PLAIN or decimals > _DECIMALS:
+        return f"{value:.4g}"
+    return _fixed(value, decimals)
+
+
+def _fixed(value: float, decimals: int) -> str:
+    text = f"{value:.{decimals}f}"
+    return text.lstrip("-") if not text.strip("-0.") else text  # no minus sign before a zero
+
+
+def _on_the_point(cells: list[str]) -> list[str]:
+    """Cells padded on the right so that their decimal points stand below each other."""
+    after = [len(cell) - cell.find(".") if "." in cell else 0 for cell in cells]
+    return [cell + " " * (max(after) - own) for cell, own in zip(cells, after, strict=True)]

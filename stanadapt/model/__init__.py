@@ -1,0 +1,1 @@
+"""A Stan program with its data, opened: what it declares, and what evaluates it."""

@@ -1,0 +1,122 @@
+"""What every backend offers to the rest of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...target import NativeTarget
+
+# Writes n unconstrained points (n, d) as rows of constrained values (n, c), in place.
+Writer = Callable[[np.ndarray, np.ndarray], None]
+
+
+class Model(Protocol):
+    """A log density with data, opened."""
+
+    backend: str  # "stanli", "bridgestan" or "python"
+    library: str  # what runs it, with its version
+    dim: int  # number of unconstrained parameters
+    thread_safe: bool  # whether chains may run in threads
+    has_gradient: bool
+    noisy: bool  # whether the log density is that of an estimate, drawn anew at every evaluation
+
+    def names(self, *, transformed: bool, generated: bool) -> list[str]:
+        """Flat names of the constrained values, `theta.1.2` for theta[1, 2], last index slowest."""
+        ...
+
+    def unconstrained_names(self) -> list[str]:
+        """Flat names of the unconstrained parameters."""
+        ...
+
+    def target(self) -> NativeTarget:
+        """The density as kernels see it, with failure counts of its own."""
+        ...
+
+    def log_density(self, x: np.ndarray) -> float:
+        """Log density at `x` (d,). Raises RuntimeError with the model's message."""
+        ...
+
+    def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """Log density and its gradient at `x` (d,). Raises RuntimeError with the model's message."""
+        ...
+
+    def writer(self, seed: int) -> Writer:
+        """A function that constrains draws and evaluates generated quantities with an RNG of its own."""
+        ...
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        """The point (d,) of constrained values. Raises RuntimeError with the model's message."""
+        ...
+
+    def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
+        """The same for values in the order of `names`; no other values follow."""
+        ...
+
+    def identity(self) -> bytes:
+        """What tells this model from others, for one that came without the text of a program."""
+        ...
+
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Model:
+        """What chain `index` evaluates: this model, or an equal one.
+
+        It is another one where two chains would wait for each other inside of one model, or where the density
+        draws random numbers: those of a chain come from `seeds`, which only it has.
+        """
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """What the model of a chain has counted since it was made: name -> number, for the record."""
+        ...
+
+    def carried(self) -> dict[str, Any]:
+        """What the model of a chain holds beside its program and data: random numbers, and counts."""
+        ...
+
+    def carry(self, given: Mapping[str, Any]) -> None:
+        """Go on with what another model of the same chain has `carried`."""
+        ...
+
+    def raise_pending(self) -> None:
+        """Raise the exception that a Python callable ended a block with, if there is one."""
+        ...
+
+
+class Plan(NamedTuple):
+    """What a program that runs whole chains of Stan's NUTS is asked for, beside its settings."""
+
+    chain: int
+    seed: int  # of this chain alone, 1 to 2**31 - 1
+    warmup: int
+    draws: int
+    save_warmup: bool
+    stopped: Callable[[], bool]  # whether the run is to end
+    tell: Callable[[int], None]  # to be told the iterations done, where they are known
+
+
+class StanDraws(NamedTuple):
+    """What Stan's NUTS gave in one chain; rows of warm-up come first, where they were asked for."""
+
+    names: list[str]  # of the columns, flat as in `Model.names`; generated quantities may be missing
+    values: np.ndarray  # (n, c) constrained
+    stats: dict[str, np.ndarray]  # Stan's name, such as `lp__`, -> (n,)
+    step_size: float
+    inverse_metric: np.ndarray  # (d,), or (d, d) where it is dense
+    seconds: tuple[float, float] | None  # of warm-up and of the draws, where they are known apart
+
+
+class StanProgram(Protocol):
+    """A Stan program with data, in something that runs Stan's NUTS on it."""
+
+    library: str  # what runs it, with its version
+
+    def nuts(
+        self, x: np.ndarray, plan: Plan, *, metric: str, target_accept: float, max_tree_depth: int
+    ) -> StanDraws:
+        """One chain from the unconstrained point `x` (d,), not thinned.
+
+        Raises RuntimeError with the program's message where it fails, or was stopped.
+        """
+        ...

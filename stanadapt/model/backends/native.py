@@ -1,0 +1,251 @@
+"""A model behind BridgeStan's C ABI: the one file that knows the C functions.
+
+Both stanli and BridgeStan hand over a `bridgestan.StanModel`; everything else is the same for them. The model
+reopens in another process from its library, its data and its seed, so it pickles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import io
+import json
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import bridgestan
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ...errors import ModelError
+from ...jit import kernel
+from ...target import NativeTarget, native_target
+from ..variables import variables
+from .base import Writer
+
+THREADS = "STAN_THREADS=true"
+_STDOUT = threading.Lock()  # two threads that redirect it at a time would restore each other's
+
+
+class NativeModel:
+    """See `backends.base.Model`."""
+
+    has_gradient = True
+    noisy = False
+
+    def __init__(self, model: bridgestan.StanModel, backend: str, spare: str = "") -> None:
+        """`spare` is stanli's form of the same program without its generated quantities."""
+        self.model = model
+        self.spare = spare
+        self.backend = backend
+        self.library = _library(model, backend)
+        self.dim = model.param_unc_num()
+        self.thread_safe = THREADS in model.model_info()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopen, (self.model.lib_path, self.model.data, self.model.seed, self.backend, self.spare)
+
+    def names(self, *, transformed: bool, generated: bool) -> list[str]:
+        return _split(self.model.param_names(include_tp=transformed, include_gq=generated))
+
+    def unconstrained_names(self) -> list[str]:
+        return _split(self.model.param_unc_names())
+
+    def target(self) -> NativeTarget:
+        return native_target(
+            self._address("bs_log_density"),
+            self._address("bs_log_density_gradient"),
+            self.model.model,
+            self.dim,
+        )
+
+    def log_density(self, x: np.ndarray) -> float:
+        return float(self.model.log_density(x))
+
+    def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        value, score = self.model.log_density_gradient(x)
+        return value, np.asarray(score)
+
+    def writer(self, seed: int) -> Writer:
+        rng = self.model.new_rng(seed)
+        address = self._address("bs_param_constrain")
+        sizes = np.array(
+            [
+                len(self.names(transformed=False, generated=False)),
+                len(self.names(transformed=True, generated=False)),
+                len(self.names(transformed=True, generated=True)),
+            ]
+        )
+
+        def write(x: np.ndarray, values: np.ndarray) -> None:
+            handle = ctypes.cast(rng.ptr, ctypes.c_void_p).value  # `rng` lives as long as this function
+            x = np.ascontiguousarray(x)
+            failed = _constrain(address, self.model.model, handle, sizes, x, values)
+            if self.spare and failed.any():
+                n = sizes[1]
+                some = np.empty((int(failed.sum()), n))
+                _constrain(address, self._spare_model.model, handle, np.minimum(sizes, n), x[failed], some)
+                values[failed, :n] = some
+
+        return write
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        names = self.names(transformed=False, generated=False)
+        flat = np.empty(len(names))
+        for name, variable in variables(names).items():
+            flat[variable.columns] = values[name]
+        return self.unconstrain_flat(flat)
+
+    def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
+        return np.asarray(self.model.param_unconstrain(values))
+
+    def identity(self) -> bytes:
+        if self.backend == "stanli":
+            return str(json.loads(self.model.data)["__stanli"]["mir"]).encode()
+        return Path(self.model.lib_path).read_bytes()
+
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> NativeModel:
+        # stanli locks a model while it evaluates it: two threads on one model get less done than one thread.
+        if index == 0 or self.backend != "stanli":
+            return self
+        return reopen(self.model.lib_path, self.model.data, self.model.seed, self.backend, self.spare)
+
+    def counts(self) -> dict[str, int]:
+        return {}
+
+    def carried(self) -> dict[str, Any]:
+        return {}
+
+    def carry(self, given: Mapping[str, Any]) -> None:
+        return None
+
+    def raise_pending(self) -> None:
+        return None
+
+    @functools.cached_property
+    def _spare_model(self) -> bridgestan.StanModel:
+        """The model without generated quantities, opened when these first fail.
+
+        stanli evaluates them even where only parameters are asked for: a failure in them takes all with it.
+        """
+        data = json.loads(self.model.data)
+        data["__stanli"]["mir"] = self.spare
+        with without_notes():
+            return bridgestan.StanModel(
+                self.model.lib_path, json.dumps(data), seed=self.model.seed, warn=False
+            )
+
+    def _address(self, name: str) -> int:
+        address = ctypes.cast(getattr(self.model.stanlib, name), ctypes.c_void_p).value
+        assert address is not None  # a loaded function has one
+        return address
+
+
+def reopen(library: str, data: str, seed: int, backend: str, spare: str) -> NativeModel:
+    """Open a model again, in this process or another."""
+    try:
+        with without_notes():
+            return NativeModel(bridgestan.StanModel(library, data, seed=seed, warn=False), backend, spare)
+    except (OSError, RuntimeError) as error:
+        raise ModelError(f"model: {library} can no longer be opened: {error}") from error
+
+
+@contextlib.contextmanager
+def without_notes() -> Iterator[list[str]]:
+    """Collect the lines that stanli itself prints; what the Stan program prints goes on to stdout.
+
+    A version of the C interface that differs from the Python package's is passed over: stanli cannot be
+    recompiled, and a library has been warned of when it was opened first.
+    """
+    notes: list[str] = []
+    said = io.StringIO()
+    with _STDOUT, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The version of the compiled model", RuntimeWarning)
+        try:
+            with contextlib.redirect_stdout(said):
+                yield notes
+        finally:
+            for line in said.getvalue().splitlines(keepends=True):
+                if line.startswith("stanli: "):
+                    notes.append(line.removeprefix("stanli: ").strip())
+                else:
+                    sys.stdout.write(line)
+
+
+def strings_for_non_finite(text: str) -> str:
+    """JSON whose bare NaN and Infinity are strings, which is the form that stanli's parser reads."""
+    if "NaN" not in text and "Infinity" not in text:
+        return text  # parsing takes seconds for a million numbers
+    return json.dumps(json.loads(text, parse_constant=str))
+
+
+def _library(model: bridgestan.StanModel, backend: str) -> str:
+    version = ".".join(str(part) for part in model.model_version())
+    if backend == "stanli":
+        import stanli
+
+        return f"stanli {stanli.__version__}"
+    return f"bridgestan {version}"
+
+
+_MANGLED = "_stan_"  # before names that are words of C++; a Stan name cannot begin like this
+
+
+def _split(names: list[str]) -> list[str]:
+    """BridgeStan's list of names; for a model without any it is one empty string."""
+    return [demangled(name) for name in names if name]
+
+
+def demangled(name: str) -> str:
+    """A variable's name as the Stan program has it."""
+    return name.removeprefix(_MANGLED)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _call_constrain(
+    typing_context: Any, address: Any, model: Any, tp: Any, gq: Any, x: Any, out: Any, rng: Any
+) -> Any:
+    def generate(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, flag = ir.IntType(64), ir.IntType(1)
+        at, handle, with_tp, with_gq, point, values, generator = arguments
+        shape = ir.FunctionType(ir.IntType(32), [word, flag, flag, word, word, word, word])
+        function = builder.inttoptr(at, shape.as_pointer())
+        flags = [builder.trunc(with_tp, flag), builder.trunc(with_gq, flag)]
+        return builder.call(function, [handle, *flags, point, values, generator, word(0)])
+
+    word = types.uintp
+    return types.int32(word, word, types.boolean, types.boolean, word, word, word), generate
+
+
+@kernel
+def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: Any) -> Any:
+    """Constrain every row of `x` (n, d) into `values` (n, c). Returns which rows have nothing but NaN.
+
+    Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the
+    same for transformed parameters.
+    """
+    hopeless = np.zeros(len(x), np.bool_)
+    for i in range(len(x)):
+        values[i] = np.nan
+        for included in (2, 1, 0):
+            failed = _call_constrain(
+                np.uint64(address),
+                np.uint64(model),
+                included >= 1,
+                included == 2,
+                np.uint64(x[i].ctypes.data),
+                np.uint64(values[i].ctypes.data),
+                np.uint64(rng),
+            )
+            if failed == 0:
+                break
+            values[i, sizes[included - 1] if included > 0 else 0 :] = np.nan
+            hopeless[i] = included == 0
+    return hopeless

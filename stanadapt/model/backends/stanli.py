@@ -1,0 +1,74 @@
+"""stanli: Stan programs without a C++ compiler, in milliseconds. The default backend."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import stanli
+
+from ... import check
+from ...errors import DataError, ModelError, StanAdaptWarning
+from ..program import with_includes, without_comments
+from .native import NativeModel, strings_for_non_finite, without_notes
+
+# What stanli says of a program that it has no code for, as opposed to data that do not fit.
+_REFUSED = re.compile(r"unsupported|not supported|unknown function|not implemented|malformed", re.IGNORECASE)
+
+
+class RefusedError(ModelError):
+    """stanli cannot run this program; another backend may."""
+
+
+def compiled(code: str, folder: Path | None) -> str:
+    """The program in stanli's intermediate form. Raises ModelError with Stan's own message and the line."""
+    try:
+        include = [str(folder)] if folder is not None else None
+        return str(stanli.stan_to_mir(code, include_paths=include))
+    except RuntimeError as error:
+        raise ModelError(f"model: the Stan program does not compile.\n{str(error).strip()}") from error
+
+
+def open_program(code: str, folder: Path | None, data: str, seed: int) -> NativeModel:
+    """Open a Stan program with data (JSON text); `folder` is where its includes are searched.
+
+    Raises
+    ------
+    ModelError
+        The program does not compile; the message is Stan's own, with the line.
+    RefusedError
+        The program is valid, and stanli does not cover it.
+    DataError
+        The data do not fit the program.
+    """
+    intermediate = compiled(code, folder)
+    try:
+        with without_notes() as notes:
+            model = stanli.bridgestan_model(
+                mir=intermediate, data=strings_for_non_finite(data), seed=seed, name="stanadapt_model"
+            )
+    except RuntimeError as error:
+        reason = check.one_line(error)
+        if _REFUSED.search(reason):
+            raise RefusedError(f"stanli does not cover this program: {reason}") from error
+        raise DataError(f"data do not fit the Stan program: {reason}") from error
+    opened = NativeModel(model, "stanli", without_generated(code, folder))
+    for note in notes:
+        text = note.partition(" Please report")[0]
+        if "unavailable" in text:  # it would run, and drop transformed parameters and generated quantities
+            raise RefusedError(f"stanli does not cover this program: {text.rstrip('.')}")
+        warnings.warn(f"stanli: {text}", StanAdaptWarning, stacklevel=2)
+    return opened
+
+
+def without_generated(code: str, folder: Path | None) -> str:
+    """stanli's form of the program without its last block, the generated quantities; empty if it has none."""
+    text = without_comments(with_includes(code, folder))
+    start = re.search(r"\bgenerated\s+quantities\s*\{", text)
+    if start is None:
+        return ""
+    try:
+        return str(stanli.stan_to_mir(text[: start.start()]))
+    except RuntimeError:  # text that only the compiler can read: then failures of the block leave no values
+        return ""

@@ -1,0 +1,187 @@
+"""Opening a model: from whatever stands for a program to a log density in a backend."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import check
+from ..errors import DataError, ModelError, StanAdaptWarning
+from .backends.base import Model
+from .backends.python import Target
+from .data import conform, load, read, to_json
+from .program import data_declarations, declarations, with_includes
+
+BACKENDS = ("auto", "stanli", "bridgestan")
+_LIBRARIES = (".so", ".dll", ".dylib")
+
+
+class Opened(NamedTuple):
+    """A model with what is known of where it came from."""
+
+    model: Model
+    code: str  # the program's text, nothing where it is unknown
+    data: dict[str, Any]
+    executable: str  # the path of a CmdStanModel's executable, or nothing
+
+
+def open_model(model: Any, data: Any, backend: str, seed: int) -> Opened:
+    """Open what a user gave as a model, with its data; see `Posterior`.
+
+    Raises
+    ------
+    ArgumentError, ModelError, DataError
+    """
+    if isinstance(model, Target):
+        if data is not None:
+            raise DataError("data are not allowed with a Python target: its functions hold their own")
+        return Opened(model, "", dict(model.data), "")
+    if hasattr(model, "param_unc_num") and hasattr(model, "stanlib"):
+        return _adopt(model, data)
+    source = _stan_file(model)
+    if isinstance(source, Path) and source.suffix in _LIBRARIES:
+        from .backends import bridgestan
+
+        values = read(data)
+        return Opened(bridgestan.open_library(source, to_json(values), seed), "", values, "")
+    text, folder = _program(source)
+    code = with_includes(text, folder)
+    try:
+        values = _fitting_data(code, data)
+    except DataError:
+        from .backends import stanli
+
+        stanli.compiled(text, folder)  # a program that does not compile is to be told of first
+        raise
+    return Opened(
+        _open_program(text, folder, to_json(values), backend, seed), code, values, _executable(model)
+    )
+
+
+def _adopt(model: Any, data: Any) -> Opened:
+    """An open `bridgestan.StanModel`, with the data it was opened with."""
+    from .backends.native import NativeModel
+
+    if data is not None:
+        raise DataError("data are not allowed with an open StanModel: it was opened with its data")
+    held = load(model.data, "model.data") if model.data else {}
+    backend = "stanli" if held.pop("__stanli", None) else "bridgestan"
+    return Opened(NativeModel(model, backend), "", read(held), "")
+
+
+def _stan_file(model: Any) -> Path | str:
+    """The path or the program text that `model` stands for."""
+    if isinstance(model, str):
+        looks_like_code = "\n" in model or "{" in model or not model.strip()
+        return model if looks_like_code else Path(model)
+    if isinstance(model, os.PathLike) and isinstance(os.fspath(model), str):
+        return Path(model)
+    if hasattr(model, "stan_file") and hasattr(model, "exe_file"):
+        if model.stan_file is None:
+            raise ModelError(
+                "model: this CmdStanModel has only an executable; its Stan file is needed, "
+                "CmdStanModel(stan_file=...)"
+            )
+        return Path(model.stan_file)
+    raise check.refused(
+        "model",
+        model,
+        "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
+        "a CmdStanModel, a Target or a Posterior",
+    )
+
+
+def _executable(model: Any) -> str:
+    """The path of a CmdStanModel's executable, if it is one and has it."""
+    found = getattr(model, "exe_file", None) if hasattr(model, "stan_file") else None
+    return str(found) if isinstance(found, str | os.PathLike) else ""
+
+
+def _program(source: Path | str) -> tuple[str, Path | None]:
+    """Program text and the folder that its includes are relative to."""
+    if isinstance(source, str):
+        return _checked_code("model", source), None
+    label = f"model={check.shown(str(source))}"
+    try:
+        if source.is_dir():
+            raise ModelError(f"{label} is a directory; a .stan file is needed")
+        if not source.exists():
+            raise ModelError(f"{label}: there is no such file (working directory {Path.cwd()})")
+        if source.suffix != ".stan":
+            raise ModelError(f"{label} does not end in .stan or in one of {', '.join(_LIBRARIES)}")
+        code = source.read_text(encoding="utf-8-sig")  # with or without the mark that some editors write
+        return _checked_code(label, code), source.resolve().parent
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{label} cannot be read: {error}") from error
+
+
+def _checked_code(label: str, code: str) -> str:
+    """Program text that can go to a compiler: native code would read it up to the first NUL only."""
+    if not code.strip():
+        raise ModelError(f"{label}: the Stan program is empty")
+    if "\0" in code:
+        raise ModelError(f"{label}: the Stan program has a NUL character at position {code.index(chr(0))}")
+    try:
+        code.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ModelError(f"{label}: the Stan program is not valid Unicode: {error}") from error
+    return code
+
+
+_VALUE_BYTES = 250  # that a value takes here before the first draw: its name, its index, and native copies
+
+
+def _fitting_data(code: str, data: Any) -> dict[str, Any]:
+    declared = data_declarations(code)
+    tuples = [name for name, declaration in declared.items() if declaration.type == "tuple"]
+    values = conform(read(data, tuples=tuples), declared)
+    _check_size(code, values)
+    return values
+
+
+def _check_size(code: str, data: Mapping[str, Any]) -> None:
+    """Refuse negative sizes, and more values than memory holds: opening them may hang, or crash."""
+    free = check.free_memory()
+    for block in ("parameters", "transformed parameters", "generated quantities"):
+        for name, declaration in declarations(code, block).items():
+            shape = declaration.shape(data)
+            if None in shape:
+                continue
+            sizes = [size for size in shape if size is not None]
+            if min(sizes, default=0) < 0:
+                raise DataError(
+                    f"data do not fit the Stan program: {name} ({declaration}) has the negative size "
+                    f"{min(sizes)}; sizes must be at least 0"
+                )
+            count = math.prod(sizes)
+            if count * _VALUE_BYTES > free:
+                raise ModelError(
+                    f"model: {name} ({declaration}) has {count} values, which take about "
+                    f"{count * _VALUE_BYTES / 2**30:.0f} GiB to open, and {free / 2**30:.1f} GiB are free"
+                )
+
+
+def _open_program(code: str, folder: Path | None, data: str, backend: str, seed: int) -> Model:
+    """Open a program with the backend asked for; "auto" tries stanli, then BridgeStan."""
+    if backend == "bridgestan":
+        from .backends import bridgestan
+
+        return bridgestan.open_program(code, folder, data, seed)
+    from .backends import stanli
+
+    try:
+        return stanli.open_program(code, folder, data, seed)
+    except stanli.RefusedError as refusal:
+        if backend == "stanli":
+            raise
+        from .backends import bridgestan
+
+        warnings.warn(f"{refusal}. Compiling it with BridgeStan instead.", StanAdaptWarning, stacklevel=5)
+        try:
+            return bridgestan.open_program(code, folder, data, seed)
+        except ModelError as error:
+            raise ModelError(f"model: no backend can open it: {check.one_line(refusal)}. {error}") from error

@@ -1,0 +1,235 @@
+"""A Stan program with data, opened: names, shapes, transforms, the log density and its gradient."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import check
+from ..errors import ArgumentError, EvaluationError
+from .backends.python import Target
+from .data import read
+from .opening import BACKENDS, open_model
+from .program import observed_names
+from .variables import Variable, variables
+
+
+class Posterior:
+    """A model opened with its data, ready for any number of calls.
+
+    Parameters
+    ----------
+    model
+        A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
+        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used, and its executable for
+        the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes.
+    data
+        A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
+        NaN and infinity are numbers, in JSON as bare words or as texts. A Python tuple is an array, unless
+        the program declares a Stan tuple. Values are checked against the program's declarations.
+    backend
+        "stanli" runs Stan programs without a C++ compiler; "bridgestan" compiles them; "auto" takes stanli
+        and falls back to BridgeStan for a program that stanli does not cover.
+    seed
+        For random numbers in the `transformed data` block only, 0 to 2**32 - 1.
+
+    Attributes
+    ----------
+    dim : int
+        d, the number of unconstrained parameters.
+    names : list of str
+        Flat names of the constrained parameters, `theta.1.2` for theta[1, 2].
+    unconstrained_names : list of str
+        Flat names of the d unconstrained parameters.
+    library : str
+        What evaluates the model, with its version.
+
+    Raises
+    ------
+    ModelError
+        The program cannot be found, compiled or opened.
+    DataError
+        The data do not fit the program.
+    """
+
+    def __init__(self, model: Any, data: Any = None, *, backend: str = "auto", seed: int = 0) -> None:
+        check.choice("backend", backend, BACKENDS)
+        seed = check.integer("seed", seed, 0, 2**32 - 1)
+        self.model, self.code, self.data, self.executable = open_model(model, data, backend, seed)
+        self._describe()
+
+    def __repr__(self) -> str:
+        return f"Posterior(dim={self.dim}, {len(self.variables)} variables, {self.library})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("code", "data", "executable", "model")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._describe()
+
+    def log_density(self, x: Any) -> float:
+        """Log density at the unconstrained point `x` (d,), up to a constant, Jacobian included.
+
+        Of a noisy target it is an estimate, another one at each call; random numbers start from the seed 0.
+
+        Raises
+        ------
+        EvaluationError
+            The model rejects the point; the message is the model's own.
+        """
+        try:
+            return self.model.log_density(self._point(x))
+        except RuntimeError as error:
+            raise EvaluationError(f"the log density cannot be evaluated: {check.one_line(error)}") from error
+
+    def log_density_gradient(self, x: Any) -> tuple[float, np.ndarray]:
+        """Log density at `x` (d,) and its gradient (d,). Raises EvaluationError as `log_density` does."""
+        try:
+            return self.model.log_density_gradient(self._point(x))
+        except RuntimeError as error:
+            raise EvaluationError(f"the gradient cannot be evaluated: {check.one_line(error)}") from error
+
+    def constrain(
+        self, x: Any, *, transformed: bool = False, generated: bool = False, seed: int = 0
+    ) -> dict[str, np.ndarray]:
+        """Constrained values of unconstrained points `x`, shape (d,) or (..., d).
+
+        Parameters
+        ----------
+        x
+            Unconstrained points.
+        transformed, generated
+            Whether transformed parameters and generated quantities come too.
+        seed
+            For the random numbers of generated quantities.
+
+        Returns
+        -------
+        dict
+            Name to array of shape (..., *declared shape). Generated quantities that fail are NaN.
+        """
+        points = self._numbers(x)
+        if points.ndim == 0 or points.shape[-1] != self.dim:
+            raise check.refused("x", points.shape, f"an array whose last axis has length dim={self.dim}")
+        seed = check.integer("seed", seed, 0, 2**32 - 1)
+        wanted = dict(self.parameters)
+        if check.boolean("transformed", transformed):
+            wanted |= self.transformed_parameters
+        if check.boolean("generated", generated):
+            wanted |= self.generated_quantities
+        values = np.empty((points.size // max(self.dim, 1) if self.dim else 1, self.n_values))
+        self.model.writer(seed)(points.reshape(len(values), self.dim), values)
+        values = values.reshape(*points.shape[:-1], self.n_values)
+        return {name: variable.take(values) for name, variable in wanted.items()}
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        """The unconstrained point (d,) of constrained parameter values.
+
+        Raises
+        ------
+        ArgumentError
+            A parameter is missing, unknown, of the wrong shape, or outside its support.
+        """
+        given = read(values, "values")
+        self.check_parameters("values", given)
+        missing = [name for name in self.parameters if name not in given]
+        if missing:
+            raise ArgumentError(f"values lack parameters of the model: {', '.join(missing)}")
+        try:
+            return self.model.unconstrain(given)
+        except RuntimeError as error:
+            raise ArgumentError(f"values are outside the support: {check.one_line(error)}") from error
+
+    def check_parameters(self, what: str, given: Mapping[str, Any]) -> None:
+        """Refuse names that are no parameters, and wrong shapes."""
+        for name, value in given.items():
+            if name not in self.parameters and np.size(value) == 0:
+                continue  # no backend names parameters of size zero
+            if name not in self.parameters:
+                raise ArgumentError(
+                    f"{what}[{name!r}] is no parameter of the model; its parameters are "
+                    f"{', '.join(self.parameters) or 'none'}{check.nearest(name, self.parameters)}"
+                )
+            shape, wanted = np.shape(value), self.parameters[name].shape
+            if shape != wanted:
+                raise ArgumentError(f"{what}[{name!r}] has shape {shape}; the model declares {wanted}")
+
+    def failure(self, x: np.ndarray, with_gradient: bool) -> str:
+        """Why the log density, or its gradient where it is used, is not finite at `x` (d,).
+
+        In the model's words, for which it is evaluated again; a noisy one would not say the same again.
+        """
+        if self.model.noisy:
+            return "the estimate of the density is zero"
+        try:
+            if not with_gradient:
+                value, score = self.model.log_density(x), np.zeros(0)
+            else:
+                value, score = self.model.log_density_gradient(x)
+        except RuntimeError as error:
+            return check.one_line(error)
+        if not np.isfinite(value):
+            return f"the log density is {value}"
+        bad = [
+            name
+            for name, entry in zip(self.unconstrained_names, score, strict=False)
+            if not np.isfinite(entry)
+        ]
+        return (
+            f"the gradient is not finite in {', '.join(bad[:5])}"
+            if bad
+            else "no failure when evaluated again"
+        )
+
+    def digest(self) -> str:
+        """A hash of the program, for the record: 16 hexadecimal digits."""
+        return hashlib.sha256(self.code.encode() or self.model.identity()).hexdigest()[:16]
+
+    def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Data that the program models (left of a `~`), and the others, as arrays."""
+        modelled = self.model.modelled if isinstance(self.model, Target) else observed_names(self.code)
+        arrays = {name: np.asarray(value) for name, value in self.data.items() if not isinstance(value, dict)}
+        arrays = {name: value for name, value in arrays.items() if value.dtype.kind in "iuf" and value.size}
+        observed = {name: value for name, value in arrays.items() if name in modelled}
+        return observed, {name: value for name, value in arrays.items() if name not in modelled}
+
+    def _numbers(self, x: Any) -> np.ndarray:
+        try:
+            points = np.asarray(x)
+        except ValueError:  # ragged
+            points = np.empty(0, dtype=object)
+        if points.dtype.kind not in "iuf":
+            raise check.refused("x", x, f"an array of numbers whose last axis has length dim={self.dim}")
+        return points.astype(float)
+
+    def _point(self, x: Any) -> np.ndarray:
+        point = np.ascontiguousarray(self._numbers(x))
+        if point.shape != (self.dim,):
+            raise check.refused("x", point.shape, f"a point of shape ({self.dim},)")
+        return point
+
+    def _describe(self) -> None:
+        self.dim = self.model.dim
+        self.library = self.model.library
+        self.names = self.model.names(transformed=False, generated=False)
+        self.unconstrained_names = self.model.unconstrained_names()
+        with_transformed = self.model.names(transformed=True, generated=False)
+        everything = self.model.names(transformed=True, generated=True)
+        self.n_values = len(everything)
+        self.variables = variables(everything)
+        self.parameters = _within(self.variables, 0, len(self.names))
+        self.transformed_parameters = _within(self.variables, len(self.names), len(with_transformed))
+        self.generated_quantities = _within(self.variables, len(with_transformed), len(everything))
+
+
+def _within(all_variables: Mapping[str, Variable], start: int, stop: int) -> dict[str, Variable]:
+    """Variables whose columns lie in [start, stop)."""
+    return {
+        name: variable
+        for name, variable in all_variables.items()
+        if start <= int(variable.columns.min()) < stop
+    }

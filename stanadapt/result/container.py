@@ -1,0 +1,67 @@
+"""What results are kept in: the only file that knows arviz.
+
+Python 3.11 gets arviz 0.23 with InferenceData, 3.12 and later get arviz 1.x with xarray's DataTree. One plain
+set of xarray datasets is built first; then comes the one branch. arviz is imported late: it takes 1.7 s.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import xarray
+
+from .. import check
+
+if TYPE_CHECKING:
+    from arviz import InferenceData as _Collection
+
+    # Which of them, the installed arviz decides.
+    InferenceData: TypeAlias = _Collection | xarray.DataTree
+
+Groups = dict[str, xarray.Dataset]
+OWN_GROUP = "adaptation"  # which is not of the schema
+
+
+@functools.cache
+def has_datatree() -> bool:
+    """Whether the installed arviz keeps results in a DataTree (1.x) rather than in InferenceData (0.x)."""
+    return int(importlib.metadata.version("arviz").split(".")[0]) >= 1
+
+
+@functools.cache
+def statistics() -> Any:
+    """The module with arviz's statistics, imported at the first need; of arviz 1.x without the plots."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # arviz 0.23 announces arviz 1 at import
+        return importlib.import_module("arviz_stats" if has_datatree() else "arviz")
+
+
+def container(groups: Groups, attrs: Mapping[str, Any]) -> InferenceData:
+    """The datasets in what the installed arviz works with; `attrs` are those of the whole."""
+    if has_datatree():
+        tree = xarray.DataTree.from_dict(groups)
+        tree.attrs.update(attrs)
+        return tree
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # "adaptation" is no group of the schema
+        return cast("InferenceData", statistics().InferenceData(attrs=dict(attrs), **groups))
+
+
+def datasets(result: InferenceData) -> Groups:
+    """The datasets of an InferenceData or a DataTree, by group."""
+    held: Any = result
+    if hasattr(held, "children"):
+        return {name: node.to_dataset() for name, node in held.children.items()}
+    if not callable(getattr(held, "groups", None)):
+        raise check.refused("idata", result, "a result of stanadapt.sample")
+    return {name: held[name] for name in held.groups()}
+
+
+def attributes(result: InferenceData) -> dict[str, Any]:
+    """The attributes of the whole."""
+    return {str(name): value for name, value in result.attrs.items()}

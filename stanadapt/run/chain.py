@@ -1,0 +1,297 @@
+"""One chain: its start, its warm-up, the freeze, and the draws, in compiled blocks.
+
+Between blocks the chain is a value (`ChainValue`): it can be stopped there, pickled, and taken up again in
+another process. It reports where it is, and hears of exceptions in Python callables. Blocks take about the
+same time whatever the model costs; draws do not depend on where blocks end.
+"""
+
+from __future__ import annotations
+
+import abc
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from ..model.posterior import Posterior
+from ..samplers import Sampler, advance, climbs, keeps_adapting, sampler
+from ..target import Failures
+from ..trace import Trace, empty_trace
+from .board import Board
+from .draws import ChainResult, Draws
+from .inits import Init, find
+from .job import Job
+from .warmup import Place, WarmUp, plan
+
+_BLOCK_SECONDS = 0.05
+_BLOCK_NUMBERS = 1_000_000  # floats of positions that a block may hold
+_GENERATED_BLOCK = 1_000  # draws of a model without parameters
+_NOTES = 50  # of the history over warm-up; fewer where a spectrum of (d, d) is dear
+_NOTE_EVERY = 50  # iterations at least; to leave and enter compiled code takes as long as some tens of them
+SPECTRUM_LIMIT = 1_000  # dimension above which spectra of (d, d) are left out
+
+
+class Chain(abc.ABC):
+    """A chain that is run by exhausting `blocks()`; `result()` is valid after any of them."""
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        job: Job,
+        index: int,
+        init: Init,
+        board: Board,
+        draws: Draws,
+        warmup: Draws | None,
+    ) -> None:
+        self.posterior, self.job, self.index, self.init, self.board = posterior, job, index, init, board
+        # What spawn() gives, one at a time.
+        self.seeds = np.random.SeedSequence(job.seed, spawn_key=(index,))
+        gq_seed = int(self.seeds.generate_state(1, np.uint32)[0])
+        self.model = posterior.model.for_chain(index, self.seeds.spawn(1)[0])
+        self.write_values = self.model.writer(gq_seed)
+        self.write_warmup = self.model.writer(gq_seed ^ 1)  # so that saving warm-up changes no draw
+        self.draws, self.warmup = draws, warmup
+
+    def blocks(self) -> Iterator[None]:
+        """Run the chain; yields now and then, so that another one can have its turn."""
+        yield from self._run() if self.posterior.dim else self._generated_only()
+
+    @abc.abstractmethod
+    def _run(self) -> Iterator[None]: ...
+
+    @abc.abstractmethod
+    def result(self) -> ChainResult:
+        """What there is so far."""
+
+    def _generated_only(self) -> Iterator[None]:
+        """A model without parameters: every draw evaluates the generated quantities."""
+        job, draws = self.job, self.draws
+        while draws.n < len(draws.values):
+            rows = draws.values[draws.n : draws.n + _GENERATED_BLOCK]
+            self.write_values(np.empty((len(rows), 0)), rows)
+            draws.n += len(rows)
+            self.board.post(self.index, job.warmup + draws.n * job.thin, 1.0, np.nan, np.nan, 0.0)
+            yield
+        self.board.post(self.index, job.warmup + job.draws, 1.0, np.nan, np.nan, 1.0)
+
+
+@dataclass
+class ChainValue:
+    """All that a kernel sampler's chain holds between two blocks, beside the rows that it has written.
+
+    Arrays, numbers, NamedTuples and dicts of them, and a NumPy generator. Arrays are those that the chain
+    goes on with, so who keeps the value while the chain runs pickles or copies it.
+    """
+
+    index: int
+    rng: np.random.Generator
+    failures: Failures
+    start: np.ndarray  # (d,) NaN before it is found
+    place: Place | None = None  # in warm-up; None before it begins
+    state: Any = None  # the sampler's State
+    model: dict[str, Any] = field(default_factory=dict)  # what the model of the chain carries along
+    done: int = 0  # iterations
+    warmup_iterations: int | None = None  # None before warm-up has ended
+    accept_sum: float = 0.0  # since the last note of the history, as is the next one
+    accept_count: int = 0
+    history: dict[str, list[Any]] = field(default_factory=dict)
+    learnt: dict[str, np.ndarray] = field(default_factory=dict)  # at the end of warm-up
+    failures_warmup: int = 0
+    counts_warmup: dict[str, int] = field(default_factory=dict)
+    seconds_warmup: float = 0.0
+    seconds: float = 0.0  # of all blocks
+    rows: int = 0  # written draws
+    warmup_rows: int = 0
+
+
+class KernelChain(Chain):
+    """A chain of a kernel sampler."""
+
+    def __init__(self, posterior: Posterior, job: Job, *place: Any, value: ChainValue | None = None) -> None:
+        """From the beginning; or from `value`, whose rows are in the room that is given."""
+        super().__init__(posterior, job, *place)
+        self.sampler = cast(Sampler, sampler(job.method))
+        target = self.model.target()
+        if value is None:
+            nowhere = np.full(posterior.dim, np.nan)
+            value = ChainValue(self.index, np.random.default_rng(self.seeds), target.failures, nowhere)
+        else:
+            self.model.carry(value.model)
+            self.draws.n = value.rows
+            if self.warmup is not None:
+                self.warmup.n = value.warmup_rows
+        self.value = value
+        self.target = target._replace(failures=value.failures)
+        self.step_seconds = 0.0
+        self.resumed_at = self.turn_began = 0.0
+        self.buffer = empty_trace(10, posterior.dim, len(self.sampler.FACTS.columns))
+
+    def _run(self) -> Iterator[None]:
+        """Yields at the end of a block when the chain's turn has lasted long enough.
+
+        Blocks are short at first and where warm-up is cut for the history; a turn for each would leave a
+        chain in warm-up far behind one that is sampling.
+        """
+        value = self.value
+        self.turn_began = time.perf_counter()
+        self.resumed_at = self.turn_began - value.seconds
+        if value.warmup_iterations is None:
+            yield from self._warm_up()
+            value.learnt = self.sampler.learnt(value.state)
+            value.failures_warmup = int(value.failures.total[0])
+            value.counts_warmup = self.model.counts()
+            value.seconds_warmup = self._spent()
+        yield from self._sample()
+        self._set_down()
+        self.board.finish(self.index)
+
+    def _warm_up(self) -> Iterator[None]:
+        """The start, and all stages of warm-up, with a note of the history now and then."""
+        value, job, d = self.value, self.job, self.posterior.dim
+        if value.place is None:
+            value.start = self._find_start()
+        segments = plan(self.sampler, job.settings, job.warmup, d)
+        warm_up = WarmUp(segments, self.target, value.start.copy(), value.rng, value.place, value.state)
+        marks = _note_marks(job.warmup, d)
+        while warm_up.left or warm_up.next_stage():
+            end = min([value.done + warm_up.left, *[mark for mark in marks if mark > value.done]])
+            while value.done < end:
+                trace = self._room(end - value.done, len(warm_up.segment.sampler.FACTS.columns))
+                began = time.perf_counter()
+                warm_up.run(trace)
+                value.place, value.state = warm_up.place, warm_up.state
+                self._end_block(trace, began, value.done, self.warmup, self.write_warmup)
+                if value.done == end:
+                    self._note(warm_up, trace)
+                yield from self._pause()
+        value.place, value.state = warm_up.place, warm_up.state
+        value.warmup_iterations, value.done = value.done, job.warmup
+
+    def _sample(self) -> Iterator[None]:
+        """Draws, with everything learnt frozen, unless the method goes on adapting ever more rarely."""
+        value, job = self.value, self.job
+        goes_on = keeps_adapting(self.sampler, job.settings)
+        while (left := job.warmup + job.draws - value.done) > 0:
+            trace = self._room(left, len(self.sampler.FACTS.columns))
+            began = time.perf_counter()
+            value.state = advance(
+                self.sampler, self.target, job.settings, value.state, value.rng, goes_on, trace
+            )
+            self._end_block(trace, began, value.done - job.warmup, self.draws, self.write_values)
+            yield from self._pause()
+
+    def _end_block(
+        self, trace: Trace, began: float, offset: int, draws: Draws | None, write_values: Any
+    ) -> None:
+        """Keep every thin-th iteration of a block in `draws`, and say how far the chain is.
+
+        `offset` is the number of iterations before the block since warm-up, or the draws, began.
+        """
+        value, n = self.value, len(trace.logp)
+        self.step_seconds = (time.perf_counter() - began) / n
+        self.model.raise_pending()
+        if draws is not None:
+            draws.write(write_values, trace, slice(-(offset + 1) % self.job.thin, None, self.job.thin))
+        value.done += n
+        # One after another: the last digit of NumPy's own sum would tell where blocks end.
+        value.accept_sum = float(np.cumsum(np.append(value.accept_sum, trace.accept_prob))[-1])
+        value.accept_count += n
+        sampling = float(value.warmup_iterations is not None)
+        acceptance = float(trace.accept_prob.mean())
+        self.board.post(self.index, value.done, sampling, acceptance, trace.step_size[-1], 0.0)
+
+    def _pause(self) -> Iterator[None]:
+        """Let another chain have its turn, if this one's has lasted long enough."""
+        if time.perf_counter() - self.turn_began >= _BLOCK_SECONDS:
+            self._set_down()
+            yield
+            self.turn_began = time.perf_counter()
+
+    def _set_down(self) -> None:
+        """Complete the value, so that it can be taken up elsewhere."""
+        value = self.value
+        value.seconds = self._spent()
+        value.model = self.model.carried()
+        value.rows = self.draws.n
+        value.warmup_rows = 0 if self.warmup is None else self.warmup.n
+
+    def _spent(self) -> float:
+        """Seconds that the chain has been run for, here and before it was taken up."""
+        return time.perf_counter() - self.resumed_at
+
+    def result(self) -> ChainResult:
+        value = self.value
+        finished = value.done == self.job.warmup + self.job.draws and value.warmup_iterations is not None
+        out = ChainResult(
+            self.index, self.draws, self.warmup, value.start, self.posterior.library, value.history
+        )
+        total, counts = int(value.failures.total[0]), self.model.counts()
+        if value.warmup_iterations is None:  # stopped in warm-up
+            if value.state is not None and value.place is not None:
+                segments = plan(self.sampler, self.job.settings, self.job.warmup, self.posterior.dim)
+                out.learnt = segments[value.place.segment].sampler.learnt(value.state)
+            out.failures_warmup, out.counts_warmup, out.warmup_iterations = total, counts, value.done
+        else:
+            out.learnt, out.failures_warmup = value.learnt, value.failures_warmup
+            out.counts_warmup, out.warmup_iterations = value.counts_warmup, value.warmup_iterations
+        out.failures = total - out.failures_warmup
+        out.counts = {name: count - out.counts_warmup.get(name, 0) for name, count in counts.items()}
+        if total:
+            out.first_failure = self.posterior.failure(value.failures.first, self.sampler.FACTS.gradient)
+        out.seconds_warmup, out.seconds_total = value.seconds_warmup, value.seconds
+        out.seconds = value.seconds - value.seconds_warmup if finished else 0.0
+        return out
+
+    def _find_start(self) -> np.ndarray:
+        facts = self.sampler.FACTS
+        return find(
+            self.init,
+            self.posterior,
+            self.model,
+            self.index,
+            self.value.rng,
+            use_gradient=facts.gradient,
+            ascend=climbs(self.sampler, self.job.settings),
+            use_hessian=facts.hessian,
+        )
+
+    def _room(self, most: int, columns: int) -> Trace:
+        """Room for a block, which takes about the same time as every other by the pace of the last one."""
+        d, held = self.posterior.dim, len(self.buffer.logp)
+        size = 1
+        if self.step_seconds > 0.0:
+            longest = min(10 * held, max(1, _BLOCK_NUMBERS // d))
+            size = min(most, int(np.clip(_BLOCK_SECONDS / self.step_seconds, 1, longest)))
+        if size > held or columns != self.buffer.own.shape[1]:
+            self.buffer = empty_trace(max(size, held), d, columns)
+        return self.buffer.part(slice(0, size))
+
+    def _note(self, warm_up: WarmUp, trace: Trace) -> None:
+        """Append to the history what warm-up has come to, with the acceptance since the last note.
+
+        A name that only the pilot has, or only the method, is NaN in the notes of the other one.
+        """
+        value = self.value
+        row: dict[str, Any] = {
+            "iteration": value.done,
+            "stage": warm_up.label,
+            "acceptance_rate": value.accept_sum / value.accept_count,
+        }
+        if not np.isnan(trace.step_size[-1]):
+            row["step_size"] = float(trace.step_size[-1])
+        if self.posterior.dim <= SPECTRUM_LIMIT:
+            row |= warm_up.segment.sampler.history(value.state)
+        before = len(value.history.get("iteration", ()))
+        for name in {**value.history, **row}:
+            value.history.setdefault(name, [np.nan] * before).append(row.get(name, np.nan))
+        value.accept_sum, value.accept_count = 0.0, 0
+
+
+def _note_marks(warmup: int, d: int) -> list[int]:
+    """Iterations of warm-up after which the history is noted. They depend on nothing but the run's size."""
+    most = _NOTES if d <= 100 else max(5, _NOTES * 100 // d)
+    count = min(most, max(1, warmup // _NOTE_EVERY))
+    return sorted({warmup * k // count for k in range(1, count + 1)} - {0})

@@ -1,0 +1,62 @@
+"""Have kernels ready before chains start, so that one thread compiles them and the user is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from ..jit import is_compiled
+from ..model.posterior import Posterior
+from ..numerics.ascent import climb
+from ..samplers import climbs, is_engine, sampler
+from ..target import log_density_gradient
+from ..trace import empty_trace
+from . import warmup
+from .board import Board
+from .interrupts import interrupts
+from .job import Job
+from .progress import tell
+
+
+def compile_job(job: Job, posterior: Posterior, progress: bool) -> None:
+    """Compile all that the chains of a job call."""
+    method = sampler(job.method)
+    if is_engine(method):  # it checks its start, and that is all
+        _announce(log_density_gradient, posterior, job.method, progress)
+        return
+    if method.FACTS.piloted and job.settings.pilot > 0:
+        compile_pilot(posterior, progress)
+    _compile(job.method, job.settings, posterior, progress)
+
+
+def compile_pilot(posterior: Posterior, progress: bool) -> None:
+    """Compile what runs the pilot of other methods, and the trial of method="auto"."""
+    _compile(warmup.PILOT, warmup.pilot()[1], posterior, progress)
+
+
+def _announce(kernel: Any, posterior: Posterior, method: str, progress: bool) -> None:
+    if progress and posterior.dim and not is_compiled(kernel):
+        tell(f"stanadapt: compiling {method} for this machine; this happens once and takes some seconds")
+
+
+def _compile(method: str, settings: Any, posterior: Posterior, progress: bool) -> None:
+    if posterior.dim == 0:
+        return
+    module: Any = sampler(method)
+    _announce(module.sweep, posterior, method, progress)
+    rng = np.random.default_rng(0)
+    arguments = (posterior.model.target(), settings, np.zeros(posterior.dim), rng)
+    target, kind, x, generator = (numba.typeof(argument) for argument in arguments)
+    trace = numba.typeof(empty_trace(1, posterior.dim))
+    start, sweep = module.start, module.sweep
+    board = Board.for_chains(0)
+    with interrupts(board):  # inside the compiler Ctrl-C would get lost, or leave half a kernel
+        if climbs(module, settings):
+            climb.compile((target, x))
+        start.compile((target, kind, x, generator))
+        state = next(iter(start.overloads.values())).signature.return_type
+        sweep.compile((target, kind, state, generator, numba.types.boolean, trace))
+    if board.stopped:
+        raise KeyboardInterrupt

@@ -1,0 +1,213 @@
+"""Chains that a program outside of this package runs as a whole, and which program a posterior goes to."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from .. import check
+from ..errors import ArgumentError, ChainError, InitializationError, ModelError
+from ..model.backends.base import Plan, StanProgram
+from ..model.data import to_json
+from ..model.posterior import Posterior
+from ..model.program import draws_data
+from ..samplers import Engine, sampler
+from ..samplers.base import WholeChain
+from .chain import Chain
+from .draws import ChainResult, Draws
+from .inits import find
+from .job import Job
+
+_STOP_SECONDS = 0.3  # Ctrl-C may end a program before it is known here
+
+
+class EngineChain(Chain):
+    """A chain of an engine: one block. Until its end it has no draws."""
+
+    def __init__(self, posterior: Posterior, job: Job, *place: Any) -> None:
+        super().__init__(posterior, job, *place)
+        self.engine = cast(Engine, sampler(job.method))
+        self.rng = np.random.default_rng(self.seeds)
+        start = np.full(posterior.dim, np.nan)
+        self.out = ChainResult(self.index, self.draws, self.warmup, start, posterior.library)
+        self.out.failures_warmup = self.out.failures = self.out.first_failure = None
+        self.out.seconds_warmup = self.out.seconds = None
+
+    def _run(self) -> Iterator[None]:
+        job, out = self.job, self.out
+        began = time.perf_counter()
+        program = stan_program(job.method, self.posterior)  # not earlier: it may hold a copy of large data
+        out.library = program.library
+        x = find(self.init, self.posterior, self.model, self.index, self.rng, use_gradient=True, ascend=False)
+        out.start = x.copy()
+        # 31 bits, and not zero, are a seed wherever Stan runs.
+        seed = max(1, int(self.seeds.generate_state(2, np.uint32)[1] >> 1))
+        save_warmup = out.warmup is not None
+        plan = Plan(self.index, seed, job.warmup, job.draws, save_warmup, self._stopped, self._tell)
+        try:
+            whole = self.engine.run(program, job.settings, x, plan)
+            self._check_names(whole.names)
+        except (RuntimeError, OSError) as error:
+            if not self.board.stopped:
+                time.sleep(_STOP_SECONDS)
+            if self.board.stopped:
+                return
+            raise self._failure(error) from error
+        out.learnt = whole.learnt
+        out.warmup_iterations = job.warmup
+        if whole.seconds is not None:
+            out.seconds_warmup, out.seconds = whole.seconds
+        n = len(whole.values) - job.draws
+        if out.warmup is not None:
+            self._keep(whole, slice(0, n), out.warmup, self.write_warmup)
+        self._keep(whole, slice(n, None), out.draws, self.write_values)
+        out.seconds_total = sum(whole.seconds) if whole.seconds else time.perf_counter() - began
+        acceptance = float(whole.stats["acceptance_rate"][n:].mean())
+        step_size = float(whole.learnt["step_size"])
+        self.board.post(self.index, job.warmup + job.draws, 1.0, acceptance, step_size, 1.0)
+        yield
+
+    def result(self) -> ChainResult:
+        return self.out
+
+    def _stopped(self) -> bool:
+        return self.board.stopped
+
+    def _tell(self, done: int) -> None:
+        done = min(done, self.job.warmup + self.job.draws - 1)  # the last one is done when the draws are here
+        self.board.post(self.index, done, float(done > self.job.warmup), np.nan, np.nan, 0.0)
+
+    def _keep(self, whole: WholeChain, rows: slice, draws: Draws, write: Any) -> None:
+        """Every thin-th of the rows, as for the other methods."""
+        thinned = slice(self.job.thin - 1, None, self.job.thin)
+        given = whole.values[rows][thinned]
+        values, x = self._completed(whole.names, given, draws.x is not None, write)
+        draws.put(values, x, {name: column[rows][thinned] for name, column in whole.stats.items()})
+
+    def _completed(
+        self, names: list[str], given: np.ndarray, with_x: bool, write: Any
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Values in the posterior's columns, and unconstrained draws where they are wanted.
+
+        Columns that the program did not give are computed from the unconstrained draws.
+        """
+        posterior = self.posterior
+        columns = {name: i for i, name in enumerate(self._names())}
+        present = [columns[name] for name in names]
+        missing = sorted(set(columns.values()) - set(present))
+        values = np.full((len(given), posterior.n_values), np.nan)
+        values[:, present] = given
+        if not (with_x or missing):
+            return values, None
+        x = np.array([self._unconstrained(row) for row in values]).reshape(len(values), posterior.dim)
+        if missing:
+            inside = np.isfinite(x).all(axis=1)
+            computed = np.empty((int(inside.sum()), posterior.n_values))
+            write(x[inside], computed)
+            values[np.ix_(inside, missing)] = computed[:, missing]
+        return values, x
+
+    def _check_names(self, names: list[str]) -> None:
+        """Refuse columns of another program, such as an old executable gives. Raises RuntimeError."""
+        strange = sorted(set(names) - set(self._names()))
+        lacking = sorted(set(self.posterior.names) - set(names))
+        if strange or lacking:
+            raise RuntimeError(
+                "it ran another program than the one that is open, with the unknown variables "
+                f"{', '.join(strange[:3]) or 'none'} and without {', '.join(lacking[:3]) or 'none'}"
+            )
+
+    def _names(self) -> list[str]:
+        return self.posterior.model.names(transformed=True, generated=True)
+
+    def _unconstrained(self, row: np.ndarray) -> np.ndarray:
+        """The point of a draw; NaN where rounding has put a value on the boundary of its support."""
+        try:
+            return self.model.unconstrain_flat(row[: len(self.posterior.names)])
+        except RuntimeError:
+            return np.full(self.posterior.dim, np.nan)
+
+    def _failure(self, error: Exception) -> ChainError | InitializationError:
+        text = f"chain {self.index}: {self.out.library} failed: {check.one_line(error)}"
+        kind = InitializationError if "initialization failed" in text.lower() else ChainError
+        return kind(text)
+
+
+def check_posterior(method: str, posterior: Posterior) -> None:
+    """Refuse what no engine can run, before anything runs.
+
+    Raises
+    ------
+    ArgumentError
+        There is no Stan program at hand that stanli covers, and no executable of CmdStan; or every chain
+        would have data of its own.
+    """
+    if posterior.model.backend == "python":
+        raise ArgumentError(
+            f"method={method!r} needs a Stan program, and this target is made of Python functions: use "
+            "another method, see stanadapt.methods()"
+        )
+    if not posterior.dim:
+        return
+    stan_program(method, posterior)
+    if how := _random_data(posterior):
+        raise ArgumentError(
+            f"method={method!r} is not allowed for this program: its transformed data draw random numbers "
+            f"({how}), and every chain would have its own. Draw them before, and pass them as data"
+        )
+
+
+def _random_data(posterior: Posterior) -> str:
+    """What shows that `transformed data` draw random numbers, or nothing."""
+    if posterior.code or posterior.model.backend != "stanli":
+        return draws_data(posterior.code)
+    from ..model.backends.stanli_nuts import StanliProgram
+
+    program = StanliProgram.of_model(cast(Any, posterior.model))
+    return "another seed is another density" if program.has_random_data() else ""
+
+
+def stan_program(method: str, posterior: Posterior) -> StanProgram:
+    """What runs Stan's own sampler on a posterior: CmdStan where it was opened from one, else stanli.
+
+    Raises ArgumentError where there is nothing.
+    """
+    if posterior.executable:
+        _check_executable(method, posterior.executable)
+        from ..model.backends.cmdstan import CmdStanProgram
+
+        data = to_json(posterior.data)
+        return CmdStanProgram(posterior.executable, data, posterior.constrain)
+    from ..model.backends.stanli_nuts import StanliProgram
+
+    if posterior.model.backend == "stanli":
+        return StanliProgram.of_model(cast(Any, posterior.model))
+    wanted = "it needs a Stan program that stanli covers, or a CmdStanModel with its executable"
+    if not posterior.code:
+        raise ArgumentError(
+            f"method={method!r} cannot run a compiled library ({posterior.library}): {wanted}"
+        )
+    data = to_json(posterior.data)
+    try:
+        return StanliProgram.of_code(posterior.code, data)
+    except (ModelError, RuntimeError) as error:
+        reason = check.one_line(error)
+        raise ArgumentError(
+            f"method={method!r} cannot run this program: {wanted}. stanli says: {reason}"
+        ) from error
+
+
+def _check_executable(method: str, executable: str) -> None:
+    if not Path(executable).is_file():
+        raise ArgumentError(
+            f"method={method!r} needs the CmdStanModel's executable, and {executable} is gone"
+        )
+    if importlib.util.find_spec("cmdstanpy") is None:
+        raise ArgumentError(
+            f"method={method!r} with a CmdStanModel needs cmdstanpy: pip install stanadapt[cmdstan]"
+        )

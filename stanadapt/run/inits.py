@@ -1,0 +1,234 @@
+"""Where chains start."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import check
+from ..errors import ArgumentError, InitializationError
+from ..model.backends.base import Model
+from ..model.data import read
+from ..model.posterior import Posterior
+from ..numerics.ascent import climb, far_below
+from ..target import hessian, log_density, log_density_gradient
+
+TRIES = 100  # Stan's number
+# Random starts that a chain climbs from, to avoid modes without mass. In PosteriorDB one such mode attracts
+# six starts in ten (bball_drive_event_0-hmm_drive_0), so climbs that agree prove nothing.
+CLIMBS = 10
+
+
+class Init(NamedTuple):
+    """The start of one chain: a point, or what is given of it and how far to look around for the rest."""
+
+    radius: float
+    point: np.ndarray | None = None  # (d,) unconstrained
+    values: dict[str, Any] | None = None  # constrained, maybe partial
+
+
+def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
+    """One `Init` a chain from what the user gave; see `stanadapt.sample` for what is allowed."""
+    if inits is None:
+        return [Init(radius)] * chains
+    if isinstance(inits, bool | np.bool_):
+        raise check.refused("inits", inits, _ALLOWED)
+    if isinstance(inits, int | float | np.number):
+        return [Init(check.number("inits", inits, 0.0, check.LARGEST_RADIUS))] * chains
+    if isinstance(inits, str | os.PathLike):
+        inits = read(inits, "inits")
+    if isinstance(inits, Mapping) and not hasattr(inits, "groups"):  # an earlier result is a Mapping too
+        return [_from_values(inits, radius, posterior, "inits")] * chains
+    if hasattr(inits, "groups"):
+        return _from_inference_data(inits, radius, posterior, chains)
+    if isinstance(inits, Sequence) and any(isinstance(entry, _PER_CHAIN) for entry in inits):
+        _check_chains(len(inits), chains)
+        return [_from_values(entry, radius, posterior, f"inits[{i}]") for i, entry in enumerate(inits)]
+    try:
+        points = np.asarray(inits)
+    except Exception as error:  # ragged, or an array of another library with its own error
+        raise check.refused("inits", inits, _ALLOWED) from error
+    if points.dtype.kind not in "iuf":
+        raise check.refused("inits", inits, _ALLOWED)
+    points = points.astype(float)
+    if points.shape != (chains, posterior.dim):
+        raise ArgumentError(
+            f"inits has shape {points.shape}; unconstrained starting points need (chains, d) = "
+            f"({chains}, {posterior.dim})"
+        )
+    if not np.all(np.isfinite(points)):
+        raise ArgumentError("inits has entries that are NaN or infinite; starting points must be finite")
+    return [Init(radius, point=point) for point in points]
+
+
+_PER_CHAIN = (Mapping, str, os.PathLike)
+_ALLOWED = (
+    "None, a radius, a dict of constrained values or a list of one per chain, a path to JSON, an array of "
+    "shape (chains, d), or an earlier InferenceData"
+)
+
+
+def find(
+    init: Init,
+    posterior: Posterior,
+    model: Model,
+    chain: int,
+    rng: np.random.Generator,
+    use_gradient: bool,
+    ascend: bool,
+    use_hessian: bool = False,
+) -> np.ndarray:
+    """A starting point (d,) with a finite log density and, where they are used, finite gradient and Hessian.
+
+    `model` is the chain's own, whose random numbers, if it draws any, are used in the chain's order.
+
+    A random start goes on with a short climb out of the far tail when `ascend` is set, from `CLIMBS` points;
+    the first is kept unless another ends so far above it that its own mode can have no mass.
+
+    Raises
+    ------
+    InitializationError
+        There is none at the given point, or none in 100 tries; the message has the first reason.
+    """
+    need = _Need(use_gradient, use_hessian)
+    x = _finite(init, posterior, model, chain, rng, need)
+    if not (ascend and need.gradient and init.point is None and init.values is None and init.radius > 0):
+        return x
+    x, logp = _climbed(x, model, need)
+    for _ in range(CLIMBS - 1):
+        other, higher = _climbed(_finite(init, posterior, model, chain, rng, need), model, need)
+        if far_below(logp, higher, posterior.dim):
+            x, logp = other, higher
+    model.raise_pending()
+    return x
+
+
+class _Need(NamedTuple):
+    """What must be finite at a start, beside the log density."""
+
+    gradient: bool
+    hessian: bool
+
+    def __str__(self) -> str:
+        parts = ["log density", *["gradient"] * self.gradient, *["Hessian"] * self.hessian]
+        return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _climbed(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, float]:
+    """Where the climb from `x` ends, and the log density there; `x` itself where that end is no start."""
+    target = model.target()
+    end, logp, _ = climb(target, x)
+    if need.hessian and not _has_hessian(target, end):
+        return x, log_density(target, x)
+    return end, logp
+
+
+def _has_hessian(target: Any, x: np.ndarray) -> bool:
+    second = np.empty((x.size, x.size))
+    return bool(hessian(target, x, second)) and bool(np.all(np.isfinite(second)))
+
+
+def _finite(
+    init: Init, posterior: Posterior, model: Model, chain: int, rng: np.random.Generator, need: _Need
+) -> np.ndarray:
+    target = model.target()
+    score = np.empty(posterior.dim)
+    complete = init.values is not None and all(name in init.values for name in posterior.parameters)
+    random = init.point is None and not complete and init.radius > 0
+    tries = TRIES if random else 1
+    reason = ""
+    for _ in range(tries):
+        try:
+            x = _candidate(init, posterior, rng)
+        except RuntimeError as error:  # what was drawn for the rest may not go with what was given
+            reason = reason or f"inits are outside the support of the model: {check.one_line(error)}"
+            continue
+        logp = log_density_gradient(target, x, score) if need.gradient else log_density(target, x)
+        model.raise_pending()
+        if logp == -np.inf:
+            reason = reason or posterior.failure(x, need.gradient)
+        elif need.hessian and not _has_hessian(target, x):
+            model.raise_pending()
+            reason = reason or _no_hessian(posterior, target)
+        else:
+            return x
+    where = (
+        f"{tries} tries uniform on (-{init.radius:g}, {init.radius:g})" if random else "its starting point"
+    )
+    raise InitializationError(f"chain {chain}: no finite {need} at {where}. First reason: {reason}")
+
+
+def _no_hessian(posterior: Posterior, target: Any) -> str:
+    """The Hessian comes from gradients around the point: what was wrong with the first that failed."""
+    if not target.failures.total[0]:
+        return "the support ends beside it, or the Hessian overflows"
+    return f"beside it, where the gradient is differenced: {posterior.failure(target.failures.first, True)}"
+
+
+def _candidate(init: Init, posterior: Posterior, rng: np.random.Generator) -> np.ndarray:
+    """A point to try (d,). Raises RuntimeError with the model's message for values outside its support."""
+    if init.point is not None:
+        return init.point.copy()
+    x = rng.uniform(-init.radius, init.radius, posterior.dim)
+    if init.values is None:
+        return x
+    return posterior.model.unconstrain(posterior.constrain(x) | init.values)
+
+
+def _from_values(values: Any, radius: float, posterior: Posterior, what: str) -> Init:
+    if isinstance(values, str | os.PathLike):
+        values = read(values, what)
+    if not isinstance(values, Mapping):
+        raise check.refused(what, values, "a dict of constrained values, or a path to JSON")
+    plain = read(values, what)
+    posterior.check_parameters(what, plain)
+    for name, value in plain.items():
+        if not np.all(np.isfinite(value)):
+            raise ArgumentError(f"{what}[{name!r}]={check.shown(value)} has entries that are NaN or infinite")
+    if all(name in plain for name in posterior.parameters):
+        _check_support(plain, posterior, what)
+    return Init(radius, values=plain)
+
+
+def _check_support(values: dict[str, Any], posterior: Posterior, what: str) -> None:
+    """Refuse a complete set of values that is outside the support, or on its boundary."""
+    try:
+        x = posterior.model.unconstrain(values)
+    except RuntimeError as error:
+        raise ArgumentError(f"{what}: outside the support of the model: {check.one_line(error)}") from error
+    if not np.all(np.isfinite(x)):
+        edge = posterior.unconstrained_names[int(np.argmin(np.isfinite(x)))]
+        raise ArgumentError(f"{what}: on the boundary of the support in {edge}; it must be inside")
+
+
+def _from_inference_data(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
+    """The last draw of every chain of an earlier result."""
+    try:
+        group = inits["posterior"]
+        given = int(group.sizes["chain"])
+        length = int(group.sizes["draw"])
+    except (KeyError, TypeError, AttributeError):
+        raise ArgumentError(
+            "inits has no group named posterior with dimensions chain and draw; an earlier result is needed"
+        ) from None
+    if length == 0:
+        raise ArgumentError("inits has no draws in its posterior group; its last draws are needed")
+    _check_chains(given, chains)
+    missing = [name for name in posterior.parameters if name not in group]
+    if missing:
+        raise ArgumentError(f"inits lacks parameters of the model: {', '.join(missing)}")
+    last = {name: group[name].isel(draw=-1).transpose("chain", ...).values for name in posterior.parameters}
+    return [
+        _from_values(
+            {name: value[i] for name, value in last.items()}, radius, posterior, f"inits (chain {i})"
+        )
+        for i in range(chains)
+    ]
+
+
+def _check_chains(given: int, chains: int) -> None:
+    if given != chains:
+        raise ArgumentError(f"inits has starting points for {given} chains; chains={chains} need one each")

@@ -1,0 +1,118 @@
+"""From what was asked to a run that can begin: starts, the method, memory, and compiled kernels."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple, cast
+
+from .. import check, samplers
+from ..errors import ArgumentError, ModelError, StanAdaptWarning
+from ..model.posterior import Posterior
+from . import auto, inits, warmup
+from .compiling import compile_job, compile_pilot
+from .engine import check_posterior
+from .inits import Init
+from .job import Job
+from .memory import check_chains, check_memory
+from .processes import Processes, pack
+from .progress import tell
+from .request import Request
+from .threads import Threads
+from .turns import Turns
+
+
+class Prepared(NamedTuple):
+    """A run that can begin."""
+
+    posterior: Posterior
+    job: Job
+    inits: list[Init]
+    turns: Turns
+    notes: dict[str, str]  # for the result's attributes
+
+
+def prepare(request: Request, posterior: Posterior, *, stacklevel: int = 3) -> Prepared:
+    """All that comes before the first iteration; `stacklevel` is for its warnings.
+
+    Raises
+    ------
+    ArgumentError
+        An argument does not go with this posterior, or the run does not fit in memory.
+    InitializationError
+        The trial of method="auto" found no starting point.
+    """
+    check_quantities(request, posterior)
+    check_chains(request.chains)
+    starts = inits.plan(request.inits, request.init_radius, posterior, request.chains)
+    job, notes = _choose(request, posterior, starts[0])
+    _check_method(job, posterior)
+    check_memory(posterior, job, request.workers)
+    sampler = cast(samplers.Sampler, samplers.sampler(job.method))
+    if sampler.FACTS.cautious and (advice := sampler.caution(job.settings, posterior.dim)):
+        warnings.warn(f"method={job.method!r}: {advice}", StanAdaptWarning, stacklevel=stacklevel)
+    turns = _turns(request, posterior, stacklevel + 1)
+    compile_job(job, posterior, request.progress)
+    return Prepared(posterior, job, starts, turns, notes)
+
+
+def check_quantities(request: Request, posterior: Posterior) -> None:
+    """Refuse a posterior without quantities, and names that are no generated quantities of it."""
+    if posterior.n_values == 0:
+        raise ModelError("model: it has no parameters and no generated quantities, so nothing to draw")
+    for argument in ("log_likelihood", "posterior_predictive"):
+        for name in getattr(request, argument):
+            check.choice(argument, name, posterior.generated_quantities)
+    for name in request.log_likelihood:
+        if name in request.posterior_predictive:
+            raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
+
+
+def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, dict[str, str]]:
+    """The job, with the method that method="auto" takes; and what is to be said of the choice."""
+    if request.method != auto.NAME:
+        return request.job(request.method, request.settings), {}
+    if auto.has_trial(posterior):
+        compile_pilot(posterior, request.progress)
+    facts = auto.look(posterior, init, request.seed)
+    choice = auto.choose(facts)
+    if request.progress:
+        tell(f"stanadapt: {choice.method}, because {choice.reason}")
+    notes = {"method_requested": request.method, "auto_reason": choice.reason, "auto_facts": facts.to_json()}
+    return request.job(choice.method, None), notes
+
+
+def _check_method(job: Job, posterior: Posterior) -> None:
+    """Refuse a method that cannot draw from this posterior, and settings that do not go together."""
+    sampler = samplers.sampler(job.method)
+    # Methods that call nothing but the density; they never call it again at the current point.
+    able = [name for name in samplers.METHODS if not samplers.facts(name).gradient]
+    if posterior.model.noisy and job.method not in able:
+        raise ArgumentError(
+            f"method={job.method!r} is not allowed for a noisy target, whose density is only estimated: use "
+            f"one of {', '.join(able)}"
+        )
+    if samplers.is_engine(sampler):
+        check_posterior(job.method, posterior)
+    if sampler.FACTS.gradient and not posterior.model.has_gradient:
+        raise ArgumentError(
+            f"method={job.method!r} needs a gradient and this target has none: pass "
+            f"gradient=... to Target.from_python, or use one of {', '.join(able)}"
+        )
+    if not samplers.is_engine(sampler):
+        warmup.plan(cast(samplers.Sampler, sampler), job.settings, job.warmup, posterior.dim)
+
+
+def _turns(request: Request, posterior: Posterior, stacklevel: int) -> Turns:
+    """Threads; or processes, where the model is not for threads and several chains run at a time."""
+    workers = min(request.workers, request.chains)
+    if workers == 1 or posterior.model.thread_safe:
+        return Threads(workers)
+    packed = pack(posterior)
+    if posterior.model.backend != "python":
+        warnings.warn(
+            f"{posterior.library}: this library was compiled without STAN_THREADS=true and cannot run in "
+            "threads; its chains run in processes.",
+            StanAdaptWarning,
+            stacklevel=stacklevel,
+        )
+    return Processes(workers, packed)

@@ -1,0 +1,142 @@
+"""One progress bar for all chains: in a terminal, in a notebook, or as lines in a log file.
+
+What goes wrong while showing progress (stderr closed, a broken pipe, no widgets) never ends a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import warnings
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from ..samplers import is_engine, sampler
+from .board import Board
+from .job import Job
+
+_LOG_SHARE = 0.1  # a log file gets a line for every tenth of the run,
+_LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
+
+
+class Progress:
+    """Shows the board's state; a context manager. `enabled=False` shows nothing."""
+
+    def __init__(self, job: Job, enabled: bool) -> None:
+        self.job = job
+        self.total = job.chains * (job.warmup + job.draws)
+        self.enabled = enabled
+        self.whole = is_engine(sampler(job.method))  # whether a chain tells nothing before its end
+        self.bar: Any = None
+        self.began = self.logged_at = time.perf_counter()
+        self.logged = 0.0
+        self.stopping = False
+
+    def __enter__(self) -> Progress:
+        if self.enabled:
+            try:
+                if sys.stderr.isatty() or _in_notebook():
+                    self.bar = _bar(self.job.method, self.total)
+            except Exception:  # stderr is closed or None
+                self.enabled = False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            with contextlib.suppress(Exception):
+                self.bar.close()
+
+    def __call__(self, board: Board) -> None:
+        """Bring what is shown up to date."""
+        if not self.enabled:
+            return
+        try:
+            self._show(board)
+        except Exception:  # nobody reads any longer
+            self.enabled = False
+
+    def _show(self, board: Board) -> None:
+        rows = board.rows[:-1]
+        done = int(rows[:, 0].sum())
+        if self.bar is None:
+            self._log(done, rows)
+        else:
+            self.bar.set_postfix_str(self._state(rows), refresh=False)
+            self.bar.update(done - self.bar.n)
+        if board.stopped and not self.stopping and done < self.total:
+            self.stopping = True
+            end = "with the chains that are whole" if self.whole else "when the present block ends"
+            text = f"{self.job.method}: stopping {end}; Ctrl-C again gives up at once"
+            tell(text) if self.bar is None else self.bar.write(text, file=sys.stderr)
+
+    def _log(self, done: int, rows: np.ndarray) -> None:
+        now = time.perf_counter()
+        share = done / self.total
+        finished = share == 1.0 and self.logged < 1.0
+        if finished or share - self.logged >= _LOG_SHARE or now - self.logged_at >= _LOG_SECONDS:
+            when = _time(now - self.began, share)
+            text = f"{self.job.method}: {share:4.0%}, {done}/{self.total} iterations, {when}"
+            print(f"{text}, {self._state(rows)}", file=sys.stderr, flush=True)
+            self.logged, self.logged_at = share, now
+
+    def _state(self, rows: np.ndarray) -> str:
+        """Stage, acceptance and step size over chains; of whole chains, how many there are."""
+        finished = rows[rows[:, 4] > 0]
+        if not self.whole:
+            return _stage(rows) + _figures(rows[rows[:, 0] > 0])
+        return f"{len(finished)}/{len(rows)} chains" + _figures(finished)
+
+
+def tell(text: str) -> None:
+    """A line on stderr, if there is one."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError):
+            print(text, file=sys.stderr, flush=True)
+
+
+def _bar(name: str, total: int) -> Any:
+    """tqdm's bar for the terminal or the notebook; its text bar in a notebook that has no widgets."""
+    from tqdm.std import tqdm as text_bar
+
+    shape = {"total": total, "desc": name, "bar_format": _BAR, "unit_scale": True, "dynamic_ncols": True}
+    # Without miniters tqdm learns it from fast iterations, and then the bar freezes at slow ones.
+    shape |= {"miniters": 1, "mininterval": 0.25}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that widgets are missing
+        try:
+            from tqdm.auto import tqdm
+
+            return tqdm(**shape)
+        except ImportError:
+            return text_bar(**shape)
+
+
+def _stage(rows: np.ndarray) -> str:
+    sampling = int(rows[:, 1].sum())
+    return {0: "warm-up", len(rows): "sampling"}.get(sampling, f"{sampling}/{len(rows)} sampling")
+
+
+def _figures(rows: np.ndarray) -> str:
+    """Acceptance and step size over chains, as far as there are any."""
+    if not len(rows):
+        return ""
+    acceptance, step_size = rows[:, 2].mean(), np.median(rows[:, 3])
+    shown = "" if np.isnan(acceptance) else f", accept {acceptance:.2f}"
+    return shown if np.isnan(step_size) else f"{shown}, step {step_size:.3g}"
+
+
+def _time(spent: float, share: float) -> str:
+    """Time left at the pace so far, or the whole of it at the end."""
+    if share == 1.0:
+        return f"{timedelta(seconds=round(spent))} spent"
+    return f"{timedelta(seconds=round(spent * (1 - share) / share))} left" if share else "nothing done yet"
+
+
+def _in_notebook() -> bool:
+    """Whether this is a Jupyter kernel."""
+    shell = sys.modules.get("IPython")
+    return shell is not None and hasattr(shell.get_ipython(), "kernel")

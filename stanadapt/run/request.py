@@ -1,0 +1,121 @@
+"""The arguments of `sample`, checked once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .. import check, samplers
+from ..model.opening import BACKENDS
+from . import auto
+from .job import Job
+
+
+class Request(NamedTuple):
+    """The arguments of `sample`, checked as far as they can be without the model."""
+
+    method: str
+    settings: Any  # as given
+    chains: int
+    warmup: int | None  # None: the method's default
+    draws: int | None
+    thin: int
+    seed: int
+    inits: Any
+    init_radius: float
+    workers: int
+    backend: str
+    progress: bool
+    save_warmup: bool
+    coords: Mapping[str, Sequence[Any]]
+    dims: Mapping[str, Sequence[str]]
+    log_likelihood: tuple[str, ...]
+    posterior_predictive: tuple[str, ...]
+    keep_unconstrained: bool
+
+    def job(self, method: str, settings: Any) -> Job:
+        """The job for a method; what is None here is as the method has it."""
+        sampler = samplers.sampler(method)
+        draws = sampler.FACTS.draws if self.draws is None else self.draws
+        return Job(
+            method=method,
+            settings=samplers.resolve(sampler, settings),
+            warmup=sampler.FACTS.warmup if self.warmup is None else self.warmup,
+            draws=draws,
+            thin=check.integer("thin", self.thin, 1, draws),
+            chains=self.chains,
+            seed=self.seed,
+            save_warmup=self.save_warmup,
+            keep_unconstrained=self.keep_unconstrained,
+        )
+
+
+def resolve(
+    *,
+    method: Any,
+    chains: Any,
+    warmup: Any,
+    draws: Any,
+    thin: Any,
+    seed: Any,
+    inits: Any,
+    init_radius: Any,
+    workers: Any,
+    backend: Any,
+    settings: Any,
+    progress: Any,
+    save_warmup: Any,
+    coords: Any,
+    dims: Any,
+    log_likelihood: Any,
+    posterior_predictive: Any,
+    keep_unconstrained: Any,
+) -> Request:
+    """The arguments of `sample`, checked before anything is opened or run.
+
+    Raises
+    ------
+    ArgumentError
+        An argument or a setting has a value that is not allowed.
+    """
+    auto.check_method(method, settings)
+    most = check.LARGEST_COUNT
+    draws = None if draws is None else check.integer("draws", draws, 1, most)
+    request = Request(
+        method=method,
+        settings=settings,
+        chains=check.integer("chains", chains, 1, most),
+        warmup=None if warmup is None else check.integer("warmup", warmup, 0, most),
+        draws=draws,
+        thin=check.integer("thin", thin, 1, draws or most),
+        seed=secrets.randbits(32) if seed is None else check.integer("seed", seed, 0, 2**32 - 1),
+        inits=inits,
+        init_radius=check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS),
+        workers=check.available_cores() if workers is None else check.integer("workers", workers, 1, most),
+        backend=check.choice("backend", backend, BACKENDS),
+        progress=check.boolean("progress", progress),
+        save_warmup=check.boolean("save_warmup", save_warmup),
+        coords=_names_to_lists("coords", coords),
+        dims=_names_to_lists("dims", dims),
+        log_likelihood=_names("log_likelihood", log_likelihood),
+        posterior_predictive=_names("posterior_predictive", posterior_predictive),
+        keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
+    )
+    if method != auto.NAME:
+        request.job(method, settings)
+    return request
+
+
+def _names_to_lists(name: str, given: Any) -> Mapping[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) and key for key in given):
+        raise check.refused(name, given, "a dict with names as keys")
+    return given
+
+
+def _names(name: str, given: Any) -> tuple[str, ...]:
+    if not isinstance(given, str | Sequence):
+        raise check.refused(name, given, "a name or a list of names of generated quantities")
+    return (given,) if isinstance(given, str) else tuple(given)

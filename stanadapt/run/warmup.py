@@ -1,0 +1,196 @@
+"""The one driver of a warm-up: from a starting point through all stages, a block of iterations at a time.
+
+Chains, the trial of method="auto", tests, benchmarks and the figures of the papers all use it. A warm-up is a
+plan of segments. There is one, of the method itself; or there are two, where Fisher HMC begins as its pilot:
+
+A chain of short steps finds the typical set slowly while its preconditioner is wrong, and its preconditioner
+is wrong until it has been there for long. Trajectories with a metric that is renewed in windows get out of
+this in some hundreds of iterations, see samplers/fisher_hmc.py. So a method with the setting `pilot` may let
+Fisher HMC, at its defaults, run so many iterations. Then the method starts at the last point of that chain,
+with a preconditioner made of its metric (`piloted`), and goes on adapting as it does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..samplers import Handover, Sampler, Stage, advance, resolve, sampler
+from ..trace import Trace, empty_trace
+
+PILOT = "fisher_hmc"
+_PILOT_PREFIX = "pilot_"  # of the names of its stages in results
+
+
+class Segment(NamedTuple):
+    """A part of warm-up that one sampler runs."""
+
+    sampler: Sampler
+    settings: Any
+    stages: tuple[Stage, ...]  # none of them is empty
+    prefix: str  # of the names of its stages in results
+
+
+class Place(NamedTuple):
+    """Where in its plan a warm-up is: numbers, so that it can be stored and taken up again."""
+
+    segment: int = 0
+    stage: int = -1  # before the first
+    left: int = 0  # iterations of the stage
+
+
+def pilot() -> tuple[Sampler, Any]:
+    """The sampler that begins the warm-up of others, and its settings."""
+    found = cast(Sampler, sampler(PILOT))
+    return found, resolve(found, None)
+
+
+def pilot_length(method: Sampler, settings: Any, warmup: int) -> int:
+    """Iterations of warm-up that belong to the pilot.
+
+    Raises
+    ------
+    ArgumentError
+        They are more than there are, or the run is to be faithful to a paper.
+    """
+    n = int(settings.pilot) if method.FACTS.piloted else 0
+    if n and settings.faithful:
+        raise ArgumentError(
+            f"settings['pilot']={n} is not allowed with faithful=True: no paper has a "
+            "pilot; leave one of them out"
+        )
+    if n > warmup:
+        raise ArgumentError(
+            f"settings['pilot']={n} is not allowed with warmup={warmup}: its iterations are among "
+            "those of warm-up; use fewer, or a longer warm-up"
+        )
+    return n
+
+
+def plan(method: Sampler, settings: Any, warmup: int, d: int) -> list[Segment]:
+    """The segments of a warm-up of so many iterations in dimension `d`.
+
+    Raises
+    ------
+    ArgumentError
+        Settings do not go together, or not with this warm-up.
+    """
+    first = pilot_length(method, settings, warmup)
+    own = Segment(method, settings, _stages(method, settings, warmup - first, d), "")
+    if not first:
+        return [own]
+    leader, its_settings = pilot()
+    return [Segment(leader, its_settings, _stages(leader, its_settings, first, d), _PILOT_PREFIX), own]
+
+
+def _stages(method: Sampler, settings: Any, length: int, d: int) -> tuple[Stage, ...]:
+    return tuple(stage for stage in method.stages(settings, length, d) if stage.length)
+
+
+class WarmUp:
+    """A warm-up under way. `place` and `state` are all that changes, beside the random numbers.
+
+    Whoever drives it enters a stage and runs all its iterations, in blocks of any lengths:
+
+        while warm_up.next_stage():
+            while warm_up.left:
+                warm_up.run(trace)
+
+    Draws do not depend on the blocks.
+    """
+
+    def __init__(
+        self,
+        segments: list[Segment],
+        target: Any,
+        x: np.ndarray,
+        rng: np.random.Generator,
+        place: Place | None = None,
+        state: Any = None,
+    ) -> None:
+        """From the point `x` (d,); or, where `place` and `state` are given, from there."""
+        self.segments, self.target, self.x, self.rng = segments, target, x, rng
+        self.place = Place() if place is None else place
+        self.state = state
+        if place is None:
+            first = segments[0]
+            self.state = first.sampler.start(target, first.settings, x, rng)
+
+    @property
+    def segment(self) -> Segment:
+        """The present one."""
+        return self.segments[self.place.segment]
+
+    @property
+    def left(self) -> int:
+        """Iterations of the present stage that are still to be run."""
+        return self.place.left
+
+    @property
+    def label(self) -> str:
+        """The name of the present stage in results."""
+        return self.segment.prefix + self.segment.stages[self.place.stage].name
+
+    def next_stage(self) -> bool:
+        """Enter the stage that follows. Returns False where there is none, and warm-up is over."""
+        place, segment = self.place, self.segment
+        last = self.place.segment + 1 == len(self.segments)
+        if (
+            last
+            and place.stage >= 0
+            and segment.sampler.FACTS.settles
+            and segment.sampler.settled(self.state)
+        ):
+            return False
+        if place.stage + 1 < len(segment.stages):
+            stage = segment.stages[place.stage + 1]
+            with np.errstate(all="ignore"):  # a chain may be on its way to infinity; that is diagnosed later
+                self.state = segment.sampler.enter(stage.name, self.state, segment.settings)
+            self.place = Place(place.segment, place.stage + 1, stage.length)
+            return True
+        if last:
+            return False
+        self._hand_over()
+        return self.next_stage()
+
+    def run(self, trace: Trace) -> None:
+        """One iteration for every row of `trace`, at most as many as are left of the stage."""
+        segment, n = self.segment, len(trace.logp)
+        self.state = advance(
+            segment.sampler, self.target, segment.settings, self.state, self.rng, True, trace
+        )
+        self.place = self.place._replace(left=self.place.left - n)
+
+    def finish(self) -> Any:
+        """Run all that is left. Returns the state at the end."""
+        while self.left or self.next_stage():
+            self.run(self.room(self.left))
+        return self.state
+
+    def room(self, n: int) -> Trace:
+        """An empty trace of `n` iterations for the present sampler."""
+        return empty_trace(n, self.x.size, len(self.segment.sampler.FACTS.columns))
+
+    def _hand_over(self) -> None:
+        """The state of the next segment's sampler where the pilot has ended.
+
+        Where that sampler cannot start there, since it needs a Hessian and there is none, it starts at `x`.
+        """
+        before, after = self.segments[self.place.segment : self.place.segment + 2]
+        length = sum(stage.length for stage in before.stages)
+        with np.errstate(all="ignore"):
+            handover: Handover = cast(Any, before.sampler).hand_over(self.state, before.settings, length)
+            state = after.sampler.start(self.target, after.settings, handover.x, self.rng)
+            if state.logp == -np.inf:
+                state = after.sampler.start(self.target, after.settings, self.x, self.rng)
+            self.state = after.sampler.piloted(state, handover, after.settings)
+        self.place = Place(self.place.segment + 1)
+
+
+def warm_up(
+    method: Sampler, settings: Any, target: Any, x: np.ndarray, rng: np.random.Generator, warmup: int
+) -> WarmUp:
+    """A warm-up of so many iterations from `x` (d,), not yet run."""
+    return WarmUp(plan(method, settings, warmup, x.size), target, x, rng)

@@ -1,0 +1,160 @@
+"""Settings of methods: how a sampler's file declares them, and how what a user gave is checked.
+
+A setting is a field of the NamedTuple `Settings` whose annotation says all there is to say of it:
+
+    damping: Annotated[float, POSITIVE, "lambda, the damping of the first estimate"] = 10.0
+
+that is its type, what is allowed (a `Limit` or a `Choice`; nothing for a bool), and one line for users. A
+default of None, of type `float | None` or `int | None`, means that the value is found at run time.
+
+Kernels know neither names nor None: a choice goes to them as its index, None as NaN, and None in place of an
+integer as `UNSET`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import typing
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import check
+from .base import Method
+
+UNSET = 0  # what kernels get for an integer that is None; it is never a value that is allowed
+
+
+class Limit(NamedTuple):
+    """Allowed range of a number."""
+
+    low: float
+    high: float
+    open_low: bool = False
+
+
+class Choice(NamedTuple):
+    """Allowed names of a setting that is picked by name."""
+
+    names: tuple[str, ...]
+
+
+POSITIVE = Limit(0.0, float("inf"), True)
+PROBABILITY = Limit(0.0, 1.0, True)
+NOT_NEGATIVE = Limit(0.0, float("inf"))
+SCALE = Limit(1e-100, 1e100)  # its square is a number too
+
+
+class Setting(NamedTuple):
+    """What a sampler's file declares of one setting."""
+
+    name: str
+    default: Any
+    kind: type  # bool, int, float or str
+    optional: bool  # whether None is allowed
+    allowed: Limit | Choice | None
+    meaning: str
+
+    @property
+    def range(self) -> str:
+        """The values that it can take, in words."""
+        if isinstance(self.allowed, Choice):
+            return ", ".join(self.allowed.names)
+        if self.allowed is None:
+            return "true, false"
+        low, high, open_low = self.allowed
+        words = (
+            f"{'integer' if self.kind is int else 'number'} {'above' if open_low else 'of at least'} {low:g}"
+        )
+        words += "" if high == float("inf") else f", at most {high:g}"
+        return f"{words}, or none" if self.optional else words
+
+
+def declared(method: Method) -> dict[str, Setting]:
+    """The settings of a method, by name, in their order."""
+    return _declared(method.Settings)
+
+
+@functools.cache
+def _declared(settings: Any) -> dict[str, Setting]:
+    hints = typing.get_type_hints(settings, include_extras=True)
+    return {name: _setting(name, hints[name], settings._field_defaults[name]) for name in settings._fields}
+
+
+def _setting(name: str, hint: Any, default: Any) -> Setting:
+    """What an annotation says."""
+    kinds, *said = typing.get_args(hint)
+    members = typing.get_args(kinds) or (kinds,)
+    kind = next(member for member in (bool, int, float, str) if member in members)
+    allowed = next((entry for entry in said if isinstance(entry, Limit | Choice)), None)
+    if isinstance(allowed, Choice):
+        kind = str
+    meaning = next(entry for entry in said if isinstance(entry, str))
+    return Setting(name, default, kind, type(None) in members, allowed, meaning)
+
+
+def resolve(method: Method, given: Any) -> Any:
+    """The method's Settings with every value checked and in the form that kernels take.
+
+    `given` is None, a mapping of some settings, or the Settings themselves.
+
+    Raises
+    ------
+    ArgumentError
+        A name is unknown, or a value is not allowed.
+    """
+    settings = declared(method)
+    if given is None:
+        given = {}
+    elif isinstance(given, method.Settings):
+        given = given._asdict()
+    elif not isinstance(given, Mapping):
+        raise check.refused("settings", given, f"a dict or {method.Settings.__module__}.Settings")
+    for name in given:
+        check.choice("setting", name, settings)
+    values = {name: _checked(each, given.get(name, each.default)) for name, each in settings.items()}
+    return method.Settings(**values)
+
+
+def _checked(setting: Setting, value: Any) -> Any:
+    shown, allowed = f"settings[{setting.name!r}]", setting.allowed
+    if isinstance(allowed, Choice):
+        return allowed.names.index(check.choice(shown, value, allowed.names))
+    if allowed is None:
+        return check.boolean(shown, value)
+    if value is None and setting.optional:
+        return UNSET if setting.kind is int else np.nan
+    low, high, open_low = allowed
+    orelse = ", or None" if setting.optional else ""
+    if setting.kind is int:
+        most = check.LARGEST_COUNT if high == float("inf") else int(high)
+        return check.integer(shown, value, int(low), most, orelse=orelse)
+    return check.number(shown, value, low, high, open_low=open_low, orelse=orelse)
+
+
+def named(method: Method, settings: Any) -> dict[str, Any]:
+    """Resolved settings as a user writes them: the name of a choice, and None where the value is found."""
+    return {name: _named(each, getattr(settings, name)) for name, each in declared(method).items()}
+
+
+def _named(setting: Setting, value: Any) -> Any:
+    if isinstance(setting.allowed, Choice):
+        return setting.allowed.names[value]
+    if setting.optional and (value == UNSET if setting.kind is int else math.isnan(value)):
+        return None
+    return value
+
+
+def parse(setting: Setting, text: str) -> Any:
+    """The value that a text stands for; the text itself where it is none, for `resolve` to refuse."""
+    if setting.optional and text.lower() == "none":
+        return None
+    if setting.kind is bool:
+        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        return words.get(text.lower(), text)
+    try:
+        return setting.kind(text)
+    except ValueError:
+        return text

@@ -1,0 +1,1 @@
+"""Targets made of a simulator and a prior."""

@@ -1,0 +1,346 @@
+"""Approximate Bayesian computation: a noisy target made of a simulator, a prior and data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from .. import check
+from ..errors import ArgumentError
+from ..model.backends.base import Writer
+from ..model.backends.python import Target
+from ..model.posterior import Posterior
+from ..numerics import synthetic
+from . import priors
+
+LIKELIHOODS = ("kernel", "synthetic", "synthetic_plugin")
+KERNELS = ("gaussian", "uniform")
+_TRIES = 20  # of points at which the simulator may be tried
+
+
+def abc(
+    simulator: Callable[..., Any],
+    observed: Any,
+    prior: str | os.PathLike[str] | Posterior | Mapping[str, Any],
+    *,
+    epsilon: float | None = None,
+    n_sim: int = 1,
+    distance: Callable[[np.ndarray, np.ndarray], float] | None = None,
+    kernel: str | None = None,
+    likelihood: str = "kernel",
+    summary: Callable[[np.ndarray], Any] | None = None,
+    vectorized: bool = False,
+    prior_data: Any = None,
+    threads: bool = False,
+) -> SimulatedTarget:
+    """A posterior whose likelihood can be simulated but not computed, for `stanadapt.sample`.
+
+    The likelihood is estimated from `n_sim` simulations at every proposal, so the target is a noisy one: any
+    method that needs no gradient draws from it (`methods()` lists them), and from no cruder approximation
+    than the one named by `likelihood`. See `Target.from_python` on how noisy the estimate may be.
+
+    Parameters
+    ----------
+    simulator
+        A function of (theta, rng) that returns data of the shape of `observed`. theta is a dict of the
+        parameters on their own scale: floats and read-only arrays. `rng` is a `numpy.random.Generator` that
+        each chain has of its own; draws depend on the run's seed alone if nothing else is random.
+    observed
+        The data: an array of numbers.
+    prior
+        A Stan program (a path, program text, or a `Posterior`), whose parameters and transformed parameters
+        are theta, and whose generated quantities come out too. Or a dict of names and frozen, continuous
+        distributions of scipy.stats, univariate or multivariate_normal; one with array parameters is a vector
+        of independent entries. Bounded supports are sampled on the scale of a logarithm or logit.
+    epsilon
+        Width of the kernel, in units of the distance.
+    n_sim
+        Simulations for each estimate.
+    distance
+        A function of (simulated, observed), or of their summaries, that returns a number of at least 0. By
+        default the Euclidean distance.
+    kernel
+        "gaussian": simulations count by exp(-distance² / (2 epsilon²)), the default. "uniform": those with a
+        distance of at most epsilon count; where these are rare, chains need `inits` near the posterior.
+    likelihood
+        "kernel": the mean of the kernel over the simulations, an unbiased estimate of the likelihood of data
+        that were measured with the kernel as their error (Marjoram et al., 2003; Sisson and Fan, 2010).
+        "synthetic": Gaussian summaries, with the unbiased estimate of their density at the observed ones from
+        the simulated mean and covariance (Price et al., 2018); n_sim of at least p + 4 for p summaries.
+        "synthetic_plugin": the Gaussian density with that mean and covariance (Wood, 2010), which is biased:
+        the posterior depends on n_sim, which must be at least p + 1. The last two take no epsilon, distance
+        or kernel.
+    summary
+        A function that takes data of the shape of `observed` to an array of summary statistics.
+    vectorized
+        The simulator is a function of (theta, n_sim, rng) and returns (n_sim, *shape).
+    prior_data
+        Data of the Stan program.
+    threads
+        Run chains in threads rather than processes, as in `Target.from_python`.
+
+    Returns
+    -------
+    Target
+        To be passed to `sample`. In the result, the group `adaptation` counts the simulations of every chain:
+        `n_simulations_warmup`, and `n_simulations` after it.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is not of the kind described; or, in one simulation made to see that, what the simulator,
+        the summary or the distance returns.
+    ModelError, DataError
+        The Stan program cannot be opened, or the data do not fit it.
+
+    Notes
+    -----
+    Marjoram, Molitor, Plagnol and Tavaré (2003), Markov chain Monte Carlo without likelihoods. Sisson and Fan
+    (2010), Likelihood-free Markov chain Monte Carlo. Wood (2010), Statistical inference for noisy nonlinear
+    ecological dynamic systems. Price, Drovandi, Lee and Nott (2018), Bayesian synthetic likelihood.
+
+    Examples
+    --------
+    >>> def simulator(theta, rng):
+    ...     return rng.normal(theta["mu"], 1.0, 20).mean()
+    >>> target = stanadapt.abc(simulator, 0.3, {"mu": scipy.stats.norm(0, 2)}, epsilon=0.1, n_sim=10)
+    >>> idata = stanadapt.sample(target, method="am", seed=1)
+    """
+    if not callable(simulator):
+        raise check.refused("simulator", simulator, "a function of (theta, rng)")
+    if distance is not None and not callable(distance):
+        raise check.refused("distance", distance, "a function of (simulated, observed), or None")
+    if summary is not None and not callable(summary):
+        raise check.refused("summary", summary, "a function of data, or None")
+    simulation = Simulation(
+        simulator,
+        summary,
+        _data("observed", observed),
+        check.integer("n_sim", n_sim, 1, check.LARGEST_COUNT),
+        check.boolean("vectorized", vectorized),
+    )
+    estimate: Kernel | Synthetic
+    if check.choice("likelihood", likelihood, LIKELIHOODS) == "kernel":
+        if epsilon is None:
+            raise check.refused("epsilon", None, "a finite number above 0, the width of the kernel")
+        width = check.number("epsilon", epsilon, 0.0, open_low=True)
+        kernel = check.choice("kernel", "gaussian" if kernel is None else kernel, KERNELS)
+        estimate = Kernel(simulation.observed_summary, width, kernel == "gaussian", distance)
+    else:
+        idle = {"epsilon": epsilon, "distance": distance, "kernel": kernel}
+        for name in [name for name, given in idle.items() if given is not None]:
+            raise ArgumentError(f"{name} is not allowed with likelihood={likelihood!r}, which has none")
+        estimate = Synthetic(simulation.observed_summary.ravel(), likelihood == "synthetic")
+        estimate.check_n_sim(simulation.n_sim)
+    target = SimulatedTarget(priors.read(prior, prior_data), simulation, estimate, threads)
+    target.try_once()
+    return target
+
+
+class Simulation:
+    """A simulator with the data that it is to be like."""
+
+    def __init__(
+        self,
+        simulator: Callable[..., Any],
+        summary: Callable[[np.ndarray], Any] | None,
+        observed: np.ndarray,
+        n_sim: int,
+        vectorized: bool,
+    ) -> None:
+        self.simulator, self.summary, self.observed = simulator, summary, observed
+        self.n_sim, self.vectorized = n_sim, vectorized
+        self.observed_summary = observed
+        if summary is not None:
+            self.observed_summary = _data("summary of the observed data", summary(observed.copy()))
+
+    def run(self, theta: Mapping[str, Any], n: int, rng: np.random.Generator) -> np.ndarray:
+        """The summaries of `n` simulations (n, *shape). No NaN is among them."""
+        wanted = self.observed.shape
+        if self.vectorized:
+            data = _numbers("simulator", self.simulator(dict(theta), n, rng), (n, *wanted), theta)
+        else:
+            data = np.empty((n, *wanted))
+            for i in range(n):
+                data[i] = _numbers("simulator", self.simulator(dict(theta), rng), wanted, theta)
+        if self.summary is None:
+            return data
+        shape = self.observed_summary.shape
+        return np.stack([_numbers("summary", self.summary(each), shape, theta) for each in data])
+
+
+class Kernel(NamedTuple):
+    """The mean of a kernel of the distance."""
+
+    observed: np.ndarray
+    epsilon: float
+    gaussian: bool
+    distance: Callable[[np.ndarray, np.ndarray], float] | None
+
+    def log_mean(self, simulated: np.ndarray, theta: Mapping[str, Any]) -> float:
+        """Log of the estimate of the likelihood, up to a constant; -inf where no simulation counts."""
+        distances = self.distances(simulated, theta)
+        if self.gaussian:
+            with np.errstate(over="ignore"):
+                logs = -0.5 * np.square(distances / self.epsilon)
+        else:
+            logs = np.where(distances <= self.epsilon, 0.0, -np.inf)
+        highest = float(np.max(logs))
+        return highest if highest == -np.inf else highest + float(np.log(np.mean(np.exp(logs - highest))))
+
+    def distances(self, simulated: np.ndarray, theta: Mapping[str, Any]) -> np.ndarray:
+        """One for each simulation (n,)."""
+        if self.distance is None:
+            away = (simulated - self.observed).reshape(len(simulated), -1)
+            with np.errstate(over="ignore"):
+                return np.asarray(np.linalg.norm(away, axis=1))
+        found = np.empty(len(simulated))
+        for i, each in enumerate(simulated):
+            found[i] = _numbers("distance", self.distance(each, self.observed), (), theta)
+            if found[i] < 0.0:
+                raise _wrong(f"distance returned {found[i]:g}", theta, "a number of at least 0")
+        return found
+
+
+class Synthetic(NamedTuple):
+    """The density of a Gaussian with the moments of the simulations."""
+
+    observed: np.ndarray  # (p,)
+    unbiased: bool
+
+    def check_n_sim(self, n_sim: int) -> None:
+        p = self.observed.size
+        least = p + 4 if self.unbiased else p + 1
+        if n_sim < least:
+            name = "synthetic" if self.unbiased else "synthetic_plugin"
+            raise check.refused(
+                "n_sim", n_sim, f"at least {least}, for likelihood={name!r} with {p} summaries"
+            )
+
+    def log_mean(self, simulated: np.ndarray, theta: Mapping[str, Any]) -> float:
+        """Log of the estimate of the likelihood; -inf where it is zero."""
+        summaries = simulated.reshape(len(simulated), -1)
+        if not np.all(np.isfinite(summaries)):
+            raise _wrong("simulator returned infinity", theta, "finite numbers for a synthetic likelihood")
+        log_density = synthetic.log_unbiased if self.unbiased else synthetic.log_plugin
+        try:
+            return log_density(summaries, self.observed)
+        except synthetic.SingularScatterError:
+            raise ArgumentError(
+                f"the covariance of {len(summaries)} simulated summaries is singular at "
+                f"theta={check.shown(dict(theta))}: leave out summaries that are constant, or linear "
+                "combinations of others"
+            ) from None
+
+
+class SimulatedTarget(Target):
+    """What `abc` makes: a noisy target with the prior's parameters on their own scale."""
+
+    def __init__(
+        self, prior: priors.Prior, simulation: Simulation, estimate: Kernel | Synthetic, threads: bool
+    ) -> None:
+        if threads and not prior.thread_safe:
+            raise ArgumentError("threads=True is not allowed: the library of the prior cannot run in threads")
+        super().__init__(simulation.simulator, prior.dim, None, None, noisy=True, threads=threads)
+        self.prior, self.simulation, self.estimate = prior, simulation, estimate
+        self.data = {**prior.data, "observed": simulation.observed}
+        self.modelled = frozenset({"observed"})
+        self._simulations = 0
+
+    def try_once(self) -> None:
+        """One simulation somewhere, so that what is wrong with it is seen before a run."""
+        rng = np.random.default_rng(0)
+        for _ in range(_TRIES):
+            x = self.prior.draw(rng)
+            if self.prior.log_density(x) > -np.inf:
+                theta = self.prior.values(x)
+                n = self.simulation.n_sim if self.simulation.vectorized else 1
+                simulated = self.simulation.run(theta, n, rng)
+                if isinstance(self.estimate, Kernel):
+                    self.estimate.distances(simulated, theta)
+                return
+
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Self:
+        own = super().for_chain(index, seeds)
+        own.prior = self.prior.for_chain(index, seeds)
+        own._simulations = 0
+        return own
+
+    def counts(self) -> dict[str, int]:
+        return {"n_simulations": self._simulations}
+
+    def carried(self) -> dict[str, Any]:
+        return super().carried() | {"n_simulations": self._simulations}
+
+    def carry(self, given: Mapping[str, Any]) -> None:
+        super().carry(given)
+        self._simulations = given["n_simulations"]
+
+    def names(self, *, transformed: bool, generated: bool) -> list[str]:
+        return self.prior.names(transformed=transformed, generated=generated)
+
+    def unconstrained_names(self) -> list[str]:
+        return self.prior.unconstrained_names()
+
+    def writer(self, seed: int) -> Writer:
+        return self.prior.writer(seed)
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        return self.prior.unconstrain(values)
+
+    def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
+        return self.prior.unconstrain_flat(values)
+
+    def identity(self) -> bytes:
+        facts = [self.simulation.n_sim, self.simulation.observed.tolist(), *self.estimate]
+        shown = " ".join(getattr(fact, "__qualname__", None) or repr(fact) for fact in facts)
+        return super().identity() + self.prior.identity() + shown.encode()
+
+    def _evaluate(self, x: np.ndarray) -> float:
+        log_prior = self.prior.log_density(x)
+        if log_prior == -np.inf:
+            return -np.inf
+        theta = self.prior.values(x)
+        if not log_prior < np.inf:
+            raise ArgumentError(f"prior has the log density {log_prior} at {check.shown(theta)}")
+        simulated = self.simulation.run(theta, self.simulation.n_sim, self._rng)
+        self._simulations += self.simulation.n_sim
+        return log_prior + self.estimate.log_mean(simulated, theta)
+
+
+def _data(name: str, given: Any) -> np.ndarray:
+    """Observed numbers as an array."""
+    try:
+        array = np.asarray(given)
+    except ValueError:  # ragged
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "iufb" or array.size == 0:
+        raise check.refused(name, given, "an array of numbers that is not empty")
+    array = array.astype(float)
+    if not np.all(np.isfinite(array)):
+        raise ArgumentError(f"{name} has values that are NaN or infinite; they must be finite")
+    return array
+
+
+def _numbers(what: str, given: Any, shape: tuple[int, ...], theta: Mapping[str, Any]) -> np.ndarray:
+    """What a user's function returned at `theta`, as an array of the wanted shape without NaN."""
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in "iufb":
+        raise _wrong(f"{what} returned {check.shown(given)}", theta, "numbers")
+    if array.shape != shape:
+        raise _wrong(f"{what} returned shape {array.shape}", theta, f"shape {shape}")
+    if np.isnan(array).any():
+        raise _wrong(
+            f"{what} returned NaN", theta, "numbers; infinity is one, as far from the data as can be"
+        )
+    return array.astype(float)
+
+
+def _wrong(found: str, theta: Mapping[str, Any], allowed: str) -> ArgumentError:
+    return ArgumentError(f"{found} at theta={check.shown(dict(theta))}; it must return {allowed}")

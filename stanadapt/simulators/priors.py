@@ -1,0 +1,252 @@
+"""Priors of simulators: a Stan program, or distributions of scipy, both on an unconstrained scale."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy import special, stats
+
+from .. import check
+from ..errors import ArgumentError
+from ..model.backends.base import Writer
+from ..model.posterior import Posterior
+
+_CONTINUOUS, _NORMAL_VECTOR = type(stats.norm()), type(stats.multivariate_normal([0.0]))
+_ALLOWED = (
+    "a Stan program (a path to it, its text, or a Posterior), or a dict of names and frozen distributions "
+    "of scipy.stats"
+)
+
+
+class Prior(Protocol):
+    """Parameters with their density; names and values as in `backends.base.Model`."""
+
+    dim: int
+    data: Mapping[str, Any]
+    thread_safe: bool
+
+    def names(self, *, transformed: bool, generated: bool) -> list[str]: ...
+    def unconstrained_names(self) -> list[str]: ...
+    def writer(self, seed: int) -> Writer: ...
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray: ...
+    def unconstrain_flat(self, values: np.ndarray) -> np.ndarray: ...
+    def identity(self) -> bytes: ...
+
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Prior: ...
+
+    def log_density(self, x: np.ndarray) -> float:
+        """Log density at the unconstrained point `x` (d,), Jacobian included; -inf where it is refused."""
+        ...
+
+    def values(self, x: np.ndarray) -> dict[str, Any]:
+        """What a simulator gets at `x` (d,): a float or a read-only array for every name."""
+        ...
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """A point (d,) at which to try a simulator."""
+        ...
+
+
+def read(prior: Any, data: Any) -> Prior:
+    """The prior that a user gave, with the data of a Stan program.
+
+    Raises
+    ------
+    ArgumentError
+        It is none, or `data` are given without a Stan program to open.
+    ModelError, DataError
+        The Stan program cannot be opened, or the data do not fit.
+    """
+    if isinstance(prior, str | os.PathLike):
+        return StanPrior(Posterior(prior, data))
+    if data is not None:
+        raise ArgumentError("prior_data are allowed only where prior is a Stan program that is not open yet")
+    if isinstance(prior, Posterior):
+        return StanPrior(prior)
+    if isinstance(prior, Mapping) and prior:
+        return ScipyPrior(prior)
+    raise check.refused("prior", prior, _ALLOWED)
+
+
+class StanPrior:
+    """The parameters of a Stan program. Simulators get these and the transformed parameters."""
+
+    def __init__(self, posterior: Posterior) -> None:
+        if posterior.model.noisy:
+            raise ArgumentError("prior is a noisy target; its density must be known")
+        if posterior.dim == 0:
+            raise ArgumentError("prior is a Stan program without parameters; it must have some")
+        self.posterior, self.model = posterior, posterior.model
+        self.dim, self.thread_safe = posterior.dim, posterior.model.thread_safe
+        self.data: Mapping[str, Any] = posterior.data
+        self._write: Writer | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_write": None}  # it is bound to this process
+
+    def names(self, *, transformed: bool, generated: bool) -> list[str]:
+        return self.model.names(transformed=transformed, generated=generated)
+
+    def unconstrained_names(self) -> list[str]:
+        return self.model.unconstrained_names()
+
+    def writer(self, seed: int) -> Writer:
+        return self.model.writer(seed)
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        return self.model.unconstrain(values)
+
+    def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
+        return self.model.unconstrain_flat(values)
+
+    def identity(self) -> bytes:
+        return self.posterior.digest().encode()
+
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> StanPrior:
+        own = copy.copy(self)
+        own.model = self.model.for_chain(index, seeds)
+        return own
+
+    def log_density(self, x: np.ndarray) -> float:
+        try:
+            return self.model.log_density(x)
+        except RuntimeError:
+            return -np.inf
+
+    def values(self, x: np.ndarray) -> dict[str, Any]:
+        if self._write is None:
+            self._write = self.model.writer(0)
+        row = np.empty((1, self.posterior.n_values))
+        self._write(x[None], row)
+        row.flags.writeable = False
+        wanted = self.posterior.parameters | self.posterior.transformed_parameters
+        taken = {name: variable.take(row[0]) for name, variable in wanted.items()}
+        return {name: value if np.ndim(value) else float(value) for name, value in taken.items()}
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.uniform(-2.0, 2.0, self.dim)
+
+
+class _Part(NamedTuple):
+    """One distribution and its entries of x, the first index fastest."""
+
+    name: str
+    law: Any
+    shape: tuple[int, ...]
+    columns: slice
+
+    def of(self, theta: np.ndarray) -> Any:
+        value = theta[self.columns]
+        return value.reshape(self.shape, order="F") if self.shape else float(value[0])
+
+
+class ScipyPrior:
+    """Independent frozen distributions; bounded supports go through logarithms and logits."""
+
+    data: Mapping[str, Any] = {}
+    thread_safe = True
+
+    def __init__(self, distributions: Mapping[str, Any]) -> None:
+        self.parts: list[_Part] = []
+        lower, upper = [], []
+        self.dim = 0
+        for name, law in distributions.items():
+            shape, low, high = _described(name, law)
+            size = int(np.prod(shape))
+            self.parts.append(_Part(name, law, shape, slice(self.dim, self.dim + size)))
+            self.dim += size
+            lower.append(np.broadcast_to(low, shape).ravel(order="F"))
+            upper.append(np.broadcast_to(high, shape).ravel(order="F"))
+        self.lower, self.upper = np.concatenate(lower), np.concatenate(upper)
+
+    def names(self, *, transformed: bool, generated: bool) -> list[str]:
+        listed = []
+        for part in self.parts:
+            for index in np.ndindex(part.shape[::-1]):
+                listed.append(".".join([part.name, *(str(i + 1) for i in index[::-1])]))
+        return listed
+
+    def unconstrained_names(self) -> list[str]:
+        return self.names(transformed=False, generated=False)
+
+    def writer(self, seed: int) -> Writer:
+        def write(x: np.ndarray, values: np.ndarray) -> None:
+            values[:] = self._constrained(x)[0]
+
+        return write
+
+    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
+        flat = [np.ravel(np.asarray(values[part.name], dtype=float), order="F") for part in self.parts]
+        return self.unconstrain_flat(np.concatenate(flat))
+
+    def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
+        outside = (values < self.lower) | (values > self.upper)
+        if outside.any():
+            name = self.unconstrained_names()[int(np.argmax(outside))]
+            raise RuntimeError(f"{name} is outside of the support of its prior")
+        low, high = np.isfinite(self.lower), np.isfinite(self.upper)
+        with np.errstate(divide="ignore"):  # the boundary itself is infinitely far
+            below = np.log(np.where(low, values - self.lower, 1.0))
+            above = np.log(np.where(high, self.upper - values, 1.0))
+        return np.where(low | high, below - above, values)
+
+    def identity(self) -> bytes:
+        return " ".join(f"{part.name} {_shown(part.law)}" for part in self.parts).encode()
+
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> ScipyPrior:
+        return self
+
+    def log_density(self, x: np.ndarray) -> float:
+        theta, log_jacobian = self._constrained(x)
+        # Rounded to a bound, where a density may be infinite; or beyond every tail.
+        if np.any((theta <= self.lower) | (theta >= self.upper)):
+            return -np.inf
+        return log_jacobian + sum(float(np.sum(part.law.logpdf(part.of(theta)))) for part in self.parts)
+
+    def values(self, x: np.ndarray) -> dict[str, Any]:
+        theta, _ = self._constrained(x)
+        theta.flags.writeable = False
+        return {part.name: part.of(theta) for part in self.parts}
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        return self.unconstrain({part.name: part.law.rvs(random_state=rng) for part in self.parts})
+
+    def _constrained(self, x: np.ndarray) -> tuple[np.ndarray, float]:
+        """Parameters of unconstrained points (..., d), and the log Jacobian's sum over all of them."""
+        low, high = np.isfinite(self.lower), np.isfinite(self.upper)
+        both = low & high
+        with np.errstate(over="ignore", invalid="ignore"):
+            theta = np.where(low, self.lower + np.exp(x), x)
+            theta = np.where(high, self.upper - np.exp(-x), theta)
+            theta = np.where(both, self.lower + (self.upper - self.lower) * special.expit(x), theta)
+            log_slope = np.where(low, x, 0.0) - np.where(high & ~low, x, 0.0)
+            steep = np.log(self.upper - self.lower) + special.log_expit(x) + special.log_expit(-x)
+            log_slope = np.where(both, steep, log_slope)
+        return theta, float(log_slope.sum())
+
+
+def _described(name: Any, law: Any) -> tuple[tuple[int, ...], Any, Any]:
+    """Shape and support of one distribution."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ArgumentError(f"prior has the name {check.shown(name)}; names must be words without dots")
+    if isinstance(law, _NORMAL_VECTOR):
+        return (int(law.dim),), -np.inf, np.inf
+    if not isinstance(law, _CONTINUOUS):
+        raise check.refused(
+            f"prior[{name!r}]", law, "a frozen continuous distribution, such as scipy.stats.norm(0, 1)"
+        )
+    lower, upper = law.support()
+    if np.any(np.isnan(lower)) or np.any(np.isnan(upper)):
+        raise ArgumentError(f"prior[{name!r}]={_shown(law)} has parameters that scipy does not allow")
+    return np.shape(law.rvs(random_state=np.random.default_rng(0))), lower, upper
+
+
+def _shown(law: Any) -> str:
+    if isinstance(law, _NORMAL_VECTOR):
+        return f"multivariate_normal({law.mean.tolist()}, {law.cov.tolist()})"
+    arguments = [repr(value) for value in law.args] + [f"{key}={value!r}" for key, value in law.kwds.items()]
+    return f"{law.dist.name}({', '.join(arguments)})"
