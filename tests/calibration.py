@@ -24,7 +24,7 @@ import numpy as np
 from scipy import stats
 
 import stanadapt
-from stanadapt.result.build import datasets
+from stanadapt.result.container import datasets
 
 MODELS = Path(__file__).parents[1] / "models"
 REPLICATES = 400  # data sets; all methods see the same

@@ -10,6 +10,7 @@ from scipy import stats
 
 from exact import Exact
 from stanadapt import samplers
+from stanadapt.run.warmup import warm_up
 from stanadapt.samplers import METHODS
 from stanadapt.target import log_density, log_density_gradient
 from stanadapt.trace import empty_trace
@@ -75,26 +76,21 @@ def methods() -> list[str]:
 
 def kernel_methods() -> list[str]:
     """Those with kernels of ours. An engine has none to freeze, place or compile; see test_nuts.py."""
-    return [name for name in METHODS if not isinstance(samplers.sampler(name), samplers.Engine)]
+    return [name for name in METHODS if not samplers.is_engine(samplers.sampler(name))]
 
 
 def learnt_state(sampler: Any, settings: Any, exact: Exact, rng: np.random.Generator) -> Any:
     """The state after a short warm-up from an exact draw, with a preconditioner that is not the identity."""
     target = exact.target.target()
     x = exact.draw(1, rng)[0]
-    state = sampler.start(target, settings, x, rng)
-    for stage in sampler.stages(settings, 3_000, x.size):
-        state = sampler.enter(stage.name, state, settings)
-        trace = empty_trace(stage.length, x.size)
-        state = samplers.advance(sampler, target, settings, state, rng, True, trace)
-    return state
+    return warm_up(sampler, settings, target, x, rng, 3_000).finish()
 
 
 def placed(
     sampler: Any, settings: Any, state: Any, target: Any, x: np.ndarray, logp: float | None = None
 ) -> Any:
     """`state` with its chain at `x`, everything learnt kept; `logp` is what it keeps of a noisy target."""
-    if sampler.NEEDS_HESSIAN:  # its metric is that of the place
+    if sampler.FACTS.hessian:  # its metric is that of the place
         return sampler.at(target, settings, x.copy(), state.step_size)
     fields: dict[str, Any] = {"x": x.copy()}
     if "score" in state._fields:

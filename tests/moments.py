@@ -12,7 +12,7 @@ import xarray
 from scipy import stats
 
 import stanadapt
-from stanadapt.result.build import arviz, datasets
+from stanadapt.result.container import datasets, statistics
 
 LEVEL = 0.001  # family-wise, of one test
 
@@ -23,7 +23,7 @@ def z_scores(draws: np.ndarray, mean: np.ndarray, mcse: np.ndarray | float = 0.0
     z = []
     for k in range(draws.shape[2]):
         column = draws[:, :, k]
-        ess = float(arviz().ess(as_dataset(column), method="mean")["x"])
+        ess = float(statistics().ess(as_dataset(column), method="mean")["x"])
         own = column.std(ddof=1) / np.sqrt(ess)
         z.append((column.mean() - mean[k]) / np.hypot(own, known[k]))
     return np.array(z)

@@ -30,11 +30,12 @@ import stanadapt
 from stanadapt import samplers
 from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.numerics.linear import add_outer, times, transposed_times
+from stanadapt.run.warmup import warm_up
 from stanadapt.target import log_density, log_density_gradient
 from stanadapt.trace import empty_trace
 
 MODELS = Path(__file__).parents[2] / "models"
-METHODS = [name for name in samplers.METHODS if not isinstance(samplers.sampler(name), samplers.Engine)]
+METHODS = [name for name in samplers.METHODS if not samplers.is_engine(samplers.sampler(name))]
 DIMENSIONS = (25, 50, 100, 200)
 REPEATS = 9
 
@@ -101,12 +102,8 @@ def sweeps(method: str, model: Any, n: int) -> Sweeps:
     settings = samplers.resolve(sampler, None)
     target = model.target()
     rng, d = np.random.default_rng(1), model.dim
-    state = sampler.start(target, settings, rng.uniform(-0.5, 0.5, d), rng)
-    for stage in sampler.stages(settings, 2_000, d):
-        state = sampler.enter(stage.name, state, settings)
-        warmup = empty_trace(stage.length, d)
-        state = samplers.advance(sampler, target, settings, state, rng, True, warmup)
-    trace = empty_trace(n, d)
+    state = warm_up(sampler, settings, target, rng.uniform(-0.5, 0.5, d), rng, 2_000).finish()
+    trace = empty_trace(n, d, len(sampler.FACTS.columns))
     x = state.x.copy()
     return {
         "frozen": (sampler.sweep, (target, settings, state, rng, False, trace)),
@@ -122,7 +119,7 @@ DENSITY_WHEN_FROZEN = ("gad_rwm",)  # it needs gradients to learn from, and only
 def beyond(method: str, jobs: Sweeps, n: int) -> tuple[dict[str, float], float, float]:
     """Times of the jobs, and microseconds beyond the calls of the model, frozen and adapting."""
     t = medians(jobs, n)
-    needs = samplers.sampler(method).NEEDS_GRADIENT
+    needs = samplers.facts(method).gradient
     calls = [_calls(*jobs[phase]) for phase in ("frozen", "adapting")]
     one = t["gradient"] if needs and method not in DENSITY_WHEN_FROZEN else t["density"]
     return t, t["frozen"] - calls[0] * one, t["adapting"] - calls[1] * (t["gradient"] if needs else one)

@@ -21,6 +21,7 @@ import numpy as np
 
 from kernels import gaussian
 from stanadapt import samplers
+from stanadapt.run.warmup import warm_up
 from stanadapt.trace import empty_trace
 
 DIMENSIONS = (1, 3, 10, 26, 66)
@@ -32,17 +33,16 @@ def prepared(method: str, faithful: bool, target: Any, rng: np.random.Generator,
     """A state whose policy has learnt for a while, and the seconds of its pre-training."""
     sampler = samplers.sampler(method)
     settings = samplers.resolve(sampler, {"faithful": faithful, "walk_share": 0.0})
-    state = sampler.start(target, settings, np.zeros(d), rng)
+    driver = warm_up(sampler, settings, target, np.zeros(d), rng, 30_000)
     pretraining = 0.0
-    for stage in sampler.stages(settings, 30_000, d):
-        state = sampler.enter(stage.name, state, settings)
-        if stage.name == "episodes":
+    while driver.next_stage():
+        if driver.label == "episodes":
             began = time.perf_counter()
-            state = sampler.refit(state, settings, rng)
+            driver.state = sampler.refit(driver.state, settings, rng)
             pretraining = time.perf_counter() - began
-        n = min(stage.length, 10_000)
-        state = samplers.advance(sampler, target, settings, state, rng, True, empty_trace(n, d))
-    return state, pretraining
+        while driver.left:
+            driver.run(driver.room(min(driver.left, 10_000)))
+    return driver.state, pretraining
 
 
 def microseconds(method: str, faithful: bool, state: Any, target: Any, adapting: bool, rng: Any) -> float:

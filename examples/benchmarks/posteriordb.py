@@ -23,7 +23,7 @@ import numpy as np
 import xarray
 
 import stanadapt
-from stanadapt.result.build import arviz, datasets
+from stanadapt.result.container import datasets, statistics
 
 DEFAULT = Path(__file__).parents[3] / "shared" / "data" / "posteriordb" / "posterior_database"
 
@@ -48,15 +48,15 @@ def parameters(idata: Any, names: list[str]) -> xarray.Dataset:
 def mean_and_error(draws: xarray.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Means and their standard errors."""
     mean = draws.mean()
-    error = arviz().mcse(draws, method="mean")
+    error = statistics().mcse(draws, method="mean")
     return mean.to_array().values, error.to_array().values
 
 
 def figures(idata: Any, reference: xarray.Dataset | None, names: list[str]) -> tuple[float, float, float]:
     """Smallest bulk ESS, largest R-hat, largest |z| against the reference (NaN without one)."""
     draws = parameters(idata, names)
-    ess = float(arviz().ess(draws, method="bulk").to_array().min())
-    r_hat = float(arviz().rhat(draws).to_array().max())
+    ess = float(statistics().ess(draws, method="bulk").to_array().min())
+    r_hat = float(statistics().rhat(draws).to_array().max())
     if reference is None:
         return ess, r_hat, float("nan")
     mean, error = mean_and_error(draws)

@@ -24,6 +24,7 @@ import numpy as np
 
 from kernels import blas, gaussian, loops, medians, raw_gradients
 from stanadapt import samplers
+from stanadapt.run.warmup import warm_up
 from stanadapt.trace import empty_trace
 
 DIMENSIONS = (10, 50, 100, 200, 500)
@@ -35,10 +36,7 @@ def frozen(model: Any, trajectory: float, n: int) -> tuple[Any, tuple[Any, ...]]
     sampler = samplers.sampler("fisher_hmc")
     settings = samplers.resolve(sampler, {"metric": "dense", "curvature": False, "trajectory": trajectory})
     target, rng, d = model.target(), np.random.default_rng(1), model.dim
-    state = sampler.start(target, settings, rng.standard_normal(d), rng)
-    for stage in sampler.stages(settings, 200, d):
-        state = sampler.enter(stage.name, state, settings)
-        state = sampler.sweep(target, settings, state, rng, True, empty_trace(stage.length, d))
+    state = warm_up(sampler, settings, target, rng.standard_normal(d), rng, 200).finish()
     return sampler.sweep, (target, settings, state, rng, False, empty_trace(n, d))
 
 

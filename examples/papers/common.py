@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 import stanadapt
 from stanadapt import samplers
-from stanadapt.result.build import arviz, datasets
+from stanadapt.result.container import datasets, statistics
 from targets import CLASSIFICATION, SETS, TARGETS, Source
 
 AT_A_TIME = 2  # chains, each on a core of its own
@@ -107,7 +107,7 @@ def measure(job: Job) -> dict[str, Any]:
         "median_ess": np.median(ess),
         "max_ess": ess.max(),
         "min_ess_per_second": ess.min() / seconds,
-        "min_arviz_ess": float(arviz().ess(posterior, method="bulk").to_array().min()),
+        "min_arviz_ess": float(statistics().ess(posterior, method="bulk").to_array().min()),
     }
 
 

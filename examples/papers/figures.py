@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 import stanadapt
 from common import Method, first_point, settings_of
 from stanadapt import samplers
+from stanadapt.run.warmup import warm_up
 from stanadapt.samplers.base import advance
-from stanadapt.trace import Trace, empty_trace
+from stanadapt.trace import Trace
 
 PICTURES = Path(__file__).parent / "pictures"
 COLOURS = {  # of Okabe and Ito, told apart by colour-blind readers too
@@ -44,20 +45,18 @@ class Learner:
         self.target = self.posterior.model.target()
         self.rng = np.random.default_rng(seed)
         x = first_point(self.posterior.dim, seed, 0)
-        self.state = self.sampler.start(self.target, self.settings, x, self.rng)
+        self.driver = warm_up(self.sampler, self.settings, self.target, x, self.rng, method.warmup)
+        self.state = self.driver.state
 
     def warm_up(self, every: int) -> Iterator[int]:
         """Yields the number of iterations done, at the end of every stage and at multiples of `every`."""
         done = 0
-        for stage in self.sampler.stages(self.settings, self.method.warmup, self.posterior.dim):
-            if stage.length:
-                self.state = self.sampler.enter(stage.name, self.state, self.settings)
-            end = done + stage.length
-            while done < end:
-                step = min(every - done % every, end - done)
-                self._sweep(step, adapting=True)
-                done += step
-                yield done
+        while self.driver.left or self.driver.next_stage():
+            step = min(every - done % every, self.driver.left)
+            self.driver.run(self.driver.room(step))
+            self.state = self.driver.state
+            done += step
+            yield done
 
     def warmed_up(self) -> Learner:
         for _ in self.warm_up(self.method.warmup):
@@ -65,17 +64,14 @@ class Learner:
         return self
 
     def draw(self) -> Trace:
-        return self._sweep(self.method.draws, adapting=False)
+        trace = self.driver.room(self.method.draws)
+        self.state = advance(self.sampler, self.target, self.settings, self.state, self.rng, False, trace)
+        return trace
 
     @property
     def preconditioner(self) -> np.ndarray:
         """The matrix (d, d) that proposals are shaped by."""
         return np.asarray(self.sampler.learnt(self.state)["preconditioner"])
-
-    def _sweep(self, n: int, adapting: bool) -> Trace:
-        trace = empty_trace(n, self.posterior.dim)
-        self.state = advance(self.sampler, self.target, self.settings, self.state, self.rng, adapting, trace)
-        return trace
 
 
 def normalised(matrix: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from common import Job, Method, opened, sample
 from ess import geyer_ess
 from figures import COLOURS, Learner, image, new_figure, save, there, tidy
-from stanadapt.result.build import datasets
+from stanadapt.result.container import datasets
 from targets import Source, correlated, inhomogeneous, squared_exponential
 
 SEED = 1

@@ -18,7 +18,7 @@ from stanadapt import samplers
 from stanadapt.numerics.frame import plain_frame
 from stanadapt.numerics.score_matching import Kernel, choose, fit_lite, median_sigma
 from stanadapt.numerics.surrogate import GAUSSIAN, Surrogate
-from stanadapt.result.build import datasets
+from stanadapt.result.container import datasets
 from stanadapt.trace import Trace, empty_trace
 
 

@@ -28,7 +28,7 @@ from common import AT_A_TIME, Method, beside, first_point, number, pool, table, 
 from mmd import Benchmark, benchmark_of, exact_mmd, gaussian_mmd, published_mmd
 from posteriors import DATABASE, opened, reference
 from stanadapt import samplers
-from stanadapt.result.build import datasets
+from stanadapt.result.container import datasets
 
 TABLE = Path(__file__).with_name("rlmh_table1.csv")
 WARMUP, DRAWS = 60_000, 5_000

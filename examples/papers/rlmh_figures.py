@@ -18,7 +18,7 @@ import stanadapt
 from common import Method
 from figures import COLOURS, Learner, new_figure, save, tidy
 from stanadapt.numerics.actor_critic import action
-from stanadapt.result.build import datasets
+from stanadapt.result.container import datasets
 from stanadapt.samplers.policy import into, out_of
 
 EPISODE, EPISODES, DRAWS = 500, 140, 5_000

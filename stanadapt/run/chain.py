@@ -159,7 +159,7 @@ class KernelChain(Chain):
         while warm_up.left or warm_up.next_stage():
             end = min([value.done + warm_up.left, *[mark for mark in marks if mark > value.done]])
             while value.done < end:
-                trace = self._room(end - value.done, len(warm_up.segment.sampler.FACTS.columns))
+                trace = self._room(end - value.done)
                 began = time.perf_counter()
                 warm_up.run(trace)
                 value.place, value.state = warm_up.place, warm_up.state
@@ -175,7 +175,7 @@ class KernelChain(Chain):
         value, job = self.value, self.job
         goes_on = keeps_adapting(self.sampler, job.settings)
         while (left := job.warmup + job.draws - value.done) > 0:
-            trace = self._room(left, len(self.sampler.FACTS.columns))
+            trace = self._room(left)
             began = time.perf_counter()
             value.state = advance(
                 self.sampler, self.target, job.settings, value.state, value.rng, goes_on, trace
@@ -258,15 +258,15 @@ class KernelChain(Chain):
             use_hessian=facts.hessian,
         )
 
-    def _room(self, most: int, columns: int) -> Trace:
+    def _room(self, most: int) -> Trace:
         """Room for a block, which takes about the same time as every other by the pace of the last one."""
         d, held = self.posterior.dim, len(self.buffer.logp)
         size = 1
         if self.step_seconds > 0.0:
             longest = min(10 * held, max(1, _BLOCK_NUMBERS // d))
             size = min(most, int(np.clip(_BLOCK_SECONDS / self.step_seconds, 1, longest)))
-        if size > held or columns != self.buffer.own.shape[1]:
-            self.buffer = empty_trace(max(size, held), d, columns)
+        if size > held:
+            self.buffer = empty_trace(size, d, self.buffer.own.shape[1])
         return self.buffer.part(slice(0, size))
 
     def _note(self, warm_up: WarmUp, trace: Trace) -> None:

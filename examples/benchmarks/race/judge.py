@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posteriordb import mean_and_error
-from stanadapt.result.build import arviz
+from stanadapt.result.container import statistics
 
 from .problems import Problem, Reference, dataset
 
@@ -44,10 +44,10 @@ def sizes(draws: np.ndarray) -> tuple[float, float, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bulk, tail = (
-            float(np.nan_to_num(arviz().ess(scalars, method=method).to_array().values).min())
+            float(np.nan_to_num(statistics().ess(scalars, method=method).to_array().values).min())
             for method in ("bulk", "tail")
         )
-        r_hat = float(arviz().rhat(scalars).to_array().max()) if chains > 1 else np.nan
+        r_hat = float(statistics().rhat(scalars).to_array().max()) if chains > 1 else np.nan
     return bulk, tail, r_hat
 
 

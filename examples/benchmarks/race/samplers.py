@@ -44,8 +44,8 @@ def ours(method: str) -> Callable[[Problem, int, int], Racer]:
             self.chains, self.cores = chains, cores
 
         def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
+            from stanadapt.result.container import datasets
             from stanadapt.run import turns as runner
-            from stanadapt.result.build import datasets
 
             clock, run_chains = Clock(), runner.run
 
@@ -158,8 +158,8 @@ def nutpie(**settings: Any) -> Callable[[Problem, int, int], Racer]:
             return lambda: Outcome(clock.seconds, clock.cpu_seconds, gradients, self._draws(running))
 
         def _draws(self, running: Any) -> np.ndarray:
-            from stanadapt.result.build import datasets
             from stanadapt.model.variables import variables
+            from stanadapt.result.container import datasets
 
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import stanadapt
-from stanadapt.result import build as results
 from stanadapt.errors import ChainError, FindingsWarning, InitializationError, StanAdaptWarning
+from stanadapt.result.container import datasets
 
 RUN = {"method": "mala", "chains": 3, "warmup": 60, "draws": 40, "seed": 7, "progress": False}
 
@@ -34,7 +34,7 @@ def in_processes(model, data=None, **keywords):
 
 
 def assert_same_draws(one, other, leave_out=()):
-    ones, others = results.datasets(one), results.datasets(other)
+    ones, others = datasets(one), datasets(other)
     assert set(ones) == set(others)
     for group in set(ones) - {"adaptation"}:
         assert set(ones[group]) == set(others[group])

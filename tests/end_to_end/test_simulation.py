@@ -14,12 +14,12 @@ from scipy import stats
 import stanadapt
 from moments import limit, z_scores
 from stanadapt import Posterior
-from stanadapt.run import turns as runner
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
-from stanadapt.run.failures import Failure
 from stanadapt.numerics import synthetic
+from stanadapt.result.container import datasets
+from stanadapt.run import turns as runner
+from stanadapt.run.failures import Failure
 from stanadapt.simulators.priors import ScipyPrior
-from stanadapt.result.build import datasets
 
 RUN = {
     "method": "am",
@@ -295,7 +295,7 @@ def test_pickling(prior):
 
 
 def test_example():
-    path = Path(__file__).parents[1] / "examples" / "g_and_k.py"
+    path = Path(__file__).parents[2] / "examples" / "g_and_k.py"
     main = runpy.run_path(str(path))["main"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FindingsWarning)

@@ -11,11 +11,11 @@ import pytest
 
 import stanadapt
 from stanadapt import Posterior
-from stanadapt.run import inits
 from stanadapt.errors import ArgumentError, DataError, InitializationError
-from stanadapt.run.inits import Init, find
 from stanadapt.numerics.ascent import climb
-from stanadapt.result.build import datasets
+from stanadapt.result.container import datasets
+from stanadapt.run import inits
+from stanadapt.run.inits import Init, find
 from stanadapt.target import hessian
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.errors.StanAdaptWarning")  # few draws
@@ -180,7 +180,7 @@ def test_refused(posterior, inits, parts):
 
 UNREADABLE = {
     "no file": ("nowhere.json", "inits='nowhere.json': there is no such file"),
-    "directory": (Path(__file__).parent, "is a directory"),
+    "directory": (Path(__file__).parents[1], "is a directory"),
     "no JSON": ('{"mu": ', "inits text is not valid JSON"),
     "list": ("[1, 2]", "inits text holds a list"),
     "text": ({"mu": "one"}, "inits['mu'] holds 'one' (str)"),

@@ -10,7 +10,7 @@ import pytest
 
 import stanadapt
 from cases import kernel_methods, methods, resolve
-from stanadapt import samplers
+from stanadapt.run.warmup import warm_up
 from stanadapt.trace import empty_trace
 
 PACKAGE = Path(stanadapt.__file__).parent
@@ -112,10 +112,7 @@ def test_a_sweep_is_compiled_once(method: str, d: int) -> None:
     sampler, settings = resolve(method, {})
     model = stanadapt.Target.from_python(lambda x: -0.5 * float(x @ x), d, lambda x: -x)
     target, rng = model.target(), np.random.default_rng(1)
-    state = sampler.start(target, settings, np.ones(d), rng)
-    for stage in sampler.stages(settings, 400, d):
-        state = sampler.enter(stage.name, state, settings)
-        state = samplers.advance(sampler, target, settings, state, rng, True, empty_trace(stage.length, d))
+    state = warm_up(sampler, settings, target, np.ones(d), rng, 400).finish()
     sampler.sweep(target, settings, state, rng, False, empty_trace(10, d))
     assert len(sampler.sweep.signatures) == 1
 

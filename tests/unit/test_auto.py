@@ -21,14 +21,14 @@ from click.testing import CliRunner, Result
 import stanadapt
 from moments import limit, model_z_scores
 from stanadapt import Posterior, Target, cli, samplers
-from stanadapt.run import auto
-from stanadapt.result import build as results
-from stanadapt.run.auto import Facts
 from stanadapt.errors import ArgumentError, InitializationError
+from stanadapt.result import files
+from stanadapt.result.container import datasets
+from stanadapt.run import auto
+from stanadapt.run.auto import Facts
 from stanadapt.run.inits import Init
-from stanadapt.result.build import datasets
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 FUNNEL = "parameters { real v; vector[9] x; } model { v ~ normal(0, 3); x ~ normal(0, exp(v / 2)); }"
 JUMPS = "parameters { vector[5] x; } model { for (i in 1:5) target += -floor(2 * abs(x[i])); }"
 NORMAL = "parameters { vector[3] x; } model { x ~ normal(1, [1, 10, 100]); }"
@@ -81,7 +81,7 @@ def test_what_is_chosen_can_run() -> None:
     for d, gradient, noisy, step in itertools.product((1, 20, 21, 500), (0, 1), (0, 1), (None, 1e-9, 1.0)):
         choice = auto.choose(Facts(d, bool(gradient), bool(noisy and not gradient), step=step))
         sampler = samplers.sampler(choice.method)
-        assert gradient or not sampler.NEEDS_GRADIENT
+        assert gradient or not sampler.FACTS.gradient
         if isinstance(sampler, samplers.Cautious):
             assert sampler.caution(samplers.resolve(sampler, None), d) is None
 
@@ -170,8 +170,8 @@ def test_moments_of_models(name: str) -> None:
 def test_the_result_says_what_ran_and_why(container: str, tmp_path: Path) -> None:
     idata = stanadapt.sample(FUNNEL, **RUN)
     if container == "netCDF":
-        results.write(idata, tmp_path / "fit.nc")
-        idata = results.read(tmp_path / "fit.nc")
+        files.write(idata, tmp_path / "fit.nc")
+        idata = files.read(tmp_path / "fit.nc")
     attrs = datasets(idata)["posterior"].attrs
     assert attrs["method"] == "fisher_hmc"
     assert attrs["method_requested"] == "auto"
@@ -195,8 +195,8 @@ def test_facts_are_json_whatever_they_are() -> None:
 def test_defaults_are_those_of_the_method() -> None:
     given = {name: value for name, value in RUN.items() if name not in ("warmup", "draws")}
     posterior = datasets(stanadapt.sample(NORMAL, **given))["posterior"]
-    assert posterior.attrs["tuning_steps"] == samplers.sampler("fisher_hmc").WARMUP
-    assert posterior.sizes["draw"] == samplers.sampler("fisher_hmc").DRAWS
+    assert posterior.attrs["tuning_steps"] == samplers.facts("fisher_hmc").warmup
+    assert posterior.sizes["draw"] == samplers.facts("fisher_hmc").draws
 
 
 @pytest.mark.parametrize(

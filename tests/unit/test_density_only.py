@@ -13,12 +13,12 @@ import pytest
 import stanadapt
 from cases import kernel_methods
 from stanadapt import samplers
+from stanadapt.errors import InitializationError
 from stanadapt.model.backends.native import NativeModel
 from stanadapt.model.backends.python import _LONG, _SHORT
-from stanadapt.errors import InitializationError
 from stanadapt.target import NativeTarget
 
-WITHOUT = [method for method in kernel_methods() if not samplers.sampler(method).NEEDS_GRADIENT]
+WITHOUT = [method for method in kernel_methods() if not samplers.facts(method).gradient]
 # It has points without a density and points that it rejects, so that reasons are asked for.
 PROGRAM = """
 parameters { vector[2] x; real<lower=0> s; }

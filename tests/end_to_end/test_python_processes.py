@@ -11,9 +11,9 @@ import pytest
 
 import stanadapt
 from stanadapt import Target
-from stanadapt.result import build as results
-from stanadapt.run import turns as runner
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
+from stanadapt.result.container import datasets
+from stanadapt.run import turns as runner
 from stanadapt.run.failures import Failure, raise_first
 
 RUN = {"method": "rwm", "chains": 3, "warmup": 60, "draws": 40, "seed": 3, "progress": False}
@@ -37,7 +37,7 @@ def sample(target, **keywords):
 
 
 def assert_same(one, other):
-    ones, others = results.datasets(one), results.datasets(other)
+    ones, others = datasets(one), datasets(other)
     assert set(ones) == set(others)
     for group in set(ones) - {"adaptation"}:
         for name in ones[group]:

@@ -15,10 +15,10 @@ import pytest
 import stanli as stanli_package
 
 import stanadapt
-from stanadapt.model.backends import bridgestan, stanli
 from stanadapt.errors import DataError, ModelError, StanAdaptWarning
+from stanadapt.model.backends import bridgestan, stanli
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 SCHOOLS = MODELS / "eight_schools" / "eight_schools"
 NORMAL = "parameters { real x; } model { x ~ std_normal(); }"
 WITH_TUPLE = NORMAL + " generated quantities { tuple(real, real) t = (x, 2.0); }"

@@ -18,9 +18,8 @@ from stanadapt.errors import ArgumentError, StanAdaptWarning
 from stanadapt.numerics.cholesky import transposed_factor
 from stanadapt.numerics.langevin import gaussian_step_size
 from stanadapt.numerics.walk import gaussian_scale
-from stanadapt.result.build import datasets
-from stanadapt.samplers import pilot
-from stanadapt.samplers.base import Piloted
+from stanadapt.result.container import datasets
+from stanadapt.samplers import Handover, fisher_hmc
 
 METHODS = ["gad_rwm", "ada_mala", "amala", "fisher_mala", "gad_mala_fast", "gad_mala_exact", "mmala"]
 EXACT = gaussian()
@@ -42,21 +41,21 @@ def draw(target: Any, method: str, n: int, **keywords: Any) -> Any:
         return stanadapt.sample(target, method=method, **(run | {"settings": {"pilot": n}} | keywords))
 
 
-def found_by_pilot(n: int, d: int = 3) -> pilot.Found:
+def pilots_handover(n: int, d: int = 3) -> Handover:
     x = np.linspace(-1.0, 1.0, d)
-    return pilot.Found(x, x + 0.1, COV[:d, :d], n)
+    return Handover(x, x + 0.1, COV[:d, :d], n)
 
 
-def handed(method: str, n: int, **settings: Any) -> tuple[Any, pilot.Found]:
+def handed(method: str, n: int, **settings: Any) -> tuple[Any, Handover]:
     """A method's state where it has taken over."""
     sampler, resolved = resolve(method, {"pilot": n, **settings})
-    found = found_by_pilot(n)
-    state = sampler.start(EXACT.target.target(), resolved, found.x, np.random.default_rng(1))
-    return sampler.piloted(state, found, resolved), found
+    handover = pilots_handover(n)
+    state = sampler.start(EXACT.target.target(), resolved, handover.x, np.random.default_rng(1))
+    return sampler.piloted(state, handover, resolved), handover
 
 
 def test_methods_that_have_a_pilot() -> None:
-    assert [name for name in samplers.METHODS if isinstance(samplers.sampler(name), Piloted)] == METHODS
+    assert [name for name in samplers.METHODS if samplers.facts(name).piloted] == METHODS
     with_setting = [name for name in samplers.METHODS if "pilot" in samplers.sampler(name).Settings._fields]
     assert with_setting == METHODS
 
@@ -69,9 +68,9 @@ def test_proposals_start_as_the_best_for_the_pilots_covariance(method: str) -> N
     s = gaussian_scale(3) if method == "gad_rwm" else gaussian_step_size(3)
     root_t = state.root_t if "root_t" in state._fields else state.chol_t
     a = root_t.T @ root_t
-    if "trace" in state._fields:
-        assert state.trace == pytest.approx(np.trace(a))
-        a *= state.step_size**2 / (state.trace / 3)
+    if "tr" in state._fields:
+        assert state.tr == pytest.approx(np.trace(a))
+        a *= state.step_size**2 / (state.tr / 3)
     elif "step_size" in state._fields:
         a *= state.step_size**2
     np.testing.assert_allclose(a, s**2 * found.cov, rtol=1e-12, atol=1e-15)
@@ -106,27 +105,27 @@ def test_ada_mala_goes_on_from_the_pilots_mean_and_covariance() -> None:
 
 
 @pytest.fixture
-def handovers(monkeypatch: pytest.MonkeyPatch) -> list[pilot.Found]:
+def handovers(monkeypatch: pytest.MonkeyPatch) -> list[Handover]:
     """What pilots hand over, as they do."""
-    seen, handed_over = [], pilot.found
+    seen, hand_over = [], fisher_hmc.hand_over
 
-    def found(*arguments: Any) -> pilot.Found:
-        seen.append(handed_over(*arguments))
+    def noted(*arguments: Any) -> Handover:
+        seen.append(hand_over(*arguments))
         return seen[-1]
 
-    monkeypatch.setattr(pilot, "found", found)
+    monkeypatch.setattr(fisher_hmc, "hand_over", noted)
     return seen
 
 
 @pytest.mark.parametrize("method", METHODS[:-1])
-def test_warm_up_of_a_pilot_alone_leaves_its_metric(method: str, handovers: list[pilot.Found]) -> None:
+def test_warm_up_of_a_pilot_alone_leaves_its_metric(method: str, handovers: list[Handover]) -> None:
     idata = draw(EXACT.target, method, 90, warmup=90, draws=3, chains=1)
     learnt = datasets(idata)["adaptation"]["preconditioner"].values[0]
     ratio = learnt / handovers[0].cov
     np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-9)
 
 
-def test_pilot_finds_the_covariance(handovers: list[pilot.Found]) -> None:
+def test_pilot_finds_the_covariance(handovers: list[Handover]) -> None:
     """From the last window too: what it learns from there has not been used by its own chain."""
     draw(EXACT.target, "ada_mala", 60, warmup=60, draws=3, chains=8)
     cov = np.cov(EXACT.draw(100_000, np.random.default_rng(1)).T)
@@ -166,7 +165,7 @@ def test_draws_depend_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None
     one = x(workers=1)
     np.testing.assert_array_equal(x(workers=2), one)
     np.testing.assert_array_equal(x(save_warmup=True, thin=1), one)
-    monkeypatch.setattr("stanadapt.chain._BLOCK_SECONDS", 1e-5)
+    monkeypatch.setattr("stanadapt.run.chain._BLOCK_SECONDS", 1e-5)
     np.testing.assert_array_equal(x(workers=2), one)
 
 
@@ -227,7 +226,7 @@ def test_longer_than_warm_up_or_faithful(method: str) -> None:
         draw(EXACT.target, method, 50, settings={"pilot": 50, "faithful": True})
 
 
-def test_place_without_a_hessian_is_not_where_mmala_starts(handovers: list[pilot.Found]) -> None:
+def test_place_without_a_hessian_is_not_where_mmala_starts(handovers: list[Handover]) -> None:
     """The support ends at 0, so close to it differences of the gradient leave it."""
     target = stanadapt.Target.from_python(
         lambda x: -x[0] if x[0] > 0.0 else -np.inf, 1, lambda x: -np.ones(1), threads=True

@@ -12,8 +12,8 @@ import pytest
 
 import stanadapt
 from stanadapt import Target
-from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
+from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 
 # One worker: starting processes takes a second or two. See test_python_processes.py for these.
 RUN = {"chains": 2, "warmup": 60, "draws": 40, "seed": 3, "progress": False, "workers": 1}

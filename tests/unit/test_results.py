@@ -12,10 +12,11 @@ import pytest
 import xarray
 
 import stanadapt
-from stanadapt.result import build as results
 from stanadapt.errors import ArgumentError, FindingsWarning, ModelError, OutputError
+from stanadapt.result import files
+from stanadapt.result.container import datasets, has_datatree
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 SCHOOLS = MODELS / "eight_schools" / "eight_schools"
 RUN = {"method": "mala", "chains": 2, "warmup": 60, "draws": 40, "seed": 5, "progress": False}
 PROGRAM = """
@@ -70,7 +71,7 @@ def base(array):
 
 
 def test_groups(full):
-    assert set(results.datasets(full)) == {
+    assert set(datasets(full)) == {
         "posterior",
         "sample_stats",
         "adaptation",
@@ -83,7 +84,7 @@ def test_groups(full):
         "posterior_predictive",
     }
     plain = sample(f"{SCHOOLS}.stan", f"{SCHOOLS}.json")
-    assert set(results.datasets(plain)) == {
+    assert set(datasets(plain)) == {
         "posterior",
         "sample_stats",
         "adaptation",
@@ -93,19 +94,19 @@ def test_groups(full):
 
 
 def test_shapes_are_the_declared_ones(full):
-    shapes = {name: array.shape[2:] for name, array in results.datasets(full)["posterior"].items()}
+    shapes = {name: array.shape[2:] for name, array in datasets(full)["posterior"].items()}
     assert shapes == {"theta": (3,), "tau": (), "doubled": (3,), "q": (2, 3), "a": (2, 3)}
-    assert all(array.shape[:2] == (2, 40) for array in results.datasets(full)["posterior"].values())
+    assert all(array.shape[:2] == (2, 40) for array in datasets(full)["posterior"].values())
 
 
 def test_matrices_are_not_transposed(full):
     for name in ("q", "a"):
-        draws = results.datasets(full)["posterior"][name].values
+        draws = datasets(full)["posterior"][name].values
         np.testing.assert_array_equal(draws, np.broadcast_to([[11, 12, 13], [21, 22, 23]], draws.shape))
 
 
 def test_blocks_agree(full):
-    groups = results.datasets(full)
+    groups = datasets(full)
     np.testing.assert_array_equal(groups["posterior"]["doubled"], 2 * groups["posterior"]["theta"].values)
     x = groups["unconstrained_posterior"]["x"]
     assert list(x["unconstrained"].values) == ["theta.1", "theta.2", "theta.3", "tau"]
@@ -117,7 +118,7 @@ def test_blocks_agree(full):
 
 
 def test_lp_is_the_density_of_the_draw(full, program):
-    groups = results.datasets(full)
+    groups = datasets(full)
     for prefix in ("", "warmup_"):
         lp = groups[f"{prefix}sample_stats"]["lp"].values
         assert lp.shape == groups[f"{prefix}posterior"]["tau"].shape
@@ -128,7 +129,7 @@ def test_lp_is_the_density_of_the_draw(full, program):
 
 
 def test_moved_variables_are_in_one_group(full):
-    groups = results.datasets(full)
+    groups = datasets(full)
     assert list(groups["log_likelihood"].data_vars) == ["log_lik"]
     assert list(groups["posterior_predictive"].data_vars) == ["y_rep"]
     for group in ("posterior", "warmup_posterior"):
@@ -136,40 +137,40 @@ def test_moved_variables_are_in_one_group(full):
 
 
 def test_labels(full):
-    posterior = results.datasets(full)["posterior"]
+    posterior = datasets(full)["posterior"]
     assert posterior["theta"].dims == ("chain", "draw", "unit")
     assert posterior["q"].dims == ("chain", "draw", "row", "unit")
     assert posterior["doubled"].dims == ("chain", "draw", "doubled_dim_0")
     assert list(posterior["unit"].values) == ["a", "b", "c"]
     assert list(posterior["chain"].values) == [0, 1]
     assert list(posterior["draw"].values) == list(range(40))
-    assert results.datasets(full)["observed_data"]["y"].sel(unit="b") == 2.0
+    assert datasets(full)["observed_data"]["y"].sel(unit="b") == 2.0
     assert np.all(posterior["q"].sel(unit="c").isel(row=1) == 23.0)
 
 
 def test_data(full):
-    groups = results.datasets(full)
+    groups = datasets(full)
     assert set(groups["observed_data"]) - {"unit"} == {"y"}
     assert set(groups["constant_data"].data_vars) == {"N", "w", "scale"}
     np.testing.assert_array_equal(groups["constant_data"]["w"], DATA["w"])
 
 
 def test_sample_stats(full):
-    stats = results.datasets(full)["sample_stats"]
+    stats = datasets(full)["sample_stats"]
     assert set(stats.data_vars) == {"lp", "acceptance_rate", "accepted", "step_size", "n_steps"}
     assert stats["accepted"].dtype == bool
     assert np.all((stats["acceptance_rate"] >= 0.0) & (stats["acceptance_rate"] <= 1.0))
     # Kept draws come from a frozen kernel, those of warm-up do not.
     assert np.all(stats["step_size"] == stats["step_size"].isel(draw=0))
-    warmup = results.datasets(full)["warmup_sample_stats"]
+    warmup = datasets(full)["warmup_sample_stats"]
     assert np.all(np.diff(warmup["step_size"]) != 0.0)
     # A chain stands where it was exactly when nothing was accepted.
-    moved = np.any(np.diff(results.datasets(full)["unconstrained_posterior"]["x"], axis=1) != 0.0, axis=-1)
+    moved = np.any(np.diff(datasets(full)["unconstrained_posterior"]["x"], axis=1) != 0.0, axis=-1)
     np.testing.assert_array_equal(moved, stats["accepted"].values[:, 1:])
 
 
 def test_adaptation(full):
-    groups = results.datasets(full)
+    groups = datasets(full)
     adaptation = groups["adaptation"]
     iteration = adaptation["iteration"].values
     assert np.all(np.diff(iteration) > 0)
@@ -195,7 +196,7 @@ def test_adaptation(full):
 
 def test_what_is_learnt_is_what_is_used(full, program):
     """The acceptance rates of kept draws follow from the preconditioner and step size in `adaptation`."""
-    groups = results.datasets(full)
+    groups = datasets(full)
     x = groups["unconstrained_posterior"]["x"].values
     cov = groups["adaptation"]["preconditioner"].values
     step_size = groups["adaptation"]["step_size"].values[:, -1]
@@ -219,9 +220,9 @@ def test_what_is_learnt_is_what_is_used(full, program):
 
 
 def test_attributes(full):
-    for name, group in results.datasets(full).items():
+    for name, group in datasets(full).items():
         assert all(isinstance(value, str | int | float) for value in group.attrs.values()), name
-    attrs = results.datasets(full)["posterior"].attrs
+    attrs = datasets(full)["posterior"].attrs
     assert attrs["method"] == "fisher_mala"
     assert attrs["seed"] == 5
     assert attrs["tuning_steps"] == 60
@@ -234,50 +235,50 @@ def test_attributes(full):
 
 def test_netcdf_and_back(full, tmp_path):
     path = tmp_path / "run.nc"
-    results.write(full, path)
-    again = results.read(path)
+    files.write(full, path)
+    again = files.read(path)
     assert type(again) is type(full)
-    before, after = results.datasets(full), results.datasets(again)
+    before, after = datasets(full), datasets(again)
     assert set(before) == set(after)
     for name in before:
         xarray.testing.assert_identical(before[name], after[name])
     # arviz reads it as well, and what arviz writes is read here.
     xarray.testing.assert_identical(arviz_read(path)["posterior"], before["posterior"])
     full.to_netcdf(tmp_path / "theirs.nc")
-    theirs = results.datasets(results.read(tmp_path / "theirs.nc"))
+    theirs = datasets(files.read(tmp_path / "theirs.nc"))
     xarray.testing.assert_equal(theirs["adaptation"], before["adaptation"])
 
 
 def arviz_read(path):
     import arviz
 
-    return results.datasets(arviz.from_netcdf(str(path)))
+    return datasets(arviz.from_netcdf(str(path)))
 
 
 def test_tuples_and_complex_numbers(gaussian_libraries, tmp_path):
     idata = sample(gaussian_libraries["threads"])
-    posterior = results.datasets(idata)["posterior"]
+    posterior = datasets(idata)["posterior"]
     shapes = {name: array.shape[2:] for name, array in posterior.items()}
     assert {"z": (2,), "t:1": (), "t:2": (2,), "q": (2, 3)}.items() <= shapes.items()
     np.testing.assert_array_equal(posterior["z"].values[..., 0], posterior["x"].values[..., 0])
     np.testing.assert_array_equal(posterior["z"].values[..., 1], posterior["sigma"].values)
     np.testing.assert_array_equal(posterior["t:2"].values, posterior["x"].values)
-    results.write(idata, tmp_path / "run.nc")
-    again = results.datasets(results.read(tmp_path / "run.nc"))["posterior"]
+    files.write(idata, tmp_path / "run.nc")
+    again = datasets(files.read(tmp_path / "run.nc"))["posterior"]
     xarray.testing.assert_identical(again, posterior)
 
 
 def test_what_cannot_be_written_or_read(full, tmp_path):
     with pytest.raises(OutputError):
-        results.write(full, tmp_path / "nowhere" / "run.nc")
+        files.write(full, tmp_path / "nowhere" / "run.nc")
     with pytest.raises(OutputError, match="no such file"):
-        results.read(tmp_path / "gone.nc")
+        files.read(tmp_path / "gone.nc")
     (tmp_path / "text.nc").write_text("no netCDF")
     with pytest.raises(OutputError, match="cannot be read"):
-        results.read(tmp_path / "text.nc")
+        files.read(tmp_path / "text.nc")
     xarray.Dataset({"x": 1.0}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
     with pytest.raises(OutputError, match="no group named posterior"):
-        results.read(tmp_path / "other.nc")
+        files.read(tmp_path / "other.nc")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -289,7 +290,7 @@ def test_arviz_works_on_it(full):
     ours = stanadapt.summary(full, ["theta", "tau"])
     # arviz rounds for the eye.
     np.testing.assert_allclose(summary["mean"].astype(float), ours["mean"], rtol=0.05, atol=0.01)
-    r_hat = results.datasets(arviz.rhat(full)) if results.has_datatree() else {"posterior": arviz.rhat(full)}
+    r_hat = datasets(arviz.rhat(full)) if has_datatree() else {"posterior": arviz.rhat(full)}
     values = next(iter(r_hat.values()))["theta"] if r_hat else arviz.rhat(full)["theta"]
     np.testing.assert_allclose(values, ours["r_hat"][:3])
     loo = arviz.loo(full)
@@ -297,7 +298,7 @@ def test_arviz_works_on_it(full):
 
 
 def test_draws_are_held_once(full, program):
-    groups = results.datasets(full)
+    groups = datasets(full)
     names = [*groups["posterior"].data_vars]
     owner = base(groups["posterior"][names[0]].values)
     assert owner.shape == (2, 40, program.n_values)
@@ -315,14 +316,14 @@ def test_a_run_needs_little_more_memory_than_its_draws():
     idata = sample(posterior, draws=5000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 1.2 * 8 * results.datasets(idata)["posterior"]["g"].size
+    assert peak < 1.2 * 8 * datasets(idata)["posterior"]["g"].size
 
 
 def test_thin_keeps_every_third_of_the_same_run():
     posterior = stanadapt.Posterior(f"{SCHOOLS}.stan", f"{SCHOOLS}.json")
     keywords = {"draws": 41, "warmup": 50, "save_warmup": True, "keep_unconstrained": True}
-    whole = results.datasets(sample(posterior, **keywords))
-    thinned = results.datasets(sample(posterior, thin=3, **keywords))
+    whole = datasets(sample(posterior, **keywords))
+    thinned = datasets(sample(posterior, thin=3, **keywords))
     for group, name in (
         ("posterior", "theta"),
         ("sample_stats", "lp"),
@@ -336,10 +337,10 @@ def test_thin_keeps_every_third_of_the_same_run():
 
 
 def test_what_is_kept_does_not_change_the_draws(full, program):
-    plain = results.datasets(sample(program, method="fisher_mala"))["posterior"]
+    plain = datasets(sample(program, method="fisher_mala"))["posterior"]
     for name in ("theta", "y_rep"):
         group = "posterior_predictive" if name == "y_rep" else "posterior"
-        np.testing.assert_array_equal(plain[name], results.datasets(full)[group][name])
+        np.testing.assert_array_equal(plain[name], datasets(full)[group][name])
 
 
 @pytest.mark.parametrize(
@@ -366,7 +367,7 @@ def test_labels_are_checked_before_sampling(labels, message, program):
 def test_variable_named_like_a_dimension():
     with pytest.raises(ModelError, match="draw"):
         sample("parameters { real draw; } model { draw ~ std_normal(); }")
-    posterior = results.datasets(
+    posterior = datasets(
         sample("data { int draw; } parameters { real x; } model { x ~ std_normal(); }", {"draw": 1})
     )
     assert posterior["constant_data"]["draw"] == 1
@@ -382,19 +383,17 @@ def test_only_generated_quantities_move(keyword, program):
 def test_small_runs(size, tmp_path):
     idata = sample(f"{SCHOOLS}.stan", f"{SCHOOLS}.json", save_warmup=True, **size)
     run = RUN | size
-    theta = results.datasets(idata)["posterior"]["theta"]
+    theta = datasets(idata)["posterior"]["theta"]
     assert theta.shape == (run["chains"], run["draws"], 8)
     assert np.all(np.isfinite(theta))
-    assert results.datasets(idata)["warmup_posterior"]["theta"].shape == (run["chains"], run["warmup"], 8)
-    results.write(idata, tmp_path / "run.nc")
-    xarray.testing.assert_equal(
-        results.datasets(results.read(tmp_path / "run.nc"))["posterior"]["theta"], theta
-    )
+    assert datasets(idata)["warmup_posterior"]["theta"].shape == (run["chains"], run["warmup"], 8)
+    files.write(idata, tmp_path / "run.nc")
+    xarray.testing.assert_equal(datasets(files.read(tmp_path / "run.nc"))["posterior"]["theta"], theta)
 
 
 def test_program_without_parameters():
     idata = sample("generated quantities { real u = normal_rng(0, 1); }", draws=500)
-    u = results.datasets(idata)["posterior"]["u"].values
+    u = datasets(idata)["posterior"]["u"].values
     assert u.shape == (2, 500)
     assert len(np.unique(u)) == 1000
     assert abs(u.mean()) < 4 / np.sqrt(1000)
@@ -408,6 +407,6 @@ def test_program_without_parameters():
 )
 def test_thousands_of_generated_quantities(outputs):
     program = f"parameters {{ real x; }} model {{ x ~ std_normal(); }} generated quantities {{ {outputs} }}"
-    posterior = results.datasets(sample(program, draws=10, warmup=10))["posterior"]
+    posterior = datasets(sample(program, draws=10, warmup=10))["posterior"]
     last = posterior["g"].values[..., -1] if "g" in posterior else posterior["g999"].values - 999
     np.testing.assert_allclose(last, posterior["x"].values, atol=1e-9)

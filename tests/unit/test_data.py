@@ -15,8 +15,8 @@ import pytest
 import xarray as xr
 
 from stanadapt import Posterior
-from stanadapt.model import data as data_module
 from stanadapt.errors import DataError
+from stanadapt.model import data as data_module
 from stanadapt.model.program import data_declarations
 
 ECHO_VECTOR = "data { int N; vector[N] v; } generated quantities { vector[N] w = v; }"

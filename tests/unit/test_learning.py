@@ -14,6 +14,7 @@ from cases import resolve
 from exact import TARGETS
 from stanadapt.numerics import cholesky, covariance, leapfrog, speed_measure
 from stanadapt.numerics.softabs import softabs, softabs_metric
+from stanadapt.run.warmup import warm_up
 from stanadapt.samplers import am, arwmh, gad, gad_mala_exact, gad_mala_fast, gad_rwm, mmala
 from stanadapt.target import hessian, hessian_vector, log_density, log_density_gradient
 from stanadapt.trace import Trace, empty_trace
@@ -290,7 +291,7 @@ def test_amala_epochs(faithful: bool) -> None:
 
 def test_amala_has_ten_epochs_of_a_thousand() -> None:
     sampler, settings = resolve("amala", {})
-    stages = sampler.stages(settings, sampler.WARMUP, D)
+    stages = sampler.stages(settings, sampler.FACTS.warmup, D)
     assert [stage.length for stage in stages] == [1_000] * 10
 
 
@@ -427,11 +428,7 @@ def test_hmc_freezes_the_geometric_mean_of_the_second_half() -> None:
     ]
     exact, rng = TARGETS["gaussian"](), np.random.default_rng(8)
     target, state, trace = exact.target.target(), None, empty_trace(50, D)
-    state = sampler.start(target, settings, np.zeros(D), rng)
-    for stage in sampler.stages(settings, 101, D):
-        state = sampler.enter(stage.name, state, settings)
-        trace = empty_trace(stage.length, D)
-        state = sampler.sweep(target, settings, state, rng, True, trace)
+    state = warm_up(sampler, settings, target, np.zeros(D), rng, 101).finish()
     frozen = empty_trace(5, D)
     sampler.sweep(target, settings, state, rng, False, frozen)
     np.testing.assert_allclose(frozen.step_size, np.exp(np.log(trace.step_size).mean()), rtol=1e-12)

@@ -22,7 +22,7 @@ from stanadapt.numerics.step_size import doubled_or_halved, towards_target
 from stanadapt.samplers import ada_mala, fisher_mala
 from stanadapt.target import log_density, log_density_gradient
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 SIZES = [1, 2, 3, 4, 5, 8, 33]
 
 

@@ -13,7 +13,7 @@ import pytest
 import stanadapt
 from stanadapt.errors import ArgumentError, DataError, EvaluationError, ModelError
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 NAMES = sorted(folder.name for folder in MODELS.iterdir() if folder.is_dir())
 
 CONSTRAINED = {

@@ -17,21 +17,23 @@ import stanli
 import xarray
 from click.testing import CliRunner
 from scipy import stats
+from test_interrupt import TALKATIVE, Child
 
 import fake_cmdstan
 import stanadapt
 from exact import STAN_LAWS, STAN_WITHOUT_JACOBIAN, StanLaw
 from stanadapt import Posterior, check, cli, samplers
 from stanadapt.diagnostics import findings as diagnostics
-from stanadapt.run import engine, turns as runner
-from stanadapt.result import build as results
-from stanadapt.model.backends import stanli_nuts
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
+from stanadapt.model.backends import stanli_nuts
 from stanadapt.model.program import draws_data
+from stanadapt.result import files
+from stanadapt.result.container import container, datasets, has_datatree
+from stanadapt.run import engine
+from stanadapt.run import turns as runner
 from stanadapt.samplers import nuts
-from test_interrupt import TALKATIVE, Child
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 SCHOOLS = MODELS / "eight_schools" / "eight_schools"
 RUN = {"method": "nuts", "chains": 2, "warmup": 200, "draws": 100, "seed": 5, "progress": False}
 PROGRAM = """
@@ -57,7 +59,7 @@ def sample(model: Any, data: Any = None, **keywords: Any) -> Any:
     """The datasets of a short run, without the findings that a short run gives."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FindingsWarning)
-        return results.datasets(stanadapt.sample(model, data, **(RUN | keywords)))
+        return datasets(stanadapt.sample(model, data, **(RUN | keywords)))
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +138,7 @@ def test_programs_have_the_densities_of_their_laws(law: str) -> None:
 
 
 def test_groups_and_shapes(full: Any) -> None:
-    groups = results.datasets(full)
+    groups = datasets(full)
     plain = {"posterior", "sample_stats", "adaptation", "observed_data", "constant_data"}
     asked = {"unconstrained_posterior", "warmup_posterior", "warmup_sample_stats", "log_likelihood"}
     assert set(groups) == plain | asked | {"posterior_predictive"}
@@ -157,7 +159,7 @@ def test_groups_and_shapes(full: Any) -> None:
 
 def test_values_belong_together(full: Any, program: Posterior) -> None:
     """Parameters come from Stan's sampler and generated quantities from here, for the same draws."""
-    groups = results.datasets(full)
+    groups = datasets(full)
     posterior = groups["posterior"]
     np.testing.assert_array_equal(posterior["doubled"], 2 * posterior["theta"].values)
     np.testing.assert_allclose(posterior["v"], 2 * posterior["w"].values, rtol=1e-12)
@@ -173,7 +175,7 @@ def test_values_belong_together(full: Any, program: Posterior) -> None:
 
 
 def test_statistics(full: Any, program: Posterior) -> None:
-    groups = results.datasets(full)
+    groups = datasets(full)
     for name in ("sample_stats", "warmup_sample_stats"):
         found = groups[name]
         assert list(found) == list(nuts.STATS)  # in particular no `accepted`
@@ -265,7 +267,7 @@ def test_chains_and_seeds_differ(program: Posterior) -> None:
 
 
 def test_what_is_kept_does_not_change_the_draws(full: Any, program: Posterior) -> None:
-    plain, groups = sample(program)["posterior"], results.datasets(full)
+    plain, groups = sample(program)["posterior"], datasets(full)
     for name, group in (("theta", "posterior"), ("y_rep", "posterior_predictive")):
         np.testing.assert_array_equal(plain[name], groups[group][name])
 
@@ -334,8 +336,8 @@ def test_values_that_round_to_their_boundary() -> None:
 
 
 def test_netcdf_and_back(full: Any, tmp_path: Path) -> None:
-    results.write(full, tmp_path / "fit.nc")
-    before, after = results.datasets(full), results.datasets(results.read(tmp_path / "fit.nc"))
+    files.write(full, tmp_path / "fit.nc")
+    before, after = datasets(full), datasets(files.read(tmp_path / "fit.nc"))
     assert set(before) == set(after)
     for name in before:
         xarray.testing.assert_identical(before[name], after[name])
@@ -347,10 +349,10 @@ def test_arviz_knows_the_names(full: Any) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    assert {"diverging", "energy", "tree_depth", "lp"} <= set(results.datasets(full)["sample_stats"])
+    assert {"diverging", "energy", "tree_depth", "lp"} <= set(datasets(full)["sample_stats"])
     arviz.plot_energy(full)
-    bfmi = np.ravel(arviz.bfmi(full)["energy"] if results.has_datatree() else arviz.bfmi(full))
-    energy = results.datasets(full)["sample_stats"]["energy"].values
+    bfmi = np.ravel(arviz.bfmi(full)["energy"] if has_datatree() else arviz.bfmi(full))
+    energy = datasets(full)["sample_stats"]["energy"].values
     np.testing.assert_allclose(bfmi, diagnostics._bfmi(energy), rtol=0.02)
 
 
@@ -359,7 +361,7 @@ def with_stats(**columns: Any) -> Any:
     groups = sample(NORMAL, draws=1_000, warmup=500)
     for name, column in columns.items():
         groups["sample_stats"][name] = (("chain", "draw"), np.broadcast_to(column, (2, 1_000)))
-    return results.container(groups)
+    return container(groups)
 
 
 def test_findings() -> None:
@@ -384,7 +386,7 @@ def test_funnel_has_divergences() -> None:
     code = "parameters { real v; vector[9] x; } model { v ~ normal(0, 3); x ~ normal(0, exp(v / 2)); }"
     with pytest.warns(FindingsWarning, match="divergence"):
         idata = stanadapt.sample(code, **(RUN | {"draws": 500, "settings": {"target_accept": 0.5}}))
-    assert results.datasets(idata)["sample_stats"]["diverging"].values.any()
+    assert datasets(idata)["sample_stats"]["diverging"].values.any()
 
 
 def test_settings_reach_the_sampler(program: Posterior) -> None:
@@ -544,7 +546,7 @@ program, out, draws = sys.argv[1:]
 idata = stanadapt.sample(
     program, method="nuts", seed=1, warmup=100, draws=int(draws), chains=4, workers=1, save_warmup=True
 )
-results.write(idata, out)
+files.write(idata, out)
 print("goes on")
 """
 )
@@ -558,7 +560,7 @@ def test_interrupt_keeps_chains_that_are_whole(tmp_path: Path) -> None:
     status, stdout, stderr = child.end()
     assert (status, stdout) == (0, "goes on\n"), stderr
     assert "stopping with the chains that are whole" in stderr
-    groups = results.datasets(results.read(tmp_path / "fit.nc"))
+    groups = datasets(files.read(tmp_path / "fit.nc"))
     chains = groups["posterior"].sizes["chain"]
     assert chains in (1, 2, 3)
     for name in ("posterior", "sample_stats", "warmup_posterior", "adaptation"):
@@ -577,8 +579,8 @@ def test_interrupt_before_a_chain_is_whole(tmp_path: Path) -> None:
     child.interrupt()
     status, stdout, stderr = child.end()
     assert (status, stdout) == (0, "goes on\n"), stderr
-    idata = results.read(tmp_path / "fit.nc")
-    assert results.datasets(idata)["posterior"].sizes["draw"] == 0
+    idata = files.read(tmp_path / "fit.nc")
+    assert datasets(idata)["posterior"].sizes["draw"] == 0
     assert [finding.kind for finding in stanadapt.diagnose(idata)] == ["interrupted", "short"]
 
 
@@ -599,7 +601,7 @@ def test_command(tmp_path: Path) -> None:
     said = CliRunner().invoke(cli.main, ["sample", *arguments])
     assert said.exit_code == 0, said.output
     assert "nuts with stanli" in said.stdout
-    groups = results.datasets(results.read(tmp_path / "fit.nc"))
+    groups = datasets(files.read(tmp_path / "fit.nc"))
     assert groups["adaptation"]["preconditioner"].shape == (4, 10, 10)
 
 
@@ -666,7 +668,7 @@ def test_cmdstan_with_constraints_and_generated_quantities(tmp_path: Path, progr
     """Every group comes from the executable, and its values belong to the densities of the program."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FindingsWarning)
-        groups = results.datasets(stanadapt.sample(cmdstan_model(tmp_path, PROGRAM), DATA, **(RUN | FULL)))
+        groups = datasets(stanadapt.sample(cmdstan_model(tmp_path, PROGRAM), DATA, **(RUN | FULL)))
     x = groups["unconstrained_posterior"]["x"].values
     np.testing.assert_allclose(
         groups["sample_stats"]["lp"], np.apply_along_axis(program.log_density, -1, x), rtol=1e-10

@@ -16,9 +16,9 @@ from exact import Exact, gaussian
 from stanadapt import samplers
 from stanadapt.errors import ArgumentError, StanAdaptWarning
 from stanadapt.numerics import frame, history
-from stanadapt.result.build import datasets
+from stanadapt.result.container import datasets
+from stanadapt.run.warmup import warm_up
 from stanadapt.samplers import kamh
-from stanadapt.samplers.base import Refitting
 from stanadapt.trace import Trace, empty_trace
 
 METHODS = ["kamh", "kmc_lite", "kmc_finite"]
@@ -38,11 +38,7 @@ def advanced(method: str, settings: dict[str, Any], blocks: list[int], exact: Ex
     """A chain through its stages of 400 iterations, then adapting on in blocks of the given lengths."""
     sampler, resolved = resolve(method, settings)
     target, rng = exact.target.target(), np.random.default_rng(4)
-    state = sampler.start(target, resolved, np.array([0.3, -0.2, 1.0]), rng)
-    for stage in sampler.stages(resolved, 400, 3):
-        state = sampler.enter(stage.name, state, resolved)
-        trace = empty_trace(stage.length, 3)
-        state = samplers.advance(sampler, target, resolved, state, rng, True, trace)
+    state = warm_up(sampler, resolved, target, np.array([0.3, -0.2, 1.0]), rng, 400).finish()
     trace = empty_trace(sum(blocks), 3)
     begin = 0
     for n in blocks:
@@ -53,7 +49,7 @@ def advanced(method: str, settings: dict[str, Any], blocks: list[int], exact: Ex
 
 
 def test_methods_that_refit() -> None:
-    refitting = [name for name in samplers.METHODS if isinstance(samplers.sampler(name), Refitting)]
+    refitting = [name for name in samplers.METHODS if samplers.facts(name).refits]
     assert refitting == METHODS + POLICIES
 
 
@@ -193,11 +189,7 @@ def test_trajectories_are_worth_more_than_a_walk(method: str, kernel: str) -> No
     sampler, settings = resolve(method, {"kernel": kernel})
     exact, rng = gaussian(), np.random.default_rng(1)
     target = exact.target.target()
-    state = sampler.start(target, settings, exact.draw(1, rng)[0], rng)
-    for stage in sampler.stages(settings, 4_000, 3):
-        state = sampler.enter(stage.name, state, settings)
-        trace = empty_trace(stage.length, 3)
-        state = samplers.advance(sampler, target, settings, state, rng, True, trace)
+    state = warm_up(sampler, settings, target, exact.draw(1, rng)[0], rng, 4_000).finish()
     trace = empty_trace(4_000, 3)
     sampler.sweep(target, settings, state, rng, False, trace)
     z = np.linalg.solve(np.linalg.cholesky(np.cov(exact.draw(50_000, rng).T)), trace.x.T).T

@@ -15,16 +15,16 @@ import pytest
 import stanadapt
 from cases import learnt_state, resolve
 from exact import gaussian
-from stanadapt import samplers
-from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.errors import StanAdaptWarning
+from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.numerics.metric import Metric, as_matrix, dense
-from stanadapt.result.build import datasets
+from stanadapt.result.container import datasets
+from stanadapt.run.warmup import warm_up
 from stanadapt.samplers import fisher_hmc
 from stanadapt.samplers.base import growing_windows
-from stanadapt.trace import Trace, empty_trace
+from stanadapt.trace import empty_trace
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 RUN = {"method": "fisher_hmc", "chains": 2, "warmup": 200, "draws": 100, "seed": 3, "progress": False}
 
 
@@ -169,7 +169,6 @@ def test_forms_of_one_metric_give_the_same_draws() -> None:
         Metric(none, none, scale, np.empty((0, 3)), np.empty(0)),
     ):
         rng, target = np.random.default_rng(2), exact.target.target()
-        state = sampler.start(target, settings, np.array([0.3, -0.2, 1.0]), rng)
         state = state._replace(metric=metric, step_size=0.7)
         trace = empty_trace(200, 3)
         sampler.sweep(target, settings, state, rng, False, trace)
@@ -197,16 +196,12 @@ def test_draws_do_not_depend_on_where_blocks_end() -> None:
 
     def draws(cut: int) -> np.ndarray:
         target, rng = exact.target.target(), np.random.default_rng(4)
-        state = sampler.start(target, settings, np.array([0.3, -0.2, 1.0]), rng)
-        whole = empty_trace(300, 3)
-        done = 0
-        for stage in sampler.stages(settings, 300, 3):
-            state, end = sampler.enter(stage.name, state, settings), done + stage.length
-            while done < end:
-                part = Trace(*(column[done : min(end, done + cut)] for column in whole))
-                state = samplers.advance(sampler, target, settings, state, rng, True, part)
-                done += len(part.logp)
-        return whole.x
+        driver, positions = warm_up(sampler, settings, target, np.array([0.3, -0.2, 1.0]), rng, 300), []
+        while driver.left or driver.next_stage():
+            part = driver.room(min(cut, driver.left))
+            driver.run(part)
+            positions.append(part.x)
+        return np.concatenate(positions)
 
     np.testing.assert_array_equal(draws(7), draws(1_000))
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from stanadapt import Posterior
-from stanadapt.model import data as data_module
 from stanadapt.errors import DataError
+from stanadapt.model import data as data_module
 from stanadapt.model.program import block, data_declarations, declarations, observed_names, with_includes
 
 KNOWN = {"N": 5, "K": 3, "z": np.array([1, 4, 2]), "X": np.zeros((5, 11)), "r": 2.5}

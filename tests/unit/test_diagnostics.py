@@ -11,10 +11,10 @@ import pytest
 import xarray
 
 import stanadapt
-from stanadapt.result import build as results
 from stanadapt.errors import ArgumentError
+from stanadapt.result.container import container, datasets
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 CHAINS, DRAWS = 4, 1000
 SETTINGS = json.dumps({"target_accept": 0.574})
 
@@ -58,7 +58,7 @@ def made_up(draws=None, *, rate=0.574, accepted=None, failures=0, attrs=None, ad
             },
             coords={"chain": coords["chain"]},
         )
-    return results.container(groups)
+    return container(groups)
 
 
 def kinds(idata, **keywords):
@@ -145,15 +145,15 @@ def test_rows_by_coordinates_and_blocks():
     values = rng.standard_normal((2, 50, 1203))  # more than are computed at a time
     names = [f"n{i}" for i in range(1203)]
     posterior = xarray.Dataset({"v": (("chain", "draw", "name"), values)}, coords={"name": names})
-    table = stanadapt.summary(results.container({"posterior": posterior}))
+    table = stanadapt.summary(container({"posterior": posterior}))
     assert list(table.index) == [f"v[{name}]" for name in names]
     np.testing.assert_allclose(table["mean"], values.mean((0, 1)))
 
 
 def test_dimensions_in_another_order():
     idata = made_up()
-    posterior = results.datasets(idata)["posterior"]
-    turned = results.container({"posterior": posterior.transpose("v_0", "draw", "chain")})
+    posterior = datasets(idata)["posterior"]
+    turned = container({"posterior": posterior.transpose("v_0", "draw", "chain")})
     xarray.testing.assert_equal(stanadapt.summary(turned).to_xarray(), stanadapt.summary(idata).to_xarray())
 
 
@@ -162,7 +162,7 @@ def test_unknown_variables_and_no_draws():
         with pytest.raises(ArgumentError, match="which has x, v"):
             function(made_up(), ["y"])
         with pytest.raises(ArgumentError, match="no draws"):
-            function(results.container({"sample_stats": xarray.Dataset({"lp": 1.0})}))
+            function(container({"sample_stats": xarray.Dataset({"lp": 1.0})}))
 
 
 @pytest.mark.parametrize("draws", [1, 2, 3])

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_invariance import LEVEL
 
 import stanadapt
 from broken import broken_sampler
@@ -24,16 +25,14 @@ from exact import CHOL, PRECISION, SHAPE, UNMIX, Exact, gaussian, skewed
 from moments import limit, z_scores
 from stanadapt import Target, samplers
 from stanadapt.errors import ArgumentError, FindingsWarning, InitializationError
-from stanadapt.result.build import datasets
+from stanadapt.result.container import datasets
 from stanadapt.samplers import METHODS
-from stanadapt.samplers.base import Refitting
 from stanadapt.target import log_density
-from test_invariance import LEVEL
 
 DRAWS, STEPS = 4_000, 10
 RUN = {"method": "rwm", "chains": 2, "warmup": 60, "draws": 40, "seed": 3, "progress": False, "workers": 1}
 
-ABLE = [method for method in kernel_methods() if not samplers.sampler(method).NEEDS_GRADIENT]
+ABLE = [method for method in kernel_methods() if not samplers.facts(method).gradient]
 
 
 def spread(x: np.ndarray) -> float:
@@ -79,7 +78,7 @@ class Refreshing:
 
     def __init__(self, sampler: Any) -> None:
         self.sampler = sampler
-        if isinstance(sampler, Refitting):  # which asks for the attributes themselves
+        if sampler.FACTS.refits:
             self.until_refit, self.refit = sampler.until_refit, sampler.refit
 
     def __getattr__(self, name: str) -> Any:

@@ -33,8 +33,8 @@ from calibration import (
     without_jacobian,
 )
 from cases import methods
+from stanadapt.check import available_cores
 from stanadapt.run import auto
-from stanadapt.run.turns import available_cores
 from uniformity import PValues, ecdf, histogram, p_values, spread
 
 pytestmark = pytest.mark.timeout(1_800)  # a run of all replicates takes a minute on an idle machine

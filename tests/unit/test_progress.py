@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import stanadapt
-from stanadapt.result import build as results
+from stanadapt.result.container import datasets
 from stanadapt.run.chain import Board, Job
 from stanadapt.run.progress import Progress
 
@@ -115,9 +115,9 @@ def test_bar_says_that_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("stream", [None, closed(), Broken()], ids=["none", "closed", "broken"])
 def test_no_stderr_no_harm(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = results.datasets(run(progress=False))["posterior"]
+    expected = datasets(run(progress=False))["posterior"]
     monkeypatch.setattr(sys, "stderr", stream)
-    found = results.datasets(run())["posterior"]
+    found = datasets(run())["posterior"]
     np.testing.assert_array_equal(found["x"], expected["x"])
 
 
@@ -138,7 +138,7 @@ def test_warnings_are_no_harm_without_stderr(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.MonkeyPatch.context() as patch:
         # What Python does with a warning that no filter drops; pytest collects them otherwise.
         patch.setattr("warnings.showwarning", lambda message, *_: print(message, file=sys.stderr))
-        assert results.datasets(run())["posterior"].sizes["draw"] == 300
+        assert datasets(run())["posterior"].sizes["draw"] == 300
 
 
 def notebook(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,14 +16,14 @@ import stanadapt
 from broken import broken_sampler
 from cases import learnt_state, p_values_after, resolve
 from exact import Exact, gaussian
-from stanadapt.run import chain
-from stanadapt.result import build as results
 from stanadapt import samplers
-from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.errors import ArgumentError, InitializationError, StanAdaptWarning
+from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.numerics import actor_critic
 from stanadapt.numerics.actor_critic import fresh_adam, layers, n_weights
-from stanadapt.result.build import datasets
+from stanadapt.result import build, files
+from stanadapt.result.container import datasets
+from stanadapt.run import chain
 from stanadapt.samplers import policy as shared
 from stanadapt.samplers import rlmh, rlmh_mala
 from stanadapt.trace import Trace, empty_trace
@@ -565,9 +565,9 @@ def test_draws_do_not_depend_on_blocks_workers_or_processes(
 
 
 def test_learnt_arrays_of_unlike_length_end_in_nan() -> None:
-    stacked = results._stacked([np.arange(3.0), np.arange(1.0), np.zeros(0)])
+    stacked = build._stacked([np.arange(3.0), np.arange(1.0), np.zeros(0)])
     np.testing.assert_array_equal(stacked, [[0.0, 1.0, 2.0], [0.0, np.nan, np.nan], [np.nan, np.nan, np.nan]])
-    matrices = results._stacked([np.zeros((0, 0)), np.ones((2, 2))])
+    matrices = build._stacked([np.zeros((0, 0)), np.ones((2, 2))])
     np.testing.assert_array_equal(matrices, [np.full((2, 2), np.nan), np.ones((2, 2))])
 
 
@@ -581,8 +581,8 @@ def test_result_survives_the_disk(method: str, tmp_path: Path) -> None:
     assert lengths.max() == rewards.shape[1] > lengths.min() > 20
     assert learnt["episode_reward"].dims == learnt["episode_acceptance"].dims == ("chain", "episode")
     assert learnt["mean"].dims == ("chain", "unconstrained")
-    results.write(idata, tmp_path / "result.nc")
-    again = datasets(results.read(tmp_path / "result.nc"))["adaptation"]
+    files.write(idata, tmp_path / "result.nc")
+    again = datasets(files.read(tmp_path / "result.nc"))["adaptation"]
     for name in learnt.data_vars:
         np.testing.assert_array_equal(again[name].values, learnt[name].values, err_msg=str(name))
 

@@ -17,9 +17,9 @@ import pytest
 import stanadapt
 from cases import CASES, methods
 from moments import as_dataset, limit, model_z_scores, z_scores
-from stanadapt.result.build import arviz, datasets
+from stanadapt.result.container import datasets, statistics
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 RUNS = [(method, model) for method in methods() if method in CASES for model in CASES[method].models]
 
 # With reference draws in PosteriorDB; the first five are those on which the paper's own warm-up fails.
@@ -66,7 +66,7 @@ def test_reference_draws_of_posteriordb(name: str, posteriordb: Path) -> None:
         base, _, index = flat.partition("[")
         place = tuple(int(i) - 1 for i in index.rstrip("]").split(",")) if index else ()
         own = posterior[base].values[(slice(None), slice(None), *place)]
-        known_ess = float(arviz().ess(as_dataset(known), method="mean")["x"])
+        known_ess = float(statistics().ess(as_dataset(known), method="mean")["x"])
         known_mcse = known.std(ddof=1) / np.sqrt(known_ess)
         z.append(z_scores(own[:, :, None], np.array([known.mean()]), np.array([known_mcse]))[0])
     assert np.abs(z).max() < limit(len(z)), dict(zip(reference[0], z, strict=True))

@@ -31,7 +31,7 @@ import targets
 import trajectories
 from stanadapt import samplers
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAPERS = ROOT / "examples" / "papers"
 ESTIMATORS = (ess.geyer_ess, ess.tfp_ess)
 

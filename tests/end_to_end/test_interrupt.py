@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import stanadapt
-from stanadapt.result import build as results
-from stanadapt.run import turns as runner
 from stanadapt import samplers
-from stanadapt.run.chain import Board, ChainResult, Job
 from stanadapt.errors import ArgumentError
+from stanadapt.result import files
+from stanadapt.result.container import datasets
+from stanadapt.run import turns as runner
+from stanadapt.run.chain import Board, ChainResult, Job
 from stanadapt.run.inits import Init
 
 pytestmark = [
@@ -49,7 +50,7 @@ else:
 idata = stanadapt.sample(
     posterior, seed=1, warmup=int(warmup), draws=int(draws), thin=100, chains=3, save_warmup=True
 )
-results.write(idata, out)
+files.write(idata, out)
 print("goes on")
 """
 )
@@ -129,8 +130,8 @@ def test_draws_so_far_are_returned(mode: str, tmp_path: Path) -> None:
     child.interrupt()
     status, stdout, stderr = child.end()
     assert (status, stdout) == (0, "goes on\n"), stderr
-    idata = results.read(tmp_path / "fit.nc")
-    groups = results.datasets(idata)
+    idata = files.read(tmp_path / "fit.nc")
+    groups = datasets(idata)
     chains, n = groups["posterior"].sizes["chain"], groups["posterior"].sizes["draw"]
     assert 1 <= chains <= 3
     assert 0 < n < ENDLESS // 100
@@ -154,8 +155,8 @@ def test_in_warm_up_there_are_no_draws(mode: str, tmp_path: Path) -> None:
     child.interrupt()
     status, _, stderr = child.end()
     assert status == 0, stderr
-    idata = results.read(tmp_path / "fit.nc")
-    groups = results.datasets(idata)
+    idata = files.read(tmp_path / "fit.nc")
+    groups = datasets(idata)
     assert groups["posterior"].sizes["draw"] == 0
     assert set(groups["posterior"].data_vars) == {"x", "s"}
     assert np.all(np.isfinite(groups["adaptation"]["preconditioner"]))
@@ -171,7 +172,7 @@ def test_worker_processes_that_still_import_survive(tmp_path: Path) -> None:
     child.interrupt()
     status, _, stderr = child.end()
     assert status == 0, stderr
-    posterior = results.datasets(results.read(tmp_path / "fit.nc"))["posterior"]
+    posterior = datasets(files.read(tmp_path / "fit.nc"))["posterior"]
     assert (posterior.sizes["chain"], posterior.sizes["draw"]) == (3, 0)
 
 
@@ -213,7 +214,7 @@ def test_command_writes_the_file_and_exits_with_130(tmp_path: Path) -> None:
     assert status == 130, stderr
     assert "Traceback" not in stderr
     assert "The run was interrupted" in stdout
-    posterior = results.datasets(results.read(tmp_path / "fit.nc"))["posterior"]
+    posterior = datasets(files.read(tmp_path / "fit.nc"))["posterior"]
     assert posterior.sizes["draw"] > 0
     assert posterior.attrs["interrupted"] == 1
 
@@ -250,4 +251,4 @@ def test_runs_outside_the_main_thread() -> None:
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert results.datasets(found[0])["posterior"].sizes["draw"] == 200
+    assert datasets(found[0])["posterior"].sizes["draw"] == 200

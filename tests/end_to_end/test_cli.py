@@ -19,10 +19,11 @@ from click.testing import CliRunner, Result
 
 import stanadapt
 from stanadapt import api, cli, samplers
-from stanadapt.result import build as results
 from stanadapt.diagnostics import table
+from stanadapt.result import files
+from stanadapt.result.container import datasets
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 SCHOOLS = [f"{MODELS}/eight_schools/eight_schools.stan", f"--data={MODELS}/eight_schools/eight_schools.json"]
 SHORT = ["--seed=1", "--warmup=200", "--draws=200", "--chains=2", "--no-progress"]
 NORMAL = "parameters { real x; } model { x ~ std_normal(); }"
@@ -50,7 +51,7 @@ def fit(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
 
 
 def groups(path: Path) -> dict[str, xarray.Dataset]:
-    return results.datasets(results.read(path))
+    return datasets(files.read(path))
 
 
 def test_version_and_help() -> None:
@@ -83,9 +84,7 @@ def test_sample_gives_the_draws_of_the_python_function(fit: tuple[Path, Result])
     expected = stanadapt.sample(
         SCHOOLS[0], data, seed=1, warmup=200, draws=200, chains=2, progress=False, workers=1
     )
-    np.testing.assert_array_equal(
-        groups(out)["posterior"]["theta"], results.datasets(expected)["posterior"]["theta"]
-    )
+    np.testing.assert_array_equal(groups(out)["posterior"]["theta"], datasets(expected)["posterior"]["theta"])
 
 
 def test_sample_reports(fit: tuple[Path, Result]) -> None:
@@ -321,7 +320,7 @@ def test_summary(fit: tuple[Path, Result]) -> None:
     lines = said.stdout.splitlines()
     assert lines[0].split()[2:4] == ["q25", "q75"]
     assert [line.split()[0] for line in lines[1:]] == ["tau", *(f"theta[{i}]" for i in range(8))]
-    expected = stanadapt.summary(results.read(fit[0]), ["tau"], 0.5)
+    expected = stanadapt.summary(files.read(fit[0]), ["tau"], 0.5)
     shown = lines[1].split()[1]
     decimals = len(shown.partition(".")[2])
     assert decimals >= 1

@@ -15,7 +15,6 @@ import pytest
 import stanadapt
 from cases import kernel_methods, resolve
 from stanadapt import Posterior, check, samplers
-from stanadapt.run import turns as runner
 from stanadapt.errors import (
     ArgumentError,
     ChainError,
@@ -24,12 +23,13 @@ from stanadapt.errors import (
     InitializationError,
     ModelError,
 )
-from stanadapt.result.build import datasets
+from stanadapt.result.container import datasets
+from stanadapt.run import turns as runner
 from stanadapt.samplers import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.errors.StanAdaptWarning")  # few draws
 
-MODELS = Path(__file__).parents[1] / "models"
+MODELS = Path(__file__).parents[2] / "models"
 SCHOOLS = MODELS / "eight_schools" / "eight_schools.stan"
 NORMAL = "parameters { real x; } model { x ~ normal(0, 1); }"
 GENERATED = """
@@ -410,7 +410,11 @@ def test_generated_quantities_that_reject_are_nan():
 
 
 LARGE = "data { int N; } parameters { vector[N] x; } model { x ~ normal(0, 1); }"
-MATRICES = [name for name in kernel_methods() if samplers.n_matrices(*resolve(name, {}))]
+MATRICES = [
+    name
+    for name in kernel_methods()
+    if (lambda sampler, settings: sampler.n_matrices(settings))(*resolve(name, {}))
+]
 
 
 @pytest.fixture(scope="module")
