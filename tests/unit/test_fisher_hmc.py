@@ -169,6 +169,7 @@ def test_forms_of_one_metric_give_the_same_draws() -> None:
         Metric(none, none, scale, np.empty((0, 3)), np.empty(0)),
     ):
         rng, target = np.random.default_rng(2), exact.target.target()
+        state = sampler.start(target, settings, np.array([0.3, -0.2, 1.0]), rng)
         state = state._replace(metric=metric, step_size=0.7)
         trace = empty_trace(200, 3)
         sampler.sweep(target, settings, state, rng, False, trace)
