@@ -12,6 +12,8 @@ import bridgestan
 import pytest
 
 from stanadapt.numerics.blas import one_thread
+from stanadapt.run.processes import Processes
+from stanadapt.run.threads import Threads
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,6 +23,17 @@ def _blas_as_in_chains() -> Iterator[None]:
     """One thread, for tests that run kernels and fits without the runner: more only wait for each other."""
     with one_thread():
         yield
+
+
+@pytest.fixture
+def never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling fails the test: what is refused must be refused before it."""
+
+    def run(*_: object) -> None:
+        pytest.fail("sampling began")
+
+    for turns in (Threads, Processes):
+        monkeypatch.setattr(turns, "run", run)
 
 
 @pytest.fixture(scope="session")

@@ -167,10 +167,9 @@ def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | Non
         return []
     shown = ", ".join(f"{acceptance[i]:.2f} in chain {chains[i]}" for i in np.flatnonzero(far))
     advice = "Warm up longer; in a funnel, reparametrise the model."
-    if facts.family == SURROGATE:
+    if facts.capacity:
         advice = (
-            "What was learnt of the target is not near enough to it: warm up longer, and learn from more "
-            "points (subsample, basis)."
+            f"What was learnt of the target is not near enough to it: warm up longer, raise {facts.capacity}."
         )
     return [
         Finding(

@@ -97,7 +97,7 @@ r_hat = functools.partial(_by_arviz, statistic="rhat")
 
 def e_bfmi(energy: np.ndarray) -> np.ndarray:
     """Mean squared change of the energy over its variance, of every chain (chain, draw); as arviz has it."""
-    with np.errstate(invalid="ignore", divide="ignore"):  # one draw, or an energy that never changes
+    with np.errstate(all="ignore"):  # one draw, or an energy that never changes or overflows
         return np.asarray(np.square(np.diff(energy, axis=1)).mean(axis=1) / energy.var(axis=1, ddof=1))
 
 

@@ -41,15 +41,15 @@ def statistics() -> Any:
         return importlib.import_module("arviz_stats" if has_datatree() else "arviz")
 
 
-def container(groups: Groups, attrs: Mapping[str, Any]) -> InferenceData:
+def container(groups: Groups, attrs: Mapping[str, Any] | None = None) -> InferenceData:
     """The datasets in what the installed arviz works with; `attrs` are those of the whole."""
     if has_datatree():
         tree = xarray.DataTree.from_dict(groups)
-        tree.attrs.update(attrs)
+        tree.attrs.update(attrs or {})
         return tree
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # "adaptation" is no group of the schema
-        return cast("InferenceData", statistics().InferenceData(attrs=dict(attrs), **groups))
+        return cast("InferenceData", statistics().InferenceData(attrs=dict(attrs or {}), **groups))
 
 
 def datasets(result: InferenceData) -> Groups:

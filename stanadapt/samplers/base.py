@@ -63,6 +63,7 @@ class Facts(NamedTuple):
     dims: tuple[
         tuple[str, tuple[str, ...]], ...
     ] = ()  # of what `learnt` gives, where the shape does not tell
+    capacity: str = ""  # setting that bounds how much of the history it can learn from
     faithful: bool = False  # whether there is a setting `faithful`, which follows the paper to the letter
     vanishing: bool = False  # whether there is a setting `vanishing`: adaptation goes on, ever more rarely
     piloted: bool = False  # whether Fisher HMC can begin its warm-up (setting `pilot`)

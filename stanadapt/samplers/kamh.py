@@ -92,6 +92,7 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     acceptance=BOTH_SIDES,
+    capacity="subsample",
     faithful=True,
     vanishing=True,
     refits=True,

@@ -90,6 +90,7 @@ FACTS = Facts(
     draws=10_000,
     gradient=False,
     acceptance=BOTH_SIDES,
+    capacity="basis",
     faithful=True,
     vanishing=True,
     refits=True,

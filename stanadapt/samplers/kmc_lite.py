@@ -104,6 +104,7 @@ FACTS = Facts(
     draws=10_000,
     gradient=False,
     acceptance=BOTH_SIDES,
+    capacity="subsample",
     faithful=True,
     vanishing=True,
     refits=True,

@@ -18,7 +18,7 @@ from stanadapt import samplers
 from stanadapt.errors import ArgumentError
 from stanadapt.result import files
 from stanadapt.result.container import datasets
-from stanadapt.run import turns as runner
+from stanadapt.run import processes
 from stanadapt.run.chain import Board, ChainResult, Job
 from stanadapt.run.inits import Init
 
@@ -31,13 +31,13 @@ CODE = "parameters { real x; real<lower=0> s; } model { x ~ std_normal(); s ~ ex
 ENDLESS = 10**8  # iterations: minutes
 
 # A line for every look at the board, so that a test knows when the run is where it wants it.
-TALKATIVE = "from stanadapt import progress; progress._LOG_SHARE = 0.0\n"
+TALKATIVE = "from stanadapt.run import progress; progress._LOG_SHARE = 0.0\n"
 RUN = (
     TALKATIVE
     + """
 import sys
 import stanadapt
-from stanadapt import results
+from stanadapt.result import files
 
 program, out, mode, warmup, draws = sys.argv[1:]
 if mode == "python":
@@ -182,7 +182,7 @@ def test_worker_processes_send_only_the_rows_they_wrote(tmp_path: Path) -> None:
     job = Job("rwm", samplers.resolve(sampler, None), 100, 10**6, 1, 1, 1, True, True)
     rows = np.memmap(tmp_path / "board", mode="w+", shape=(2, len(Board.COLUMNS)), dtype=float)
     Board(rows).stop()
-    (result,) = runner._run_share(runner.pack(posterior), job, [0], [Init(2.0)], tmp_path / "board")
+    (result,) = processes._run_share(processes.pack(posterior), job, [0], [Init(2.0)], tmp_path / "board")
     assert isinstance(result, ChainResult)
     assert result.warmup is not None
     for draws in (result.draws, result.warmup):

@@ -23,14 +23,13 @@ import fake_cmdstan
 import stanadapt
 from exact import STAN_LAWS, STAN_WITHOUT_JACOBIAN, StanLaw
 from stanadapt import Posterior, check, cli, samplers
-from stanadapt.diagnostics import findings as diagnostics
+from stanadapt.diagnostics.statistics import e_bfmi
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
 from stanadapt.model.backends import stanli_nuts
 from stanadapt.model.program import draws_data
 from stanadapt.result import files
 from stanadapt.result.container import container, datasets, has_datatree
 from stanadapt.run import engine
-from stanadapt.run import turns as runner
 from stanadapt.samplers import nuts
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -353,7 +352,7 @@ def test_arviz_knows_the_names(full: Any) -> None:
     arviz.plot_energy(full)
     bfmi = np.ravel(arviz.bfmi(full)["energy"] if has_datatree() else arviz.bfmi(full))
     energy = datasets(full)["sample_stats"]["energy"].values
-    np.testing.assert_allclose(bfmi, diagnostics._bfmi(energy), rtol=0.02)
+    np.testing.assert_allclose(bfmi, e_bfmi(energy), rtol=0.02)
 
 
 def with_stats(**columns: Any) -> Any:
@@ -396,12 +395,6 @@ def test_settings_reach_the_sampler(program: Posterior) -> None:
     eager = sample(program, settings={"target_accept": 0.5}, warmup=500)["adaptation"]["step_size"]
     careful = sample(program, settings={"target_accept": 0.95}, warmup=500)["adaptation"]["step_size"]
     assert eager.min() > careful.max()
-
-
-@pytest.fixture
-def never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sampling fails the test: what is refused must be refused before it."""
-    monkeypatch.setattr(runner, "run", lambda *_: pytest.fail("sampling began"))
 
 
 def test_progress_tells_of_chains_that_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
@@ -540,7 +533,7 @@ SCRIPT = (
     + """
 import sys
 import stanadapt
-from stanadapt import results
+from stanadapt.result import files
 
 program, out, draws = sys.argv[1:]
 idata = stanadapt.sample(

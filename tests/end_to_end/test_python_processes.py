@@ -13,8 +13,8 @@ import stanadapt
 from stanadapt import Target
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
 from stanadapt.result.container import datasets
-from stanadapt.run import turns as runner
 from stanadapt.run.failures import Failure, raise_first
+from stanadapt.run.processes import Processes
 
 RUN = {"method": "rwm", "chains": 3, "warmup": 60, "draws": 40, "seed": 3, "progress": False}
 KEPT = {"save_warmup": True, "keep_unconstrained": True}
@@ -81,7 +81,7 @@ def test_what_cannot_be_sent_is_refused_before_anything_runs(monkeypatch):
             return log_density(x)
 
     with monkeypatch.context() as patched:
-        patched.setattr(runner, "run", lambda *_: pytest.fail("sampling began"))
+        patched.setattr(Processes, "run", lambda *_: pytest.fail("sampling began"))
         with pytest.raises(
             ArgumentError, match=r"cannot be sent.*cannot pickle.*lock.*threads=True.*workers=1"
         ):

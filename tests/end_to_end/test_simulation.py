@@ -17,7 +17,7 @@ from stanadapt import Posterior
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
 from stanadapt.numerics import synthetic
 from stanadapt.result.container import datasets
-from stanadapt.run import turns as runner
+from stanadapt.run import processes
 from stanadapt.run.failures import Failure
 from stanadapt.simulators.priors import ScipyPrior
 
@@ -289,7 +289,7 @@ def test_draws_and_counts_do_not_depend_on_workers():
 def test_pickling(prior):
     target = stanadapt.abc(simulator, OBSERVED, prior, epsilon=1.0, summary=lambda data: data[:2])
     before = Posterior(target)
-    after = pickle.loads(runner.pack(before))
+    after = pickle.loads(processes.pack(before))
     assert after.log_density(np.zeros(1)) == before.log_density(np.zeros(1))
     assert after.constrain(np.ones(1)) == before.constrain(np.ones(1)) == {"mu": 1.0}
 

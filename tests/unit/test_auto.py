@@ -60,10 +60,10 @@ def looked(posterior: Any, seed: int = 1) -> Facts:
 @pytest.mark.parametrize(
     ("facts", "method", "reason"),
     [
-        (Facts(8, True, False, step=1.0), "fisher_hmc", "a pilot took steps of 100 % of a trajectory"),
-        (Facts(20, True, False, step=0.002), "fisher_hmc", "a pilot took steps of 0.2 % of a trajectory"),
+        (Facts(8, True, False, step=1.0), "fisher_hmc", "a trial took steps of 100 % of a trajectory"),
+        (Facts(20, True, False, step=0.002), "fisher_hmc", "a trial took steps of 0.2 % of a trajectory"),
         (Facts(20, True, False, step=0.0019), "rlmh", "0.19 % of a trajectory: the density jumps"),
-        (Facts(21, True, False, step=0.0019), "fisher_hmc", "a pilot took steps of 0.19 % of a trajectory"),
+        (Facts(21, True, False, step=0.0019), "fisher_hmc", "a trial took steps of 0.19 % of a trajectory"),
         (Facts(0, True, False), "fisher_hmc", "there are no parameters"),
         (Facts(1, False, False), "rlmh", "there is no gradient in 1 dimension"),
         (Facts(20, False, False), "rlmh", "there is no gradient in 20 dimensions"),
@@ -82,7 +82,7 @@ def test_what_is_chosen_can_run() -> None:
         choice = auto.choose(Facts(d, bool(gradient), bool(noisy and not gradient), step=step))
         sampler = samplers.sampler(choice.method)
         assert gradient or not sampler.FACTS.gradient
-        if isinstance(sampler, samplers.Cautious):
+        if sampler.FACTS.cautious:
             assert sampler.caution(samplers.resolve(sampler, None), d) is None
 
 
@@ -294,7 +294,7 @@ def test_from_a_shell(tmp_path: Path) -> None:
     assert said.exit_code == 0, said.output
     lines = said.stdout.splitlines()
     assert lines[0].startswith("fisher_hmc with stanli")
-    assert lines[1].startswith("Chosen because there is a gradient, and a pilot took steps of 1")
+    assert lines[1].startswith("Chosen because there is a gradient, and a trial took steps of 1")
     said = command("sample", tmp_path / "normal.stan", *short, "--force", "--set", "damping=1")
     assert said.exit_code == 2
     assert "are not allowed with method='auto'" in " ".join(said.stderr.split())

@@ -24,8 +24,9 @@ from stanadapt.errors import (
     ModelError,
 )
 from stanadapt.result.container import datasets
-from stanadapt.run import turns as runner
+from stanadapt.run.threads import Threads
 from stanadapt.samplers import METHODS
+from stanadapt.samplers.settings import Limit
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.errors.StanAdaptWarning")  # few draws
 
@@ -49,16 +50,6 @@ def draw(model=NORMAL, data=None, **more):
 @pytest.fixture(scope="module")
 def posterior():
     return Posterior(NORMAL)
-
-
-@pytest.fixture
-def never_runs(monkeypatch):
-    """Sampling fails the test: what is refused must be refused before it."""
-
-    def ran(*_):
-        pytest.fail("sampling began")
-
-    monkeypatch.setattr(runner, "run", ran)
 
 
 def refused(error, parts, *arguments, **keywords):
@@ -148,11 +139,11 @@ class TestSettings:
     def test_every_setting_of_every_method(self, posterior, method):
         """Nothing but what its limits allow gets through, whatever the method."""
         sampler = samplers.sampler(method)
-        for name, default in sampler.Settings()._asdict().items():
+        for name, setting in samplers.declared(sampler).items():
             wrong = [[1], math.nan, "nonsense", 1j]
-            wrong += [] if default is None else [None]
-            if name not in sampler.CHOICES and not isinstance(default, bool):
-                low, high, open_low = sampler.LIMITS[name]
+            wrong += [] if setting.optional else [None]
+            if isinstance(setting.allowed, Limit):
+                low, high, open_low = setting.allowed
                 wrong += [True, math.inf, -math.inf, 10**400, "0.5"]
                 wrong += [low - 1] if low > -math.inf else []
                 wrong += [2 * high + 1] if high < math.inf else []
@@ -169,11 +160,11 @@ class TestSettings:
 
 def _ends(sampler):
     """Every number that is just allowed; not the largest counts, which may rightly take for ever."""
-    for name, default in sampler.Settings()._asdict().items():
-        if name in sampler.CHOICES or isinstance(default, bool):
+    for name, setting in samplers.declared(sampler).items():
+        if not isinstance(setting.allowed, Limit):
             continue
-        low, high, open_low = sampler.LIMITS[name]
-        if isinstance(default, int):
+        low, high, open_low = setting.allowed
+        if setting.kind is int:
             yield name, int(low)
         else:
             yield name, 1e-308 if open_low else low
@@ -410,11 +401,14 @@ def test_generated_quantities_that_reject_are_nan():
 
 
 LARGE = "data { int N; } parameters { vector[N] x; } model { x ~ normal(0, 1); }"
-MATRICES = [
-    name
-    for name in kernel_methods()
-    if (lambda sampler, settings: sampler.n_matrices(settings))(*resolve(name, {}))
-]
+
+
+def matrices(method):
+    sampler, settings = resolve(method, {})
+    return sampler.n_matrices(settings)
+
+
+MATRICES = [name for name in kernel_methods() if matrices(name)]
 
 
 @pytest.fixture(scope="module")
@@ -427,8 +421,15 @@ class TestMemory:
     @pytest.mark.parametrize("method", MATRICES)
     def test_matrices(self, monkeypatch, large, method):
         monkeypatch.setattr(check, "free_memory", lambda: 3 * 2.0**30)
-        gib = f"{8 * 15_570**2 * (samplers.n_matrices(*resolve(method, {})) + 1) * 2 / 2**30:.1f} GiB"
-        parts = [f"method='{method}'", gib, "15570 x 15570", "3.0 GiB are free", "none: rwm, mala"]
+        gib = f"{8 * 15_570**2 * (matrices(method) + 1) * 2 / 2**30:.1f} GiB"
+        parts = [
+            f"method='{method}'",
+            gib,
+            "15570 x 15570",
+            "3.0 GiB are free",
+            "Methods that need none: ",
+            "rwm",
+        ]
         refused(ArgumentError, parts, large, method=method)
 
     def test_draws(self, monkeypatch, large):
@@ -469,7 +470,7 @@ def test_memory_that_runs_out_has_a_name(monkeypatch, posterior):
     def run(*_):
         raise MemoryError("Unable to allocate 1 TiB")
 
-    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(Threads, "run", run)
     refused(ChainError, ["more memory than there is", "1 TiB", "thin"], posterior)
 
 

@@ -26,7 +26,7 @@ def made_up(draws=None, *, rate=0.574, accepted=None, failures=0, attrs=None, ad
         draws = {"x": rng.standard_normal((CHAINS, DRAWS)), "v": rng.standard_normal((CHAINS, DRAWS, 2))}
     shape = next(iter(draws.values())).shape[:2]
     coords = {"chain": np.arange(shape[0]), "draw": np.arange(shape[1])}
-    attrs = {"settings": SETTINGS} | (attrs or {})
+    attrs = {"method": "fisher_mala", "settings": SETTINGS} | (attrs or {})
     posterior = xarray.Dataset(
         {
             name: (("chain", "draw", *[f"{name}_{i}" for i in range(a.ndim - 2)]), a)

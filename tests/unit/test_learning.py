@@ -428,7 +428,11 @@ def test_hmc_freezes_the_geometric_mean_of_the_second_half() -> None:
     ]
     exact, rng = TARGETS["gaussian"](), np.random.default_rng(8)
     target, state, trace = exact.target.target(), None, empty_trace(50, D)
-    state = warm_up(sampler, settings, target, np.zeros(D), rng, 101).finish()
+    driver = warm_up(sampler, settings, target, np.zeros(D), rng, 101)
+    while driver.next_stage():
+        trace = driver.room(driver.left)
+        driver.run(trace)
+    state = driver.state
     frozen = empty_trace(5, D)
     sampler.sweep(target, settings, state, rng, False, frozen)
     np.testing.assert_allclose(frozen.step_size, np.exp(np.log(trace.step_size).mean()), rtol=1e-12)

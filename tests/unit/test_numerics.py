@@ -100,7 +100,7 @@ def test_fisher_first_step_is_equation_12() -> None:
 @pytest.mark.parametrize(("signal", "weight"), [("score", 1.0), ("increment", 1.0), ("rao_blackwell", 0.36)])
 def test_fisher_signals(signal: str, weight: float) -> None:
     """Equations (8), (15) and (16), after a rotation."""
-    code = fisher_mala.CHOICES["signal"].index(signal)
+    code = fisher_mala.SIGNALS.names.index(signal)
     before, after = np.array([1.0, 2.0]), np.array([0.5, -1.0])
     found_weight, phi = fisher_mala.rotated_signal(code, before, after, 0.36, True)
     assert found_weight == weight

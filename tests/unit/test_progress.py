@@ -13,7 +13,8 @@ import pytest
 
 import stanadapt
 from stanadapt.result.container import datasets
-from stanadapt.run.chain import Board, Job
+from stanadapt.run.board import Board
+from stanadapt.run.job import Job
 from stanadapt.run.progress import Progress
 
 CODE = "parameters { vector[2] x; } model { x ~ std_normal(); }"
@@ -189,8 +190,9 @@ class ZMQInteractiveShell:
 sys.modules["IPython"] = types.SimpleNamespace(get_ipython=ZMQInteractiveShell)
 sys.modules["ipykernel.zmqshell"] = types.ModuleType("ipykernel.zmqshell")
 sys.modules["ipywidgets"] = None
-from stanadapt.chain import Board, Job
-from stanadapt.progress import Progress
+from stanadapt.run.board import Board
+from stanadapt.run.job import Job
+from stanadapt.run.progress import Progress
 board = Board.for_chains(1)
 with Progress(Job("rwm", None, 10, 20, 1, 1, 0, False, False), True) as look:
     board.post(0, 30, 1.0, 0.5, 2.0, 1.0)
