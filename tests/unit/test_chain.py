@@ -1,0 +1,161 @@
+"""A chain between two blocks is a value: it can be pickled there, and taken up by another chain."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stanadapt
+from cases import kernel_methods
+from stanadapt import samplers
+from stanadapt.run import chain as chain_module
+from stanadapt.run.board import Board
+from stanadapt.run.chain import KernelChain
+from stanadapt.run.draws import ChainResult, stacks
+from stanadapt.run.inits import Init
+from stanadapt.run.job import Job
+
+PROGRAM = """
+parameters { real mu; real<lower=0> tau; }
+model { mu ~ normal(1, 2); tau ~ exponential(1); }
+generated quantities { real y = mu * tau; }
+"""
+# Long enough for every stage of warm-up, a refit and a few episodes of a policy.
+WARMUP, DRAWS = 420, 60
+SETTINGS: dict[str, dict[str, Any]] = {
+    "rlmh": {"episode": 20},
+    "rlmh_mala": {"episode": 20},
+    "kmc_lite": {"subsample": 40},
+    "kmc_finite": {"basis": 20},
+    "kamh": {"subsample": 40},
+}
+
+
+def job(method: str, settings: dict[str, Any] | None = None) -> Job:
+    given = SETTINGS.get(method, {}) if settings is None else settings
+    return Job(method, samplers.resolve(samplers.sampler(method), given), WARMUP, DRAWS, 2, 1, 3, True, True)
+
+
+def whole(posterior: stanadapt.Posterior, what: Job) -> ChainResult:
+    """A chain that is run through."""
+    draws, warmup = stacks(what, posterior, 1)
+    assert warmup is not None
+    chain = KernelChain(posterior, what, 0, Init(2.0), Board.for_chains(1), draws.chain(0), warmup.chain(0))
+    for _ in chain.blocks():
+        pass
+    return chain.result()
+
+
+def relayed(posterior: stanadapt.Posterior, what: Job) -> tuple[ChainResult, int]:
+    """The same, where after every block another chain takes up what was pickled; and how often one did."""
+    draws, warmup = stacks(what, posterior, 1)
+    assert warmup is not None
+    value, count = None, 0
+    while True:
+        chain = KernelChain(
+            pickle.loads(pickle.dumps(posterior)),
+            what,
+            0,
+            Init(2.0),
+            Board.for_chains(1),
+            draws.chain(0),
+            warmup.chain(0),
+            value=value,
+        )
+        blocks: Iterator[None] = chain.blocks()
+        if next(blocks, "finished") == "finished":
+            return chain.result(), count
+        value, count = pickle.loads(pickle.dumps(chain.value)), count + 1
+
+
+@pytest.fixture
+def _short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains give way after every block."""
+    monkeypatch.setattr(chain_module, "_BLOCK_SECONDS", 1e-4)
+
+
+def assert_equal(one: ChainResult, other: ChainResult) -> None:
+    for name in ("draws", "warmup"):
+        rows, others = getattr(one, name).written(), getattr(other, name).written()
+        assert rows.n == others.n > 0
+        np.testing.assert_array_equal(others.values, rows.values)
+        np.testing.assert_array_equal(others.x, rows.x)
+        for column in rows.stats:
+            np.testing.assert_array_equal(others.stats[column], rows.stats[column])
+    assert list(one.history) == list(other.history)
+    for name, column in one.history.items():
+        np.testing.assert_array_equal(other.history[name], column)
+    for name, array in one.learnt.items():
+        np.testing.assert_array_equal(other.learnt[name], array)
+    for name in (
+        "warmup_iterations",
+        "failures",
+        "failures_warmup",
+        "first_failure",
+        "counts",
+        "counts_warmup",
+    ):
+        assert getattr(one, name) == getattr(other, name)
+    np.testing.assert_array_equal(one.start, other.start)
+
+
+@pytest.mark.usefixtures("_short_turns")
+@pytest.mark.parametrize("method", kernel_methods())
+def test_a_chain_that_is_taken_up_again_draws_the_same(method: str) -> None:
+    posterior = stanadapt.Posterior(PROGRAM)
+    other, count = relayed(posterior, job(method))
+    assert count > 3
+    assert_equal(whole(posterior, job(method)), other)
+
+
+@pytest.mark.usefixtures("_short_turns")
+def test_with_a_pilot() -> None:
+    posterior = stanadapt.Posterior(PROGRAM)
+    what = job("fisher_mala", {"pilot": 200})
+    other, count = relayed(posterior, what)
+    assert count > 3
+    assert_equal(whole(posterior, what), other)
+
+
+def _estimate(x: np.ndarray, rng: np.random.Generator) -> float:
+    return -0.5 * float(x @ x) + float(rng.normal(-0.125, 0.5))
+
+
+@pytest.mark.usefixtures("_short_turns")
+def test_random_numbers_of_a_noisy_target_are_taken_along() -> None:
+    posterior = stanadapt.Posterior(stanadapt.Target.from_python(_estimate, 2, noisy=True))
+    other, count = relayed(posterior, job("am"))
+    assert count > 3
+    assert_equal(whole(posterior, job("am")), other)
+
+
+def _simulate(theta: dict[str, Any], rng: np.random.Generator) -> np.ndarray:
+    return np.asarray(rng.normal(theta["mu"], 1.0, 3))
+
+
+@pytest.mark.usefixtures("_short_turns")
+def test_simulations_are_counted_on() -> None:
+    from scipy import stats
+
+    target = stanadapt.abc(_simulate, [0.1, 0.4, -0.3], {"mu": stats.norm(0, 1)}, epsilon=1.0)
+    posterior = stanadapt.Posterior(target)
+    other, count = relayed(posterior, job("am"))
+    assert count > 3
+    assert other.counts["n_simulations"] > 0
+    assert_equal(whole(posterior, job("am")), other)
+
+
+def _failing(x: np.ndarray) -> float:
+    return float("nan") if x[0] > 1.0 else -0.5 * float(x @ x)
+
+
+@pytest.mark.usefixtures("_short_turns")
+def test_failures_are_counted_on() -> None:
+    posterior = stanadapt.Posterior(stanadapt.Target.from_python(_failing, 1))
+    other, _ = relayed(posterior, job("rwm"))
+    assert (other.failures or 0) > 0
+    assert_equal(whole(posterior, job("rwm")), other)
