@@ -100,7 +100,8 @@ def main() -> None:
         for settings in ({}, other):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                idata = posterior.sample(
+                idata = stanadapt.sample(
+                    posterior,
                     method=options.method,
                     settings=settings,
                     warmup=options.warmup,

@@ -38,21 +38,21 @@ def _child(code: str, *, env: dict[str, str] | None = None) -> dict[str, float]:
 def start() -> None:
     code = f"""
 import json, time, warnings
-import stanadapt, stanadapt.api, stanadapt.backends.stanli
+import stanadapt, stanadapt.api, stanadapt.model.backends.stanli
 began = time.perf_counter()
 posterior = stanadapt.Posterior({PROGRAM!r}, {DATA!r})
 opened = time.perf_counter()
 warnings.simplefilter("ignore")
-from stanadapt import runner
+from stanadapt.run import threads
 marks = []
-watch = runner._watch
+watch = threads.watch
 def marked(futures, board, look):
     while not (board.rows[:-1, 0] > 0).any():
         pass
     marks.append(time.perf_counter())
     return watch(futures, board, look)
-runner._watch = marked
-posterior.sample(seed=1, progress=False, warmup=1000, draws=1000)
+threads.watch = marked
+stanadapt.sample(posterior, seed=1, progress=False, warmup=1000, draws=1000)
 print(json.dumps(dict(opened=opened - began, first=marks[0] - began)))
 """
     _child(code)  # kernels compiled, files in memory
@@ -88,8 +88,15 @@ def scaling() -> None:
     def seconds(chains: int) -> float:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            idata = posterior.sample(
-                chains=chains, workers=chains, warmup=1000, draws=n, thin=100, seed=1, progress=False
+            idata = stanadapt.sample(
+                posterior,
+                chains=chains,
+                workers=chains,
+                warmup=1000,
+                draws=n,
+                thin=100,
+                seed=1,
+                progress=False,
             )
         return float(idata["posterior"].attrs["sampling_time"])
 
@@ -133,8 +140,8 @@ def progress() -> None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     began = time.process_time()
-                    posterior.sample(
-                        chains=2, warmup=1000, draws=1_000_000, thin=1000, seed=1, progress=shown
+                    stanadapt.sample(
+                        posterior, chains=2, warmup=1000, draws=1_000_000, thin=1000, seed=1, progress=shown
                     )
                     seconds.append(time.process_time() - began)
             ratios.append(seconds[1] / seconds[0])

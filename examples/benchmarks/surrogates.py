@@ -130,7 +130,9 @@ def models() -> None:
             began = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
-                idata = posterior.sample(method=method, warmup=20_000, draws=10_000, seed=1, progress=False)
+                idata = stanadapt.sample(
+                    posterior, method=method, warmup=20_000, draws=10_000, seed=1, progress=False
+                )
             seconds = time.perf_counter() - began
             ess = stanadapt.summary(idata, list(posterior.parameters))["ess_bulk"].min()
             cells += f"{ess:10.0f} ({seconds:5.1f})"

@@ -72,7 +72,8 @@ def sample(job: Job, warmup: int, draws: int, **more: Any) -> Any:
     posterior = opened(job.target, job.source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows what a finding would say
-        return posterior.sample(
+        return stanadapt.sample(
+            posterior,
             method=job.method.name,
             settings=settings_of(job.method),
             chains=1,

@@ -97,7 +97,8 @@ def sample(posterior: stanadapt.Posterior, method: Method, seed: int, repeat: in
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the table shows what a finding would say
         return datasets(
-            posterior.sample(
+            stanadapt.sample(
+                posterior,
                 method=method.name,
                 settings=method.settings,
                 warmup=method.warmup,

@@ -152,7 +152,8 @@ def others(posterior: stanadapt.Posterior, name: str, seed: int) -> np.ndarray:
     """Draws (n, d) of another method, from the origin."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it stays in one mode is what is shown
-        idata = posterior.sample(
+        idata = stanadapt.sample(
+            posterior,
             method=name,
             chains=1,
             warmup=20_000,

@@ -441,7 +441,7 @@ class TestRefusals:
             "data { int N; } parameters { vector[N] x; } model { x ~ std_normal(); }", {"N": 10_000}
         )
         monkeypatch.setattr(check, "free_memory", lambda: 3 * 2.0**30)
-        parts = ["method='nuts'", "8.9 GiB", "10000 x 10000", "3.0 GiB are free", "none: rwm"]
+        parts = ["method='nuts'", "8.9 GiB", "10000 x 10000", "3.0 GiB are free", "Methods that need none: "]
         self.refused(parts, large, settings={"metric": "dense"})
         self.refused(["draws=100000 of 2 chains", "thin"], large, draws=100_000)
 
@@ -580,8 +580,10 @@ def test_interrupt_before_a_chain_is_whole(tmp_path: Path) -> None:
 def test_command(tmp_path: Path) -> None:
     said = CliRunner().invoke(cli.main, ["methods", "nuts"])
     rows = [line.split() for line in said.stdout.splitlines()[3:]]
-    assert ["metric", "diag", "diag,", "dense"] in rows
-    assert ["max_tree_depth", "10", "integer", "of", "at", "least", "1,", "at", "most", "30"] in rows
+    assert ["metric", "diag", "diag,", "dense"] in [row[:4] for row in rows]
+    assert ["max_tree_depth", "10", "integer", "of", "at", "least", "1,", "at", "most", "30"] in [
+        row[:10] for row in rows
+    ]
     assert "Stan's own no-U-turn sampler" in CliRunner().invoke(cli.main, ["methods"]).stdout
     arguments = [
         f"{SCHOOLS}.stan",
@@ -602,8 +604,8 @@ def test_methods_list_it() -> None:
     row = stanadapt.methods().loc["nuts"]
     assert (row.gradient, row.warmup, row.draws) == (True, 1_000, 1_000)
     assert row.settings == "metric='diag', target_accept=0.8, max_tree_depth=10"
-    assert isinstance(samplers.sampler("nuts"), samplers.Engine)
-    assert not isinstance(samplers.sampler("rwm"), samplers.Engine)
+    assert samplers.is_engine(samplers.sampler("nuts"))
+    assert not samplers.is_engine(samplers.sampler("rwm"))
 
 
 # CmdStan: CmdStanPy itself runs an executable that is a stand-in.

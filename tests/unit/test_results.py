@@ -233,6 +233,24 @@ def test_attributes(full):
     assert len(attrs["model_hash"]) == 16
 
 
+def test_attributes_of_the_whole_survive_files(full, tmp_path):
+    """People look for them on the result itself; they stand on every group too, and in files."""
+    expected = datasets(full)["posterior"].attrs
+    assert dict(full.attrs) == expected
+    files.write(full, tmp_path / "ours.nc")
+    full.to_netcdf(str(tmp_path / "arviz.nc"))
+    tree = full if has_datatree() else full.to_datatree()
+    tree.to_zarr(tmp_path / "fit.zarr")
+    with xarray.open_datatree(tmp_path / "fit.zarr", engine="zarr") as store:
+        found = dict(store.attrs)
+    for attrs in (
+        files.read(tmp_path / "ours.nc").attrs,
+        files.read(tmp_path / "arviz.nc").attrs,
+        found,
+    ):
+        assert {name: attrs[name] for name in expected} == expected
+
+
 def test_netcdf_and_back(full, tmp_path):
     path = tmp_path / "run.nc"
     files.write(full, path)

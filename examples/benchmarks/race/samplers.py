@@ -44,19 +44,21 @@ def ours(method: str) -> Callable[[Problem, int, int], Racer]:
             self.chains, self.cores = chains, cores
 
         def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
+            import stanadapt
             from stanadapt.result.container import datasets
-            from stanadapt.run import turns as runner
+            from stanadapt.run.threads import Threads
 
-            clock, run_chains = Clock(), runner.run
+            clock, run_chains = Clock(), Threads.run
 
             def timed(*arguments: Any) -> Any:
                 with clock:
                     return run_chains(*arguments)
 
             before = shim.gradients()
-            with warnings.catch_warnings(), mock.patch.object(runner, "run", timed):
+            with warnings.catch_warnings(), mock.patch.object(Threads, "run", timed):
                 warnings.simplefilter("ignore")
-                result = self.posterior.sample(
+                result = stanadapt.sample(
+                    self.posterior,
                     method=method,
                     chains=self.chains,
                     workers=self.cores,
