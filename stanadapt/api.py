@@ -86,7 +86,8 @@ def sample(
     backend
         "auto", "stanli" or "bridgestan"; see `Posterior`.
     settings
-        A dict of the method's settings, or its Settings. None with method="auto".
+        A dict of the method's settings, which `methods(name)` lists with their meaning, or its Settings. None
+        with method="auto".
     progress
         Show a progress bar (lines, where the output is no terminal).
     save_warmup
@@ -157,15 +158,37 @@ def sample(
     return idata
 
 
-def methods() -> pandas.DataFrame:
-    """The methods as a pandas DataFrame: description, whether they need gradients, defaults, settings."""
+def methods(name: str | None = None) -> pandas.DataFrame:
+    """The methods, or the settings of one, as a pandas DataFrame.
+
+    Parameters
+    ----------
+    name
+        A method.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each method: description, whether it needs gradients, default numbers of iterations, and
+        settings. With `name` a row for each of its settings: default, what is allowed, and meaning; a default
+        of None is found at run time.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such method.
+    """
     import pandas
 
+    if name is not None:
+        declared = samplers.declared(samplers.sampler(name))
+        columns = {key: [each.default, each.range, each.meaning] for key, each in declared.items()}
+        return pandas.DataFrame.from_dict(columns, orient="index", columns=["default", "allowed", "meaning"])
     rows = {}
-    for name, description in samplers.METHODS.items():
-        module = samplers.sampler(name)
-        settings = [f"{key}={setting.default!r}" for key, setting in samplers.declared(module).items()]
-        rows[name] = {
+    for method, description in samplers.METHODS.items():
+        module = samplers.sampler(method)
+        settings = [f"{key}={each.default!r}" for key, each in samplers.declared(module).items()]
+        rows[method] = {
             "description": description,
             "gradient": module.FACTS.gradient,
             "warmup": module.FACTS.warmup,

@@ -80,7 +80,10 @@ def declared(method: Method) -> dict[str, Setting]:
 @functools.cache
 def _declared(settings: Any) -> dict[str, Setting]:
     hints = typing.get_type_hints(settings, include_extras=True)
-    return {name: _setting(name, hints[name], settings._field_defaults[name]) for name in settings._fields}
+    found = {name: _setting(name, hints[name], settings._field_defaults[name]) for name in settings._fields}
+    for name, setting in found.items():
+        getattr(settings, name).__doc__ = setting.meaning  # which help() shows
+    return found
 
 
 def _setting(name: str, hint: Any, default: Any) -> Setting:
