@@ -1,12 +1,12 @@
 """The one place that calls numba.
 
-numba's disk cache notices an edit only in the file that holds the cached function: a kernel built on shared
-maths would go on with yesterday's maths. So the cache folder carries a hash of every file that holds kernels
-and of all that these import. An edit to any of them gives a new folder, and an untouched install compiles
-once per machine.
+numba's disk cache notices an edit only in the file that holds the cached function. A kernel that calls a
+function of another file would go on with its old version. So the name of the cache folder is a hash of all
+files that hold kernels, and of all files that they import. An edit of any of them gives a new folder. Without
+edits a kernel is compiled once per machine.
 
-Kernels release the GIL, so chains run in threads. `reassoc` lets the compiler vectorise sums and `contract`
-lets it fuse multiply-adds; NaN and infinity keep their meaning.
+Kernels release the GIL, so that chains run in threads. `reassoc` lets the compiler vectorise sums, and
+`contract` lets it fuse a product and a sum. NaN and infinity keep their meaning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|exact|callback)\b"
 
 @functools.cache
 def cache_folder() -> Path:
-    """Where compiled kernels of this very version of the sources are kept."""
+    """The folder for compiled kernels of this very version of the sources."""
     digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
     for source in sorted(_kernel_sources()):
         digest.update(source.relative_to(_PACKAGE).as_posix().encode())
@@ -49,10 +49,10 @@ def cache_folder() -> Path:
 
 
 def _kernel_sources() -> set[Path]:
-    """Files of the package that use this one, with everything of the package that they import."""
+    """The files of the package that hold kernels, and all files of the package that these import."""
     waiting = [path for path in _PACKAGE.rglob("*.py") if _IMPORT_OF_JIT.search(path.read_text("utf-8"))]
     found = {Path(__file__)}
-    front = _PACKAGE / "__init__.py"  # imports everything, and no kernel
+    front = _PACKAGE / "__init__.py"  # it imports everything and holds no kernel
     while waiting:
         path = waiting.pop()
         if path in found or path == front:
@@ -68,7 +68,7 @@ def _kernel_sources() -> set[Path]:
 
 
 def _prune(current: Path) -> None:
-    """Remove the folders of other versions that nothing has opened for a month."""
+    """Remove the folders of other versions that no process has used for a month."""
     oldest = time.time() - _KEEP_DAYS * 86_400
     for folder in current.parent.iterdir():
         if folder != current and folder.is_dir() and folder.stat().st_mtime < oldest:
@@ -76,7 +76,7 @@ def _prune(current: Path) -> None:
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` to machine code at its first call, without the GIL, cached on disk."""
+    """Compile `function` to machine code at its first call. It runs without the GIL and is cached on disk."""
     with _our_cache():
         return numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})(
             function
@@ -84,12 +84,15 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def exact(function: Callable[..., Any]) -> Any:
-    """A kernel whose sums keep the order in which they are written.
+    """Compile `function` like `kernel` does, but keep the order in which its sums are written.
 
-    Each kernel that calls another holds a copy of it, optimised on its own, and which of the copies runs
-    depends on the order in which they were loaded. Where the compiler may reorder sums, the process that
-    compiles can differ in the last digit from those that load from disk. Most kernels are too small for that.
-    A product may be fused with a sum in any kernel: write a b + c d so that there is no choice of which.
+    A kernel that calls another one holds a copy of it, which the compiler optimises again. The copy that runs
+    depends on the order in which kernels were loaded. If the compiler may reorder sums, two copies can differ
+    in the last digit, and so can two processes of which one compiles and the other loads from disk. Most
+    kernels are too small for that to happen.
+
+    Every kernel may fuse a product with a sum. In a b + c d the compiler can fuse either product, and the
+    last digits differ. So add products one at a time, to a value that is no product itself: (e + a b) + c d.
     """
     with _our_cache():
         return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
@@ -107,7 +110,7 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @contextlib.contextmanager
 def _our_cache() -> Any:
-    """Our cache folder while a decorator runs, numba's setting as the user had it afterwards."""
+    """Set numba's cache folder to ours while a decorator runs, and restore the user's setting afterwards."""
     theirs = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())
     try:
@@ -117,7 +120,7 @@ def _our_cache() -> Any:
 
 
 def is_compiled(function: Any) -> bool:
-    """Whether `function`, a kernel, is compiled in this process or on disk."""
+    """Whether the kernel `function` is compiled, in this process or on disk."""
     if function.signatures:
         return True
     name = f"{function.py_func.__module__.rpartition('.')[2]}.{function.py_func.__qualname__}"

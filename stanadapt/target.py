@@ -1,8 +1,8 @@
 """A log density as compiled code sees it: C function addresses, a context pointer and a dimension.
 
-The signatures are BridgeStan's C ABI, so a Stan model passes straight through. Addresses are integers rather
-than function objects, which keeps the compiled kernels the same for every model: nothing is recompiled when
-the model changes.
+The signatures are those of BridgeStan's C ABI, so that kernels call a Stan model directly. Addresses are
+integers rather than function objects. So the compiled kernels are the same for every model, and nothing is
+compiled again for another model.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from .jit import kernel
 
 
 class Failures(NamedTuple):
-    """Evaluations that gave no log density (and gradient), in one chain; -inf is a log density."""
+    """The failures of one chain: evaluations without a log density or gradient. -inf is not a failure."""
 
-    total: np.ndarray  # (1,) int64: how many
-    first: np.ndarray  # (d,) the first such point, so that its message can be asked for later
+    total: np.ndarray  # (1,) int64: their number
+    first: np.ndarray  # (d,) the point of the first one; its error message can be asked for later
 
 
 class NativeTarget(NamedTuple):
     """What a kernel needs to evaluate a log density."""
 
-    log_density: int  # address of bs_log_density, or of one with its signature
-    log_density_gradient: int  # address of bs_log_density_gradient, likewise
+    log_density: int  # address of bs_log_density, or of a function with its signature
+    log_density_gradient: int  # the same for bs_log_density_gradient
     context: int  # their first argument: the bs_model pointer
     dim: int
     failures: Failures
 
 
 def native_target(log_density_address: int, gradient_address: int, context: int, dim: int) -> NativeTarget:
-    """A `NativeTarget` with failure counts of its own; every chain gets one."""
+    """A `NativeTarget` with its own count of failures, for one chain."""
     failures = Failures(np.zeros(1, np.int64), np.zeros(dim))
     return NativeTarget(log_density_address, gradient_address, context, dim, failures)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _call(typing_context: Any, address: Any, context: Any, x: Any, score: Any) -> Any:
-    """Call a density at `address`; returns its value, or NaN where it reports an error.
+    """Call the density at `address`. Returns its value, or NaN if it reports an error.
 
     A zero `score` pointer means that the function takes no gradient argument.
     """
@@ -52,7 +52,7 @@ def _call(typing_context: Any, address: Any, context: Any, x: Any, score: Any) -
     def generate(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at, model, point, gradient = arguments
         propto_jacobian = [flag(1), flag(1)]
-        no_message = word(0)  # the model then allocates none, so a rejected point leaks nothing
+        no_message = word(0)  # then the model allocates no message, and a rejected point leaks no memory
         value = cgutils.alloca_once_value(builder, real(np.nan))
         where = builder.ptrtoint(value, word)
         head = [model, *propto_jacobian, point, where]
@@ -75,21 +75,21 @@ def _call(typing_context: Any, address: Any, context: Any, x: Any, score: Any) -
 
 @kernel
 def log_density(target: Any, x: Any) -> Any:
-    """Log density at `x` (d,); -inf, and counted as a failure, where it has an error, NaN or +inf."""
+    """Log density at `x` (d,). An error, NaN or +inf is counted as a failure and gives -inf."""
     value = _call(
         np.uint64(target.log_density), np.uint64(target.context), np.uint64(x.ctypes.data), np.uint64(0)
     )
     if np.isfinite(value) or value == -np.inf:
         return value
-    return _failed(target, x)
+    return _count_failure(target, x)
 
 
 @kernel
 def log_density_gradient(target: Any, x: Any, score: Any) -> Any:
-    """Log density at `x` (d,), its gradient written to `score` (d,).
+    """Log density at `x` (d,); its gradient is written to `score` (d,).
 
-    It is -inf outside the support, where `score` means nothing. It is also -inf, and counted as a failure,
-    where the model has an error, or a value or gradient that is not finite.
+    Outside of the support the log density is -inf, and `score` means nothing. An error of the model, or a
+    value or gradient that is not finite, is counted as a failure and gives -inf too.
     """
     value = _call(
         np.uint64(target.log_density_gradient),
@@ -97,12 +97,12 @@ def log_density_gradient(target: Any, x: Any, score: Any) -> Any:
         np.uint64(x.ctypes.data),
         np.uint64(score.ctypes.data),
     )
-    # The sum is finite unless an entry is not, or unless finite entries overflow: then look at each.
+    # If the sum is finite, all entries are. If not, the sum may have overflowed, so look at each entry.
     if np.isfinite(value) and (np.isfinite(np.sum(score)) or np.all(np.isfinite(score))):
         return value
     if value == -np.inf:
         return value
-    return _failed(target, x)
+    return _count_failure(target, x)
 
 
 _DIFFERENCE = np.finfo(float).eps ** (1 / 3)  # relative step that balances truncation and rounding
@@ -110,9 +110,9 @@ _DIFFERENCE = np.finfo(float).eps ** (1 / 3)  # relative step that balances trun
 
 @kernel
 def hessian_vector(target: Any, x: Any, u: Any, out: Any) -> Any:
-    """Write H(x) u to `out` (d,), H the Hessian of the log density; `u` (d,) is any direction but zero.
+    """Write H(x) u to `out` (d,), with the Hessian H of the log density; `u` (d,) must not be zero.
 
-    A central difference of the gradient along u: two gradients. Returns whether both were finite.
+    It is a central difference of two gradients along u. Returns whether both were finite.
     """
     size, length = 1.0, 0.0
     for i in range(x.size):
@@ -132,7 +132,7 @@ def hessian_vector(target: Any, x: Any, u: Any, out: Any) -> Any:
 def hessian(target: Any, x: Any, out: Any) -> Any:
     """Write the Hessian of the log density at `x` (d,) to `out` (d, d).
 
-    Central differences of the gradient, made symmetric: 2 d gradients. Returns whether all were finite.
+    It is made of central differences of 2 d gradients, and made symmetric. Returns whether all were finite.
     """
     d = x.size
     near, behind = x.copy(), np.empty(d)
@@ -157,7 +157,8 @@ def hessian(target: Any, x: Any, out: Any) -> Any:
 
 
 @kernel
-def _failed(target: Any, x: Any) -> Any:
+def _count_failure(target: Any, x: Any) -> Any:
+    """Count a failure at `x` (d,). Returns -inf."""
     if target.failures.total[0] == 0:
         target.failures.first[:] = x
     target.failures.total[0] += 1

@@ -27,7 +27,7 @@ import numpy as np
 
 import stanadapt
 from stanadapt.numerics import score_matching
-from stanadapt.numerics.score_matching import Kernel, Sums
+from stanadapt.numerics.score_matching import RadialFunction, Sums
 from stanadapt.numerics.surrogate import GAUSSIAN, RATIONAL_QUADRATIC, Surrogate, surrogate_leapfrog
 
 REPEATS = 9
@@ -50,10 +50,10 @@ def step_of(surrogate: Surrogate, d: int) -> float:
     return 1e6 * median(surrogate_leapfrog, surrogate, x, momentum, 0.0, STEPS) / STEPS
 
 
-def finite(points: np.ndarray, m: int, kernel: Kernel) -> Sums:
+def finite(points: np.ndarray, m: int, kernel: RadialFunction) -> Sums:
     rng = np.random.default_rng(2)
     draws = score_matching.draw_basis(m, points.shape[1], kernel.shape, rng)
-    sums = score_matching.no_sums(score_matching.fourier_basis(kernel, draws), 1e-3)
+    sums = score_matching.empty_sums(score_matching.fourier_basis(kernel, draws), 1e-3)
     return score_matching.fit_finite(score_matching.take_in(sums, points))[0]
 
 
@@ -62,7 +62,7 @@ def steps() -> None:
     print("   n = m    d     lite  lite, rational quadratic   finite")
     for n, d in ((100, 10), (300, 10), (500, 10), (1_000, 10), (500, 2), (500, 50)):
         points = np.random.default_rng(1).standard_normal((n, d))
-        gaussian, quadratic = Kernel(GAUSSIAN, 2.0 * d), Kernel(RATIONAL_QUADRATIC, 2.0 * d)
+        gaussian, quadratic = RadialFunction(GAUSSIAN, 2.0 * d), RadialFunction(RATIONAL_QUADRATIC, 2.0 * d)
         lite = [score_matching.fit_lite(points, kernel, 1.0).surrogate for kernel in (gaussian, quadratic)]
         other = score_matching.fit_finite(finite(points, n, gaussian))[1].surrogate
         times = [step_of(surrogate, d) for surrogate in (*lite, other)]
@@ -83,7 +83,7 @@ def refits() -> None:
     print("\nmilliseconds a refit of the lite estimator, d = 10\n")
     print("       n    refit   C alone   C by the literal sum   low rank   of rank")
     for n in (100, 300, 500, 1_000, 2_000):
-        points, kernel = np.random.default_rng(1).standard_normal((n, 10)), Kernel(GAUSSIAN, 60.0)
+        points, kernel = np.random.default_rng(1).standard_normal((n, 10)), RadialFunction(GAUSSIAN, 60.0)
         repeats = 3 if n >= 1_000 else REPEATS
         low = score_matching.incomplete_cholesky(points, kernel, 1e-4).shape[1]
         jobs: list[tuple[Any, ...]] = [
@@ -105,7 +105,7 @@ def updates() -> None:
         rng = np.random.default_rng(1)
         times = []
         for t in (1_000, 100_000):
-            sums = finite(rng.standard_normal((1_000, d)), m, Kernel(GAUSSIAN, 2.0 * d))._replace(t=t)
+            sums = finite(rng.standard_normal((1_000, d)), m, RadialFunction(GAUSSIAN, 2.0 * d))._replace(t=t)
             point = rng.standard_normal((1, d))
             times.append(1e3 * median(updated, sums, point))
         times.append(1e3 * median(score_matching.fit_finite, sums._replace(factored=False)))

@@ -25,13 +25,13 @@ from ess import geyer_ess
 from kernel_common import Found, frozen, gathered, there
 from stanadapt.numerics.frame import plain_frame
 from stanadapt.numerics.score_matching import (
-    Kernel,
+    RadialFunction,
     choose,
     draw_basis,
+    empty_sums,
     fit_finite,
     fourier_basis,
     median_sigma,
-    no_sums,
     take_in,
 )
 from stanadapt.numerics.surrogate import GAUSSIAN, Surrogate
@@ -98,8 +98,8 @@ def surrogate(points: np.ndarray, rng: np.random.Generator) -> Surrogate:
     features = draw_basis(n, D, 1.0, rng)
 
     def fitted(some: np.ndarray, sigma: float, regularisation: float) -> Surrogate:
-        basis = fourier_basis(Kernel(GAUSSIAN, sigma), features)
-        return fit_finite(take_in(no_sums(basis, regularisation), some))[1].surrogate
+        basis = fourier_basis(RadialFunction(GAUSSIAN, sigma), features)
+        return fit_finite(take_in(empty_sums(basis, regularisation), some))[1].surrogate
 
     pair = SIGMA, REGULARISATION
     if n < 500:

@@ -16,7 +16,7 @@ from tqdm import tqdm
 import stanadapt
 from stanadapt import samplers
 from stanadapt.numerics.frame import plain_frame
-from stanadapt.numerics.score_matching import Kernel, choose, fit_lite, median_sigma
+from stanadapt.numerics.score_matching import RadialFunction, choose, fit_lite, median_sigma
 from stanadapt.numerics.surrogate import GAUSSIAN, Surrogate
 from stanadapt.result.container import datasets
 from stanadapt.trace import Trace, empty_trace
@@ -155,7 +155,7 @@ def learnt_from(points: np.ndarray, tuning: int) -> Surrogate:
     """
 
     def fit(some: np.ndarray, sigma: float, regularisation: float) -> Surrogate:
-        return fit_lite(some, Kernel(GAUSSIAN, sigma), regularisation).surrogate
+        return fit_lite(some, RadialFunction(GAUSSIAN, sigma), regularisation).surrogate
 
     return fit(points, *choose(points[:tuning], fit, (median_sigma(points), 0.01)))
 

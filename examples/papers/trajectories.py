@@ -21,7 +21,14 @@ from scipy import linalg, stats
 
 from common import beside, table
 from kernel_common import Found, gathered, with_error
-from stanadapt.numerics.score_matching import Kernel, draw_basis, fit_finite, fourier_basis, no_sums, take_in
+from stanadapt.numerics.score_matching import (
+    RadialFunction,
+    draw_basis,
+    empty_sums,
+    fit_finite,
+    fourier_basis,
+    take_in,
+)
 from stanadapt.numerics.surrogate import RATIONAL_QUADRATIC, surrogate_leapfrog
 
 STEP_SIZE, STEPS = 0.1, (10, 100)
@@ -78,9 +85,9 @@ def measure(trial: Trial) -> dict[str, float]:
     rng = np.random.default_rng([seed, n, d, repeat])
     root = covariance_root(d, rng)
     precision = linalg.cho_solve((root, True), np.eye(d))
-    kernel = Kernel(RATIONAL_QUADRATIC, SIGMA, SHAPE)
+    kernel = RadialFunction(RATIONAL_QUADRATIC, SIGMA, SHAPE)
     basis = fourier_basis(kernel, draw_basis(n, d, SHAPE, rng))
-    sums = take_in(no_sums(basis, REGULARISATION), rng.standard_normal((n, d)) @ root.T)
+    sums = take_in(empty_sums(basis, REGULARISATION), rng.standard_normal((n, d)) @ root.T)
     surrogate = fit_finite(sums)[1].surrogate
 
     def energy(x: np.ndarray, momentum: np.ndarray) -> float:

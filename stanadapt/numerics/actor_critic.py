@@ -1,7 +1,7 @@
 """Deep deterministic policy gradient with networks small enough to train at every iteration of a chain.
 
-Lillicrap et al. (2015), Continuous control with deep reinforcement learning, Algorithm 1, as Algorithm 2 of
-Wang, Chen, Kanagawa and Oates (2024) has it; Adam is Kingma and Ba (2014), Algorithm 1.
+Lillicrap et al. (2015), Continuous control with deep reinforcement learning, Algorithm 1, in the form of
+Algorithm 2 of Wang, Chen, Kanagawa and Oates (2024). Adam is Algorithm 1 of Kingma and Ba (2014).
 
     paper       here              shape       meaning
     theta       actor             (p,)        weights of nu
@@ -14,8 +14,8 @@ Wang, Chen, Kanagawa and Oates (2024) has it; Adam is Kingma and Ba (2014), Algo
     gamma       Rates.discount                discount factor
     tau         Rates.smoothing               taming factor of the target networks
 
-A network is nu(z) = W2 max(0, W1 z + b1) + b2, its weights one flat array. A batch is a matrix of shape
-(features, batch): the loops run along the batch, which the compiler vectorises whatever the dimension.
+A network is nu(z) = W2 max(0, W1 z + b1) + b2, and its weights are one flat array. A batch is a matrix of
+shape (features, batch). The loops run along the batch, so that the compiler vectorises them in any dimension.
 
 The policy acts as a(u) = (1 - g) nu(u) + g base(u), where g = g(u) goes smoothly from 0 to 1 as u leaves the
 ball of radius `radius`; base(u) is u where an action has d numbers, and 0 otherwise.
@@ -33,7 +33,7 @@ _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8  # Kingma and Ba's
 
 
 class Shape(NamedTuple):
-    """Of a network with one hidden layer."""
+    """The numbers of units of a network with one hidden layer."""
 
     n_in: int
     n_hidden: int
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
 
 
 class Adam(NamedTuple):
-    """Running moments of a gradient."""
+    """The state of the optimiser: running moments of a gradient."""
 
     first: np.ndarray
     second: np.ndarray
@@ -53,7 +53,7 @@ class Rates(NamedTuple):
 
     critic: float
     actor: float  # at this iteration
-    threshold: float  # of the norm of the actor's gradient
+    threshold: float  # largest norm of the actor's gradient
     discount: float
     smoothing: float
     batch: int
@@ -72,25 +72,26 @@ class Networks(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The last transitions; row i + 1 is the state that followed row i."""
+    """The latest transitions, in a ring; the state of row i is followed by that of row i + 1."""
 
     states: np.ndarray  # (N, 2d)
     actions: np.ndarray  # (N, 2k)
     rewards: np.ndarray  # (N,)
-    n: int  # rows ever written
+    n: int  # number of rows written so far
 
 
 def n_weights(shape: Shape) -> int:
+    """The number of weights of a network."""
     return (shape.n_in + 1) * shape.n_hidden + (shape.n_hidden + 1) * shape.n_out
 
 
 def critic_shape(d: int, hidden: int, k: int) -> Shape:
-    """Of Q(s, a), for states of 2 d numbers and actions of 2 k."""
+    """The shape of Q(s, a), for states of 2 d numbers and actions of 2 k."""
     return Shape(2 * d + 2 * k, hidden, 1)
 
 
 def first_weights(shape: Shape, rng: np.random.Generator) -> np.ndarray:
-    """Uniform weights of Glorot and Bengio (2010), and no bias."""
+    """The uniform weights of Glorot and Bengio (2010), with biases of zero."""
     weights = np.zeros(n_weights(shape))
     for w in layers.py_func(shape, weights)[::2]:
         bound = np.sqrt(6.0 / sum(w.shape))
@@ -98,31 +99,32 @@ def first_weights(shape: Shape, rng: np.random.Generator) -> np.ndarray:
     return weights
 
 
-def silent(shape: Shape, weights: np.ndarray) -> np.ndarray:
-    """The weights with zeros in the last layer: the output is 0."""
+def silence(shape: Shape, weights: np.ndarray) -> np.ndarray:
+    """Set the last layer of `weights` to zero, in place, so that the output is 0. Returns `weights`."""
     weights[shape.n_hidden * (shape.n_in + 1) :] = 0.0
     return weights
 
 
 def fresh_adam(n: int) -> Adam:
+    """The optimiser of `n` weights before its first step."""
     return Adam(np.zeros(n), np.zeros(n), 0)
 
 
-def networks(actor: np.ndarray, critic: np.ndarray) -> Networks:
-    """Targets that equal the networks, and no steps taken."""
+def make_networks(actor: np.ndarray, critic: np.ndarray) -> Networks:
+    """Networks with copies of themselves as targets, before the first step."""
     return Networks(
         actor, actor.copy(), fresh_adam(actor.size), critic, critic.copy(), fresh_adam(critic.size)
     )
 
 
-def replay(rows: int, d: int, k: int) -> Replay:
-    """Room for `rows` transitions."""
+def empty_replay(rows: int, d: int, k: int) -> Replay:
+    """A replay buffer with room for `rows` transitions."""
     return Replay(np.zeros((rows, 2 * d)), np.zeros((rows, 2 * k)), np.zeros(rows), 0)
 
 
 @exact
 def dot(u: Any, v: Any) -> Any:
-    """u . v in eight partial sums, which the compiler need not be allowed to reorder to be fast."""
+    """u . v in eight partial sums: fast even though the compiler may not reorder sums."""
     n = u.size - u.size % 8
     a, b, c, e, f, g, h, k = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(0, n, 8):
@@ -151,7 +153,7 @@ def layers(shape: Any, weights: Any) -> Any:
 
 @exact
 def add_product(out: Any, w: Any, z: Any) -> None:
-    """out += w @ z for `out` (m, B), `w` (m, n), `z` (n, B), with four rows of z a pass."""
+    """out += w @ z for `out` (m, B), `w` (m, n) and `z` (n, B), four rows of z in a pass."""
     n, columns = z.shape
     whole = n - n % 4
     for j in range(len(out)):
@@ -188,7 +190,10 @@ def forward(shape: Any, weights: Any, z: Any, hidden: Any, out: Any) -> None:
 
 @exact
 def backward(shape: Any, weights: Any, z: Any, hidden: Any, d_out: Any, gradient: Any) -> Any:
-    """Add the gradient of sum(d_out * out) in the weights to `gradient`; returns d_hidden (h, B)."""
+    """Add the gradient of sum(d_out * out) with respect to the weights to `gradient` (p,).
+
+    Returns the gradient with respect to the hidden layer (h, B).
+    """
     _, _, w2, _ = layers(shape, weights)
     g_w1, g_b1, g_w2, g_b2 = layers(shape, gradient)
     d_hidden, ones = np.zeros_like(hidden), np.ones(hidden.shape[1])
@@ -210,7 +215,7 @@ def backward(shape: Any, weights: Any, z: Any, hidden: Any, d_out: Any, gradient
 
 @exact
 def input_gradient(shape: Any, weights: Any, d_hidden: Any) -> Any:
-    """The gradient in the inputs (n, B), from what `backward` returns."""
+    """The gradient with respect to the inputs (n, B), from what `backward` returns."""
     w1, _, _, _ = layers(shape, weights)
     d_z = np.zeros((shape.n_in, d_hidden.shape[1]))
     add_product(d_z, w1.T, d_hidden)
@@ -219,7 +224,7 @@ def input_gradient(shape: Any, weights: Any, d_hidden: Any) -> Any:
 
 @exact
 def clip(gradient: Any, threshold: Any) -> Any:
-    """Shorten `gradient` in place to the norm `threshold`, if it is longer. Returns its norm before."""
+    """Shorten `gradient`, in place, to the norm `threshold` if it is longer. Returns the norm before."""
     norm = np.sqrt(dot(gradient, gradient))
     if norm > threshold:
         for i in range(gradient.size):
@@ -256,7 +261,7 @@ def squared_error(shape: Any, weights: Any, z: Any, targets: Any) -> Any:
 def regression_epoch(
     shape: Any, weights: Any, adam: Any, z: Any, targets: Any, order: Any, size: Any, rate: Any
 ) -> Any:
-    """One pass over the columns of `z` in the given order, in mini-batches; returns the optimiser."""
+    """One pass over the columns of `z` in the given order, in mini-batches. Returns the optimiser."""
     gradient = np.empty_like(weights)
     for first in range(0, order.size, size):
         columns = order[first : first + size]
@@ -279,10 +284,11 @@ def regress(
     epochs: int,
     good_enough: float,
 ) -> np.ndarray:
-    """Weights of a network that has learnt outputs `targets` (B, m) for inputs `z` (B, n).
+    """The weights of a network trained on outputs `targets` (B, m) for inputs `z` (B, n).
 
-    Adam with steps of 0.001 on mini-batches of 128. Three tenths of the points are held out; the weights that
-    did best on them are returned. Ends early when the mean squared distance there is below `good_enough`.
+    It takes steps of Adam of 0.001 on mini-batches of 128. Three tenths of the points are held out, and the
+    weights with the smallest error on them are returned. It ends early when that mean squared error is below
+    `good_enough`.
     """
     shuffled = rng.permutation(len(z))
     held, used = np.split(shuffled, [max(1, int(0.3 * len(z)))])
@@ -302,26 +308,27 @@ def regress(
 
 
 @exact
-def outside(u: Any, radius: Any) -> Any:
-    """g: 0 for |u|² <= radius²/2, 1 for |u| >= radius, and smooth between (Appendix B.3)."""
+def exterior_weight(u: Any, radius: Any) -> Any:
+    """g: 0 for |u|² <= radius²/2, 1 for |u| >= radius, and smooth in between (Appendix B.3)."""
     return _transition(dot(u, u) / (radius * radius))
 
 
 @exact
 def _transition(eta: Any) -> Any:
+    """g as a function of eta = |u|² / radius²."""
     if eta <= 0.5:
         return 0.0
     if eta >= 1.0:
         return 1.0
-    # 4 eta² - 6 eta + 2 in factors: they are exact next to its zeros, where the sum loses its sign.
+    # 4 eta² - 6 eta + 2 in factors, which are exact near its zeros, where the sum can have the wrong sign.
     return 1.0 / (1.0 + np.exp((4.0 * eta - 3.0) / (2.0 * (2.0 * eta - 1.0) * (eta - 1.0))))
 
 
 @exact
 def action(shape: Any, actor: Any, radius: Any, u: Any, a: Any) -> None:
-    """Write a(u) (k,) for one point `u` (d,)."""
+    """Write the action a(u) (k,) at one point `u` (d,)."""
     w1, b1, w2, b2 = layers(shape, actor)
-    g = outside(u, radius)
+    g = exterior_weight(u, radius)
     for j in range(a.size):
         a[j] = b2[j]
     for i in range(b1.size):
@@ -336,9 +343,9 @@ def action(shape: Any, actor: Any, radius: Any, u: Any, a: Any) -> None:
 
 @exact
 def actions(shape: Any, actor: Any, radius: Any, pairs: Any, hidden: Any, a: Any, keep: Any) -> Any:
-    """Write a at both points of `pairs` (2d, B) to `a` (2k, B), and 1 - g to `keep` (2B,).
+    """Write the actions at both points of `pairs` (2d, B) to `a` (2k, B), and 1 - g to `keep` (2B,).
 
-    Returns the inputs (d, 2B) and leaves the hidden layer (h, 2B) for `backward`.
+    It writes the hidden layer to `hidden` (h, 2B), for `backward`. Returns the inputs (d, 2B).
     """
     d, k, size = shape.n_in, shape.n_out, pairs.shape[1]
     z, out = np.empty((d, 2 * size)), np.empty((k, 2 * size))
@@ -362,8 +369,8 @@ def actions(shape: Any, actor: Any, radius: Any, pairs: Any, hidden: Any, a: Any
     return z
 
 
-def roomier(memory: Replay, more: int, most: int) -> Replay:
-    """With room for `more` transitions before any is overwritten, as long as that is not over `most` rows."""
+def extend_replay(memory: Replay, more: int, most: int) -> Replay:
+    """A buffer with room for `more` transitions before it overwrites any, but not over `most` rows."""
     rows = len(memory.rewards)
     if memory.n + more <= rows or rows >= most:
         return memory
@@ -376,8 +383,8 @@ def roomier(memory: Replay, more: int, most: int) -> Replay:
 
 
 @exact
-def stored(memory: Any, u: Any, y: Any, a: Any, a_y: Any, reward: Any) -> Any:
-    """With one more transition, in place of the oldest where there is no room."""
+def store(memory: Any, u: Any, y: Any, a: Any, a_y: Any, reward: Any) -> Any:
+    """Write one more transition, over the oldest if there is no room. Returns the buffer."""
     states, all_actions, rewards, n = memory
     row, d, k = n % len(rewards), u.size, a.size
     for i in range(d):
@@ -397,7 +404,7 @@ def mini_batch(memory: Any, size: Any, rng: Any) -> Any:
     s, after = np.empty((memory.states.shape[1], size)), np.empty((memory.states.shape[1], size))
     a, r = np.empty((memory.actions.shape[1], size)), np.empty(size)
     for b in range(size):
-        i = oldest + int(rng.random() * (kept - 1))  # the last has no successor yet
+        i = oldest + int(rng.random() * (kept - 1))  # the last row has no successor yet
         row, following = i % rows, (i + 1) % rows
         for j in range(len(s)):
             s[j, b], after[j, b] = memory.states[row, j], memory.states[following, j]
@@ -411,7 +418,7 @@ def mini_batch(memory: Any, size: Any, rng: Any) -> Any:
 def critic_step(
     actor_is: Any, critic_is: Any, nets: Any, rates: Any, s: Any, a: Any, r: Any, after: Any
 ) -> Any:
-    """One step on the Bellman error of a mini-batch, in place. Returns the optimiser and the mean loss."""
+    """One step of the critic down the Bellman error of a mini-batch. Returns its optimiser and the loss."""
     size = r.size
     both = np.empty((critic_is.n_in, size))
     hidden, q = np.empty((critic_is.n_hidden, size)), np.empty((1, size))
@@ -458,7 +465,7 @@ def policy_gradient(actor_is: Any, critic_is: Any, nets: Any, radius: Any, s: An
 
 @exact
 def _hidden_slope(shape: Any, weights: Any, hidden: Any) -> Any:
-    """The gradient (h, B) of a scalar output in the hidden layer before its max(0, .)."""
+    """The gradient (h, B) of a scalar output with respect to the hidden layer before max(0, .)."""
     _, _, w2, _ = layers(shape, weights)
     d_hidden = np.zeros_like(hidden)
     for i in range(len(hidden)):
@@ -470,9 +477,9 @@ def _hidden_slope(shape: Any, weights: Any, hidden: Any) -> Any:
 
 @exact
 def learn(actor_is: Any, critic_is: Any, nets: Any, memory: Any, rates: Any, rng: Any) -> Any:
-    """One iteration of Algorithm 2 after the first line, in place.
+    """One iteration of Algorithm 2 after its first line, in place.
 
-    Returns the networks and whether all is finite. Where a gradient is not, the actor is left as it was.
+    Returns the networks, and whether loss and gradient are finite. If they are not, the actor stays the same.
     """
     s, a, r, after = mini_batch(memory, rates.batch, rng)
     critic_adam, loss = critic_step(actor_is, critic_is, nets, rates, s, a, r, after)
@@ -495,7 +502,7 @@ def learn(actor_is: Any, critic_is: Any, nets: Any, memory: Any, rates: Any, rng
 
 @exact
 def value(shape: Any, weights: Any, u: Any) -> Any:
-    """The output of a network with one, for one input `u` (n,)."""
+    """The output of a network with one output unit, for one input `u` (n,)."""
     w1, b1, w2, b2 = layers(shape, weights)
     total = b2[0]
     for i in range(b1.size):
@@ -505,7 +512,7 @@ def value(shape: Any, weights: Any, u: Any) -> Any:
 
 @exact
 def add_gradient(shape: Any, weights: Any, u: Any, d_out: Any, gradient: Any) -> None:
-    """Add to `gradient` that of d_out . output in the weights, for one input `u` (n,)."""
+    """Add the gradient of d_out . output with respect to the weights, for one input `u` (n,)."""
     w1, b1, w2, _ = layers(shape, weights)
     g_w1, g_b1, g_w2, g_b2 = layers(shape, gradient)
     for j in range(d_out.size):

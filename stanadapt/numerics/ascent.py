@@ -1,15 +1,15 @@
 """Out of the far tail: a short climb of the log density before the first iteration of a sampler.
 
-From a start uniform on (-2, 2) the log density can be -1e13 and its gradient 1e13, and a Langevin chain whose
-step fits there needs tens of thousands of iterations to come home. A quasi-Newton climb needs tens of
-gradients. It stops long before a mode: a mode may be an infinite spike (the neck of a funnel), and finding
-the typical set is the sampler's own work.
+At a start drawn uniformly from (-2, 2) the log density can be -1e13 and its gradient 1e13. A Langevin chain
+whose step size works there needs tens of thousands of iterations to reach the typical set. A quasi-Newton
+climb needs tens of gradients. It stops long before a mode, because a mode may be an infinite spike (the neck
+of a funnel), and because finding the typical set is the sampler's own work.
 
 Sources: L-BFGS is Algorithms 7.4 and 7.5 of Nocedal and Wright (2006), Numerical Optimization. The line
-search asks for the weak Wolfe conditions only and brackets a step for them as Lewis and Overton (2013),
-Nonsmooth optimization via quasi-Newton methods, Algorithm 2.6, do; it needs nothing of the log density but
-that it be finite at the start. Interpolation takes the place of halving and doubling within bounds.
-Parameters of a posterior differ in scale, so the recursion starts from a diagonal, as in Pathfinder (Zhang,
+search asks for the weak Wolfe conditions only. It brackets a step for them as Algorithm 2.6 of Lewis and
+Overton (2013), Nonsmooth optimization via quasi-Newton methods, does, but interpolates within bounds where
+they halve and double. It needs a log density that is finite at the start, and nothing else of it.
+Parameters of a posterior differ in scale. So the recursion starts from a diagonal, as in Pathfinder (Zhang,
 Carpenter, Gelman and Vehtari, 2022), with the update of Gilbert and Lemaréchal (1989), Some numerical
 experiments with variable-storage quasi-Newton algorithms.
 """
@@ -23,24 +23,24 @@ import numpy as np
 from ..jit import exact
 from ..target import log_density_gradient
 
-_LOOK_BACK = 10  # iterations over which the gain is looked at
-_GAIN = 5.0  # a climb goes on while those gain more than this many nats per dimension
-_NEAR = 5.0  # nats per dimension below the highest point at which the tail is left
+_LOOK_BACK = 10  # iterations over which the gain is measured
+_GAIN = 5.0  # nats per dimension; a climb goes on while its gain is larger
+_NEAR = 5.0  # nats per dimension below the highest point; the tail is further below
 _MAX_GRADIENTS = 1000
 _MEMORY = 10  # pairs of L-BFGS
 _SLOTS = _MEMORY + 1
-_KNOWN = 5  # pairs, or one per dimension if that is fewer, from which their word on what is left is taken
-_LEFT = 1e-3  # it is the top if that is less than half of this many nats per dimension
-_AGAIN = 0.5  # nats per dimension that must be gained before the memory is cleared once more
-_TRIES = 30  # gradients of one line search
-_SUFFICIENT = 1e-4  # part of the rise that the slope promises which a step must give
-_FLATTER = 0.9  # and part of the slope that may be left at its end
-_CURVED = 1e-12  # cosine between a step and its turn from which the pair is kept
+_KNOWN = 5  # number of pairs, at most the dimension, from which the predicted gain is trusted
+_LEFT = 1e-3  # twice the predicted gain, in nats per dimension, that is not worth a step
+_AGAIN = 0.5  # nats per dimension to be gained before the memory is cleared another time
+_TRIES = 30  # gradients of one line search at most
+_SUFFICIENT = 1e-4  # a step must give this share of the rise that the slope promises
+_FLATTER = 0.9  # and the slope at its end is at most this share of the slope at its beginning
+_CURVED = 1e-12  # a pair is kept if the cosine between its step and its turn is larger
 _ROUNDING = 1e-14  # relative error of a log density
 
 
-class Climbed(NamedTuple):
-    """What a climb found."""
+class Ascent(NamedTuple):
+    """The result of a climb."""
 
     x: Any  # (d,) the first point of the way up that is out of the tail
     logp: Any  # the highest log density
@@ -48,27 +48,29 @@ class Climbed(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The latest pairs of L-BFGS, in a ring. Both of a pair are divided by the length of its turn.
+    """The latest pairs of L-BFGS, in a ring. A pair is a step and a turn, both divided by the turn's length.
 
-    A curvature of 1e200 would overflow in the sums of squares, and the inverse Hessian is the same.
+    This division does not change the inverse Hessian. Without it a curvature of 1e200 would overflow in sums
+    of squares.
     """
 
-    steps: Any  # (m + 1, d): the slot written next is not in use
-    turns: Any  # (m + 1, d) the score before a step less the score after it
-    inner: Any  # (m + 1,) their products, which are positive
-    diagonal: Any  # (d,) the inverse Hessian that the pairs start from
+    steps: Any  # (m + 1, d) one slot more than pairs, so that a pair can be written and refused
+    turns: Any  # (m + 1, d) the score before the step minus the score after it
+    inner: Any  # (m + 1,) inner products of steps and turns, all positive
+    diagonal: Any  # (d,) the inverse Hessian before the pairs are applied
 
 
 @exact
 def climb(target: Any, x: Any) -> Any:
     """Climb from `x` (d,) while the log density still rises by tens of nats in ten iterations.
 
-    Returns the first point of the way up that is at most 5 nats a dimension below the highest found, which is
-    `x` itself for a start that is not far out, and the highest log density. So chains still start apart from
-    each other and further out than the bulk: for a Gaussian that is up to three standard deviations.
+    Returns an `Ascent`. Its point is the first one on the way up that is at most 5 nats a dimension below the
+    highest; for a start that is not far out this is `x` itself. So chains still start apart from each other,
+    and further out than the bulk: for a Gaussian up to three standard deviations.
 
-    What the memory has from far out may say that nothing is left to gain, or point nowhere, on the side of a
-    narrow ridge. So it is cleared there, and the climb ends where that has not helped.
+    On the side of a narrow ridge, pairs that were collected far out are misleading: they predict that nothing
+    is left to gain, or give a direction that does not rise. Then the memory is cleared. The climb ends if
+    that does not help.
     """
     d = x.size
     way, heights = np.empty((_MAX_GRADIENTS + 1, d)), np.empty(_MAX_GRADIENTS + 1)
@@ -78,7 +80,7 @@ def climb(target: Any, x: Any) -> Any:
     heights[0] = log_density_gradient(target, x, score)
     pairs, n, cleared, gradients = 0, 0, 0, 1  # an iteration takes a gradient, so the way is long enough
     while gradients < _MAX_GRADIENTS and rises(heights, n, d):
-        slope = uphill(memory, pairs, score, direction)
+        slope = ascent_direction(memory, pairs, score, direction)
         logp, tries = heights[n], 0
         if 0.0 < slope < np.inf and not (pairs >= min(d, _KNOWN) and slope < _LEFT * d):
             logp, tries = line_search(target, way[n], heights[n], slope, direction, way[n + 1], next_score)
@@ -92,20 +94,20 @@ def climb(target: Any, x: Any) -> Any:
             pairs, cleared = 0, n
         else:
             break
-    return Climbed(way[out_of_tail(heights, n, d)].copy(), heights[n], gradients)
+    return Ascent(way[first_near_top(heights, n, d)].copy(), heights[n], gradients)
 
 
 @exact
 def rises(heights: Any, n: Any, d: Any) -> Any:
-    """Whether a climb goes on after iteration `n`."""
+    """Whether the log density still rises fast enough after iteration `n`."""
     if n < _LOOK_BACK:
         return heights[n] > -np.inf
     return heights[n] - heights[n - _LOOK_BACK] > _GAIN * d
 
 
 @exact
-def out_of_tail(heights: Any, n: Any, d: Any) -> Any:
-    """The first iteration up to `n` that is near the highest."""
+def first_near_top(heights: Any, n: Any, d: Any) -> Any:
+    """The first iteration whose log density is near that of iteration `n`, the highest."""
     first = 0
     while heights[first] < heights[n] - _NEAR * d:
         first += 1
@@ -113,11 +115,11 @@ def out_of_tail(heights: Any, n: Any, d: Any) -> Any:
 
 
 @exact
-def uphill(memory: Any, pairs: Any, score: Any, direction: Any) -> Any:
-    """Write the next step to `direction` (d,): the inverse Hessian times the score. Returns the slope there.
+def ascent_direction(memory: Any, pairs: Any, score: Any, direction: Any) -> Any:
+    """Write the inverse Hessian times the score to `direction` (d,). Returns the slope in this direction.
 
-    If the inverse Hessian is right, half the slope is what is left to gain. The first step is the score
-    itself, shortened to the length 1. A slope that is no positive number means that there is no step.
+    If the inverse Hessian is right, half the slope is left to gain. Without pairs the direction is the score
+    itself, scaled to the length 1. If the slope is zero, negative or not finite, there is no step.
     """
     direction[:] = score
     if pairs == 0:
@@ -144,7 +146,7 @@ def uphill(memory: Any, pairs: Any, score: Any, direction: Any) -> Any:
 
 @exact
 def remember(memory: Any, pairs: Any, x: Any, end: Any, score: Any, end_score: Any) -> Any:
-    """Keep the step from `x` to `end` if the log density is concave along it. Returns how many were kept."""
+    """Keep the step from `x` to `end` if the log density is concave along it. Returns the number of pairs."""
     j = pairs % _SLOTS
     step, turn = memory.steps[j], memory.turns[j]
     for i in range(x.size):
@@ -166,7 +168,7 @@ def remember(memory: Any, pairs: Any, x: Any, end: Any, score: Any, end_score: A
 
 @exact
 def rescale(diagonal: Any, step: Any, turn: Any, inner: Any) -> None:
-    """Fit the diagonal to a pair, after Gilbert and Lemaréchal."""
+    """Update the diagonal by a pair, as Gilbert and Lemaréchal do."""
     before, after = 0.0, 0.0
     for i in range(step.size):
         before += turn[i] * turn[i] * diagonal[i]
@@ -180,30 +182,30 @@ def rescale(diagonal: Any, step: Any, turn: Any, inner: Any) -> None:
 
 @exact
 def line_search(target: Any, x: Any, logp: Any, slope: Any, direction: Any, end: Any, end_score: Any) -> Any:
-    """Write to `end` (d,) a point ahead of `x` (d,) that is higher, its score to `end_score` (d,).
+    """Write a higher point ahead of `x` (d,) to `end` (d,), and its score to `end_score` (d,).
 
-    It rises enough for the slope at `x`, and leaves less of it. Where no point is found that does both, it is
-    the last that does the first. Returns its log density, that of `x` if there is none, and the number of
-    gradients.
+    The point meets both weak Wolfe conditions: the rise is sufficient, and the slope there is smaller. If the
+    search finds none that does, it takes the last point with a sufficient rise. Returns the log density of
+    the point, or that of `x` if there is no point, and the number of gradients.
     """
-    low, low_logp, low_slope = 0.0, logp, slope  # the longest step known to be too short
-    high = np.inf  # the shortest known to be too long
+    low, low_logp, low_slope = 0.0, logp, slope  # the longest step that is known to be too short
+    high = np.inf  # the shortest step that is known to be too long
     step, tries = 1.0, 0
     while tries < _TRIES:
         tries += 1
         end_logp = step_to(target, x, step, direction, end, end_score)
         if not end_logp >= logp + _SUFFICIENT * step * slope:
             if step * slope < _ROUNDING * abs(logp):
-                break  # nothing to be seen there
+                break  # rounding hides any rise of so short a step
             high = step
-            step = low + (high - low) * shorter(low_slope * (high - low), end_logp - low_logp)
+            step = low + (high - low) * interpolate(low_slope * (high - low), end_logp - low_logp)
             continue
         end_slope = dot(end_score, direction)
         if not end_slope > _FLATTER * slope:
             return end_logp, tries
-        ahead = (step - low) * further(low_slope, end_slope)
+        ahead = (step - low) * extrapolate(low_slope, end_slope)
         low, low_logp, low_slope = step, end_logp, end_slope
-        step = low + (ahead if high == np.inf else within(ahead, high - low))
+        step = low + (ahead if high == np.inf else keep_inside(ahead, high - low))
     if low == 0.0:
         return logp, tries
     return step_to(target, x, low, direction, end, end_score), tries + 1
@@ -211,38 +213,38 @@ def line_search(target: Any, x: Any, logp: Any, slope: Any, direction: Any, end:
 
 @exact
 def step_to(target: Any, x: Any, step: Any, direction: Any, end: Any, end_score: Any) -> Any:
-    """Write x + step * direction to `end`, its score to `end_score`. Returns its log density."""
+    """Write x + step * direction to `end`, and its score to `end_score`. Returns its log density."""
     for i in range(x.size):
         end[i] = x[i] + step * direction[i]
     return log_density_gradient(target, end, end_score)
 
 
 @exact
-def shorter(promised: Any, rise: Any) -> Any:
-    """The part of a step that is too long where the parabola through what is known of it is highest.
+def interpolate(promised: Any, rise: Any) -> Any:
+    """The share of a step that is too long at which a parabola along it is highest, from 0.1 to 0.5.
 
-    `promised` is what the slope at its beginning says it would rise, `rise` what it does.
+    The slope at the beginning of the step promises the rise `promised`; the actual one is `rise`.
     """
     part = 0.5 * promised / (promised - rise)
     return min(part, 0.5) if part > 0.1 else 0.1
 
 
 @exact
-def further(slope: Any, end_slope: Any) -> Any:
-    """By how many of its lengths to go on from a step that is too short: to where the slope would be zero."""
+def extrapolate(slope: Any, end_slope: Any) -> Any:
+    """By how many of its lengths to prolong a step that is too short: to where the slope would be zero."""
     turn = slope - end_slope
     return min(max(end_slope / turn, 1.0), 9.0) if turn > 0.0 else 9.0
 
 
 @exact
-def within(ahead: Any, width: Any) -> Any:
-    """`ahead`, but not in the outer tenths of the bracket."""
+def keep_inside(ahead: Any, width: Any) -> Any:
+    """`ahead`, moved out of the outer tenths of a bracket of this width."""
     return min(max(ahead, 0.1 * width), 0.9 * width)
 
 
 @exact
 def norm(v: Any) -> Any:
-    """Euclidean length; squares do not overflow."""
+    """Euclidean length, computed so that squares do not overflow."""
     largest = 0.0
     for i in range(v.size):
         largest = max(largest, abs(v[i]))
@@ -257,7 +259,7 @@ def norm(v: Any) -> Any:
 
 @exact
 def dot(u: Any, v: Any) -> Any:
-    """u . v, in order; that of linear.py may be reordered, and a climb amplifies last digits."""
+    """u . v, summed in order. The `dot` of linear.py may be reordered, and a climb amplifies last digits."""
     total = 0.0
     for i in range(u.size):
         total += u[i] * v[i]
@@ -272,5 +274,8 @@ def add(out: Any, weight: Any, v: Any) -> None:
 
 
 def far_below(logp: float, other: float, d: int) -> bool:
-    """Whether a mode at `logp` has no share of the mass beside one at `other`, unless vastly wider."""
+    """Whether a mode with log density `logp` has no mass compared with one at `other`.
+
+    It could have some only if it were vastly wider.
+    """
     return other - logp > 10.0 + 2.0 * d

@@ -1,4 +1,4 @@
-"""BLAS on one thread, where chains compute with it."""
+"""BLAS on one thread, while chains compute with it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """Keep BLAS to one thread meanwhile, in the whole process; for the thread that waits for the others.
+    """A context in which BLAS uses one thread, in the whole process.
 
-    Chains run side by side already, so more threads only wait for each other; and the last bits of a sum
-    depend on how many threads shared it, so that draws would depend on the number of workers.
+    The thread that waits for the chains enters it. Chains run side by side already, so that more threads
+    would only wait for each other. And the last bits of a sum depend on the number of threads that share it,
+    so that draws would depend on the number of workers.
     """
     limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
     return limit
@@ -20,8 +21,8 @@ def one_thread() -> AbstractContextManager[Any]:
 
 @functools.cache
 def _controller() -> Any:
-    """What knows the libraries; looking for them takes as long as thousands of draws from a small model."""
+    """The object that controls BLAS. To make it takes as long as thousands of draws of a small model."""
     from threadpoolctl import ThreadpoolController
 
-    importlib.import_module("scipy.linalg")  # that both copies of BLAS are loaded
+    importlib.import_module("scipy.linalg")  # so that both copies of BLAS are loaded
     return ThreadpoolController()

@@ -1,4 +1,4 @@
-"""Cholesky factors: made, inverted, and under rank-one change."""
+"""Cholesky factors: factorisation, inversion and rank-one updates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def factorise(a: Any, shift: Any, chol_t: Any) -> Any:
     """Write the transposed lower Cholesky factor of a - shift I to `chol_t` (d, d), zeros below; O(d³/3).
 
     Only the upper triangle of the symmetric `a` (d, d) is read. Returns whether the matrix is positive
-    definite; if not, `chol_t` means nothing. (LAPACK through numba raises instead, and has its own threads.)
+    definite; if not, `chol_t` means nothing. (LAPACK in numba raises an error instead, and starts threads.)
     """
     d = len(a)
     for k in range(d):
@@ -38,7 +38,7 @@ def factorise(a: Any, shift: Any, chol_t: Any) -> Any:
 
 @kernel
 def invert_lower(chol_t: Any, inverse: Any) -> None:
-    """Write L^-1 to `inverse` (d, d), not transposed, zeros above the diagonal; O(d³/3)."""
+    """Write L^-1 to `inverse` (d, d), not transposed, with zeros above the diagonal; O(d³/3)."""
     d = len(chol_t)
     for k in range(d):
         row = inverse[k]
@@ -56,7 +56,7 @@ def invert_lower(chol_t: Any, inverse: Any) -> None:
 
 @kernel
 def rank_one_update(chol_t: Any, v: Any) -> None:
-    """Make L the lower Cholesky factor of L L^T + v v^T, in place, in O(d²); `v` is used up.
+    """Make L the lower Cholesky factor of L L^T + v v^T, in place, in O(d²); `v` is overwritten.
 
     Gill, Golub, Murray and Saunders (1974), Methods for modifying matrix factorizations, method C1.
     `chol_t` (d, d) is L transposed, so that the columns of L lie along memory.
@@ -68,7 +68,7 @@ def rank_one_update(chol_t: Any, v: Any) -> None:
         c, s = radius / diagonal, v[k] / diagonal
         chol_t[k, k] = radius
         inverse = 1.0 / c
-        below, rest = chol_t[k, k + 1 :], v[k + 1 :]  # views from 0 on let the loop be vectorised
+        below, rest = chol_t[k, k + 1 :], v[k + 1 :]  # views that start at 0 let the compiler vectorise
         for i in range(rest.size):
             updated = (below[i] + s * rest[i]) * inverse
             below[i] = updated
@@ -87,11 +87,12 @@ def solve_lower(chol_t: Any, v: Any) -> None:
 
 
 @kernel
-def towards_outer(chol_t: Any, v: Any, rate: Any) -> None:
+def follow_outer(chol_t: Any, v: Any, rate: Any) -> None:
     """L <- L + rate L [v v^T - I]_lower, in place, in O(d²), where [.]_lower keeps the lower triangle.
 
-    Entry (i, j) of the product is v_j times the sum of L_ik v_k over k = j ... i; going through the columns
-    from the last to the first, that sum grows by one term at a time. `chol_t` (d, d) is L transposed.
+    Entry (i, j) of the product is v_j times the sum of L_ik v_k over k = j ... i. The loop goes through the
+    columns from the last to the first, so that this sum grows by one term at a time. `chol_t` (d, d) is L
+    transposed.
     """
     d = v.size
     sums = np.zeros(d)
@@ -104,7 +105,7 @@ def towards_outer(chol_t: Any, v: Any, rate: Any) -> None:
 
 
 def transposed_factor(cov: np.ndarray) -> np.ndarray:
-    """L^T of a covariance (d, d), in plain Python; of its diagonal, where rounding has left no more of it."""
+    """L^T of a covariance (d, d), or of its diagonal where rounding has left no factor (plain Python)."""
     scale = np.sqrt(np.diag(cov))
     try:
         chol = np.linalg.cholesky(cov / np.outer(scale, scale))

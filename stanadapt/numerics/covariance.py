@@ -1,4 +1,4 @@
-"""A running mean and covariance, the covariance kept as a scaled Cholesky factor."""
+"""A running mean and covariance; the covariance is kept as a scaled Cholesky factor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..jit import kernel
 from .cholesky import rank_one_update
 from .linear import dot
 
-SMALLEST = 1e-100  # scale below which it is multiplied into the factor
+SMALLEST = 1e-100  # a smaller scale is multiplied into the factor
 
 
 @kernel
@@ -19,8 +19,9 @@ def learn_point(
 ) -> Any:
     """Sigma <- keep Sigma + weight (x - mu)(x - mu)^T, mu <- mu + mean_weight (x - mu), in O(d²).
 
-    Sigma = scale L L^T with `chol_t` (d, d), L transposed; `mean` and `chol_t` change in place. `keep`
-    goes to the scale, so that the rank-one update alone touches the matrix. Returns the scale and tr(L L^T).
+    Sigma = scale L L^T, where `chol_t` (d, d) is L transposed; `mean` and `chol_t` change in place. `keep`
+    multiplies the scale, so that only the rank-one update touches the matrix. Returns the scale and
+    tr(L L^T).
     """
     d = x.size
     away = x - mean

@@ -1,8 +1,8 @@
-"""Coordinates in which what a chain has seen has mean zero and covariance I, and the random walk in them.
+"""Coordinates in which the points of a chain have mean zero and covariance I, and the random walk in them.
 
-Methods that learn from a chain's history begin with this walk. It is that of samplers/arwmh.py, with learning
-rates (t + 1)^-0.7 of the covariance and (t / 100 + 1)^-0.7 of the step size: Andrieu and Thoms (2008),
-Algorithm 4.
+Methods that learn from a chain's history begin with this walk. It is Algorithm 4 of Andrieu and Thoms (2008),
+as in samplers/arwmh.py, with the learning rates (t + 1)^-0.7 for the covariance and (t / 100 + 1)^-0.7 for
+the step size.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .cholesky import solve_lower
 from .covariance import learn_point
 from .linear import add_times, scaled_identity
 
-WALK_ACCEPT = 0.234  # acceptance rate that the walk aims at
-_HASTE = 100.0  # iterations over which the walk's step size is adapted at full rate
-_POINTS_A_DIMENSION = 3  # fewer give no covariance worth having
+WALK_ACCEPT = 0.234  # acceptance rate that the walk's step size is adapted to
+_HASTE = 100.0  # iterations after which the walk's step size is adapted more slowly
+_POINTS_A_DIMENSION = 3  # fewer give no useful covariance
 
 
 class Frame(NamedTuple):
@@ -32,16 +32,16 @@ class Frame(NamedTuple):
 
 @kernel
 def plain_frame(center: Any) -> Any:
-    """L = I."""
+    """The frame with L = I."""
     return Frame(center.copy(), scaled_identity(center.size, 1.0), 1.0)
 
 
 @kernel
-def walk_size_after(walk_size: Any, t: Any, accept_prob: Any, target_accept: Any = WALK_ACCEPT) -> Any:
+def adapt_walk_size(walk_size: Any, t: Any, accept_prob: Any, target_accept: Any = WALK_ACCEPT) -> Any:
     """The step size of the walk after its iteration `t`, 1, 2, ...
 
-    It comes to rest later than the covariance does: in a far tail first steps are tiny, and the walk leaves
-    it as fast as they grow.
+    Its learning rate falls later than that of the covariance. In a far tail the first steps are tiny, and the
+    walk leaves the tail only as fast as they grow.
     """
     gain = (t / _HASTE + 1.0) ** -0.7
     return walk_size * np.exp(0.5 * gain * (accept_prob - target_accept))
@@ -56,8 +56,8 @@ def learn_walk(frame: Any, t: Any, x: Any) -> Any:
 
 
 @kernel
-def into_frame(frame: Any, x: Any) -> Any:
-    """q (d,) of `x` (d,)."""
+def whiten(frame: Any, x: Any) -> Any:
+    """The coordinates q (d,) of `x` (d,)."""
     q = np.empty_like(x)
     for i in range(x.size):
         q[i] = (x[i] - frame.center[i]) / np.sqrt(frame.scale)
@@ -66,17 +66,17 @@ def into_frame(frame: Any, x: Any) -> Any:
 
 
 @kernel
-def out_of_frame(frame: Any, q: Any) -> Any:
-    """x (d,) of `q` (d,)."""
+def unwhiten(frame: Any, q: Any) -> Any:
+    """The point x (d,) with the coordinates `q` (d,)."""
     x = frame.center.copy()
     add_times(x, frame.chol_t, np.sqrt(frame.scale) * q)
     return x
 
 
-def frame_of(points: np.ndarray, before: Frame) -> Frame:
-    """The frame of the mean and covariance of `points` (n, d); a copy of `before`, where they are too few."""
+def estimate_frame(points: np.ndarray, before: Frame) -> Frame:
+    """The frame of the mean and covariance of `points` (n, d), or a copy of `before` if these are too few."""
     d = points.shape[1]
-    before = Frame(before.center.copy(), before.chol_t.copy(), before.scale)  # it may go on learning
+    before = Frame(before.center.copy(), before.chol_t.copy(), before.scale)  # the walk may go on changing it
     if len(np.unique(points[:, 0])) < _POINTS_A_DIMENSION * d:
         return before
     covariance = np.atleast_2d(np.cov(points.T))
@@ -87,7 +87,7 @@ def frame_of(points: np.ndarray, before: Frame) -> Frame:
     return Frame(points.mean(axis=0), np.ascontiguousarray(chol.T), 1.0)
 
 
-def all_into_frame(frame: Frame, points: np.ndarray) -> np.ndarray:
+def whiten_points(frame: Frame, points: np.ndarray) -> np.ndarray:
     """The coordinates (n, d) of `points` (n, d)."""
     away = (points - frame.center) / np.sqrt(frame.scale)
     q: np.ndarray = linalg.solve_triangular(frame.chol_t, away.T, trans="T").T

@@ -1,7 +1,7 @@
-"""The history of a chain, as far as a method learns from it: a uniform sample, and when to learn next.
+"""The history of a chain that a method learns from: a uniform sample of it, and when to learn next.
 
-Adaptation with a probability a_t that goes to zero does not spoil the law of the chain, even where it never
-ends: Roberts and Rosenthal (2007).
+If iteration t adapts with a probability a_t that goes to zero, the chain keeps its limit law, even if the
+adaptation never ends: Roberts and Rosenthal (2007).
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ NEVER = 2**62
 
 
 class History(NamedTuple):
-    """Up to n points, each point since the last restart with the same chance (Vitter 1985, algorithm R)."""
+    """A uniform sample, of up to n points, of the chain since the last restart (Vitter 1985, algorithm R)."""
 
     points: np.ndarray  # (n, d)
-    times: np.ndarray  # (n,) iteration of each
+    times: np.ndarray  # (n,) their iterations
     seen: int  # points since the last restart
     t: int  # adapting iterations so far
     next_fit: int  # value of t at which to learn next
-    next_rebuild: int  # value of t from which on all is learnt anew
+    next_rebuild: int  # value of t from which the next fit learns everything anew
 
 
 @kernel
 def empty_history(n: Any, d: Any) -> Any:
-    """Room for `n` points."""
+    """A history with room for `n` points."""
     return History(np.empty((n, d)), np.zeros(n, np.int64), 0, 0, NEVER, NEVER)
 
 
 @kernel
-def remembered(history: Any, x: Any, rng: Any) -> Any:
+def remember(history: Any, x: Any, rng: Any) -> Any:
     """The history after one more iteration, which ended at `x` (d,)."""
     points, times, seen, t, next_fit, next_rebuild = history
     row = seen if seen < len(points) else int(rng.random() * (seen + 1))
@@ -51,12 +51,12 @@ def rate(t: Any, schedule: Any) -> Any:
 
 
 def sample(history: History) -> np.ndarray:
-    """The points (n, d) that are kept, fewer at first, in the order of the chain."""
+    """The kept points (n, d) in the order of the chain; at first they are fewer."""
     return history.points[np.argsort(history.times[: history.seen])]
 
 
-def scheduled(history: History, schedule: float, rng: np.random.Generator) -> History:
-    """With the time of the next fit, where each iteration has one with probability a_t."""
+def schedule_fit(history: History, schedule: float, rng: np.random.Generator) -> History:
+    """Draw the time of the next fit: each iteration has one with probability a_t."""
     t = history.t + 1
     while rng.random() >= rate(t, schedule):
         t += 1
@@ -68,6 +68,6 @@ def all_equal(points: np.ndarray) -> bool:
     return len(points) < 2 or bool(np.all(points == points[0]))
 
 
-def restarted(history: History) -> History:
-    """With all points forgotten."""
+def restart(history: History) -> History:
+    """The history without its points."""
     return history._replace(seen=0)

@@ -1,8 +1,8 @@
 """The preconditioned Langevin proposal and its acceptance, for any root of the preconditioner.
 
-One convention for the whole package: y = x + (s²/2) A score(x) + s A^(1/2) z, with A = R R^T; R is kept
-transposed, `root_t`, see linear.py. The rotated score R^T score of the current point is carried with the
-state, so that a frozen iteration costs two products with R: one for the proposal, one for the score at it.
+The whole package has one convention: y = x + (s²/2) A score(x) + s A^(1/2) z, with A = R R^T. R is kept
+transposed, as `root_t`, see linear.py. The state carries the rotated score R^T score of the current point, so
+that a frozen iteration costs two products with R: one for the proposal, and one for the score there.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..jit import kernel
 from ..target import log_density_gradient
 from .linear import add_times, transposed_times_into
 from .metropolis import accept_probability
-from .step_size import doubled_or_halved
+from .step_size import double_or_halve
 
 
 @kernel
 def propose(x: Any, rotated: Any, root_t: Any, s: Any, rng: Any, y: Any, v: Any) -> Any:
-    """Write y = x + R ((s²/2) R^T score + s z), z standard normal (d,); `v` (d,) is used on the way."""
+    """Write y = x + R ((s²/2) R^T score + s z), with z (d,) standard normal; `v` (d,) is work space."""
     for i in range(x.size):
         v[i] = 0.5 * s * s * rotated[i] + s * rng.standard_normal()
         y[i] = x[i]
@@ -38,10 +38,10 @@ def propose_isotropic(x: Any, score: Any, s: Any, rng: Any) -> Any:
 
 @kernel
 def log_proposal_ratio(x: Any, score: Any, rotated: Any, y: Any, score_y: Any, rotated_y: Any, s: Any) -> Any:
-    """log q(x | y) - log q(y | x) = h(x, y) - h(y, x), which needs A and not its inverse.
+    """log q(x | y) - log q(y | x) = h(x, y) - h(y, x), which needs A but not its inverse.
 
-    h(z, v) = (z - v - (s²/4) A score(v)) . score(v) / 2: Titsias (2023), Proposition 1. For A = I the
-    rotated scores are the scores themselves.
+    h(z, v) = (z - v - (s²/4) A score(v)) . score(v) / 2: Titsias (2023), Proposition 1. If A = I, the rotated
+    scores are the scores themselves.
     """
     along, size, size_y = 0.0, 0.0, 0.0
     for i in range(x.size):
@@ -52,7 +52,7 @@ def log_proposal_ratio(x: Any, score: Any, rotated: Any, y: Any, score_y: Any, r
 
 
 @kernel
-def proposed(
+def langevin_proposal(
     target: Any,
     x: Any,
     logp: Any,
@@ -67,8 +67,8 @@ def proposed(
 ) -> Any:
     """Write a proposal, its score and its rotated score to `y`, `score_y` and `rotated_y` (d,).
 
-    Returns its log density and the acceptance probability. Where the log density is -inf the two scores mean
-    nothing.
+    Returns the proposal's log density and acceptance probability. If the log density is -inf, the two scores
+    mean nothing.
     """
     propose(x, rotated, root_t, s, rng, y, rotated_y)
     logp_y = log_density_gradient(target, y, score_y)
@@ -81,10 +81,10 @@ def proposed(
 
 @kernel
 def first_step_size(target: Any, settings: Any, x: Any, logp: Any, score: Any, rng: Any) -> Any:
-    """The `initial_step_size` of the settings, or one found by doubling and halving where there is none.
+    """The `initial_step_size` of the settings; if there is none, a search by doubling and halving finds it.
 
-    The search ends where an isotropic Langevin proposal from `x` has about the target acceptance. Faithful
-    runs start from 0.1 instead.
+    The search ends where an isotropic Langevin proposal from `x` has about the target acceptance. A faithful
+    run has no search and starts from 0.1.
     """
     if settings.initial_step_size > 0.0:
         return settings.initial_step_size
@@ -100,15 +100,15 @@ def first_step_size(target: Any, settings: Any, x: Any, logp: Any, score: Any, r
         if logp_y > -np.inf:
             ratio = log_proposal_ratio(x, score, score, y, score_y, score_y, s)
             accept_prob = accept_probability(logp_y - logp + ratio)
-        s, direction, done = doubled_or_halved(s, accept_prob, settings.target_accept, direction)
+        s, direction, done = double_or_halve(s, accept_prob, settings.target_accept, direction)
         if done:
             break
     return s
 
 
 def gaussian_step_size(d: int) -> float:
-    """s of 0.574 acceptance, the best, where A is the covariance of a Gaussian in many dimensions.
+    """The best s, of acceptance 0.574, if the target is a Gaussian with covariance A in many dimensions.
 
-    The log ratio is normal there with standard deviation u = s^3 d^(1/2) / 4 and mean -u^2 / 2.
+    The log ratio is then normal with standard deviation u = s^3 d^(1/2) / 4 and mean -u^2 / 2.
     """
     return float(1.65 * d ** (-1 / 6))

@@ -12,11 +12,11 @@ from ..target import log_density_gradient
 
 @kernel
 def leapfrog(target: Any, x: Any, momentum: Any, score: Any, step_size: Any, n_leapfrog: Any) -> Any:
-    """`n_leapfrog` steps from (x, momentum), whose score is given; all three (d,) change in place.
+    """`n_leapfrog` steps from (x, momentum) and the score there; all three (d,) change in place.
 
-    Half a step of the momentum, steps of the position with full ones of the momentum between, half a step:
-    Neal (2011), Section 5.2.3.3. Returns the log density at the end and the number of gradients. A trajectory
-    that meets a point without a log density ends there, at -inf: the way back would meet it too.
+    The first and the last step of the momentum are half steps: Neal (2011), Section 5.2.3.3. Returns the log
+    density at the end and the number of gradients. A trajectory that meets a point without a log density ends
+    there and returns -inf, because the way back would meet that point too.
     """
     half = 0.5 * step_size
     logp, taken = -np.inf, 0

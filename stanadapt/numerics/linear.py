@@ -1,9 +1,9 @@
 """Products with a root of a matrix, and the rank-one update of such a root.
 
 A root R is kept as its transpose, `root_t`, so that every inner loop below runs along memory: row k of root_t
-is column k of R. (Fortran order would do the same, but numba takes a 1 x 1 array for C order and compiles
-again.) Plain loops beat calls to BLAS up to a few hundred dimensions, never start threads of their own, and
-give the same result in every chain.
+is column k of R. (Fortran order would do the same, but then numba compiles again for a 1 x 1 array, which it
+takes for C order.) Plain loops are faster than calls to BLAS up to a few hundred dimensions, never start
+threads, and give the same result in every chain.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def times(root_t: Any, v: Any) -> Any:
 
 @kernel
 def add_times(out: Any, root_t: Any, v: Any) -> None:
-    """out += R @ v, with four columns a pass: `out` is then read and written four times less often."""
+    """out += R @ v, four columns in a pass: so `out` is read and written a quarter as often."""
     d = v.size
     whole = d - d % 4
     for k in range(0, whole, 4):
@@ -70,7 +70,7 @@ def transposed_times_into(out: Any, root_t: Any, v: Any) -> None:
 def add_outer(root_t: Any, scale: Any, weight: Any, u: Any, v: Any) -> Any:
     """R = scale (R + weight u v^T), in place. Returns the sum of the squares of the new R.
 
-    That sum is tr(R R^T), and comes almost free here: the pass over the matrix is bound by memory.
+    This sum is tr(R R^T). It costs almost nothing here, since memory limits the speed of the pass.
     """
     d = u.size
     total = 0.0
@@ -93,10 +93,10 @@ def dot(u: Any, v: Any) -> Any:
 
 
 @kernel
-def with_room(rows: Any) -> Any:
-    """The same rows (n, d), and room for as many more."""
+def double_capacity(rows: Any) -> Any:
+    """The same rows (n, d) in an array with room for as many more."""
     more = np.empty((2 * len(rows), rows.shape[1]))
-    for i in range(len(rows)):  # a slice takes seconds to compile
+    for i in range(len(rows)):  # numba takes seconds to compile a slice
         for j in range(rows.shape[1]):
             more[i, j] = rows[i, j]
     return more

@@ -1,18 +1,18 @@
 """The metric on which draws and scores agree, and how Hamiltonian dynamics use it.
 
-Of a Gaussian with covariance A, scores are s = -A^-1 (x - mu), so cov(x) = A, cov(s) = A^-1 and
-A cov(s) A = cov(x). The one positive definite solution of this equation,
+For a Gaussian with covariance A the scores are s = -A^-1 (x - mu). So cov(x) = A, cov(s) = A^-1 and
+A cov(s) A = cov(x). The only positive definite solution of this equation,
 
     A = cov(s)^-1/2 (cov(s)^1/2 cov(x) cov(s)^1/2)^1/2 cov(s)^-1/2,
 
-is the geometric mean of the covariance and the inverse Fisher matrix, exact for a Gaussian after d + 1
-draws, and between the two where the target is none. Titsias (2023) learns cov(s)^-1 alone. nutpie's low-rank
+is the geometric mean of the covariance and the inverse Fisher matrix. It is exact for a Gaussian after d + 1
+draws, and lies between the two for other targets. Titsias (2023) learns cov(s)^-1 alone. nutpie's low-rank
 metric solves the same equation (Seyboldt, Carlson and Carpenter, Preconditioning Hamiltonian Monte Carlo by
 minimizing Fisher divergence).
 
-The equation keeps its form in other coordinates. It is solved in those in which the metric so far is the
-identity: numbers are of one size there, however strongly parameters are correlated, and an estimate from few
-draws that is drawn to its diagonal stays near what is known.
+The equation keeps its form in other coordinates. It is solved in those in which the present metric is the
+identity. All numbers have a similar size there, however strongly the parameters are correlated. And shrinking
+an estimate from few draws to its diagonal keeps it near the present metric there.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from scipy.linalg import solve_triangular
 from ..jit import kernel
 from .linear import transposed_times_into
 
-PRIOR = 5.0  # draws that staying near the metric so far counts for
-CUTOFF = 1.5  # variances within this factor of the diagonal's are left to the diagonal
-SMALL = 32  # dimension up to which a dense product costs no more than the calls around it
-_SMALLEST = 1e-14  # relative eigenvalue, below which there is only rounding
-_CURVATURE = 1e-8  # the same of a Hessian; differences of gradients have no more digits
+PRIOR = 5.0  # weight of the present metric, as a number of draws
+CUTOFF = 1.5  # a direction whose variance is within this factor of the diagonal's is not kept
+SMALL = 32  # below this dimension a dense product costs no more than the calls around it
+_SMALLEST = 1e-14  # relative eigenvalue; smaller ones are rounding errors
+_CURVATURE = 1e-8  # the same for a Hessian, because differences of gradients have fewer digits
 
 
 class Metric(NamedTuple):
-    """A, in one of two forms; the arrays of the other are empty.
+    """A, in one of two forms. The arrays that a form does not use are empty.
 
-    Dense: A itself, and the factor of its inverse that momenta are drawn with. Low rank:
-    A = D (I + V diag(v - 1) V^T) D with D = diag(scale), so that products take O(d k). A dense one that was
-    compressed to low rank keeps the factor, in whose coordinates the next one is learnt.
+    The dense form has A itself, and the factor of its inverse, with which momenta are drawn. The low-rank
+    form is A = D (I + V diag(v - 1) V^T) D with D = diag(scale), so that products take O(d k). A dense metric
+    that was compressed to low rank keeps its factor, because the next metric is learnt in its coordinates.
     """
 
     inverse_mass: np.ndarray  # (d, d) A
@@ -63,13 +63,13 @@ def velocity_into(out: Any, metric: Any, momentum: Any) -> None:
 
 @kernel
 def momentum_into(out: Any, metric: Any, z: Any) -> None:
-    """out = p with covariance A^-1, from `z` (d,) standard normal; p^T A p = z^T z."""
+    """out = p with covariance A^-1, made from `z` (d,) standard normal; p^T A p = z^T z."""
     if len(metric.inverse_mass) > 0:
         chol_t = metric.chol_t
         for i in range(out.size):
             out[i] = z[0] * chol_t[0, i]
         for k in range(1, out.size):
-            a, below, row = z[k], out[k:], chol_t[k, k:]  # views from 0 on let the loop be vectorised
+            a, below, row = z[k], out[k:], chol_t[k, k:]  # views that start at 0 let the compiler vectorise
             for i in range(row.size):
                 below[i] += a * row[i]
         return
@@ -83,7 +83,7 @@ def momentum_into(out: Any, metric: Any, z: Any) -> None:
 
 @kernel
 def _stretch(v: Any, direction: Any, factor: Any) -> None:
-    """v multiplied by `factor` along a unit vector; others orthogonal to it do not notice."""
+    """Multiply the component of v along the unit vector `direction` by `factor`, in place."""
     along = 0.0
     for i in range(v.size):
         along += direction[i] * v[i]
@@ -92,42 +92,46 @@ def _stretch(v: Any, direction: Any, factor: Any) -> None:
         v[i] += along * direction[i]
 
 
-@np.errstate(all="ignore")  # what is not finite is refused at the end
-def relearnt(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric | None:
-    """The metric of draws and their scores, (n, d) each, near `metric` in what they do not tell.
+@np.errstate(all="ignore")  # a metric that is not finite is refused at the end
+def learn_metric(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric | None:
+    """The metric of `points` and their `scores`, (n, d) each; few of them leave it near `metric`.
 
-    None where they tell nothing: fewer than three that differ, or numbers that have overflowed.
+    It is None where there are fewer than three points, a coordinate is constant, or numbers have overflowed.
     """
-    if len(points) < 3 or not (_tells(points) and _tells(scores)):
+    if len(points) < 3 or not (_is_informative(points) and _is_informative(scores)):
         return None
     try:
-        found = _dense(metric, points, scores) if len(metric.chol_t) else _low_rank(points, scores)
-    except (np.linalg.LinAlgError, ValueError):  # of scipy, where numbers have overflowed
+        found = (
+            _learn_dense(metric, points, scores) if len(metric.chol_t) else _learn_low_rank(points, scores)
+        )
+    except (np.linalg.LinAlgError, ValueError):  # scipy raises these where numbers have overflowed
         return None
-    return _if_finite(found)
+    return _finite_or_none(found)
 
 
-def _if_finite(metric: Metric) -> Metric | None:
+def _finite_or_none(metric: Metric) -> Metric | None:
+    """The metric if all its numbers are finite, else None."""
     return metric if all(np.all(np.isfinite(array)) for array in metric) else None
 
 
-def _tells(rows: np.ndarray) -> bool:
+def _is_informative(rows: np.ndarray) -> bool:
+    """Whether rows (n, d) are finite and no column is constant."""
     return bool(np.all(np.isfinite(rows)) and np.all(np.ptp(rows, axis=0) > 0.0))
 
 
-def _dense(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric:
-    """In the coordinates u = L^T x, in which scores are L^-1 s."""
+def _learn_dense(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric:
+    """The dense form, solved in the coordinates u = L^T x, in which the scores are L^-1 s."""
     chol_t = metric.chol_t
     u = (points - points.mean(axis=0)) @ chol_t.T
     t = solve_triangular(chol_t, (scores - scores.mean(axis=0)).T, trans="T").T
     scale = np.sqrt(u.std(axis=0) / t.std(axis=0))
-    root = _inverse_root(_shrunk(u / scale), _shrunk(t * scale))
-    # A^-1 is L R^-1 K K^T R^-1 L^T, R = diag(scale): its factor comes from K without a product of the two.
-    return dense(_triangle(root / scale[:, None]) @ chol_t)
+    root = _inverse_root(_shrink_covariance(u / scale), _shrink_covariance(t * scale))
+    # A^-1 is L R^-1 K K^T R^-1 L^T with R = diag(scale). Its factor comes from K, so that A^-1 is not formed.
+    return dense_metric(_triangular_factor(root / scale[:, None]) @ chol_t)
 
 
-def dense(chol_t: np.ndarray) -> Metric:
-    """The metric with A^-1 = L L^T, from L^T (d, d), upper triangular up to signs of its rows."""
+def dense_metric(chol_t: np.ndarray) -> Metric:
+    """The metric with A^-1 = L L^T, from L^T (d, d); that is upper triangular, with rows of any sign."""
     chol_t = np.triu(chol_t) * np.sign(np.diag(chol_t))[:, None]
     root = solve_triangular(chol_t, np.eye(len(chol_t)))
     d = len(chol_t)
@@ -135,7 +139,7 @@ def dense(chol_t: np.ndarray) -> Metric:
 
 
 def distance(one: Metric, other: Metric) -> float:
-    """The largest logarithm, up or down, of a ratio of variances in the same direction, of dense metrics."""
+    """The largest absolute log ratio of the variances of two dense metrics in any direction."""
     root = solve_triangular(one.chol_t, other.chol_t.T, trans="T", check_finite=False)
     if not np.all(np.isfinite(root)):
         return float("inf")
@@ -144,9 +148,9 @@ def distance(one: Metric, other: Metric) -> float:
 
 
 def drift(metric: Metric, points: np.ndarray, before: int) -> float:
-    """Squared distance between the means of the first `before` of the points (n, d) and of the others.
+    """Squared distance between the mean of the first `before` points (n, d) and the mean of the others.
 
-    It is measured in the metric, as a multiple of what is expected if all are independent draws.
+    It is measured in the metric and divided by its expectation for independent draws.
     """
     u = points @ metric.chol_t.T
     gap = u[:before].mean(axis=0) - u[before:].mean(axis=0)
@@ -155,38 +159,39 @@ def drift(metric: Metric, points: np.ndarray, before: int) -> float:
 
 def _inverse_root(cov: np.ndarray, fisher: np.ndarray) -> np.ndarray:
     """K with K K^T = A^-1, where A fisher A = cov."""
-    values, vectors = _positive(fisher)
+    values, vectors = _positive_spectrum(fisher)
     root = (vectors * np.sqrt(values)) @ vectors.T
-    values, vectors = _positive(root @ cov @ root)
+    values, vectors = _positive_spectrum(root @ cov @ root)
     return np.asarray(root @ vectors * values**-0.25)
 
 
-def _triangle(root: np.ndarray) -> np.ndarray:
+def _triangular_factor(root: np.ndarray) -> np.ndarray:
     """U upper triangular with U^T U = K K^T, whose factor L is U^T."""
     return np.asarray(np.linalg.qr(root.T, mode="r"))
 
 
-def _positive(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _positive_spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and eigenvectors of a positive definite matrix; rounding leaves no eigenvalue at zero."""
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     return np.maximum(values, _SMALLEST * values[-1]), vectors
 
 
 def _weight(n: int) -> float:
-    """Of what `n` draws say, against `PRIOR`."""
+    """The weight of an estimate from `n` draws against `PRIOR`."""
     return n / (n + PRIOR)
 
 
-def _shrunk(u: np.ndarray) -> np.ndarray:
-    """Covariance of centred rows (n, d), drawn to its diagonal."""
+def _shrink_covariance(u: np.ndarray) -> np.ndarray:
+    """The covariance of centred rows (n, d), shrunk to its diagonal."""
     cov, weight = u.T @ u / len(u), _weight(len(u))
     return np.asarray(weight * cov + (1.0 - weight) * np.diag(np.diag(cov)))
 
 
-def _low_rank(points: np.ndarray, scores: np.ndarray) -> Metric:
-    """Diagonal, and the solution in the span of the draws and scores where it differs from that.
+def _learn_low_rank(points: np.ndarray, scores: np.ndarray) -> Metric:
+    """The low-rank form: a diagonal, and the directions in which the solution differs from it.
 
-    O(d n²), and no (d, d) matrix where n < d / 2. In directions that neither draws nor scores have, their two
-    covariances are alike in those of the diagonal.
+    It costs O(d n²), and no (d, d) matrix if n < d / 2. Then the equation is solved in the span of the draws
+    and scores; in the directions outside of it the metric is the diagonal.
     """
     n, d = points.shape
     scale = np.sqrt(points.std(axis=0) / scores.std(axis=0))
@@ -197,18 +202,18 @@ def _low_rank(points: np.ndarray, scores: np.ndarray) -> Metric:
     level = (basis.T * np.var(u, axis=0)) @ basis * (1.0 - weight)
     u, t = u @ basis, t @ basis
     root = _inverse_root(weight * u.T @ u / n + level, weight * t.T @ t / n + level)
-    precisions, vectors = _positive(root @ root.T)
+    precisions, vectors = _positive_spectrum(root @ root.T)
     kept = np.abs(np.log(precisions)) > np.log(CUTOFF)
     directions = np.ascontiguousarray((basis @ vectors[:, kept]).T)
     return Metric(np.empty((0, 0)), np.empty((0, 0)), scale, directions, 1.0 / precisions[kept])
 
 
 @np.errstate(all="ignore")
-def from_hessian(hessian: np.ndarray) -> Metric | None:
-    """A = |H|^-1 with H (d, d) the Hessian of the log density, or None where that is nothing.
+def hessian_metric(hessian: np.ndarray) -> Metric | None:
+    """A = |H|^-1, where H (d, d) is the Hessian of the log density; None where H has no such inverse.
 
-    |H| has the absolute eigenvalues of H, with parameters scaled to a diagonal of ones: the metric of
-    Betancourt (2013), A general metric for Riemannian manifold HMC, without its softening.
+    Parameters are scaled so that |H_ii| = 1, and |H| has the absolute eigenvalues of the scaled H. This is
+    the metric of Betancourt (2013), A general metric for Riemannian manifold HMC, without its softening.
     """
     diagonal = np.abs(np.diag(hessian))
     if not (np.all(np.isfinite(hessian)) and np.all(diagonal > 0.0)):
@@ -217,14 +222,14 @@ def from_hessian(hessian: np.ndarray) -> Metric | None:
     try:
         values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
         values = np.maximum(np.abs(values), _CURVATURE * np.abs(values).max())
-        found = dense(_triangle(vectors * np.sqrt(values) * scale[:, None]))
+        found = dense_metric(_triangular_factor(vectors * np.sqrt(values) * scale[:, None]))
     except (np.linalg.LinAlgError, ValueError):
         return None
-    return _if_finite(found)
+    return _finite_or_none(found)
 
 
-def compressed(metric: Metric) -> Metric:
-    """The same metric with `scale`, `directions` and `variances` in place of A, where that saves time.
+def compress(metric: Metric) -> Metric:
+    """The metric in low-rank form, where that saves time; elsewhere the metric itself.
 
     The diagonal is the geometric mean of the marginal and the conditional variances.
     """
@@ -246,7 +251,7 @@ def compressed(metric: Metric) -> Metric:
 
 
 def as_matrix(metric: Metric) -> np.ndarray:
-    """A (d, d), whatever the form."""
+    """A (d, d), from either form."""
     if len(metric.inverse_mass):
         return metric.inverse_mass
     inner = np.eye(metric.scale.size)
@@ -255,6 +260,6 @@ def as_matrix(metric: Metric) -> np.ndarray:
 
 
 def diagonal(metric: Metric) -> np.ndarray:
-    """The diagonal of A (d,), of one of low rank."""
+    """The diagonal of A (d,), for the low-rank form."""
     added = np.square(metric.directions).T @ (metric.variances - 1.0)
     return np.asarray(np.square(metric.scale) * (1.0 + added))

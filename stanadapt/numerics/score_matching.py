@@ -1,4 +1,4 @@
-"""Score matching: the gradient of a log density learnt from draws of it, without its values or gradients.
+"""Score matching: learn the gradient of a log density from draws, without its values or gradients.
 
 Strathmann, Sejdinovic, Livingstone, Szabo and Gretton (2015), Sections 4.2 and 4.3; Hyvärinen (2005).
 
@@ -8,21 +8,21 @@ Strathmann, Sejdinovic, Livingstone, Szabo and Gretton (2015), Sections 4.2 and 
     alpha        weights            (n,)    Proposition 1, `fit_lite`
     theta        weights / sqrt(2/m) (m,)   Proposition 2, `fit_finite`
     sigma        sigma              ()      squared width of the kernel exp(-||x - y||² / sigma)
-    lambda       regularisation     ()
-    J            objective(...)     ()      Equation 5: lower is better, on points that were not fitted
+    lambda       regularisation     ()      ridge of the linear system
+    J            objective(...)     ()      Equation 5; on points held out of the fit, lower is better
     omega_j, u_j basis              (m, d), (m,)  random Fourier features, Rahimi and Recht (2007)
 
-With W_ij = exp(-r²/sigma) for the Gaussian kernel, r the distance of z_i and z_j, the matrices of
-Proposition 1 need no sum over dimensions. G = Z Z^T, s = diag(G):
+Let r be the distance of z_i and z_j, W_ij = exp(-r²/sigma), G = Z Z^T and s = diag(G). For the Gaussian k the
+matrices of Proposition 1 then need no sum over dimensions:
 
     C = G o (W W) - (W o G) W - W (W o G) + W diag(s) W      b_i = sum_j (2/sigma r_ij² V_ij - d W_ij)
 
-where o is the entrywise product and V = W. In general W and V are the first and second derivatives of the
-kernel by r², times -sigma and sigma²; for the rational quadratic kernel they are u^-(shape + 1) and
+where o is the entrywise product and V = W. In general W is -sigma times the first derivative of k with
+respect to r², and V is sigma² times the second. For the rational quadratic k they are u^-(shape + 1) and
 (shape + 1)/shape u^-(shape + 2), with u = 1 + r²/(shape sigma).
 
-All this happens between blocks of iterations, in NumPy but for the rank-one updates; what kernels of samplers
-use is surrogate.py.
+All this runs between blocks of iterations, in NumPy except for the rank-one updates. Compiled samplers use
+surrogate.py.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ from ..jit import kernel
 from .cholesky import rank_one_update
 from .surrogate import FOURIER, GAUSSIAN, Surrogate
 
-_UPDATES_A_FACTOR = 30  # a new factor costs as much as m / 30 rank-one updates
-_SIGMAS = (0.2, 100.0)  # range of the search for sigma, times the median squared distance
+_UPDATES_A_FACTOR = 30  # a new factor of size m costs as much as m / 30 rank-one updates
+_SIGMAS = (0.2, 100.0)  # range of the search for sigma, as multiples of the median squared distance
 _LAMBDAS = (1e-6, 1e6)  # range of the search for lambda
-_JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # of the mean of the diagonal, tried until it has a factor
+_JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # multiples of the mean diagonal, to be tried in turn
 
 
-class Kernel(NamedTuple):
-    """exp(-r²/sigma), or (1 + r²/(shape sigma))^-shape."""
+class RadialFunction(NamedTuple):
+    """k(r²) = exp(-r²/sigma), or (1 + r²/(shape sigma))^-shape."""
 
     kind: int  # GAUSSIAN or RATIONAL_QUADRATIC
     sigma: float
     shape: float = 1.0
 
     def value(self, squares: np.ndarray) -> np.ndarray:
-        """k of squared distances."""
+        """k at squared distances."""
         if self.kind == GAUSSIAN:
             return np.exp(-squares / self.sigma)
         return (1.0 + squares / (self.shape * self.sigma)) ** -self.shape
 
     def slope(self, squares: np.ndarray) -> np.ndarray:
-        """W: -sigma times the derivative of k by r²."""
+        """W: -sigma times the derivative of k with respect to r²."""
         if self.kind == GAUSSIAN:
             return np.exp(-squares / self.sigma)
         return (1.0 + squares / (self.shape * self.sigma)) ** -(self.shape + 1.0)
 
     def curvature(self, squares: np.ndarray) -> np.ndarray:
-        """V: sigma² times the second derivative of k by r²."""
+        """V: sigma² times the second derivative of k with respect to r²."""
         if self.kind == GAUSSIAN:
             return np.exp(-squares / self.sigma)
         a = self.shape
@@ -72,21 +72,21 @@ class Kernel(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A fitted surrogate, and whether its system was singular and had to be regularised further."""
+    """A surrogate, and whether its linear system was singular and needed more regularisation."""
 
     surrogate: Surrogate
     repaired: bool
 
 
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """||x_i - y_j||², (n, m), of points (n, d) and (m, d); never below zero."""
+    """||x_i - y_j||² (n, m) for points (n, d) and (m, d); rounding makes none negative."""
     squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2.0 * (x @ y.T)
     clipped: np.ndarray = np.maximum(squares, 0.0)
     return clipped
 
 
 def check_points(points: np.ndarray) -> None:
-    """Refuse points that no density can be learnt from.
+    """Refuse points from which no density can be learnt.
 
     Raises
     ------
@@ -101,36 +101,33 @@ def check_points(points: np.ndarray) -> None:
         raise ValueError(f"all {len(points)} points are equal; a density cannot be learnt from one point")
 
 
-# --- Proposition 1: weights for the points themselves
-
-
-def lite_system(points: np.ndarray, kernel: Kernel) -> tuple[np.ndarray, np.ndarray]:
+def lite_system(points: np.ndarray, k: RadialFunction) -> tuple[np.ndarray, np.ndarray]:
     """C (n, n) and b (n,) of Proposition 1, in O(n³ + d n²)."""
     squares = squared_distances(points, points)
-    w = kernel.slope(squares)
+    w = k.slope(squares)
     gram = points @ points.T
     s = np.diag(gram)
     half = (w * gram) @ w
     scaled = w * np.sqrt(s)
     c = gram * (w @ w) - half - half.T + scaled @ scaled.T
-    return c, _lite_b(squares, w, kernel, points.shape[1])
+    return c, _lite_b(squares, w, k, points.shape[1])
 
 
-def _lite_b(squares: np.ndarray, w: np.ndarray, kernel: Kernel, d: int) -> np.ndarray:
-    """b, or some of its entries, from as many rows of the squared distances and of W."""
-    total: np.ndarray = (2.0 / kernel.sigma * squares * kernel.curvature(squares) - d * w).sum(axis=1)
+def _lite_b(squares: np.ndarray, w: np.ndarray, k: RadialFunction, d: int) -> np.ndarray:
+    """b, or some of its entries, from the same rows of the squared distances and of W."""
+    total: np.ndarray = (2.0 / k.sigma * squares * k.curvature(squares) - d * w).sum(axis=1)
     return total
 
 
-def fit_lite(points: np.ndarray, kernel: Kernel, regularisation: float) -> Fit:
+def fit_lite(points: np.ndarray, k: RadialFunction, regularisation: float) -> Fit:
     """alpha = -(sigma/2) (C + lambda I)^-1 b: Proposition 1.
 
     Parameters
     ----------
     points
         Draws, shape (n, d).
-    kernel
-        Kernel of the model.
+    k
+        Radial function of the surrogate.
     regularisation
         lambda, at least 0.
 
@@ -140,53 +137,54 @@ def fit_lite(points: np.ndarray, kernel: Kernel, regularisation: float) -> Fit:
         See `check_points`.
     """
     check_points(points)
-    c, b = lite_system(points, kernel)
+    c, b = lite_system(points, k)
     factor, repaired = _factor(c, regularisation)
-    alpha = -0.5 * kernel.sigma * linalg.cho_solve((factor, True), b, check_finite=False)
-    return Fit(_of_points(points, kernel, alpha), repaired)
+    alpha = -0.5 * k.sigma * linalg.cho_solve((factor, True), b, check_finite=False)
+    return Fit(_point_surrogate(points, k, alpha), repaired)
 
 
 def fit_lite_low_rank(
     points: np.ndarray,
-    kernel: Kernel,
+    k: RadialFunction,
     regularisation: float,
     *,
     tolerance: float = 1e-4,
     iterations: int = 300,
 ) -> Fit:
-    """The same with W ~ L L^T by incomplete Cholesky, and conjugate gradients: O(d n r) a product, r = rank.
+    """The same fit with W ~ L L^T of rank r by incomplete Cholesky, and conjugate gradients.
 
-    The paper's Appendix A. C is -sum_l M_l² with the antisymmetric M_l = D W - W D, D = diag(z_l), so that a
-    product with it takes 4 d products with L. It pays where n is in the thousands and r in the hundreds at
-    most. Gradients that have not converged after `iterations` are left so: ending early regularises too.
+    The paper's Appendix A. C is -sum_l M_l² with the antisymmetric M_l = D W - W D, D = diag(z_l). So a
+    product with C takes 4 d products with L, O(d n r). This pays if n is in the thousands and r at most in
+    the hundreds. The solver stops after `iterations` even if it has not converged, because stopping early is
+    also a regularisation.
 
     Parameters
     ----------
     tolerance
-        L ends when the trace of what it leaves of W is below this share of the whole.
+        The rank is the smallest for which W - L L^T has less than this share of the trace of W.
     """
     check_points(points)
     n, d = points.shape
     points_0 = points - points.mean(axis=0)
-    low = incomplete_cholesky(points_0, kernel, tolerance)
+    low = incomplete_cholesky(points_0, k, tolerance)
 
-    def smoothed(v: np.ndarray) -> Any:
+    def smooth(v: np.ndarray) -> Any:
         return low @ (low.T @ v)
 
     def product(v: np.ndarray) -> Any:
-        moved = points_0 * smoothed(v)[:, None] - smoothed(points_0 * v[:, None])  # M_l v as columns
-        back = points_0 * smoothed(moved) - smoothed(points_0 * moved)
+        moved = points_0 * smooth(v)[:, None] - smooth(points_0 * v[:, None])  # M_l v as columns
+        back = points_0 * smooth(moved) - smooth(points_0 * moved)
         return regularisation * v - back.sum(axis=1)
 
     rows = (squared_distances(part, points) for part in _slices(points))
-    b = np.concatenate([_lite_b(squares, kernel.slope(squares), kernel, d) for squares in rows])
+    b = np.concatenate([_lite_b(squares, k.slope(squares), k, d) for squares in rows])
     operator = sparse.linalg.LinearOperator((n, n), matvec=product, dtype=float)
     alpha, _ = sparse.linalg.cg(operator, b, rtol=1e-6, maxiter=iterations)
-    return Fit(_of_points(points, kernel, -0.5 * kernel.sigma * alpha), False)
+    return Fit(_point_surrogate(points, k, -0.5 * k.sigma * alpha), False)
 
 
-def incomplete_cholesky(points: np.ndarray, kernel: Kernel, tolerance: float) -> np.ndarray:
-    """L (n, r) with W ~ L L^T, columns picked by the largest diagonal of what is left; O(n r²).
+def incomplete_cholesky(points: np.ndarray, k: RadialFunction, tolerance: float) -> np.ndarray:
+    """L (n, r) with W ~ L L^T; the next pivot is the largest diagonal entry of W - L L^T; O(n r²).
 
     Shawe-Taylor and Cristianini (2004), Kernel methods for pattern analysis, Section 5.2.
     """
@@ -195,7 +193,7 @@ def incomplete_cholesky(points: np.ndarray, kernel: Kernel, tolerance: float) ->
     columns: list[np.ndarray] = []
     while len(columns) < n and left.sum() > tolerance * n:
         pivot = int(np.argmax(left))
-        column = kernel.slope(squared_distances(points, points[pivot : pivot + 1]))[:, 0]
+        column = k.slope(squared_distances(points, points[pivot : pivot + 1]))[:, 0]
         for before in columns:
             column -= before[pivot] * before
         column /= math.sqrt(left[pivot])
@@ -205,25 +203,25 @@ def incomplete_cholesky(points: np.ndarray, kernel: Kernel, tolerance: float) ->
 
 
 def _slices(points: np.ndarray, size: int = 256) -> list[np.ndarray]:
+    """The points (n, d) in parts of at most `size`."""
     return [points[i : i + size] for i in range(0, len(points), size)]
 
 
 def _check_solution(weights: np.ndarray) -> None:
+    """Refuse weights that are not finite."""
     if not np.all(np.isfinite(weights)):
         raise ValueError("the weights that score matching asks for are not finite: sigma is extreme")
 
 
-def _of_points(points: np.ndarray, kernel: Kernel, alpha: np.ndarray) -> Surrogate:
+def _point_surrogate(points: np.ndarray, k: RadialFunction, alpha: np.ndarray) -> Surrogate:
+    """The surrogate with centers `points` (n, d) and weights `alpha` (n,)."""
     _check_solution(alpha)
     centers_t = np.ascontiguousarray(points.T)
-    return Surrogate(kernel.kind, centers_t, alpha, np.zeros(alpha.size), kernel.sigma, kernel.shape)
+    return Surrogate(k.kind, centers_t, alpha, np.zeros(alpha.size), k.sigma, k.shape)
 
 
 def _factor(c: np.ndarray, regularisation: float) -> tuple[np.ndarray, bool]:
-    """The lower Cholesky factor of C + lambda I; with a larger lambda where rounding leaves it none.
-
-    Returns whether that was so.
-    """
+    """The lower Cholesky factor of C + lambda I, and whether rounding made a larger lambda necessary."""
     size = float(np.diag(c).mean()) or 1.0
     for jitter in _JITTERS:
         system = c.copy()
@@ -235,9 +233,6 @@ def _factor(c: np.ndarray, regularisation: float) -> tuple[np.ndarray, bool]:
     raise ValueError(f"the system of {len(c)} equations is singular, even with {_JITTERS[-1]:g} added to it")
 
 
-# --- Proposition 2: weights for random features
-
-
 class Basis(NamedTuple):
     """phi_j(x) = sqrt(2/m) cos(omega_j . x + u_j)."""
 
@@ -246,10 +241,10 @@ class Basis(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """The random numbers behind a basis, kept apart from sigma so that J is smooth in it."""
+    """The random numbers of a basis. They do not depend on sigma, so that J is a smooth function of sigma."""
 
     z: np.ndarray  # (m, d) standard normal
-    gamma: np.ndarray  # (m,) gamma variables of the kernel's shape
+    gamma: np.ndarray  # (m,) gamma variables with the shape of the radial function
     u: np.ndarray  # (m,) uniform on (0, 2 pi)
 
 
@@ -258,25 +253,26 @@ def draw_basis(m: int, d: int, shape: float, rng: np.random.Generator) -> Draws:
     return Draws(rng.standard_normal((m, d)), rng.gamma(shape, size=m), rng.uniform(0.0, 2.0 * np.pi, m))
 
 
-def fourier_basis(kernel: Kernel, draws: Draws) -> Basis:
-    """Features whose products have the kernel as their mean.
+def fourier_basis(k: RadialFunction, draws: Draws) -> Basis:
+    """Features phi for which E[phi(x) . phi(y)] = k(||x - y||²).
 
-    exp(-r²/sigma) is the mean of cos(omega . (x - y)) over omega ~ N(0, 2/sigma I). The rational quadratic
-    kernel is a mixture of these: (1 + r²/(shape sigma))^-shape is the mean of exp(-tau r²/sigma) over
+    exp(-r²/sigma) is the mean of cos(omega . (x - y)) over omega ~ N(0, 2/sigma I). The rational quadratic k
+    is a mixture of these: (1 + r²/(shape sigma))^-shape is the mean of exp(-tau r²/sigma) over
     tau ~ Gamma(shape) / shape.
     """
-    scale = np.full(len(draws.u), 2.0 / kernel.sigma)
-    if kernel.kind != GAUSSIAN:
-        scale *= draws.gamma / kernel.shape
+    scale = np.full(len(draws.u), 2.0 / k.sigma)
+    if k.kind != GAUSSIAN:
+        scale *= draws.gamma / k.shape
     return Basis(np.sqrt(scale)[:, None] * draws.z, draws.u)
 
 
 class Sums(NamedTuple):
-    """t b, t C and t lambda I over the t points seen, and the Cholesky factor of t (C + lambda I).
+    """t b, t C and t lambda I over the t points so far, and the Cholesky factor of t (C + lambda I).
 
-    A point adds sum_l phi'_l phi'_l^T + lambda I to the matrix. The sum has rank d. lambda I has not: where
-    the factor is updated, m lambda is added at one entry of the diagonal for each point, in turn, which comes
-    to the same after m points. So a point costs d + 1 rank-one updates, O(d m²), however many came before.
+    A point adds sum_l phi'_l phi'_l^T + lambda I to the matrix. The sum has rank d, but lambda I has rank m.
+    So an update of the factor adds m lambda to one entry of the diagonal for each point, to all entries in
+    turn; after m points the result is the same. A point then costs d + 1 rank-one updates, O(d m²), whatever
+    the number of points before it.
     """
 
     omega: np.ndarray  # (m, d) of the basis
@@ -286,19 +282,19 @@ class Sums(NamedTuple):
     b: np.ndarray  # (m,)
     c: np.ndarray  # (m, m)
     ridge: np.ndarray  # (m,)
-    chol_t: np.ndarray  # (m, m) transposed
+    chol_t: np.ndarray  # (m, m) the factor, transposed
     factored: bool  # whether chol_t is up to date
 
 
-def no_sums(basis: Basis, regularisation: float) -> Sums:
-    """Those over no points."""
+def empty_sums(basis: Basis, regularisation: float) -> Sums:
+    """The sums over no points."""
     m = len(basis.u)
     zero, square = np.zeros(m), np.zeros((m, m))
     return Sums(basis.omega, basis.u, regularisation, 0, zero, square, zero.copy(), square.copy(), False)
 
 
 def take_in(sums: Sums, points: np.ndarray) -> Sums:
-    """Take `points` (n, d) in; the arrays change in place."""
+    """Add `points` (n, d) to the sums, whose arrays change in place."""
     m, n, d = len(sums.u), *points.shape
     features = math.sqrt(2.0 / m)
     angles = points @ sums.omega.T + sums.u
@@ -317,7 +313,7 @@ def take_in(sums: Sums, points: np.ndarray) -> Sums:
 
 @kernel
 def _update_factor(chol_t: Any, sines: Any, omega: Any, ridge: Any) -> None:
-    """Rank-one updates with phi'_l of every point, and with what is added to the diagonal."""
+    """Rank-one updates with phi'_l of every point, and with the entries that `ridge` adds to the diagonal."""
     m = ridge.size
     for i in range(len(sines)):
         for k in range(omega.shape[1]):
@@ -347,9 +343,6 @@ def fit_finite(sums: Sums) -> tuple[Sums, Fit]:
     return sums._replace(factored=True), Fit(surrogate, repaired)
 
 
-# --- The objective, and the choice of sigma and lambda by it
-
-
 def derivatives(surrogate: Surrogate, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Gradients (n, d) and Laplacians (n,) of the surrogate at `points` (n, d)."""
     centers, weights, sigma = surrogate.centers_t.T, surrogate.weights, surrogate.sigma
@@ -359,26 +352,26 @@ def derivatives(surrogate: Surrogate, points: np.ndarray) -> tuple[np.ndarray, n
         gradients = -(weights * np.sin(angles)) @ centers
         laplacians = -(weights * np.cos(angles)) @ (centers**2).sum(axis=1)
     else:
-        kernel = Kernel(surrogate.kind, sigma, surrogate.shape)
+        k = RadialFunction(surrogate.kind, sigma, surrogate.shape)
         squares = squared_distances(points, centers)
-        pull = 2.0 / sigma * weights * kernel.slope(squares)
+        pull = 2.0 / sigma * weights * k.slope(squares)
         gradients = pull @ centers - pull.sum(axis=1)[:, None] * points
-        bend = 4.0 / sigma**2 * squares * kernel.curvature(squares) * weights
+        bend = 4.0 / sigma**2 * squares * k.curvature(squares) * weights
         laplacians = (bend - d * pull).sum(axis=1)
     return gradients, laplacians
 
 
 def objective(surrogate: Surrogate, points: np.ndarray) -> float:
-    """J at `points` (n, d), Equation 5: the mean of the Laplacian and half the squared gradient.
+    """J at `points` (n, d), Equation 5: the mean of the Laplacian plus half the squared gradient.
 
-    Up to a constant it is half the mean squared distance to the gradient of the true log density.
+    Up to a constant, J is half the mean squared distance to the gradient of the true log density.
     """
     gradients, laplacians = derivatives(surrogate, points)
     return float((laplacians + 0.5 * (gradients**2).sum(axis=1)).mean())
 
 
 def median_sigma(points: np.ndarray) -> float:
-    """The median squared distance of `points` (n, d) that differ."""
+    """The median squared distance between `points` (n, d), without pairs of equal points."""
     squares = squared_distances(points, points)[np.triu_indices(len(points), 1)]
     apart = squares[squares > 0.0]
     return float(np.median(apart)) if apart.size else 1.0
@@ -393,20 +386,20 @@ def choose(
     folds: int = 4,
     evaluations: int = 40,
 ) -> tuple[float, float]:
-    """sigma and lambda that minimise J on points left out of the fit, by cross-validation.
+    """The sigma and lambda that minimise J in cross-validation.
 
     Parameters
     ----------
     points
         Draws, shape (n, d), in the order of the chain.
     fit
-        Takes points, sigma and lambda; gives the surrogate.
+        A function of points, sigma and lambda that returns a surrogate.
     start
-        sigma and lambda that the search starts from: the last choice, if there is one.
+        sigma and lambda at which the search starts.
     fixed
-        Which of the two stay as they are.
+        Whether sigma, and whether lambda, stays as it is.
     folds, evaluations
-        Number of folds, and of pairs that are tried at most (Nelder-Mead on the logarithms).
+        The number of folds, and the largest number of pairs to try (Nelder-Mead on the logarithms).
 
     Raises
     ------
@@ -417,8 +410,8 @@ def choose(
     free = [i for i in (0, 1) if not fixed[i]]
     if not free:
         return start
-    # Folds are runs of the chain. It repeats points, and moves in small steps: with points dealt at random a
-    # narrow kernel would shine at those that are left out, for their neighbours in time are not.
+    # Each fold is a run of consecutive points. A chain repeats points and moves in small steps. In random
+    # folds most points left out would have neighbours in time that are not, which favours too small a sigma.
     fold = np.arange(len(points)) * folds // len(points)
     parts = [(points[fold != k], points[fold == k]) for k in range(folds)]
     parts = [(kept, left) for kept, left in parts if len(left) and np.any(kept != kept[0])]
@@ -437,7 +430,7 @@ def choose(
         with np.errstate(all="ignore"):
             try:
                 total = sum(objective(fit(kept, *pair(logs)), left) * len(left) for kept, left in parts)
-            except ValueError:  # a system without a factor
+            except ValueError:  # the system has no factor
                 return math.inf
         return float(total) if math.isfinite(total) else math.inf
 

@@ -1,4 +1,4 @@
-"""The SoftAbs metric: a smooth positive-definite stand-in for the negative Hessian."""
+"""The SoftAbs metric: a smooth positive definite replacement for the negative Hessian."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import numpy as np
 from ..jit import kernel
 from .cholesky import factorise, invert_lower
 
-SAME = 20.0  # coth of more than this is 1 to the last digit, and softabs(l) = l
+SAME = 20.0  # above this coth is 1 to the last digit, and softabs(l) = l
 
 
 @kernel
 def softabs(eigenvalue: Any, alpha: Any) -> Any:
-    """l coth(alpha l): near |l| for |alpha l| over 1, and at least 1 / alpha: Betancourt (2013)."""
+    """l coth(alpha l): about |l| where |alpha l| > 1, and at least 1 / alpha: Betancourt (2013)."""
     scaled = abs(alpha * eigenvalue)
-    if scaled < 1e-4:  # where 0 / 0 would be near; the next term of the series is scaled^4 / 45
+    if scaled < 1e-4:  # a series avoids 0 / 0; its next term is scaled^4 / 45
         return (1.0 + scaled * scaled / 3.0) / alpha
     return abs(eigenvalue) / np.tanh(scaled)
 
 
 @kernel
 def softabs_metric(hessian: Any, alpha: Any, metric: Any, root_t: Any) -> Any:
-    """Write the SoftAbs metric G of the Hessian (d, d) of a log density, and a root of its inverse.
+    """Write the SoftAbs metric G of the Hessian (d, d) of a log density, and a root of its inverse; O(d³).
 
-    With -H = Q diag(l) Q^T, G = Q diag(softabs(l)) Q^T goes to `metric` (d, d), and R^T with R R^T = G^-1 to
-    `root_t` (d, d). Returns log|G|. O(d³). Where every l is over 20 / alpha, G is -H itself, and its Cholesky
-    factor gives the root, R = L^-T, many times faster than eigenvectors do.
+    With -H = Q diag(l) Q^T, it writes G = Q diag(softabs(l)) Q^T to `metric` (d, d), and R^T with
+    R R^T = G^-1 to `root_t` (d, d). Returns log|G|. If every l is above 20 / alpha, G is -H itself. Then the
+    Cholesky factor gives the root, R = L^-T, many times faster than eigenvectors do.
     """
     d = len(hessian)
     for k in range(d):

@@ -1,4 +1,4 @@
-"""What a preconditioner looks like, in a few numbers."""
+"""A preconditioner in a few numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def describe(root: np.ndarray) -> dict[str, float]:
     """Trace, log-determinant and condition number of A = root root^T."""
     if np.all(np.isfinite(root)):
         eigenvalues = np.linalg.svd(root, compute_uv=False) ** 2
-    else:  # it has overflowed: to be seen in the history, not to end the run
+    else:  # an overflow is recorded in the history and does not end the run
         eigenvalues = np.full(len(root), np.nan)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return {

@@ -2,8 +2,8 @@
 
     log s(x) >= F(x) = E[min{0, log ratio}] + beta sum_i log L_ii      (their Equations 5 to 7)
 
-where L is the lower Cholesky factor of the proposal's covariance. What differs between their samplers is the
-gradient of the log ratio in L; it is always a sum of few outer products.
+where L is the lower Cholesky factor of the proposal's covariance. Their samplers differ in the gradient of
+the log ratio with respect to L, which is always a sum of few outer products.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 
 from ..jit import kernel
 
-DECAY = 0.9  # of RMSprop's running square of the gradient
-LEAST_BETA, LARGEST_BETA = 0.001, 10.0  # where L has settled beta is 0.1 to 3 in 2 to 100 dimensions
-FIRST_SQUARE = 0.01  # which it starts from, in the authors' published code
+DECAY = 0.9  # decay rate of RMSprop's running square of the gradient
+LEAST_BETA, LARGEST_BETA = 0.001, 10.0  # once L is learnt, beta is 0.1 to 3 in 2 to 100 dimensions
+FIRST_SQUARE = 0.01  # its first value, as in the authors' published code
 
 
 @kernel
@@ -25,14 +25,14 @@ def climb_speed(
 ) -> None:
     """One RMSprop step of L, in place: G <- 0.9 G + 0.1 grad², L <- L + eta / (1 + sqrt(G)) o grad.
 
-    grad = [sum_m left_m right_m^T]_lower + beta diag(1 / L_ii): Section 2.1, with products and roots entry by
-    entry. `left` and `right` are (m, d); `chol_t` and `square` (d, d) are L and G transposed. A step
-    that would bring a diagonal entry below half of itself halves it, so that L stays a Cholesky factor.
-    Nothing happens where the gradient is not finite.
+    grad = [sum_m left_m right_m^T]_lower + beta diag(1 / L_ii): Section 2.1. Products and roots are entry by
+    entry. `left` and `right` are (m, d); `chol_t` and `square` (d, d) are L and G transposed. A step at most
+    halves a diagonal entry, so that L stays a Cholesky factor. If the gradient is not finite, L stays
+    the same.
 
-    Unless `faithful`, row i of L is learnt in units of its own length, the standard deviation of coordinate i
-    in the proposal: L_ij = r_i L'_ij, and the step is one of L'. The paper's step is the same for coordinates
-    of all scales.
+    Unless `faithful`, row i of L is learnt in units of its own length r_i, the standard deviation of
+    coordinate i in the proposal: L_ij = r_i L'_ij, and the step is taken for L'. The paper's step has the
+    same size for coordinates of all scales.
     """
     terms, d = left.shape
     total = 0.0
@@ -75,11 +75,11 @@ def row_lengths(chol_t: Any, lengths: Any) -> None:
 
 
 @kernel
-def towards_acceptance(beta: Any, accepted: Any, settings: Any) -> Any:
-    """beta <- beta [1 + rho_beta (alpha_t - alpha_*)], alpha_t = 1 for an accepted proposal and else 0.
+def adapt_beta(beta: Any, accepted: Any, settings: Any) -> Any:
+    """beta <- beta [1 + rho_beta (alpha_t - alpha_*)], with alpha_t = 1 for an accepted proposal, else 0.
 
-    Unless faithful, beta stays within 0.001 and 10. While L is far too small every proposal is accepted, and
-    a beta that has grown to 1e30 by then takes longer to come back than the whole warm-up.
+    Unless faithful, beta stays between 0.001 and 10. While L is far too small, every proposal is accepted.
+    Without a bound beta would grow to 1e30 by then, and would need more than the warm-up to come back.
     """
     beta *= 1.0 + settings.beta_rate * ((1.0 if accepted else 0.0) - settings.target_accept)
     if not settings.faithful:

@@ -1,4 +1,4 @@
-"""Step sizes: where to start, and how to follow the acceptance rate."""
+"""Step sizes: the first one, and how they follow the acceptance rate."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ..jit import kernel
 
 
 @kernel
-def towards_target(step_size: Any, accept_prob: Any, target_accept: Any, rate: Any) -> Any:
+def adapt_step_size(step_size: Any, accept_prob: Any, target_accept: Any, rate: Any) -> Any:
     """One move of s² <- s² [1 + rho (alpha - alpha*)], Titsias (2023), Algorithm 1."""
     return step_size * np.sqrt(1.0 + rate * (accept_prob - target_accept))
 
 
 @kernel
-def doubled_or_halved(step_size: Any, accept_prob: Any, target_accept: Any, direction: Any) -> Any:
+def double_or_halve(step_size: Any, accept_prob: Any, target_accept: Any, direction: Any) -> Any:
     """One move of the search for a first step size.
 
-    The first call (direction 0) picks the direction: up where the trial's acceptance is above the target.
-    Returns the next step size, the direction, and whether the search is over because the acceptance has
-    crossed the target. Hoffman and Gelman (2014), Algorithm 4, has the same search.
+    The first call, with direction 0, picks the direction: up if the acceptance is above the target. Returns
+    the next step size, the direction, and whether the search is over because the acceptance has crossed the
+    target. Hoffman and Gelman (2014), Algorithm 4, have the same search.
     """
     above = accept_prob > target_accept
     if direction == 0:
@@ -35,32 +35,32 @@ def doubled_or_halved(step_size: Any, accept_prob: Any, target_accept: Any, dire
 
 
 class DualAveraging(NamedTuple):
-    """Where the search of Hoffman and Gelman (2014), Section 3.2.1, stands."""
+    """The state of the search of Hoffman and Gelman (2014), Section 3.2.1."""
 
-    shortfall: float  # of the acceptance, H-bar_t
-    log_average: float  # of the step sizes, log epsilon-bar_t
-    origin: float  # mu, towards which log step sizes are drawn
-    t: float  # iterations
+    shortfall: float  # H-bar_t: how far the mean acceptance is below its target
+    log_average: float  # log epsilon-bar_t: average of the log step sizes
+    origin: float  # mu: the log step size that the search is drawn to
+    t: float  # number of iterations
 
 
-_GAMMA, _T_0, _KAPPA = 0.05, 10.0, 0.75  # theirs
+_GAMMA, _T_0, _KAPPA = 0.05, 10.0, 0.75  # the values of Hoffman and Gelman
 
 
 def dual_averaging(step_size: float) -> DualAveraging:
     """A search that begins at `step_size`.
 
-    Theirs is drawn to ten times the first step size, which pays where long steps are cheap and the first one
-    was a guess. Here it was found in the window before.
+    The search of Hoffman and Gelman is drawn to ten times the first step size. That pays where long steps are
+    cheap and the first one is a guess. Here the first one comes from the window before.
     """
     return DualAveraging(0.0, float(np.log(step_size)), float(np.log(1.5 * step_size)), 0.0)
 
 
 @kernel
-def averaged(search: Any, accept_prob: Any, target_accept: Any, longest: Any) -> Any:
-    """One move. Returns the search and the next step size, at most `longest`.
+def average_step_size(search: Any, accept_prob: Any, target_accept: Any, longest: Any) -> Any:
+    """One move of the search. Returns the search and the next step size, which is at most `longest`.
 
-    The search itself may go a quarter further, and no more: a step size that is held back has the acceptance
-    of a shorter one, which says nothing of how much longer it could be.
+    The search itself may go beyond `longest` by a quarter, but not further: the acceptance is that of the
+    shorter step, and does not tell how much longer the step could be.
     """
     shortfall, log_average, origin, t = search
     t += 1.0
@@ -74,6 +74,6 @@ def averaged(search: Any, accept_prob: Any, target_accept: Any, longest: Any) ->
 
 
 @kernel
-def settled_step(search: Any, longest: Any) -> Any:
-    """The step size that the search has come to."""
+def final_step_size(search: Any, longest: Any) -> Any:
+    """The step size with which the search ends."""
     return min(np.exp(search.log_average), longest)

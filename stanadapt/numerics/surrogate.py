@@ -1,7 +1,7 @@
-"""A log density that was learnt from draws, as kernels use it: its gradient, and Hamiltonian flow along it.
+"""A surrogate: a log density learnt from draws. Its gradient, and Hamiltonian trajectories along it.
 
 Strathmann, Sejdinovic, Livingstone, Szabo and Gretton (2015), Gradient-free Hamiltonian Monte Carlo with
-Efficient Kernel Exponential Families. How it is learnt stands in score_matching.py.
+Efficient Kernel Exponential Families. score_matching.py learns it.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import numpy as np
 
 from ..jit import kernel
 
-KERNELS = ("gaussian", "rational_quadratic")
+RADIAL_FUNCTIONS = ("gaussian", "rational_quadratic")
 GAUSSIAN, RATIONAL_QUADRATIC = 0, 1
-FOURIER = 2  # kind of a surrogate with finitely many features, whatever kernel they are of
+FOURIER = 2  # a surrogate with finitely many random features, of either radial function
 
 
 class Surrogate(NamedTuple):
-    """f(x) = sum_i w_i k(z_i, x), or sum_j w_j cos(omega_j . x + u_j), for the log density up to a constant.
+    """f(x) = sum_i w_i k(z_i, x) or sum_j w_j cos(omega_j . x + u_j): the log density up to a constant.
 
-    With r = ||z - x||, the kernels are exp(-r²/sigma) and (1 + r²/(shape sigma))^-shape; the first is the
-    limit of the second for a large shape.
+    With r = ||z - x||, k is the radial function exp(-r²/sigma) or (1 + r²/(shape sigma))^-shape. The first is
+    the limit of the second for a large shape.
     """
 
     kind: int  # GAUSSIAN, RATIONAL_QUADRATIC or FOURIER
-    centers_t: np.ndarray  # (d, n) z_i or omega_j as columns: loops over them run along memory
+    centers_t: np.ndarray  # (d, n) z_i or omega_j as columns, so that loops over them run along memory
     weights: np.ndarray  # (n,)
-    phases: np.ndarray  # (n,) u_j; zeros for the other kinds
+    phases: np.ndarray  # (n,) u_j; not used by the other kinds
     sigma: float
     shape: float
 
 
 @kernel
-def no_surrogate(kind: Any, d: Any) -> Any:
-    """The surrogate that knows nothing: its gradient is zero."""
+def empty_surrogate(kind: Any, d: Any) -> Any:
+    """The surrogate without centers; its gradient is zero."""
     return Surrogate(kind, np.empty((d, 0)), np.empty(0), np.empty(0), 1.0, 1.0)
 
 
@@ -43,7 +43,7 @@ def surrogate_gradient(surrogate: Any, x: Any, out: Any) -> None:
     """Write the gradient of the surrogate at `x` (d,) to `out` (d,); O(d n)."""
     kind, centers_t, weights, phases, sigma, shape = surrogate
     n = weights.size
-    pull = np.empty(n)  # what each center contributes along the way to it
+    pull = np.empty(n)  # each center contributes pull times (center - x)
     if kind == FOURIER:
         for i in range(n):
             pull[i] = phases[i]
@@ -79,10 +79,10 @@ def surrogate_gradient(surrogate: Any, x: Any, out: Any) -> None:
 
 @kernel
 def surrogate_leapfrog(surrogate: Any, x: Any, momentum: Any, step_size: Any, n_leapfrog: Any) -> None:
-    """`n_leapfrog` steps along the surrogate from (x, momentum), both (d,), in place.
+    """`n_leapfrog` steps along the surrogate from (x, momentum); both (d,) change in place.
 
-    The same integrator as in leapfrog.py. Nothing can fail on the way: whether the end has a density is asked
-    once, of the target.
+    The integrator is that of leapfrog.py. No step can fail, because the surrogate is defined everywhere. The
+    caller evaluates the target at the end.
     """
     half = 0.5 * step_size
     score = np.empty_like(x)

@@ -20,14 +20,14 @@ _EPS = float(np.finfo(float).eps)
 
 
 class SingularScatterError(ValueError):
-    """The summaries are linearly dependent, and so are the observed ones: the density is infinite or none."""
+    """Simulated and observed summaries have a linear dependence in common: no density is finite."""
 
 
-def log_unbiased(simulated: np.ndarray, observed: np.ndarray) -> float:
-    """Log of the unbiased estimate of a Gaussian density that Ghurye and Olkin (1969) found; n >= p + 4.
+def log_unbiased_density(simulated: np.ndarray, observed: np.ndarray) -> float:
+    """Log of the unbiased estimate of a Gaussian density by Ghurye and Olkin (1969); n >= p + 4.
 
     Price, Drovandi, Lee and Nott (2018), Bayesian synthetic likelihood, equation 5. It is -inf where the
-    estimate is zero: where the data are further from the mean than n simulations would ever be.
+    estimate is zero, because the data are further from the mean than any of n simulations can be.
     """
     n, p = simulated.shape
     scatter = _scatter(simulated, observed)
@@ -44,10 +44,11 @@ def log_unbiased(simulated: np.ndarray, observed: np.ndarray) -> float:
     )
 
 
-def log_plugin(simulated: np.ndarray, observed: np.ndarray) -> float:
+def log_plugin_density(simulated: np.ndarray, observed: np.ndarray) -> float:
     """Log density at `observed` of the Gaussian with the mean and covariance of `simulated`; n >= p + 1.
 
-    Wood (2010), Statistical inference for noisy nonlinear ecological dynamic systems. Biased for finite n.
+    Wood (2010), Statistical inference for noisy nonlinear ecological dynamic systems. The
+    estimate is biased for finite n.
     """
     n, p = simulated.shape
     scatter = _scatter(simulated, observed)
@@ -58,18 +59,24 @@ def log_plugin(simulated: np.ndarray, observed: np.ndarray) -> float:
 
 
 def _log_c(k: int, v: int) -> float:
-    """log c(k, v), c the factor of the Wishart density."""
+    """log c(k, v), where c is the constant of the Wishart density."""
     gammas = sum(math.lgamma(0.5 * (v - i)) for i in range(k))
     return -0.5 * k * v * math.log(2.0) - 0.25 * k * (k - 1) * math.log(math.pi) - gammas
 
 
 class _Scatter(NamedTuple):
     log_det: float  # log|M|
-    distance: float  # (s_y - mu_n)^T M^-1 (s_y - mu_n), infinite off the span of a singular M
+    distance: float  # (s_y - mu_n)^T M^-1 (s_y - mu_n); infinite outside of the span of M
 
 
 def _scatter(simulated: np.ndarray, observed: np.ndarray) -> _Scatter:
-    """Raises SingularScatterError where M is singular and the data are in its span."""
+    """The scatter M of the simulations.
+
+    Raises
+    ------
+    SingularScatterError
+        M is singular and the data are in its span.
+    """
     mean = simulated.mean(axis=0)
     centred, away = simulated - mean, observed - mean
     scale = np.sqrt(np.square(centred).sum(axis=0))

@@ -14,7 +14,7 @@ from .metropolis import accept_probability
 
 @kernel
 def propose_walk(x: Any, root_t: Any, s: Any, rng: Any, y: Any, z: Any) -> None:
-    """Write y = x + s R z to `y` (d,), with z standard normal, which is left in `z` (d,).
+    """Write y = x + s R z to `y` (d,), and the standard normal z to `z` (d,).
 
     `root_t` (d, d) is R transposed, see linear.py.
     """
@@ -28,9 +28,9 @@ def propose_walk(x: Any, root_t: Any, s: Any, rng: Any, y: Any, z: Any) -> None:
 def coerce(root_t: Any, z: Any, rate: Any, accept_prob: Any, target_accept: Any) -> None:
     """R R^T <- R [I + rate (alpha - alpha*) z z^T / |z|²] R^T, in place, in O(d²).
 
-    Vihola (2012), Robust adaptive Metropolis algorithm with coerced acceptance rate: steps become longer or
-    shorter in the direction z (d,) that was tried, so that no direction is lost, as some are in a covariance
-    that is learnt from few points.
+    Vihola (2012), Robust adaptive Metropolis algorithm with coerced acceptance rate. Steps become longer or
+    shorter in the direction z (d,) of the proposal. So no direction is lost, while a covariance learnt from
+    few points loses some.
     """
     size = dot(z, z)
     if size > 0.0:
@@ -40,7 +40,7 @@ def coerce(root_t: Any, z: Any, rate: Any, accept_prob: Any, target_accept: Any)
 
 @kernel
 def first_scale(target: Any, x: Any, logp: Any, target_accept: Any, rng: Any) -> Any:
-    """The first s = 1, 1/2, 1/4, ... at which x + s z, for one z, is accepted with `target_accept`."""
+    """The first s = 1, 1/2, 1/4, ... at which x + s z, for one z, has more than the target acceptance."""
     s, z = 1.0, rng.standard_normal(x.size)
     for _ in range(100):
         if accept_probability(log_density(target, x + s * z) - logp) > target_accept:
@@ -50,5 +50,5 @@ def first_scale(target: Any, x: Any, logp: Any, target_accept: Any, rng: Any) ->
 
 
 def gaussian_scale(d: int) -> float:
-    """s of 0.234 acceptance, the best, where R R^T is the covariance of a Gaussian in many dimensions."""
+    """The best s, of acceptance 0.234, for a Gaussian with covariance R R^T in many dimensions."""
     return float(2.38 * d**-0.5)

@@ -1,6 +1,6 @@
-"""method="auto": the choice of a method, by what can be seen of a posterior before the run.
+"""method="auto": the choice of a method from facts about the posterior before the run.
 
-`look` finds the facts, and `choose` has the rule.
+`look` collects the facts, and `choose` has the rule.
 """
 
 from __future__ import annotations
@@ -26,49 +26,50 @@ NAME = "auto"
 DESCRIPTION = "takes one of the methods, by what it sees of the posterior"
 
 WARMUP, FROZEN = 150, 30  # iterations of the trial
-TINY_STEP = 0.002  # of a trajectory
+TINY_STEP = 0.002  # share of a trajectory
 LARGEST_POLICY = 20  # dimension up to which rlmh learns well
 _SPAWN_KEY = 2**31  # of the trial's random numbers; those of chains are smaller
 
 
 class Facts(NamedTuple):
-    """What is seen of a posterior. Those from `step` on are the trial's, None where there is none."""
+    """Facts about a posterior. Those from `step` on come from the trial; None if there was none."""
 
     d: int
     gradient: bool
     noisy: bool
-    step: float | None = None  # the step size it came to, as a share of the length of a trajectory
+    step: float | None = None  # its step size as a share of the length of a trajectory
     acceptance: float | None = None  # mean probability after its warm-up
-    condition: float | None = None  # condition number of the metric it learnt
-    failures: float | None = None  # share of its gradients that were not finite
-    seconds: float | None = None  # that a gradient of it took, with everything around it
+    condition: float | None = None  # condition number of its metric
+    failures: float | None = None  # share of its gradients that failed
+    seconds: float | None = None  # time of the trial over the number of its gradients
 
     def to_json(self) -> str:
-        """JSON knows no infinity, and no NaN."""
+        """The facts as JSON, with null for infinity and NaN, which JSON does not have."""
         values = self._asdict().items()
-        return json.dumps({name: None if _is_odd(value) else value for name, value in values})
+        return json.dumps({name: None if _is_not_finite(value) else value for name, value in values})
 
 
 class Choice(NamedTuple):
     """What to run, at its default settings, and why."""
 
     method: str
-    reason: str  # goes on from "because"
+    reason: str  # a clause that follows "because"
 
 
 def choose(facts: Facts) -> Choice:
-    """The rule.
+    """Choose a method by these rules.
 
-    With a gradient, fisher_hmc. But where a trial, 150 iterations of its warm-up from a start like that of
-    the first chain and 30 frozen ones, comes to steps shorter than 0.002 of a trajectory, the gradient says
-    nothing of where the density goes: it jumps, or its gradient is wrong. Then rlmh, in up to 20 dimensions.
-    Funnels and other narrow posteriors of so few have steps of 0.05 or more.
+    With a gradient it is fisher_hmc. A trial of it has 150 iterations of warm-up, from a start like that of
+    the first chain, and 30 frozen iterations. If it ends with steps shorter than 0.002 of a trajectory, the
+    gradient does not tell how the density changes: the density jumps, or its gradient is wrong. Then it is
+    rlmh, in up to 20 dimensions. Funnels and other narrow posteriors in so few dimensions have steps of 0.05
+    or more.
 
-    Without a gradient, rlmh in up to 20 dimensions, and arwmh in more or where the density is noisy: a strong
-    noise leaves rlmh without a warm start.
+    Without a gradient it is rlmh in up to 20 dimensions. It is arwmh in more dimensions, and where the
+    density is noisy, because with strong noise rlmh has no warm start.
 
-    The trial's acceptance, failures, metric and time of a gradient are reported and decide nothing. No
-    measured time does, so that the choice depends on the seed alone, as draws do.
+    Acceptance, failures, metric and time of the trial are reported but decide nothing. No measured time
+    decides, so that the choice depends on the seed alone, as the draws do.
     """
     few = facts.d <= LARGEST_POLICY
     if not facts.gradient:
@@ -85,12 +86,12 @@ def choose(facts: Facts) -> Choice:
 
 
 def check_method(method: Any, settings: Any = None) -> None:
-    """Refuse a method that is neither one of the samplers nor "auto", and settings for "auto".
+    """Refuse a method that is neither a sampler nor "auto", and settings for "auto".
 
     Raises
     ------
     ArgumentError
-        With the nearest names, or with what can be done instead.
+        The message has the nearest names, or what to do instead.
     """
     check.choice("method", method, [*samplers.METHODS, NAME])
     if method == NAME and settings is not None and settings != {}:
@@ -101,12 +102,12 @@ def check_method(method: Any, settings: Any = None) -> None:
 
 
 def has_trial(posterior: Posterior) -> bool:
-    """Whether `look` runs the trial: where there are parameters and a gradient."""
+    """Whether `look` runs the trial, which needs parameters and a gradient."""
     return posterior.dim > 0 and posterior.model.has_gradient
 
 
 def look(posterior: Posterior, init: Init, seed: int) -> Facts:
-    """The facts that a run with this seed goes by; `init` is the start of its first chain.
+    """The facts for a run with this seed; `init` is the start of its first chain.
 
     Raises
     ------
@@ -122,11 +123,11 @@ def look(posterior: Posterior, init: Init, seed: int) -> Facts:
         return facts
     board = Board.for_chains(0)
     with interrupts(board), one_thread():
-        return facts._replace(**_trial(posterior, init, seed, board))
+        return facts._replace(**_run_trial(posterior, init, seed, board))
 
 
-def _trial(posterior: Posterior, init: Init, seed: int, board: Board) -> dict[str, Any]:
-    """A short run of Fisher HMC, one iteration at a time, so that Ctrl-C is heard."""
+def _run_trial(posterior: Posterior, init: Init, seed: int, board: Board) -> dict[str, Any]:
+    """Run Fisher HMC for a short time, one iteration at a time, so that Ctrl-C stops it."""
     sampler, settings = pilot()
     seeds = np.random.SeedSequence(seed, spawn_key=(_SPAWN_KEY,))
     rng, d = np.random.default_rng(seeds), posterior.dim
@@ -136,7 +137,7 @@ def _trial(posterior: Posterior, init: Init, seed: int, board: Board) -> dict[st
     trial = warm_up(sampler, settings, target, x, rng, WARMUP)
     row = trial.room(1)
     model.raise_pending()
-    failed = int(target.failures.total[0])  # on the way to the start
+    failed = int(target.failures.total[0])  # before the trial
     began, gradients, acceptance = time.perf_counter(), 0, 0.0
 
     def after_iteration() -> None:
@@ -165,10 +166,11 @@ def _trial(posterior: Posterior, init: Init, seed: int, board: Board) -> dict[st
 
 
 def _condition(matrix: np.ndarray) -> float:
-    """Condition number of a positive definite matrix."""
+    """The condition number of a positive definite matrix."""
     values = np.linalg.eigvalsh(matrix)
     return float(values[-1] / values[0]) if values[0] > 0.0 else math.inf
 
 
-def _is_odd(value: float | None) -> bool:
+def _is_not_finite(value: float | None) -> bool:
+    """Whether the value is infinity or NaN."""
     return value is not None and not math.isfinite(value)

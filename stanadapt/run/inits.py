@@ -17,21 +17,22 @@ from ..numerics.ascent import climb, far_below
 from ..target import hessian, log_density, log_density_gradient
 
 TRIES = 100  # Stan's number
-# Random starts that a chain climbs from, to avoid modes without mass. In PosteriorDB one such mode attracts
-# six starts in ten (bball_drive_event_0-hmm_drive_0), so climbs that agree prove nothing.
+# Number of random starts from which a chain climbs, so that it does not start in a mode without mass. In
+# PosteriorDB one such mode attracts six starts in ten (bball_drive_event_0-hmm_drive_0), so that a few climbs
+# to the same mode prove nothing.
 CLIMBS = 10
 
 
 class Init(NamedTuple):
-    """The start of one chain: a point, or what is given of it and how far to look around for the rest."""
+    """The start of one chain: a point, or some values and the radius from which the rest is drawn."""
 
     radius: float
     point: np.ndarray | None = None  # (d,) unconstrained
-    values: dict[str, Any] | None = None  # constrained, maybe partial
+    values: dict[str, Any] | None = None  # constrained; perhaps not of all parameters
 
 
 def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
-    """One `Init` a chain from what the user gave; see `stanadapt.sample` for what is allowed."""
+    """One `Init` for each chain from the user's `inits`, which `stanadapt.sample` describes."""
     if inits is None:
         return [Init(radius)] * chains
     if isinstance(inits, bool | np.bool_):
@@ -41,12 +42,12 @@ def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[I
     if isinstance(inits, str | os.PathLike):
         inits = read(inits, "inits")
     if isinstance(inits, Mapping) and not hasattr(inits, "groups"):  # an earlier result is a Mapping too
-        return [_from_values(inits, radius, posterior, "inits")] * chains
+        return [_read_values(inits, radius, posterior, "inits")] * chains
     if hasattr(inits, "groups"):
-        return _from_inference_data(inits, radius, posterior, chains)
+        return _read_inference_data(inits, radius, posterior, chains)
     if isinstance(inits, Sequence) and any(isinstance(entry, _PER_CHAIN) for entry in inits):
         _check_chains(len(inits), chains)
-        return [_from_values(entry, radius, posterior, f"inits[{i}]") for i, entry in enumerate(inits)]
+        return [_read_values(entry, radius, posterior, f"inits[{i}]") for i, entry in enumerate(inits)]
     try:
         points = np.asarray(inits)
     except Exception as error:  # ragged, or an array of another library with its own error
@@ -81,25 +82,26 @@ def find(
     ascend: bool,
     use_hessian: bool = False,
 ) -> np.ndarray:
-    """A starting point (d,) with a finite log density and, where they are used, finite gradient and Hessian.
+    """A starting point (d,) with a finite log density, and finite gradient and Hessian if they are used.
 
-    `model` is the chain's own, whose random numbers, if it draws any, are used in the chain's order.
+    `model` is the chain's own. If the model draws random numbers, it does so in the chain's order.
 
-    A random start goes on with a short climb out of the far tail when `ascend` is set, from `CLIMBS` points;
-    the first is kept unless another ends so far above it that its own mode can have no mass.
+    If `ascend` is set, a random start is the end of a short climb out of the far tail. There are climbs from
+    `CLIMBS` points. The first is kept, unless another one ends so much higher that the first mode can have no
+    mass.
 
     Raises
     ------
     InitializationError
-        There is none at the given point, or none in 100 tries; the message has the first reason.
+        The given point is no start, or 100 tries have found none. The message has the first reason.
     """
     need = _Need(use_gradient, use_hessian)
-    x = _finite(init, posterior, model, chain, rng, need)
+    x = _find_finite(init, posterior, model, chain, rng, need)
     if not (ascend and need.gradient and init.point is None and init.values is None and init.radius > 0):
         return x
-    x, logp = _climbed(x, model, need)
+    x, logp = _climb_out(x, model, need)
     for _ in range(CLIMBS - 1):
-        other, higher = _climbed(_finite(init, posterior, model, chain, rng, need), model, need)
+        other, higher = _climb_out(_find_finite(init, posterior, model, chain, rng, need), model, need)
         if far_below(logp, higher, posterior.dim):
             x, logp = other, higher
     model.raise_pending()
@@ -107,7 +109,7 @@ def find(
 
 
 class _Need(NamedTuple):
-    """What must be finite at a start, beside the log density."""
+    """What must be finite at a start, in addition to the log density."""
 
     gradient: bool
     hessian: bool
@@ -117,8 +119,8 @@ class _Need(NamedTuple):
         return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def _climbed(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, float]:
-    """Where the climb from `x` ends, and the log density there; `x` itself where that end is no start."""
+def _climb_out(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, float]:
+    """The end of the climb from `x` and the log density there; `x` itself if that end is no start."""
     target = model.target()
     end, logp, _ = climb(target, x)
     if need.hessian and not _has_hessian(target, end):
@@ -127,13 +129,15 @@ def _climbed(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, floa
 
 
 def _has_hessian(target: Any, x: np.ndarray) -> bool:
+    """Whether the Hessian at `x` (d,) is finite."""
     second = np.empty((x.size, x.size))
     return bool(hessian(target, x, second)) and bool(np.all(np.isfinite(second)))
 
 
-def _finite(
+def _find_finite(
     init: Init, posterior: Posterior, model: Model, chain: int, rng: np.random.Generator, need: _Need
 ) -> np.ndarray:
+    """The first candidate at which all that is needed is finite."""
     target = model.target()
     score = np.empty(posterior.dim)
     complete = init.values is not None and all(name in init.values for name in posterior.parameters)
@@ -143,7 +147,7 @@ def _finite(
     for _ in range(tries):
         try:
             x = _candidate(init, posterior, rng)
-        except RuntimeError as error:  # what was drawn for the rest may not go with what was given
+        except RuntimeError as error:  # the random values may contradict the given ones
             reason = reason or f"inits are outside the support of the model: {check.one_line(error)}"
             continue
         logp = log_density_gradient(target, x, score) if need.gradient else log_density(target, x)
@@ -152,7 +156,7 @@ def _finite(
             reason = reason or posterior.failure(x, need.gradient)
         elif need.hessian and not _has_hessian(target, x):
             model.raise_pending()
-            reason = reason or _no_hessian(posterior, target)
+            reason = reason or _hessian_failure(posterior, target)
         else:
             return x
     where = (
@@ -161,8 +165,8 @@ def _finite(
     raise InitializationError(f"chain {chain}: no finite {need} at {where}. First reason: {reason}")
 
 
-def _no_hessian(posterior: Posterior, target: Any) -> str:
-    """The Hessian comes from gradients around the point: what was wrong with the first that failed."""
+def _hessian_failure(posterior: Posterior, target: Any) -> str:
+    """Why the Hessian is not finite: it is made of gradients around the point, and one of them failed."""
     if not target.failures.total[0]:
         return "the support ends beside it, or the Hessian overflows"
     return f"beside it, where the gradient is differenced: {posterior.failure(target.failures.first, True)}"
@@ -178,7 +182,8 @@ def _candidate(init: Init, posterior: Posterior, rng: np.random.Generator) -> np
     return posterior.model.unconstrain(posterior.constrain(x) | init.values)
 
 
-def _from_values(values: Any, radius: float, posterior: Posterior, what: str) -> Init:
+def _read_values(values: Any, radius: float, posterior: Posterior, what: str) -> Init:
+    """The start that constrained values, or a path to them, describe."""
     if isinstance(values, str | os.PathLike):
         values = read(values, what)
     if not isinstance(values, Mapping):
@@ -194,7 +199,7 @@ def _from_values(values: Any, radius: float, posterior: Posterior, what: str) ->
 
 
 def _check_support(values: dict[str, Any], posterior: Posterior, what: str) -> None:
-    """Refuse a complete set of values that is outside the support, or on its boundary."""
+    """Refuse values of all parameters that are outside the support or on its boundary."""
     try:
         x = posterior.model.unconstrain(values)
     except RuntimeError as error:
@@ -204,8 +209,8 @@ def _check_support(values: dict[str, Any], posterior: Posterior, what: str) -> N
         raise ArgumentError(f"{what}: on the boundary of the support in {edge}; it must be inside")
 
 
-def _from_inference_data(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
-    """The last draw of every chain of an earlier result."""
+def _read_inference_data(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
+    """Starts at the last draw of every chain of an earlier result."""
     try:
         group = inits["posterior"]
         given = int(group.sizes["chain"])
@@ -222,7 +227,7 @@ def _from_inference_data(inits: Any, radius: float, posterior: Posterior, chains
         raise ArgumentError(f"inits lacks parameters of the model: {', '.join(missing)}")
     last = {name: group[name].isel(draw=-1).transpose("chain", ...).values for name in posterior.parameters}
     return [
-        _from_values(
+        _read_values(
             {name: value[i] for name, value in last.items()}, radius, posterior, f"inits (chain {i})"
         )
         for i in range(chains)
@@ -230,5 +235,6 @@ def _from_inference_data(inits: Any, radius: float, posterior: Posterior, chains
 
 
 def _check_chains(given: int, chains: int) -> None:
+    """Refuse a number of starting points that is not the number of chains."""
     if given != chains:
         raise ArgumentError(f"inits has starting points for {given} chains; chains={chains} need one each")

@@ -7,7 +7,7 @@ A chain of short steps finds the typical set slowly while its preconditioner is 
 is wrong until it has been there for long. Trajectories with a metric that is renewed in windows get out of
 this in some hundreds of iterations, see samplers/fisher_hmc.py. So a method with the setting `pilot` may let
 Fisher HMC, at its defaults, run so many iterations. Then the method starts at the last point of that chain,
-with a preconditioner made of its metric (`piloted`), and goes on adapting as it does.
+with a preconditioner made of its metric (`take_over`), and goes on adapting as it does.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class WarmUp:
             last
             and place.stage >= 0
             and segment.sampler.FACTS.settles
-            and segment.sampler.settled(self.state)
+            and segment.sampler.is_settled(self.state)
         ):
             return False
         if place.stage + 1 < len(segment.stages):
@@ -185,7 +185,7 @@ class WarmUp:
             state = after.sampler.start(self.target, after.settings, handover.x, self.rng)
             if state.logp == -np.inf:
                 state = after.sampler.start(self.target, after.settings, self.x, self.rng)
-            self.state = after.sampler.piloted(state, handover, after.settings)
+            self.state = after.sampler.take_over(state, handover, after.settings)
         self.place = Place(self.place.segment + 1)
 
 

@@ -1,4 +1,4 @@
-"""The samplers, one file each. A new method is a file here and a line in METHODS."""
+"""The samplers, one file for each. A new method is a file here and a line in METHODS."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ METHODS = {
 
 
 def sampler(method: str) -> Sampler | Engine:
-    """The module of `method`; an unknown name is refused with the nearest ones."""
+    """The module of `method`. An unknown name is refused, with the nearest names in the message."""
     name = check.choice("method", method, METHODS)
     return cast(Sampler | Engine, importlib.import_module(f"{__name__}.{name}"))
 
 
 def facts(method: str) -> Facts:
-    """What `method` is."""
+    """The `Facts` of `method`."""
     return sampler(method).FACTS
 
 

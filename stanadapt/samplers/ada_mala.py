@@ -1,15 +1,15 @@
 """AdaMALA: MALA whose preconditioner is the running covariance of the chain.
 
-Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm, in MALA as the competitor of
+Haario, Saksman and Tamminen (2001), An adaptive Metropolis algorithm, applied to MALA. It is a competitor in
 Titsias (2023), Section 5.1, Equation (17).
 
     paper        here                     shape   meaning
     x_n          state.x                  (d,)    position on the unconstrained scale
     mu_n         state.mean               (d,)    running mean of the chain
     Sigma_n      state.chol_t, .scale     (d, d)  running covariance scale L L^T; chol_t is L transposed
-    L^T s(x_n)   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
+    L^T s(x_n)   state.rotated            (d,)    in the state, so that a frozen iteration has two products
     tr(A)        state.tr                 ()      trace of A = L L^T; a proposal does not depend on its scale
-    n            state.n                  ()      points in the mean and the covariance
+    n            state.n                  ()      number of points in the mean and the covariance
     sigma        state.step_size          ()      global step size; a proposal uses sigma² / (tr(A)/d)
     lambda       settings.damping         ()      damping: Sigma_2 = (x_2 - mu_1)(x_2 - mu_1)^T / 2 + lambda I
     alpha_*      settings.target_accept   ()      acceptance rate that sigma² is adapted to
@@ -17,16 +17,16 @@ Titsias (2023), Section 5.1, Equation (17).
     n_0          settings.simple_mala     ()      iterations of simple MALA before Sigma is learnt
 
 Departures from the paper, all off with `faithful=True`:
-1. The transient is forgotten: in the first share `forgetting` of warm-up the recursion's n stops at
-   `memory` d, so that older points fade. From then on it counts on from there, which is Equation (17).
-2. The first step size is found by doubling and halving (the paper names none; when faithful it is 0.1);
-   `initial_step_size` sets it in both modes.
+1. The transient is forgotten: in the first share `forgetting` of warm-up n grows to `memory` d at most, so
+   that older points fade. Afterwards n grows without a bound, which is Equation (17).
+2. A search by doubling and halving finds the first step size; the paper names none, and a faithful run takes
+   0.1. `initial_step_size` sets it in both modes.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
-4. `pilot` iterations of Fisher HMC may take the place of simple MALA and forgetting, see pilot.py. Then the
-   recursion goes on from what they found, which counts for as many points.
+4. `pilot` iterations of Fisher HMC may take the place of simple MALA and of forgetting, see run/warmup.py.
+   Then the recursion starts with their mean and metric, which count for as many points.
 
-Cost of an iteration: one gradient, two products with the factor and O(d); while adapting, one more product
-and a rank-one update. Memory: one (d, d) array a chain.
+Cost of an iteration: one gradient, two products with the factor and O(d); while adapting, also one more
+product and a rank-one update. Memory: one (d, d) array a chain.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ import numpy as np
 from ..jit import kernel
 from ..numerics.cholesky import transposed_factor
 from ..numerics.covariance import learn_point
-from ..numerics.langevin import first_step_size, gaussian_step_size, proposed
+from ..numerics.langevin import first_step_size, gaussian_step_size, langevin_proposal
 from ..numerics.linear import scaled_identity, transposed_times
 from ..numerics.spectrum import describe
-from ..numerics.step_size import towards_target
+from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, preconditioned_stages
@@ -51,20 +51,16 @@ from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
 class Settings(NamedTuple):
     damping: Annotated[float, POSITIVE, "lambda: damping of the first covariance"] = 10.0
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.574
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    simple_mala: Annotated[
-        int, NOT_NEGATIVE, "n_0: iterations of simple MALA before anything else is learnt"
-    ] = 500
-    initial_step_size: Annotated[
-        float | None, POSITIVE, "sigma at the start; None: found, or 0.1 when faithful"
-    ] = None
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
-    forgetting: Annotated[float, Limit(0.0, 1.0), "share of warm-up in which the past fades"] = 0.5
-    memory: Annotated[
-        float, Limit(3.0, float("inf")), "points that are remembered meanwhile, as a multiple of d"
-    ] = 10.0
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
+    simple_mala: Annotated[int, NOT_NEGATIVE, "n_0: iterations of simple MALA at first"] = 500
+    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search, or 0.1 if faithful"] = (
+        None
+    )
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
+    forgetting: Annotated[float, Limit(0.0, 1.0), "share of warm-up in which old points fade"] = 0.5
+    memory: Annotated[float, Limit(3.0, float("inf")), "points remembered there, over d"] = 10.0
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 FACTS = Facts(
@@ -92,7 +88,7 @@ class State(NamedTuple):
     tr: float
     n: float
     step_size: float
-    memory: float  # in points: 0 learns nothing, infinity forgets nothing
+    memory: float  # largest n: 0 learns nothing, infinity forgets nothing
 
 
 def n_matrices(settings: Any) -> int:
@@ -114,8 +110,8 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), logp, score, score.copy(), x.copy(), chol_t, 1.0, float(d), 0.0, s, 0.0)
 
 
-def piloted(state: State, handover: Handover, settings: Any) -> State:
-    """Mean and covariance are the pilot's, of as many points as it had iterations."""
+def take_over(state: State, handover: Handover, settings: Any) -> State:
+    """Take mean and covariance from the pilot; they count for as many points as it had iterations."""
     d = handover.x.size
     chol_t = transposed_factor(handover.cov)
     tr = float(np.square(chol_t).sum())
@@ -132,7 +128,7 @@ def piloted(state: State, handover: Handover, settings: Any) -> State:
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
-    """The recursion begins at mu_1 = x_1 and lambda I after simple MALA; the proposal does not change."""
+    """After simple MALA start the recursion at mu_1 = x_1 and lambda I; the proposal does not change."""
     if state.memory == 0.0 and stage != "simple_mala":
         grow = np.sqrt(settings.damping)
         state = state._replace(
@@ -155,13 +151,15 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     s = step_size / np.sqrt(tr / x.size)
     d = x.size
     y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
-    logp_y, accept_prob = proposed(target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y)
+    logp_y, accept_prob = langevin_proposal(
+        target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y
+    )
     accepted = rng.random() < accept_prob
 
     if accepted:
         x, logp, score, rotated = y, logp_y, score_y, rotated_y
     if adapting:
-        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
         if memory > 0.0:
             n = min(n + 1.0, max(memory, 3.0))
             scale, tr = learn(mean, chol_t, scale, tr, x, n)

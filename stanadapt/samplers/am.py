@@ -1,7 +1,7 @@
 """AM: a random walk whose covariance follows the chain, by a recursion over its Cholesky factor.
 
-Haario, Saksman and Tamminen (2001), in the form of Andrieu and Thoms (2008), Section 5.1.1, that Titsias and
-Dellaportas (2019) compare with: their supplement, Section B. No matrix is decomposed.
+Haario, Saksman and Tamminen (2001), in the form of Andrieu and Thoms (2008), Section 5.1.1. Titsias and
+Dellaportas (2019) compare with it: Section B of their supplement. It needs no matrix decomposition.
 
     paper     here                   shape   meaning
     x_t       state.x                (d,)    position on the unconstrained scale
@@ -12,11 +12,12 @@ Dellaportas (2019) compare with: their supplement, Section B. No matrix is decom
     sigma     state.step_size        ()      scale of the proposal: y = x + sigma L eps
     alpha_*   settings.target_accept ()      acceptance rate that sigma is adapted to
 
-Departures from the paper: 1. it names no rule for the scale sigma, whose acceptance rates it reports; here
-sigma² follows the rule of Titsias (2023), Algorithm 1, from sigma = 1.
+Departures from the paper:
+1. sigma² starts at 1 and follows the rule of Titsias (2023), Algorithm 1. The paper reports acceptance rates
+   but names no rule for sigma.
 
-Cost of an iteration: one log density and a product with L; while adapting, a triangular solve and a pass over
-L more. Memory: one (d, d) array a chain.
+Cost of an iteration: one log density and a product with L; while adapting, also a triangular solve and a pass
+over L. Memory: one (d, d) array a chain.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.cholesky import solve_lower, towards_outer
+from ..numerics.cholesky import follow_outer, solve_lower
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
-from ..numerics.step_size import towards_target
+from ..numerics.step_size import adapt_step_size
 from ..numerics.walk import propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
@@ -40,13 +41,11 @@ from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that sigma is adapted to"] = 0.234
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that sigma aims at"] = 0.234
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    learning_rate: Annotated[float, Limit(0.0, 0.5), "learning rate of mean and factor at the start"] = 0.001
-    horizon: Annotated[float, POSITIVE, "T: iterations in which the learning rate is nearly constant"] = (
-        4000.0
-    )
-    initial_scale: Annotated[float, SCALE, "L starts at this over sqrt(d), times I"] = 0.1
+    learning_rate: Annotated[float, Limit(0.0, 0.5), "first learning rate of mean and L"] = 0.001
+    horizon: Annotated[float, POSITIVE, "T: iterations of nearly constant learning rate"] = 4000.0
+    initial_scale: Annotated[float, SCALE, "L starts at initial_scale / sqrt(d) times I"] = 0.1
 
 
 FACTS = Facts(
@@ -104,7 +103,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     if adapting:
         t += 1.0
         learn(mean, chol_t, x, settings.learning_rate / (1.0 + t / settings.horizon))
-        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
     info = Info(accept_prob, accepted, step_size, 1, NOTHING)
     return State(x, logp, mean, chol_t, step_size, t), info
 
@@ -113,13 +112,13 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 def learn(mean: Any, chol_t: Any, x: Any, rho: Any) -> None:
     """mu <- mu + rho (x - mu), L <- L + rho L [L^-1 (x - mu)(x - mu)^T L^-T - I]_lower, in place.
 
-    Both with the mu before, as Andrieu and Thoms have it.
+    Both formulas use the old mu, as those of Andrieu and Thoms do.
     """
     away = x - mean
     for i in range(x.size):
         mean[i] += rho * away[i]
     solve_lower(chol_t, away)
-    towards_outer(chol_t, away, rho)
+    follow_outer(chol_t, away, rho)
 
 
 sweep = swept(step)

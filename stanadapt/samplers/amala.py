@@ -1,30 +1,31 @@
-"""AMALA: MALA whose step size and covariance are renewed between epochs.
+"""AMALA: MALA that updates its step size and covariance between epochs.
 
-Wang, Chen, Kanagawa and Oates (2024), Reinforcement Learning for Adaptive MCMC, Algorithms 4 and 5: the
-gradient-based competitor there, from Wang, Karvonen, Oates and others (2023).
+Wang, Chen, Kanagawa and Oates (2024), Reinforcement Learning for Adaptive MCMC, Algorithms 4 and 5. It is the
+gradient-based competitor there, and comes from Wang, Karvonen, Oates and others (2023).
 
     paper     here                   shape   meaning
     x_i       state.x                (d,)    position on the unconstrained scale
     Sigma_i   state.cov, .chol_t     (d, d)  preconditioner, and its lower Cholesky factor, transposed
     epsilon   state.step_size        ()      epsilon = s²/2: y = x + (s²/2) Sigma s(x) + s Sigma^(1/2) z
-    E         settings.epochs        ()      number of epochs; the last runs on into the draws
-    alpha_i   settings.alpha         ()      what a new covariance keeps of the one before
+    E         settings.epochs        ()      number of epochs; the draws go on with the last one
+    alpha_i   settings.alpha         ()      weight of the old covariance in a new one
     rho_i     state.accepted / n     ()      acceptance rate of the epoch
     0.574     settings.target_accept ()      epsilon <- epsilon exp(rho - 0.574)
 
-An epoch has 1/E of the warm-up, 1,000 iterations by default. Between epochs Sigma <- alpha Sigma +
-(1 - alpha) cov(the epoch's states); what an epoch gathers for that costs one rank-one update an iteration.
+An epoch is 1/E of the warm-up, by default 1,000 iterations. Between epochs Sigma <- alpha Sigma +
+(1 - alpha) cov(states of the epoch). Each iteration adds its state to this covariance by a rank-one update.
 
 Departures from the paper, all off with `faithful=True`:
-1. The first step size is found by doubling and halving (when faithful it is sqrt(2), which is epsilon = 1);
-   `initial_step_size` sets it in both modes.
+1. A search by doubling and halving finds the first step size; a faithful run takes sqrt(2), which is
+   epsilon = 1. `initial_step_size` sets it in both modes.
 2. The step size follows the acceptance in every iteration, by the rule of Titsias (2023), Algorithm 1. One
-   factor an epoch, at most exp(0.426 / 2), cannot follow a covariance that is replaced by 70 %.
+   factor per epoch, at most exp(0.426 / 2), cannot follow a covariance of which 70 % is replaced.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
-4. `pilot` iterations of Fisher HMC may come before the first epoch, see pilot.py; Sigma starts from theirs.
+4. `pilot` iterations of Fisher HMC may come before the first epoch, see run/warmup.py. Then Sigma starts as
+   their metric.
 
-Cost of an iteration: one gradient and two products with the factor; while adapting one rank-one update of the
-covariance of the epoch. Memory: three (d, d) arrays a chain.
+Cost of an iteration: one gradient and two products with the factor; while adapting, also a rank-one update of
+the covariance of the epoch. Memory: three (d, d) arrays a chain.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.cholesky import transposed_factor
-from ..numerics.langevin import first_step_size, gaussian_step_size, proposed
+from ..numerics.langevin import first_step_size, gaussian_step_size, langevin_proposal
 from ..numerics.linear import add_outer, scaled_identity, transposed_times
 from ..numerics.spectrum import describe
-from ..numerics.step_size import towards_target
+from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage
@@ -47,17 +48,15 @@ from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.574
-    step_rate: Annotated[
-        float, Limit(0.0, 1.0), "learning rate of the squared step size; not used when faithful"
-    ] = 0.015
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
+    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of s²; not used if faithful"] = 0.015
     epochs: Annotated[int, Limit(1, 10_000), "E: number of epochs of warm-up"] = 10
-    alpha: Annotated[float, Limit(0.001, 1.0), "share of the covariance before that a new one keeps"] = 0.3
-    initial_step_size: Annotated[
-        float | None, POSITIVE, "s at the start; None: found, or sqrt(2) when faithful"
-    ] = None
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
+    alpha: Annotated[float, Limit(0.001, 1.0), "weight of the old covariance in a new one"] = 0.3
+    initial_step_size: Annotated[float | None, POSITIVE, "first s; None: search, or sqrt(2) if faithful"] = (
+        None
+    )
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 FACTS = Facts(
@@ -82,7 +81,7 @@ class State(NamedTuple):
     cov: np.ndarray
     chol_t: np.ndarray
     step_size: float
-    mean: np.ndarray  # of this epoch's states, as are the next three
+    mean: np.ndarray  # of the states of this epoch; so are the next three fields
     squares: np.ndarray  # (d, d) sum of (x - mean)(x - mean)^T
     n: float
     accepted: float
@@ -111,8 +110,8 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), logp, score, score.copy(), one, one.copy(), s, np.zeros(d), nothing, 0.0, 0.0)
 
 
-def piloted(state: State, handover: Handover, settings: Any) -> State:
-    """Sigma is the pilot's."""
+def take_over(state: State, handover: Handover, settings: Any) -> State:
+    """Take Sigma from the pilot."""
     chol_t = transposed_factor(handover.cov)
     if np.isnan(settings.initial_step_size):
         state = state._replace(step_size=gaussian_step_size(handover.x.size))
@@ -120,7 +119,7 @@ def piloted(state: State, handover: Handover, settings: Any) -> State:
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
-    """Algorithm 5 between two epochs."""
+    """Update covariance and step size between two epochs, as Algorithm 5 does."""
     if state.n < 2.0:
         return state
     cov = settings.alpha * state.cov + (1.0 - settings.alpha) * state.squares / (state.n - 1.0)
@@ -129,7 +128,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
         step_size *= np.exp(0.5 * (state.accepted / state.n - settings.target_accept))
     try:
         chol_t = np.ascontiguousarray(np.linalg.cholesky(cov).T)
-    except np.linalg.LinAlgError:  # the states of the epoch span many orders of magnitude
+    except np.linalg.LinAlgError:  # states over many orders of magnitude can have a singular covariance
         cov, chol_t = state.cov, state.chol_t
     return state._replace(
         cov=cov,
@@ -150,7 +149,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
     d = x.size
     y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
-    logp_y, accept_prob = proposed(target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y)
+    logp_y, accept_prob = langevin_proposal(
+        target, x, logp, score, rotated, chol_t, s, rng, y, score_y, rotated_y
+    )
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp, score, rotated = y, logp_y, score_y, rotated_y
@@ -160,7 +161,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         n_accepted += accept_prob
         gather(mean, squares, x, n)
         if not settings.faithful:
-            s = towards_target(s, accept_prob, settings.target_accept, settings.step_rate)
+            s = adapt_step_size(s, accept_prob, settings.target_accept, settings.step_rate)
     state = State(x, logp, score, rotated, cov, chol_t, s, mean, squares, n, n_accepted)
     info = Info(accept_prob, accepted, s, 1, NOTHING)
     return state, info
@@ -168,7 +169,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 @kernel
 def gather(mean: Any, squares: Any, x: Any, n: Any) -> None:
-    """Take the n-th state of an epoch into its mean and sum of squares, in place (Welford's recursion)."""
+    """Add the n-th state of an epoch to its mean and sum of squares, in place (Welford's recursion)."""
     away = x - mean
     for i in range(x.size):
         mean[i] += away[i] / n

@@ -1,31 +1,32 @@
 """ARWMH: a random walk with global adaptive scaling and the running covariance of the chain.
 
-Andrieu and Thoms (2008), A tutorial on adaptive MCMC, Algorithm 4, as Algorithm 3 of Wang, Chen, Kanagawa and
-Oates (2024), Reinforcement Learning for Adaptive MCMC, has it.
+Andrieu and Thoms (2008), A tutorial on adaptive MCMC, Algorithm 4, in the form of Algorithm 3 of Wang, Chen,
+Kanagawa and Oates (2024), Reinforcement Learning for Adaptive MCMC.
 
     paper     here                   shape   meaning
     x_i       state.x                (d,)    position on the unconstrained scale
     lambda_i  state.step_size²       ()      scale of the proposal's covariance lambda Sigma
     mu_i      state.mean             (d,)    running mean of the chain
     Sigma_i   state.chol_t, .scale   (d, d)  running covariance scale L L^T; chol_t is L transposed
-    gamma_i   (i + 1)^-beta          ()      learning rate of all three
+    gamma_i   (i + 1)^-beta          ()      learning rate of lambda, mu and Sigma
     beta      state.beta             ()      exponent of the learning rate
     alpha_*   settings.target_accept ()      acceptance rate that lambda is adapted to
 
 The paper picks beta for each posterior by hand, "to deliver the best performance". With `beta=None` the
-warm-up does that: after a fifth of it, which runs at 0.7, each of the exponents in BETAS has a tenth, all
-starting from the same point with the same lambda, mu and Sigma; what remains goes on from the one with the
-largest speed, log(mean acceptance) + log|lambda Sigma| / d. That is the speed measure sigma² alpha for a
-proposal with a full covariance (Titsias and Dellaportas, 2019, with beta = 2/d). The squared jump distance
-would not do: it is as large for a Sigma that is good in few directions only, as those of small beta are.
+warm-up does that. Its first fifth runs with 0.7. Then each of the exponents in BETAS has a trial of a tenth
+of warm-up, and all trials start from the same point with the same lambda, mu and Sigma. The rest of warm-up
+goes on from the end of the trial with the largest speed, log(mean acceptance) + log|lambda Sigma| / d. This
+is the speed measure sigma² alpha for a proposal with a full covariance (Titsias and Dellaportas, 2019, with
+beta = 2/d). The squared jump distance is no alternative: it can be as large for a Sigma that is good in few
+directions only, and a small beta gives such a Sigma.
 
 Departures from the paper:
-1. Iteration i learns with gamma_i and not gamma_i-1: gamma_0 = 1 would make Sigma_1 a matrix of rank one,
+1. Iteration i learns with gamma_i instead of gamma_i-1: gamma_0 = 1 would make Sigma_1 a matrix of rank one,
    whose proposals never leave a line.
-2. mu_0 is the starting point and not 0, which the posterior need not be near.
+2. mu_0 is the starting point instead of 0, because the posterior may be far from 0.
 
-Cost of an iteration: one log density and a product with L; while adapting, a rank-one update. Memory: one
-(d, d) array a chain, three with `beta=None`.
+Cost of an iteration: one log density and a product with L; while adapting, also a rank-one update. Memory:
+one (d, d) array a chain, three with `beta=None`.
 """
 
 from __future__ import annotations
@@ -46,15 +47,13 @@ from .base import BOTH_SIDES, WALK, Facts, Stage
 from .loop import swept
 from .settings import PROBABILITY
 
-BETAS = (0.5, 0.6, 0.7, 0.8, 0.9)  # that are tried
-FIRST = 0.7  # in the iterations before the trials
+BETAS = (0.5, 0.6, 0.7, 0.8, 0.9)  # the exponents to be tried
+FIRST = 0.7  # exponent before the trials
 
 
 class Settings(NamedTuple):
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that lambda is adapted to"] = 0.234
-    beta: Annotated[
-        float | None, PROBABILITY, "exponent of the learning rate; None: found by trials in warm-up"
-    ] = None
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that lambda aims at"] = 0.234
+    beta: Annotated[float | None, PROBABILITY, "exponent of the learning rate; None: by trials"] = None
 
 
 FACTS = Facts(
@@ -69,7 +68,7 @@ FACTS = Facts(
 
 
 class Walk(NamedTuple):
-    """What a trial of an exponent starts from and ends with."""
+    """The part of the state that a trial starts from and ends with."""
 
     x: np.ndarray
     logp: float
@@ -90,9 +89,9 @@ class State(NamedTuple):
     scale: float
     i: float
     beta: float
-    accepted: float  # sum of the acceptance probabilities of this trial
-    volume: float  # sum of its log|lambda Sigma| / d
-    n: float  # its iterations so far
+    accepted: float  # sum of the acceptance probabilities in this trial
+    volume: float  # sum of log|lambda Sigma| / d in this trial
+    n: float  # iterations of this trial so far
     best_speed: float
     before: Walk
     best: Walk
@@ -125,27 +124,28 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 def enter(stage: str, state: State, settings: Any) -> State:
-    """Before a trial go back to where all of them start; after the last go on from the best."""
+    """Before a trial go back to where all trials start; after the last one go on from the best."""
     if stage == "approach" or not np.isnan(settings.beta):
         return state
     now = Walk(**{name: getattr(state, name) for name in Walk._fields})
     if state.before.x.size == 0:  # the first trial
-        state = state._replace(before=_copied(now), best=_copied(now))
+        state = state._replace(before=_copy(now), best=_copy(now))
     elif (speed := _speed(state)) > state.best_speed:
-        state = state._replace(best=_copied(now), best_speed=speed)
+        state = state._replace(best=_copy(now), best_speed=speed)
     if stage == "covariance":
-        return state._replace(**_copied(state.best)._asdict())
+        return state._replace(**_copy(state.best)._asdict())
     trial = {"beta": float(stage.partition("_")[2]), "accepted": 0.0, "volume": 0.0, "n": 0.0}
-    return state._replace(**_copied(state.before)._asdict() | trial)
+    return state._replace(**_copy(state.before)._asdict() | trial)
 
 
 def _speed(state: State) -> float:
-    """Of the trial that has ended."""
+    """The speed of the trial that has just ended."""
     with np.errstate(divide="ignore"):
         return float(np.log(state.accepted / state.n) + state.volume / state.n)
 
 
-def _copied(walk: Walk) -> Walk:
+def _copy(walk: Walk) -> Walk:
+    """The walk with arrays of its own, since kernels change arrays in place."""
     return walk._replace(x=walk.x.copy(), mean=walk.mean.copy(), chol_t=walk.chol_t.copy())
 
 

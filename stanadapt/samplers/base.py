@@ -2,28 +2,28 @@
 
 A method is a kernel sampler or an engine. A kernel sampler is a module with these names, in this order:
 
-    Settings        NamedTuple of annotated numbers with the paper's values as defaults, see settings.py
+    Settings        NamedTuple of annotated values, whose defaults are the paper's, see settings.py
     FACTS           what the method is, see `Facts`
     State           NamedTuple of arrays and numbers: what a chain carries from one iteration to the next
     n_matrices      settings -> number of (d, d) arrays that a chain holds
-    stages          settings, warmup, d -> the stages of warm-up
+    stages          settings, warmup, d -> the stages of warm-up (plain Python)
     start           kernel: the state at the starting point
-    enter           the state at the beginning of a stage (plain Python)
+    enter           stage, state, settings -> the state at the beginning of the stage (plain Python)
     step            kernel: one iteration; returns the next state and an `Info` (trace.py)
     sweep           `swept(step)`: a block of iterations, see loop.py
-    history         what is worth recording over warm-up: names -> numbers (plain Python)
+    history         what is recorded during warm-up: names -> numbers (plain Python)
     learnt          what a chain has learnt when warm-up ends: names -> arrays (plain Python)
 
-FACTS says which of these it has beside:
+Some modules have more functions. FACTS says which; all are plain Python:
 
     caution         (cautious) settings, d -> what a user should know before the run, or None
-    piloted         (piloted) state at the pilot's last point, its `Handover`, settings -> the first state
-    until_refit     (refits) state -> iterations until the method learns in plain Python
-    refit           (refits) the state after that
-    settled         (settles) state -> whether the stage that has just ended was enough (plain Python)
+    take_over       (piloted) state at the pilot's last point, its `Handover`, settings -> the first state
+    until_refit     (refits) state -> number of iterations before the method learns in plain Python
+    refit           (refits) state, settings, rng -> the state after that
+    is_settled      (settles) state -> whether the stage that has just ended may be the last
 
-An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has, beside
-Settings, FACTS and n_matrices:
+An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has
+Settings, FACTS, n_matrices and:
 
     STATS           what it reports of every iteration: the schema's name -> type
     run             one chain, from its start to its last draw (plain Python)
@@ -40,59 +40,59 @@ from ..trace import Trace
 
 # Families of methods.
 WALK, LANGEVIN, HAMILTONIAN, SURROGATE, POLICY = "walk", "Langevin", "Hamiltonian", "surrogate", "policy"
-# What it means that an acceptance rate differs from `target_accept`: too low or too high is a fault; only too
-# low is, because steps cannot grow further or nothing is lost but time; or there is no rate to aim at.
+# When an acceptance rate that differs from `target_accept` is a fault: on both sides; only if it is too low,
+# because a rate that is too high costs time at most; or never, because there is no rate to aim at.
 BOTH_SIDES, TOO_LOW, NO_TARGET = "both sides", "too low", "no target"
-# When a random start first climbs out of the far tail.
+# Whether a random start first climbs out of the far tail.
 ALWAYS, UNLESS_FAITHFUL, NEVER = "always", "unless faithful", "never"
 
 
 class Facts(NamedTuple):
-    """What a method is. The rest of the package reads this and guesses nothing from names of settings."""
+    """What a method is. The rest of the package reads this and never guesses from names of settings."""
 
     family: str  # WALK, LANGEVIN, HAMILTONIAN, SURROGATE or POLICY
-    needs: str  # what an iteration evaluates, in words
-    learns: tuple[str, ...]  # what it adapts, in words
-    warmup: int  # iterations by default
-    draws: int  # likewise
+    needs: str  # what an iteration evaluates, in words for the user
+    learns: tuple[str, ...]  # what it adapts, likewise
+    warmup: int  # number of warm-up iterations by default
+    draws: int  # number of draws by default
     gradient: bool  # whether it calls the gradient
-    hessian: bool = False  # whether it needs a finite Hessian (differences of gradients) from the start on
+    hessian: bool = False  # whether it needs a finite Hessian (differences of gradients) at every point
     acceptance: str = NO_TARGET  # BOTH_SIDES, TOO_LOW or NO_TARGET
     climbs: str = NEVER  # ALWAYS, UNLESS_FAITHFUL or NEVER
-    columns: tuple[tuple[str, type[np.generic]], ...] = ()  # of its own in sample_stats, in Info's order
+    columns: tuple[tuple[str, type[np.generic]], ...] = ()  # its own in sample_stats, in Info's order
     dims: tuple[
         tuple[str, tuple[str, ...]], ...
-    ] = ()  # of what `learnt` gives, where the shape does not tell
+    ] = ()  # of arrays in `learnt` whose shape does not tell their dims
     capacity: str = ""  # setting that bounds how much of the history it can learn from
-    faithful: bool = False  # whether there is a setting `faithful`, which follows the paper to the letter
-    vanishing: bool = False  # whether there is a setting `vanishing`: adaptation goes on, ever more rarely
+    faithful: bool = False  # whether it has a setting `faithful`, which follows the paper to the letter
+    vanishing: bool = False  # whether it has a setting `vanishing`: adaptation goes on, more and more rarely
     piloted: bool = False  # whether Fisher HMC can begin its warm-up (setting `pilot`)
     refits: bool = False  # whether it learns in plain Python between blocks of iterations
     settles: bool = False  # whether its warm-up may end before its last stage
-    cautious: bool = False  # whether there are posteriors that it warns of
+    cautious: bool = False  # whether it warns of some posteriors
     whole_chains: bool = False  # whether it is an engine
 
 
 class Stage(NamedTuple):
-    """A run of warm-up iterations under one regime."""
+    """A part of warm-up in which the method keeps one way of adapting."""
 
     name: str
     length: int
 
 
 class Handover(NamedTuple):
-    """What a pilot hands to the method whose warm-up it has begun."""
+    """What the pilot hands over to the method that goes on with the warm-up."""
 
     x: np.ndarray  # (d,) the last point of its chain
-    mean: np.ndarray  # (d,) of its last window
-    cov: np.ndarray  # (d, d) its metric, which is the covariance where the target is a Gaussian
-    n: int  # its iterations
+    mean: np.ndarray  # (d,) mean of its last window
+    cov: np.ndarray  # (d, d) its metric; for a Gaussian target this is the covariance
+    n: int  # number of its iterations
 
 
 def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
-    """Simple MALA; learning with a short memory, unless faithful; then the paper's recursion as `last`.
+    """Stages of simple MALA, of learning with a short memory (unless faithful), and of the paper's recursion.
 
-    A pilot has done what the first two are for.
+    The third is named `last`. It is the only one after a pilot, which takes the place of the first two.
     """
     if settings.pilot:
         return [Stage(last, warmup)]
@@ -103,9 +103,9 @@ def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
 
 
 def growing_windows(warmup: int) -> list[int]:
-    """Lengths of the windows of Fisher HMC's warm-up: 15, 15, 30, 40, 60, 96, then 1.6 times the one before.
+    """The lengths of the windows of Fisher HMC's warm-up: 15, 15, 30, 40, 60, 96, then 1.6 times the last.
 
-    What is left at the end joins the last window if it is less than half of the next one.
+    If less than half of the next window is left at the end, it joins the last window.
     """
     first, left = [15, 15, 30, 40, 60, 96], warmup
     lengths: list[int] = []
@@ -117,7 +117,7 @@ def growing_windows(warmup: int) -> list[int]:
 
 
 class Method(Protocol):
-    """What the modules of all methods have, for type checkers."""
+    """The names that the modules of all methods have, for type checkers."""
 
     __name__: str
     __doc__: str | None
@@ -128,7 +128,7 @@ class Method(Protocol):
 
 
 class Sampler(Method, Protocol):
-    """The module of a kernel sampler, with the functions that only some have."""
+    """The module of a kernel sampler, including the functions that only some have."""
 
     State: Any
 
@@ -140,20 +140,20 @@ class Sampler(Method, Protocol):
     def learnt(self, state: Any) -> dict[str, Any]: ...
 
     def caution(self, settings: Any, d: int) -> str | None: ...
-    def piloted(self, state: Any, handover: Handover, settings: Any) -> Any: ...
+    def take_over(self, state: Any, handover: Handover, settings: Any) -> Any: ...
     def until_refit(self, state: Any) -> int: ...
     def refit(self, state: Any, settings: Any, rng: np.random.Generator) -> Any: ...
-    def settled(self, state: Any) -> bool: ...
+    def is_settled(self, state: Any) -> bool: ...
 
 
 class WholeChain(NamedTuple):
-    """What an engine's chain gave, not thinned; rows of warm-up come first, where they were asked for."""
+    """The chain that an engine ran, not thinned. Rows of warm-up come first if they were asked for."""
 
-    names: list[str]  # flat names of the columns; generated quantities may be missing
-    values: np.ndarray  # (n, c) constrained
+    names: list[str]  # flat names of the columns; those of generated quantities may be missing
+    values: np.ndarray  # (n, c) values on the constrained scale
     stats: dict[str, np.ndarray]  # (n,) each, under the names of STATS
     learnt: dict[str, np.ndarray]
-    seconds: tuple[float, float] | None  # of warm-up and of the draws, where they are known apart
+    seconds: tuple[float, float] | None  # of warm-up and of the draws, if each is known
 
 
 class Engine(Method, Protocol):
@@ -172,16 +172,16 @@ def is_engine(method: Method) -> TypeGuard[Engine]:
 def advance(
     sampler: Sampler, target: Any, settings: Any, state: Any, rng: Any, adapting: bool, trace: Trace
 ) -> Any:
-    """Run one iteration for every row of `trace`, and the refits that are due before any of them.
+    """Run one iteration for every row of `trace`, and the refits that are due in between.
 
-    When they are due is part of the state, so draws do not depend on where blocks end.
+    The state says when they are due, so that draws do not depend on where blocks end.
     """
     if not (adapting and sampler.FACTS.refits):
         return sampler.sweep(target, settings, state, rng, adapting, trace)
     done, n = 0, len(trace.logp)
     while done < n:
         if sampler.until_refit(state) == 0:
-            with np.errstate(all="ignore"):  # what is not finite is refused by the fits
+            with np.errstate(all="ignore"):  # the fits refuse numbers that are not finite
                 state = sampler.refit(state, settings, rng)
         rows = slice(done, min(n, done + sampler.until_refit(state)))
         state = sampler.sweep(target, settings, state, rng, True, trace.part(rows))
@@ -190,7 +190,7 @@ def advance(
 
 
 def keeps_adapting(sampler: Method, settings: Any) -> bool:
-    """Whether adaptation goes on after warm-up, ever more rarely."""
+    """Whether adaptation goes on after warm-up, more and more rarely."""
     return sampler.FACTS.vanishing and bool(settings.vanishing)
 
 
@@ -201,14 +201,14 @@ def climbs(sampler: Method, settings: Any) -> bool:
     return sampler.FACTS.climbs == ALWAYS
 
 
-# What samplers that follow Hamiltonian trajectories report beside: the energy of the draw, and whether the
-# trajectory diverged (numerics/energy.py), under the names of ArviZ's schema.
+# The columns of samplers that follow Hamiltonian trajectories, with the names of ArviZ's schema: the energy
+# of the draw, and whether the trajectory diverged (numerics/energy.py).
 TRAJECTORY_COLUMNS: tuple[tuple[str, type[np.generic]], ...] = (
     ("energy", np.float64),
     ("diverging", np.bool_),
 )
 
-# What every kernel sampler reports of an iteration; its own columns follow.
+# The columns of every kernel sampler; its own columns follow them.
 KERNEL_STATS: dict[str, type[np.generic]] = {
     "lp": np.float64,
     "acceptance_rate": np.float64,

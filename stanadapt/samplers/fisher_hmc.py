@@ -1,8 +1,8 @@
 """Fisher HMC: Hamiltonian Monte Carlo whose metric makes draws and scores agree.
 
-Our own. It carries the idea of Titsias (2023), to learn the preconditioner from the scores that the chain
-sees, to trajectories, which his Section 7 names as the open step, and to both sides of the equation that the
-draws and scores of a Gaussian fulfil (numerics/metric.py).
+This method is our own. Titsias (2023) learns the preconditioner of MALA from the scores that the chain sees,
+and his Section 7 names HMC as the open step. Here the metric of HMC is learnt, from the equation that relates
+the draws and the scores of a Gaussian (numerics/metric.py).
 
     symbol   here                     shape   meaning
     x        state.x                  (d,)    position on the unconstrained scale
@@ -14,29 +14,30 @@ draws and scores of a Gaussian fulfil (numerics/metric.py).
     n        n                        ()      steps of a trajectory, settings.max_steps at most
     alpha_*  settings.target_accept   ()      acceptance rate that h is adapted to; h is T at most
              settings.metric                  "dense", "low_rank", or "auto": dense up to d = 500, compressed
-                                              to low rank where products are cheaper then
-             settings.curvature               whether the first metric is the Hessian's
+                                              to low rank where that makes products cheaper
+             settings.curvature               whether the first metric is that of the Hessian
 
-One iteration draws p, follows the dynamics for n steps of h (1 + jitter u), u uniform on (-1, 1), and accepts
-their end with probability min(1, e^-dH). Why these choices:
+One iteration draws p, takes n steps of h (1 + jitter u) with u uniform on (-1, 1), and accepts the end with
+probability min(1, e^-dH). The reasons for these choices:
 
-1. Where A is right every direction of a Gaussian oscillates with period 2 pi, and a trajectory of length T
-   has correlation cos(T) with its start. T somewhat beyond pi/2 makes means more precise than those of
-   independent draws, and variances almost as precise: cos(1.9) = -0.32, and its square is 0.10.
-2. The integrator (numerics/splitting.py) goes that far in one step of two gradients, with nine tenths
-   accepted up to some tens of dimensions. Leapfrog takes three or four.
-3. The number of steps is T/h, rounded at random, which keeps trajectories from coming back to their start.
-   Where it is more than two, scales differ from place to place, A is a compromise, and there are directions
-   slower than 1: then there are (T/2h)^stretch times as many steps. Where it is more than three, rejections
-   gather where curvature is largest, and `careful_accept` is aimed at lest the chain stand still there.
-4. The first metric is the Hessian's where the climb from the start has ended (2 d gradients, up to d = 500).
-5. Warm-up has windows of 15, 15, 30, 40, 60, 96 iterations and from then on 1.6 times the one before. At the
-   end of each the metric is solved for anew from the draws and scores of the last two. Where that changes no
-   variance by half, and the chain was in the same place in both, the next window is the last: most posteriors
-   need 160 iterations. `warmup` is the most there are.
+1. If A is right, a Gaussian oscillates in every direction with the period 2 pi, and the end of a trajectory
+   of length T has the correlation cos(T) with its start. If T is somewhat more than pi/2, means are more
+   precise than those of independent draws, and variances almost as precise: cos(1.9) = -0.32, squared 0.10.
+2. The integrator (numerics/splitting.py) needs one step of two gradients for this length, and nine tenths of
+   the trajectories are accepted up to some tens of dimensions. Leapfrog needs three or four steps.
+3. The number of steps is T/h, rounded at random, so that trajectories do not return to their start. If it is
+   more than two, scales differ from place to place, A is a compromise, and some directions have a longer
+   period: then there are (T/2h)^stretch times as many steps. If it is more than three, most rejections happen
+   where curvature is largest. The chain could get stuck there, so h aims at `careful_accept`.
+4. The first metric is that of the Hessian at the start, where the climb has ended (2 d gradients, up to
+   d = 500).
+5. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
+   one before. After each window a new metric is learnt from the draws and scores of the last two. If no
+   variance changes by a factor of 1.5, and the chain was in the same place in both windows, the next window
+   is the last. Most posteriors need 160 iterations; `warmup` is the largest number of them.
 
-Cost of an iteration: 2 n gradients, 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
-Memory: three (d, d) arrays a chain up to d = 500 or where `metric` is "dense", else none.
+Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
+Memory: three (d, d) arrays a chain up to d = 500 or with metric="dense", else none.
 """
 
 from __future__ import annotations
@@ -47,30 +48,29 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.energy import diverges
-from ..numerics.linear import dot, with_room
+from ..numerics.linear import dot, double_capacity
 from ..numerics.metric import (
     Metric,
     as_matrix,
-    compressed,
+    compress,
     diagonal,
     distance,
     drift,
-    from_hessian,
+    hessian_metric,
+    learn_metric,
     momentum_into,
-    relearnt,
     velocity_into,
 )
 from ..numerics.metropolis import accept_probability
 from ..numerics.splitting import split_steps
-from ..numerics.step_size import DualAveraging, averaged, dual_averaging, settled_step
+from ..numerics.step_size import DualAveraging, average_step_size, dual_averaging, final_step_size
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
 from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts, Handover, Stage, growing_windows
 from .settings import PROBABILITY, SCALE, Choice, Limit
 
 LARGEST_DENSE = 500  # dimension up to which "auto" learns all of A
-LARGEST_SHOWN = 1_000  # and up to which results have A, if it is of low rank
-
+LARGEST_SHOWN = 1_000  # dimension up to which results have A if it is of low rank
 
 METRICS = Choice(("auto", "dense", "low_rank"))
 AUTO, DENSE = 0, 1  # indices of the first two
@@ -78,15 +78,13 @@ AUTO, DENSE = 0, 1  # indices of the first two
 
 class Settings(NamedTuple):
     trajectory: Annotated[float, SCALE, "T: length of a trajectory where the target is a Gaussian"] = 1.9
-    stretch: Annotated[float, Limit(0.0, 2.0), "power by which trajectories grow where steps are short"] = 0.5
-    jitter: Annotated[float, Limit(0.0, 0.99), "step sizes vary by up to this share of them"] = 0.1
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.8
-    careful_accept: Annotated[float, PROBABILITY, "the same where trajectories have over three steps"] = 0.9
-    max_steps: Annotated[int, Limit(1, 100_000), "steps of a trajectory at most"] = 64
-    metric: Annotated[
-        str | int, METRICS, "form of A; auto: dense up to d = 500, compressed where it pays"
-    ] = "auto"
-    curvature: Annotated[bool, "whether the first metric is the Hessian's"] = True
+    stretch: Annotated[float, Limit(0.0, 2.0), "exponent by which short steps prolong trajectories"] = 0.5
+    jitter: Annotated[float, Limit(0.0, 0.99), "share by which step sizes vary at random"] = 0.1
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.8
+    careful_accept: Annotated[float, PROBABILITY, "the same for trajectories of over three steps"] = 0.9
+    max_steps: Annotated[int, Limit(1, 100_000), "largest number of steps of a trajectory"] = 64
+    metric: Annotated[str | int, METRICS, "form of A; auto: dense to d = 500, or compressed"] = "auto"
+    curvature: Annotated[bool, "whether the first metric is that of the Hessian"] = True
 
 
 FACTS = Facts(
@@ -104,12 +102,12 @@ FACTS = Facts(
 
 
 class Windows(NamedTuple):
-    """What the window so far and the one before have seen."""
+    """The points of the present window and of the one before, and their scores."""
 
     points: np.ndarray  # (room, d)
-    scores: np.ndarray  # (room, d) there
+    scores: np.ndarray  # (room, d)
     seen: int  # rows in use
-    before: int  # of them, those of the window before
+    before: int  # how many of them belong to the window before
 
 
 class State(NamedTuple):
@@ -118,12 +116,12 @@ class State(NamedTuple):
     score: np.ndarray
     step_size: float
     search: DualAveraging
-    most: int  # steps of a trajectory
-    lost: int  # trajectories in a row that ended where there is no log density
+    most: int  # largest number of steps of a trajectory
+    lost: int  # how many trajectories in a row met a point without a log density
     metric: Metric
     windows: Windows
-    hessian: np.ndarray  # (d, d) at the start, until it has been used; else (0, 0)
-    steady: bool  # whether the last two windows have told nothing new
+    hessian: np.ndarray  # (d, d) at the start, until it is used; then (0, 0)
+    steady: bool  # whether the last two windows agree
 
 
 def n_matrices(settings: Any) -> int:
@@ -136,7 +134,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,): A = I, and the Hessian if it is wanted."""
+    """The state at `x` (d,): A = I, and the Hessian if the settings ask for it."""
     d = x.size
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
@@ -151,22 +149,23 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False)
 
 
-ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0  # draws, factor of a variance, and multiple of what is expected
-SHORT = 3.0  # times the step size in a trajectory's length, from which steps count as short
-LOST = 10  # in a row: a wall in the bulk of the target says nothing of the step size, so many in a row do
-FEW = 4  # steps of a trajectory before the first window; each has twice as many as the one before at most
+# Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller.
+ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0
+SHORT = 3.0  # a step is short if a trajectory is longer than so many steps
+LOST = 10  # so many trajectories in a row that meet a wall tell that steps are too long; one tells nothing
+FEW = 4  # largest number of steps before the first window; it at most doubles with each window
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
-    """The metric of what the last two windows saw, and a new search for the step size."""
+    """Learn the metric from the last two windows, and start a new search for the step size."""
     metric, (points, scores, n, before), steady = state.metric, state.windows, False
-    found = from_hessian(state.hessian) if len(state.hessian) else None
+    found = hessian_metric(state.hessian) if len(state.hessian) else None
     if n:
-        found = relearnt(metric, points[:n], scores[:n])
+        found = learn_metric(metric, points[:n], scores[:n])
     if n >= ENOUGH and found is not None and len(found.chol_t):
         steady = distance(metric, found) < np.log(CHANGE) and drift(found, points[:n], before) < DRIFT
     if found is not None:
-        metric = compressed(found) if settings.metric == AUTO and len(found.chol_t) else found
+        metric = compress(found) if settings.metric == AUTO and len(found.chol_t) else found
     last = n - before
     points[:last], scores[:last] = points[before:n], scores[before:n]
     return state._replace(
@@ -179,13 +178,13 @@ def enter(stage: str, state: State, settings: Settings) -> State:
     )
 
 
-def settled(state: State) -> bool:
-    """Whether warm-up may end with the window that has just ended."""
+def is_settled(state: State) -> bool:
+    """Whether the window that has just ended may be the last."""
     return state.steady
 
 
 class Point(NamedTuple):
-    """What of the state a step changes."""
+    """The part of the state that a step changes."""
 
     x: np.ndarray
     logp: float
@@ -224,12 +223,15 @@ def step(target: Any, settings: Any, metric: Any, point: Any, step_size: Any, mo
 
 @kernel
 def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`: a loop of its own, since packing the state costs as much as
-    a gradient of a small model."""
+    """Run one iteration for every row of `trace`.
+
+    The loop is not that of loop.py: to pack this state in every iteration costs as much as a gradient of a
+    small model.
+    """
     x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady = state
     point, (points, scores, seen, before) = Point(x, logp, score), windows
     if not adapting and search.t > 0.0:
-        step_size = settled_step(search, settings.trajectory)
+        step_size = final_step_size(search, settings.trajectory)
     for i in range(trace.logp.size):
         point, info, met = step(target, settings, metric, point, step_size, most, rng)
         lost = lost + 1 if met else 0
@@ -237,10 +239,10 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
             aim = settings.target_accept
             if SHORT * step_size < settings.trajectory:
                 aim = max(aim, settings.careful_accept)
-            search, step_size = averaged(search, info.accept_prob, aim, settings.trajectory)
+            search, step_size = average_step_size(search, info.accept_prob, aim, settings.trajectory)
         if adapting:
             if seen == len(points):
-                points, scores = with_room(points), with_room(scores)
+                points, scores = double_capacity(points), double_capacity(scores)
             for j in range(point.x.size):
                 points[seen, j] = point.x[j]
                 scores[seen, j] = point.score[j]
@@ -253,7 +255,7 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
 
 
 def hand_over(state: State, settings: Settings, n: int) -> Handover:
-    """What a pilot of `n` iterations hands over: its last point, and the metric that its windows tell."""
+    """What a pilot of `n` iterations hands over: its last point, and the metric of its last windows."""
     state = enter("handover", state, settings)
     mean = state.windows.points[: state.windows.seen].mean(axis=0)
     return Handover(state.x.copy(), mean, as_matrix(state.metric), n)
@@ -264,7 +266,7 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    """A; of one that could not be held as a matrix, its diagonal."""
+    """A, or its diagonal if A is too large to be held as a matrix."""
     if len(state.metric.chol_t) or state.x.size <= LARGEST_SHOWN:
         return {"preconditioner": as_matrix(state.metric)}
     return {"preconditioner_diagonal": diagonal(state.metric)}

@@ -6,7 +6,7 @@ Titsias (2023), Optimal Preconditioning and Fisher Adaptive Langevin Sampling, A
     x_n          state.x                  (d,)    position on the unconstrained scale
     s(x_n)       state.score              (d,)    gradient of the log density at x_n
     R_n          state.root_t             (d, d)  transposed square root of the preconditioner, A = R R^T
-    R^T s(x_n)   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
+    R^T s(x_n)   state.rotated            (d,)    in the state, so that a frozen iteration has two products
     tr(A)        state.tr                 ()      sum of the squares of R
     sigma        state.step_size          ()      global step size; a proposal uses sigma² / (tr(A)/d)
     lambda       settings.damping         ()      Tikhonov damping of the first estimate
@@ -17,17 +17,18 @@ Titsias (2023), Optimal Preconditioning and Fisher Adaptive Langevin Sampling, A
                                                   "increment", Equation (15); "rao_blackwell", Equation (16)
 
 Departures from the paper, all off with `faithful=True`:
-1. The transient is forgotten. The paper weighs every signal alike, so those of the first approach, which can
-   be many orders of magnitude too large, are never outgrown. In the first share `forgetting` of warm-up the
-   past is discounted before a signal is learnt: A_n^-1 = f A_n-1^-1 + s s^T with f = 1 - alpha / (memory d),
-   so that `memory` d accepted signals are remembered. From then on f = 1, which is the paper's recursion.
-2. The first step size is found by doubling and halving (the paper names none; when faithful it is 0.1);
-   `initial_step_size` sets it in both modes.
+1. The transient is forgotten. The paper gives all signals the same weight. But the signals on the way to the
+   typical set can be many orders of magnitude too large, and then later ones never outweigh them. In the
+   first share `forgetting` of warm-up the past is discounted before a signal is added:
+   A_n^-1 = f A_n-1^-1 + s s^T with f = 1 - alpha / (memory d), so that the sum remembers `memory` d accepted
+   signals. Afterwards f = 1, which is the paper's recursion.
+2. A search by doubling and halving finds the first step size; the paper names none, and a faithful run takes
+   0.1. `initial_step_size` sets it in both modes.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
-4. `pilot` iterations of Fisher HMC may take the place of simple MALA and forgetting, see pilot.py. Then the
-   recursion starts from what they found, which counts for as many signals.
+4. `pilot` iterations of Fisher HMC may take the place of simple MALA and of forgetting, see run/warmup.py.
+   Then the recursion starts with their metric, which counts for as many signals.
 
-Cost of an iteration: one gradient, two products with R and O(d); while adapting, one more product and a
+Cost of an iteration: one gradient, two products with R and O(d); while adapting, also one more product and a
 rank-one update. Memory: one (d, d) array a chain.
 """
 
@@ -39,10 +40,10 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.cholesky import transposed_factor
-from ..numerics.langevin import first_step_size, gaussian_step_size, proposed
+from ..numerics.langevin import first_step_size, gaussian_step_size, langevin_proposal
 from ..numerics.linear import add_outer, dot, scaled_identity, times
 from ..numerics.spectrum import describe
-from ..numerics.step_size import towards_target
+from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, preconditioned_stages
@@ -55,21 +56,17 @@ SCORE, INCREMENT = 0, 1  # indices of the first two
 
 class Settings(NamedTuple):
     damping: Annotated[float, POSITIVE, "lambda: damping of the first estimate"] = 10.0
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.574
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    simple_mala: Annotated[
-        int, NOT_NEGATIVE, "n_0: iterations of simple MALA before anything else is learnt"
-    ] = 500
+    simple_mala: Annotated[int, NOT_NEGATIVE, "n_0: iterations of simple MALA at first"] = 500
     signal: Annotated[str | int, SIGNALS, "s_n: what the preconditioner learns from"] = "rao_blackwell"
-    initial_step_size: Annotated[
-        float | None, POSITIVE, "sigma at the start; None: found, or 0.1 when faithful"
-    ] = None
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
-    forgetting: Annotated[float, Limit(0.0, 1.0), "share of warm-up in which the past fades"] = 0.5
-    memory: Annotated[
-        float, Limit(2.0, float("inf")), "signals that are remembered meanwhile, as a multiple of d"
-    ] = 10.0
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
+    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search, or 0.1 if faithful"] = (
+        None
+    )
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
+    forgetting: Annotated[float, Limit(0.0, 1.0), "share of warm-up in which old points fade"] = 0.5
+    memory: Annotated[float, Limit(2.0, float("inf")), "signals remembered there, over d"] = 10.0
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 FACTS = Facts(
@@ -94,7 +91,7 @@ class State(NamedTuple):
     root_t: np.ndarray
     tr: float
     step_size: float
-    memory: float  # in signals: 0 learns nothing, infinity forgets nothing
+    memory: float  # signals to remember: 0 learns nothing, infinity forgets nothing
 
 
 def n_matrices(settings: Any) -> int:
@@ -115,11 +112,11 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), logp, score, score.copy(), scaled_identity(d, 1.0), float(d), s, 0.0)
 
 
-def piloted(state: State, handover: Handover, settings: Any) -> State:
-    """A is the pilot's; the inverse sums as many signals as it had iterations, where steps are the best."""
+def take_over(state: State, handover: Handover, settings: Any) -> State:
+    """Take A from the pilot; A^-1 is then a sum of as many signals, at the best step size."""
     d = handover.x.size
     s = gaussian_step_size(d)
-    size = 1.0 if settings.signal == SCORE else s**2 + s**4 / 4.0  # E[s s^T] of a Gaussian is this times A^-1
+    size = 1.0 if settings.signal == SCORE else s**2 + s**4 / 4.0  # a Gaussian's E[s s^T] is this times A^-1
     root_t = transposed_factor(handover.cov) / np.sqrt(size * handover.n)
     tr = float(np.square(root_t).sum())
     if np.isnan(settings.initial_step_size):
@@ -128,7 +125,7 @@ def piloted(state: State, handover: Handover, settings: Any) -> State:
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:
-    """The first signal meets R = I / sqrt(lambda), which is Equation (12); the proposal does not change."""
+    """Before the first signal set R = I / sqrt(lambda), Equation (12); the proposal does not change."""
     if state.memory == 0.0 and stage != "simple_mala":
         shrink = 1.0 / np.sqrt(settings.damping)
         state = state._replace(
@@ -149,7 +146,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     s = step_size / np.sqrt(tr / x.size)
     d = x.size
     y, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d)
-    logp_y, accept_prob = proposed(target, x, logp, score, rotated, root_t, s, rng, y, score_y, rotated_y)
+    logp_y, accept_prob = langevin_proposal(
+        target, x, logp, score, rotated, root_t, s, rng, y, score_y, rotated_y
+    )
     accepted = rng.random() < accept_prob
 
     if adapting and memory > 0.0:
@@ -158,7 +157,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             current = rotated_y if accepted else rotated
             tr = learn(root_t, current, phi, 1.0 - weight / memory)
     if adapting:
-        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
     if accepted:
         x, logp, score, rotated = y, logp_y, score_y, rotated_y
     info = Info(accept_prob, accepted, step_size, 1, NOTHING)
@@ -167,7 +166,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 @kernel
 def rotated_signal(signal: Any, rotated: Any, rotated_y: Any, accept_prob: Any, accepted: Any) -> Any:
-    """The weight of the chosen signal s_n in the sum of outer products, and phi_n = R^T s_n."""
+    """The weight of the signal s_n in the sum of outer products, and phi_n = R^T s_n."""
     if signal == SCORE:
         return 1.0, (rotated_y.copy() if accepted else rotated.copy())
     weight = accept_prob
@@ -178,9 +177,9 @@ def rotated_signal(signal: Any, rotated: Any, rotated_y: Any, accept_prob: Any, 
 
 @kernel
 def learn(root_t: Any, rotated: Any, phi: Any, forget: Any) -> Any:
-    """Proposition 4: the root of (f A^-1 + s s^T)^-1 in O(d²), phi = R^T s; f = 1 in the paper.
+    """The root of (f A^-1 + s s^T)^-1 in O(d²), with phi = R^T s: Proposition 4, where f = 1.
 
-    Changes `root_t`, and `rotated` with it, in place; `phi` is used up. Returns tr(A).
+    `root_t` and the score `rotated` by it change in place, and `phi` is overwritten. Returns tr(A).
     """
     grow = 1.0 / np.sqrt(forget)
     phi *= grow

@@ -1,4 +1,4 @@
-"""What gad_rwm, gad_mala_fast and gad_mala_exact share beside their mathematics."""
+"""What gad_rwm, gad_mala_fast and gad_mala_exact share, beside numerics/speed_measure.py."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..numerics.speed_measure import first_squares
 from ..target import log_density_gradient
 from .base import Handover, Stage
 
-AFTER_PILOT = 0.05  # share of our learning rate that is left
+AFTER_PILOT = 0.05  # learning rate after a pilot, as a share of ours
 
 
 class State(NamedTuple):
-    """Of the two MALAs; the symbols are explained in their files."""
+    """The state of the two MALAs; their files explain the symbols."""
 
     x: np.ndarray
     logp: float
@@ -41,14 +41,14 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), logp, score, transposed_times(chol_t, score), chol_t, first_squares(d), 1.0)
 
 
-def piloted(state: State, handover: Handover, settings: Any) -> State:
-    """L of either MALA is the factor of the pilot's covariance, times the best step for a Gaussian."""
+def take_over(state: State, handover: Handover, settings: Any) -> State:
+    """Take L of either MALA from the pilot: its metric's factor, times the best step size for a Gaussian."""
     chol_t = gaussian_step_size(handover.x.size) * transposed_factor(handover.cov)
     return state._replace(rotated=chol_t @ state.score, chol_t=chol_t)
 
 
 @kernel
-def judged(
+def evaluate_proposal(
     target: Any,
     x: Any,
     logp: Any,
@@ -59,10 +59,11 @@ def judged(
     score_y: Any,
     rotated_y: Any,
 ) -> Any:
-    """Log density and acceptance probability of a Langevin proposal `y` (d,), whose scores are written.
+    """Log density and acceptance probability of a Langevin proposal `y` (d,).
 
-    It is the second half of `langevin.proposed`, which keeps no noise to learn from; calling this from there
-    would cost the other samplers a tenth of a microsecond an iteration.
+    Its score and rotated score are written to `score_y` and `rotated_y` (d,). The code is the second half of
+    `langevin_proposal`, which does not keep the noise that these methods learn from. If that called this
+    function, the other samplers would lose a tenth of a microsecond an iteration.
     """
     logp_y = log_density_gradient(target, y, score_y)
     if logp_y == -np.inf:
@@ -74,10 +75,10 @@ def judged(
 
 @kernel
 def learning_rate(settings: Any, faithful: Any, own: Any) -> Any:
-    """eta: what was set, or the default of the mode, the paper's or our own.
+    """eta: the setting, or the default, which is the paper's (`faithful`) or ours (`own`).
 
-    Ours finds L from afar. Near it, the noise of its steps blurs strong correlations, so that after a pilot
-    they are shorter.
+    Ours is large enough to find L from far away. But near the right L the noise of such steps blurs strong
+    correlations, so that steps are shorter after a pilot.
     """
     if not np.isnan(settings.learning_rate):
         return settings.learning_rate
@@ -92,7 +93,7 @@ def n_matrices(settings: Any) -> int:
 
 
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
-    """One regime for the whole of warm-up."""
+    """One stage for the whole of warm-up."""
     return [Stage("speed", warmup)]
 
 

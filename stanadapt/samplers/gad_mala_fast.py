@@ -1,14 +1,14 @@
 """gadMALAf: MALA whose preconditioner climbs the generalised speed measure, with a fast gradient.
 
 Titsias and Dellaportas (2019), Gradient-based Adaptive Markov Chain Monte Carlo, Algorithm 1 and Section 2.3.
-The gradient of the speed measure takes grad(y) as constant in L, which avoids second derivatives (supplement,
-Section B).
+The gradient of the speed measure treats grad(y) as a constant in L, which avoids second derivatives
+(supplement, Section B).
 
     paper      here                     shape   meaning
     x_t        state.x                  (d,)    position on the unconstrained scale
     grad(x_t)  state.score              (d,)    gradient of the log density at x_t
     L          state.chol_t             (d, d)  lower Cholesky factor of the proposal's covariance, transposed
-    L^T grad   state.rotated            (d,)    carried along, so that a frozen iteration needs two products
+    L^T grad   state.rotated            (d,)    in the state, so that a frozen iteration has two products
     eps_t      v - rotated / 2          (d,)    y = x + L v, v = L^T grad(x) / 2 + eps
     G_t        state.square             (d, d)  RMSprop's running square of the gradient, transposed
     eta        settings.learning_rate   ()      RMSprop's baseline learning rate
@@ -17,17 +17,17 @@ Section B).
     alpha_*    settings.target_accept   ()      acceptance rate that beta is adapted to
 
 Departures from the paper, the first four off with `faithful=True`:
-1. Each row of L is learnt in units of its own length, at a learning rate of 0.002: the paper's step of
-   0.00015 is absolute and never reaches the scale of a coordinate whose standard deviation is ten.
-2. beta stays within 0.001 and 10, see numerics/speed_measure.py.
+1. Each row of L is learnt in units of its own length, at a learning rate of 0.002. The paper's learning rate
+   of 0.00015 is absolute, so that L never reaches the scale of a coordinate with a standard deviation of ten.
+2. beta stays between 0.001 and 10, see numerics/speed_measure.py.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
-4. `pilot` iterations of Fisher HMC may come first, see pilot.py; L starts from their metric,
-   and the learning rate is a twentieth.
-5. L_ii at most halves in an iteration, which keeps it positive.
-6. A proposal without a log density teaches nothing.
+4. `pilot` iterations of Fisher HMC may come first, see run/warmup.py. Then L starts from their metric, and
+   the learning rate is a twentieth.
+5. An iteration at most halves L_ii, so that it stays positive.
+6. Nothing is learnt from a proposal without a log density.
 
-Cost of an iteration: one gradient and two products with L; while adapting, a pass over L and G and another
-product with L. Memory: two (d, d) arrays a chain.
+Cost of an iteration: one gradient and two products with L; while adapting, also a pass over L and G and
+another product with L. Memory: two (d, d) arrays a chain.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import numpy as np
 from ..jit import kernel
 from ..numerics.langevin import propose
 from ..numerics.linear import transposed_times
-from ..numerics.speed_measure import climb_speed, towards_acceptance
+from ..numerics.speed_measure import adapt_beta, climb_speed
 from ..trace import NOTHING, Info
 from . import gad
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts
@@ -49,14 +49,12 @@ from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that beta is adapted to"] = 0.55
-    learning_rate: Annotated[
-        float | None, Limit(0.0, 1.0), "eta; None: 0.002, relative to the rows of L, or 0.00015 when faithful"
-    ] = None
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that beta aims at"] = 0.55
+    learning_rate: Annotated[float | None, Limit(0.0, 1.0), "eta; None: 0.002, or 0.00015 if faithful"] = None
     beta_rate: Annotated[float, Limit(0.0, 1.0), "rho_beta: learning rate of beta"] = 0.02
-    initial_scale: Annotated[float, SCALE, "L starts at this over sqrt(d), times I"] = 0.1
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
+    initial_scale: Annotated[float, SCALE, "L starts at initial_scale / sqrt(d) times I"] = 0.1
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 FACTS = Facts(
@@ -73,7 +71,7 @@ FACTS = Facts(
 )
 FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate
 
-start, piloted = gad.start, gad.piloted
+start, take_over = gad.start, gad.take_over
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
 
 
@@ -90,19 +88,21 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     d = x.size
     y, v, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
     propose(x, rotated, chol_t, 1.0, rng, y, v)
-    logp_y, accept_prob = gad.judged(target, x, logp, score, rotated, chol_t, y, score_y, rotated_y)
+    logp_y, accept_prob = gad.evaluate_proposal(
+        target, x, logp, score, rotated, chol_t, y, score_y, rotated_y
+    )
     accepted = rng.random() < accept_prob
 
     if adapting and logp_y > -np.inf:
         left, right = np.zeros((1, d)), np.zeros((1, d))
-        if accept_prob < 1.0:  # elsewhere min{0, log ratio} is flat
+        if accept_prob < 1.0:  # else the gradient of min{0, log ratio} is zero
             ratio_gradient(score, score_y, v, rotated_y, left, right)
         eta = gad.learning_rate(settings, FAITHFUL_RATE, OWN_RATE)
         climb_speed(chol_t, square, left, right, beta, eta, settings.faithful)
     if accepted:
         x, logp, score, rotated = y, logp_y, score_y, rotated_y
     if adapting:
-        beta = towards_acceptance(beta, accepted, settings)
+        beta = adapt_beta(beta, accepted, settings)
         rotated = transposed_times(chol_t, score)
     info = Info(accept_prob, accepted, np.nan, 1, NOTHING)
     return State(x, logp, score, rotated, chol_t, square, beta), info
@@ -110,7 +110,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 @kernel
 def ratio_gradient(score: Any, score_y: Any, v: Any, rotated_y: Any, left: Any, right: Any) -> None:
-    """Write grad_L of the log ratio, grad(y) taken as constant, as the outer product left right^T.
+    """Write grad_L of the log ratio, for constant grad(y), as the outer product left right^T.
 
     It is -(grad(x) - grad(y)) (L^T [grad(x) - grad(y)] / 2 + eps)^T / 2: supplement, Section B.
     """

@@ -13,17 +13,17 @@ Titsias and Dellaportas (2019), Gradient-based Adaptive Markov Chain Monte Carlo
     alpha_*   settings.target_accept   ()      acceptance rate that beta is adapted to
 
 Departures from the paper, the first four off with `faithful=True`:
-1. Each row of L is learnt in units of its own length, at a learning rate of 0.001: the paper's step of
-   0.00005 is absolute and never reaches the scale of a coordinate whose standard deviation is ten.
-2. beta stays within 0.001 and 10, see numerics/speed_measure.py.
+1. Each row of L is learnt in units of its own length, at a learning rate of 0.001. The paper's learning rate
+   of 0.00005 is absolute, so that L never reaches the scale of a coordinate with a standard deviation of ten.
+2. beta stays between 0.001 and 10, see numerics/speed_measure.py.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
-4. `pilot` iterations of Fisher HMC may come first, see pilot.py; L starts from their metric,
-   and the learning rate is a twentieth.
-5. L_ii at most halves in an iteration, which keeps it positive.
-6. A proposal without a log density teaches nothing.
+4. `pilot` iterations of Fisher HMC may come first, see run/warmup.py. Then L starts from their metric, and
+   the learning rate is a twentieth.
+5. An iteration at most halves L_ii, so that it stays positive.
+6. Nothing is learnt from a proposal without a log density.
 
-Cost of an iteration: while adapting one gradient, a product with L and a pass over L and G; frozen one log
-density and a product with L. Memory: two (d, d) arrays a chain.
+Cost of an iteration: while adapting, one gradient, a product with L and a pass over L and G; when frozen, one
+log density and a product with L. Memory: two (d, d) arrays a chain.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..jit import kernel
 from ..numerics.cholesky import transposed_factor
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
-from ..numerics.speed_measure import climb_speed, first_squares, towards_acceptance
+from ..numerics.speed_measure import adapt_beta, climb_speed, first_squares
 from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density, log_density_gradient
 from ..trace import NOTHING, Info
@@ -47,14 +47,12 @@ from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that beta is adapted to"] = 0.25
-    learning_rate: Annotated[
-        float | None, Limit(0.0, 1.0), "eta; None: 0.001, relative to the rows of L, or 0.00005 when faithful"
-    ] = None
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that beta aims at"] = 0.25
+    learning_rate: Annotated[float | None, Limit(0.0, 1.0), "eta; None: 0.001, or 0.00005 if faithful"] = None
     beta_rate: Annotated[float, Limit(0.0, 1.0), "rho_beta: learning rate of beta"] = 0.02
-    initial_scale: Annotated[float, SCALE, "L starts at this over sqrt(d), times I"] = 0.1
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
+    initial_scale: Annotated[float, SCALE, "L starts at initial_scale / sqrt(d) times I"] = 0.1
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 FACTS = Facts(
@@ -90,8 +88,8 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), log_density(target, x), chol_t, first_squares(d), 1.0)
 
 
-def piloted(state: State, handover: Handover, settings: Settings) -> State:
-    """L is the factor of the pilot's covariance, times the best step for a Gaussian."""
+def take_over(state: State, handover: Handover, settings: Settings) -> State:
+    """Take L from the pilot: the factor of its metric, times the best step size for a Gaussian."""
     return state._replace(chol_t=gaussian_scale(handover.x.size) * transposed_factor(handover.cov))
 
 
@@ -113,7 +111,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     if adapting and logp_y > -np.inf:
         learn(chol_t, square, beta, settings, logp_y - logp, score_y, eps)
     if adapting:
-        beta = towards_acceptance(beta, accepted, settings)
+        beta = adapt_beta(beta, accepted, settings)
     if accepted:
         x, logp = y, logp_y
     info = Info(accept_prob, accepted, np.nan, 1, NOTHING)
@@ -122,7 +120,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 @kernel
 def learn(chol_t: Any, square: Any, beta: Any, settings: Any, log_ratio: Any, score_y: Any, eps: Any) -> None:
-    """A step of L along [score(y) eps^T]_lower, unless the log ratio is >= 0, + beta diag(1 / L_ii)."""
+    """A step of L along [score(y) eps^T]_lower (zero if the log ratio is >= 0) + beta diag(1 / L_ii)."""
     left, right = np.zeros((1, eps.size)), np.zeros((1, eps.size))
     if log_ratio < 0.0:
         left[0], right[0] = score_y, eps

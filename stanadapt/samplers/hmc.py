@@ -1,8 +1,8 @@
 """Hamiltonian Monte Carlo with identity mass and a fixed number of leapfrog steps.
 
 Duane et al. (1987); Neal (2011), MCMC using Hamiltonian dynamics. It is the baseline HMC-5, HMC-10 and HMC-20
-of Titsias and Dellaportas (2019) and of Titsias (2023); the acceptance rate to aim at is 0.651, Beskos et al.
-(2013).
+of Titsias and Dellaportas (2019) and of Titsias (2023). The target acceptance rate of 0.651 is that of Beskos
+et al. (2013).
 
     paper     here                     shape  meaning
     x         state.x                  (d,)   position on the unconstrained scale
@@ -13,15 +13,16 @@ of Titsias and Dellaportas (2019) and of Titsias (2023); the acceptance rate to 
               settings.jitter          ()     epsilon is multiplied by 1 + jitter u, u uniform on (-1, 1)
     alpha_*   settings.target_accept   ()     acceptance rate that epsilon is adapted to
 
-A trajectory of fixed length comes back to where it began in directions whose period it hits, and then mixes
-badly in them; `jitter` of 0.1 or more is the cure.
+A trajectory of fixed length returns to its start in every direction whose period is that length, and then the
+chain mixes badly in this direction. A `jitter` of 0.1 or more prevents that.
 
 Departures from the paper, all off with `faithful=True`:
-1. The first step size is found by doubling and halving (the papers name none; when faithful it is 0.1);
-   `initial_step_size` sets it in both modes.
+1. A search by doubling and halving finds the first step size; the papers name none, and a faithful run takes
+   0.1. `initial_step_size` sets it in both modes.
 2. A random start first climbs out of the far tail, see numerics/ascent.py.
-3. What is frozen is the geometric mean of the step sizes over the second half of warm-up. Acceptance is steep
-   in the step size, and the last of the noisy sequence gives rates that scatter by 0.1 about the target.
+3. The frozen step size is the geometric mean of those in the second half of warm-up. Acceptance depends
+   strongly on the step size. With the last one of the noisy sequence, acceptance rates would scatter by 0.1
+   about the target.
 
 Cost of an iteration: L gradients, O(L d).
 """
@@ -38,7 +39,7 @@ from ..numerics.langevin import first_step_size
 from ..numerics.leapfrog import leapfrog
 from ..numerics.linear import dot
 from ..numerics.metropolis import accept_probability
-from ..numerics.step_size import towards_target
+from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import Info
 from .base import BOTH_SIDES, HAMILTONIAN, TRAJECTORY_COLUMNS, UNLESS_FAITHFUL, Facts, Stage
@@ -48,13 +49,13 @@ from .settings import POSITIVE, PROBABILITY, Limit
 
 class Settings(NamedTuple):
     n_leapfrog: Annotated[int, Limit(1, 100_000), "L: leapfrog steps of a trajectory"] = 10
-    jitter: Annotated[float, Limit(0.0, 0.99), "epsilon varies by up to this share of it"] = 0.0
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that epsilon is adapted to"] = 0.651
+    jitter: Annotated[float, Limit(0.0, 0.99), "share by which epsilon varies at random"] = 0.0
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that epsilon aims at"] = 0.651
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
     initial_step_size: Annotated[
-        float | None, POSITIVE, "epsilon at the start; None: found, or 0.1 when faithful"
+        float | None, POSITIVE, "first epsilon; None: search, or 0.1 if faithful"
     ] = None
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(
@@ -76,8 +77,8 @@ class State(NamedTuple):
     logp: float
     score: np.ndarray
     step_size: float
-    log_sum: float  # of the step sizes' logarithms, over n iterations
-    n: float  # -1 before they are gathered
+    log_sum: float  # sum of the log step sizes over n iterations
+    n: float  # -1 before the sum begins
 
 
 def n_matrices(settings: Any) -> int:
@@ -124,7 +125,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     diverging = diverges(energy_y - energy)
 
     if adapting:
-        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
         if n >= 0.0:
             log_sum, n = log_sum + np.log(step_size), n + 1.0
     accepted = rng.random() < accept_prob

@@ -1,7 +1,7 @@
 """KAMH: a random walk whose covariance is that of the target near the current point.
 
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu and Gretton (2014), Kernel adaptive Metropolis-Hastings,
-Algorithm 1. It is the comparator of Strathmann et al. (2015).
+Algorithm 1. Strathmann et al. (2015) compare with it.
 
     paper     here                   shape   meaning
     x_t       state.x                (d,)    position on the unconstrained scale
@@ -10,24 +10,26 @@ Algorithm 1. It is the comparator of Strathmann et al. (2015).
     M_zx      pull                   (d, n)  2 [grad_x k(x, z_1), ..., grad_x k(x, z_n)]
     H         I - 1 1^T / n          (n, n)  centering
     gamma     settings.gamma         ()      scale of the isotropic part
-    nu        state.step_size        ()      scale of the part that was learnt
+    nu        state.step_size        ()      scale of the learnt part
     p_t       rate(t, schedule)      ()      probability of an update, t^-1/2
 
-The proposal is N(x, gamma² I + nu² M H M^T). Its covariance depends on x, so both densities stand in the
-acceptance probability. Far from all z the gradients vanish, and what is left is a random walk with gamma.
+The proposal is N(x, gamma² I + nu² M H M^T). Its covariance depends on x, so the acceptance probability has
+the ratio of the proposal's densities. Far from all z the gradients vanish, and a random walk with scale gamma
+is left.
 
 nu follows the acceptance rate, log nu² <- log nu² + p_t (accept_prob - target_accept), as in the authors'
 published code.
 
 Departures from the paper, all but the last off with `faithful=True`:
-1. The first half of warm-up is an adaptive random walk (numerics/frame.py), whose second half is learnt from.
-2. The kernel lives in coordinates in which the points have covariance I: one gamma and one width do not fit
-   parameters of unlike scales. There gamma is 0.75 / sqrt(d), a third of the best scale of a random walk.
-3. Whenever iterations are 1.25 times as many, the coordinates and sigma are learnt anew, and the history
-   starts again.
-4. nu starts at 2.38 / sqrt(d). gamma² = 0.1, when faithful, is that of the authors' demonstrations.
-5. The subsample is kept by a reservoir: a uniform sample of the history at any time, but not a fresh one.
-   sigma, where it is not set, is the median squared distance of the points.
+1. The first half of warm-up is an adaptive random walk (numerics/frame.py). The method then learns from the
+   second half of this walk.
+2. k acts on coordinates in which the points have covariance I, because one gamma and one sigma do not fit
+   parameters of different scales. There gamma is 0.75 / sqrt(d), a third of the best scale of a random walk.
+3. Each time the number of iterations has grown by a factor of 1.25, the coordinates and sigma are learnt
+   anew, and the history starts again.
+4. nu starts at 2.38 / sqrt(d). A faithful run takes gamma² = 0.1 from the authors' demonstrations.
+5. A reservoir keeps the subsample. At any time it is a uniform sample of the history, but not a new one.
+   Where sigma is not set, it is the median squared distance of the points.
 
 Cost of an iteration: one log density, and O(n d² + d³) for the covariances at both ends and their Cholesky
 factors. Memory: one (d, d) array a chain.
@@ -43,15 +45,15 @@ from ..jit import kernel
 from ..numerics.cholesky import factorise, solve_lower
 from ..numerics.frame import (
     Frame,
-    all_into_frame,
-    frame_of,
-    into_frame,
+    adapt_walk_size,
+    estimate_frame,
     learn_walk,
-    out_of_frame,
     plain_frame,
-    walk_size_after,
+    unwhiten,
+    whiten,
+    whiten_points,
 )
-from ..numerics.history import History, all_equal, empty_history, rate, remembered
+from ..numerics.history import History, all_equal, empty_history, rate, remember
 from ..numerics.linear import add_times, dot
 from ..numerics.metropolis import accept_probability
 from ..numerics.score_matching import median_sigma
@@ -60,28 +62,24 @@ from ..trace import NOTHING, Info
 from . import refitting
 from .base import BOTH_SIDES, SURROGATE, Facts, Stage
 from .loop import swept
-from .refitting import first_walk_size, size_or_default, walked
+from .refitting import first_walk_size, subsample_size, walk_proposal
 from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
 
 class Settings(NamedTuple):
     subsample: Annotated[
-        int | None, Limit(2, refitting.LARGEST), "n: points that are learnt from; None: 300, or what there is"
+        int | None,
+        Limit(2, refitting.LARGEST),
+        "n: points to learn from; None: 300, or all if fewer",
     ] = None
-    sigma: Annotated[
-        float | None, SCALE, "squared width of the kernel; None: the median squared distance"
-    ] = None
-    gamma: Annotated[
-        float | None, SCALE, "isotropic part; None: 0.75 / sqrt(d), or sqrt(0.1) when faithful"
-    ] = None
-    initial_step_size: Annotated[float | None, POSITIVE, "of the walk, or nu when faithful; None: found"] = (
-        None
-    )
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that nu is adapted to"] = 0.234
-    step_rate: Annotated[float, Limit(0.0, 10.0), "gain of the adaptation of nu; 0 leaves it as it is"] = 1.0
-    schedule: Annotated[float, Limit(0.0, 1.0), "an update has the probability t^-schedule"] = 0.5
-    vanishing: Annotated[bool, "whether adaptation goes on after warm-up, ever more rarely"] = False
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    sigma: Annotated[float | None, SCALE, "squared width of k; None: median squared distance"] = None
+    gamma: Annotated[float | None, SCALE, "None: 0.75 / sqrt(d), or sqrt(0.1) if faithful"] = None
+    initial_step_size: Annotated[float | None, POSITIVE, "first scale of the walk, or nu if faithful"] = None
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that nu aims at"] = 0.234
+    step_rate: Annotated[float, Limit(0.0, 10.0), "gain of nu; 0: no adaptation"] = 1.0
+    schedule: Annotated[float, Limit(0.0, 1.0), "iteration t refits with probability t^-schedule"] = 0.5
+    vanishing: Annotated[bool, "adapt after warm-up too, more and more rarely"] = False
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(
@@ -104,20 +102,20 @@ class State(NamedTuple):
     logp: float
     step_size: float  # nu
     walk_size: float
-    n: float  # iterations since the coordinates were learnt
+    n: float  # number of iterations since the coordinates were learnt
     frame: Frame
-    points_t: np.ndarray  # in the frame
+    points_t: np.ndarray  # (d, n) in the coordinates of the frame
     sigma: float
     history: History
     fits: int
-    skipped: int  # updates that were due with all points equal
+    skipped: int  # number of updates left out because all points were equal
 
 
 enter, until_refit = refitting.enter, refitting.until_refit
 
 
 def n_matrices(settings: Any) -> int:
-    """The frame."""
+    """The factor of the frame."""
     return 1
 
 
@@ -127,19 +125,19 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,): nothing learnt."""
+    """The state at `x` (d,), before anything is learnt."""
     logp = log_density(target, x)
     walk = first_walk_size(target, settings, x, logp, rng)
     nu = 2.38 / np.sqrt(x.size)
     if settings.faithful and settings.initial_step_size > 0.0:
         nu = settings.initial_step_size
-    history = empty_history(size_or_default(settings.subsample), x.size)
+    history = empty_history(subsample_size(settings.subsample), x.size)
     return State(x.copy(), logp, nu, walk, 0.0, plain_frame(x), np.empty((x.size, 0)), np.nan, history, 0, 0)
 
 
 @kernel
 def chol_near(points_t: Any, sigma: Any, gamma: Any, nu: Any, q: Any) -> Any:
-    """The transposed Cholesky factor of gamma² I + nu² M H M^T at `q` (d,), and half its log determinant."""
+    """The factor L^T of gamma² I + nu² M H M^T = L L^T at `q` (d,), and log|L|, NaN if there is none."""
     d, n = points_t.shape
     pull = np.empty((d, n))
     k = np.zeros(n)
@@ -171,19 +169,19 @@ def chol_near(points_t: Any, sigma: Any, gamma: Any, nu: Any, q: Any) -> Any:
 
 
 @kernel
-def proposed(target: Any, settings: Any, state: Any, rng: Any) -> Any:
+def draw_proposal(target: Any, settings: Any, state: Any, rng: Any) -> Any:
     """A proposal y (d,), its log density and its acceptance probability."""
     d, frame = state.x.size, state.frame
     gamma = settings.gamma
     if np.isnan(gamma):
         gamma = np.sqrt(0.1) if settings.faithful else 0.75 / np.sqrt(d)
-    q, z = into_frame(frame, state.x), np.empty(d)
+    q, z = whiten(frame, state.x), np.empty(d)
     chol_t, half_log_det = chol_near(state.points_t, state.sigma, gamma, state.step_size, q)
     for i in range(d):
         z[i] = rng.standard_normal()
     there = q.copy()
     add_times(there, chol_t, z)
-    y = out_of_frame(frame, there)
+    y = unwhiten(frame, there)
     logp_y = log_density(target, y)
     if np.isnan(half_log_det) or logp_y == -np.inf:
         return y, logp_y, 0.0
@@ -202,18 +200,18 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
     walk = points_t.size == 0 and not settings.faithful
     if walk:
-        y, logp_y, accept_prob = walked(target, x, logp, walk_size, frame, rng)
+        y, logp_y, accept_prob = walk_proposal(target, x, logp, walk_size, frame, rng)
     else:
-        y, logp_y, accept_prob = proposed(target, settings, state, rng)
+        y, logp_y, accept_prob = draw_proposal(target, settings, state, rng)
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp = y, logp_y
 
     if adapting:
-        history = remembered(history, x, rng)
+        history = remember(history, x, rng)
         n += 1.0
         if walk:
-            walk_size, frame = walk_size_after(walk_size, n, accept_prob), learn_walk(frame, n, x)
+            walk_size, frame = adapt_walk_size(walk_size, n, accept_prob), learn_walk(frame, n, x)
         else:
             gain = settings.step_rate * rate(n, settings.schedule)
             nu *= np.exp(0.5 * gain * (accept_prob - settings.target_accept))
@@ -223,19 +221,19 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
-    """A new subsample; and, from time to time, new coordinates and a new sigma."""
+    """Take a new subsample, and from time to time learn new coordinates and a new sigma."""
     frame, sigma = state.frame, state.sigma
-    state, points, anew = refitting.due(state, settings, rng)
+    state, points, anew = refitting.begin_refit(state, settings, rng)
     if points is None:
         return state
     if all_equal(points):
         return state._replace(skipped=state.skipped + 1)
     if anew and not settings.faithful:
-        frame = frame_of(points, frame)
-    q = all_into_frame(frame, points)
+        frame = estimate_frame(points, frame)
+    q = whiten_points(frame, points)
     if anew:
         sigma = median_sigma(q) if np.isnan(settings.sigma) else settings.sigma
-        state = refitting.rebuilt(state, settings)._replace(n=0.0)
+        state = refitting.schedule_rebuild(state, settings)._replace(n=0.0)
     points_t = np.ascontiguousarray(q.T)
     return state._replace(frame=frame, sigma=float(sigma), points_t=points_t, fits=state.fits + 1)
 

@@ -1,4 +1,4 @@
-"""What kmc_lite and kmc_finite share: the trajectory, the walk beside it, and the choice of the kernel."""
+"""What kmc_lite and kmc_finite share: trajectories, a walk beside them, the choice of sigma and lambda."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ import numpy as np
 from ..errors import ArgumentError
 from ..jit import kernel
 from ..numerics import score_matching
-from ..numerics.frame import into_frame, learn_walk, out_of_frame, walk_size_after
-from ..numerics.history import rate, remembered
+from ..numerics.frame import adapt_walk_size, learn_walk, unwhiten, whiten
+from ..numerics.history import rate, remember
 from ..numerics.linear import dot
 from ..numerics.metropolis import accept_probability
-from ..numerics.surrogate import KERNELS, Surrogate, surrogate_leapfrog
+from ..numerics.surrogate import RADIAL_FUNCTIONS, Surrogate, surrogate_leapfrog
 from ..target import log_density
 from . import refitting
 from .base import Stage
-from .refitting import first_walk_size, walked
+from .refitting import first_walk_size, walk_proposal
 from .settings import UNSET, Choice
 
-_TUNING_POINTS = 500  # most points that the kernel is tuned on: what is best depends on their number
-_HOPELESS = 0.1  # acceptance rate below which long trajectories are worth no more than short ones
+_TUNING_POINTS = 500  # largest number of points in the choice of sigma and lambda, which depends on it
+_HOPELESS = 0.1  # with a lower acceptance rate long trajectories are no better than short ones
 
-KERNEL = Choice(KERNELS)
+RADIAL_FUNCTION = Choice(RADIAL_FUNCTIONS)
 
 
 class Steps(NamedTuple):
-    """How far iterations go, and how that is adapted."""
+    """The step sizes of trajectories and walk, and what adapts them."""
 
     flow: float  # step size of the trajectories
-    walk: float  # of the walk
-    n_flow: float  # trajectories since all was learnt anew
-    n_walk: float  # steps of the walk
-    acceptance: float  # of the trajectories of late
+    walk: float  # step size of the walk
+    n_flow: float  # number of trajectories since everything was learnt anew
+    n_walk: float  # number of steps of the walk
+    acceptance: float  # running mean of the acceptance of trajectories
 
 
 class Learnt(NamedTuple):
-    """What stands between the history and the surrogate."""
+    """What was chosen and counted when the surrogate was learnt."""
 
-    sigma: float  # NaN before the kernel is chosen
+    sigma: float  # NaN before the first choice
     regularisation: float
     fits: int
-    repaired: int  # systems that were singular and had to be regularised further
-    skipped: int  # fits that were due with all points equal, or whose system had no solution
+    repaired: int  # number of singular systems that needed more regularisation
+    skipped: int  # fits left out because all points were equal, or the system had no solution
 
 
 def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
-    """Those of refitting.py; `subsample` is the setting, where there is one.
+    """The stages of refitting.py; `subsample` is the setting if the method has it.
 
     Raises
     ------
     ArgumentError
-        The range of the number of leapfrog steps is empty, or the history will not fill the subsample.
+        The range of the number of leapfrog steps is empty, or the history cannot fill the subsample.
     """
     if settings.n_leapfrog_min > settings.n_leapfrog_max:
         raise ArgumentError(
@@ -65,7 +65,7 @@ def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
 
 @kernel
 def first_steps(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
-    """Step sizes at the start. A faithful run begins with trajectories, of 0.1 if nothing was set."""
+    """The first step sizes. A faithful run begins with trajectories, of step size 0.1 if nothing was set."""
     walk = first_walk_size(target, settings, x, logp, rng)
     flow = walk
     if settings.faithful and flow == 0.0:
@@ -74,10 +74,11 @@ def first_steps(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
 
 
 @kernel
-def walks(settings: Any, surrogate: Any, steps: Any, rng: Any) -> Any:
-    """Whether this iteration is one of the walk: a share of them, half while trajectories are hopeless.
+def is_walk(settings: Any, surrogate: Any, steps: Any, rng: Any) -> Any:
+    """Whether this iteration is a step of the walk.
 
-    A faithful run has none: before it has learnt, its trajectories along a gradient of zero are a walk.
+    A share of them is, and at least half while hardly any trajectory is accepted. A faithful run has no walk:
+    before it learns, its trajectories along a gradient of zero are one.
     """
     if settings.faithful:
         return False
@@ -92,11 +93,13 @@ def walks(settings: Any, surrogate: Any, steps: Any, rng: Any) -> Any:
 
 
 @kernel
-def flowed(
+def trajectory_proposal(
     target: Any, settings: Any, x: Any, logp: Any, steps: Any, frame: Any, surrogate: Any, rng: Any
 ) -> Any:
-    """The end of a trajectory from `x` (d,) along the surrogate: y (d,), its log density, and the acceptance
-    probability (3), in which stand the target's log densities and not the surrogate's."""
+    """The end y (d,) of a trajectory from `x` (d,), its log density, and its acceptance probability.
+
+    The trajectory follows the surrogate. Equation (3), the probability, uses the target's log densities.
+    """
     momentum = np.empty_like(x)
     for i in range(x.size):
         momentum[i] = rng.standard_normal()
@@ -108,27 +111,27 @@ def flowed(
     if n_leapfrog < settings.n_leapfrog_max:
         n_leapfrog += int(rng.random() * (settings.n_leapfrog_max - n_leapfrog + 1))
     energy = -logp + 0.5 * dot(momentum, momentum)
-    q = into_frame(frame, x)
+    q = whiten(frame, x)
     surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog)
-    y = out_of_frame(frame, q)
-    if not np.isfinite(np.sum(y)):  # no point to ask a user's function about
+    y = unwhiten(frame, q)
+    if not np.isfinite(np.sum(y)):  # no point at which to call a user's function
         return y, -np.inf, 0.0
     logp_y = log_density(target, y)
     return y, logp_y, accept_probability(energy - (-logp_y + 0.5 * dot(momentum, momentum)))
 
 
 @kernel
-def after_walk(steps: Any, surrogate: Any, accept_prob: Any) -> Any:
-    """Steps after an iteration of the walk."""
+def adapt_to_walk(steps: Any, surrogate: Any, accept_prob: Any) -> Any:
+    """The step sizes after an iteration of the walk."""
     n = steps.n_walk + 1.0
-    walk = walk_size_after(steps.walk, n, accept_prob)
+    walk = adapt_walk_size(steps.walk, n, accept_prob)
     flow = walk if surrogate.weights.size == 0 else steps.flow
     return Steps(flow, walk, steps.n_flow, n, steps.acceptance)
 
 
 @kernel
-def after_flow(settings: Any, steps: Any, d: Any, accept_prob: Any) -> Any:
-    """Steps after a trajectory in dimension `d`."""
+def adapt_to_trajectory(settings: Any, steps: Any, d: Any, accept_prob: Any) -> Any:
+    """The step sizes after a trajectory in dimension `d`."""
     n = steps.n_flow + 1.0
     weight = rate(n, settings.schedule)
     gain = settings.step_rate * weight
@@ -140,7 +143,7 @@ def after_flow(settings: Any, steps: Any, d: Any, accept_prob: Any) -> Any:
 
 
 @kernel
-def iterated(
+def iterate(
     target: Any,
     settings: Any,
     x: Any,
@@ -153,44 +156,47 @@ def iterated(
     rng: Any,
     adapting: Any,
 ) -> Any:
-    """Steps 5 and 6 of Algorithm 1, and what is adapted at every iteration.
+    """Steps 5 and 6 of Algorithm 1, and the adaptation of every iteration.
 
-    Returns x, logp, steps, walk_frame and history afterwards, the acceptance probability, whether accepted.
+    Returns the new x, logp, steps, walk_frame and history, the acceptance probability, and whether the
+    proposal was accepted.
     """
-    walk = walks(settings, surrogate, steps, rng)
+    walk = is_walk(settings, surrogate, steps, rng)
     if walk:
-        y, logp_y, accept_prob = walked(target, x, logp, steps.walk, walk_frame, rng)
+        y, logp_y, accept_prob = walk_proposal(target, x, logp, steps.walk, walk_frame, rng)
     else:
-        y, logp_y, accept_prob = flowed(target, settings, x, logp, steps, frame, surrogate, rng)
+        y, logp_y, accept_prob = trajectory_proposal(target, settings, x, logp, steps, frame, surrogate, rng)
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp = y, logp_y
 
     if adapting:
-        history = remembered(history, x, rng)
+        history = remember(history, x, rng)
         if not settings.faithful:
             walk_frame = learn_walk(walk_frame, history.t, x)
         if walk:
-            steps = after_walk(steps, surrogate, accept_prob)
+            steps = adapt_to_walk(steps, surrogate, accept_prob)
         else:
-            steps = after_flow(settings, steps, x.size, accept_prob)
+            steps = adapt_to_trajectory(settings, steps, x.size, accept_prob)
     return x, logp, steps, walk_frame, history, accept_prob, accepted
 
 
-def kernel_of(settings: Any, sigma: float) -> score_matching.Kernel:
-    return score_matching.Kernel(int(settings.kernel), sigma, settings.shape)
+def radial_function(settings: Any, sigma: float) -> score_matching.RadialFunction:
+    """The k of the settings with this sigma."""
+    return score_matching.RadialFunction(int(settings.kernel), sigma, settings.shape)
 
 
-def tuned(
+def tune(
     settings: Any,
     q: np.ndarray,
     learnt: Learnt,
     fit: Callable[[np.ndarray, float, float], Surrogate],
     rng: np.random.Generator,
 ) -> Learnt:
-    """With sigma and lambda as they were set, or chosen by cross-validation on points `q` (n, d).
+    """Set sigma and lambda: to the settings, or by cross-validation on points `q` (n, d).
 
-    The search starts from the last choice; the first from the median squared distance, and lambda = 0.001.
+    The search starts from the last choice. The first search starts from the median squared distance and
+    lambda = 0.001.
     """
     if len(q) > _TUNING_POINTS:
         q = q[np.sort(rng.choice(len(q), _TUNING_POINTS, replace=False))]
@@ -207,29 +213,29 @@ def tuned(
     return learnt._replace(sigma=float(sigma), regularisation=float(regularisation))
 
 
-def fitted(state: Any, fit: score_matching.Fit) -> Any:
-    """With a new surrogate."""
+def record_fit(state: Any, fit: score_matching.Fit) -> Any:
+    """Take the surrogate of a new fit."""
     learnt = state.learnt
     learnt = learnt._replace(fits=learnt.fits + 1, repaired=learnt.repaired + fit.repaired)
     return state._replace(surrogate=fit.surrogate, learnt=learnt)
 
 
-def skipped(state: Any) -> Any:
-    """With the surrogate as it was: there is nothing to learn from, or no solution."""
+def count_skip(state: Any) -> Any:
+    """Keep the surrogate, because there is nothing to learn from or no solution."""
     return state._replace(learnt=state.learnt._replace(skipped=state.learnt.skipped + 1))
 
 
-def rebuilt(state: Any, settings: Any) -> Any:
-    """The same as in refitting.py, and the trajectories' step size begins to be adapted anew."""
+def schedule_rebuild(state: Any, settings: Any) -> Any:
+    """As in refitting.py; also start the adaptation of the trajectories' step size anew."""
     if not settings.faithful:
         first = 1.0 if np.isnan(settings.initial_step_size) else settings.initial_step_size
         flow = state.steps.flow if state.learnt.fits else first
         state = state._replace(steps=state.steps._replace(flow=flow, n_flow=0.0, acceptance=1.0))
-    return refitting.rebuilt(state, settings)
+    return refitting.schedule_rebuild(state, settings)
 
 
-def described(state: Any) -> dict[str, float]:
-    """For the history over warm-up."""
+def warmup_history(state: Any) -> dict[str, float]:
+    """What is recorded during warm-up."""
     learnt = state.learnt
     return {
         "step_size": state.steps.flow,
@@ -239,8 +245,8 @@ def described(state: Any) -> dict[str, float]:
     }
 
 
-def reported(state: Any, size: int, centers_name: str) -> dict[str, Any]:
-    """What was learnt, with room for `size` centers or frequencies; NaN where there are fewer."""
+def learnt_arrays(state: Any, size: int, centers_name: str) -> dict[str, Any]:
+    """What was learnt; centers or frequencies are filled up with NaN to `size` rows."""
     surrogate, frame = state.surrogate, state.frame
     n, d = surrogate.weights.size, state.x.size
     centers, weights = np.full((size, d), np.nan), np.full(size, np.nan)

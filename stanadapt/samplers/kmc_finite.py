@@ -1,36 +1,35 @@
 """KMC finite: Hamiltonian Monte Carlo along random features fitted to all of the chain, without gradients.
 
 Strathmann, Sejdinovic, Livingstone, Szabo and Gretton (2015), Algorithm 1 with Proposition 2. Trajectories
-follow the gradient of f(x) = theta . phi(x), phi random Fourier features of a kernel, which score matching
-fits to the history; their ends are accepted by the target's own log density, which may be an estimate. An
-update takes in the points since the last one, at a cost that does not grow with the history.
+follow the gradient of the surrogate f(x) = theta . phi(x) with random Fourier features phi, which score
+matching fits to the history. The acceptance probability uses the target's own log density, which may be an
+estimate. An update adds the points since the last one, at a cost that does not grow with the history.
 
     paper       here                             shape   meaning
     x_t         state.x                          (d,)    position on the unconstrained scale
-    log pi^     state.logp                       ()      log density at x, or the estimate kept for it
+    log pi^     state.logp                       ()      log density at x, or its estimate
     omega, u    state.sums.omega, .u             (m, d), (m,)  the features cos(omega_j . x + u_j)
     theta       surrogate.weights                (m,)    weights: numerics/score_matching.py
     b, C        state.sums.b, .c                 (m,), (m, m)  running sums over the history
     lambda      learnt.regularisation            ()      regularisation
-    sigma       learnt.sigma                     ()      squared width of the kernel behind the features
+    sigma       learnt.sigma                     ()      squared width of the k that the features belong to
     m           settings.basis                   ()      number of features; 300 by default
     a_t         rate(t, settings.schedule)       ()      probability of an update, t^-1/2
     p'          momentum                         (d,)    drawn from N(0, I) for every trajectory
-    epsilon     state.steps.flow                 ()      longest step size; uniform on (step_low, 1) times it
+    epsilon     state.steps.flow                 ()      largest step size; uniform on (step_low, 1) times it
     L           settings.n_leapfrog_min, _max    ()      leapfrog steps, uniform on the range
 
-Far from the history f oscillates: begin in the bulk of the target, or use kmc_lite.
-
-The step size follows the acceptance rate, and the walk beside the trajectories, as in kmc_lite.py.
+Far from the history f oscillates: start in the bulk of the target, or use kmc_lite. The step size and the
+walk beside the trajectories are those of kmc_lite.py.
 
 Departures from the paper: 1 to 5 are those of kmc_lite.py, off with `faithful=True`.
-6. An update takes in all points since the last one, not the newest alone. When all is learnt anew, the sums
-   start with a uniform sample of the history, of up to 1,000 points.
-   sigma and lambda, where they are not set, are then chosen by cross-validation; folds are runs of the chain.
-   A faithful run with both set learns nothing anew.
+6. An update adds all points since the last one, not only the newest. When everything is learnt anew, the sums
+   start with a uniform sample of the history, of up to 1,000 points. Where sigma and lambda are not set,
+   cross-validation then chooses them; its folds are runs of the chain. A faithful run in which both are set
+   never learns everything anew.
 
-Cost of an iteration: one log density, O(d m L) for the trajectory, O(d²) into the coordinates and back. An
-update: O(d m²) a point by rank-one updates, or O(m³) for many. Memory: two (m, m) and two (d, d) arrays a
+Cost of an iteration: one log density, O(d m L) for the trajectory, O(d²) for the coordinates. An update:
+O(d m²) a point by rank-one updates, or O(m³) for many points. Memory: two (m, m) and two (d, d) arrays a
 chain.
 """
 
@@ -41,45 +40,39 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.frame import Frame, all_into_frame, frame_of, plain_frame
-from ..numerics.history import History, all_equal, empty_history, sample, scheduled
-from ..numerics.score_matching import Sums, draw_basis, fit_finite, fourier_basis, no_sums, take_in
-from ..numerics.surrogate import FOURIER, Surrogate, no_surrogate
+from ..numerics.frame import Frame, estimate_frame, plain_frame, whiten_points
+from ..numerics.history import History, all_equal, empty_history, sample, schedule_fit
+from ..numerics.score_matching import Sums, draw_basis, empty_sums, fit_finite, fourier_basis, take_in
+from ..numerics.surrogate import FOURIER, Surrogate, empty_surrogate
 from ..target import log_density
 from ..trace import NOTHING, Info
 from . import kmc, refitting
 from .base import BOTH_SIDES, SURROGATE, Facts, Stage
-from .kmc import first_steps, iterated
+from .kmc import first_steps, iterate
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
 
 class Settings(NamedTuple):
     basis: Annotated[int, Limit(2, refitting.LARGEST), "m: number of random features"] = 300
-    kernel: Annotated[str | int, kmc.KERNEL, "k, whose sums are the surrogate"] = "gaussian"
-    shape: Annotated[float, Limit(0.01, 1e6), "of the rational quadratic kernel"] = 1.0
-    sigma: Annotated[float | None, SCALE, "squared width of the kernel; None: chosen by cross-validation"] = (
+    kernel: Annotated[str | int, kmc.RADIAL_FUNCTION, "radial function k of the surrogate"] = "gaussian"
+    shape: Annotated[float, Limit(0.01, 1e6), "shape of the rational quadratic k"] = 1.0
+    sigma: Annotated[float | None, SCALE, "squared width of k; None: by cross-validation"] = None
+    regularisation: Annotated[float | None, SCALE, "lambda; None: by cross-validation"] = None
+    n_leapfrog_min: Annotated[int, Limit(1, 100_000), "smallest number of leapfrog steps"] = 1
+    n_leapfrog_max: Annotated[int, Limit(1, 100_000), "largest number of leapfrog steps"] = 10
+    step_low: Annotated[
+        float | None, PROBABILITY, "least share of epsilon; None: 0.5, or 0.1 if faithful"
+    ] = None
+    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search, or 0.1 if faithful"] = (
         None
     )
-    regularisation: Annotated[float | None, SCALE, "lambda; None: chosen by cross-validation"] = None
-    n_leapfrog_min: Annotated[int, Limit(1, 100_000), "fewest leapfrog steps of a trajectory"] = 1
-    n_leapfrog_max: Annotated[int, Limit(1, 100_000), "most leapfrog steps of a trajectory"] = 10
-    step_low: Annotated[
-        float | None, PROBABILITY, "shortest step, as a share; None: 0.5, or 0.1 when faithful"
-    ] = None
-    initial_step_size: Annotated[
-        float | None, POSITIVE, "at the start; None: found, or 0.1 when faithful"
-    ] = None
-    walk_share: Annotated[
-        float, Limit(0.0, 0.99), "share of iterations that are a walk; none when faithful"
-    ] = 0.1
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.7
-    step_rate: Annotated[
-        float, Limit(0.0, 10.0), "gain of the adaptation of the step size; 0 leaves it as it is"
-    ] = 1.0
-    schedule: Annotated[float, Limit(0.0, 1.0), "an update has the probability t^-schedule"] = 0.5
-    vanishing: Annotated[bool, "whether adaptation goes on after warm-up, ever more rarely"] = False
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    walk_share: Annotated[float, Limit(0.0, 0.99), "share of random-walk iterations; 0 if faithful"] = 0.1
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.7
+    step_rate: Annotated[float, Limit(0.0, 10.0), "gain of the step size; 0: no adaptation"] = 1.0
+    schedule: Annotated[float, Limit(0.0, 1.0), "iteration t refits with probability t^-schedule"] = 0.5
+    vanishing: Annotated[bool, "adapt after warm-up too, more and more rarely"] = False
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(
@@ -107,17 +100,17 @@ class State(NamedTuple):
     history: History
     learnt: kmc.Learnt
     sums: Sums
-    pending: np.ndarray  # (n, d) points that the sums have not taken in yet
+    pending: np.ndarray  # (n, d) points that are not in the sums yet
     n_pending: int
 
 
 enter = refitting.enter
-_RESERVOIR = 1_000  # points that are kept to learn all anew
-_PENDING = 256  # points that wait at most
+_RESERVOIR = 1_000  # points that are kept for the time when everything is learnt anew
+_PENDING = 256  # largest number of pending points
 
 
 def n_matrices(settings: Any) -> int:
-    """The frame, and that of the walk."""
+    """The factors of the frame and of the walk's frame."""
     return 2
 
 
@@ -127,7 +120,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,): nothing learnt."""
+    """The state at `x` (d,), before anything is learnt."""
     d, m = x.size, settings.basis
     logp = log_density(target, x)
     steps = first_steps(target, settings, x, logp, rng)
@@ -145,7 +138,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     learnt = kmc.Learnt(np.nan, np.nan, 0, 0, 0)
     history = empty_history(_RESERVOIR, d)
     pending = np.empty((_PENDING, d))
-    surrogate = no_surrogate(FOURIER, d)
+    surrogate = empty_surrogate(FOURIER, d)
     return State(
         x.copy(), logp, steps, plain_frame(x), plain_frame(x), surrogate, history, learnt, sums, pending, 0
     )
@@ -155,7 +148,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One iteration."""
     x, logp, steps, walk_frame, frame, surrogate, history, learnt, sums, pending, n_pending = state
-    x, logp, steps, walk_frame, history, accept_prob, accepted = iterated(
+    x, logp, steps, walk_frame, history, accept_prob, accepted = iterate(
         target, settings, x, logp, steps, walk_frame, frame, surrogate, history, rng, adapting
     )
     if adapting and surrogate.weights.size > 0:
@@ -168,50 +161,50 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 def until_refit(state: State) -> int:
-    """Iterations until `refit` is due: an update, or the sums have to take in the points that wait."""
+    """Iterations before `refit`: for an update, or because the room for pending points is full."""
     return min(refitting.until_refit(state), _PENDING - state.n_pending)
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
-    """Steps 1 to 4 of Algorithm 1; and, from time to time, new coordinates, kernel and features."""
+    """Steps 1 to 4 of Algorithm 1; from time to time with new coordinates and features."""
     history, learnt = state.history, state.learnt
     if learnt.fits:
-        waiting = all_into_frame(state.frame, state.pending[: state.n_pending])
+        waiting = whiten_points(state.frame, state.pending[: state.n_pending])
         state = state._replace(sums=take_in(state.sums, waiting), n_pending=0)
     if history.t < history.next_fit:
         return state
-    state = state._replace(history=scheduled(history, settings.schedule, rng))
+    state = state._replace(history=schedule_fit(history, settings.schedule, rng))
     if history.t >= history.next_rebuild:
-        state = _rebuilt(state, settings, sample(history), rng)
+        state = _rebuild(state, settings, sample(history), rng)
     if not state.sums.t:
         return state
     try:
         sums, fit = fit_finite(state.sums)
     except ValueError:
-        return kmc.skipped(state)
-    return kmc.fitted(state, fit)._replace(sums=sums)
+        return kmc.count_skip(state)
+    return kmc.record_fit(state, fit)._replace(sums=sums)
 
 
-def _rebuilt(state: State, settings: Any, points: np.ndarray, rng: np.random.Generator) -> Any:
-    """With new coordinates, kernel and features, and the sums over `points` (n, d)."""
+def _rebuild(state: State, settings: Any, points: np.ndarray, rng: np.random.Generator) -> Any:
+    """Learn new coordinates, sigma, lambda and features, with sums over `points` (n, d)."""
     learnt = state.learnt
     fixed = settings.faithful and not (np.isnan(settings.sigma) or np.isnan(settings.regularisation))
     if learnt.fits and fixed:
-        return refitting.rebuilt(state, settings)
+        return refitting.schedule_rebuild(state, settings)
     if all_equal(points):
-        return kmc.skipped(state)
+        return kmc.count_skip(state)
     frame = state.frame
     if not settings.faithful:
-        frame = frame_of(points, frame if learnt.fits else state.walk_frame)
-    q = all_into_frame(frame, points)
+        frame = estimate_frame(points, frame if learnt.fits else state.walk_frame)
+    q = whiten_points(frame, points)
     draws = draw_basis(settings.basis, q.shape[1], settings.shape, rng)
 
     def sums(points: np.ndarray, sigma: float, regularisation: float) -> Sums:
-        basis = fourier_basis(kmc.kernel_of(settings, sigma), draws)
-        return take_in(no_sums(basis, regularisation), points)
+        basis = fourier_basis(kmc.radial_function(settings, sigma), draws)
+        return take_in(empty_sums(basis, regularisation), points)
 
-    learnt = kmc.tuned(settings, q, learnt, lambda *at: fit_finite(sums(*at))[1].surrogate, rng)
-    state = kmc.rebuilt(state, settings)
+    learnt = kmc.tune(settings, q, learnt, lambda *at: fit_finite(sums(*at))[1].surrogate, rng)
+    state = kmc.schedule_rebuild(state, settings)
     own = sums(q, learnt.sigma, learnt.regularisation)
     return state._replace(frame=frame, learnt=learnt, sums=own, n_pending=0)
 
@@ -220,8 +213,8 @@ sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:
-    return kmc.described(state)
+    return kmc.warmup_history(state)
 
 
 def learnt(state: State) -> dict[str, Any]:
-    return kmc.reported(state, state.sums.u.size, "frequencies")
+    return kmc.learnt_arrays(state, state.sums.u.size, "frequencies")

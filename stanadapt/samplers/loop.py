@@ -1,4 +1,4 @@
-"""The one loop of all samplers: a block of iterations of a `step`, compiled and cached on disk."""
+"""The loop that all samplers share: a block of iterations of a `step`, compiled and cached on disk."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def swept(step: Any) -> Any:
 
     It runs one iteration for every row of `trace` and returns the state after the last.
 
-    A loop that takes `step` as an argument or closes over it would miss numba's cache in every process, which
-    costs three seconds each time. So the code of `_sweep` becomes a function of the sampler's own file, in
-    which `step` is a global.
+    A loop that takes `step` as an argument, or closes over it, would miss numba's cache in every process,
+    which costs three seconds each time. So a new function is made of the code of `_sweep`. It belongs to the
+    sampler's own file, and `step` is one of its globals.
     """
     own = step.py_func
     code = _sweep.__code__.replace(

@@ -1,18 +1,19 @@
 """The Metropolis-adjusted Langevin algorithm, isotropic.
 
-Roberts and Tweedie (1996); the acceptance rate to aim at is 0.574, Roberts and Rosenthal (1998). It is the
-baseline "simple MALA" of Titsias (2023), from whose Algorithm 1 comes the rule for the step size.
+Roberts and Tweedie (1996). The target acceptance rate of 0.574 is that of Roberts and Rosenthal (1998). The
+method is the baseline "simple MALA" of Titsias (2023), and its step size follows the rule in Algorithm 1
+there.
 
     paper     here                   shape  meaning
     x_n       state.x                (d,)   position on the unconstrained scale
     s(x_n)    state.score            (d,)   gradient of the log density at x_n
     sigma     state.step_size        ()     y = x + (sigma²/2) s(x) + sigma z
-    alpha_*   settings.target_accept ()     acceptance rate that the step size is adapted to
+    alpha_*   settings.target_accept ()     acceptance rate that sigma is adapted to
     rho_n     settings.step_rate     ()     learning rate of sigma²
 
 Departures from the paper, both off with `faithful=True`:
-1. The first step size is found by doubling and halving (the paper names none; when faithful it is 0.1);
-   `initial_step_size` sets it in both modes.
+1. A search by doubling and halving finds the first step size; the paper names none, and a faithful run takes
+   0.1. `initial_step_size` sets it in both modes.
 2. A random start first climbs out of the far tail, see numerics/ascent.py.
 
 Cost of an iteration: one gradient, O(d).
@@ -27,7 +28,7 @@ import numpy as np
 from ..jit import kernel
 from ..numerics.langevin import first_step_size, log_proposal_ratio, propose_isotropic
 from ..numerics.metropolis import accept_probability
-from ..numerics.step_size import towards_target
+from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Stage
@@ -36,12 +37,12 @@ from .settings import POSITIVE, PROBABILITY, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.574
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    initial_step_size: Annotated[
-        float | None, POSITIVE, "sigma at the start; None: found, or 0.1 when faithful"
-    ] = None
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search, or 0.1 if faithful"] = (
+        None
+    )
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(
@@ -99,7 +100,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         accept_prob = accept_probability(logp_y - logp + ratio)
 
     if adapting:
-        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp, score = y, logp_y, score_y

@@ -1,8 +1,8 @@
 """mMALA: manifold MALA, simplified, with the SoftAbs metric of the Hessian.
 
 Girolami and Calderhead (2011), Riemann manifold Langevin and Hamiltonian Monte Carlo methods, Section 5, in
-the simplified form without derivatives of the metric; it is the competitor "mMALA" of Titsias (2023), whose
-metric is the negative Hessian. SoftAbs: Betancourt (2013), A general metric for Riemannian manifold HMC.
+the simplified form without derivatives of the metric. It is the competitor "mMALA" of Titsias (2023), where
+the metric is the negative Hessian. SoftAbs: Betancourt (2013), A general metric for Riemannian manifold HMC.
 
     paper     here                     shape   meaning
     x         state.x                  (d,)    position on the unconstrained scale
@@ -15,16 +15,18 @@ metric is the negative Hessian. SoftAbs: Betancourt (2013), A general metric for
     alpha     settings.softabs         ()      an eigenvalue l of -H becomes l coth(alpha l) >= 1 / alpha
     alpha_*   settings.target_accept   ()      acceptance rate that sigma² is adapted to
 
-Departures from the paper: 1. the metric is the SoftAbs of the Hessian rather than the Fisher information,
-which a Stan program does not give; for a logistic regression with a normal prior they are the same. 2. the
-Hessian comes from central differences of the gradient. 3. to 5., off with `faithful=True`: the first step
-size is found by doubling and halving from 1 (when faithful it is 1), `initial_step_size` sets it in both
-modes; a random start first climbs out of the far tail, see numerics/ascent.py; `pilot` iterations of Fisher
-HMC may go on from there before the first of this method, see pilot.py.
+Departures from the paper, 3 to 5 off with `faithful=True`:
+1. The metric is the SoftAbs of the Hessian instead of the Fisher information, which a Stan program does not
+   give. For a logistic regression with a normal prior they are the same.
+2. The Hessian comes from central differences of the gradient.
+3. A search by doubling and halving from 1 finds the first step size; a faithful run takes 1.
+   `initial_step_size` sets it in both modes.
+4. A random start first climbs out of the far tail, see numerics/ascent.py.
+5. `pilot` iterations of Fisher HMC may come first, see run/warmup.py.
 
-Cost of an iteration, frozen or not: 2 d + 1 gradients and O(d³) for the root of the metric, a Cholesky factor
-where -H is positive definite and eigenvectors elsewhere. A proposal whose Hessian is not finite is rejected.
-Memory: two (d, d) arrays a chain, and five more for a while.
+Cost of an iteration, frozen or not: 2 d + 1 gradients, and O(d³) for the root of the metric. The root is a
+Cholesky factor if -H is positive definite, and comes from eigenvectors elsewhere. A proposal whose Hessian is
+not finite is rejected. Memory: two (d, d) arrays a chain, and five more during an iteration.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from ..numerics.langevin import propose
 from ..numerics.linear import dot, times, transposed_times
 from ..numerics.metropolis import accept_probability
 from ..numerics.softabs import softabs_metric
-from ..numerics.step_size import doubled_or_halved, towards_target
+from ..numerics.step_size import adapt_step_size, double_or_halve
 from ..target import hessian, log_density_gradient
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage
@@ -47,14 +49,12 @@ from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.574
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
     softabs: Annotated[float, POSITIVE, "alpha: eigenvalues of the metric are at least 1 / alpha"] = 1e3
-    initial_step_size: Annotated[
-        float | None, POSITIVE, "sigma at the start; None: found, or 1 when faithful"
-    ] = None
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin the warm-up"] = 0
+    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search, or 1 if faithful"] = None
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 FACTS = Facts(
@@ -95,22 +95,22 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     """The state at `x` (d,), where the Hessian is finite."""
     s = settings.initial_step_size if settings.initial_step_size > 0.0 else 1.0
-    state = at(target, settings, x.copy(), s)
+    state = state_at(target, settings, x.copy(), s)
     if settings.initial_step_size > 0.0 or settings.faithful:
         return state
     direction, done = 0, False
     for _ in range(100):
-        _, accept_prob = proposed(target, settings, state, rng)
-        s, direction, done = doubled_or_halved(s, accept_prob, settings.target_accept, direction)
-        state = rescaled(state, s)
+        _, accept_prob = draw_proposal(target, settings, state, rng)
+        s, direction, done = double_or_halve(s, accept_prob, settings.target_accept, direction)
+        state = replace_step_size(state, s)
         if done:
             break
     return state
 
 
 @kernel
-def at(target: Any, settings: Any, x: Any, step_size: Any) -> Any:
-    """The state at `x` (d,); its log density is -inf where the metric cannot be had."""
+def state_at(target: Any, settings: Any, x: Any, step_size: Any) -> Any:
+    """The state at `x` (d,); its log density is -inf if the Hessian is not finite."""
     d = x.size
     score, root_t, metric, log_det = np.empty(d), np.zeros((d, d)), np.zeros((d, d)), 0.0
     logp = log_density_gradient(target, x, score)
@@ -124,14 +124,14 @@ def at(target: Any, settings: Any, x: Any, step_size: Any) -> Any:
 
 
 @kernel
-def rescaled(state: Any, step_size: Any) -> Any:
+def replace_step_size(state: Any, step_size: Any) -> Any:
     """The state with another step size."""
     x, logp, score, rotated, root_t, metric, log_det, _ = state
     return State(x, logp, score, rotated, root_t, metric, log_det, step_size)
 
 
-def piloted(state: State, handover: Handover, settings: Settings) -> State:
-    """The metric is that of the place, so the pilot has found the place."""
+def take_over(state: State, handover: Handover, settings: Settings) -> State:
+    """Take only the pilot's last point, because the metric depends on the point alone."""
     return state
 
 
@@ -140,17 +140,17 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 @kernel
-def proposed(target: Any, settings: Any, state: Any, rng: Any) -> Any:
+def draw_proposal(target: Any, settings: Any, state: Any, rng: Any) -> Any:
     """The state at a proposal, and its acceptance probability."""
     x, s = state.x, state.step_size
     y, v = np.empty_like(x), np.empty_like(x)
     propose(x, state.rotated, state.root_t, s, rng, y, v)
-    there = at(target, settings, y, s)
+    there = state_at(target, settings, y, s)
     if there.logp == -np.inf:
         return there, 0.0
 
     # log q(y | x) = log|G(x)|/2 - |y - x - (s²/2) G(x)^-1 s(x)|²_G(x) / (2 s²) + a constant. y - x = R(x) v,
-    # so the norm is that of v - (s²/2) R^T s(x); the one of the way back is written out with u = x - y.
+    # so the norm is that of v - (s²/2) R^T s(x). The norm of the way back is written out, with u = x - y.
     u = x - y
     forth = v - 0.5 * s * s * state.rotated
     log_forth = 0.5 * state.log_det - 0.5 * dot(forth, forth) / (s * s)
@@ -164,12 +164,12 @@ def proposed(target: Any, settings: Any, state: Any, rng: Any) -> Any:
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One iteration."""
     step_size = state.step_size
-    there, accept_prob = proposed(target, settings, state, rng)
+    there, accept_prob = draw_proposal(target, settings, state, rng)
     accepted = rng.random() < accept_prob
     if adapting:
-        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
     info = Info(accept_prob, accepted, step_size, 2 * state.x.size + 1, NOTHING)
-    return rescaled(there if accepted else state, step_size), info
+    return replace_step_size(there if accepted else state, step_size), info
 
 
 sweep = swept(step)

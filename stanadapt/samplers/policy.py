@@ -1,13 +1,14 @@
-"""What rlmh and rlmh_mala share: the warm start, the policy, its training, and what guards it.
+"""What rlmh and rlmh_mala share: the warm start, the policy, its training, and its guard.
 
-Wang, Chen, Kanagawa and Oates (2024), Reinforcement Learning for Adaptive MCMC. The networks see, and act in,
-the coordinates u = R^-1 (x - m), where m and R R^T = Sigma are mean and covariance of the warm start.
+Wang, Chen, Kanagawa and Oates (2024), Reinforcement Learning for Adaptive MCMC. Inputs and actions of the
+networks are in the coordinates u = R^-1 (x - m), where m and R R^T = Sigma are mean and covariance of the
+warm start.
 
-A faithful policy learns as the paper's does: a critic learns the value of states and actions, and the actor
-climbs it (`learnt_by_critic`). Where the action is a function of the state, as it is there, no data tell the
-critic what another action would give; at the paper's learning rate of 10^-6 the actor stays within 0.05 of
-its pre-trained weights, and at a hundred times that rate it is ruined on most posteriors. By default a policy
-learns from the slope of log q instead (`learnt_on_policy`): proposals are random, and tell.
+A faithful policy learns as in the paper: a critic learns the value of states and actions, and the actor
+climbs this value (`learn_by_critic`). There the action is a function of the state, so that no data tell the
+critic what another action would give. At the paper's learning rate of 10^-6 the actor stays within 0.05 of
+its pre-trained weights. At a rate a hundred times as large it is ruined on most posteriors. By default a
+policy learns from the gradient of log q instead (`learn_on_policy`), because random proposals do tell.
 """
 
 from __future__ import annotations
@@ -31,81 +32,83 @@ from ..numerics.actor_critic import (
     add_gradient,
     clip,
     descend,
+    exterior_weight,
     learn,
-    outside,
-    stored,
+    store,
     value,
 )
 from ..numerics.frame import Frame
-from ..numerics.history import NEVER, all_equal, restarted, sample
+from ..numerics.history import NEVER, all_equal, restart, sample
 from ..numerics.linear import add_times, times
 from .base import Stage
 from .settings import Choice
 
-TOGETHER = 10  # updates of a faithful policy that are made at a time, after as many iterations
-KEPT = 5_000  # points of the warm start that are learnt from, at most
-MANY = 100  # dimension from which on a user is warned
-APPROACH, SCALE, EPISODES = 0, 1, 2  # Policy.phase: no policy yet; a linear one, to find the scale; networks
+TOGETHER = 10  # a faithful policy makes so many updates at a time, after as many iterations
+KEPT = 5_000  # largest number of points of the warm start that the policy learns from
+MANY = 100  # a user is warned in more dimensions
+APPROACH, SCALE, EPISODES = 0, 1, 2  # Policy.phase: no policy yet; a linear one; networks
 PRETRAINING = Choice(("reflection", "identity"))
 IDENTITY = 1  # index of the second
-DIMS = (("episode_reward", ("episode",)), ("episode_acceptance", ("episode",)))  # of what is learnt
-SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # of the Laplace proposals, that are tried
-LEAST = -10.0  # log alpha in the reward, unless faithful
-_WORST = -100.0  # reward: log alpha can be minus infinity
-_FIRST_ROWS = 4_096  # of the replay buffer, which grows
-_MANY_DRAWS = 100  # of a warm start; where all of as many are equal, it never moved
-_DRAWS_A_DIMENSION = 3  # different ones of the warm start; fewer give no covariance worth having
-_FLAT = 1e-12  # smallest eigenvalue of the correlations of a warm start from which a policy is made
+DIMS = (("episode_reward", ("episode",)), ("episode_acceptance", ("episode",)))  # of `learnt`
+SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # of the Laplace proposals, to be tried
+LEAST = -10.0  # smallest log alpha in the reward, unless faithful
+_WORST = -100.0  # smallest reward, since log alpha can be minus infinity
+_FIRST_ROWS = 4_096  # of the replay buffer, which then grows
+_MANY_DRAWS = 100  # if so many points of a warm start are all equal, it never moved
+_DRAWS_A_DIMENSION = 3  # fewer different points of a warm start give no useful covariance
+_FLAT = 1e-12  # no policy is made if the correlations of the warm start have a smaller eigenvalue
 
 
 class Space(NamedTuple):
-    """u = R^-1 (x - m)."""
+    """The coordinates u = R^-1 (x - m)."""
 
     center: np.ndarray  # (d,) m
-    root_t: np.ndarray  # (d, d) R = D C^1/2, transposed: standard deviations and root of the correlations
+    root_t: np.ndarray  # (d, d) R = D C^1/2, transposed; D: standard deviations, C: correlations
     inverse_t: np.ndarray  # (d, d) R^-1, transposed
 
 
 class Learner(NamedTuple):
-    """What is trained, and what it is trained with."""
+    """The networks, and what their training needs."""
 
     actor_is: Shape
     critic_is: Shape
     nets: Networks
     memory: Replay
-    gradient: np.ndarray  # (p,) of the actor, summed over a mini-batch; not used when faithful
+    gradient: np.ndarray  # (p,) gradient of the actor, summed over a mini-batch; not used when faithful
     baseline_gradient: np.ndarray  # (q,)
     threshold: float
     updates: int
-    seen: int  # transitions that were learnt from; not used unless faithful
+    seen: int  # number of transitions that were learnt from; used only when faithful
 
 
 class Record(NamedTuple):
-    """How the policy has done."""
+    """The rewards and the acceptance of the policy."""
 
-    reward_sum: float  # in this episode, as are the next two
+    reward_sum: float  # over this episode; so are the next two fields
     accept_sum: float
     n: int
-    rewards: np.ndarray  # (E,) mean of each episode
-    acceptances: np.ndarray  # (E,)
-    trials: int  # iterations of any policy
-    acceptance: float  # running mean
+    rewards: np.ndarray  # (E,) mean reward of each episode
+    acceptances: np.ndarray  # (E,) mean acceptance of each episode
+    trials: int  # number of iterations that a policy made
+    acceptance: float  # running mean of the acceptance probability
 
 
 class Guard(NamedTuple):
-    """What a policy that has collapsed is replaced by."""
+    """The best policy so far, which replaces one that has collapsed."""
 
     actor: np.ndarray  # (p,) weights of the best actor so far
     scale: float  # of its proposals
-    reward: float  # -inf: none has been good
-    fallbacks: int  # episodes whose policy was replaced
-    broken: int  # 1 if learning has ended in numbers that are not finite
-    faithful: bool  # takes the last policy rather than the best, where it has not collapsed
+    reward: float  # its mean reward; -inf: no policy was good yet
+    fallbacks: int  # number of episodes after which the policy was replaced
+    broken: int  # 1 if learning has stopped at numbers that are not finite
+    faithful: bool  # prefers the last policy to the best one, unless it has collapsed
 
 
 class Policy(NamedTuple):
+    """A policy with all that belongs to it."""
+
     phase: int
-    due: bool  # whether it is to be made now
+    due: bool  # whether a policy for this phase must be made now
     space: Space
     learner: Learner
     record: Record
@@ -113,12 +116,12 @@ class Policy(NamedTuple):
 
 
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
-    """The warm start, its last third kept; the search for a scale, unless faithful; episodes.
+    """The warm start, whose last third is kept; the search for a scale, unless faithful; episodes.
 
     Raises
     ------
     ArgumentError
-        Settings that do not go together, or a warm-up that ends before learning begins.
+        Settings contradict each other, or the warm-up ends before learning begins.
     """
     if settings.faithful and settings.decay <= 1.0:
         raise ArgumentError(
@@ -145,7 +148,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 
 def caution(settings: Any, d: int) -> str | None:
-    """What to say before a run in dimension `d`."""
+    """A warning before a run in dimension `d`, or None."""
     if d <= MANY:
         return None
     return (
@@ -155,17 +158,17 @@ def caution(settings: Any, d: int) -> str | None:
 
 
 def enter(stage: str, state: Any, settings: Any) -> Any:
-    """Draws of the warm start's last third are kept; the policy is made when the warm start ends."""
+    """Forget the first draws of the warm start; when it ends, a policy is due."""
     policy = state.policy
     if stage == "walk_kept":
-        return state._replace(history=restarted(state.history))
+        return state._replace(history=restart(state.history))
     if stage in ("scale", "episodes"):
         policy = policy._replace(due=True, phase=SCALE if stage == "scale" else EPISODES)
     return state._replace(policy=policy)
 
 
 def until_refit(state: Any) -> int:
-    """Iterations until the policy is to be made, or, when faithful, learns."""
+    """The number of iterations before the policy is made or, when faithful, learns."""
     policy = state.policy
     if policy.due:
         return 0
@@ -174,43 +177,43 @@ def until_refit(state: Any) -> int:
     return max(0, TOGETHER - int(policy.learner.memory.n - policy.learner.seen))
 
 
-def refit(state: Any, settings: Any, rng: np.random.Generator, begun: Callable[..., Any]) -> Any:
-    """What is done between blocks of iterations: the policy is made from the warm start, or learns.
+def refit(state: Any, settings: Any, rng: np.random.Generator, begin: Callable[..., Any]) -> Any:
+    """Between blocks of iterations: make the policy from the warm start, or let a faithful one learn.
 
-    `begun` takes state, settings, the draws of the warm start in coordinates u, these, and rng. Where the
-    draws are too few the walk goes on.
+    `begin(state, settings, draws, space, rng)` makes the policy. `space` has its coordinates, and `draws`
+    (n, d) are the draws of the warm start in them. If these are too few, the walk goes on.
     """
     if not state.policy.due:
-        return trained(state, settings, rng)
-    draws = caught(state, settings, rng)
+        return train(state, settings, rng)
+    draws = warm_start_draws(state, settings, rng)
     if draws is None:
         return state._replace(policy=state.policy._replace(due=False, phase=APPROACH))
-    return begun(state, settings, *draws, rng)
+    return begin(state, settings, *draws, rng)
 
 
-def trained(state: Any, settings: Any, rng: np.random.Generator) -> Any:
-    """The state after the updates that a faithful policy is behind."""
+def train(state: Any, settings: Any, rng: np.random.Generator) -> Any:
+    """Let a faithful policy learn from the transitions since its last updates."""
     policy = state.policy
     if policy.guard.broken:
         learner = policy.learner._replace(seen=policy.learner.memory.n)
         return state._replace(policy=policy._replace(learner=learner))
-    learner, finite = learnt_by_critic(settings, policy.learner, rng)
-    learner = learner._replace(memory=actor_critic.roomier(learner.memory, TOGETHER, settings.buffer))
+    learner, finite = learn_by_critic(settings, policy.learner, rng)
+    learner = learner._replace(memory=actor_critic.extend_replay(learner.memory, TOGETHER, settings.buffer))
     if not finite:
         learner.nets.actor[:] = policy.guard.actor
         policy = policy._replace(guard=policy.guard._replace(broken=1))
     return state._replace(policy=policy._replace(learner=learner))
 
 
-def caught(state: Any, settings: Any, rng: np.random.Generator) -> tuple[np.ndarray, Space] | None:
-    """The draws (n, d) of the warm start in coordinates u, and what these are; None where they are too few.
+def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tuple[np.ndarray, Space] | None:
+    """The coordinates, and the draws (n, d) of the warm start in them; None if there are too few draws.
 
-    Without a warm start they are drawn from N(0, (radius / 4)² I), and u = x.
+    Without a warm start u = x, and the draws come from N(0, (radius / 4)² I).
 
     Raises
     ------
     InitializationError
-        There are many draws, all equal.
+        There are many draws, and all are equal.
     """
     d = state.x.size
     if settings.warm_start == 0:
@@ -236,24 +239,25 @@ def caught(state: Any, settings: Any, rng: np.random.Generator) -> tuple[np.ndar
     return (points - center) @ inverse_t, Space(center, root_t, inverse_t)
 
 
-def searching(policy: Policy, space: Space) -> Policy:
-    """The linear policy, each of SCALES yet to be tried."""
+def begin_search(policy: Policy, space: Space) -> Policy:
+    """The linear policy, before any of SCALES has been tried."""
     record = policy.record._replace(rewards=np.zeros(SCALES.size))
     return policy._replace(due=False, space=space, record=record)
 
 
-def found(record: Record) -> float:
-    """The scale with the largest acceptance times 2 s², at most 1; 1 where there was no search.
+def best_scale(record: Record) -> float:
+    """The scale s with the largest product of acceptance and min(1, 2 s²); 1 if there was no search.
 
-    For a Gaussian p the linear policy phi(u) = -sqrt(1 - 2 s²) u forgets |u|² at the rate 2 s² an accepted
-    proposal. It is what limits a chain that reflects, and the squared jump distance does not see it.
+    For a Gaussian p and the linear policy phi(u) = -sqrt(1 - 2 s²) u, each accepted proposal reduces the
+    correlation of |u|² by the share 2 s². This limits how fast such a chain mixes. The squared jump distance
+    does not show it, because the chain reflects.
     """
     if record.rewards.size == 0:
         return 1.0
     return float(SCALES[np.argmax(record.rewards * np.minimum(1.0, 2.0 * SCALES**2))])
 
 
-def made(
+def make_policy(
     settings: Any,
     space: Space,
     points: np.ndarray,
@@ -261,7 +265,7 @@ def made(
     scale: float,
     rng: np.random.Generator,
 ) -> Policy:
-    """A policy whose nu gives `targets` (n, k) at `points` (n, d), nothing learnt by reward."""
+    """A policy trained to give the actions `targets` (n, k) at `points` (n, d), before any reward."""
     d, k = points.shape[1], targets.shape[1]
     actor_is = Shape(d, settings.hidden, k)
     critic_is = Shape(d, settings.critic_hidden, 1)  # V(u)
@@ -270,19 +274,19 @@ def made(
     epochs, good_enough = (2_000, 1.0 * k) if settings.faithful else (500, 0.01 * k)
     actor = actor_critic.regress(
         actor_is,
-        actor_critic.silent(actor_is, actor_critic.first_weights(actor_is, rng)),
+        actor_critic.silence(actor_is, actor_critic.first_weights(actor_is, rng)),
         points,
         targets,
         rng,
         epochs=epochs,
         good_enough=good_enough,
     )
-    nets = actor_critic.networks(actor, actor_critic.first_weights(critic_is, rng))
+    nets = actor_critic.make_networks(actor, actor_critic.first_weights(critic_is, rng))
     learner = Learner(
         actor_is,
         critic_is,
         nets,
-        actor_critic.replay(min(_FIRST_ROWS, settings.buffer) if settings.faithful else 0, d, k),
+        actor_critic.empty_replay(min(_FIRST_ROWS, settings.buffer) if settings.faithful else 0, d, k),
         np.zeros_like(nets.actor),
         np.zeros_like(nets.critic),
         _threshold(settings, space),
@@ -295,7 +299,7 @@ def made(
 
 
 def _threshold(settings: Any, space: Space) -> float:
-    """Of the norm of the actor's gradient."""
+    """The largest norm of the actor's gradient."""
     if not np.isnan(settings.threshold):
         return float(settings.threshold)
     if not settings.faithful:
@@ -304,13 +308,13 @@ def _threshold(settings: Any, space: Space) -> float:
 
 
 def walk_frame(space: Space) -> Frame:
-    """What the random walk beside a policy goes along."""
+    """The frame of the random walk beside a policy."""
     return Frame(space.center.copy(), np.ascontiguousarray(space.root_t), 1.0)
 
 
 @kernel
-def untrained() -> Any:
-    """No policy yet."""
+def empty_policy() -> Any:
+    """The state before there is a policy."""
     none, no_matrix, no_shape = np.zeros(0), np.zeros((0, 0)), Shape(0, 0, 0)
     adam = Adam(none, none, 0)
     nets = Networks(none, none, adam, none, none, adam)
@@ -321,22 +325,22 @@ def untrained() -> Any:
 
 
 @kernel
-def into(space: Any, x: Any) -> Any:
-    """u (d,) of `x` (d,)."""
+def whiten(space: Any, x: Any) -> Any:
+    """The coordinates u (d,) of `x` (d,)."""
     return times(space.inverse_t, x - space.center)
 
 
 @kernel
-def out_of(space: Any, u: Any) -> Any:
-    """x (d,) of `u` (d,)."""
+def unwhiten(space: Any, u: Any) -> Any:
+    """The point x (d,) with the coordinates `u` (d,)."""
     x = space.center.copy()
     add_times(x, space.root_t, u)
     return x
 
 
 @exact
-def acting(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> Any:
-    """Whether the policy moves the chain now and not the walk; the actor (p,) and the scale that it has."""
+def choose_actor(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> Any:
+    """Whether the policy makes this iteration instead of the walk; its actor (p,) and its scale."""
     share = settings.walk_share
     if np.isnan(share):
         share = 0.0 if settings.faithful else 0.1
@@ -344,25 +348,25 @@ def acting(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> A
         return False, policy.learner.nets.actor, scale
     if adapting or policy.phase == SCALE:
         return True, policy.learner.nets.actor, scale
-    return frozen(policy, scale)
+    return frozen_policy(policy, scale)
 
 
 @exact
-def frozen(policy: Any, scale: Any) -> Any:
-    """What draws come from: whether a policy, its actor (p,) and its scale.
+def frozen_policy(policy: Any, scale: Any) -> Any:
+    """Whether a policy makes the draws, its actor (p,) and its scale.
 
-    It is that of the best episode, or, when faithful, the last unless that has collapsed. Where none has been
-    any good the walk alone is left.
+    It is the policy of the best episode. When faithful it is the last policy, unless that has collapsed. If
+    no policy was good, the walk alone makes the draws.
     """
     nets, guard = policy.learner.nets, policy.guard
-    alive = policy.record.acceptance >= hopeless(guard) and guard.broken == 0
+    alive = policy.record.acceptance >= least_acceptance(guard) and guard.broken == 0
     if guard.reward > -np.inf and not (guard.faithful and alive):
         return True, guard.actor, guard.scale
     return alive, nets.actor, scale
 
 
 @exact
-def after(
+def update_policy(
     settings: Any,
     policy: Any,
     scale: Any,
@@ -374,16 +378,16 @@ def after(
     accept_prob: Any,
     slopes: Any,
 ) -> Any:
-    """The policy after an iteration of its own in the episodes: it learns, and is judged.
+    """The policy after an iteration that it made in an episode: it learns, and its record is kept.
 
-    `slopes` are those of reward and log q that `learnt_on_policy` takes.
+    `slopes` are those that `learn_on_policy` takes.
     """
     phase, due, space, learner, record, guard = policy
     reward = max(reward, _WORST)
     if settings.faithful:
-        learner = with_transition(learner, u, u_y, a, a_y, reward)
+        learner = store_transition(learner, u, u_y, a, a_y, reward)
     elif guard.broken == 0:
-        learner, finite = learnt_on_policy(settings, learner, u, u_y, reward, slopes)
+        learner, finite = learn_on_policy(settings, learner, u, u_y, reward, slopes)
         if not finite:
             learner.nets.actor[:] = guard.actor
             guard = Guard(guard.actor, guard.scale, guard.reward, guard.fallbacks, 1, guard.faithful)
@@ -394,28 +398,28 @@ def after(
     reward_sum, accept_sum, n = reward_sum + reward, accept_sum + accept_prob, n + 1
     if n == settings.episode:
         rewards, acceptances = np.append(rewards, reward_sum / n), np.append(acceptances, accept_sum / n)
-        guard = judged(guard, learner.nets, scale, reward_sum / n, accept_sum / n)
+        guard = judge_episode(guard, learner.nets, scale, reward_sum / n, accept_sum / n)
         reward_sum, accept_sum, n = 0.0, 0.0, 0
     record = Record(reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance)
     return Policy(phase, due, space, learner, record, guard)
 
 
 @exact
-def with_transition(learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: Any) -> Any:
+def store_transition(learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: Any) -> Any:
     """The learner with one more transition in its replay buffer."""
     actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
-    memory = stored(memory, u, u_y, a, a_y, reward)
+    memory = store(memory, u, u_y, a, a_y, reward)
     return Learner(actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen)
 
 
 @exact
-def learnt_by_critic(settings: Any, learner: Any, rng: Any) -> Any:
-    """Algorithm 2, an update for each new transition. Returns the learner, and whether all is finite."""
+def learn_by_critic(settings: Any, learner: Any, rng: Any) -> Any:
+    """Algorithm 2 with an update for each new transition. Returns the learner, and whether all is finite."""
     actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
     finite = True
     for _ in range(memory.n - seen):
         if memory.n > settings.batch and finite:
-            rates = rates_at(settings, updates, threshold)
+            rates = learning_rates(settings, updates, threshold)
             nets, finite = learn(actor_is, critic_is, nets, memory, rates, rng)
             updates += 1
     learner = Learner(
@@ -425,25 +429,25 @@ def learnt_by_critic(settings: Any, learner: Any, rng: Any) -> Any:
 
 
 @exact
-def learnt_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any, slopes: Any) -> Any:
-    """One sample of the gradient of E[r]; a step at the end of a mini-batch.
+def learn_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any, slopes: Any) -> Any:
+    """Add one sample to the gradient of E[r]; at the end of a mini-batch, take a step.
 
-    Since every policy leaves p invariant, J = E_p E_q[r(x, y, a, a_y)], whose gradient is the mean of
-    (r - V(u)) d log q / da + dr/da at x, and of dr/da_y at y, for any V: Williams (1992).
-    `slopes` are d log q / da, dr/da and dr/da_y, (k,) each. Returns the learner and whether all is finite.
+    Every policy leaves p invariant, so that J = E_p E_q[r(x, y, a, a_y)]. Its gradient is the mean of
+    (r - V(u)) d log q / da + dr/da at x, and of dr/da_y at y, for any V: Williams (1992). `slopes` are
+    d log q / da, dr/da and dr/da_y, (k,) each. Returns the learner, and whether all is finite.
     """
     actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
     log_q_slope, slope, slope_y = slopes
     advantage = reward - value(critic_is, nets.critic, u)
-    keep = 1.0 - outside(u, settings.radius)
+    keep = 1.0 - exterior_weight(u, settings.radius)
     add_gradient(actor_is, nets.actor, u, -keep * (advantage * log_q_slope + slope), gradient)
-    keep = 1.0 - outside(u_y, settings.radius)
+    keep = 1.0 - exterior_weight(u_y, settings.radius)
     add_gradient(actor_is, nets.actor, u_y, -keep * slope_y, gradient)
     add_gradient(critic_is, nets.critic, u, np.full(1, -2.0 * advantage), baseline_gradient)
     updates += 1
     finite = True
     if updates % settings.batch == 0:
-        rates = rates_at(settings, updates, threshold)
+        rates = learning_rates(settings, updates, threshold)
         gradient /= settings.batch
         baseline_gradient /= settings.batch
         finite = np.isfinite(clip(gradient, threshold)) and np.isfinite(clip(baseline_gradient, 1e3))
@@ -462,18 +466,18 @@ def learnt_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any,
 
 
 @exact
-def hopeless(guard: Any) -> Any:
-    """Mean acceptance below which a policy has collapsed, or is worse than the walk."""
+def least_acceptance(guard: Any) -> Any:
+    """The mean acceptance below which a policy has collapsed."""
     return 0.01 if guard.faithful else 0.05
 
 
 @exact
-def judged(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> Any:
+def judge_episode(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> Any:
     """The guard after an episode with this mean reward and acceptance.
 
-    A policy that has collapsed goes back, in place, to the best so far.
+    It sets the weights of a policy that has collapsed, in place, to those of the best policy so far.
     """
-    if acceptance < hopeless(guard):
+    if acceptance < least_acceptance(guard):
         nets.actor[:] = guard.actor
         nets.actor_target[:] = guard.actor
         return Guard(
@@ -485,8 +489,8 @@ def judged(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> A
 
 
 @exact
-def rates_at(settings: Any, updates: Any, threshold: Any) -> Any:
-    """The constants of learning after `updates` iterations of it."""
+def learning_rates(settings: Any, updates: Any, threshold: Any) -> Any:
+    """The constants of learning after so many updates."""
     actor = settings.actor_rate
     if np.isnan(actor):
         actor = 1e-6 if settings.faithful else 5e-3
@@ -503,10 +507,10 @@ def rates_at(settings: Any, updates: Any, threshold: Any) -> Any:
 
 
 @exact
-def searched(policy: Any, scale: Any, accept_prob: Any) -> Any:
-    """The policy, and the scale of its next proposal, after an iteration of the search for a scale.
+def search_scale(policy: Any, scale: Any, accept_prob: Any) -> Any:
+    """The policy after an iteration of the search for a scale, and the scale of its next proposal.
 
-    All of SCALES take turns; `found` takes their sums of acceptance from `record.rewards`.
+    The scales take turns. `record.rewards` holds their sums of acceptance for `best_scale`.
     """
     phase, due, space, learner, record, guard = policy
     reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance = record
@@ -516,17 +520,17 @@ def searched(policy: Any, scale: Any, accept_prob: Any) -> Any:
     return Policy(phase, due, space, learner, record, guard), SCALES[trials % SCALES.size]
 
 
-def described(state: Any) -> dict[str, float]:
-    """For the history over warm-up."""
+def history(state: Any) -> dict[str, float]:
+    """What is recorded during warm-up."""
     rewards = state.policy.record.rewards
     return {"warmup_reward": float(rewards[-1]) if rewards.size else np.nan}
 
 
-def reported(state: Any) -> dict[str, Any]:
-    """What was learnt."""
+def learnt(state: Any) -> dict[str, Any]:
+    """What a chain has learnt when warm-up ends."""
     space, _, record, guard = state.policy[2:]
     episodes = state.policy.phase == EPISODES
-    used, actor, _ = frozen(state.policy, state.step_size)
+    used, actor, _ = frozen_policy(state.policy, state.step_size)
     return {
         "episode_reward": record.rewards.copy() if episodes else np.zeros(0),
         "episode_acceptance": record.acceptances.copy(),

@@ -9,26 +9,26 @@ import numpy as np
 from ..errors import ArgumentError
 from ..jit import kernel
 from ..numerics.frame import WALK_ACCEPT
-from ..numerics.history import restarted, sample, scheduled
+from ..numerics.history import restart, sample, schedule_fit
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import first_scale, propose_walk
 from ..target import log_density
 from .base import Stage
 from .settings import UNSET
 
-POINTS = 300  # default size of a subsample
-LARGEST = 5_000  # subsample or basis: some squares of it are held, 200 MB each
-FIRST = 50  # iterations before a faithful run learns for the first time
-GROWTH = 1.25  # of the number of iterations between times at which all is learnt anew
+POINTS = 300  # size of a subsample by default
+LARGEST = 5_000  # largest subsample or basis; some arrays have its square, 200 MB each
+FIRST = 50  # number of iterations before the first fit of a faithful run
+GROWTH = 1.25  # everything is learnt anew each time the number of iterations has grown by this factor
 
 
 def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
-    """A walk in the first half of warm-up, unless faithful; `subsample` is the setting, where there is one.
+    """The first half of warm-up is a walk, unless faithful; `subsample` is the setting if the method has it.
 
     Raises
     ------
     ArgumentError
-        The history will not fill the subsample.
+        The history cannot fill the subsample.
     """
     quarter = 0 if settings.faithful else warmup // 4
     shortest = int((GROWTH - 1.0) * (warmup // 2))  # between two restarts of the history
@@ -37,11 +37,12 @@ def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
 
 
 def _check_subsample(size: int, available: int, warmup: int) -> None:
-    """Refuse a subsample that the history will never fill; by default it takes what there is.
+    """Refuse a subsample that the history can never fill. The default size is not refused.
 
     Raises
     ------
     ArgumentError
+        There are fewer points than `size`.
     """
     if warmup and size > available:
         raise ArgumentError(
@@ -51,10 +52,10 @@ def _check_subsample(size: int, available: int, warmup: int) -> None:
 
 
 def enter(stage: str, state: Any, settings: Any) -> Any:
-    """The approach is forgotten. At the end of the walk all is learnt from it."""
+    """Forget the approach when the walk begins. Learn from the walk when it ends."""
     history = state.history
     if stage == "walk":
-        history = restarted(history)
+        history = restart(history)
     if stage == "surrogate":
         first = history.t + (FIRST if settings.faithful else 0)
         history = history._replace(next_fit=first, next_rebuild=first)
@@ -62,38 +63,38 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
 
 
 def until_refit(state: Any) -> int:
-    """Iterations until `refit` is due."""
+    """The number of iterations before `refit`."""
     return int(max(0, state.history.next_fit - state.history.t))
 
 
-def due(state: Any, settings: Any, rng: np.random.Generator) -> tuple[Any, np.ndarray | None, bool]:
-    """What begins a refit from a subsample.
+def begin_refit(state: Any, settings: Any, rng: np.random.Generator) -> tuple[Any, np.ndarray | None, bool]:
+    """The beginning of a refit from a subsample.
 
-    Returns the state with the next one scheduled; the points (n, d) to learn from, None where the last
-    restart has left too few; and whether all is to be learnt anew.
+    Returns the state, with the time of the next refit; the points (n, d) to learn from, or None if there are
+    too few since the last restart; and whether everything is learnt anew.
     """
     history = state.history
     anew = history.t >= history.next_rebuild
     enough = anew or settings.faithful or history.seen >= len(history.points)
     points = sample(history) if enough else None
-    return state._replace(history=scheduled(history, settings.schedule, rng)), points, anew
+    return state._replace(history=schedule_fit(history, settings.schedule, rng)), points, anew
 
 
-def rebuilt(state: Any, settings: Any) -> Any:
-    """After all was learnt anew: when that is due again. The history starts again, unless faithful."""
+def schedule_rebuild(state: Any, settings: Any) -> Any:
+    """Set the time when everything is learnt anew again. Unless faithful, restart the history."""
     history = state.history._replace(next_rebuild=int(GROWTH * state.history.t) + 1)
-    return state._replace(history=history if settings.faithful else restarted(history))
+    return state._replace(history=history if settings.faithful else restart(history))
 
 
 @kernel
-def size_or_default(size: Any) -> Any:
-    """The size of the subsample that was set, or the default."""
+def subsample_size(size: Any) -> Any:
+    """The size of the subsample: the setting, or the default."""
     return POINTS if size == UNSET else size
 
 
 @kernel
 def first_walk_size(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
-    """Step size of the walk: what was set, or what halving finds; a faithful run has no walk."""
+    """The walk's first step size: the setting, or by halving; 0 for a faithful run, which has no walk."""
     if settings.initial_step_size > 0.0:
         return settings.initial_step_size
     if settings.faithful:
@@ -102,7 +103,7 @@ def first_walk_size(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> 
 
 
 @kernel
-def walked(target: Any, x: Any, logp: Any, size: Any, frame: Any, rng: Any) -> Any:
+def walk_proposal(target: Any, x: Any, logp: Any, size: Any, frame: Any, rng: Any) -> Any:
     """A proposal y (d,) of the walk, its log density and its acceptance probability."""
     y, z = np.empty_like(x), np.empty_like(x)
     propose_walk(x, frame.chol_t, size * np.sqrt(frame.scale), rng, y, z)

@@ -1,4 +1,4 @@
-"""Reinforcement learning Metropolis-Hastings: the mean of the proposal is a policy, learnt from its rewards.
+"""Reinforcement learning Metropolis-Hastings: the mean of the proposal is a policy, learnt from rewards.
 
 Wang, Chen, Kanagawa and Oates (2024), Reinforcement Learning for Adaptive MCMC, Algorithm 1 with the proposal
 of Equation (6), the policy of Appendix B.3 and the deterministic policy gradient of Algorithm 2.
@@ -9,37 +9,36 @@ of Equation (6), the policy of Appendix B.3 and the deterministic policy gradien
                  u, u_y                       (d,)    Sigma^-1/2 (x - xbar) at x and at the proposal
     phi(x)       a, a_y                       (d,)    mean of the proposal from x, in the coordinates u
     q(y | x)     exp(-|u_y - a|_1 / s)                Laplace proposal, s = state.step_size (1 in the paper)
-    nu_theta     policy.learner.nets.actor    (p,)    network with one hidden layer; phi = nu inside of C
-    Q            policy.learner.nets.critic   (q,)    network that values states [u, u_y], actions [a, a_y]
-    c            settings.radius              ()      C is the ball |u| <= c; outside phi(x) = x
+    nu_theta     policy.learner.nets.actor    (p,)    network with one hidden layer; inside of C phi = nu
+    Q            policy.learner.nets.critic   (q,)    network: value of states [u, u_y] and actions [a, a_y]
+    c            settings.radius              ()      C is the ball |u| <= c; outside of C phi(x) = x
     r_n          reward                       ()      2 log|x - y| + log alpha
-    tau          settings.threshold           ()      of the norm of the policy gradient
-    alpha_n      settings.actor_rate          ()      times (1 + n / horizon)^-decay
+    tau          settings.threshold           ()      largest norm of the policy gradient
+    alpha_n      settings.actor_rate          ()      alpha_0; alpha_n is alpha_0 (1 + n / horizon)^-decay
 
-Warm-up: an adaptive walk, the actor's pre-training towards phi(x) = 2 xbar - x on what the walk kept, and
-episodes, in which the policy moves the chain and learns at every iteration.
+Warm-up has three parts: an adaptive walk; pre-training of the actor towards phi(x) = 2 xbar - x at points of
+the walk; and episodes, in which the policy moves the chain and learns at every iteration.
 
 Departures from the paper, 2 to 7 off with `faithful=True`:
-1. The networks see u and not x: on a posterior with a scale of 10^4 the paper's pre-training does not end.
-   Sigma^1/2 is D C^1/2, of standard deviations and correlations; it is exact where scales are far apart.
-   The gradient goes through Adam, as in the authors' code; its steps are bounded, which is what Theorem 2
-   needs of them; ten updates are made at a time. A policy whose acceptance has collapsed in an episode goes
-   back to the best one so far.
-2. The gradient is that of the mean reward itself, see policy.py, in steps thousands of times the paper's. The
-   critic is the baseline V(u); `discount`, `smoothing` and `buffer` are not used.
+1. The networks see u instead of x: on a posterior with a scale of 10^4 the paper's pre-training does not end.
+   Sigma^1/2 is D C^1/2 with standard deviations D and correlations C, which is exact even for very different
+   scales. Adam takes the gradient steps, as in the authors' code. They are bounded, as Theorem 2 requires.
+   Ten updates are made at a time. If acceptance collapses in an episode, the best policy so far takes over.
+2. The gradient is that of the mean reward itself, see policy.py, with steps thousands of times as long as the
+   paper's. The critic is the baseline V(u); `discount`, `smoothing` and `buffer` are not used.
 3. Pre-training aims at phi(u) = -sqrt(1 - 2 s²) u, which with Gaussian noise of this variance would be
-   reversible for a Gaussian, and s is found among a few; the paper has s = 1, whose acceptance vanishes as d
-   grows. It ends at a mean squared error of 0.01 a coordinate, the paper's at 1.
-4. The reward is the distance in u, in which no coordinate counts more than another; log alpha in it is at
-   least -10.
-5. One iteration in ten is one of the walk: it leaves places that no policy proposes to leave.
-6. What is frozen is the policy of the best episode, not the last.
-7. Every other iteration of the warm start is one of a second walk, whose acceptance is coerced in all
-   directions, see `coerce`: the covariance of few states loses some.
+   reversible for a Gaussian. s is the best of a few values. The paper has s = 1, whose acceptance vanishes as
+   d grows. Pre-training ends at a mean squared error of 0.01 a coordinate, the paper's at 1.
+4. The reward is the distance in u, where all coordinates have the same weight, and its log alpha is at least
+   -10.
+5. One iteration in ten is a step of the walk, which leaves places that no policy proposes to leave.
+6. The frozen policy is that of the best episode, not the last.
+7. Every second iteration of the warm start is a step of another walk, whose acceptance is coerced in all
+   directions, see `coerce`. The covariance of few states loses some directions.
 
-Cost of an iteration: one log density, two products with a (d, d) matrix and two actions, O(d h); learning
-takes 4 us at d = 10, or 80 us when faithful. Memory: four (d, d) arrays a chain; when faithful 4 d numbers
-an iteration of learning beside.
+Cost of an iteration: one log density, two products with a (d, d) matrix and two actions, O(d h). Learning
+takes 4 us at d = 10, or 80 us when faithful. Memory: four (d, d) arrays a chain, and when faithful 4 d
+numbers for each iteration of learning.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ import numpy as np
 
 from ..jit import exact, kernel
 from ..numerics.actor_critic import action
-from ..numerics.frame import WALK_ACCEPT, Frame, learn_walk, plain_frame, walk_size_after
-from ..numerics.history import History, empty_history, remembered
+from ..numerics.frame import WALK_ACCEPT, Frame, adapt_walk_size, learn_walk, plain_frame
+from ..numerics.history import History, empty_history, remember
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import coerce, propose_walk
@@ -65,38 +64,28 @@ from .settings import NOT_NEGATIVE, POSITIVE, Limit
 
 
 class Settings(NamedTuple):
-    warm_start: Annotated[
-        int, NOT_NEGATIVE, "iterations of the walk before the policy; a third of warm-up at most"
-    ] = 10_000
-    pretrain: Annotated[
-        str | int, shared.PRETRAINING, "what the policy is trained towards before it moves the chain"
-    ] = "reflection"
-    radius: Annotated[float, POSITIVE, "c: outside of this ball the policy leaves the chain where it is"] = (
-        10.0
-    )
+    warm_start: Annotated[int, NOT_NEGATIVE, "iterations of the walk; at most a third of warm-up"] = 10_000
+    pretrain: Annotated[str | int, shared.PRETRAINING, "policy that pre-training aims at"] = "reflection"
+    radius: Annotated[float, POSITIVE, "c: radius of the ball in which the policy acts"] = 10.0
     hidden: Annotated[int, Limit(1, 4_096), "units of the actor's hidden layer"] = 32
     critic_hidden: Annotated[int, Limit(1, 4_096), "units of the critic's hidden layer"] = 8
-    episode: Annotated[int, Limit(10, 1_000_000), "iterations of an episode"] = 500
-    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 when faithful"] = None
+    episode: Annotated[int, Limit(10, 1_000_000), "number of iterations in an episode"] = 500
+    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 if faithful"] = None
     critic_rate: Annotated[float, NOT_NEGATIVE, "learning rate of the critic"] = 0.01
-    threshold: Annotated[
-        float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|_F², 1e-5) when faithful"
-    ] = None
-    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of the actor's learning rate"] = 1.1
-    horizon: Annotated[int, Limit(1, 1_000_000_000), "iterations after which that decay sets in"] = 50_000
-    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used when faithful"] = 0.99
-    smoothing: Annotated[float, Limit(0.0, 1.0), "of the target networks; used when faithful"] = 0.001
-    batch: Annotated[int, Limit(2, 100_000), "transitions of a mini-batch"] = 64
-    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions that are kept; used when faithful"] = (
-        1_000_000
+    threshold: Annotated[float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|², 1e-5) if faithful"] = (
+        None
     )
-    scale: Annotated[
-        float | None, POSITIVE, "s of the Laplace proposals; None: found, or 1 when faithful"
-    ] = None
+    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of alpha_n"] = 1.1
+    horizon: Annotated[int, Limit(1, 1_000_000_000), "number of updates before alpha_n decays"] = 50_000
+    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used if faithful"] = 0.99
+    smoothing: Annotated[float, Limit(0.0, 1.0), "rate of the target networks; used if faithful"] = 0.001
+    batch: Annotated[int, Limit(2, 100_000), "number of transitions in a mini-batch"] = 64
+    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions to keep; used if faithful"] = 1_000_000
+    scale: Annotated[float | None, POSITIVE, "s; None: search, or 1 if faithful"] = None
     walk_share: Annotated[
-        float | None, Limit(0.0, 0.9), "share of iterations that are a walk; None: 0.1, or 0 when faithful"
+        float | None, Limit(0.0, 0.9), "share of walk iterations; None: 0.1, or 0 if faithful"
     ] = None
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(
@@ -116,11 +105,11 @@ FACTS = Facts(
 class State(NamedTuple):
     x: np.ndarray
     logp: float
-    step_size: float  # of the walk first, then the scale of the policy's proposals
+    step_size: float  # first of the walk, later the scale of the policy's proposals
     walk_size: float
     frame: Frame  # of the walk
     coerced_size: float
-    coerced_root_t: np.ndarray  # (d, d) of a second walk in the warm start, transposed; not triangular
+    coerced_root_t: np.ndarray  # (d, d) of the other walk in the warm start, transposed; not triangular
     history: History
     policy: Policy
 
@@ -130,37 +119,37 @@ enter, until_refit = shared.enter, shared.until_refit
 
 
 def n_matrices(settings: Any) -> int:
-    """The roots of two walks; root and inverse of the policy's coordinates."""
+    """The roots of two walks, and root and inverse root of the policy's coordinates."""
     return 4
 
 
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,): a walk, and no policy."""
+    """The state at `x` (d,), with a walk and no policy."""
     logp = log_density(target, x)
     history = empty_history(shared.KEPT, x.size)
     one = scaled_identity(x.size, 1.0)
-    return State(x.copy(), logp, 1.0, 1.0, plain_frame(x), 1.0, one, history, shared.untrained())
+    return State(x.copy(), logp, 1.0, 1.0, plain_frame(x), 1.0, one, history, shared.empty_policy())
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
-    return shared.refit(state, settings, rng, begun)
+    return shared.refit(state, settings, rng, begin)
 
 
-def begun(state: State, settings: Any, points: np.ndarray, space: Space, rng: np.random.Generator) -> State:
-    """Coordinates and pre-training on the draws of the warm start."""
+def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np.random.Generator) -> State:
+    """Begin the search for a scale, or pre-train the policy at `points` (n, d), in the coordinates u."""
     if state.policy.phase == shared.SCALE:
-        policy, scale = shared.searching(state.policy, space), shared.SCALES[0]
+        policy, scale = shared.begin_search(state.policy, space), shared.SCALES[0]
     else:
-        scale = shared.found(state.policy.record) if np.isnan(settings.scale) else settings.scale
-        policy = shared.made(settings, space, points, slope(settings, scale) * points, scale, rng)
+        scale = shared.best_scale(state.policy.record) if np.isnan(settings.scale) else settings.scale
+        policy = shared.make_policy(settings, space, points, slope(settings, scale) * points, scale, rng)
     frame, walk_size = shared.walk_frame(space), 2.38 / np.sqrt(state.x.size)
     return state._replace(policy=policy, frame=frame, walk_size=walk_size, step_size=float(scale))
 
 
 @exact
 def slope(settings: Any, scale: Any) -> Any:
-    """c of the linear policy phi(u) = c u that pre-training aims at."""
+    """The factor c of the linear policy phi(u) = c u that pre-training aims at."""
     if settings.pretrain == shared.IDENTITY:
         return 1.0
     if settings.faithful:
@@ -169,8 +158,8 @@ def slope(settings: Any, scale: Any) -> Any:
 
 
 @exact
-def mean_at(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) -> Any:
-    """phi(u) (d,), in the coordinates u."""
+def proposal_mean(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) -> Any:
+    """phi(u) (d,), the mean of the proposal, in the coordinates u."""
     if policy.phase == shared.SCALE:
         return slope(settings, scale) * u
     a = np.empty_like(u)
@@ -179,18 +168,18 @@ def mean_at(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) -> Any:
 
 
 @exact
-def proposed(
+def draw_proposal(
     target: Any, settings: Any, policy: Any, actor: Any, scale: Any, x: Any, logp: Any, rng: Any
 ) -> Any:
     """A proposal y (d,) of the policy, its log density, the log acceptance ratio, and u, u_y, a, a_y."""
     d, space = x.size, policy.space
-    u, u_y = shared.into(space, x), np.empty(d)
-    a = mean_at(settings, policy, actor, scale, u)
+    u, u_y = shared.whiten(space, x), np.empty(d)
+    a = proposal_mean(settings, policy, actor, scale, u)
     for i in range(d):
         side = 1.0 if rng.random() < 0.5 else -1.0
         u_y[i] = a[i] + scale * side * rng.standard_exponential()
-    y = shared.out_of(space, u_y)
-    a_y = mean_at(settings, policy, actor, scale, u_y)
+    y = shared.unwhiten(space, u_y)
+    a_y = proposal_mean(settings, policy, actor, scale, u_y)
     forth, back = 0.0, 0.0
     for i in range(d):
         forth += abs(u_y[i] - a[i])
@@ -200,16 +189,16 @@ def proposed(
 
 
 @exact
-def slopes_of(u: Any, u_y: Any, a: Any, a_y: Any, scale: Any, log_ratio: Any) -> Any:
-    """d log q(y | x) / da, and the slopes of the reward in a and a_y (d,)."""
+def reward_slopes(u: Any, u_y: Any, a: Any, a_y: Any, scale: Any, log_ratio: Any) -> Any:
+    """d log q(y | x) / da, and the derivatives of the reward in a and a_y, (d,) each."""
     log_q_slope, slope_y = np.sign(u_y - a) / scale, np.sign(u - a_y) / scale
     binds = 1.0 if shared.LEAST < log_ratio < 0.0 else 0.0
     return log_q_slope, -binds * log_q_slope, binds * slope_y
 
 
 @exact
-def reward_of(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any) -> Any:
-    """2 log|x - y| + log alpha."""
+def jump_reward(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any) -> Any:
+    """The reward: 2 log|x - y| + log alpha."""
     away = x - y if settings.faithful else u - u_y
     least = -np.inf if settings.faithful else shared.LEAST
     return np.log(np.sum(away * away)) + min(0.0, max(log_ratio, least))
@@ -220,20 +209,24 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     """One iteration of Algorithm 1."""
     x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy = state
 
-    acts, actor, scale = shared.acting(settings, policy, step_size, rng, adapting)
+    acts, actor, scale = shared.choose_actor(settings, policy, step_size, rng, adapting)
     warm = adapting and policy.phase == shared.APPROACH
     coerces = warm and history.t % 2 == 1 and not settings.faithful
     z = np.empty_like(x)
     if acts:
         learning = adapting and policy.phase == shared.EPISODES
-        y, logp_y, log_ratio, u, u_y, a, a_y = proposed(target, settings, policy, actor, scale, x, logp, rng)
+        y, logp_y, log_ratio, u, u_y, a, a_y = draw_proposal(
+            target, settings, policy, actor, scale, x, logp, rng
+        )
         accept_prob = accept_probability(log_ratio)
         if learning:
-            reward = reward_of(settings, x, y, u, u_y, log_ratio)
-            slopes = slopes_of(u, u_y, a, a_y, scale, log_ratio)
-            policy = shared.after(settings, policy, scale, u, u_y, a, a_y, reward, accept_prob, slopes)
+            reward = jump_reward(settings, x, y, u, u_y, log_ratio)
+            slopes = reward_slopes(u, u_y, a, a_y, scale, log_ratio)
+            policy = shared.update_policy(
+                settings, policy, scale, u, u_y, a, a_y, reward, accept_prob, slopes
+            )
         elif adapting:
-            policy, step_size = shared.searched(policy, scale, accept_prob)
+            policy, step_size = shared.search_scale(policy, scale, accept_prob)
     else:
         y, size, root_t = np.empty_like(x), walk_size * np.sqrt(frame.scale), frame.chol_t
         if coerces:
@@ -246,13 +239,13 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         x, logp = y, logp_y
 
     if warm:
-        history = remembered(history, x, rng)
+        history = remember(history, x, rng)
         t = history.t
         if coerces:
             coerce(coerced_root_t, z, min(1.0, x.size * t**-0.5), accept_prob, WALK_ACCEPT)
-            coerced_size = walk_size_after(coerced_size, t, accept_prob)
+            coerced_size = adapt_walk_size(coerced_size, t, accept_prob)
         else:
-            walk_size = walk_size_after(walk_size, t, accept_prob)
+            walk_size = adapt_walk_size(walk_size, t, accept_prob)
         step_size, frame = walk_size, learn_walk(frame, t, x)
     state = State(x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy)
     info = Info(accept_prob, accepted, step_size, 1, NOTHING)
@@ -262,4 +255,4 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 sweep = swept(step)
 
 
-history, learnt = shared.described, shared.reported
+history, learnt = shared.history, shared.learnt

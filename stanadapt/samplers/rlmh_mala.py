@@ -1,4 +1,4 @@
-"""RLMH with gradients: Langevin proposals whose step size is a policy, learnt from its rewards.
+"""RLMH with gradients: Langevin proposals whose step size is a policy, learnt from rewards.
 
 Wang, Fisher, Kanagawa, Chen and Oates (2025), Harnessing the Power of Reinforcement Learning for Adaptive
 MCMC: MALA with the position-dependent metric G(x) = epsilon(x)^-1 G_0, and the contrastive divergence lower
@@ -6,23 +6,23 @@ bound as reward. Policy, training and guard are those of rlmh, see policy.py.
 
     paper        here                       shape   meaning
     x_n          state.x                    (d,)    position on the unconstrained scale
-    G_0^-1       policy.space               (d, d)  covariance of the warm start, its root and inverse
-                 u, u_y                     (d,)    coordinates with covariance I; g, g_y the gradient in them
+    G_0^-1       policy.space               (d, d)  covariance of the warm start, with root and inverse
+                 u, u_y                     (d,)    coordinates with covariance I; g, g_y: gradients there
     epsilon(x)   s²                         ()      y = u + (s²/2) g + s z, s = s_0 e^a, a = nu(u)
     s_0          state.step_size            ()      step size with acceptance `target_accept` where a = 0
     nu_theta     policy.learner.nets.actor  (p,)    network with one output
     r_n          reward                     ()      alpha (log p(y)/p(x) - log q(y | x)) + H(alpha)
 
-H(alpha) = -alpha log alpha - (1 - alpha) log(1 - alpha). The reward bounds the entropy that a transition
-gains from below, as the speed measure of Titsias and Dellaportas (2019) does.
+H(alpha) = -alpha log alpha - (1 - alpha) log(1 - alpha). The reward is a lower bound of the entropy that a
+transition gains, like the speed measure of Titsias and Dellaportas (2019).
 
 Departures from the paper, 2 to 4 off with `faithful=True`:
-1. s = s_0 e^a, with |a| at most 3, where the paper has softplus(a): steps are positive either way, and a = 0
-   is what the warm start found. The reward is averaged over the decision: alpha stands there, not 0 or 1.
-2. The gradient is that of the mean reward itself, see policy.py; the paper's is a critic's.
-3. One iteration in ten has the step size that the warm start found.
-4. What is frozen is the policy of the best episode, not the last.
-5. G_0 is learnt, by MALA with the running covariance of the chain; the paper takes it from reference draws.
+1. s = s_0 e^a with |a| at most 3, where the paper has softplus(a). Both are positive, and a = 0 is the step
+   size of the warm start. The reward is averaged over acceptance and rejection: it has alpha, not 0 or 1.
+2. The gradient is that of the mean reward itself, see policy.py; the paper's comes from a critic.
+3. One iteration in ten has the step size of the warm start.
+4. The frozen policy is that of the best episode, not the last.
+5. MALA with the running covariance of the chain learns G_0; the paper takes it from reference draws.
 
 Cost of an iteration: one gradient, four products with a (d, d) matrix and two evaluations of the network.
 Memory: three (d, d) arrays a chain.
@@ -36,10 +36,9 @@ import numpy as np
 
 from ..jit import exact, kernel
 from ..numerics.actor_critic import action
-from ..numerics.frame import Frame, learn_walk, plain_frame, walk_size_after
-from ..numerics.history import History, empty_history, remembered
-from ..numerics.langevin import first_step_size
-from ..numerics.langevin import proposed as langevin_proposed
+from ..numerics.frame import Frame, adapt_walk_size, learn_walk, plain_frame
+from ..numerics.history import History, empty_history, remember
+from ..numerics.langevin import first_step_size, langevin_proposal
 from ..numerics.linear import transposed_times
 from ..numerics.metropolis import accept_probability
 from ..target import log_density_gradient
@@ -50,41 +49,35 @@ from .loop import swept
 from .policy import Policy, Space
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
-_WIDEST = 3.0  # |a|
+_WIDEST = 3.0  # largest |a|
 
 
 class Settings(NamedTuple):
-    warm_start: Annotated[
-        int, NOT_NEGATIVE, "iterations of MALA before the policy; a third of warm-up at most"
-    ] = 5_000
-    radius: Annotated[float, POSITIVE, "c: outside of this ball the policy leaves the chain where it is"] = (
-        10.0
-    )
+    warm_start: Annotated[int, NOT_NEGATIVE, "iterations of MALA; at most a third of warm-up"] = 5_000
+    radius: Annotated[float, POSITIVE, "c: radius of the ball in which the policy acts"] = 10.0
     hidden: Annotated[int, Limit(1, 4_096), "units of the actor's hidden layer"] = 32
     critic_hidden: Annotated[int, Limit(1, 4_096), "units of the critic's hidden layer"] = 8
-    episode: Annotated[int, Limit(10, 1_000_000), "iterations of an episode"] = 500
-    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 when faithful"] = None
+    episode: Annotated[int, Limit(10, 1_000_000), "number of iterations in an episode"] = 500
+    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 if faithful"] = None
     critic_rate: Annotated[float, NOT_NEGATIVE, "learning rate of the critic"] = 0.01
-    threshold: Annotated[
-        float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|_F², 1e-5) when faithful"
-    ] = None
-    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of the actor's learning rate"] = 1.1
-    horizon: Annotated[int, Limit(1, 1_000_000_000), "iterations after which that decay sets in"] = 50_000
-    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used when faithful"] = 0.99
-    smoothing: Annotated[float, Limit(0.0, 1.0), "of the target networks; used when faithful"] = 0.001
-    batch: Annotated[int, Limit(2, 100_000), "transitions of a mini-batch"] = 64
-    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions that are kept; used when faithful"] = (
-        1_000_000
+    threshold: Annotated[float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|², 1e-5) if faithful"] = (
+        None
     )
-    scale: Annotated[float | None, POSITIVE, "s_0; None: found"] = None
+    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of alpha_n"] = 1.1
+    horizon: Annotated[int, Limit(1, 1_000_000_000), "number of updates before alpha_n decays"] = 50_000
+    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used if faithful"] = 0.99
+    smoothing: Annotated[float, Limit(0.0, 1.0), "rate of the target networks; used if faithful"] = 0.001
+    batch: Annotated[int, Limit(2, 100_000), "number of transitions in a mini-batch"] = 64
+    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions to keep; used if faithful"] = 1_000_000
+    scale: Annotated[float | None, POSITIVE, "s_0; None: from the warm start"] = None
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the warm start aims at"] = 0.574
-    initial_step_size: Annotated[
-        float | None, POSITIVE, "of the warm start; None: found, or 0.1 when faithful"
-    ] = None
+    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search, or 0.1 if faithful"] = (
+        None
+    )
     walk_share: Annotated[
-        float | None, Limit(0.0, 0.9), "share of iterations that are a walk; None: 0.1, or 0 when faithful"
+        float | None, Limit(0.0, 0.9), "share of walk iterations; None: 0.1, or 0 if faithful"
     ] = None
-    faithful: Annotated[bool, "follow the paper to the letter, without our departures"] = False
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(
@@ -118,36 +111,36 @@ enter, until_refit = shared.enter, shared.until_refit
 
 
 def n_matrices(settings: Any) -> int:
-    """The frame; root and inverse of the policy's coordinates."""
+    """The factor of the frame, and root and inverse root of the policy's coordinates."""
     return 3
 
 
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,): isotropic MALA, and no policy."""
+    """The state at `x` (d,), with isotropic MALA and no policy."""
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
     s = first_step_size(target, settings, x, logp, score, rng)
     history = empty_history(shared.KEPT, x.size)
-    return State(x.copy(), logp, score, s, s, plain_frame(x), history, shared.untrained())
+    return State(x.copy(), logp, score, s, s, plain_frame(x), history, shared.empty_policy())
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
-    return shared.refit(state, settings, rng, begun)
+    return shared.refit(state, settings, rng, begin)
 
 
-def begun(state: State, settings: Any, points: np.ndarray, space: Space, rng: np.random.Generator) -> State:
-    """The coordinates; and, where the episodes begin, a network that gives a = 0."""
-    policy, scale = shared.searching(state.policy, space), state.walk_size
+def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np.random.Generator) -> State:
+    """Set the coordinates; when the episodes begin, also make a network that gives a = 0."""
+    policy, scale = shared.begin_search(state.policy, space), state.walk_size
     if state.policy.phase == shared.EPISODES:
         scale = scale if np.isnan(settings.scale) else settings.scale
-        policy = shared.made(settings, space, points, np.zeros((len(points), 1)), scale, rng)
+        policy = shared.make_policy(settings, space, points, np.zeros((len(points), 1)), scale, rng)
     return state._replace(policy=policy, frame=shared.walk_frame(space), step_size=float(scale))
 
 
 @exact
 def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
-    """a(u) (1,)."""
+    """a(u) (1,), the log of s / s_0."""
     a = np.zeros(1)
     if policy.phase == shared.EPISODES:
         action(policy.learner.actor_is, actor, settings.radius, u, a)
@@ -157,7 +150,7 @@ def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
 
 @exact
 def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
-    """log q(u_y | u) and its slope in log s."""
+    """log q(u_y | u), and its derivative in log s."""
     d = u.size
     size, along = 0.0, 0.0
     for i in range(d):
@@ -169,9 +162,9 @@ def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
 
 
 @exact
-def reward_of(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
-    """r, and its slope in the log of the acceptance ratio; `log_gain` = log p(y)/p(x) - log q(y | x)."""
-    if accept_prob == 0.0:  # where p(y) = 0, alpha log p(y) has the limit 0
+def contrastive_reward(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
+    """r, and its derivative in the log acceptance ratio; `log_gain` = log p(y)/p(x) - log q(y | x)."""
+    if accept_prob == 0.0:  # alpha log p(y) has the limit 0 as p(y) goes to 0
         return 0.0, 0.0
     stay = max(1.0 - accept_prob, 1e-10)
     log_alpha = max(log_ratio, shared.LEAST) if log_ratio < 0.0 else 0.0
@@ -186,16 +179,16 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     """One iteration."""
     x, logp, score, step_size, walk_size, frame, history, policy = state
 
-    acts, actor, s_0 = shared.acting(settings, policy, step_size, rng, adapting)
+    acts, actor, s_0 = shared.choose_actor(settings, policy, step_size, rng, adapting)
     d, space, score_y = x.size, policy.space, np.empty_like(x)
     if acts:
-        u, g = shared.into(space, x), transposed_times(space.root_t, score)
+        u, g = shared.whiten(space, x), transposed_times(space.root_t, score)
         a = log_step(settings, policy, actor, u)
         s = s_0 * np.exp(a[0])
         u_y = np.empty(d)
         for i in range(d):
             u_y[i] = u[i] + 0.5 * s * s * g[i] + s * rng.standard_normal()
-        y = shared.out_of(space, u_y)
+        y = shared.unwhiten(space, u_y)
         logp_y, accept_prob = log_density_gradient(target, y, score_y), 0.0
         a_y = log_step(settings, policy, actor, u_y)
         log_q, log_q_slope = log_proposal(u, g, s, u_y)
@@ -207,19 +200,19 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             log_ratio = logp_y - logp + log_q_y - log_q
             accept_prob = accept_probability(log_ratio)
         if adapting and policy.phase == shared.EPISODES:
-            log_q_slope *= abs(a[0]) < _WIDEST  # beyond, s does not change with the weights
+            log_q_slope *= abs(a[0]) < _WIDEST  # at the bound s does not depend on the weights
             slope_y *= abs(a_y[0]) < _WIDEST
-            reward, slope = reward_of(accept_prob, log_ratio, logp_y - logp - log_q)
+            reward, slope = contrastive_reward(accept_prob, log_ratio, logp_y - logp - log_q)
             slopes = (
                 np.full(1, log_q_slope),
                 np.full(1, -(slope + accept_prob) * log_q_slope),
                 np.full(1, slope * slope_y),
             )
-            policy = shared.after(settings, policy, s_0, u, u_y, a, a_y, reward, accept_prob, slopes)
+            policy = shared.update_policy(settings, policy, s_0, u, u_y, a, a_y, reward, accept_prob, slopes)
     else:
         y, rotated_y, s = np.empty(d), np.empty(d), walk_size * np.sqrt(frame.scale)
         rotated = transposed_times(frame.chol_t, score)
-        logp_y, accept_prob = langevin_proposed(
+        logp_y, accept_prob = langevin_proposal(
             target, x, logp, score, rotated, frame.chol_t, s, rng, y, score_y, rotated_y
         )
     accepted = rng.random() < accept_prob
@@ -227,8 +220,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
         x, logp, score = y, logp_y, score_y
 
     if adapting and policy.phase != shared.EPISODES:
-        history = remembered(history, x, rng)
-        walk_size = walk_size_after(walk_size, history.t, accept_prob, settings.target_accept)
+        history = remember(history, x, rng)
+        walk_size = adapt_walk_size(walk_size, history.t, accept_prob, settings.target_accept)
         step_size = walk_size
         if policy.phase == shared.APPROACH:
             frame = learn_walk(frame, history.t, x)
@@ -240,4 +233,4 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 sweep = swept(step)
 
 
-history, learnt = shared.described, shared.reported
+history, learnt = shared.history, shared.learnt

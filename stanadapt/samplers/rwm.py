@@ -1,18 +1,19 @@
 """Random-walk Metropolis with an isotropic Gaussian proposal.
 
-Metropolis et al. (1953); the acceptance rate to aim at is 0.234, Roberts, Gelman and Gilks (1997). It is the
-plain baseline of Titsias and Dellaportas (2019) and of Titsias (2023), from whose Algorithm 1 comes the rule
-for the step size.
+Metropolis et al. (1953). The target acceptance rate of 0.234 is that of Roberts, Gelman and Gilks (1997). The
+method is the plain baseline of Titsias and Dellaportas (2019) and of Titsias (2023). Its step size follows
+the rule in Algorithm 1 of the latter.
 
     paper     here                   shape  meaning
     x         state.x                (d,)   position on the unconstrained scale
     sigma     state.step_size        ()     standard deviation of the proposal: y = x + sigma z
-    alpha_*   settings.target_accept ()     acceptance rate that the step size is adapted to
+    alpha_*   settings.target_accept ()     acceptance rate that sigma is adapted to
     rho_n     settings.step_rate     ()     learning rate of sigma²
 
-Departures from the paper: 1. the first step size is found by halving from 1 (the paper names none); give
-`initial_step_size` to set it. It is not doubled: from a bad start a step may improve however long it is, and
-then leads far into another tail.
+Departures from the paper:
+1. A search that halves from 1 finds the first step size, unless `initial_step_size` sets it; the paper names
+   none. The search does not double: from a bad start a step of any length may improve the density, and a long
+   one leads far into another tail.
 
 Cost of an iteration: one log density, O(d).
 """
@@ -25,7 +26,7 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.metropolis import accept_probability
-from ..numerics.step_size import towards_target
+from ..numerics.step_size import adapt_step_size
 from ..numerics.walk import first_scale
 from ..target import log_density
 from ..trace import NOTHING, Info
@@ -35,11 +36,9 @@ from .settings import POSITIVE, PROBABILITY, Limit
 
 
 class Settings(NamedTuple):
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size is adapted to"] = 0.234
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.234
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    initial_step_size: Annotated[
-        float | None, POSITIVE, "sigma at the start; None: found by halving from 1"
-    ] = None
+    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search by halving from 1"] = None
 
 
 FACTS = Facts(
@@ -93,7 +92,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     accept_prob = accept_probability(logp_y - logp)
 
     if adapting:
-        step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
+        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp = y, logp_y

@@ -1,14 +1,14 @@
-"""Settings of methods: how a sampler's file declares them, and how what a user gave is checked.
+"""Settings of methods: how a sampler's file declares them, and how the values of a user are checked.
 
-A setting is a field of the NamedTuple `Settings` whose annotation says all there is to say of it:
+A setting is a field of the NamedTuple `Settings`, and its annotation describes it completely:
 
-    damping: Annotated[float, POSITIVE, "lambda, the damping of the first estimate"] = 10.0
+    damping: Annotated[float, POSITIVE, "lambda: damping of the first estimate"] = 10.0
 
-that is its type, what is allowed (a `Limit` or a `Choice`; nothing for a bool), and one line for users. A
-default of None, of type `float | None` or `int | None`, means that the value is found at run time.
+It has the type, the allowed values (a `Limit` or a `Choice`; nothing for a bool), and one line for users. A
+default of None, of type `float | None` or `int | None`, means that the method finds the value at run time.
 
-Kernels know neither names nor None: a choice goes to them as its index, None as NaN, and None in place of an
-integer as `UNSET`.
+Kernels know neither names nor None. They get the index of a choice, NaN for None, and `UNSET` for None in
+place of an integer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import numpy as np
 from .. import check
 from .base import Method
 
-UNSET = 0  # what kernels get for an integer that is None; it is never a value that is allowed
+UNSET = 0  # kernels get it for an integer that is None; it is never an allowed value
 
 
 class Limit(NamedTuple):
-    """Allowed range of a number."""
+    """The allowed range of a number."""
 
     low: float
     high: float
@@ -36,7 +36,7 @@ class Limit(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Allowed names of a setting that is picked by name."""
+    """The allowed names of a setting that takes one of several names."""
 
     names: tuple[str, ...]
 
@@ -44,11 +44,11 @@ class Choice(NamedTuple):
 POSITIVE = Limit(0.0, float("inf"), True)
 PROBABILITY = Limit(0.0, 1.0, True)
 NOT_NEGATIVE = Limit(0.0, float("inf"))
-SCALE = Limit(1e-100, 1e100)  # its square is a number too
+SCALE = Limit(1e-100, 1e100)  # its square does not overflow
 
 
 class Setting(NamedTuple):
-    """What a sampler's file declares of one setting."""
+    """What a sampler's file declares about one setting."""
 
     name: str
     default: Any
@@ -59,7 +59,7 @@ class Setting(NamedTuple):
 
     @property
     def range(self) -> str:
-        """The values that it can take, in words."""
+        """The allowed values, in words."""
         if isinstance(self.allowed, Choice):
             return ", ".join(self.allowed.names)
         if self.allowed is None:
@@ -73,7 +73,7 @@ class Setting(NamedTuple):
 
 
 def declared(method: Method) -> dict[str, Setting]:
-    """The settings of a method, by name, in their order."""
+    """The settings of a method by name, in the order of its file."""
     return _declared(method.Settings)
 
 
@@ -87,7 +87,7 @@ def _declared(settings: Any) -> dict[str, Setting]:
 
 
 def _setting(name: str, hint: Any, default: Any) -> Setting:
-    """What an annotation says."""
+    """The setting that an annotation describes."""
     kinds, *said = typing.get_args(hint)
     members = typing.get_args(kinds) or (kinds,)
     kind = next(member for member in (bool, int, float, str) if member in members)
@@ -99,9 +99,9 @@ def _setting(name: str, hint: Any, default: Any) -> Setting:
 
 
 def resolve(method: Method, given: Any) -> Any:
-    """The method's Settings with every value checked and in the form that kernels take.
+    """The method's Settings; every value is checked and has the form that kernels take.
 
-    `given` is None, a mapping of some settings, or the Settings themselves.
+    `given` is None, a mapping of some of the settings, or a `Settings` of the method.
 
     Raises
     ------
@@ -117,11 +117,12 @@ def resolve(method: Method, given: Any) -> Any:
         raise check.refused("settings", given, f"a dict or {method.Settings.__module__}.Settings")
     for name in given:
         check.choice("setting", name, settings)
-    values = {name: _checked(each, given.get(name, each.default)) for name, each in settings.items()}
+    values = {name: _check_value(each, given.get(name, each.default)) for name, each in settings.items()}
     return method.Settings(**values)
 
 
-def _checked(setting: Setting, value: Any) -> Any:
+def _check_value(setting: Setting, value: Any) -> Any:
+    """The value in the form that kernels take. Raises ArgumentError if it is not allowed."""
     shown, allowed = f"settings[{setting.name!r}]", setting.allowed
     if isinstance(allowed, Choice):
         return allowed.names.index(check.choice(shown, value, allowed.names))
@@ -138,11 +139,12 @@ def _checked(setting: Setting, value: Any) -> Any:
 
 
 def named(method: Method, settings: Any) -> dict[str, Any]:
-    """Resolved settings as a user writes them: the name of a choice, and None where the value is found."""
-    return {name: _named(each, getattr(settings, name)) for name, each in declared(method).items()}
+    """Resolved settings as a user writes them, with the names of choices and with None."""
+    return {name: _user_value(each, getattr(settings, name)) for name, each in declared(method).items()}
 
 
-def _named(setting: Setting, value: Any) -> Any:
+def _user_value(setting: Setting, value: Any) -> Any:
+    """One resolved value as a user writes it."""
     if isinstance(setting.allowed, Choice):
         return setting.allowed.names[value]
     if setting.optional and (value == UNSET if setting.kind is int else math.isnan(value)):
@@ -151,7 +153,7 @@ def _named(setting: Setting, value: Any) -> Any:
 
 
 def parse(setting: Setting, text: str) -> Any:
-    """The value that a text stands for; the text itself where it is none, for `resolve` to refuse."""
+    """The value that a text stands for. If there is none it is the text itself, which `resolve` refuses."""
     if setting.optional and text.lower() == "none":
         return None
     if setting.kind is bool:

@@ -1,1 +1,1 @@
-"""Targets made of a simulator and a prior."""
+"""Targets that consist of a simulator and a prior."""

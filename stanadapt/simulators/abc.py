@@ -1,4 +1,4 @@
-"""Approximate Bayesian computation: a noisy target made of a simulator, a prior and data."""
+"""Approximate Bayesian computation: a noisy target that consists of a simulator, a prior and data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from . import priors
 
 LIKELIHOODS = ("kernel", "synthetic", "synthetic_plugin")
 KERNELS = ("gaussian", "uniform")
-_TRIES = 20  # of points at which the simulator may be tried
+_TRIES = 20  # number of points of which one must allow a first simulation
 
 
 def abc(
@@ -38,23 +38,24 @@ def abc(
 ) -> SimulatedTarget:
     """A posterior whose likelihood can be simulated but not computed, for `stanadapt.sample`.
 
-    The likelihood is estimated from `n_sim` simulations at every proposal, so the target is a noisy one: any
-    method that needs no gradient draws from it (`methods()` lists them), and from no cruder approximation
-    than the one named by `likelihood`. See `Target.from_python` on how noisy the estimate may be.
+    At every proposal the likelihood is estimated from `n_sim` simulations, so that the target is noisy. Any
+    method that needs no gradient draws from it (`methods()` lists them). The noise adds no error: the draws
+    have the law that the choice of `likelihood` defines. See `Target.from_python` on how noisy the estimate
+    may be.
 
     Parameters
     ----------
     simulator
         A function of (theta, rng) that returns data of the shape of `observed`. theta is a dict of the
-        parameters on their own scale: floats and read-only arrays. `rng` is a `numpy.random.Generator` that
-        each chain has of its own; draws depend on the run's seed alone if nothing else is random.
+        parameters on their own scale: floats and read-only arrays. `rng` is the chain's own
+        `numpy.random.Generator`. If nothing else is random, draws depend on the run's seed alone.
     observed
         The data: an array of numbers.
     prior
-        A Stan program (a path, program text, or a `Posterior`), whose parameters and transformed parameters
-        are theta, and whose generated quantities come out too. Or a dict of names and frozen, continuous
-        distributions of scipy.stats, univariate or multivariate_normal; one with array parameters is a vector
-        of independent entries. Bounded supports are sampled on the scale of a logarithm or logit.
+        A Stan program (a path, program text, or a `Posterior`): theta has its parameters and transformed
+        parameters, and the result has its generated quantities too. Or a dict of names and frozen, continuous
+        distributions of scipy.stats, univariate or multivariate_normal. A distribution with array parameters
+        is a vector of independent entries. A bounded parameter is sampled on a logarithmic or logit scale.
     epsilon
         Width of the kernel, in units of the distance.
     n_sim
@@ -63,36 +64,37 @@ def abc(
         A function of (simulated, observed), or of their summaries, that returns a number of at least 0. By
         default the Euclidean distance.
     kernel
-        "gaussian": simulations count by exp(-distance² / (2 epsilon²)), the default. "uniform": those with a
-        distance of at most epsilon count; where these are rare, chains need `inits` near the posterior.
+        "gaussian", the default: simulations have the weight exp(-distance² / (2 epsilon²)). "uniform":
+        simulations with a distance of at most epsilon have the weight 1, others 0; if the former are rare,
+        chains need `inits` near the posterior.
     likelihood
-        "kernel": the mean of the kernel over the simulations, an unbiased estimate of the likelihood of data
-        that were measured with the kernel as their error (Marjoram et al., 2003; Sisson and Fan, 2010).
-        "synthetic": Gaussian summaries, with the unbiased estimate of their density at the observed ones from
-        the simulated mean and covariance (Price et al., 2018); n_sim of at least p + 4 for p summaries.
-        "synthetic_plugin": the Gaussian density with that mean and covariance (Wood, 2010), which is biased:
-        the posterior depends on n_sim, which must be at least p + 1. The last two take no epsilon, distance
+        "kernel": the mean weight of the simulations. It is an unbiased estimate of the likelihood of data
+        whose measurement error has the kernel as its density (Marjoram et al., 2003; Sisson and Fan, 2010).
+        "synthetic": summaries are Gaussian, and their density at the observed ones has an unbiased estimate
+        from the simulated mean and covariance (Price et al., 2018); n_sim is at least p + 4 for p summaries.
+        "synthetic_plugin": the Gaussian density with this mean and covariance (Wood, 2010). It is biased, so
+        that the posterior depends on n_sim, which is at least p + 1. The last two take no epsilon, distance
         or kernel.
     summary
-        A function that takes data of the shape of `observed` to an array of summary statistics.
+        A function of data of the shape of `observed` that returns an array of summary statistics.
     vectorized
-        The simulator is a function of (theta, n_sim, rng) and returns (n_sim, *shape).
+        Whether the simulator is a function of (theta, n_sim, rng) that returns (n_sim, *shape).
     prior_data
         Data of the Stan program.
     threads
-        Run chains in threads rather than processes, as in `Target.from_python`.
+        Whether chains run in threads rather than processes, as in `Target.from_python`.
 
     Returns
     -------
     Target
-        To be passed to `sample`. In the result, the group `adaptation` counts the simulations of every chain:
-        `n_simulations_warmup`, and `n_simulations` after it.
+        The target for `sample`. In the result, the group `adaptation` has the numbers of simulations of every
+        chain: `n_simulations_warmup`, and `n_simulations` after warm-up.
 
     Raises
     ------
     ArgumentError
-        An argument is not of the kind described; or, in one simulation made to see that, what the simulator,
-        the summary or the distance returns.
+        An argument is not allowed; or, in one simulation that is run as a check, the simulator, the summary
+        or the distance returns something that is not allowed.
     ModelError, DataError
         The Stan program cannot be opened, or the data do not fit it.
 
@@ -118,7 +120,7 @@ def abc(
     simulation = Simulation(
         simulator,
         summary,
-        _data("observed", observed),
+        _observed_array("observed", observed),
         check.integer("n_sim", n_sim, 1, check.LARGEST_COUNT),
         check.boolean("vectorized", vectorized),
     )
@@ -141,7 +143,7 @@ def abc(
 
 
 class Simulation:
-    """A simulator with the data that it is to be like."""
+    """A simulator and the observed data."""
 
     def __init__(
         self,
@@ -155,25 +157,25 @@ class Simulation:
         self.n_sim, self.vectorized = n_sim, vectorized
         self.observed_summary = observed
         if summary is not None:
-            self.observed_summary = _data("summary of the observed data", summary(observed.copy()))
+            self.observed_summary = _observed_array("summary of the observed data", summary(observed.copy()))
 
     def run(self, theta: Mapping[str, Any], n: int, rng: np.random.Generator) -> np.ndarray:
-        """The summaries of `n` simulations (n, *shape). No NaN is among them."""
+        """The summaries of `n` simulations (n, *shape), without NaN."""
         wanted = self.observed.shape
         if self.vectorized:
-            data = _numbers("simulator", self.simulator(dict(theta), n, rng), (n, *wanted), theta)
+            data = _check_numbers("simulator", self.simulator(dict(theta), n, rng), (n, *wanted), theta)
         else:
             data = np.empty((n, *wanted))
             for i in range(n):
-                data[i] = _numbers("simulator", self.simulator(dict(theta), rng), wanted, theta)
+                data[i] = _check_numbers("simulator", self.simulator(dict(theta), rng), wanted, theta)
         if self.summary is None:
             return data
         shape = self.observed_summary.shape
-        return np.stack([_numbers("summary", self.summary(each), shape, theta) for each in data])
+        return np.stack([_check_numbers("summary", self.summary(each), shape, theta) for each in data])
 
 
 class Kernel(NamedTuple):
-    """The mean of a kernel of the distance."""
+    """The estimate "kernel": the mean of a kernel of the distance."""
 
     observed: np.ndarray
     epsilon: float
@@ -181,7 +183,7 @@ class Kernel(NamedTuple):
     distance: Callable[[np.ndarray, np.ndarray], float] | None
 
     def log_mean(self, simulated: np.ndarray, theta: Mapping[str, Any]) -> float:
-        """Log of the estimate of the likelihood, up to a constant; -inf where no simulation counts."""
+        """Log of the estimate of the likelihood, up to a constant; -inf if every weight is 0."""
         distances = self.distances(simulated, theta)
         if self.gaussian:
             with np.errstate(over="ignore"):
@@ -192,26 +194,27 @@ class Kernel(NamedTuple):
         return highest if highest == -np.inf else highest + float(np.log(np.mean(np.exp(logs - highest))))
 
     def distances(self, simulated: np.ndarray, theta: Mapping[str, Any]) -> np.ndarray:
-        """One for each simulation (n,)."""
+        """The distances (n,) of the simulations."""
         if self.distance is None:
             away = (simulated - self.observed).reshape(len(simulated), -1)
             with np.errstate(over="ignore"):
                 return np.asarray(np.linalg.norm(away, axis=1))
         found = np.empty(len(simulated))
         for i, each in enumerate(simulated):
-            found[i] = _numbers("distance", self.distance(each, self.observed), (), theta)
+            found[i] = _check_numbers("distance", self.distance(each, self.observed), (), theta)
             if found[i] < 0.0:
-                raise _wrong(f"distance returned {found[i]:g}", theta, "a number of at least 0")
+                raise _return_error(f"distance returned {found[i]:g}", theta, "a number of at least 0")
         return found
 
 
 class Synthetic(NamedTuple):
-    """The density of a Gaussian with the moments of the simulations."""
+    """The estimate "synthetic": the density of a Gaussian with the moments of the simulations."""
 
     observed: np.ndarray  # (p,)
     unbiased: bool
 
     def check_n_sim(self, n_sim: int) -> None:
+        """Refuse too few simulations."""
         p = self.observed.size
         least = p + 4 if self.unbiased else p + 1
         if n_sim < least:
@@ -221,11 +224,13 @@ class Synthetic(NamedTuple):
             )
 
     def log_mean(self, simulated: np.ndarray, theta: Mapping[str, Any]) -> float:
-        """Log of the estimate of the likelihood; -inf where it is zero."""
+        """Log of the estimate of the likelihood; -inf if it is zero."""
         summaries = simulated.reshape(len(simulated), -1)
         if not np.all(np.isfinite(summaries)):
-            raise _wrong("simulator returned infinity", theta, "finite numbers for a synthetic likelihood")
-        log_density = synthetic.log_unbiased if self.unbiased else synthetic.log_plugin
+            raise _return_error(
+                "simulator returned infinity", theta, "finite numbers for a synthetic likelihood"
+            )
+        log_density = synthetic.log_unbiased_density if self.unbiased else synthetic.log_plugin_density
         try:
             return log_density(summaries, self.observed)
         except synthetic.SingularScatterError:
@@ -237,7 +242,7 @@ class Synthetic(NamedTuple):
 
 
 class SimulatedTarget(Target):
-    """What `abc` makes: a noisy target with the prior's parameters on their own scale."""
+    """The target that `abc` returns: noisy, with the parameters of the prior."""
 
     def __init__(
         self, prior: priors.Prior, simulation: Simulation, estimate: Kernel | Synthetic, threads: bool
@@ -251,7 +256,7 @@ class SimulatedTarget(Target):
         self._simulations = 0
 
     def try_once(self) -> None:
-        """One simulation somewhere, so that what is wrong with it is seen before a run."""
+        """Run one simulation at a draw of the prior, so that errors show before a run."""
         rng = np.random.default_rng(0)
         for _ in range(_TRIES):
             x = self.prior.draw(rng)
@@ -311,8 +316,8 @@ class SimulatedTarget(Target):
         return log_prior + self.estimate.log_mean(simulated, theta)
 
 
-def _data(name: str, given: Any) -> np.ndarray:
-    """Observed numbers as an array."""
+def _observed_array(name: str, given: Any) -> np.ndarray:
+    """Observed data as an array of finite numbers."""
     try:
         array = np.asarray(given)
     except ValueError:  # ragged
@@ -325,22 +330,23 @@ def _data(name: str, given: Any) -> np.ndarray:
     return array
 
 
-def _numbers(what: str, given: Any, shape: tuple[int, ...], theta: Mapping[str, Any]) -> np.ndarray:
-    """What a user's function returned at `theta`, as an array of the wanted shape without NaN."""
+def _check_numbers(what: str, given: Any, shape: tuple[int, ...], theta: Mapping[str, Any]) -> np.ndarray:
+    """Refuse what a user's function returned, unless it is an array of this shape without NaN; return it."""
     try:
         array = np.asarray(given)
     except ValueError:
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "iufb":
-        raise _wrong(f"{what} returned {check.shown(given)}", theta, "numbers")
+        raise _return_error(f"{what} returned {check.shown(given)}", theta, "numbers")
     if array.shape != shape:
-        raise _wrong(f"{what} returned shape {array.shape}", theta, f"shape {shape}")
+        raise _return_error(f"{what} returned shape {array.shape}", theta, f"shape {shape}")
     if np.isnan(array).any():
-        raise _wrong(
+        raise _return_error(
             f"{what} returned NaN", theta, "numbers; infinity is one, as far from the data as can be"
         )
     return array.astype(float)
 
 
-def _wrong(found: str, theta: Mapping[str, Any], allowed: str) -> ArgumentError:
+def _return_error(found: str, theta: Mapping[str, Any], allowed: str) -> ArgumentError:
+    """The error for what a user's function returned."""
     return ArgumentError(f"{found} at theta={check.shown(dict(theta))}; it must return {allowed}")

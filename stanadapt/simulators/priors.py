@@ -23,7 +23,7 @@ _ALLOWED = (
 
 
 class Prior(Protocol):
-    """Parameters with their density; names and values as in `backends.base.Model`."""
+    """The prior of a simulator. The methods without a docstring are those of `backends.base.Model`."""
 
     dim: int
     data: Mapping[str, Any]
@@ -39,11 +39,11 @@ class Prior(Protocol):
     def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Prior: ...
 
     def log_density(self, x: np.ndarray) -> float:
-        """Log density at the unconstrained point `x` (d,), Jacobian included; -inf where it is refused."""
+        """Log density at the unconstrained `x` (d,), with the Jacobian; -inf where the model rejects x."""
         ...
 
     def values(self, x: np.ndarray) -> dict[str, Any]:
-        """What a simulator gets at `x` (d,): a float or a read-only array for every name."""
+        """The arguments of a simulator at `x` (d,): a float or a read-only array for every name."""
         ...
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
@@ -52,12 +52,12 @@ class Prior(Protocol):
 
 
 def read(prior: Any, data: Any) -> Prior:
-    """The prior that a user gave, with the data of a Stan program.
+    """The prior of a user; `data` are those of a Stan program.
 
     Raises
     ------
     ArgumentError
-        It is none, or `data` are given without a Stan program to open.
+        It is no prior, or there are `data` but no Stan program to open.
     ModelError, DataError
         The Stan program cannot be opened, or the data do not fit.
     """
@@ -73,7 +73,7 @@ def read(prior: Any, data: Any) -> Prior:
 
 
 class StanPrior:
-    """The parameters of a Stan program. Simulators get these and the transformed parameters."""
+    """A Stan program. Simulators get its parameters and transformed parameters."""
 
     def __init__(self, posterior: Posterior) -> None:
         if posterior.model.noisy:
@@ -86,7 +86,7 @@ class StanPrior:
         self._write: Writer | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_write": None}  # it is bound to this process
+        return self.__dict__ | {"_write": None}  # a writer cannot leave its process
 
     def names(self, *, transformed: bool, generated: bool) -> list[str]:
         return self.model.names(transformed=transformed, generated=generated)
@@ -132,20 +132,21 @@ class StanPrior:
 
 
 class _Part(NamedTuple):
-    """One distribution and its entries of x, the first index fastest."""
+    """One distribution, and the columns of x that belong to it; the first index varies fastest."""
 
     name: str
     law: Any
     shape: tuple[int, ...]
     columns: slice
 
-    def of(self, theta: np.ndarray) -> Any:
+    def take(self, theta: np.ndarray) -> Any:
+        """The value of this parameter in the flat `theta` (d,)."""
         value = theta[self.columns]
         return value.reshape(self.shape, order="F") if self.shape else float(value[0])
 
 
 class ScipyPrior:
-    """Independent frozen distributions; bounded supports go through logarithms and logits."""
+    """Independent frozen distributions; bounded parameters are unconstrained by logarithms and logits."""
 
     data: Mapping[str, Any] = {}
     thread_safe = True
@@ -155,7 +156,7 @@ class ScipyPrior:
         lower, upper = [], []
         self.dim = 0
         for name, law in distributions.items():
-            shape, low, high = _described(name, law)
+            shape, low, high = _shape_and_support(name, law)
             size = int(np.prod(shape))
             self.parts.append(_Part(name, law, shape, slice(self.dim, self.dim + size)))
             self.dim += size
@@ -175,7 +176,7 @@ class ScipyPrior:
 
     def writer(self, seed: int) -> Writer:
         def write(x: np.ndarray, values: np.ndarray) -> None:
-            values[:] = self._constrained(x)[0]
+            values[:] = self._constrain(x)[0]
 
         return write
 
@@ -189,34 +190,34 @@ class ScipyPrior:
             name = self.unconstrained_names()[int(np.argmax(outside))]
             raise RuntimeError(f"{name} is outside of the support of its prior")
         low, high = np.isfinite(self.lower), np.isfinite(self.upper)
-        with np.errstate(divide="ignore"):  # the boundary itself is infinitely far
+        with np.errstate(divide="ignore"):  # a value on the boundary is infinite
             below = np.log(np.where(low, values - self.lower, 1.0))
             above = np.log(np.where(high, self.upper - values, 1.0))
         return np.where(low | high, below - above, values)
 
     def identity(self) -> bytes:
-        return " ".join(f"{part.name} {_shown(part.law)}" for part in self.parts).encode()
+        return " ".join(f"{part.name} {_format_law(part.law)}" for part in self.parts).encode()
 
     def for_chain(self, index: int, seeds: np.random.SeedSequence) -> ScipyPrior:
         return self
 
     def log_density(self, x: np.ndarray) -> float:
-        theta, log_jacobian = self._constrained(x)
-        # Rounded to a bound, where a density may be infinite; or beyond every tail.
+        theta, log_jacobian = self._constrain(x)
+        # Rounding can put theta on a bound, where a density may be infinite; and x may be beyond every tail.
         if np.any((theta <= self.lower) | (theta >= self.upper)):
             return -np.inf
-        return log_jacobian + sum(float(np.sum(part.law.logpdf(part.of(theta)))) for part in self.parts)
+        return log_jacobian + sum(float(np.sum(part.law.logpdf(part.take(theta)))) for part in self.parts)
 
     def values(self, x: np.ndarray) -> dict[str, Any]:
-        theta, _ = self._constrained(x)
+        theta, _ = self._constrain(x)
         theta.flags.writeable = False
-        return {part.name: part.of(theta) for part in self.parts}
+        return {part.name: part.take(theta) for part in self.parts}
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         return self.unconstrain({part.name: part.law.rvs(random_state=rng) for part in self.parts})
 
-    def _constrained(self, x: np.ndarray) -> tuple[np.ndarray, float]:
-        """Parameters of unconstrained points (..., d), and the log Jacobian's sum over all of them."""
+    def _constrain(self, x: np.ndarray) -> tuple[np.ndarray, float]:
+        """The parameters at unconstrained points (..., d), and the sum of their log Jacobians."""
         low, high = np.isfinite(self.lower), np.isfinite(self.upper)
         both = low & high
         with np.errstate(over="ignore", invalid="ignore"):
@@ -229,8 +230,8 @@ class ScipyPrior:
         return theta, float(log_slope.sum())
 
 
-def _described(name: Any, law: Any) -> tuple[tuple[int, ...], Any, Any]:
-    """Shape and support of one distribution."""
+def _shape_and_support(name: Any, law: Any) -> tuple[tuple[int, ...], Any, Any]:
+    """Shape, lower and upper bound of one distribution."""
     if not isinstance(name, str) or not name.isidentifier():
         raise ArgumentError(f"prior has the name {check.shown(name)}; names must be words without dots")
     if isinstance(law, _NORMAL_VECTOR):
@@ -241,11 +242,12 @@ def _described(name: Any, law: Any) -> tuple[tuple[int, ...], Any, Any]:
         )
     lower, upper = law.support()
     if np.any(np.isnan(lower)) or np.any(np.isnan(upper)):
-        raise ArgumentError(f"prior[{name!r}]={_shown(law)} has parameters that scipy does not allow")
+        raise ArgumentError(f"prior[{name!r}]={_format_law(law)} has parameters that scipy does not allow")
     return np.shape(law.rvs(random_state=np.random.default_rng(0))), lower, upper
 
 
-def _shown(law: Any) -> str:
+def _format_law(law: Any) -> str:
+    """A distribution with its parameters, as text."""
     if isinstance(law, _NORMAL_VECTOR):
         return f"multivariate_normal({law.mean.tolist()}, {law.cov.tolist()})"
     arguments = [repr(value) for value in law.args] + [f"{key}={value!r}" for key, value in law.kwds.items()]

@@ -114,7 +114,7 @@ def test_zero_learning_rate_is_the_frozen_sampler(method: str) -> None:
 
 def _surrogate() -> Surrogate:
     points = gaussian().draw(200, np.random.default_rng(2))
-    return score_matching.fit_lite(points, score_matching.Kernel(0, 30.0), 1e-2).surrogate
+    return score_matching.fit_lite(points, score_matching.RadialFunction(0, 30.0), 1e-2).surrogate
 
 
 def _density_of(surrogate: Surrogate) -> stanadapt.Target:

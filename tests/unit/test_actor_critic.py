@@ -204,16 +204,16 @@ class TestTransition:
     @staticmethod
     def g(eta: float) -> float:
         """One dimension; radius 1."""
-        return float(ac.outside(np.array([np.sqrt(eta)]), 1.0))
+        return float(ac.exterior_weight(np.array([np.sqrt(eta)]), 1.0))
 
     def test_nothing_within_and_all_outside(self) -> None:
         assert [self.g(eta) for eta in (0.0, 0.1, 0.49, 1.01, 5.0, 1e300)] == [0, 0, 0, 1, 1, 1]
         # In the middle of the ring it is one half, by symmetry.
         assert self.g(0.75) == pytest.approx(0.5)
         u = np.array([3.0, -4.0])
-        assert ac.outside(u, 5.0) == 1.0
-        assert ac.outside(u, 7.1) == 0.0
-        assert 0.0 < ac.outside(u, 6.0) < 1.0
+        assert ac.exterior_weight(u, 5.0) == 1.0
+        assert ac.exterior_weight(u, 7.1) == 0.0
+        assert 0.0 < ac.exterior_weight(u, 6.0) < 1.0
 
     def test_it_rises_smoothly(self) -> None:
         eta = np.linspace(0.4, 1.1, 7_001)
@@ -248,7 +248,7 @@ def test_actions_are_the_policys(k: int) -> None:
     np.testing.assert_array_equal(z, np.hstack([pairs[:d], pairs[d:]]))
     kinds = set()
     for column, u in enumerate(z.T):
-        g = ac.outside(u, radius)
+        g = ac.exterior_weight(u, radius)
         kinds.add(g if g in (0.0, 1.0) else 0.5)
         plain_hidden, nu = (array[:, 0] for array in _network(shape, weights, u[:, None]))
         expected = (1.0 - g) * nu + (g * u if k == d else 0.0)
@@ -269,11 +269,11 @@ class TestReplay:
 
     def filled(self, n: int) -> Replay:
         """n transitions, in which all numbers tell the time; room for 4 at first."""
-        memory = ac.replay(4, 2, 1)
+        memory = ac.empty_replay(4, 2, 1)
         for t in range(n):
             u, y = np.array([t, t + 0.1]), np.array([t + 0.2, t + 0.3])
             a, a_y = np.array([t + 0.4]), np.array([t + 0.5])
-            memory = ac.stored(ac.roomier(memory, 1, self.MOST), u, y, a, a_y, t + 0.6)
+            memory = ac.store(ac.extend_replay(memory, 1, self.MOST), u, y, a, a_y, t + 0.6)
             assert memory.n == t + 1
         return memory
 
@@ -302,7 +302,7 @@ class TestReplay:
 def _pair(d: int = 2, k: int = 2, seed: int = 1) -> tuple[Shape, Shape, Networks]:
     """Shapes and networks, whose targets are others."""
     actor_is, critic_is = ac.Shape(d, 6, k), ac.critic_shape(d, 5, k)
-    nets = ac.networks(_weights(actor_is, seed), _weights(critic_is, seed + 1))
+    nets = ac.make_networks(_weights(actor_is, seed), _weights(critic_is, seed + 1))
     nets.actor_target[:], nets.critic_target[:] = _weights(actor_is, seed + 2), _weights(critic_is, seed + 3)
     return actor_is, critic_is, nets
 
@@ -311,7 +311,7 @@ def _policy(actor_is: Shape, weights: np.ndarray, radius: float, s: np.ndarray) 
     """pi(s) (2k, B)."""
     halves = []
     for z in np.split(s, 2):
-        g = np.array([ac.outside(np.ascontiguousarray(u), radius) for u in z.T])
+        g = np.array([ac.exterior_weight(np.ascontiguousarray(u), radius) for u in z.T])
         base = z if actor_is.n_out == actor_is.n_in else 0.0
         halves.append((1.0 - g) * _network(actor_is, weights, z)[1] + g * base)
     return np.vstack(halves)
@@ -394,7 +394,7 @@ class TestToy:
         """Transitions under random actions."""
         rng = np.random.default_rng(7)
         s, a = rng.standard_normal((2, 2 * cls.D, n))
-        memory = ac.replay(n, cls.D, cls.D)
+        memory = ac.empty_replay(n, cls.D, cls.D)
         return Replay(np.ascontiguousarray(s.T), np.ascontiguousarray(a.T), cls.reward(s, a), memory.n + n)
 
     def test_deterministic_policy_gradient_is_that_of_the_return(self) -> None:
@@ -407,7 +407,7 @@ class TestToy:
         first = _start(critic_is, rng)
         z, targets = np.vstack([s, a]).T, self.reward(s, a)[:, None]
         critic = ac.regress(critic_is, first, z, targets, rng, epochs=150, good_enough=0.0)
-        nets, gradient = ac.networks(actor, critic), np.empty(actor.size)
+        nets, gradient = ac.make_networks(actor, critic), np.empty(actor.size)
         ac.policy_gradient(actor_is, critic_is, nets, 10.0, s, gradient)
         exact = _differences(lambda w: self.reward(s, _policy(actor_is, w, 10.0, s)).mean(), actor)
         cosine = gradient @ exact / np.linalg.norm(gradient) / np.linalg.norm(exact)
@@ -418,7 +418,7 @@ class TestToy:
         """With a discount: the critic has to see through the targets, which are as noisy as the states."""
         rng = np.random.default_rng(2)
         actor_is, critic_is = ac.Shape(self.D, 16, self.D), ac.critic_shape(self.D, 64, self.D)
-        nets = ac.networks(_start(actor_is, rng), _start(critic_is, rng))
+        nets = ac.make_networks(_start(actor_is, rng), _start(critic_is, rng))
         memory, s = self.memory(20_000), rng.standard_normal((2 * self.D, 1_000))
         worst = self.reward(s, _policy(actor_is, nets.actor, 10.0, s)).mean()
         rates = RATES._replace(discount=0.5, smoothing=0.02, batch=64)
@@ -435,7 +435,7 @@ class TestToy:
             memory = self.memory(50)
             memory.rewards[:] = bad
             before, target = nets.actor.copy(), nets.actor_target.copy()
-            fresh = ac.networks(nets.actor, _weights(critic_is))
+            fresh = ac.make_networks(nets.actor, _weights(critic_is))
             with np.errstate(all="ignore"):
                 _, finite = ac.learn(actor_is, critic_is, fresh, memory, RATES, np.random.default_rng(1))
             assert not finite

@@ -17,7 +17,7 @@ from cases import learnt_state, resolve
 from exact import gaussian
 from stanadapt.errors import StanAdaptWarning
 from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
-from stanadapt.numerics.metric import Metric, as_matrix, dense
+from stanadapt.numerics.metric import Metric, as_matrix, dense_metric
 from stanadapt.result.container import datasets
 from stanadapt.run.warmup import warm_up
 from stanadapt.samplers import fisher_hmc
@@ -134,7 +134,7 @@ def test_what_settles() -> None:
     assert not entered(2.0 * points, -0.5 * points)  # another metric
     moved = points + np.repeat([0.0, 2.0], 40)[:, None]
     assert not entered(moved, -points)  # the same metric elsewhere
-    assert not sampler.settled(state)
+    assert not sampler.is_settled(state)
 
 
 def test_frozen_chain_keeps_its_metric_and_step_size() -> None:
@@ -145,7 +145,7 @@ def test_frozen_chain_keeps_its_metric_and_step_size() -> None:
     trace = empty_trace(200, 3)
     after = sampler.sweep(exact.target.target(), settings, before, rng, False, trace)
     assert len(np.unique(trace.step_size)) == 1
-    assert trace.step_size[0] == fisher_hmc.settled_step(before.search, settings.trajectory)
+    assert trace.step_size[0] == fisher_hmc.final_step_size(before.search, settings.trajectory)
     for wanted, found in zip(kept, after.metric, strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert (after.search, after.windows.seen, after.most) == (before.search, before.windows.seen, before.most)
@@ -165,7 +165,7 @@ def test_forms_of_one_metric_give_the_same_draws() -> None:
     none = np.empty((0, 0))
     traces = []
     for metric in (
-        dense(np.diag(1.0 / scale)),
+        dense_metric(np.diag(1.0 / scale)),
         Metric(none, none, scale, np.empty((0, 3)), np.empty(0)),
     ):
         rng, target = np.random.default_rng(2), exact.target.target()

@@ -62,7 +62,7 @@ def test_factor_moves_towards_an_outer_product(d: int) -> None:
     factor, v, rho = _lower(rng, d), rng.normal(size=d), 0.07
     wanted = factor + rho * factor @ np.tril(np.outer(v, v) - np.eye(d))
     chol_t = _t(factor)
-    cholesky.towards_outer(chol_t, v, rho)
+    cholesky.follow_outer(chol_t, v, rho)
     np.testing.assert_allclose(chol_t.T, wanted, rtol=1e-12, atol=1e-14)
 
 
@@ -387,11 +387,11 @@ def test_a_step_keeps_the_factor_a_factor() -> None:
 
 def test_beta_follows_the_acceptance() -> None:
     printed = resolve("gad_mala_fast", {"faithful": True})[1]
-    assert speed_measure.towards_acceptance(2.0, True, printed) == 2.0 * (1 + 0.02 * (1 - 0.55))
-    assert speed_measure.towards_acceptance(2.0, False, printed) == 2.0 * (1 - 0.02 * 0.55)
+    assert speed_measure.adapt_beta(2.0, True, printed) == 2.0 * (1 + 0.02 * (1 - 0.55))
+    assert speed_measure.adapt_beta(2.0, False, printed) == 2.0 * (1 - 0.02 * 0.55)
     bounded = resolve("gad_mala_fast", {})[1]
-    assert speed_measure.towards_acceptance(10.0, True, bounded) == 10.0
-    assert speed_measure.towards_acceptance(0.001, False, bounded) == 0.001
+    assert speed_measure.adapt_beta(10.0, True, bounded) == 10.0
+    assert speed_measure.adapt_beta(0.001, False, bounded) == 0.001
 
 
 @pytest.mark.parametrize(

@@ -18,15 +18,15 @@ from stanadapt.numerics.leapfrog import leapfrog
 from stanadapt.numerics.metric import (
     Metric,
     as_matrix,
-    compressed,
-    dense,
+    compress,
+    dense_metric,
     diagonal,
-    from_hessian,
+    hessian_metric,
+    learn_metric,
     momentum_into,
-    relearnt,
     velocity_into,
 )
-from stanadapt.numerics.step_size import averaged, dual_averaging, settled_step
+from stanadapt.numerics.step_size import average_step_size, dual_averaging, final_step_size
 from stanadapt.target import log_density_gradient
 
 NONE = np.empty((0, 0))
@@ -48,7 +48,7 @@ def _cov(rng: np.random.Generator, d: int, condition: float = 100.0) -> np.ndarr
 
 def _of(a: np.ndarray) -> Metric:
     """The dense metric A."""
-    return dense(np.linalg.cholesky(np.linalg.inv(a)).T)
+    return dense_metric(np.linalg.cholesky(np.linalg.inv(a)).T)
 
 
 def _like(form: str, d: int) -> Metric:
@@ -83,7 +83,7 @@ def test_learnt_metric_solves_its_equation(d: int, form: str) -> None:
     rng = np.random.default_rng(d)
     points, scores = (rng.normal(size=(3 * d + 3, d)) @ rng.normal(size=(d, d)) for _ in range(2))
     before = _of(_cov(rng, d)) if form.endswith("another") else _like(form, d)
-    found = relearnt(before, points, scores)
+    found = learn_metric(before, points, scores)
     assert found is not None
     a, cov, fisher = as_matrix(found), np.cov(points.T).reshape(d, d), np.cov(scores.T).reshape(d, d)
     np.testing.assert_allclose(a @ fisher @ a, cov, rtol=1e-6, atol=1e-7 * np.abs(cov).max())
@@ -98,7 +98,7 @@ def test_learnt_metric_solves_its_equation(d: int, form: str) -> None:
 def test_gaussian_is_learnt_exactly_from_d_plus_1_draws(form: str) -> None:
     rng = np.random.default_rng(1)
     cov = _cov(rng, 8)
-    found = relearnt(_like(form, 8), *_gaussian(rng, 9, cov))
+    found = learn_metric(_like(form, 8), *_gaussian(rng, 9, cov))
     assert found is not None
     np.testing.assert_allclose(_distances(as_matrix(found), cov), 1.0, rtol=1e-6)
 
@@ -109,7 +109,7 @@ def test_what_few_draws_tell_is_drawn_to_the_metric_so_far() -> None:
     points, scores = _gaussian(rng, 400, cov)
     worst = []
     for n in (3, 12, 50, 400):
-        found = relearnt(_of(cov), points[:n], scores[:n])
+        found = learn_metric(_of(cov), points[:n], scores[:n])
         assert found is not None
         apart = np.log(_distances(as_matrix(found), cov))
         worst.append(np.abs(apart).max())
@@ -121,9 +121,9 @@ def test_other_coordinates_give_the_same_metric() -> None:
     rng = np.random.default_rng(3)
     cov, t = _cov(rng, 5), np.triu(rng.normal(size=(5, 5)), 1) + np.diag(np.geomspace(1e-2, 1e2, 5))
     points, scores = _gaussian(rng, 12, cov)
-    one = relearnt(_of(cov), points, scores)
-    before = dense(_of(cov).chol_t @ np.linalg.inv(t))
-    other = relearnt(before, points @ t.T, np.linalg.solve(t.T, scores.T).T)
+    one = learn_metric(_of(cov), points, scores)
+    before = dense_metric(_of(cov).chol_t @ np.linalg.inv(t))
+    other = learn_metric(before, points @ t.T, np.linalg.solve(t.T, scores.T).T)
     assert one is not None
     assert other is not None
     back = np.linalg.solve(t, np.linalg.solve(t, as_matrix(other)).T)
@@ -136,7 +136,7 @@ def test_extreme_correlations_are_learnt_from_nothing() -> None:
     cov = _cov(rng, 6, condition=1e10)
     metric, spread = _like("dense", 6), 1e10
     for _ in range(7):
-        found = relearnt(metric, *_gaussian(rng, 30, cov))
+        found = learn_metric(metric, *_gaussian(rng, 30, cov))
         assert found is not None
         metric = found
         apart = _distances(as_matrix(metric), cov)
@@ -151,7 +151,7 @@ def test_few_directions_are_found_among_many() -> None:
     d, n = 80, 30
     scale, spikes = np.geomspace(1e-3, 1e3, d), np.linalg.qr(rng.normal(size=(d, 2)))[0]
     cov = (np.eye(d) + spikes @ np.diag([99.0, -0.99]) @ spikes.T) * np.outer(scale, scale)
-    found = relearnt(_like("low_rank", d), *_gaussian(rng, n, cov))
+    found = learn_metric(_like("low_rank", d), *_gaussian(rng, n, cov))
     assert found is not None
     assert len(found.variances) < 2 * n
     np.testing.assert_allclose(found.directions @ found.directions.T, np.eye(len(found.variances)), atol=1e-9)
@@ -182,7 +182,7 @@ NOTHING: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
 @pytest.mark.parametrize("what", NOTHING)
 def test_draws_that_tell_nothing(what: str, form: str) -> None:
     rows = NOTHING[what](*_rows(np.random.default_rng(6), 20, 4))
-    assert relearnt(_like(form, 4), *rows) is None
+    assert learn_metric(_like(form, 4), *rows) is None
 
 
 @pytest.mark.parametrize("form", ["dense", "low_rank"])
@@ -191,7 +191,7 @@ def test_fewer_draws_than_dimensions(n: int, form: str) -> None:
     rng = np.random.default_rng(n)
     cov = _cov(rng, 40)
     for points, scores in (_gaussian(rng, n, cov), (rng.normal(size=(n, 40)), rng.normal(size=(n, 40)))):
-        found = relearnt(_like(form, 40), points, scores)
+        found = learn_metric(_like(form, 40), points, scores)
         assert found is not None
         assert np.linalg.eigvalsh(as_matrix(found))[0] > 0.0
 
@@ -203,7 +203,7 @@ def test_draws_of_two_points_and_of_wild_scales(form: str) -> None:
     points, scores = _rows(rng, 20, 6)
     wild = np.geomspace(1e-100, 1e100, 6)
     for rows in ((two, -two), (points * wild, scores / wild), (1e-50 * points, 1e120 * scores)):
-        found = relearnt(_like(form, 6), *rows)
+        found = learn_metric(_like(form, 6), *rows)
         assert found is not None
         assert np.all(np.isfinite(as_matrix(found)))
         assert np.all(np.diag(as_matrix(found)) > 0.0)
@@ -215,7 +215,7 @@ def test_draws_of_two_points_and_of_wild_scales(form: str) -> None:
 @pytest.mark.parametrize("d", [1, 2, 7])
 def test_metric_of_a_hessian(d: int) -> None:
     cov = _cov(np.random.default_rng(d), d)
-    found = from_hessian(-np.linalg.inv(cov))
+    found = hessian_metric(-np.linalg.inv(cov))
     assert found is not None
     np.testing.assert_allclose(as_matrix(found), cov, rtol=1e-8)
 
@@ -231,19 +231,19 @@ def test_metric_of_an_indefinite_hessian_has_its_absolute_eigenvalues() -> None:
     wanted = (vectors / np.abs(values)) @ vectors.T / np.outer(scale, scale)
     units = np.geomspace(1e-6, 1e6, 5)
     for unit in (np.ones(5), units):
-        found = from_hessian(a * np.outer(unit, unit))
+        found = hessian_metric(a * np.outer(unit, unit))
         assert found is not None
         np.testing.assert_allclose(as_matrix(found) * np.outer(unit, unit), wanted, rtol=1e-7)
 
 
 def test_metric_of_a_hessian_with_hardly_any_curvature() -> None:
     cov = _cov(np.random.default_rng(9), 4, condition=1e12)
-    found = from_hessian(-np.linalg.inv(cov))
+    found = hessian_metric(-np.linalg.inv(cov))
     assert found is not None
     values = np.linalg.eigvalsh(as_matrix(found))
     assert values[0] > 0.0
     assert values[-1] / values[0] < 1e10  # differences of gradients do not tell more
-    steep = from_hessian(-np.diag(np.geomspace(1e-6, 1e6, 4)))
+    steep = hessian_metric(-np.diag(np.geomspace(1e-6, 1e6, 4)))
     assert steep is not None
     np.testing.assert_allclose(np.diag(as_matrix(steep)), np.geomspace(1e6, 1e-6, 4), rtol=1e-9)
 
@@ -252,7 +252,7 @@ def test_metric_of_a_hessian_with_hardly_any_curvature() -> None:
     "hessian", [np.zeros((1, 1)), np.diag([-1.0, 0.0]), np.full((2, 2), np.nan), np.diag([-1.0, -np.inf])]
 )
 def test_hessians_that_tell_nothing(hessian: np.ndarray) -> None:
-    assert from_hessian(hessian) is None
+    assert hessian_metric(hessian) is None
 
 
 # ---- products
@@ -280,7 +280,7 @@ FORMS: dict[str, Callable[[], Metric]] = {
     "diagonal": lambda: _low_rank(5, 0),
     "low rank": lambda: _low_rank(9, 3),
     "full rank": lambda: _low_rank(5, 5),
-    "compressed": lambda: compressed(_of(_spiked(60, 3))),
+    "compressed": lambda: compress(_of(_spiked(60, 3))),
 }
 
 
@@ -306,7 +306,7 @@ def test_momenta_have_the_mass_as_covariance(form: str) -> None:
 def test_compression_keeps_what_matters() -> None:
     cov = _spiked(60, 3)
     whole = _of(cov)
-    small = compressed(whole)
+    small = compress(whole)
     assert len(small.variances) == 3
     apart = _distances(as_matrix(small), cov)
     assert 1 / of_metric.CUTOFF - 1e-9 < apart[0] < apart[-1] < of_metric.CUTOFF + 1e-9
@@ -315,14 +315,14 @@ def test_compression_keeps_what_matters() -> None:
 
 def test_metrics_that_compression_leaves_alone() -> None:
     for whole in (_of(_spiked(of_metric.SMALL - 1, 1)), _of(_cov(np.random.default_rng(2), 40))):
-        assert compressed(whole) is whole
+        assert compress(whole) is whole
 
 
 def test_what_a_compressed_metric_learns_is_what_the_whole_one_would() -> None:
     rng = np.random.default_rng(10)
     cov = _spiked(60, 3)
     rows = _gaussian(rng, 60, cov)
-    whole, small = relearnt(_of(cov), *rows), relearnt(compressed(_of(cov)), *rows)
+    whole, small = learn_metric(_of(cov), *rows), learn_metric(compress(_of(cov)), *rows)
     assert whole is not None
     assert small is not None
     np.testing.assert_array_equal(as_matrix(small), as_matrix(whole))
@@ -448,7 +448,7 @@ def _search(curve: Callable[[float], float], n: int, longest: float, begin: floa
     search, h, steps = dual_averaging(begin), begin, []
     for _ in range(n):
         rate = min(1.0, max(0.0, curve(h) + rng.uniform(-0.2, 0.2)))
-        search, h = averaged(search, rate, 0.8, longest)
+        search, h = average_step_size(search, rate, 0.8, longest)
         steps.append(h)
     return search, np.array(steps)
 
@@ -461,13 +461,13 @@ def _curve(h: float) -> float:
 @pytest.mark.parametrize("begin", [1e-3, 0.1, 1.9])
 def test_search_finds_the_acceptance_it_aims_at(begin: float) -> None:
     search, _ = _search(_curve, 500, 1.9, begin)
-    assert abs(_curve(settled_step(search, 1.9)) - 0.8) < 0.05
+    assert abs(_curve(final_step_size(search, 1.9)) - 0.8) < 0.05
 
 
 def test_search_goes_no_further_than_the_longest_step() -> None:
     search, steps = _search(lambda h: 0.99, 200, 1.9, 0.5)
     assert steps.max() == 1.9
-    assert settled_step(search, 1.9) == 1.9
+    assert final_step_size(search, 1.9) == 1.9
 
 
 def test_search_comes_back_from_a_long_stay_at_the_longest_step() -> None:

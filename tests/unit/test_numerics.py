@@ -18,7 +18,7 @@ from stanadapt.numerics.cholesky import rank_one_update
 from stanadapt.numerics.langevin import first_step_size, log_proposal_ratio, propose, propose_isotropic
 from stanadapt.numerics.metropolis import accept_probability
 from stanadapt.numerics.spectrum import describe
-from stanadapt.numerics.step_size import doubled_or_halved, towards_target
+from stanadapt.numerics.step_size import adapt_step_size, double_or_halve
 from stanadapt.samplers import ada_mala, fisher_mala
 from stanadapt.target import log_density, log_density_gradient
 
@@ -182,12 +182,12 @@ def test_acceptance_probability() -> None:
 
 
 def test_step_size_rule() -> None:
-    s = towards_target(0.4, 0.9, 0.574, 0.015)
+    s = adapt_step_size(0.4, 0.9, 0.574, 0.015)
     np.testing.assert_allclose(s**2, 0.4**2 * (1 + 0.015 * (0.9 - 0.574)))
-    assert doubled_or_halved(1.0, 0.9, 0.5, 0) == (2.0, 1, False)
-    assert doubled_or_halved(4.0, 0.1, 0.5, 1) == (2.0, 1, True)
-    assert doubled_or_halved(1.0, 0.1, 0.5, 0) == (0.5, -1, False)
-    assert doubled_or_halved(0.25, 0.9, 0.5, -1) == (0.25, -1, True)
+    assert double_or_halve(1.0, 0.9, 0.5, 0) == (2.0, 1, False)
+    assert double_or_halve(4.0, 0.1, 0.5, 1) == (2.0, 1, True)
+    assert double_or_halve(1.0, 0.1, 0.5, 0) == (0.5, -1, False)
+    assert double_or_halve(0.25, 0.9, 0.5, -1) == (0.25, -1, True)
 
 
 def test_first_step_size_is_of_the_size_of_the_target() -> None:
@@ -246,7 +246,7 @@ class Counted:
 
         self.target = stanadapt.Target.from_python(counted, d, gradient)
 
-    def climb(self, x: np.ndarray) -> ascent.Climbed:
+    def climb(self, x: np.ndarray) -> ascent.Ascent:
         """What a climb from `x` finds, which must be the same twice, and what every climb must give."""
         target, before = self.target.target(), x.copy()
         with np.errstate(all="ignore"):
@@ -404,7 +404,7 @@ def test_inverse_hessian_of_a_climb_is_that_of_bfgs() -> None:
             left = np.eye(d) - np.outer(s, y) / (s @ y)
             inverse = left @ inverse @ left.T + np.outer(s, s) / (s @ y)
         score, direction = rng.normal(size=d), np.empty(d)
-        slope = ascent.uphill(memory, pairs, score, direction)
+        slope = ascent.ascent_direction(memory, pairs, score, direction)
         np.testing.assert_allclose(direction, inverse @ score, rtol=1e-7, atol=1e-10)
         np.testing.assert_allclose(slope, score @ direction)
         assert np.all(memory.diagonal > 0)

@@ -51,7 +51,7 @@ def handed(method: str, n: int, **settings: Any) -> tuple[Any, Handover]:
     sampler, resolved = resolve(method, {"pilot": n, **settings})
     handover = pilots_handover(n)
     state = sampler.start(EXACT.target.target(), resolved, handover.x, np.random.default_rng(1))
-    return sampler.piloted(state, handover, resolved), handover
+    return sampler.take_over(state, handover, resolved), handover
 
 
 def test_methods_that_have_a_pilot() -> None:

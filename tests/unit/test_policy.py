@@ -177,7 +177,7 @@ def with_policy(method: str, settings: dict[str, Any], d: int, scale: float) -> 
     space = shared.Space(np.zeros(d), np.eye(d), np.eye(d))
     points = rng.standard_normal((20, d))
     targets = np.zeros((20, d if method == "rlmh" else 1))
-    policy = shared.made(resolved, space, points, targets, scale, rng)
+    policy = shared.make_policy(resolved, space, points, targets, scale, rng)
     policy.learner.nets.actor[:] = 0.0
     policy.learner.nets.critic[:] = rng.standard_normal(policy.learner.nets.critic.size)
     state = state._replace(policy=policy, frame=shared.walk_frame(space), step_size=scale)
@@ -264,10 +264,10 @@ def test_slopes_of_rlmh(gain: float) -> None:
 
     def reward(a: np.ndarray, a_y: np.ndarray) -> float:
         log_ratio = gain + log_q(a_y, u) - log_q(a, u_y)
-        return rlmh.reward_of(settings, u, u_y, u, u_y, log_ratio)
+        return rlmh.jump_reward(settings, u, u_y, u, u_y, log_ratio)
 
     log_ratio = gain + log_q(a_y, u) - log_q(a, u_y)
-    slopes = rlmh.slopes_of(u, u_y, a, a_y, scale, log_ratio)
+    slopes = rlmh.reward_slopes(u, u_y, a, a_y, scale, log_ratio)
     expected = (
         optimize.approx_fprime(a, lambda z: log_q(z, u_y), 1e-7),
         optimize.approx_fprime(a, lambda z: reward(z, a_y), 1e-7),
@@ -286,7 +286,7 @@ def test_reward_of_rlmh() -> None:
         for log_ratio in (2.0, -3.0, -40.0, -np.inf):
             least = -np.inf if faithful else -10.0
             expected = 2.0 * np.log(np.linalg.norm(size)) + max(least, min(0.0, log_ratio))
-            assert rlmh.reward_of(settings, x, y, u, u_y, log_ratio) == pytest.approx(expected)
+            assert rlmh.jump_reward(settings, x, y, u, u_y, log_ratio) == pytest.approx(expected)
 
 
 def test_langevin_proposal_and_its_slope() -> None:
@@ -310,7 +310,7 @@ def test_reward_of_rlmh_mala(log_ratio: float) -> None:
         alpha = min(1.0, float(np.exp(log_ratio[0])))
         return alpha * gain + float(stats.entropy([alpha, 1.0 - alpha]))
 
-    value, slope = rlmh_mala.reward_of(min(1.0, np.exp(log_ratio)), log_ratio, gain)
+    value, slope = rlmh_mala.contrastive_reward(min(1.0, np.exp(log_ratio)), log_ratio, gain)
     assert value == pytest.approx(reward(np.array([log_ratio])), abs=1e-8)
     if log_ratio:  # where there is a kink
         at = np.array([log_ratio])
@@ -318,7 +318,7 @@ def test_reward_of_rlmh_mala(log_ratio: float) -> None:
 
 
 def test_reward_of_rlmh_mala_where_the_density_vanishes() -> None:
-    assert rlmh_mala.reward_of(0.0, -np.inf, -np.inf) == (0.0, 0.0)
+    assert rlmh_mala.contrastive_reward(0.0, -np.inf, -np.inf) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("k", [2, 1])
@@ -336,7 +336,7 @@ def test_one_sample_of_the_gradient(k: int) -> None:
     )
     slopes, reward = tuple(rng.standard_normal((3, k))), 0.9
     u, u_y = np.array([1.2, 0.9]), np.array([-1.1, 1.4])  # neither well within nor far outside
-    assert 0.0 < actor_critic.outside(u, 2.0) < actor_critic.outside(u_y, 2.0) < 1.0
+    assert 0.0 < actor_critic.exterior_weight(u, 2.0) < actor_critic.exterior_weight(u_y, 2.0) < 1.0
 
     def action(weights: np.ndarray, u: np.ndarray) -> np.ndarray:
         a = np.empty(k)
@@ -354,13 +354,13 @@ def test_one_sample_of_the_gradient(k: int) -> None:
 
     slope = optimize.approx_fprime(nets.actor, loss, 1e-7)
     base_slope = optimize.approx_fprime(nets.critic, lambda w: (reward - value(w)) ** 2, 1e-7)
-    learner, finite = shared.learnt_on_policy(settings, learner, u, u_y, reward, slopes)
+    learner, finite = shared.learn_on_policy(settings, learner, u, u_y, reward, slopes)
     assert finite
     assert learner.updates == 1
     np.testing.assert_allclose(learner.gradient, slope, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(learner.baseline_gradient, base_slope, rtol=1e-4, atol=1e-5)
     expected = []
-    rates = shared.rates_at(settings, 2, learner.threshold)
+    rates = shared.learning_rates(settings, 2, learner.threshold)
     for weights, sum_, longest, rate in (
         (nets.actor, learner.gradient, learner.threshold, rates.actor),
         (nets.critic, learner.baseline_gradient, 1e3, rates.critic),
@@ -369,7 +369,7 @@ def test_one_sample_of_the_gradient(k: int) -> None:
         actor_critic.clip(mean, longest)
         actor_critic.descend(stepped, mean, fresh_adam(mean.size), rate)
         expected.append(stepped)
-    learner, finite = shared.learnt_on_policy(settings, learner, u, u_y, reward, slopes)
+    learner, finite = shared.learn_on_policy(settings, learner, u, u_y, reward, slopes)
     assert finite
     np.testing.assert_allclose(learner.nets.actor, expected[0], rtol=1e-9)
     np.testing.assert_allclose(learner.nets.critic, expected[1], rtol=1e-9)
@@ -454,7 +454,7 @@ def test_ruined_policies_leave_the_law_invariant(method: str) -> None:
 
 @pytest.mark.usefixtures("ruin")
 def test_suite_goes_red_for_a_ruined_policy_that_is_used_wrongly(tmp_path: Path) -> None:
-    wrong = ("a_y = mean_at(settings, policy, actor, scale, u_y)", "a_y = a")
+    wrong = ("a_y = proposal_mean(settings, policy, actor, scale, u_y)", "a_y = a")
     sampler = broken_sampler("rlmh", "samplers/rlmh.py", *wrong, tmp_path)
     assert not _is_kept(sampler, resolve("rlmh", ALONE)[1], gaussian())
 

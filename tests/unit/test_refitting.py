@@ -204,7 +204,7 @@ def test_reservoir_is_a_uniform_sample() -> None:
     for _ in range(300):
         past = history.empty_history(20, 1)
         for t in range(100):
-            past = history.remembered(past, np.array([float(t)]), rng)
+            past = history.remember(past, np.array([float(t)]), rng)
         points = history.sample(past)[:, 0]
         assert np.all(np.diff(points) > 0)  # in the order of the chain
         kept[points.astype(int)] += 1
@@ -215,7 +215,7 @@ def test_reservoir_is_a_uniform_sample() -> None:
 def test_schedule_has_the_stated_probabilities() -> None:
     rng = np.random.default_rng(1)
     past = history.empty_history(1, 1)._replace(t=24)
-    waits = np.array([history.scheduled(past, 0.5, rng).next_fit - 24 for _ in range(20_000)])
+    waits = np.array([history.schedule_fit(past, 0.5, rng).next_fit - 24 for _ in range(20_000)])
     assert abs((waits == 1).mean() - 25**-0.5) < 0.012
     assert abs((waits == 2).mean() - (1 - 25**-0.5) * 26**-0.5) < 0.012
 
@@ -236,19 +236,19 @@ def test_covariance_of_kamh_is_the_papers() -> None:
 
 def test_frame_is_the_one_of_the_points() -> None:
     points = gaussian().draw(500, np.random.default_rng(1))
-    found = frame.frame_of(points, frame.plain_frame(np.zeros(3)))
-    q = frame.all_into_frame(found, points)
+    found = frame.estimate_frame(points, frame.plain_frame(np.zeros(3)))
+    q = frame.whiten_points(found, points)
     np.testing.assert_allclose(q.mean(axis=0), 0.0, atol=1e-12)
     np.testing.assert_allclose(np.cov(q.T), np.eye(3), atol=1e-12)
-    np.testing.assert_allclose(frame.into_frame(found, points[7]), q[7], atol=1e-12)
-    np.testing.assert_allclose(frame.out_of_frame(found, q[7]), points[7], atol=1e-12)
+    np.testing.assert_allclose(frame.whiten(found, points[7]), q[7], atol=1e-12)
+    np.testing.assert_allclose(frame.unwhiten(found, q[7]), points[7], atol=1e-12)
 
 
 def test_frame_stays_where_points_are_too_few() -> None:
     before = frame.plain_frame(np.ones(3))
     flat = np.random.default_rng(1).standard_normal((100, 1)) * np.array([1.0, 2.0, 0.0])
     for points in (gaussian().draw(8, np.random.default_rng(1)), flat):
-        found = frame.frame_of(points, before)
+        found = frame.estimate_frame(points, before)
         np.testing.assert_array_equal(found.chol_t, before.chol_t)
         np.testing.assert_array_equal(found.center, before.center)
         assert not np.shares_memory(found.chol_t, before.chol_t)  # the walk's frame goes on learning

@@ -8,11 +8,12 @@ from scipy import optimize
 
 from stanadapt.numerics.score_matching import (
     Draws,
-    Kernel,
+    RadialFunction,
     Sums,
     choose,
     derivatives,
     draw_basis,
+    empty_sums,
     fit_finite,
     fit_lite,
     fit_lite_low_rank,
@@ -20,7 +21,6 @@ from stanadapt.numerics.score_matching import (
     incomplete_cholesky,
     lite_system,
     median_sigma,
-    no_sums,
     objective,
     squared_distances,
     take_in,
@@ -30,16 +30,18 @@ from stanadapt.numerics.surrogate import FOURIER, GAUSSIAN, RATIONAL_QUADRATIC, 
 D = 3
 
 
-KERNELS = [Kernel(GAUSSIAN, 2.3), Kernel(RATIONAL_QUADRATIC, 2.3, 0.7)]
+KERNELS = [RadialFunction(GAUSSIAN, 2.3), RadialFunction(RATIONAL_QUADRATIC, 2.3, 0.7)]
 
 
 def _points(n: int, seed: int = 1, d: int = D) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((n, d)) + 0.5
 
 
-def _finite(kernel: Kernel, points: np.ndarray, regularisation: float, m: int = 40) -> tuple[Sums, Surrogate]:
+def _finite(
+    kernel: RadialFunction, points: np.ndarray, regularisation: float, m: int = 40
+) -> tuple[Sums, Surrogate]:
     draws = draw_basis(m, points.shape[1], kernel.shape, np.random.default_rng(2))
-    sums = take_in(no_sums(fourier_basis(kernel, draws), regularisation), points)
+    sums = take_in(empty_sums(fourier_basis(kernel, draws), regularisation), points)
     sums, fit = fit_finite(sums)
     return sums, fit.surrogate
 
@@ -90,11 +92,11 @@ def test_lite_is_proposition_1() -> None:
         s, diagonal = x * x, np.diag(x)
         b += 2.0 / sigma * (k @ s + s * (k @ ones) - 2.0 * x * (k @ x)) - k @ ones
         c += (diagonal @ k - k @ diagonal) @ (k @ diagonal - diagonal @ k)
-    ours = lite_system(points, Kernel(GAUSSIAN, sigma))
+    ours = lite_system(points, RadialFunction(GAUSSIAN, sigma))
     np.testing.assert_allclose(ours[0], c, atol=1e-12)
     np.testing.assert_allclose(ours[1], b, atol=1e-12)
     alpha = -0.5 * sigma * np.linalg.solve(c + regularisation * np.eye(20), b)
-    fit = fit_lite(points, Kernel(GAUSSIAN, sigma), regularisation)
+    fit = fit_lite(points, RadialFunction(GAUSSIAN, sigma), regularisation)
     np.testing.assert_allclose(fit.surrogate.weights, alpha, rtol=1e-9)
     assert not fit.repaired
 
@@ -120,7 +122,7 @@ def test_finite_is_proposition_2() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["gaussian", "rational_quadratic"])
-def test_lite_minimises_the_regularised_objective(kernel: Kernel) -> None:
+def test_lite_minimises_the_regularised_objective(kernel: RadialFunction) -> None:
     """J(alpha) + (2 lambda / (n sigma²)) ||alpha||² is stationary there: the regulariser of Equation 7."""
     points, regularisation = _points(12), 0.05
     best = fit_lite(points, kernel, regularisation).surrogate
@@ -147,7 +149,7 @@ def test_finite_minimises_the_regularised_objective() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["gaussian", "rational_quadratic"])
-def test_low_rank_form_is_the_same(kernel: Kernel) -> None:
+def test_low_rank_form_is_the_same(kernel: RadialFunction) -> None:
     points = _points(60)
     whole = fit_lite(points, kernel, 0.7).surrogate.weights
     low = fit_lite_low_rank(points, kernel, 0.7, tolerance=1e-10).surrogate.weights
@@ -157,7 +159,7 @@ def test_low_rank_form_is_the_same(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["gaussian", "rational_quadratic"])
-def test_incomplete_cholesky(kernel: Kernel) -> None:
+def test_incomplete_cholesky(kernel: RadialFunction) -> None:
     points = _points(80, d=2)
     w = kernel.slope(squared_distances(points, points))
     for tolerance in (0.1, 1e-3, 1e-8):
@@ -197,7 +199,7 @@ def test_updates_of_the_factor_are_a_new_factor() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=["gaussian", "rational_quadratic"])
-def test_features_have_the_kernel_as_their_mean(kernel: Kernel) -> None:
+def test_features_have_the_kernel_as_their_mean(kernel: RadialFunction) -> None:
     m, points = 200_000, _points(6)
     omega, u = fourier_basis(kernel, draw_basis(m, D, kernel.shape, np.random.default_rng(4)))
     phi = np.sqrt(2.0 / m) * np.cos(points @ omega.T + u)
@@ -217,7 +219,9 @@ def test_kernels_derivatives_by_squared_distance() -> None:
 def test_rational_quadratic_kernel_becomes_the_gaussian() -> None:
     squares = np.linspace(0.0, 10.0, 5)
     np.testing.assert_allclose(
-        Kernel(RATIONAL_QUADRATIC, 2.0, 1e8).value(squares), Kernel(GAUSSIAN, 2.0).value(squares), rtol=1e-6
+        RadialFunction(RATIONAL_QUADRATIC, 2.0, 1e8).value(squares),
+        RadialFunction(GAUSSIAN, 2.0).value(squares),
+        rtol=1e-6,
     )
 
 
@@ -238,7 +242,7 @@ def test_objective_is_the_fisher_divergence_up_to_a_constant() -> None:
 def test_gradients_of_a_gaussian_are_learnt() -> None:
     """With n = m = 500 draws the error is a small share of the score's size, for both estimators."""
     points, new = _points(500), _points(2_000, seed=7)
-    wide = Kernel(GAUSSIAN, 30.0)
+    wide = RadialFunction(GAUSSIAN, 30.0)
     for surrogate in (fit_lite(points, wide, 1.0).surrogate, _finite(wide, points, 1e-4, 500)[1]):
         gradients, _ = derivatives(surrogate, new)
         assert ((gradients + new - 0.5) ** 2).mean() < 0.05
@@ -247,7 +251,7 @@ def test_gradients_of_a_gaussian_are_learnt() -> None:
 class TestChoice:
     @staticmethod
     def fit(points: np.ndarray, sigma: float, regularisation: float) -> Surrogate:
-        return fit_lite(points, Kernel(GAUSSIAN, sigma), regularisation).surrogate
+        return fit_lite(points, RadialFunction(GAUSSIAN, sigma), regularisation).surrogate
 
     def test_it_is_better_than_where_it_started(self) -> None:
         points, new = _points(120), _points(5_000, seed=8)
@@ -298,11 +302,11 @@ def test_points_that_nothing_can_be_learnt_from(points: np.ndarray, message: str
 def test_singular_systems_are_regularised_and_say_so() -> None:
     """Ten copies of five points, and no lambda: the system has rank five at most."""
     points = np.repeat(_points(5), 10, axis=0)
-    fit = fit_lite(points, Kernel(GAUSSIAN, 50.0), 0.0)
+    fit = fit_lite(points, RadialFunction(GAUSSIAN, 50.0), 0.0)
     assert fit.repaired
     assert np.all(np.isfinite(fit.surrogate.weights))
     basis = fourier_basis(KERNELS[0], draw_basis(40, D, 1.0, np.random.default_rng(1)))
-    sums = take_in(no_sums(basis, 0.0), points)
+    sums = take_in(empty_sums(basis, 0.0), points)
     finite = fit_finite(sums)[1]
     assert finite.repaired
     assert np.all(np.isfinite(finite.surrogate.weights))
@@ -317,7 +321,7 @@ def test_basis_is_smooth_in_sigma() -> None:
     """The random numbers are drawn once, so that a search over sigma sees a smooth objective."""
     draws = draw_basis(30, D, 1.0, np.random.default_rng(1))
     assert isinstance(draws, Draws)
-    one, other = (fourier_basis(Kernel(GAUSSIAN, sigma), draws) for sigma in (2.0, 8.0))
+    one, other = (fourier_basis(RadialFunction(GAUSSIAN, sigma), draws) for sigma in (2.0, 8.0))
     np.testing.assert_allclose(one.omega, 2.0 * other.omega)
     np.testing.assert_array_equal(one.u, other.u)
 
