@@ -68,12 +68,12 @@ from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
 class Settings(NamedTuple):
     subsample: Annotated[
-        int | None,
-        Limit(2, refitting.LARGEST),
-        "n: points to learn from; None: 300, or all if fewer",
+        int | None, Limit(2, refitting.LARGEST), "n: points to learn from; None: 300, or all if fewer"
     ] = None
     sigma: Annotated[float | None, SCALE, "squared width of k; None: median squared distance"] = None
-    gamma: Annotated[float | None, SCALE, "None: 0.75 / sqrt(d), or sqrt(0.1) if faithful"] = None
+    gamma: Annotated[
+        float | None, SCALE, "isotropic scale; None: 0.75 / sqrt(d), or sqrt(0.1) if faithful"
+    ] = None
     initial_step_size: Annotated[float | None, POSITIVE, "first scale of the walk, or nu if faithful"] = None
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that nu aims at"] = 0.234
     step_rate: Annotated[float, Limit(0.0, 10.0), "gain of nu; 0: no adaptation"] = 1.0

@@ -69,9 +69,7 @@ SOLVERS = Choice(("cholesky", "low_rank"))
 
 class Settings(NamedTuple):
     subsample: Annotated[
-        int | None,
-        Limit(2, refitting.LARGEST),
-        "n: points to learn from; None: 300, or all if fewer",
+        int | None, Limit(2, refitting.LARGEST), "n: points to learn from; None: 300, or all if fewer"
     ] = None
     kernel: Annotated[str | int, kmc.RADIAL_FUNCTION, "radial function k of the surrogate"] = "gaussian"
     shape: Annotated[float, Limit(0.01, 1e6), "shape of the rational quadratic k"] = 1.0
