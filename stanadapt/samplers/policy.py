@@ -49,11 +49,11 @@ MANY = 100  # a user is warned in more dimensions
 APPROACH, SCALE, EPISODES = 0, 1, 2  # Policy.phase: no policy yet; a linear one; networks
 PRETRAINING = Choice(("reflection", "identity"))
 IDENTITY = 1  # index of the second
-DIMS = (("episode_reward", ("episode",)), ("episode_acceptance", ("episode",)))  # of `learnt`
-SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # of the Laplace proposals, to be tried
+DIMS = (("episode_reward", ("episode",)), ("episode_acceptance", ("episode",)))  # dims of arrays in `learnt`
+SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # scales of proposals, to be tried
 LEAST = -10.0  # smallest log alpha in the reward, unless faithful
 _WORST = -100.0  # smallest reward, since log alpha can be minus infinity
-_FIRST_ROWS = 4_096  # of the replay buffer, which then grows
+_FIRST_ROWS = 4_096  # rows of the replay buffer at first; it grows
 _MANY_DRAWS = 100  # if so many points of a warm start are all equal, it never moved
 _DRAWS_A_DIMENSION = 3  # fewer different points of a warm start give no useful covariance
 _FLAT = 1e-12  # no policy is made if the correlations of the warm start have a smaller eigenvalue
@@ -206,7 +206,7 @@ def train(state: Any, settings: Any, rng: np.random.Generator) -> Any:
 
 
 def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tuple[np.ndarray, Space] | None:
-    """The coordinates, and the draws (n, d) of the warm start in them; None if there are too few draws.
+    """The draws (n, d) of the warm start in its coordinates u, and the `Space` of these; None if too few.
 
     Without a warm start u = x, and the draws come from N(0, (radius / 4)² I).
 

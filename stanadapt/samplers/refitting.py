@@ -19,7 +19,7 @@ from .settings import UNSET
 POINTS = 300  # size of a subsample by default
 LARGEST = 5_000  # largest subsample or basis; some arrays have its square, 200 MB each
 FIRST = 50  # number of iterations before the first fit of a faithful run
-GROWTH = 1.25  # everything is learnt anew each time the number of iterations has grown by this factor
+GROWTH = 1.25  # factor by which iterations grow before everything is learnt anew
 
 
 def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
