@@ -114,8 +114,8 @@ def test_hessian_next_to_points_without_a_gradient_is_reported() -> None:
     assert not hessian(target, np.array([0.0, 1.0]), out)
     assert not hessian_vector(target, np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.empty(2))
     settings = resolve("mmala", {})[1]
-    assert mmala.at(target, settings, np.array([0.0, 1.0]), 1.0).logp == -np.inf
-    assert mmala.at(target, settings, np.array([0.0, 0.5]), 1.0).logp > -np.inf
+    assert mmala.state_at(target, settings, np.array([0.0, 1.0]), 1.0).logp == -np.inf
+    assert mmala.state_at(target, settings, np.array([0.0, 0.5]), 1.0).logp > -np.inf
 
 
 def test_softabs() -> None:
@@ -161,7 +161,7 @@ def test_singular_hessian_has_a_metric() -> None:
     """A flat direction: the metric has 1 / alpha there, and the sampler goes on."""
     model = _edge(lambda x: np.array([-x[0], 0.0]))
     settings = resolve("mmala", {"softabs": 100.0})[1]
-    state = mmala.at(model.target(), settings, np.array([0.5, 0.5]), 1.0)
+    state = mmala.state_at(model.target(), settings, np.array([0.5, 0.5]), 1.0)
     np.testing.assert_allclose(np.linalg.eigvalsh(state.metric), [0.01, 1.0], rtol=1e-6)
     assert np.all(np.isfinite(state.root_t))
 
