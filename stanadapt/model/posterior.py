@@ -105,7 +105,7 @@ class Posterior:
         transformed, generated
             Whether transformed parameters and generated quantities come too.
         seed
-            For the random numbers of generated quantities.
+            For the random numbers of generated quantities, which are others for each point.
 
         Returns
         -------
@@ -122,7 +122,7 @@ class Posterior:
         if check.boolean("generated", generated):
             wanted |= self.generated_quantities
         values = np.empty((points.size // max(self.dim, 1) if self.dim else 1, self.n_values))
-        self.model.writer(seed)(points.reshape(len(values), self.dim), values)
+        self.model.writer(seed)(points.reshape(len(values), self.dim), values, np.arange(len(values)))
         values = values.reshape(*points.shape[:-1], self.n_values)
         return {name: variable.take(values) for name, variable in wanted.items()}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, ChainError, InitializationError, ModelError
-from ..model.backends.base import Plan, StanProgram
+from ..model.backends.base import Plan, StanProgram, Writer
 from ..model.data import to_json
 from ..model.posterior import Posterior
 from ..model.program import draws_data
@@ -82,15 +82,16 @@ class EngineChain(Chain):
         done = min(done, self.job.warmup + self.job.draws - 1)  # the last one is done when the draws are here
         self.board.post(self.index, done, float(done > self.job.warmup), np.nan, np.nan, 0.0)
 
-    def _keep(self, whole: WholeChain, rows: slice, draws: Draws, write: Any) -> None:
+    def _keep(self, whole: WholeChain, rows: slice, draws: Draws, write: Writer) -> None:
         """Every thin-th of the rows, as for the other methods."""
         thinned = slice(self.job.thin - 1, None, self.job.thin)
-        given = whole.values[rows][thinned]
-        values, x = self._completed(whole.names, given, draws.x is not None, write)
+        given = whole.values[rows]
+        iterations = np.arange(len(given))[thinned]
+        values, x = self._completed(whole.names, given[thinned], iterations, draws.x is not None, write)
         draws.put(values, x, {name: column[rows][thinned] for name, column in whole.stats.items()})
 
     def _completed(
-        self, names: list[str], given: np.ndarray, with_x: bool, write: Any
+        self, names: list[str], given: np.ndarray, iterations: np.ndarray, with_x: bool, write: Writer
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Values in the posterior's columns, and unconstrained draws where they are wanted.
 
@@ -108,7 +109,7 @@ class EngineChain(Chain):
         if missing:
             inside = np.isfinite(x).all(axis=1)
             computed = np.empty((int(inside.sum()), posterior.n_values))
-            write(x[inside], computed)
+            write(x[inside], computed, iterations[inside])
             values[np.ix_(inside, missing)] = computed[:, missing]
         return values, x
 

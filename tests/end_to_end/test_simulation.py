@@ -194,7 +194,7 @@ def test_priors_of_vectors():
     np.testing.assert_array_equal(theta["c"], [[x[5], x[7]], [x[6], x[8]]])
     np.testing.assert_allclose(prior.unconstrain(theta), x)
     row = np.empty((1, 10))
-    prior.writer(0)(x[None], row)
+    prior.writer(0)(x[None], row, np.zeros(1, np.int64))
     np.testing.assert_allclose(prior.unconstrain_flat(row[0]), x)
 
 

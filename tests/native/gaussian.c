@@ -29,6 +29,7 @@ typedef struct {
 
 typedef struct {
   uint64_t state;
+  uint64_t rest[18];  // as much memory as Stan's own generator has, which is looked at
 } bs_rng;
 
 int bs_major_version = MAJOR;
@@ -98,7 +99,7 @@ int bs_param_unc_num(const bs_model *model) {
 
 bs_rng *bs_rng_construct(unsigned int seed, char **message) {
   (void)message;
-  bs_rng *rng = malloc(sizeof(bs_rng));
+  bs_rng *rng = calloc(1, sizeof(bs_rng));
   rng->state = seed;
   return rng;
 }

@@ -29,6 +29,7 @@ from ...jit import kernel
 from ...target import NativeTarget, native_target
 from ..variables import variables
 from .base import Writer
+from .streams import Streams, begin
 
 THREADS = "STAN_THREADS=true"
 _STDOUT = threading.Lock()  # two threads that redirect it at a time would restore each other's
@@ -74,7 +75,7 @@ class NativeModel:
         return value, np.asarray(score)
 
     def writer(self, seed: int) -> Writer:
-        rng = self.model.new_rng(seed)
+        streams = Streams(self.model, seed)
         address = self._address("bs_param_constrain")
         sizes = np.array(
             [
@@ -84,15 +85,17 @@ class NativeModel:
             ]
         )
 
-        def write(x: np.ndarray, values: np.ndarray) -> None:
-            handle = ctypes.cast(rng.ptr, ctypes.c_void_p).value  # `rng` lives as long as this function
+        def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
             x = np.ascontiguousarray(x)
-            failed = _constrain(address, self.model.model, handle, sizes, x, values)
-            if self.spare and failed.any():
-                n = sizes[1]
-                some = np.empty((int(failed.sum()), n))
-                _constrain(address, self._spare_model.model, handle, np.minimum(sizes, n), x[failed], some)
-                values[failed, :n] = some
+            for rows, stream in streams.parts(iterations):
+                points, at, out = x[rows], iterations[rows], values[rows]
+                failed = _constrain(address, self.model.model, stream, sizes, points, at, out)
+                if self.spare and failed.any():
+                    n = sizes[1]
+                    some = np.empty((int(failed.sum()), n))
+                    model, smaller = self._spare_model.model, np.minimum(sizes, n)
+                    _constrain(address, model, stream, smaller, points[failed], at[failed], some)
+                    out[failed, :n] = some
 
         return write
 
@@ -225,7 +228,9 @@ def _call_constrain(
 
 
 @kernel
-def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: Any) -> Any:
+def _constrain(
+    address: Any, model: Any, stream: Any, sizes: Any, x: Any, iterations: Any, values: Any
+) -> Any:
     """Constrain every row of `x` (n, d) into `values` (n, c). Returns which rows have nothing but NaN.
 
     Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the
@@ -234,6 +239,7 @@ def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: A
     hopeless = np.zeros(len(x), np.bool_)
     for i in range(len(x)):
         values[i] = np.nan
+        begin(stream, iterations[i])
         for included in (2, 1, 0):
             failed = _call_constrain(
                 np.uint64(address),
@@ -242,7 +248,7 @@ def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: A
                 included == 2,
                 np.uint64(x[i].ctypes.data),
                 np.uint64(values[i].ctypes.data),
-                np.uint64(rng),
+                np.uint64(stream.handle),
             )
             if failed == 0:
                 break

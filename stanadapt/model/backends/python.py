@@ -196,7 +196,7 @@ class Target:
         return self._checked_value(x), self._checked_gradient(x)
 
     def writer(self, seed: int) -> Writer:
-        def write(x: np.ndarray, values: np.ndarray) -> None:
+        def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
             values[:] = x
 
         return write
@@ -254,10 +254,11 @@ class Target:
         return float(value)
 
     def _evaluate(self, x: np.ndarray) -> Any:
+        x = x.copy()  # a function that changes it in place must change neither the chain nor the gradient's
         return self._log_density(x, self._rng) if self.noisy else self._log_density(x)
 
     def _checked_gradient(self, x: np.ndarray) -> np.ndarray:
-        score = np.asarray(self._gradient(x), dtype=float)
+        score = np.asarray(self._gradient(x.copy()), dtype=float)
         if score.shape != (self.dim,):
             raise ArgumentError(f"gradient returned shape {score.shape}; it must be ({self.dim},)")
         return score
@@ -289,7 +290,7 @@ class Target:
         if self._pending is not None:
             return -1
         try:
-            point = np.ctypeslib.as_array(x, (self.dim,)).copy()
+            point = np.ctypeslib.as_array(x, (self.dim,))
             value[0] = self._checked_value(point)
             if score is not None and value[0] > -np.inf:
                 np.ctypeslib.as_array(score, (self.dim,))[:] = self._checked_gradient(point)
