@@ -11,7 +11,7 @@ import numpy as np
 from .. import check
 from ..errors import ArgumentError, EvaluationError
 from .backends.python import Target
-from .data import read
+from .data import holds_tuples, read
 from .opening import BACKENDS, open_model
 from .program import observed_names
 from .variables import Variable, variables
@@ -192,7 +192,7 @@ class Posterior:
     def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Data that the program models (left of a `~`), and the others, as arrays."""
         modelled = self.model.modelled if isinstance(self.model, Target) else observed_names(self.code)
-        arrays = {name: np.asarray(value) for name, value in self.data.items() if not isinstance(value, dict)}
+        arrays = {name: np.asarray(value) for name, value in self.data.items() if not holds_tuples(value)}
         arrays = {name: value for name, value in arrays.items() if value.dtype.kind in "iuf" and value.size}
         observed = {name: value for name, value in arrays.items() if name in modelled}
         return observed, {name: value for name, value in arrays.items() if name not in modelled}

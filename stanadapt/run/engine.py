@@ -14,15 +14,18 @@ from .. import check
 from ..errors import ArgumentError, ChainError, InitializationError, ModelError
 from ..model.backends.base import Plan, StanProgram, Writer
 from ..model.data import to_json
+from ..model.opening import executable, read_program
 from ..model.posterior import Posterior
 from ..model.program import draws_data
-from ..samplers import Engine, sampler
+from ..samplers import Engine, is_engine, sampler
 from ..samplers.base import WholeChain
+from . import auto
 from .chain import Chain
 from .draws import ChainResult, Draws
 from .inits import find
 from .job import Job
 
+_WANTED = "it needs a Stan program that stanli covers, or a CmdStanModel with its executable"
 _STOP_SECONDS = 0.3  # Ctrl-C may end a program before it is known here
 
 
@@ -139,6 +142,28 @@ class EngineChain(Chain):
         return kind(text)
 
 
+def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterior:
+    """Open a model for a method. What an engine cannot run is refused before a C++ compiler takes a minute.
+
+    Raises
+    ------
+    ArgumentError, ModelError, DataError
+    """
+    if method == auto.NAME or not is_engine(sampler(method)) or backend == "stanli" or executable(model):
+        return Posterior(model, data, backend=backend)
+    if backend == "auto":
+        from ..model.backends.stanli import RefusedError
+
+        try:
+            return Posterior(model, data, backend="stanli")
+        except RefusedError:
+            pass
+    code, values = read_program(model, data)
+    if code:
+        _stanli_program(method, code, values)
+    return Posterior(model, data, backend=backend)
+
+
 def check_posterior(method: str, posterior: Posterior) -> None:
     """Refuse what no engine can run, before anything runs.
 
@@ -188,18 +213,23 @@ def stan_program(method: str, posterior: Posterior) -> StanProgram:
 
     if posterior.model.backend == "stanli":
         return StanliProgram.of_model(cast(Any, posterior.model))
-    wanted = "it needs a Stan program that stanli covers, or a CmdStanModel with its executable"
     if not posterior.code:
         raise ArgumentError(
-            f"method={method!r} cannot run a compiled library ({posterior.library}): {wanted}"
+            f"method={method!r} cannot run a compiled library ({posterior.library}): {_WANTED}"
         )
-    data = to_json(posterior.data)
+    return _stanli_program(method, posterior.code, to_json(posterior.data))
+
+
+def _stanli_program(method: str, code: str, data: str) -> StanProgram:
+    """A program in stanli, with data as JSON text."""
+    from ..model.backends.stanli_nuts import StanliProgram
+
     try:
-        return StanliProgram.of_code(posterior.code, data)
+        return StanliProgram.of_code(code, data)
     except (ModelError, RuntimeError) as error:
         reason = check.one_line(error)
         raise ArgumentError(
-            f"method={method!r} cannot run this program: {wanted}. stanli says: {reason}"
+            f"method={method!r} cannot run this program: {_WANTED}. stanli says: {reason}"
         ) from error
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numba
@@ -66,6 +67,8 @@ class Target:
         threads: bool = False,
     ) -> None:
         self.dim = check.integer("dim", dim, 1)
+        if reason := check.too_many(self.dim):
+            raise ArgumentError(f"dim={self.dim} is not allowed: the target has {reason}")
         self._log_density = log_density
         self._gradient = gradient
         self._names = _flat_names(names, self.dim)
@@ -306,9 +309,13 @@ _BOUND = ("_callbacks", "_context", "_density_address", "_gradient_address")
 
 def _flat_names(names: Sequence[str] | None, dim: int) -> list[str]:
     vector = "x" if names is None else names
-    listed = [vector] if isinstance(vector, str) else list(vector)
+    if not isinstance(vector, Iterable) or isinstance(vector, bytes | Mapping):
+        raise check.refused("names", names, "one name, or a list of names")
+    listed = [vector] if isinstance(vector, str) else list(itertools.islice(vector, dim + 1))
     if not all(isinstance(name, str) and name for name in listed) or len(set(listed)) != len(listed):
         raise check.refused("names", names, "different, non-empty strings")
+    for name in listed:
+        check.label("names", name)
     if isinstance(vector, str):
         return [f"{vector}.{i + 1}" for i in range(dim)]
     if len(listed) != dim:

@@ -1,10 +1,10 @@
 """Random numbers of generated quantities: a stream for every iteration of a chain, whatever else was written.
 
 Stan draws them from MIXMAX (Savvidy, 2015, The MIXMAX random number generator), whose state is 17 integers
-below p = 2^61 - 1, not all zero, their sum modulo p, and a counter. To seed one by BridgeStan's function takes
-26 µs, seven times what a draw of eight schools costs with its generated quantities, since that jumps far ahead
-for each bit of the seed. So the state of one generator is written here instead, by SplitMix64 (Steele, Lea and
-Flood, 2014, Fast splittable pseudorandom number generators), in some 30 ns.
+below p = 2^61 - 1, not all zero, their sum modulo p, and a counter. To seed one by BridgeStan's function
+takes some 25 µs, several times what a draw of eight schools costs with its generated quantities, since it
+jumps far ahead for each bit of the seed. So the state of one generator is written here instead, by SplitMix64
+(Steele, Lea and Flood, 2014, Fast splittable pseudorandom number generators), in 50 ns.
 
 Whether a library has MIXMAX, as those of Stan 2.35 and later, is seen by the sum in its state. For others,
 BridgeStan seeds a generator for every row.
