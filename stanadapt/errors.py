@@ -62,4 +62,4 @@ def warn(message: str) -> None:
     level = 2
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, StanAdaptWarning, stacklevel=level - 1)
+    warnings.warn(message, StanAdaptWarning, stacklevel=level)

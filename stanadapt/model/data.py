@@ -71,7 +71,10 @@ def read(data: Any, what: str = "data", tuples: Container[str] = ()) -> dict[str
         if not isinstance(name, str):
             raise DataError(f"{what}: the name {shown(name)} is not allowed: names must be strings")
         label = f"{what}[{name!r}]"
-        values[name] = _nested(label, data[name]) if name in tuples else _plain(label, data[name])
+        try:
+            values[name] = _nested(label, data[name]) if name in tuples else _plain(label, data[name])
+        except RecursionError as error:
+            raise DataError(f"{label} is nested too deeply") from error
     return values
 
 
@@ -262,8 +265,8 @@ def _as_array(label: str, value: Any) -> np.ndarray:
     is_list = isinstance(value, list | tuple)
     try:
         array = np.asarray(value, dtype=object if _may_hold_na(value) else None)
-    except RecursionError as error:
-        raise DataError(f"{label} is nested too deeply") from error
+    except RecursionError:
+        raise
     except Exception:  # ragged, or an array of another library with its own error
         if not is_list:
             raise DataError(f"{label} of type {type(value).__name__} is no array of numbers") from None

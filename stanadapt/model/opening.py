@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,18 +77,15 @@ def _open_library(library: Path, data: Any, seed: int) -> Opened:
     """A library that BridgeStan compiled. It does not say which data it declares."""
     from .backends import bridgestan
 
-    values = read(data)
-    try:
-        return Opened(bridgestan.open_library(library, to_json(values), seed), "", values, "")
-    except DataError:
-        if not isinstance(data, Mapping):
-            raise
-        tuples = read(data, tuples=EVERY)  # Python's tuples may be Stan tuples, and not arrays
-        if to_json(tuples) == to_json(values):
-            raise
-        with contextlib.suppress(DataError):
-            return Opened(bridgestan.open_library(library, to_json(tuples), seed), "", tuples, "")
-        raise
+    readings: list[Container[str]] = [(), EVERY] if isinstance(data, Mapping) else [()]
+    failures = []
+    for tuples in readings:  # Python's tuples are arrays; or, where the library takes none, Stan tuples
+        try:
+            values = read(data, tuples=tuples)
+            return Opened(bridgestan.open_library(library, to_json(values), seed), "", values, "")
+        except DataError as error:
+            failures.append(error)
+    raise failures[0]
 
 
 def _adopt(model: Any, data: Any) -> Opened:
@@ -206,7 +202,7 @@ def _open_program(code: str, folder: Path | None, data: str, backend: str, seed:
             warn(f"{refusal}. Compiling it with BridgeStan instead.")
         try:
             return bridgestan.open_program(code, folder, data, seed)
-        except (ModelError, DataError) as error:
-            raise type(error)(
-                f"model: no backend can open it: {check.one_line(refusal)}. BridgeStan: {error}"
-            ) from error
+        except DataError as error:
+            raise DataError(f"{error}. {check.one_line(refusal)}") from error
+        except ModelError as error:
+            raise ModelError(f"model: no backend can open it: {check.one_line(refusal)}. {error}") from error

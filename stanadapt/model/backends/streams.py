@@ -53,7 +53,8 @@ class Streams:
             yield slice(None), self.stream
             return
         for i, iteration in enumerate(iterations):
-            seed = int(_mixed(self.key + np.uint64(iteration) * _GOLDEN)) >> 32
+            place = (int(self.key) + int(iteration) * int(_GOLDEN)) % 2**64
+            seed = int(_mixed(np.uint64(place))) >> 32
             rng = self.model.new_rng(seed)  # lives until the next one is asked for
             yield slice(i, i + 1), self.stream._replace(handle=rng.ptr)
 
