@@ -61,7 +61,9 @@ class Streams:
 
 def _mixmax(rng: Any) -> np.ndarray:
     """The state of a generator in its own memory; nothing if it is no MIXMAX."""
-    state = np.ctypeslib.as_array((ctypes.c_uint64 * (_WORDS + 2)).from_address(rng.ptr))
+    memory: Any = (ctypes.c_uint64 * (_WORDS + 2)).from_address(rng.ptr)
+    memory.owner = rng  # which frees it
+    state = np.ctypeslib.as_array(memory)
     words = [int(word) for word in state[:_WORDS]]
     sound = max(words) <= int(_P) and sum(words) % int(_P) == int(state[_WORDS])
     return state if sound else state[:0]
