@@ -25,14 +25,16 @@ class Posterior:
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
         `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used, and its executable for
-        the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes.
+        the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes. A string that
+        ends in .stan, .so, .dylib or .dll, or names a file, is a path.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
         NaN and infinity are numbers, in JSON as bare words or as texts. A Python tuple is an array, unless
-        the program declares a Stan tuple. Values are checked against the program's declarations.
+        the program declares a Stan tuple, or a ready library takes no array; dicts with the keys 1, 2, ...
+        are Stan tuples. Values are checked against the program's declarations.
     backend
         "stanli" runs Stan programs without a C++ compiler; "bridgestan" compiles them; "auto" takes stanli
-        and falls back to BridgeStan for a program that stanli does not cover.
+        and falls back to BridgeStan for what stanli refuses, unless its reason is known to be the data.
     seed
         For random numbers in the `transformed data` block only, 0 to 2**32 - 1.
 

@@ -236,6 +236,23 @@ def test_what_a_simulator_gets():
     assert 0.0 < theta["s"] < 3.0
 
 
+def test_a_distance_that_changes_the_data():
+    def distance(simulated, observed):
+        away = float(np.abs(simulated - observed).sum())
+        observed += 1.0
+        return away
+
+    def kept(simulated, observed):
+        return distance(simulated, observed.copy())
+
+    found = [
+        stanadapt.abc(lambda theta, rng: theta["a"], 1.0, {"a": stats.norm()}, epsilon=1.0, distance=each)
+        for each in (distance, kept)
+    ]
+    for _ in range(3):
+        assert found[0].log_density(np.array([0.5])) == found[1].log_density(np.array([0.5]))
+
+
 def test_vectorized_simulators_give_the_same_draws():
     one = stanadapt.abc(simulator, OBSERVED, PRIOR, epsilon=1.0, n_sim=3)
     other = stanadapt.abc(vectorized, OBSERVED, PRIOR, epsilon=1.0, n_sim=3, vectorized=True)
