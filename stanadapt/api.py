@@ -15,6 +15,7 @@ from .model.posterior import Posterior
 from .result.build import build
 from .result.labels import Labels
 from .run.draws import Run
+from .run.engine import open_posterior
 from .run.prepare import Prepared, prepare
 from .run.progress import Progress
 from .run.request import Request, resolve
@@ -200,7 +201,7 @@ def methods(name: str | None = None) -> pandas.DataFrame:
 
 def _open(model: Any, data: Any, request: Request) -> Posterior:
     if not isinstance(model, Posterior):
-        return Posterior(model, data, backend=request.backend)
+        return open_posterior(request.method, model, data, request.backend)
     if data is not None:
         raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
     return model

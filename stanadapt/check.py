@@ -83,6 +83,14 @@ def choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     raise refused(name, value, f"one of {', '.join(allowed)}{nearest(value, allowed)}")
 
 
+def label(name: str, value: str) -> str:
+    """`value` if a variable or a dimension can have this name in a file."""
+    if value in (".", "..") or "/" in value or not value.isprintable():
+        allowed = "a name without a slash and without control characters, and not . or .."
+        raise refused(name, value, allowed)
+    return value
+
+
 def nearest(value: Any, allowed: Iterable[str]) -> str:
     """The names most like `value`, in words for the end of an error message; empty if none is."""
     written = shown(value).strip("'").lower().replace("-", "_")
@@ -127,6 +135,20 @@ def _obstacle(target: Path, overwrite: bool) -> str:
 def unfinished(target: Path) -> Path:
     """Where a file is written until it is whole."""
     return target.with_name(f"{target.name}.{os.getpid()}.part")
+
+
+_VALUE_BYTES = 250  # that a value takes here before the first draw: its name, its index, and native copies
+
+
+def too_many(count: int) -> str:
+    """Why a model cannot have `count` values, in words that go on from "has"; nothing where it can."""
+    needed, free = count * _VALUE_BYTES, free_memory()
+    if needed <= free:
+        return ""
+    return (
+        f"{count} values, which take about {needed / 2**30:.0f} GiB to open, and {free / 2**30:.1f} GiB are "
+        "free"
+    )
 
 
 def refused(name: str, value: Any, allowed: str) -> ArgumentError:

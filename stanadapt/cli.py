@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -43,6 +45,18 @@ class _Group(click.Group):
         except KeyboardInterrupt:
             click.echo("Interrupted: nothing was written.", err=True)
             ctx.exit(_INTERRUPTED)
+
+    def main(self, *arguments: Any, **keywords: Any) -> Any:
+        """Also for an output that takes no more: a full disk, say. click itself ends at a closed pipe."""
+        try:
+            return super().main(*arguments, **keywords)
+        except OSError as error:
+            if error.filename is not None:  # not of an output that is open already
+                raise
+            click.echo(f"Error: the output cannot be written: {error.strerror or error}", err=True)
+            with contextlib.suppress(OSError, ValueError):  # or the rest of it fails once more at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -164,8 +178,8 @@ def sample(
     against the result. Ctrl-C ends the run early: the draws so far are written, and the exit status is 130.
     """
     from . import api, check
-    from .model.posterior import Posterior
     from .result.container import attributes
+    from .run.engine import open_posterior
 
     out = out or f"{Path(model).stem}.nc"
     try:
@@ -175,7 +189,7 @@ def sample(
         raise click.BadParameter(f"{error}{hint}", ctx, param_hint="--out") from error
     chosen = _settings(method, settings)
     with _warnings_as_lines(quiet) as findings:
-        opened = Posterior(model, data, backend=backend)
+        opened = open_posterior(method, model, data, backend)
         idata = api.sample(
             opened,
             method=method,
@@ -309,11 +323,13 @@ def check_model(model: str, data: str | None, backend: str, init_radius: float, 
     """
     import numpy as np
 
+    from . import check
     from .diagnostics import table
     from .model.posterior import Posterior
     from .model.speed import seconds_per_gradient
     from .run.inits import Init, find
 
+    init_radius = check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS)
     with _warnings_as_lines(quiet=False):
         opened = Posterior(model, data, backend=backend)
     facts = [["model", model], ["backend", opened.library]]

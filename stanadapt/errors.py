@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
+from types import FrameType
 
 
 class StanAdaptError(Exception):
@@ -51,3 +54,12 @@ class FindingsWarning(StanAdaptWarning):
     def __str__(self) -> str:
         lines = "".join(f"\n- {finding}" for finding in self.findings)
         return f"{lines}\nSee stanadapt.diagnose(idata)."
+
+
+def warn(message: str) -> None:
+    """Warn, with the line that called this package as the place of the warning."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, StanAdaptWarning, stacklevel=level)

@@ -6,7 +6,7 @@ import json
 import math
 import numbers
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,18 @@ _NON_FINITE = {
 _LARGEST_INT = 2**31 - 1
 
 
-def read(data: Any, what: str = "data", tuples: Collection[str] = ()) -> dict[str, Any]:
+class _Every:
+    """All names there are."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+EVERY = _Every()
+_DEEPEST = 64  # axes of an array
+
+
+def read(data: Any, what: str = "data", tuples: Container[str] = ()) -> dict[str, Any]:
     """Numbers and arrays of numbers from a dict, a path to JSON, JSON text or None.
 
     Parameters
@@ -39,7 +50,7 @@ def read(data: Any, what: str = "data", tuples: Collection[str] = ()) -> dict[st
         The argument's name, for error messages.
     tuples
         Names of variables that are Stan tuples: their values stay nested, as dicts with keys "1", "2", ...
-        A Python tuple for any other variable is an array.
+        A Python tuple for any other variable is an array; dicts are Stan tuples for every variable.
 
     Raises
     ------
@@ -60,7 +71,10 @@ def read(data: Any, what: str = "data", tuples: Collection[str] = ()) -> dict[st
         if not isinstance(name, str):
             raise DataError(f"{what}: the name {shown(name)} is not allowed: names must be strings")
         label = f"{what}[{name!r}]"
-        values[name] = _nested(label, data[name]) if name in tuples else _plain(label, data[name])
+        try:
+            values[name] = _nested(label, data[name]) if name in tuples else _plain(label, data[name])
+        except RecursionError as error:
+            raise DataError(f"{label} is nested too deeply") from error
     return values
 
 
@@ -105,8 +119,10 @@ def conform(values: Mapping[str, Any], declared: Mapping[str, Declaration]) -> d
 
 def _fitted(name: str, value: Any, declaration: Declaration, wanted: tuple[int | None, ...]) -> Any:
     """`value` if it has the shape `wanted` and the declared type."""
-    if isinstance(value, dict):
-        raise DataError(f"data[{name!r}] is a JSON object; it is declared as {declaration}, not as a tuple")
+    if holds_tuples(value):
+        raise DataError(
+            f"data[{name!r}] holds a JSON object; it is declared as {declaration}, not as a tuple"
+        )
     array = np.asarray(value)
     if declaration.is_complex:
         if _fits(array.shape, wanted) and array.dtype.kind != "c":
@@ -148,7 +164,7 @@ def load(source: str | os.PathLike[str], what: str) -> dict[str, Any]:
     """The object in JSON text or a JSON file."""
     text = os.fspath(source)
     where = f"{what} text"
-    if not isinstance(source, str) or not text.lstrip().startswith(("{", "[")):
+    if not isinstance(source, str) or is_path(text, (".json",)) or not text.lstrip().startswith(("{", "[")):
         where = f"{what} file {shown(text)}"
         text = _read_text(text, what)
     try:
@@ -160,6 +176,31 @@ def load(source: str | os.PathLike[str], what: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise DataError(f"{where} holds a {type(values).__name__}; a JSON object is needed: names and values")
     return values
+
+
+def is_path(text: str, endings: tuple[str, ...]) -> bool:
+    """Whether a text that could be the contents of a file is the path of one: by its ending, or there."""
+    if text.endswith(endings):
+        return True
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # longer than a name can be, or with a NUL
+        return False
+
+
+def holds_tuples(value: Any) -> bool:
+    """Whether a value is a Stan tuple or an array of them."""
+    leaf = _first_leaf(value, (list, tuple))
+    return isinstance(leaf, Mapping) and not hasattr(leaf, "__array__")
+
+
+def _first_leaf(value: Any, kinds: Any) -> Any:
+    """The first entry of nested sequences of some kinds, as deep as NumPy's arrays can be."""
+    for _ in range(_DEEPEST):
+        if not isinstance(value, kinds) or not value:
+            break
+        value = value[0]
+    return value
 
 
 def _read_text(name: str, what: str) -> str:
@@ -196,8 +237,8 @@ def _finite(text: str) -> float:
 
 
 def _plain(label: str, value: Any) -> Any:
-    """`value` as an int, a float or an array; a complex number as a pair; a dict (a Stan tuple) as it is."""
-    if isinstance(value, Mapping) and not hasattr(value, "__array__"):
+    """`value` as an int, a float or an array; a complex number as a pair; Stan tuples, dicts, as they are."""
+    if holds_tuples(value):
         return _nested(label, value)
     if isinstance(value, str | bytes | set | frozenset):
         return _number(label, value)
@@ -224,8 +265,8 @@ def _as_array(label: str, value: Any) -> np.ndarray:
     is_list = isinstance(value, list | tuple)
     try:
         array = np.asarray(value, dtype=object if _may_hold_na(value) else None)
-    except RecursionError as error:
-        raise DataError(f"{label} is nested too deeply") from error
+    except RecursionError:
+        raise
     except Exception:  # ragged, or an array of another library with its own error
         if not is_list:
             raise DataError(f"{label} of type {type(value).__name__} is no array of numbers") from None
@@ -290,7 +331,10 @@ def _nested(label: str, value: Any) -> Any:
         return {str(key): _nested(label, part) for key, part in value.items()}
     if isinstance(value, tuple):
         return {str(i): _nested(label, part) for i, part in enumerate(value, 1)}
-    if isinstance(value, list) and any(isinstance(part, tuple | Mapping) for part in value):
-        return [_nested(label, part) for part in value]
+    if isinstance(value, list) and isinstance(_first_leaf(value, list), tuple | Mapping):
+        parts = [_nested(label, part) for part in value]
+        if len({len(part) if isinstance(part, list) else type(part) for part in parts}) > 1:
+            raise DataError(f"{label} is ragged: its rows differ; Stan arrays are rectangular")
+        return parts
     plain = _plain(label, value)
     return plain.tolist() if isinstance(plain, np.ndarray) else plain

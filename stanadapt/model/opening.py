@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import check
-from ..errors import DataError, ModelError, StanAdaptWarning
+from ..errors import DataError, ModelError, warn
 from .backends.base import Model
 from .backends.python import Target
-from .data import conform, load, read, to_json
+from .data import EVERY, conform, is_path, load, read, to_json
 from .program import data_declarations, declarations, with_includes
 
 BACKENDS = ("auto", "stanli", "bridgestan")
@@ -44,22 +43,49 @@ def open_model(model: Any, data: Any, backend: str, seed: int) -> Opened:
         return _adopt(model, data)
     source = _stan_file(model)
     if isinstance(source, Path) and source.suffix in _LIBRARIES:
-        from .backends import bridgestan
+        return _open_library(source, data, seed)
+    text, folder, code, values = _program_and_data(source, data)
+    opened = _open_program(text, folder, to_json(values), backend, seed)
+    return Opened(opened, code, values, executable(model))
 
-        values = read(data)
-        return Opened(bridgestan.open_library(source, to_json(values), seed), "", values, "")
+
+def read_program(model: Any, data: Any) -> tuple[str, str]:
+    """The text of a Stan program, and its data as JSON, of a model that is one; nothing of another."""
+    if isinstance(model, Target) or hasattr(model, "param_unc_num"):
+        return "", ""
+    source = _stan_file(model)
+    if isinstance(source, Path) and source.suffix in _LIBRARIES:
+        return "", ""
+    _, _, code, values = _program_and_data(source, data)
+    return code, to_json(values)
+
+
+def _program_and_data(source: Path | str, data: Any) -> tuple[str, Path | None, str, dict[str, Any]]:
+    """Program text, the folder of its includes, the text with these written in place, and fitting data."""
     text, folder = _program(source)
     code = with_includes(text, folder)
     try:
-        values = _fitting_data(code, data)
+        return text, folder, code, _fitting_data(code, data)
     except DataError:
         from .backends import stanli
 
         stanli.compiled(text, folder)  # a program that does not compile is to be told of first
         raise
-    return Opened(
-        _open_program(text, folder, to_json(values), backend, seed), code, values, _executable(model)
-    )
+
+
+def _open_library(library: Path, data: Any, seed: int) -> Opened:
+    """A library that BridgeStan compiled. It does not say which data it declares."""
+    from .backends import bridgestan
+
+    readings: list[Container[str]] = [(), EVERY] if isinstance(data, Mapping) else [()]
+    failures = []
+    for tuples in readings:  # Python's tuples are arrays; or, where the library takes none, Stan tuples
+        try:
+            values = read(data, tuples=tuples)
+            return Opened(bridgestan.open_library(library, to_json(values), seed), "", values, "")
+        except DataError as error:
+            failures.append(error)
+    raise failures[0]
 
 
 def _adopt(model: Any, data: Any) -> Opened:
@@ -77,7 +103,7 @@ def _stan_file(model: Any) -> Path | str:
     """The path or the program text that `model` stands for."""
     if isinstance(model, str):
         looks_like_code = "\n" in model or "{" in model or not model.strip()
-        return model if looks_like_code else Path(model)
+        return model if looks_like_code and not is_path(model, (".stan", *_LIBRARIES)) else Path(model)
     if isinstance(model, os.PathLike) and isinstance(os.fspath(model), str):
         return Path(model)
     if hasattr(model, "stan_file") and hasattr(model, "exe_file"):
@@ -95,8 +121,8 @@ def _stan_file(model: Any) -> Path | str:
     )
 
 
-def _executable(model: Any) -> str:
-    """The path of a CmdStanModel's executable, if it is one and has it."""
+def executable(model: Any) -> str:
+    """The path of a CmdStanModel's executable, if it is one and has it; nothing otherwise."""
     found = getattr(model, "exe_file", None) if hasattr(model, "stan_file") else None
     return str(found) if isinstance(found, str | os.PathLike) else ""
 
@@ -132,9 +158,6 @@ def _checked_code(label: str, code: str) -> str:
     return code
 
 
-_VALUE_BYTES = 250  # that a value takes here before the first draw: its name, its index, and native copies
-
-
 def _fitting_data(code: str, data: Any) -> dict[str, Any]:
     declared = data_declarations(code)
     tuples = [name for name, declaration in declared.items() if declaration.type == "tuple"]
@@ -145,7 +168,6 @@ def _fitting_data(code: str, data: Any) -> dict[str, Any]:
 
 def _check_size(code: str, data: Mapping[str, Any]) -> None:
     """Refuse negative sizes, and more values than memory holds: opening them may hang, or crash."""
-    free = check.free_memory()
     for block in ("parameters", "transformed parameters", "generated quantities"):
         for name, declaration in declarations(code, block).items():
             shape = declaration.shape(data)
@@ -157,12 +179,8 @@ def _check_size(code: str, data: Mapping[str, Any]) -> None:
                     f"data do not fit the Stan program: {name} ({declaration}) has the negative size "
                     f"{min(sizes)}; sizes must be at least 0"
                 )
-            count = math.prod(sizes)
-            if count * _VALUE_BYTES > free:
-                raise ModelError(
-                    f"model: {name} ({declaration}) has {count} values, which take about "
-                    f"{count * _VALUE_BYTES / 2**30:.0f} GiB to open, and {free / 2**30:.1f} GiB are free"
-                )
+            if reason := check.too_many(math.prod(sizes)):
+                raise ModelError(f"model: {name} ({declaration}) has {reason}")
 
 
 def _open_program(code: str, folder: Path | None, data: str, backend: str, seed: int) -> Model:
@@ -180,8 +198,11 @@ def _open_program(code: str, folder: Path | None, data: str, backend: str, seed:
             raise
         from .backends import bridgestan
 
-        warnings.warn(f"{refusal}. Compiling it with BridgeStan instead.", StanAdaptWarning, stacklevel=5)
+        if bridgestan.is_at_hand(code, folder):
+            warn(f"{refusal}. Compiling it with BridgeStan instead.")
         try:
             return bridgestan.open_program(code, folder, data, seed)
+        except DataError as error:
+            raise DataError(f"{error}. {check.one_line(refusal)}") from error
         except ModelError as error:
             raise ModelError(f"model: no backend can open it: {check.one_line(refusal)}. {error}") from error

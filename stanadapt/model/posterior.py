@@ -11,7 +11,7 @@ import numpy as np
 from .. import check
 from ..errors import ArgumentError, EvaluationError
 from .backends.python import Target
-from .data import read
+from .data import holds_tuples, read
 from .opening import BACKENDS, open_model
 from .program import observed_names
 from .variables import Variable, variables
@@ -25,14 +25,16 @@ class Posterior:
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
         `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used, and its executable for
-        the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes.
+        the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes. A string that
+        ends in .stan, .so, .dylib or .dll, or names a file, is a path.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
         NaN and infinity are numbers, in JSON as bare words or as texts. A Python tuple is an array, unless
-        the program declares a Stan tuple. Values are checked against the program's declarations.
+        the program declares a Stan tuple, or a ready library takes no array; dicts with the keys 1, 2, ...
+        are Stan tuples. Values are checked against the program's declarations.
     backend
         "stanli" runs Stan programs without a C++ compiler; "bridgestan" compiles them; "auto" takes stanli
-        and falls back to BridgeStan for a program that stanli does not cover.
+        and falls back to BridgeStan for what stanli refuses, unless its reason is known to be the data.
     seed
         For random numbers in the `transformed data` block only, 0 to 2**32 - 1.
 
@@ -105,7 +107,7 @@ class Posterior:
         transformed, generated
             Whether transformed parameters and generated quantities come too.
         seed
-            For the random numbers of generated quantities.
+            For the random numbers of generated quantities, which are others for each point.
 
         Returns
         -------
@@ -122,7 +124,7 @@ class Posterior:
         if check.boolean("generated", generated):
             wanted |= self.generated_quantities
         values = np.empty((points.size // max(self.dim, 1) if self.dim else 1, self.n_values))
-        self.model.writer(seed)(points.reshape(len(values), self.dim), values)
+        self.model.writer(seed)(points.reshape(len(values), self.dim), values, np.arange(len(values)))
         values = values.reshape(*points.shape[:-1], self.n_values)
         return {name: variable.take(values) for name, variable in wanted.items()}
 
@@ -192,7 +194,7 @@ class Posterior:
     def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Data that the program models (left of a `~`), and the others, as arrays."""
         modelled = self.model.modelled if isinstance(self.model, Target) else observed_names(self.code)
-        arrays = {name: np.asarray(value) for name, value in self.data.items() if not isinstance(value, dict)}
+        arrays = {name: np.asarray(value) for name, value in self.data.items() if not holds_tuples(value)}
         arrays = {name: value for name, value in arrays.items() if value.dtype.kind in "iuf" and value.size}
         observed = {name: value for name, value in arrays.items() if name in modelled}
         return observed, {name: value for name, value in arrays.items() if name not in modelled}

@@ -10,6 +10,7 @@ import xarray
 
 from .. import check
 from ..errors import ArgumentError, ModelError
+from ..model.data import holds_tuples
 from ..model.posterior import Posterior
 
 SAMPLE_DIMS = ("chain", "draw")
@@ -35,8 +36,11 @@ class Labels:
             A variable has the name of a dimension of every result.
         """
         data = posterior.data.items()
-        shapes = {name: np.shape(value) for name, value in data if not isinstance(value, dict)}
-        shapes |= {name: variable.shape for name, variable in posterior.variables.items()}
+        observed = {name: np.shape(value) for name, value in data if not holds_tuples(value)}
+        drawn = {name: variable.shape for name, variable in posterior.variables.items()}
+        shapes = observed | drawn
+        for name in observed:
+            check.label("data: the name", name)
         for name in SAMPLE_DIMS:
             if name in posterior.variables:
                 raise ModelError(
@@ -48,9 +52,24 @@ class Labels:
         for name, labelled in coords.items():
             if not _is_flat(labelled):
                 raise check.refused(f"coords[{name!r}]", labelled, "a list of labels, one for each entry")
+        labels._check_names(observed)
+        labels._check_names(drawn)
         labels._check_lengths(shapes)
         labels._check_used(shapes)
         return labels
+
+    def _check_names(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Refuse variables of one group of the result with the name of a dimension there."""
+        for name, shape in shapes.items():
+            dims = self.names(name, shape)
+            if len(set(dims)) < len(dims):
+                raise check.refused(f"dims[{name!r}]", self.dims[name], "different from names left out")
+            for dim in dims:
+                if dim in shapes:
+                    raise ModelError(
+                        f"model: its variable {dim} has the name of a dimension of {name}; rename one of the "
+                        f"two, or name the dimension: dims={{{name!r}: [...]}}"
+                    )
 
     def _check_lengths(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         lengths: dict[str, tuple[int, str]] = {}
@@ -105,6 +124,8 @@ def _check_dims(name: str, given: Any, shapes: Mapping[str, tuple[int, ...]]) ->
     names = isinstance(given, Sequence) and not isinstance(given, str)
     if not names or not all(isinstance(dim, str) and dim for dim in given):
         raise check.refused(f"dims[{name!r}]", given, "a list of names of dimensions")
+    for dim in given:
+        check.label(f"dims[{name!r}]", dim)
     check.choice("dims: variable", name, shapes)
     if len(given) > len(shapes[name]):
         raise check.refused(f"dims[{name!r}]", given, f"a list of at most {len(shapes[name])} names")

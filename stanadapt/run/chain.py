@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..model.backends.base import Writer
 from ..model.posterior import Posterior
 from ..samplers import Sampler, advance, climbs, keeps_adapting, sampler
 from ..target import Failures
@@ -49,7 +50,7 @@ class Chain(abc.ABC):
         self.posterior, self.job, self.index, self.init, self.board = posterior, job, index, init, board
         # What spawn() gives, one at a time.
         self.seeds = np.random.SeedSequence(job.seed, spawn_key=(index,))
-        gq_seed = int(self.seeds.generate_state(1, np.uint32)[0])
+        gq_seed = int(self.seeds.generate_state(1, np.uint64)[0])
         self.model = posterior.model.for_chain(index, self.seeds.spawn(1)[0])
         self.write_values = self.model.writer(gq_seed)
         self.write_warmup = self.model.writer(gq_seed ^ 1)  # so that saving warm-up changes no draw
@@ -71,7 +72,8 @@ class Chain(abc.ABC):
         job, draws = self.job, self.draws
         while draws.n < len(draws.values):
             rows = draws.values[draws.n : draws.n + _GENERATED_BLOCK]
-            self.write_values(np.empty((len(rows), 0)), rows)
+            iterations = (draws.n + 1 + np.arange(len(rows))) * job.thin - 1
+            self.write_values(np.empty((len(rows), 0)), rows, iterations)
             draws.n += len(rows)
             self.board.post(self.index, job.warmup + draws.n * job.thin, 1.0, np.nan, np.nan, 0.0)
             yield
@@ -184,7 +186,7 @@ class KernelChain(Chain):
             yield from self._pause()
 
     def _end_block(
-        self, trace: Trace, began: float, offset: int, draws: Draws | None, write_values: Any
+        self, trace: Trace, began: float, offset: int, draws: Draws | None, write_values: Writer
     ) -> None:
         """Keep every thin-th iteration of a block in `draws`, and say how far the chain is.
 
@@ -194,7 +196,8 @@ class KernelChain(Chain):
         self.step_seconds = (time.perf_counter() - began) / n
         self.model.raise_pending()
         if draws is not None:
-            draws.write(write_values, trace, slice(-(offset + 1) % self.job.thin, None, self.job.thin))
+            rows = slice(-(offset + 1) % self.job.thin, None, self.job.thin)
+            draws.write(write_values, trace, rows, offset)
         value.done += n
         # One after another: the last digit of NumPy's own sum would tell where blocks end.
         value.accept_sum = float(np.cumsum(np.append(value.accept_sum, trace.accept_prob))[-1])

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..model.backends.base import Writer
 from ..model.posterior import Posterior
 from ..samplers import sampler, stats
 from ..trace import Trace
@@ -22,11 +23,11 @@ class Draws:
     stats: dict[str, np.ndarray]  # each (n,): those that every kernel sampler has, then the method's own
     n: int = 0  # rows written so far
 
-    def write(self, write_values: Any, trace: Trace, rows: slice) -> None:
-        """Append the iterations of `trace` that `rows` picks."""
+    def write(self, write_values: Writer, trace: Trace, rows: slice, offset: int) -> None:
+        """Append the iterations of `trace` that `rows` picks; `offset` iterations came before it."""
         x = trace.x[rows]
         here = slice(self.n, self.n + len(x))
-        write_values(x, self.values[here])
+        write_values(x, self.values[here], np.arange(offset, offset + len(trace.x))[rows])
         if self.x is not None:
             self.x[here] = x
         columns = [*trace[1:-1], *trace.own.T]

@@ -12,17 +12,20 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, ChainError, InitializationError, ModelError
-from ..model.backends.base import Plan, StanProgram
+from ..model.backends.base import Plan, StanProgram, Writer
 from ..model.data import to_json
+from ..model.opening import executable, read_program
 from ..model.posterior import Posterior
 from ..model.program import draws_data
-from ..samplers import Engine, sampler
+from ..samplers import Engine, is_engine, sampler
 from ..samplers.base import WholeChain
+from . import auto
 from .chain import Chain
 from .draws import ChainResult, Draws
 from .inits import find
 from .job import Job
 
+_WANTED = "it needs a Stan program that stanli covers, or a CmdStanModel with its executable"
 _STOP_SECONDS = 0.3  # Ctrl-C may end a program before it is known here
 
 
@@ -82,15 +85,16 @@ class EngineChain(Chain):
         done = min(done, self.job.warmup + self.job.draws - 1)  # the last one is done when the draws are here
         self.board.post(self.index, done, float(done > self.job.warmup), np.nan, np.nan, 0.0)
 
-    def _keep(self, whole: WholeChain, rows: slice, draws: Draws, write: Any) -> None:
+    def _keep(self, whole: WholeChain, rows: slice, draws: Draws, write: Writer) -> None:
         """Every thin-th of the rows, as for the other methods."""
         thinned = slice(self.job.thin - 1, None, self.job.thin)
-        given = whole.values[rows][thinned]
-        values, x = self._completed(whole.names, given, draws.x is not None, write)
+        given = whole.values[rows]
+        iterations = np.arange(len(given))[thinned]
+        values, x = self._completed(whole.names, given[thinned], iterations, draws.x is not None, write)
         draws.put(values, x, {name: column[rows][thinned] for name, column in whole.stats.items()})
 
     def _completed(
-        self, names: list[str], given: np.ndarray, with_x: bool, write: Any
+        self, names: list[str], given: np.ndarray, iterations: np.ndarray, with_x: bool, write: Writer
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Values in the posterior's columns, and unconstrained draws where they are wanted.
 
@@ -108,7 +112,7 @@ class EngineChain(Chain):
         if missing:
             inside = np.isfinite(x).all(axis=1)
             computed = np.empty((int(inside.sum()), posterior.n_values))
-            write(x[inside], computed)
+            write(x[inside], computed, iterations[inside])
             values[np.ix_(inside, missing)] = computed[:, missing]
         return values, x
 
@@ -136,6 +140,28 @@ class EngineChain(Chain):
         text = f"chain {self.index}: {self.out.library} failed: {check.one_line(error)}"
         kind = InitializationError if "initialization failed" in text.lower() else ChainError
         return kind(text)
+
+
+def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterior:
+    """Open a model for a method. What an engine cannot run is refused before a C++ compiler takes a minute.
+
+    Raises
+    ------
+    ArgumentError, ModelError, DataError
+    """
+    if method == auto.NAME or not is_engine(sampler(method)) or backend == "stanli" or executable(model):
+        return Posterior(model, data, backend=backend)
+    if backend == "auto":
+        from ..model.backends.stanli import RefusedError
+
+        try:
+            return Posterior(model, data, backend="stanli")
+        except RefusedError:
+            pass
+    code, values = read_program(model, data)
+    if code:
+        _stanli_program(method, code, values)
+    return Posterior(model, data, backend=backend)
 
 
 def check_posterior(method: str, posterior: Posterior) -> None:
@@ -187,18 +213,23 @@ def stan_program(method: str, posterior: Posterior) -> StanProgram:
 
     if posterior.model.backend == "stanli":
         return StanliProgram.of_model(cast(Any, posterior.model))
-    wanted = "it needs a Stan program that stanli covers, or a CmdStanModel with its executable"
     if not posterior.code:
         raise ArgumentError(
-            f"method={method!r} cannot run a compiled library ({posterior.library}): {wanted}"
+            f"method={method!r} cannot run a compiled library ({posterior.library}): {_WANTED}"
         )
-    data = to_json(posterior.data)
+    return _stanli_program(method, posterior.code, to_json(posterior.data))
+
+
+def _stanli_program(method: str, code: str, data: str) -> StanProgram:
+    """A program in stanli, with data as JSON text."""
+    from ..model.backends.stanli_nuts import StanliProgram
+
     try:
-        return StanliProgram.of_code(posterior.code, data)
+        return StanliProgram.of_code(code, data)
     except (ModelError, RuntimeError) as error:
         reason = check.one_line(error)
         raise ArgumentError(
-            f"method={method!r} cannot run this program: {wanted}. stanli says: {reason}"
+            f"method={method!r} cannot run this program: {_WANTED}. stanli says: {reason}"
         ) from error
 
 

@@ -201,7 +201,7 @@ class Kernel(NamedTuple):
                 return np.asarray(np.linalg.norm(away, axis=1))
         found = np.empty(len(simulated))
         for i, each in enumerate(simulated):
-            found[i] = _check_numbers("distance", self.distance(each, self.observed), (), theta)
+            found[i] = _check_numbers("distance", self.distance(each, self.observed.copy()), (), theta)
             if found[i] < 0.0:
                 raise _return_error(f"distance returned {found[i]:g}", theta, "a number of at least 0")
         return found

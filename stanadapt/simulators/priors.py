@@ -121,14 +121,18 @@ class StanPrior:
         if self._write is None:
             self._write = self.model.writer(0)
         row = np.empty((1, self.posterior.n_values))
-        self._write(x[None], row)
-        row.flags.writeable = False
+        self._write(x[None], row, np.zeros(1, np.int64))
         wanted = self.posterior.parameters | self.posterior.transformed_parameters
         taken = {name: variable.take(row[0]) for name, variable in wanted.items()}
-        return {name: value if np.ndim(value) else float(value) for name, value in taken.items()}
+        return {name: _read_only(value) if np.ndim(value) else float(value) for name, value in taken.items()}
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         return rng.uniform(-2.0, 2.0, self.dim)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
 
 
 class _Part(NamedTuple):
@@ -175,7 +179,7 @@ class ScipyPrior:
         return self.names(transformed=False, generated=False)
 
     def writer(self, seed: int) -> Writer:
-        def write(x: np.ndarray, values: np.ndarray) -> None:
+        def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
             values[:] = self._constrain(x)[0]
 
         return write

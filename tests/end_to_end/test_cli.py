@@ -401,6 +401,25 @@ def test_check() -> None:
     assert "A gradient takes " in said.stdout
 
 
+@pytest.mark.parametrize("radius", ["nan", "inf", "1e308", "-1"])
+def test_check_refuses_radii(radius: str) -> None:
+    said = stanadapt_command("check", *SCHOOLS, f"--init-radius={radius}")
+    assert said.exit_code == 2
+    assert "radius" in said.stderr
+    assert said.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["methods", "rwm"], ["sample", "--help"]])
+def test_output_that_takes_no_more(arguments: list[str]) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no device that is always full")
+    command = [sys.executable, "-c", "from stanadapt.cli import main; main()", *arguments]
+    with open("/dev/full", "w") as full:
+        said = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert said.returncode == 1
+    assert said.stderr == "Error: the output cannot be written: No space left on device\n"
+
+
 def test_check_without_a_finite_start(tmp_path: Path) -> None:
     (tmp_path / "model.stan").write_text('parameters { real x; } model { reject("never"); }')
     said = stanadapt_command("check", tmp_path / "model.stan")

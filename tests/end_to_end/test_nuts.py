@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import threading
 import warnings
@@ -737,8 +738,9 @@ def _has_cmdstan() -> bool:
 
 @pytest.mark.toolchain
 @pytest.mark.skipif(not _has_cmdstan(), reason="CmdStan is not on this machine")
-def test_real_cmdstan() -> None:
-    model = cmdstanpy.CmdStanModel(stan_file=f"{SCHOOLS}.stan")
+def test_real_cmdstan(tmp_path: Path) -> None:
+    program = shutil.copy(f"{SCHOOLS}.stan", tmp_path)  # CmdStan puts its executable beside it
+    model = cmdstanpy.CmdStanModel(stan_file=program)
     theirs = sample(model, f"{SCHOOLS}.json", warmup=1_000, draws=1_000, chains=4)
     assert theirs["posterior"].attrs["backend"].startswith("CmdStan 2.")
     truth = json.loads((MODELS / "eight_schools" / "truth.json").read_text())["moments"]["mu"]

@@ -153,7 +153,8 @@ def test_entries_that_cannot_move_are_left_out() -> None:
     assert free == ["R.2.1", "R.3.1", "R.3.2", "x"]
     posterior = stanadapt.Posterior(CORRELATION)
     draws = np.empty((2, 300, 10))
-    posterior.model.writer(0)(np.random.default_rng(1).normal(size=(600, 4)), draws.reshape(600, 10))
+    points = np.random.default_rng(1).normal(size=(600, 4))
+    posterior.model.writer(0)(points, draws.reshape(600, 10), np.arange(600))
     found = judge.verdict(problem, draws)
     assert found.bulk > 300
     assert np.isfinite(found.r_hat)

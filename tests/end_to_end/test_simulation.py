@@ -194,7 +194,7 @@ def test_priors_of_vectors():
     np.testing.assert_array_equal(theta["c"], [[x[5], x[7]], [x[6], x[8]]])
     np.testing.assert_allclose(prior.unconstrain(theta), x)
     row = np.empty((1, 10))
-    prior.writer(0)(x[None], row)
+    prior.writer(0)(x[None], row, np.zeros(1, np.int64))
     np.testing.assert_allclose(prior.unconstrain_flat(row[0]), x)
 
 
@@ -234,6 +234,23 @@ def test_what_a_simulator_gets():
     assert isinstance(theta["s"], float)
     assert theta["twice"] == 2 * theta["s"]
     assert 0.0 < theta["s"] < 3.0
+
+
+def test_a_distance_that_changes_the_data():
+    def distance(simulated, observed):
+        away = float(np.abs(simulated - observed).sum())
+        observed += 1.0
+        return away
+
+    def kept(simulated, observed):
+        return distance(simulated, observed.copy())
+
+    found = [
+        stanadapt.abc(lambda theta, rng: theta["a"], 1.0, {"a": stats.norm()}, epsilon=1.0, distance=each)
+        for each in (distance, kept)
+    ]
+    for _ in range(3):
+        assert found[0].log_density(np.array([0.5])) == found[1].log_density(np.array([0.5]))
 
 
 def test_vectorized_simulators_give_the_same_draws():

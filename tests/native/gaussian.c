@@ -14,21 +14,24 @@
        }
 
    Names found in the JSON data change what it does: "fail" refuses the data, "crash" ends the process at the
-   first gradient, "reject" has no density where x[1] > 1.
+   first gradient, "reject" has no density where x[1] > 1, "print" prints x[1] in two parts at each density,
+   "tuples" are refused unless they are an array of objects.
 */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 typedef struct {
-  bool crash, reject, who;
+  bool crash, reject, who, print;
 } bs_model;
 
 typedef struct {
   uint64_t state;
+  uint64_t rest[18];  // as much memory as Stan's own generator has, which is looked at
 } bs_rng;
 
 int bs_major_version = MAJOR;
@@ -38,6 +41,8 @@ int bs_patch_version = PATCH;
 #define PARAMETERS "x.1,x.2,sigma"
 #define TRANSFORMED ",total"
 #define GENERATED ",q.1.1,q.2.1,q.1.2,q.2.2,q.1.3,q.2.3,z.real,z.imag,t:1,t:2.1,t:2.2,u,process"
+
+static void (*print_callback)(const char *, int);
 
 static int failed(char **message, const char *text) {
   if (message) *message = strdup(text);
@@ -52,9 +57,15 @@ bs_model *bs_model_construct(const char *data, unsigned int seed, char **message
     failed(message, "fail is no data of this program");
     return NULL;
   }
+  const char *tuples = strstr(data, "\"tuples\"");
+  if (tuples && !strstr(tuples, "[{")) {
+    failed(message, "tuples are objects");
+    return NULL;
+  }
   bs_model *model = malloc(sizeof(bs_model));
   model->crash = strstr(data, "\"crash\"");
   model->reject = strstr(data, "\"reject\"");
+  model->print = strstr(data, "\"print\"");
   model->who = strstr(data, "\"who\"");
   return model;
 }
@@ -98,7 +109,7 @@ int bs_param_unc_num(const bs_model *model) {
 
 bs_rng *bs_rng_construct(unsigned int seed, char **message) {
   (void)message;
-  bs_rng *rng = malloc(sizeof(bs_rng));
+  bs_rng *rng = calloc(1, sizeof(bs_rng));
   rng->state = seed;
   return rng;
 }
@@ -164,6 +175,11 @@ int bs_param_initialize(const bs_model *model, const char *inits, bs_rng *rng, d
 int bs_log_density(const bs_model *model, bool propto, bool jacobian, const double *x, double *value,
                    char **message) {
   (void)propto, (void)jacobian;
+  if (model->print && print_callback) {
+    char number[32];
+    print_callback("x is ", 5);
+    print_callback(number, snprintf(number, sizeof(number), "%g\n", x[0]));
+  }
   if (model->reject && x[0] > 1) return failed(message, "x is above one");
   *value = -0.5 * (x[0] * x[0] + x[1] * x[1] + x[2] * x[2]);
   return 0;
@@ -188,7 +204,7 @@ int bs_log_density_hessian_vector_product(const bs_model *model, bool propto, bo
   return bs_log_density(model, propto, jacobian, x, value, message);
 }
 
-int bs_set_print_callback(void (*print)(const char *, size_t), char **message) {
-  (void)print, (void)message;
-  return 0;
+void bs_set_print_callback(void (*print)(const char *, int), char **message) {
+  (void)message;
+  print_callback = print;
 }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
+import re
 import shutil
+import threading
 import types
 import urllib.request
 import warnings
@@ -15,8 +18,8 @@ import pytest
 import stanli as stanli_package
 
 import stanadapt
-from stanadapt.errors import DataError, ModelError, StanAdaptWarning
-from stanadapt.model.backends import bridgestan, stanli
+from stanadapt.errors import ArgumentError, DataError, EvaluationError, ModelError, StanAdaptWarning
+from stanadapt.model.backends import bridgestan, native, stanli
 
 MODELS = Path(__file__).parents[2] / "models"
 SCHOOLS = MODELS / "eight_schools" / "eight_schools"
@@ -85,7 +88,64 @@ def test_auto_falls_back_and_says_so(sources):
     with pytest.warns(StanAdaptWarning, match=r"unsupported.*STuple[\s\S]*BridgeStan instead") as caught:
         posterior = stanadapt.Posterior(WITH_TUPLE)
     assert len(caught) == 1
+    assert caught[0].filename == __file__
     assert posterior.library.startswith("bridgestan")
+
+
+# stanli covers neither, and does not say so in one form of words.
+REFUSED = {
+    "fatal_error": 'parameters { real x; } model { if (x > 9) fatal_error("x"); x ~ std_normal(); }',
+    "fatal_error in data": 'transformed data { if (1 > 2) fatal_error("x"); else fatal_error("y"); }'
+    + NORMAL,
+    "gaussian_dlm_obs": """parameters { real<lower=0> s; } model {
+        [[1.0, 2.0]] ~ gaussian_dlm_obs([[1.0]], [[1.0]], [s]', [[s]], [0.0]', [[1.0]]); }""",
+    "index": "transformed data { array[1] int z = {1}; int i = 2; int a = z[i]; }" + NORMAL,
+}
+
+
+@pytest.mark.parametrize("code", REFUSED.values(), ids=REFUSED)
+def test_what_is_not_known_to_be_about_data_falls_back(code, sources):
+    with pytest.warns(StanAdaptWarning, match="stanli does not cover this program.*BridgeStan instead"):
+        assert stanadapt.Posterior(code).library.startswith("bridgestan")
+
+
+@pytest.mark.parametrize("code", REFUSED.values(), ids=REFUSED)
+def test_what_is_not_known_to_be_about_data_has_both_reasons(code, no_sources):
+    with pytest.raises(ModelError, match=r"stanli \w+: .*BridgeStan's C\+\+ sources are not on this machine"):
+        stanadapt.Posterior(code)
+
+
+def test_data_that_no_backend_takes_have_both_reasons(sources):
+    code = "data { int fail; } " + REFUSED["index"]
+    with (
+        pytest.warns(StanAdaptWarning),
+        pytest.raises(DataError, match=r"fail is no data.*stanli prepare_data"),
+    ):
+        stanadapt.Posterior(code, {"fail": 1})
+
+
+CONSTRAINTS = {
+    "bound": ("data { int<lower=1> N; } ", {"N": 0}, "greater than or equal to 1"),
+    "type": ("data { simplex[2] s; } ", {"s": [1, 1]}, "not a valid simplex"),
+    "transformed": ("data { int N; } transformed data { int<upper=3> M = N; } ", {"N": 4}, "M is 4"),
+    "domain": ("data { real s; } transformed data { real a = normal_lpdf(1 | 0, s); } ", {"s": -1}, "Scale"),
+}
+
+
+@pytest.mark.parametrize(("code", "data", "reason"), CONSTRAINTS.values(), ids=CONSTRAINTS)
+def test_data_outside_of_their_support_are_no_reason_to_compile(code, data, reason, monkeypatch):
+    monkeypatch.setattr(bridgestan, "open_program", None)
+    with pytest.raises(DataError, match=reason):
+        stanadapt.Posterior(code + NORMAL, data)
+
+
+@pytest.mark.parametrize("backend", ["auto", "bridgestan"])
+def test_nuts_refuses_before_a_compiler_is_started(backend, sources):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ArgumentError, match=r"method='nuts' cannot run this program.*gaussian_dlm_obs"):
+            stanadapt.sample(REFUSED["gaussian_dlm_obs"], method="nuts", backend=backend, progress=False)
+    assert not (sources / "log").exists()
 
 
 def test_stanli_alone_does_not_fall_back(sources):
@@ -95,8 +155,10 @@ def test_stanli_alone_does_not_fall_back(sources):
 
 
 def test_when_no_backend_can_both_reasons_are_given(no_sources):
-    with pytest.warns(StanAdaptWarning), pytest.raises(ModelError) as caught:
-        stanadapt.Posterior(WITH_TUPLE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing is compiled, so nothing says that it is
+        with pytest.raises(ModelError) as caught:
+            stanadapt.Posterior(WITH_TUPLE)
     assert "no backend" in str(caught.value)
     assert "STuple" in str(caught.value)
     assert "BridgeStan's C++ sources are not on this machine" in str(caught.value)
@@ -261,6 +323,93 @@ def test_message_of_a_library_comes_through(gaussian_libraries):
     posterior = stanadapt.Posterior(gaussian_libraries["threads"], {"reject": 1})
     with pytest.raises(stanadapt.errors.EvaluationError, match="x is above one"):
         posterior.log_density([1.5, 0.0, 0.0])
+
+
+MESSAGES = {
+    "log_density() failed with exception: Exception: x is 2 (in '/a/b-1/model/program.stan', line 3)": (
+        "x is 2 (in the program, line 3)"
+    ),
+    'construct({"N": (0)}, 1) failed with exception: \nException: Exception: N is 0': "N is 0",
+    "f() failed with exception: half (in 'mine.stan', line 1)": "half (in 'mine.stan', line 1)",
+    "x is above one": "x is above one",
+}
+
+
+@pytest.mark.parametrize(("message", "plain"), MESSAGES.items())
+def test_messages_of_bridgestan_are_put_in_plain_words(message, plain, monkeypatch, gaussian_libraries):
+    assert native.in_plain_words(message) == plain
+    posterior = stanadapt.Posterior(gaussian_libraries["threads"])
+
+    def fail(*_, **__):
+        raise RuntimeError(message)
+
+    for name in ("log_density", "log_density_gradient", "param_unconstrain"):
+        monkeypatch.setattr(posterior.model.model, name, fail)
+    for function in (posterior.log_density, posterior.log_density_gradient):
+        with pytest.raises(EvaluationError, match=f"evaluated: {re.escape(plain)}$"):
+            function(np.zeros(3))
+    with pytest.raises(ArgumentError, match=f"support: {re.escape(plain)}$"):
+        posterior.unconstrain({"x": [0, 0], "sigma": 1})
+
+
+def test_threads_print_whole_lines(capsys):
+    """What a program prints comes in parts, from any thread."""
+    ready, done = threading.Event(), threading.Event()
+
+    def other():
+        native._print(b"other ", 6)
+        ready.set()
+        done.wait()
+        native._print("ä\n".encode(), 3)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    ready.wait()
+    native._print(b"this ", 5)
+    native._print(b"line\nand ", 9)
+    done.set()
+    thread.join()
+    native._print(b"more\n", 5)
+    assert capsys.readouterr().out == "this line\nother ä\nand more\n"
+
+
+@pytest.mark.parametrize("adopt", [False, True])
+def test_print_of_a_library_comes_in_whole_lines(adopt, gaussian_libraries, capsys):
+    library = gaussian_libraries["threads"]
+    model = bridgestan.bridgestan.StanModel(library, {"print": 1}, warn=False) if adopt else library
+    posterior = stanadapt.Posterior(model, None if adopt else {"print": 1})
+    threads = [
+        threading.Thread(target=lambda i=i: [posterior.log_density([i, 0, 0]) for _ in range(200)])
+        for i in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(lines) == ["x is 0"] * 200 + ["x is 1"] * 200
+
+
+TUPLES = {
+    "tuples": {"tuples": [(1, 2.5), (3, 4.5)]},
+    "ragged tuples": {"tuples": [(1, [2.5]), (3, [4.5])]},
+    "dicts": {"tuples": [{"1": 1, "2": 2.5}, {1: 3, 2: 4.5}]},
+    "text": '{"tuples": [{"1": 1, "2": 2.5}, {"1": 3, "2": 4.5}]}',
+}
+
+
+@pytest.mark.parametrize("data", TUPLES.values(), ids=TUPLES)
+def test_arrays_of_tuples_reach_a_library(data, gaussian_libraries):
+    posterior = stanadapt.Posterior(gaussian_libraries["threads"], data)
+    assert [list(part) for part in posterior.data["tuples"]] == [["1", "2"], ["1", "2"]]
+    assert posterior.observed() == ({}, {})
+    pickle.loads(pickle.dumps(posterior))
+
+
+def test_arrays_of_tuples_in_an_open_model(gaussian_libraries):
+    data = {"tuples": [{"1": 1, "2": 2.5}]}
+    theirs = bridgestan.bridgestan.StanModel(gaussian_libraries["threads"], data, warn=False)
+    assert stanadapt.Posterior(theirs).data == data
 
 
 def test_file_that_is_no_library(tmp_path):

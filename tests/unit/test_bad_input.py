@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import stanadapt
 from cases import kernel_methods, resolve
@@ -257,6 +258,19 @@ class TestModels:
         refused(DataError, ["nowhere.json", "no such file"], SCHOOLS, "nowhere.json")
 
 
+def test_a_text_that_names_a_program_is_its_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("{x}.stan", "a\nb.stan"):
+        refused(ModelError, ["model=", "no such file"], name)
+        (tmp_path / name).write_text(NORMAL)
+        assert Posterior(name).dim == 1
+    (tmp_path / "{x}.so").write_text("no library")
+    refused(ModelError, ["{x}.so", "is not a library"], "{x}.so")
+    (tmp_path / "{x}").write_text(NORMAL)
+    refused(ModelError, ["{x}", "does not end in .stan"], "{x}")
+    assert Posterior(NORMAL + "// like x.stan\n").dim == 1
+
+
 def test_a_program_can_come_in_many_forms(tmp_path):
     (tmp_path / "sizes.stan").write_text("int N; // from a file\n")
     code = """
@@ -299,6 +313,9 @@ LABELS = {
     "dims as text": ({"dims": {"y_rep": "i"}}, ["dims['y_rep']='i'", "a list"]),
     "dims as a number": ({"dims": {"y_rep": 3}}, ["dims['y_rep']=3", "a list"]),
     "dims of numbers": ({"dims": {"y_rep": [3]}}, ["dims['y_rep']=[3]", "a list of names"]),
+    "dims with a slash": ({"dims": {"y_rep": ["a/b"]}}, ["dims['y_rep']='a/b'", "without a slash"]),
+    "dims of dots": ({"dims": {"y_rep": [".."]}}, ["dims['y_rep']='..'", "not . or .."]),
+    "dims with NUL": ({"dims": {"y_rep": ["a\0"]}}, ["dims['y_rep']=", "control characters"]),
     "taken dims": ({"dims": {"y_rep": ["chain"]}}, ["dims['y_rep']", "chain"]),
     "dims like a variable": ({"dims": {"y_rep": ["mu"]}}, ["dims['y_rep']", "mu"]),
     "dims no dict": ({"dims": ["i"]}, ["dims=['i']", "a dict"]),
@@ -321,6 +338,41 @@ LABELS = {
 @pytest.mark.parametrize(("keywords", "parts"), LABELS.values(), ids=LABELS)
 def test_labels(keywords, parts):
     refused(ArgumentError, parts, GENERATED, DATA, **keywords)
+
+
+CLASHES = {
+    "parameter": """parameters { array[3] real t; real t_dim_0; }
+        model { t ~ normal(0, 1); t_dim_0 ~ normal(0, 1); }""",
+    "generated": NORMAL + " generated quantities { vector[2] t; real t_dim_0 = 1; t = [1, 2]'; }",
+    "target": stanadapt.Target.from_python(lambda x: -x @ x, 4, names=["t.1", "t.2", "t.3", "t_dim_0"]),
+    "prior": stanadapt.abc(
+        lambda theta, rng: theta["t_dim_0"],
+        1.0,
+        {"t": stats.norm([0.0, 0.0]), "t_dim_0": stats.norm()},
+        epsilon=1.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("model", CLASHES.values(), ids=CLASHES)
+def test_variables_with_the_name_of_a_dimension(model, request):
+    request.getfixturevalue("never_runs")
+    refused(ModelError, ["t_dim_0", "name of a dimension of t"], model)
+
+
+def test_a_dimension_with_a_name_of_its_own_clashes_with_no_variable():
+    group = datasets(draw(CLASHES["parameter"], dims={"t": ["i"]}))["posterior"]
+    assert group["t"].dims == ("chain", "draw", "i")
+    assert group["t_dim_0"].dims == ("chain", "draw")
+
+
+@pytest.mark.usefixtures("never_runs")
+def test_data_with_names_that_no_result_can_have():
+    given = {"x": 1.0}
+    refused(ModelError, ["y_dim_0", "name of a dimension of y"], NORMAL, {"y": [1, 2], "y_dim_0": 1})
+    refused(ArgumentError, ["data: the name='a/b'", "without a slash"], NORMAL, given | {"a/b": 1})
+    code = "parameters { matrix[2, 3] m; } model { to_vector(m) ~ normal(0, 1); }"
+    refused(ArgumentError, ["dims['m']", "different"], code, dims={"m": ["m_dim_1"]})
 
 
 @pytest.mark.usefixtures("never_runs")

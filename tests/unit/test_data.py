@@ -273,11 +273,6 @@ REFUSED = {
         {"N": 2},
         ["N too large: 2"],
     ),
-    "index beyond": (
-        "data { int N; array[N] int z; } transformed data { int a = z[N + 1]; } parameters { real x; }",
-        {"N": 1, "z": [1]},
-        ["2", "out of"],
-    ),
     "division by zero": (
         "data { int N; } transformed data { int a = 3 %/% N; int b = 3 % N; } parameters { real x; }",
         {"N": 0},
@@ -362,6 +357,33 @@ def test_stan_tuples(value):
 def test_arrays_of_stan_tuples():
     read = data_module.read({"t": [(1, 2.5), (3, 4.5)]}, tuples=["t"])
     assert read == {"t": [{"1": 1, "2": 2.5}, {"1": 3, "2": 4.5}]}
+    read = data_module.read({"t": [[(1, 2.5)], [(3, 4.5)]]}, tuples=["t"])
+    assert read == {"t": [[{"1": 1, "2": 2.5}], [{"1": 3, "2": 4.5}]]}
+
+
+@pytest.mark.parametrize("data", [{"t": [{"1": 1, "2": [2.5]}]}, '{"t": [{"1": 1, "2": [2.5]}]}'])
+def test_dicts_are_stan_tuples_without_declarations(data):
+    assert data_module.read(data) == {"t": [{"1": 1, "2": [2.5]}]}
+
+
+def test_what_holds_stan_tuples_is_no_array_of_numbers():
+    with pytest.raises(DataError, match=r"data\['y'\] holds a JSON object; it is declared as vector"):
+        Posterior("data { vector[1] y; } parameters { real x; }", {"y": [{"1": 1}]})
+    with pytest.raises(DataError, match=r"data\['t'\] is ragged"):
+        data_module.read({"t": [[{"1": 1}], [{"1": 1}, {"1": 2}]]})
+    within: list = []
+    within.append(within)
+    with pytest.raises(DataError, match="nested too deeply"):
+        data_module.read({"t": within})
+
+
+def test_a_text_that_names_a_json_file_is_its_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("{a}.json", "[b]", "{c\n}"):
+        (tmp_path / name).write_text('{"N": 3}')
+        assert data_module.read(name) == {"N": 3}
+    with pytest.raises(DataError, match="no such file"):
+        data_module.read("{d}.json")
 
 
 @pytest.mark.parametrize("value", [[1 + 2j, 3], np.array([1 + 2j, 3]), [[1, 2], [3, 0]]])

@@ -183,6 +183,26 @@ def test_callables_cannot_change_the_chain():
     )
 
 
+def test_a_density_that_changes_its_point_leaves_the_gradient_alone():
+    def careless(x):
+        value = log_density(x)
+        x *= 1e6
+        return value
+
+    def careless_gradient(x):
+        score = gradient(x)
+        x[:] = np.nan
+        return score
+
+    target = Target.from_python(careless, 3, careless_gradient)
+    point = np.array([0.5, -1.0, 2.0])
+    np.testing.assert_array_equal(target.log_density_gradient(point)[1], gradient(point))
+    kept = sample(Target.from_python(log_density, 3, gradient), method="mala")
+    found = sample(target, method="mala")
+    for group, name in (("posterior", "x"), ("sample_stats", "acceptance_rate")):
+        np.testing.assert_array_equal(found[group][name], kept[group][name])
+
+
 def test_methods_that_need_a_gradient_refuse():
     target = Target.from_python(log_density, 3)
     with pytest.raises(ArgumentError, match=r"method='mala' needs a gradient.*rwm"):
@@ -214,7 +234,26 @@ def test_names(names, dim, shapes):
     assert np.concatenate([np.ravel(value) for value in values.values()]).tolist() == list(range(dim))
 
 
-@pytest.mark.parametrize("names", [["a"], ["a", "a"], ["a", ""], ["a", 1], ["a", "b", "c"]])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a"],
+        ["a", "a"],
+        ["a", ""],
+        ["a", 1],
+        ["a", "b", "c"],
+        5,
+        2.5,
+        b"ab",
+        {"a": 1, "b": 2},
+        "a/b",
+        ".",
+        ["a", ".."],
+        ["a", "b\0"],
+        ["a\n", "b"],
+        ["a", "\ud800"],
+    ],
+)
 def test_names_that_do_not_fit(names):
     with pytest.raises(ArgumentError, match="names="):
         Target.from_python(log_density, 2, names=names)
@@ -225,6 +264,8 @@ def test_names_that_do_not_fit(names):
     [
         ((None, 2), "log_density=None is not allowed"),
         ((log_density, 0), "dim=0 is not allowed"),
+        ((log_density, 10**9), "dim=1000000000 is not allowed: .*GiB to open"),
+        ((log_density, 10**9, None, "x" * 3), "dim=1000000000 is not allowed"),
         ((log_density, 2.0), "dim=2.0 is not allowed"),
         ((log_density, 2, 3.5), "gradient=3.5 is not allowed"),
         ((log_density, 3, compiled_gradient), "both compiled"),

@@ -72,7 +72,7 @@ def steady(posterior: stanadapt.Posterior, n: int = 5) -> np.ndarray:
     """
     points = np.random.default_rng(0).normal(size=(n, posterior.dim))
     values = np.empty((n, posterior.n_values))
-    posterior.model.writer(0)(points, values)
+    posterior.model.writer(0)(points, values, np.arange(n))
     values = values[:, : len(posterior.names)]
     shown = [tuple(f"{value:.9g}" for value in column) for column in values.T]  # but for rounding
     return np.array([len(set(column)) == 1 or column in shown[:i] for i, column in enumerate(shown)], bool)

@@ -9,8 +9,9 @@ import numpy as np
 
 from ...target import NativeTarget
 
-# Writes n unconstrained points (n, d) as rows of constrained values (n, c), in place.
-Writer = Callable[[np.ndarray, np.ndarray], None]
+# Writes n unconstrained points (n, d) as rows of constrained values (n, c), in place. The last argument, (n,)
+# int64, numbers the iterations that the points are of, from 0 on: the random numbers of a row depend on it.
+Writer = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 
 
 class Model(Protocol):
@@ -44,7 +45,11 @@ class Model(Protocol):
         ...
 
     def writer(self, seed: int) -> Writer:
-        """A function that constrains draws and evaluates generated quantities with an RNG of its own."""
+        """A function that constrains draws and evaluates generated quantities.
+
+        Random numbers of generated quantities are a function of `seed`, 0 to 2**64 - 1, and the iteration
+        alone: not of what was written before, nor of where blocks end.
+        """
         ...
 
     def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:

@@ -17,7 +17,7 @@ from bridgestan.download import CURRENT_BRIDGESTAN
 from ...cache import cache_home
 from ...errors import DataError, ModelError
 from ..program import with_includes
-from .native import NativeModel
+from .native import PROGRAM, NativeModel, in_plain_words
 
 # Without it a library's autodiff stack is shared by all threads, and a second thread crashes the process.
 MAKE_ARGS = ("STAN_THREADS=true",)
@@ -49,7 +49,8 @@ def open_library(library: Path, data: str, seed: int) -> NativeModel:
             f"{bridgestan.__version__} can open: {error}"
         ) from error
     except RuntimeError as error:
-        raise DataError(f"data do not fit the Stan program: {str(error).strip()}") from error
+        reason = in_plain_words(str(error))
+        raise DataError(f"data do not fit the Stan program: {reason}") from error
     return NativeModel(model, "bridgestan")
 
 
@@ -67,27 +68,32 @@ def compiled(code: str, folder: Path | None) -> Path:
         BridgeStan's sources or the compiler are missing, or the program does not compile.
     """
     whole = with_includes(code, folder)
-    key = _key(whole)
-    home = cache_home() / "models" / key
-    library = home / "program_model.so"
+    library = _library(whole)
     if library.exists():
         return library
     if not sources_present():  # checked here because BridgeStan would download them, and wait for a server
         raise ModelError(_no_sources())
+    home = library.parent
     home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{key}-", dir=home.parent) as scratch:
+    with tempfile.TemporaryDirectory(prefix=f"{home.name}-", dir=home.parent) as scratch:
         building = Path(scratch) / "model"
         building.mkdir()
-        source = building / "program.stan"
+        source = building / PROGRAM
         source.write_text(code, encoding="utf-8")
         include = [f"--include-paths={folder}"] if whole != code else []
         try:
             compile_model(source, stanc_args=include, make_args=list(MAKE_ARGS))
         except (RuntimeError, ValueError, OSError) as error:
-            raise ModelError(f"BridgeStan cannot compile the program: {_shortened(str(error))}") from error
+            reason = in_plain_words(_shortened(str(error)))
+            raise ModelError(f"BridgeStan cannot compile the program: {reason}") from error
         with contextlib.suppress(OSError):  # another process has put the same library there meanwhile
             building.rename(home)
     return library
+
+
+def is_at_hand(code: str, folder: Path | None) -> bool:
+    """Whether a program can be opened without a download: it is compiled, or the sources are here."""
+    return _library(with_includes(code, folder)).exists() or sources_present()
 
 
 def sources_present() -> bool:
@@ -95,6 +101,11 @@ def sources_present() -> bool:
     with contextlib.redirect_stdout(io.StringIO()):
         path = get_bridgestan_path(download=False)
     return bool(path) and (Path(path) / "Makefile").exists()
+
+
+def _library(whole: str) -> Path:
+    """Where the library of a program, includes written in place, is or will be."""
+    return cache_home() / "models" / _key(whole) / "program_model.so"
 
 
 def _no_sources() -> str:

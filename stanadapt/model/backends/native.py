@@ -11,6 +11,7 @@ import ctypes
 import functools
 import io
 import json
+import re
 import sys
 import threading
 import warnings
@@ -29,8 +30,10 @@ from ...jit import kernel
 from ...target import NativeTarget, native_target
 from ..variables import variables
 from .base import Writer
+from .streams import Streams, begin
 
 THREADS = "STAN_THREADS=true"
+PROGRAM = "program.stan"  # the file that BridgeStan compiles a program from; it is gone afterwards
 _STDOUT = threading.Lock()  # two threads that redirect it at a time would restore each other's
 
 
@@ -43,6 +46,7 @@ class NativeModel:
     def __init__(self, model: bridgestan.StanModel, backend: str, spare: str = "") -> None:
         """`spare` is stanli's form of the same program without its generated quantities."""
         self.model = model
+        _print_whole_lines(model)
         self.spare = spare
         self.backend = backend
         self.library = _library(model, backend)
@@ -67,14 +71,16 @@ class NativeModel:
         )
 
     def log_density(self, x: np.ndarray) -> float:
-        return float(self.model.log_density(x))
+        with _plain_errors():
+            return float(self.model.log_density(x))
 
     def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        value, score = self.model.log_density_gradient(x)
+        with _plain_errors():
+            value, score = self.model.log_density_gradient(x)
         return value, np.asarray(score)
 
     def writer(self, seed: int) -> Writer:
-        rng = self.model.new_rng(seed)
+        streams = Streams(self.model, seed)
         address = self._address("bs_param_constrain")
         sizes = np.array(
             [
@@ -84,15 +90,17 @@ class NativeModel:
             ]
         )
 
-        def write(x: np.ndarray, values: np.ndarray) -> None:
-            handle = ctypes.cast(rng.ptr, ctypes.c_void_p).value  # `rng` lives as long as this function
+        def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
             x = np.ascontiguousarray(x)
-            failed = _constrain(address, self.model.model, handle, sizes, x, values)
-            if self.spare and failed.any():
-                n = sizes[1]
-                some = np.empty((int(failed.sum()), n))
-                _constrain(address, self._spare_model.model, handle, np.minimum(sizes, n), x[failed], some)
-                values[failed, :n] = some
+            for rows, stream in streams.parts(iterations):
+                points, at, out = x[rows], iterations[rows], values[rows]
+                failed = _constrain(address, self.model.model, stream, sizes, points, at, out)
+                if self.spare and failed.any():
+                    n = sizes[1]
+                    some = np.empty((int(failed.sum()), n))
+                    model, smaller = self._spare_model.model, np.minimum(sizes, n)
+                    _constrain(address, model, stream, smaller, points[failed], at[failed], some)
+                    out[failed, :n] = some
 
         return write
 
@@ -104,7 +112,8 @@ class NativeModel:
         return self.unconstrain_flat(flat)
 
     def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
-        return np.asarray(self.model.param_unconstrain(values))
+        with _plain_errors():
+            return np.asarray(self.model.param_unconstrain(values))
 
     def identity(self) -> bytes:
         if self.backend == "stanli":
@@ -138,9 +147,11 @@ class NativeModel:
         data = json.loads(self.model.data)
         data["__stanli"]["mir"] = self.spare
         with without_notes():
-            return bridgestan.StanModel(
+            model = bridgestan.StanModel(
                 self.model.lib_path, json.dumps(data), seed=self.model.seed, warn=False
             )
+        _print_whole_lines(model)
+        return model
 
     def _address(self, name: str) -> int:
         address = ctypes.cast(getattr(self.model.stanlib, name), ctypes.c_void_p).value
@@ -155,6 +166,45 @@ def reopen(library: str, data: str, seed: int, backend: str, spare: str) -> Nati
             return NativeModel(bridgestan.StanModel(library, data, seed=seed, warn=False), backend, spare)
     except (OSError, RuntimeError) as error:
         raise ModelError(f"model: {library} can no longer be opened: {error}") from error
+
+
+_CALL = re.compile(r"\w+\([\s\S]*?\) failed with exception:\s*")
+_SCRATCH = re.compile(rf"'[^'\n]*/model/{re.escape(PROGRAM)}'")
+
+
+def in_plain_words(message: str) -> str:
+    """A message of BridgeStan's without its function's name, C++'s exception, and a file that is gone."""
+    message = _CALL.sub("", message.strip(), count=1) if _CALL.match(message.strip()) else message.strip()
+    while message.startswith("Exception: "):
+        message = message.removeprefix("Exception: ")
+    return _SCRATCH.sub("the program", message)
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise RuntimeError(in_plain_words(str(error))) from error
+
+
+_lines = threading.local()
+
+
+def _print(text: Any, length: int) -> None:
+    """Print what a Stan program does, in whole lines: other threads may be in the midst of theirs."""
+    begun = getattr(_lines, "begun", b"") + ctypes.string_at(text, length)
+    whole, newline, _lines.begun = begun.rpartition(b"\n")
+    if newline:
+        sys.stdout.write((whole + newline).decode("utf-8", errors="replace"))
+
+
+_PRINT = bridgestan.model.c_print_callback(_print)
+
+
+def _print_whole_lines(model: bridgestan.StanModel) -> None:
+    """Have the library print by `_print`; it has one such function, which every model opened there sets."""
+    model.stanlib.bs_set_print_callback(_PRINT, None)
 
 
 @contextlib.contextmanager
@@ -225,7 +275,9 @@ def _call_constrain(
 
 
 @kernel
-def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: Any) -> Any:
+def _constrain(
+    address: Any, model: Any, stream: Any, sizes: Any, x: Any, iterations: Any, values: Any
+) -> Any:
     """Constrain every row of `x` (n, d) into `values` (n, c). Returns which rows have nothing but NaN.
 
     Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the
@@ -234,6 +286,7 @@ def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: A
     hopeless = np.zeros(len(x), np.bool_)
     for i in range(len(x)):
         values[i] = np.nan
+        begin(stream, iterations[i])
         for included in (2, 1, 0):
             failed = _call_constrain(
                 np.uint64(address),
@@ -242,7 +295,7 @@ def _constrain(address: Any, model: Any, rng: Any, sizes: Any, x: Any, values: A
                 included == 2,
                 np.uint64(x[i].ctypes.data),
                 np.uint64(values[i].ctypes.data),
-                np.uint64(rng),
+                np.uint64(stream.handle),
             )
             if failed == 0:
                 break

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numba
@@ -66,6 +67,8 @@ class Target:
         threads: bool = False,
     ) -> None:
         self.dim = check.integer("dim", dim, 1)
+        if reason := check.too_many(self.dim):
+            raise ArgumentError(f"dim={self.dim} is not allowed: the target has {reason}")
         self._log_density = log_density
         self._gradient = gradient
         self._names = _flat_names(names, self.dim)
@@ -196,7 +199,7 @@ class Target:
         return self._checked_value(x), self._checked_gradient(x)
 
     def writer(self, seed: int) -> Writer:
-        def write(x: np.ndarray, values: np.ndarray) -> None:
+        def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
             values[:] = x
 
         return write
@@ -254,10 +257,11 @@ class Target:
         return float(value)
 
     def _evaluate(self, x: np.ndarray) -> Any:
+        x = x.copy()  # a function that changes it in place must change neither the chain nor the gradient's
         return self._log_density(x, self._rng) if self.noisy else self._log_density(x)
 
     def _checked_gradient(self, x: np.ndarray) -> np.ndarray:
-        score = np.asarray(self._gradient(x), dtype=float)
+        score = np.asarray(self._gradient(x.copy()), dtype=float)
         if score.shape != (self.dim,):
             raise ArgumentError(f"gradient returned shape {score.shape}; it must be ({self.dim},)")
         return score
@@ -289,7 +293,7 @@ class Target:
         if self._pending is not None:
             return -1
         try:
-            point = np.ctypeslib.as_array(x, (self.dim,)).copy()
+            point = np.ctypeslib.as_array(x, (self.dim,))
             value[0] = self._checked_value(point)
             if score is not None and value[0] > -np.inf:
                 np.ctypeslib.as_array(score, (self.dim,))[:] = self._checked_gradient(point)
@@ -305,9 +309,13 @@ _BOUND = ("_callbacks", "_context", "_density_address", "_gradient_address")
 
 def _flat_names(names: Sequence[str] | None, dim: int) -> list[str]:
     vector = "x" if names is None else names
-    listed = [vector] if isinstance(vector, str) else list(vector)
+    if not isinstance(vector, Iterable) or isinstance(vector, bytes | Mapping):
+        raise check.refused("names", names, "one name, or a list of names")
+    listed = [vector] if isinstance(vector, str) else list(itertools.islice(vector, dim + 1))
     if not all(isinstance(name, str) and name for name in listed) or len(set(listed)) != len(listed):
         raise check.refused("names", names, "different, non-empty strings")
+    for name in listed:
+        check.label("names", name)
     if isinstance(vector, str):
         return [f"{vector}.{i + 1}" for i in range(dim)]
     if len(listed) != dim:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-import warnings
 from pathlib import Path
 
 import stanli
 
 from ... import check
-from ...errors import DataError, ModelError, StanAdaptWarning
+from ...errors import DataError, ModelError, warn
 from ..program import with_includes, without_comments
 from .native import NativeModel, strings_for_non_finite, without_notes
 
-# What stanli says of a program that it has no code for, as opposed to data that do not fit.
-_REFUSED = re.compile(r"unsupported|not supported|unknown function|not implemented|malformed", re.IGNORECASE)
+# Stan Math and the program itself speak for themselves; so does stanli of constraints. What else stanli says
+# in its own name is of the program, or of data in a way that cannot be told from it.
+_OWN_WORDS = re.compile(r"stanli (?!MIR check:)")
 
 
 class RefusedError(ModelError):
-    """stanli cannot run this program; another backend may."""
+    """stanli cannot run this program, as far as is known; another backend may."""
 
 
 def compiled(code: str, folder: Path | None) -> str:
@@ -38,9 +38,9 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
     ModelError
         The program does not compile; the message is Stan's own, with the line.
     RefusedError
-        The program is valid, and stanli does not cover it.
+        The program is valid, and stanli does not cover it, or not with these data.
     DataError
-        The data do not fit the program.
+        The data do not fit the program: Stan's own checks of them say so, or the program rejects them.
     """
     intermediate = compiled(code, folder)
     try:
@@ -50,15 +50,17 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
             )
     except RuntimeError as error:
         reason = check.one_line(error)
-        if _REFUSED.search(reason):
-            raise RefusedError(f"stanli does not cover this program: {reason}") from error
+        if _OWN_WORDS.match(reason):
+            raise RefusedError(
+                f"stanli does not cover this program, or not with these data: {reason}"
+            ) from error
         raise DataError(f"data do not fit the Stan program: {reason}") from error
     opened = NativeModel(model, "stanli", without_generated(code, folder))
     for note in notes:
         text = note.partition(" Please report")[0]
         if "unavailable" in text:  # it would run, and drop transformed parameters and generated quantities
             raise RefusedError(f"stanli does not cover this program: {text.rstrip('.')}")
-        warnings.warn(f"stanli: {text}", StanAdaptWarning, stacklevel=2)
+        warn(f"stanli: {text}")
     return opened
 
 
