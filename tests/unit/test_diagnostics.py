@@ -58,7 +58,7 @@ def made_up(draws=None, *, rate=0.574, accepted=None, failures=0, attrs=None, ad
             },
             coords={"chain": coords["chain"]},
         )
-    return container(groups)
+    return container(groups, {})
 
 
 def kinds(idata, **keywords):
@@ -145,7 +145,7 @@ def test_rows_by_coordinates_and_blocks():
     values = rng.standard_normal((2, 50, 1203))  # more than are computed at a time
     names = [f"n{i}" for i in range(1203)]
     posterior = xarray.Dataset({"v": (("chain", "draw", "name"), values)}, coords={"name": names})
-    table = stanadapt.summary(container({"posterior": posterior}))
+    table = stanadapt.summary(container({"posterior": posterior}, {}))
     assert list(table.index) == [f"v[{name}]" for name in names]
     np.testing.assert_allclose(table["mean"], values.mean((0, 1)))
 
@@ -153,7 +153,7 @@ def test_rows_by_coordinates_and_blocks():
 def test_dimensions_in_another_order():
     idata = made_up()
     posterior = datasets(idata)["posterior"]
-    turned = container({"posterior": posterior.transpose("v_0", "draw", "chain")})
+    turned = container({"posterior": posterior.transpose("v_0", "draw", "chain")}, {})
     xarray.testing.assert_equal(stanadapt.summary(turned).to_xarray(), stanadapt.summary(idata).to_xarray())
 
 
@@ -162,7 +162,7 @@ def test_unknown_variables_and_no_draws():
         with pytest.raises(ArgumentError, match="which has x, v"):
             function(made_up(), ["y"])
         with pytest.raises(ArgumentError, match="no draws"):
-            function(container({"sample_stats": xarray.Dataset({"lp": 1.0})}))
+            function(container({"sample_stats": xarray.Dataset({"lp": 1.0})}, {}))
 
 
 @pytest.mark.parametrize("draws", [1, 2, 3])
@@ -223,9 +223,16 @@ def test_a_chain_that_leaves_is_named():
     assert found["leaving"].startswith("Chain 1 still moves away, in x (")
 
 
-def test_one_chain_has_no_r_hat_finding():
-    x = np.linspace(-1, 1, DRAWS)[None] + 0.01 * np.random.default_rng(1).standard_normal((1, DRAWS))
-    assert "r_hat" not in kinds(made_up({"x": x}))
+def test_the_halves_of_one_chain_are_compared():
+    x = np.random.default_rng(1).standard_normal((1, DRAWS))
+    assert kinds(made_up({"x": x})) == []
+    x[0, DRAWS // 2 :] += 1.0
+    found = {finding.kind: finding.text for finding in stanadapt.diagnose(made_up({"x": x}))}
+    assert found["r_hat"].startswith("R-hat is over 1.05 for 1 of 1 quantities, worst x (1.")
+    assert "the halves of the chain do not agree" in found["r_hat"]
+    table = stanadapt.summary(made_up({"x": x}))
+    assert table.notna().all(axis=None)
+    assert 1.05 < table.loc["x", "r_hat"] < 1.5
 
 
 def test_slow_chains():
@@ -278,9 +285,11 @@ def test_long_waits():
 
 
 def test_acceptance_far_from_its_target():
-    assert "target 0.574: 0.90 in chain 0, 0.90 in chain 1" in only(made_up(rate=0.9), "acceptance")
-    assert stanadapt.diagnose(made_up(rate=0.65)) == []
-    assert stanadapt.diagnose(made_up(rate=0.9, attrs={"settings": "{}"})) == []
+    text = only(made_up(rate=0.9, attrs={"method": "fisher_mala"}), "acceptance")
+    assert "target 0.574: 0.90 in chain 0, 0.90 in chain 1" in text
+    method = {"method": "fisher_mala"}
+    assert stanadapt.diagnose(made_up(rate=0.65, attrs=method)) == []
+    assert stanadapt.diagnose(made_up(rate=0.9, attrs=method | {"settings": "{}"})) == []
 
 
 def test_failures():
