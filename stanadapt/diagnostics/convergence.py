@@ -59,7 +59,7 @@ def convergence(draws: np.ndarray) -> Convergence:
     _rank(order, distances, table, scores.reshape(k, -1))
     moments = np.stack((mean, var, *_centre(scores)), axis=1)
     moments[~np.isfinite(middle), 2:] = np.nan
-    unknown = np.isnan(flat).any(axis=1)
+    unknown = np.isnan(draws).any(axis=(1, 2))
     moments[unknown], ess_bulk[unknown], ess_tail[unknown] = np.nan, np.nan, np.nan
     return Convergence(moments, ess_bulk, ess_tail)
 

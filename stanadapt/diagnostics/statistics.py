@@ -121,13 +121,15 @@ def each(
     blocks = list(_blocks(posterior))
     parts: list[Statistics] = []
     told = time.perf_counter()
-    with ThreadPoolExecutor(check.available_cores(), thread_name_prefix="stanadapt") as pool:
-        # After an exception, be it Ctrl-C, no block begins any more.
+    pool = ThreadPoolExecutor(check.available_cores(), thread_name_prefix="stanadapt")
+    try:
         for part in (pool.map if len(blocks) > 1 else map)(of_block, blocks):
             parts.append(part)
             if progress and time.perf_counter() - told >= _SILENT_SECONDS:
                 told = time.perf_counter()
                 tell(f"stanadapt: diagnosing the draws, {len(parts) / len(blocks):.0%} done")
+    finally:  # after an exception, be it Ctrl-C, no block begins any more
+        pool.shutdown(cancel_futures=True)
     kind: Any = type(parts[0])
     joined: Statistics = kind(*map(np.concatenate, zip(*parts, strict=True)))
     return joined
