@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,23 +12,14 @@ import xarray
 from .. import samplers
 from ..result.container import datasets
 from ..samplers.base import BOTH_SIDES, NO_TARGET, POLICY, SURROGATE, Facts
-from .statistics import (
-    FEWEST,
-    e_bfmi,
-    each,
-    ess_bulk,
-    ess_tail,
-    longest_wait,
-    r_hat,
-    row_names,
-    select,
-    travel,
-)
+from .convergence import FEWEST, convergence, r_hat
+from .statistics import column, e_bfmi, each, longest_wait, row_names, select, travel
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
 R_HAT_LIMIT = 1.01  # Vehtari et al. (2021)
+ONE_CHAIN_R_HAT = 1.05  # of one chain, since two halves alone give a noisier value
 ESS_PER_CHAIN = 100  # likewise
 ACCEPTANCE_MARGIN = 0.15
 APART_R_HAT = 1.1  # above which a chain is looked for without which the others agree
@@ -50,83 +42,124 @@ class Finding(NamedTuple):
         return self.text
 
 
-def diagnose(idata: InferenceData, var_names: list[str] | None = None) -> list[Finding]:
+class _Scalars(NamedTuple):
+    """What is looked at of k scalars."""
+
+    finite: np.ndarray  # (k,) whether all draws are
+    constant: np.ndarray
+    moments: np.ndarray  # for R-hat, as `convergence` has them
+    ess_bulk: np.ndarray
+    ess_tail: np.ndarray
+    travel: np.ndarray  # (k, chain)
+
+    @classmethod
+    def of(cls, draws: np.ndarray) -> _Scalars:
+        """Of draws (k, chain, draw)."""
+        finite = np.isfinite(draws).all(axis=(1, 2))
+        constant = (draws == draws[:, :1, :1]).all(axis=(1, 2))
+        return cls(finite, constant, *convergence(draws), travel(draws))
+
+
+def diagnose(
+    idata: InferenceData, var_names: list[str] | None = None, *, progress: bool = False
+) -> list[Finding]:
     """Worded findings on a result; empty when there is nothing to report.
 
-    Looks at R-hat over 1.01, chains that sit apart from the others or still move away, effective sample sizes
-    under 100 a chain, acceptance far from its target, chains that stand still or have learnt nothing,
-    failed evaluations of the log density, and an interrupted run; of NUTS at divergences, trees that were cut
-    short, and the energy's Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word on
-    noise where that may be the reason.
+    Looks at R-hat over 1.01 (over 1.05 of a single chain, whose halves it compares), chains that sit apart
+    from the others or still move away, effective sample sizes under 100 a chain, acceptance far from its
+    target, chains that stand still or have learnt nothing, failed evaluations of the log density, and an
+    interrupted run; of NUTS at divergences, trees that were cut short, and the energy's Bayesian fraction of
+    missing information (E-BFMI) under 0.3; and has a word on noise where that may be the reason.
+
+    Parameters
+    ----------
+    idata
+        A result of `stanadapt.sample`, or anything with a posterior in ArviZ's schema: what is not there is
+        not looked at.
+    var_names
+        Variables of the posterior group; by default all that hold numbers.
+    progress
+        Say on stderr how far it is, where it takes more than two seconds.
+
+    Raises
+    ------
+    ArgumentError
+        The result has no draws, or a variable is unknown.
     """
     groups = datasets(idata)
     posterior = select(idata, var_names)
-    facts = samplers.facts(method) if (method := posterior.attrs.get("method")) in samplers.METHODS else None
+    attrs = posterior.attrs
+    method = attrs.get("method")
+    facts = samplers.facts(method) if isinstance(method, str) and method in samplers.METHODS else None
     findings = []
-    if note := posterior.attrs.get("interrupted_note"):
+    if note := str(attrs.get("interrupted_note", "")):
         findings.append(Finding("interrupted", f"The run was {note}."))
     if posterior.sizes["draw"] < FEWEST:
         return [*findings, Finding("short", f"There are {posterior.sizes['draw']} draws a chain: too few.")]
-    findings += _convergence(posterior)
+    findings += _convergence(posterior, each(_Scalars.of, posterior, progress=progress))
     if "sample_stats" in groups:
-        findings += _acceptance(groups["sample_stats"], posterior.attrs, facts)
+        findings += _acceptance(groups["sample_stats"], attrs, facts)
         findings += _stillness(groups["sample_stats"])
-        findings += _trajectories(groups["sample_stats"], posterior.attrs)
+        findings += _trajectories(groups["sample_stats"], attrs)
     if "adaptation" in groups:
         findings += _ignorance(groups["adaptation"], facts)
-    if "failures" in groups.get("adaptation", {}):
         findings += _failures(groups["adaptation"], groups.get("sample_stats"))
-    if posterior.attrs.get("noisy") and any(finding.kind in _BY_NOISE for finding in findings):
+    if np.any(attrs.get("noisy", 0)) and any(finding.kind in _BY_NOISE for finding in findings):
         findings.append(Finding("noise", _NOISE))
     return findings
 
 
-def _convergence(posterior: xarray.Dataset) -> list[Finding]:
+def _convergence(posterior: xarray.Dataset, scalars: _Scalars) -> list[Finding]:
     findings = []
-    names = row_names(posterior)
-    chains = posterior.sizes["chain"]
-    constant = each(lambda draws: np.all(draws == draws[0, 0], (0, 1)), posterior).astype(bool)
-    bad = each(lambda draws: ~np.all(np.isfinite(draws), (0, 1)), posterior).astype(bool)
-    if bad.any():
-        findings.append(Finding("nan", f"NaN or infinite draws in {_listed(names, bad)}."))
-    usable = ~constant & ~bad
-    if chains > 1:
-        values = np.where(usable, each(r_hat, posterior), 1.0)
-        high = ~(values <= R_HAT_LIMIT)
-        if high.any():
-            findings.append(
-                Finding(
-                    "r_hat",
-                    f"R-hat is over {R_HAT_LIMIT} for {high.sum()} of {len(names)} quantities, worst "
-                    f"{_worst(names, values, largest=True)}: the chains do not agree yet. "
-                    "Run longer (warmup, draws), or see whether the posterior has several modes.",
-                )
+    names = _Names(posterior)
+    chains = posterior["chain"].values
+    if not scalars.finite.all():
+        findings.append(Finding("nan", f"NaN or infinite draws in {names.listed(~scalars.finite)}."))
+    if scalars.constant.all():
+        findings.append(
+            Finding(
+                "constant",
+                f"All draws are the same, in {names.listed(scalars.constant)}: no chain has moved.",
             )
-            findings += _apart(posterior, usable, float(np.nanmax(values)))
-    findings += _leaving(posterior, usable, names)
-    for kind, function in (("bulk", ess_bulk), ("tail", ess_tail)):
-        ess = np.where(usable, each(function, posterior), np.inf)
-        low = ~(ess >= ESS_PER_CHAIN * chains)
+        )
+    usable = scalars.finite & ~scalars.constant
+    draws = posterior.sizes["draw"]
+    values = np.where(usable, r_hat(scalars.moments, draws), 1.0)
+    limit = R_HAT_LIMIT if len(chains) > 1 else ONE_CHAIN_R_HAT
+    high = ~(values <= limit)
+    if high.any():
+        disagree = "chains do not agree" if len(chains) > 1 else "halves of the chain do not agree"
+        findings.append(
+            Finding(
+                "r_hat",
+                f"R-hat is over {limit} for {high.sum()} of {len(high)} quantities, worst "
+                f"{names.worst(values, largest=True)}: the {disagree} yet. "
+                "Run longer (warmup, draws), or see whether the posterior has several modes.",
+            )
+        )
+        findings += _apart(chains, scalars.moments[usable], draws, float(np.nanmax(values)))
+    findings += _leaving(chains, draws, np.where(usable[:, None], scalars.travel, 0.0), names)
+    for kind, sizes in (("bulk", scalars.ess_bulk), ("tail", scalars.ess_tail)):
+        ess = np.where(usable, sizes, np.inf)
+        low = ~(ess >= ESS_PER_CHAIN * len(chains))
         if low.any():
             findings.append(
                 Finding(
                     f"ess_{kind}",
                     f"The {kind} effective sample size is under {ESS_PER_CHAIN} a chain for {low.sum()} of "
-                    f"{len(names)} quantities, worst {_worst(names, ess, largest=False)}. Draw more.",
+                    f"{len(low)} quantities, worst {names.worst(ess, largest=False)}. Draw more.",
                 )
             )
     return findings
 
 
-def _apart(posterior: xarray.Dataset, usable: np.ndarray, worst: float) -> list[Finding]:
+def _apart(chains: np.ndarray, moments: np.ndarray, draws: int, worst: float) -> list[Finding]:
     """Chains without which the others agree."""
-    chains = posterior["chain"].values
     if len(chains) < 3 or not worst > APART_R_HAT:
         return []
     findings = []
-    for chain in chains:
-        others = posterior.sel(chain=chains[chains != chain])
-        without = float(np.nanmax(np.where(usable, each(r_hat, others), 1.0)))
+    for i, chain in enumerate(chains):
+        without = float(np.nanmax(r_hat(moments, draws, without=i)))
         if without - 1.0 < APART_SHARE * (worst - 1.0):
             text = (
                 f"Chain {chain} sits apart from the others: without it the largest R-hat is {without:.3g}, "
@@ -136,17 +169,15 @@ def _apart(posterior: xarray.Dataset, usable: np.ndarray, worst: float) -> list[
     return findings
 
 
-def _leaving(posterior: xarray.Dataset, usable: np.ndarray, names: list[str]) -> list[Finding]:
+def _leaving(chains: np.ndarray, draws: int, travels: np.ndarray, names: _Names) -> list[Finding]:
     """Chains whose mean moves the same way from quarter to quarter of the draws, far beyond their spread."""
-    if posterior.sizes["draw"] < 4 * FEWEST:
+    if draws < 4 * FEWEST:
         return []
     findings = []
-    for chain in posterior["chain"].values:
-        path = np.where(usable, each(travel, posterior.sel(chain=[chain])), 0.0)
-        far = path > LEAVING
-        if far.any():
+    for chain, path in zip(chains, travels.T, strict=True):
+        if (path > LEAVING).any():
             text = (
-                f"Chain {chain} still moves away, in {_worst(names, path, largest=True)} spreads of a "
+                f"Chain {chain} still moves away, in {names.worst(path, largest=True)} spreads of a "
                 "quarter of its draws: warm-up has not found the posterior's mass, or it is improper."
             )
             findings.append(Finding("leaving", text))
@@ -155,9 +186,10 @@ def _leaving(posterior: xarray.Dataset, usable: np.ndarray, names: list[str]) ->
 
 def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | None) -> list[Finding]:
     target = _settings(attrs).get("target_accept")
-    if facts is None or facts.acceptance == NO_TARGET or target is None:
+    rates = column(stats, "acceptance_rate", np.mean)
+    if facts is None or facts.acceptance == NO_TARGET or not isinstance(target, float) or rates is None:
         return []
-    acceptance = stats["acceptance_rate"].mean("draw").values
+    acceptance = rates.mean(axis=1)
     chains = stats["chain"].values
     distance = target - acceptance
     if facts.acceptance == BOTH_SIDES:
@@ -181,7 +213,7 @@ def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | Non
 
 def _ignorance(adaptation: xarray.Dataset, facts: Facts | None) -> list[Finding]:
     """Chains of methods that learn from their history, and had nothing to learn from; and of policies."""
-    if facts is None or not int(adaptation.attrs.get("tuning_steps", 0)):
+    if facts is None or not np.any(adaptation.attrs.get("tuning_steps", 0)):
         return []
     if facts.family == POLICY:
         return _without_policy(adaptation)
@@ -213,9 +245,10 @@ def _without_policy(adaptation: xarray.Dataset) -> list[Finding]:
 
 
 def _stillness(stats: xarray.Dataset) -> list[Finding]:
-    if "accepted" not in stats:
+    accepted = column(stats, "accepted", np.any)
+    if accepted is None:
         return []
-    chains, accepted = stats["chain"].values, stats["accepted"].values
+    chains = stats["chain"].values
     limit = max(100, int(STILL_SHARE * accepted.shape[1]))
     still = [(chains[i], longest_wait(row)) for i, row in enumerate(accepted)]
     long = [(chain, wait) for chain, wait in still if wait >= min(limit, accepted.shape[1])]
@@ -228,28 +261,30 @@ def _stillness(stats: xarray.Dataset) -> list[Finding]:
 def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]:
     """What only methods with trajectories have columns for."""
     findings = []
-    draws = stats.sizes["chain"] * stats.sizes["draw"]
-    if "diverging" in stats and (count := int(stats["diverging"].sum())):
+    diverging, tree_depth = column(stats, "diverging", np.any), column(stats, "tree_depth", np.max)
+    energy = column(stats, "energy", np.sum)
+    if diverging is not None and (count := int(np.count_nonzero(diverging))):
         findings.append(
             Finding(
                 "divergences",
-                f"{count} of {draws} draws ended in a divergence: the posterior bends more sharply than the "
-                "step size can follow, and what lies there is missed. Raise target_accept, or reparametrise.",
+                f"{count} of {diverging.size} draws ended in a divergence: the posterior bends more sharply "
+                "than the step size can follow, and what lies there is missed. Raise target_accept, or "
+                "reparametrise.",
             )
         )
     deepest = _settings(attrs).get("max_tree_depth")
-    if "tree_depth" in stats and deepest is not None:
-        count = int((stats["tree_depth"] >= deepest).sum())
+    if tree_depth is not None and isinstance(deepest, int):
+        count = int((tree_depth >= deepest).sum())
         if count:
             findings.append(
                 Finding(
                     "tree_depth",
-                    f"{count} of {draws} draws hit max_tree_depth={deepest}: their trajectories were cut "
-                    "short, which costs efficiency. Try metric='dense', or raise it.",
+                    f"{count} of {tree_depth.size} draws hit max_tree_depth={deepest}: their trajectories "
+                    "were cut short, which costs efficiency. Try metric='dense', or raise it.",
                 )
             )
-    if "energy" in stats:
-        bfmi = e_bfmi(stats["energy"].transpose("chain", "draw").values)
+    if energy is not None:
+        bfmi = e_bfmi(energy)
         low = np.flatnonzero(bfmi < BFMI_LIMIT)
         if low.size:
             shown = ", ".join(f"{bfmi[i]:.2f} in chain {stats['chain'].values[i]}" for i in low)
@@ -264,10 +299,11 @@ def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any]) -> list[Finding]
 
 
 def _failures(adaptation: xarray.Dataset, stats: xarray.Dataset | None) -> list[Finding]:
-    during = int(adaptation["failures"].sum())
+    told = {"failures", "failures_warmup", "first_failure"} <= set(adaptation.data_vars)
+    during = int(adaptation["failures"].sum()) if told else 0
     if not during:
         return []
-    total = int(stats["n_steps"].sum()) if stats is not None else 0
+    total = int(stats["n_steps"].sum()) if stats is not None and "n_steps" in stats else 0
     before = int(adaptation["failures_warmup"].sum())
     first = next((str(text) for text in adaptation["first_failure"].values if str(text)), "")
     return [
@@ -289,17 +325,32 @@ _NOISE = (
 
 
 def _settings(attrs: dict[str, Any]) -> dict[str, Any]:
-    settings: dict[str, Any] = json.loads(attrs.get("settings", "{}"))
-    return settings
+    """The settings of the method; none, where the attribute of that name is somebody else's."""
+    try:
+        settings = json.loads(attrs.get("settings", "{}"))
+    except (TypeError, ValueError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
-def _listed(names: list[str], chosen: np.ndarray) -> str:
-    picked = [names[i] for i in np.flatnonzero(chosen)]
-    more = f" and {len(picked) - _WORST} more" if len(picked) > _WORST else ""
-    return ", ".join(picked[:_WORST]) + more
+class _Names:
+    """Names of the scalars of a posterior, made when they are needed: there may be many."""
 
+    def __init__(self, posterior: xarray.Dataset) -> None:
+        self.posterior = posterior
 
-def _worst(names: list[str], values: np.ndarray, *, largest: bool) -> str:
-    order = np.argsort(np.where(np.isnan(values), np.inf if largest else -np.inf, values))
-    picked = order[::-1][:_WORST] if largest else order[:_WORST]
-    return ", ".join(f"{names[i]} ({values[i]:.4g})" for i in picked)
+    @functools.cached_property
+    def rows(self) -> list[str]:
+        return row_names(self.posterior)
+
+    def listed(self, chosen: np.ndarray) -> str:
+        """The first ones of those that are chosen, and how many more there are."""
+        picked = np.flatnonzero(chosen)
+        more = f" and {len(picked) - _WORST} more" if len(picked) > _WORST else ""
+        return ", ".join(self.rows[i] for i in picked[:_WORST]) + more
+
+    def worst(self, values: np.ndarray, *, largest: bool) -> str:
+        """Those with the largest values, or the smallest ones, with their values."""
+        order = np.argsort(np.where(np.isnan(values), np.inf if largest else -np.inf, values))
+        picked = order[::-1][:_WORST] if largest else order[:_WORST]
+        return ", ".join(f"{self.rows[i]} ({values[i]:.4g})" for i in picked)

@@ -2,42 +2,75 @@
 
 from __future__ import annotations
 
-import functools
-import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import xarray
 
 from .. import check
 from ..errors import ArgumentError
-from ..result.container import datasets, statistics
+from ..result.container import datasets
+from ..result.labels import SAMPLE_DIMS
+from ..run.progress import tell
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-FEWEST = 4  # draws a chain that split R-hat needs
-_BLOCK = 4_000_000  # draws of scalars at a time
+_BLOCK = 1 << 16  # draws of scalars at a time, which a core's own cache holds
+_TILE = 32  # scalars that lie side by side in memory and are copied together
+_SILENT_SECONDS = 2.0  # without a word, when progress is to be shown
+_NUMBERS = "biuf"  # kinds of arrays
+
+Statistics = TypeVar("Statistics", bound=tuple[np.ndarray, ...])
 
 
 def select(idata: InferenceData, var_names: list[str] | None) -> xarray.Dataset:
+    """The variables of the posterior that are draws of numbers: all of them, or those that are named.
+
+    Raises
+    ------
+    ArgumentError
+        There is no draw of a number at all; or a variable that is named is unknown, or none of numbers by
+        chain and draw.
+    """
     groups = datasets(idata)
     if "posterior" not in groups or not groups["posterior"].data_vars:
         raise ArgumentError("idata has no draws: a result of stanadapt.sample with a posterior is needed")
     posterior = groups["posterior"]
+    usable = [name for name in posterior.data_vars if not _obstacle(posterior.variables[name])]
     if var_names is None:
-        return posterior
+        if not usable:
+            name, values = next(iter(variables(posterior).items()))
+            raise ArgumentError(
+                f"idata has no draws: in its posterior {name} {_obstacle(values)}; numbers with the "
+                "dimensions chain and draw are needed"
+            )
+        return posterior if len(usable) == len(posterior.data_vars) else posterior[usable]
     if isinstance(var_names, str):
         var_names = [var_names]
     if not isinstance(var_names, list | tuple) or not var_names:
         raise check.refused("var_names", var_names, "a list of variables")
-    unknown = [name for name in var_names if name not in posterior]
-    if unknown:
-        known = ", ".join(str(name) for name in posterior.data_vars)
-        raise ArgumentError(f"var_names={unknown!r} are not in the posterior, which has {known}")
+    for name in var_names:
+        if not isinstance(name, str) or name not in posterior.data_vars:
+            known = ", ".join(str(name) for name in posterior.data_vars)
+            raise ArgumentError(f"var_names: {check.shown(name)} is not in the posterior, which has {known}")
+        if obstacle := _obstacle(posterior.variables[name]):
+            raise ArgumentError(f"var_names: {name} {obstacle}")
     chosen: xarray.Dataset = posterior[list(var_names)]
     return chosen
+
+
+def _obstacle(values: xarray.Variable) -> str:
+    """Why a variable does not hold draws of numbers; empty when it does."""
+    missing = [dim for dim in SAMPLE_DIMS if dim not in values.dims]
+    if missing:
+        return f"has no dimension {' and '.join(missing)}, only ({', '.join(map(str, values.dims))})"
+    if values.dtype.kind not in _NUMBERS:
+        return f"has no numbers but {values.dtype}"
+    return "" if values.size or not values.sizes["draw"] else "has no values"
 
 
 def variables(posterior: xarray.Dataset) -> dict[str, xarray.Variable]:
@@ -49,7 +82,7 @@ def row_names(posterior: xarray.Dataset) -> list[str]:
     """`theta[0]`, by the coordinates of theta's own dimensions."""
     names = []
     for name, values in variables(posterior).items():
-        own = [dim for dim in values.dims if dim not in ("chain", "draw")]
+        own = [dim for dim in values.dims if dim not in SAMPLE_DIMS]
         labels = [
             posterior.variables[dim].values if dim in posterior.variables else np.arange(values.sizes[dim])
             for dim in own
@@ -60,39 +93,78 @@ def row_names(posterior: xarray.Dataset) -> list[str]:
     return names
 
 
-def each(function: Callable[[np.ndarray], np.ndarray], posterior: xarray.Dataset) -> np.ndarray:
-    """A statistic of every scalar, in the order of `row_names`.
+def column(stats: xarray.Dataset, name: str, combine: Callable[..., Any]) -> np.ndarray | None:
+    """A statistic of iterations (chain, draw); None where there is none.
 
-    `function` takes draws (chain, draw, k) to values (k,). It sees `_BLOCK` numbers at a time: arviz takes
-    ten times as long when it gets scalars one by one, and copies of all draws might not fit in memory.
+    `combine` reduces dimensions of its own, which it has in PyMC where several samplers have drawn.
     """
-    scalars = []
+    if name not in stats.data_vars or _obstacle(stats.variables[name]):
+        return None
+    values = stats.variables[name].transpose(*SAMPLE_DIMS, ...).values
+    return np.asarray(combine(values.reshape(*values.shape[:2], -1), axis=2))
+
+
+def each(
+    function: Callable[[np.ndarray], Statistics], posterior: xarray.Dataset, *, progress: bool = False
+) -> Statistics:
+    """Statistics of every scalar, in the order of `row_names`.
+
+    `function` takes draws (k, chain, draw) to a named tuple of arrays whose first axis is k. It sees a block
+    of scalars at a time, in several threads: copies of all draws might not fit in memory. With `progress`,
+    what takes long says on stderr how far it is.
+    """
+
+    def of_block(block: list[np.ndarray]) -> Statistics:
+        with np.errstate(all="ignore"):  # draws may be infinite, NaN or constant
+            return function(_gather(block))
+
+    blocks = list(_blocks(posterior))
+    parts: list[Statistics] = []
+    told = time.perf_counter()
+    pool = ThreadPoolExecutor(check.available_cores(), thread_name_prefix="stanadapt")
+    try:
+        for part in (pool.map if len(blocks) > 1 else map)(of_block, blocks):
+            parts.append(part)
+            if progress and time.perf_counter() - told >= _SILENT_SECONDS:
+                told = time.perf_counter()
+                tell(f"stanadapt: diagnosing the draws, {len(parts) / len(blocks):.0%} done")
+    finally:  # after an exception, be it Ctrl-C, no block begins any more
+        pool.shutdown(cancel_futures=True)
+    kind: Any = type(parts[0])
+    joined: Statistics = kind(*map(np.concatenate, zip(*parts, strict=True)))
+    return joined
+
+
+def _blocks(posterior: xarray.Dataset) -> Iterator[list[np.ndarray]]:
+    """Scalars in blocks, each a list of arrays (chain, draw, k)."""
+    together = max(1, _BLOCK // max(1, posterior.sizes["chain"] * posterior.sizes["draw"]))
+    block: list[np.ndarray] = []
+    room = together
     for values in variables(posterior).values():
-        array = values.transpose("chain", "draw", ...).values
-        scalars.append(array.reshape(*array.shape[:2], -1))
-    places = [(array, i) for array in scalars for i in range(array.shape[2])]
-    results = []
-    together = max(1, _BLOCK // (posterior.sizes["chain"] * posterior.sizes["draw"]))
-    for first in range(0, len(places), together):
-        draws = np.stack([array[:, :, i] for array, i in places[first : first + together]], axis=2)
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # one draw has no standard deviation
-            results.append(np.asarray(function(draws.astype(float)), dtype=float))
-    return np.concatenate(results)
+        array = values.transpose(*SAMPLE_DIMS, ...).values
+        array = array.reshape(*array.shape[:2], -1)
+        first = 0
+        while first < array.shape[2]:
+            piece = array[:, :, first : first + room]
+            block.append(piece)
+            first, room = first + piece.shape[2], room - piece.shape[2]
+            if not room:
+                yield block
+                block, room = [], together
+    if block:
+        yield block
 
 
-def _by_arviz(draws: np.ndarray, statistic: str, **options: Any) -> np.ndarray:
-    """A statistic of arviz's; NaN where there are too few draws for it."""
-    if draws.shape[1] < FEWEST:
-        return np.full(draws.shape[2], np.nan)
-    dataset = xarray.Dataset({"x": (("chain", "draw", "scalar"), draws)})
-    return np.asarray(getattr(statistics(), statistic)(dataset, **options)["x"].values)
-
-
-ess_bulk = functools.partial(_by_arviz, statistic="ess", method="bulk")
-ess_tail = functools.partial(_by_arviz, statistic="ess", method="tail")
-mcse_mean = functools.partial(_by_arviz, statistic="mcse", method="mean")
-r_hat = functools.partial(_by_arviz, statistic="rhat")
+def _gather(block: list[np.ndarray]) -> np.ndarray:
+    """The scalars of a block as draws (k, chain, draw), each scalar's in one piece of memory."""
+    draws = np.empty((sum(piece.shape[2] for piece in block), *block[0].shape[:2]))
+    row = 0
+    for piece in block:
+        for first in range(0, piece.shape[2], _TILE):
+            tile = np.ascontiguousarray(piece[:, :, first : first + _TILE])
+            draws[row : row + tile.shape[2]] = tile.transpose(2, 0, 1)
+            row += tile.shape[2]
+    return draws
 
 
 def e_bfmi(energy: np.ndarray) -> np.ndarray:
@@ -102,16 +174,20 @@ def e_bfmi(energy: np.ndarray) -> np.ndarray:
 
 
 def travel(draws: np.ndarray) -> np.ndarray:
-    """Distance of the mean of the last quarter from that of the first, in standard deviations of a quarter.
+    """How far each chain (k, chain) goes from the first quarter of its draws (k, chain, draw) to the last.
 
-    It is 0 where the quarters' means do not go one way.
+    The distance of the quarters' means, in standard deviations of a quarter; 0 where the means do not go one
+    way.
     """
-    n = draws.shape[1] // 4
-    quarters = draws[0, : 4 * n].reshape(4, n, -1)
-    means = quarters.mean(axis=1)
-    moves = np.diff(means, axis=0)
-    one_way = np.all(moves > 0.0, axis=0) | np.all(moves < 0.0, axis=0)
-    return np.where(one_way, np.abs(means[3] - means[0]) / quarters.std(axis=1).max(axis=0), 0.0)
+    k, chains, n = draws.shape
+    quarters = draws[..., : n // 4 * 4].reshape(k, chains, 4, n // 4)
+    means = quarters.mean(axis=3)
+    moves = np.diff(means, axis=2)
+    one_way = np.all(moves > 0.0, axis=2) | np.all(moves < 0.0, axis=2)
+    far = np.abs(means[one_way, 3] - means[one_way, 0])
+    distance = np.zeros((k, chains))
+    distance[one_way] = far / quarters[one_way].std(axis=2).max(axis=1)
+    return distance
 
 
 def longest_wait(accepted: np.ndarray) -> int:

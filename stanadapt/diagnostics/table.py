@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..errors import ArgumentError
-from .statistics import each, ess_bulk, ess_tail, mcse_mean, r_hat, row_names, select
+from .convergence import convergence, mcse_mean, r_hat
+from .statistics import each, row_names, select
 
 if TYPE_CHECKING:
     import pandas
@@ -21,6 +22,26 @@ _PLAIN = 1e7  # larger numbers are written with an exponent,
 _DECIMALS = 6  # and so are those that need more decimals than these
 
 
+class _Rows(NamedTuple):
+    """Of k scalars."""
+
+    mean: np.ndarray  # (k,)
+    sd: np.ndarray
+    ends: np.ndarray  # (k, 2) of the interval
+    mcse_mean: np.ndarray
+    moments: np.ndarray  # for R-hat, as `convergence` has them
+    ess_bulk: np.ndarray
+    ess_tail: np.ndarray
+
+    @classmethod
+    def of(cls, draws: np.ndarray, ends: tuple[float, float]) -> _Rows:
+        """Of draws (k, chain, draw)."""
+        flat = draws.reshape(len(draws), -1)
+        sd = flat.std(axis=1, ddof=1) if flat.shape[1] > 1 else np.full(len(flat), np.nan)
+        quantiles = np.quantile(flat, ends, axis=1).T
+        return cls(flat.mean(axis=1), sd, quantiles, mcse_mean(draws), *convergence(draws))
+
+
 def summary(
     idata: InferenceData, var_names: list[str] | None = None, interval: float = 0.9
 ) -> pandas.DataFrame:
@@ -29,9 +50,9 @@ def summary(
     Parameters
     ----------
     idata
-        A result of `stanadapt.sample`.
+        A result of `stanadapt.sample`, or anything with a posterior in ArviZ's schema.
     var_names
-        Variables of the posterior group; all by default.
+        Variables of the posterior group; by default all that hold numbers.
     interval
         Probability of the central interval.
 
@@ -39,7 +60,8 @@ def summary(
     -------
     pandas.DataFrame
         mean, sd, the ends of the interval, mcse_mean (standard error of the mean), ess_bulk, ess_tail and
-        r_hat (rank-normalised, split), as in Vehtari et al. (2021).
+        r_hat (rank-normalised, split), as in Vehtari et al. (2021); of a single chain r_hat compares its
+        halves.
 
     Raises
     ------
@@ -54,20 +76,19 @@ def summary(
         raise ArgumentError(f"idata has no draws to summarise ({note})")
     if not (isinstance(interval, float) and 0.0 < interval < 1.0):
         raise ArgumentError(f"interval={interval!r} is not allowed: it must be between 0 and 1")
-    lower, upper = 0.5 - interval / 2, 0.5 + interval / 2
-    columns: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        "mean": lambda draws: draws.mean((0, 1)),
-        "sd": lambda draws: draws.std((0, 1), ddof=1),
-        f"q{100 * lower:.4g}": lambda draws: np.quantile(draws, lower, (0, 1)),
-        f"q{100 * upper:.4g}": lambda draws: np.quantile(draws, upper, (0, 1)),
-        "mcse_mean": mcse_mean,
-        "ess_bulk": ess_bulk,
-        "ess_tail": ess_tail,
-        "r_hat": r_hat,
+    ends = (0.5 - interval / 2, 0.5 + interval / 2)
+    rows = each(lambda draws: _Rows.of(draws, ends), posterior)
+    columns = {
+        "mean": rows.mean,
+        "sd": rows.sd,
+        f"q{100 * ends[0]:.4g}": rows.ends[:, 0],
+        f"q{100 * ends[1]:.4g}": rows.ends[:, 1],
+        "mcse_mean": rows.mcse_mean,
+        "ess_bulk": rows.ess_bulk,
+        "ess_tail": rows.ess_tail,
+        "r_hat": r_hat(rows.moments, posterior.sizes["draw"]),
     }
-    return pandas.DataFrame(
-        {name: each(function, posterior) for name, function in columns.items()}, index=row_names(posterior)
-    )
+    return pandas.DataFrame(columns, index=row_names(posterior))
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:

@@ -155,16 +155,17 @@ def _adaptation(
 
     `own_dims` are those that a method declares for what it learns; others are told by the shape.
     """
-    group = xarray.Dataset(coords={"chain": [chain.index for chain in chains]})
+    coords: dict[str, Any] = {
+        "chain": [chain.index for chain in chains],
+        "unconstrained": posterior.unconstrained_names,
+    }
+    variables: dict[str, Any] = {}  # added one after another, each would take xarray a millisecond
     notes = min(len(chain.history.get("iteration", ())) for chain in chains)
-    first = chains[0].history
-    if notes:
-        group = group.assign_coords(
-            iteration=("note", first["iteration"][:notes]), stage=("note", first["stage"][:notes])
-        )
-    for name in _common([chain.history for chain in chains]):
-        if name not in ("iteration", "stage") and notes:
-            group[name] = (("chain", "note"), np.array([chain.history[name][:notes] for chain in chains]))
+    for name in _common([chain.history for chain in chains]) if notes else ():
+        if name in ("iteration", "stage"):
+            coords[name] = ("note", chains[0].history[name][:notes])
+        else:
+            variables[name] = (("chain", "note"), np.array([chain.history[name][:notes] for chain in chains]))
     for name in _common([chain.learnt for chain in chains]):
         value = _stacked([chain.learnt[name] for chain in chains])
         dims: tuple[str, ...] = tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
@@ -172,19 +173,18 @@ def _adaptation(
             dims = own_dims[name]
         elif value.shape[1:] in ((posterior.dim,), (posterior.dim, posterior.dim)):
             dims = ("unconstrained", "unconstrained_2")[: value.ndim - 1]
-        group[name] = (("chain", *dims), value)
-    group["start"] = (("chain", "unconstrained"), np.stack([chain.start for chain in chains]))
+        variables[name] = (("chain", *dims), value)
+        if "unconstrained_2" in dims:
+            coords["unconstrained_2"] = posterior.unconstrained_names
+    variables["start"] = (("chain", "unconstrained"), np.stack([chain.start for chain in chains]))
     for name in _FACTS:
         facts = [getattr(chain, name) for chain in chains]
         if None not in facts:
-            group[name] = ("chain", np.array(facts, dtype=object if name == "first_failure" else None))
+            variables[name] = ("chain", np.array(facts, dtype=object if name == "first_failure" else None))
     for name in chains[0].counts:
-        group[f"{name}_warmup"] = ("chain", [chain.counts_warmup.get(name, 0) for chain in chains])
-        group[name] = ("chain", [chain.counts[name] for chain in chains])
-    labels = {"unconstrained": posterior.unconstrained_names}
-    if "unconstrained_2" in group.dims:
-        labels["unconstrained_2"] = posterior.unconstrained_names
-    return group.assign_coords(labels)
+        variables[f"{name}_warmup"] = ("chain", [chain.counts_warmup.get(name, 0) for chain in chains])
+        variables[name] = ("chain", [chain.counts[name] for chain in chains])
+    return xarray.Dataset(variables, coords=coords)
 
 
 def _stacked(arrays: list[np.ndarray]) -> np.ndarray:

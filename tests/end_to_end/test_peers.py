@@ -160,6 +160,19 @@ def test_entries_that_cannot_move_are_left_out() -> None:
     assert np.isfinite(found.r_hat)
 
 
+@pytest.mark.parametrize("least", ["0.2", "-50"], ids=["at some points", "at all points"])
+def test_a_failed_write_makes_no_parameter_steady(least: str) -> None:
+    program = f"""parameters {{ real a; }}
+      transformed parameters {{ real b = a; if (a > {least}) reject("a"); }} model {{ a ~ std_normal(); }}"""
+    assert not problems.steady(stanadapt.Posterior(program)).any()
+
+
+def test_without_a_parameter_that_moves_there_is_no_verdict() -> None:
+    draws = np.random.default_rng(1).normal(size=(4, 100, 1))
+    problem = Problem("steady", "", "", 1, ["a"], [], np.ones(1, bool))
+    assert np.isnan(judge.verdict(problem, draws)).all()
+
+
 def test_distance_is_in_errors_of_both() -> None:
     draws = np.random.default_rng(2).normal([0.0, 1.0], size=(4, 1000, 2))
     exact = Reference(["b", "a", "elsewhere"], np.array([1.0, 0.0, 7.0]), np.zeros(3))

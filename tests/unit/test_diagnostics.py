@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,11 @@ import pytest
 import xarray
 
 import stanadapt
+from stanadapt import check
+from stanadapt.diagnostics import statistics as statistics_module
+from stanadapt.diagnostics.findings import _Scalars
 from stanadapt.errors import ArgumentError
-from stanadapt.result.container import container, datasets
+from stanadapt.result.container import container, datasets, statistics
 
 MODELS = Path(__file__).parents[2] / "models"
 CHAINS, DRAWS = 4, 1000
@@ -58,7 +63,7 @@ def made_up(draws=None, *, rate=0.574, accepted=None, failures=0, attrs=None, ad
             },
             coords={"chain": coords["chain"]},
         )
-    return container(groups)
+    return container(groups, {})
 
 
 def kinds(idata, **keywords):
@@ -80,6 +85,113 @@ def autoregressive(coefficient, draws=DRAWS):
     for i in range(1, draws):
         x[:, i] = coefficient * x[:, i - 1] + np.sqrt(1 - coefficient**2) * x[:, i]
     return x
+
+
+def arviz_columns(x):
+    """r_hat, ess_bulk, ess_tail and mcse_mean of draws (chain, draw) as the installed arviz has them."""
+    dataset = xarray.Dataset({"x": (("chain", "draw"), x)})
+    module = statistics()
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        columns = [
+            module.rhat(dataset),
+            module.ess(dataset, method="bulk"),
+            module.ess(dataset, method="tail", prob=(0.05, 0.95)),
+            module.mcse(dataset, method="mean"),
+        ]
+    return [float(column["x"]) for column in columns]
+
+
+KINDS = {
+    "independent": lambda rng, shape: rng.standard_normal(shape),
+    "slow": lambda rng, shape: walk(rng, shape, 0.95),
+    "very slow": lambda rng, shape: walk(rng, shape, 0.999),
+    "anti-correlated": lambda rng, shape: walk(rng, shape, -0.7),
+    "drifting": lambda rng, shape: rng.standard_normal(shape).cumsum(axis=1),
+    "apart": lambda rng, shape: rng.standard_normal(shape) + np.arange(shape[0])[:, None],
+    "ties": lambda rng, shape: rng.choice([-2.0, -1.0, 0.0, 1.0, 4.0], shape),
+    "rarely one": lambda rng, shape: (rng.random(shape) < 0.03).astype(float),
+    "standing still": lambda rng, shape: np.repeat(rng.standard_normal(shape), 8, axis=1)[:, : shape[1]],
+    "heavy tails": lambda rng, shape: rng.standard_cauchy(shape),
+    "constant": lambda rng, shape: np.full(shape, 0.5),
+    "NaN": lambda rng, shape: np.where(np.arange(shape[1]) == 2, np.nan, rng.standard_normal(shape)),
+    "infinite": lambda rng, shape: np.where(np.arange(shape[1]) == 2, np.inf, rng.standard_normal(shape)),
+}
+
+
+def walk(rng, shape, coefficient):
+    x = rng.standard_normal(shape)
+    for i in range(1, shape[1]):
+        x[:, i] = coefficient * x[:, i - 1] + np.sqrt(1 - coefficient**2) * x[:, i]
+    return x
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_statistics_are_those_of_arviz(kind):
+    rng = np.random.default_rng(8)
+    for shape in [(4, 1000), (2, 501), (3, 141), (7, 64), (1, 300), (4, 11), (2, 10), (3, 6), (2, 5), (4, 4)]:
+        x = KINDS[kind](rng, shape)
+        row = stanadapt.summary(container({"posterior": draws_dataset(x)}, {})).loc["x"]
+        wanted = arviz_columns(x)
+        columns = ["r_hat", "ess_bulk", "ess_tail", "mcse_mean"]
+        if shape[0] == 1:  # arviz has no R-hat of one chain
+            assert np.isnan(row["r_hat"]) == (kind in ("constant", "NaN"))
+            columns, wanted = columns[1:], wanted[1:]
+        if kind == "constant":  # whose standard error arviz 0.23 gets wrong by rounding
+            assert row["mcse_mean"] == 0.0
+            columns, wanted = columns[:-1], wanted[:-1]
+        np.testing.assert_allclose(row[columns].astype(float), wanted, rtol=1e-9, err_msg=f"{kind}, {shape}")
+
+
+def draws_dataset(x):
+    return xarray.Dataset({"x": (("chain", "draw"), x)})
+
+
+def test_tail_and_bulk_differ_as_in_arviz():
+    """Draws whose tails mix more slowly than their middle: neither size stands for the other."""
+    rng = np.random.default_rng(12)
+    spread = np.exp(walk(rng, (CHAINS, DRAWS), 0.98))
+    x = spread * rng.standard_normal((CHAINS, DRAWS))
+    row = stanadapt.summary(made_up({"x": x})).loc["x"]
+    _, bulk, tail, _ = arviz_columns(x)
+    assert tail < 0.5 * bulk
+    assert row["ess_tail"] == pytest.approx(tail, rel=1e-9)
+    assert row["ess_bulk"] == pytest.approx(bulk, rel=1e-9)
+
+
+def test_many_scalars_are_as_one():
+    """Scalars are taken in blocks, over the bounds of variables; nothing gets into another's row."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((2, 701, 3, 40)) + rng.standard_normal((2, 1, 3, 40))
+    names = {f"x{i}": x[..., i, :] for i in range(3)} | {"s": x[..., 0, 0]}
+    table = stanadapt.summary(made_up(names))
+    for i, j in [(0, 0), (0, 39), (1, 20), (2, 0), (2, 39)]:
+        alone = stanadapt.summary(made_up({"x": x[..., i, j].copy()})).loc["x"]
+        np.testing.assert_array_equal(table.loc[f"x{i}[{j}]"], alone)
+    np.testing.assert_array_equal(table.loc["s"], table.loc["x0[0]"])
+
+
+def test_integers_and_booleans_are_numbers():
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(3.0, (CHAINS, DRAWS))
+    table = stanadapt.summary(made_up({"n": counts, "b": counts > 2}))
+    np.testing.assert_array_equal(
+        table.loc["n"], stanadapt.summary(made_up({"n": counts.astype(float)})).loc["n"]
+    )
+    assert table.loc["b", "mean"] == (counts > 2).mean()
+
+
+def test_one_chain_without_a_word_of_arviz(caplog, capfd):
+    x = np.random.default_rng(1).standard_normal((1, DRAWS))
+    x[0, DRAWS // 2 :] += 0.5
+    table = stanadapt.summary(made_up({"x": x}))
+    stanadapt.diagnose(made_up({"x": x}))
+    halves = x.reshape(2, DRAWS // 2)
+    within, between = halves.var(axis=1, ddof=1).mean(), halves.mean(axis=1).var(ddof=1)
+    # Near the one of the draws themselves, as their ranks turned into normal scores are near them.
+    assert table.loc["x", "r_hat"] == pytest.approx(np.sqrt(1 - 2 / DRAWS + between / within), abs=3e-3)
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
 
 
 def test_columns_by_hand():
@@ -145,7 +257,7 @@ def test_rows_by_coordinates_and_blocks():
     values = rng.standard_normal((2, 50, 1203))  # more than are computed at a time
     names = [f"n{i}" for i in range(1203)]
     posterior = xarray.Dataset({"v": (("chain", "draw", "name"), values)}, coords={"name": names})
-    table = stanadapt.summary(container({"posterior": posterior}))
+    table = stanadapt.summary(container({"posterior": posterior}, {}))
     assert list(table.index) == [f"v[{name}]" for name in names]
     np.testing.assert_allclose(table["mean"], values.mean((0, 1)))
 
@@ -153,7 +265,7 @@ def test_rows_by_coordinates_and_blocks():
 def test_dimensions_in_another_order():
     idata = made_up()
     posterior = datasets(idata)["posterior"]
-    turned = container({"posterior": posterior.transpose("v_0", "draw", "chain")})
+    turned = container({"posterior": posterior.transpose("v_0", "draw", "chain")}, {})
     xarray.testing.assert_equal(stanadapt.summary(turned).to_xarray(), stanadapt.summary(idata).to_xarray())
 
 
@@ -162,7 +274,7 @@ def test_unknown_variables_and_no_draws():
         with pytest.raises(ArgumentError, match="which has x, v"):
             function(made_up(), ["y"])
         with pytest.raises(ArgumentError, match="no draws"):
-            function(container({"sample_stats": xarray.Dataset({"lp": 1.0})}))
+            function(container({"sample_stats": xarray.Dataset({"lp": 1.0})}, {}))
 
 
 @pytest.mark.parametrize("draws", [1, 2, 3])
@@ -216,6 +328,14 @@ def test_a_chain_apart_is_named():
     assert "apart" not in {finding.kind for finding in stanadapt.diagnose(made_up({"x": x}))}
 
 
+def test_the_chain_apart_is_found_by_its_spread_too():
+    """R-hat of the distances from the median tells, where the means are the same."""
+    x = np.random.default_rng(1).standard_normal((CHAINS, DRAWS))
+    x[1] *= 20.0
+    found = {finding.kind: finding.text for finding in stanadapt.diagnose(made_up({"x": x}))}
+    assert found["apart"].startswith("Chain 1 sits apart")
+
+
 def test_a_chain_that_leaves_is_named():
     x = np.random.default_rng(1).standard_normal((CHAINS, DRAWS))
     x[1] += np.linspace(0.0, 40.0, DRAWS)
@@ -223,9 +343,16 @@ def test_a_chain_that_leaves_is_named():
     assert found["leaving"].startswith("Chain 1 still moves away, in x (")
 
 
-def test_one_chain_has_no_r_hat_finding():
-    x = np.linspace(-1, 1, DRAWS)[None] + 0.01 * np.random.default_rng(1).standard_normal((1, DRAWS))
-    assert "r_hat" not in kinds(made_up({"x": x}))
+def test_the_halves_of_one_chain_are_compared():
+    x = np.random.default_rng(1).standard_normal((1, DRAWS))
+    assert kinds(made_up({"x": x})) == []
+    x[0, DRAWS // 2 :] += 1.0
+    found = {finding.kind: finding.text for finding in stanadapt.diagnose(made_up({"x": x}))}
+    assert found["r_hat"].startswith("R-hat is over 1.05 for 1 of 1 quantities, worst x (1.")
+    assert "the halves of the chain do not agree" in found["r_hat"]
+    table = stanadapt.summary(made_up({"x": x}))
+    assert table.notna().all(axis=None)
+    assert 1.05 < table.loc["x", "r_hat"] < 1.5
 
 
 def test_slow_chains():
@@ -261,6 +388,15 @@ def test_constants_are_fine():
     assert stanadapt.diagnose(made_up(draws)) == []
 
 
+@pytest.mark.parametrize("chains", [1, 4])
+def test_chains_that_never_move(chains):
+    """Without sample_stats nothing but the draws tells."""
+    x = np.full((chains, DRAWS, 2), 0.1)
+    posterior = datasets(made_up({"x": x}))["posterior"]
+    text = only(container({"posterior": posterior}, {}), "constant")
+    assert text == "All draws are the same, in x[0], x[1]: no chain has moved."
+
+
 def test_chains_that_stand_still_at_different_places():
     x = np.broadcast_to(np.arange(CHAINS, dtype=float)[:, None], (CHAINS, DRAWS))
     idata = made_up({"x": x}, accepted=np.zeros((CHAINS, DRAWS), bool))
@@ -278,9 +414,11 @@ def test_long_waits():
 
 
 def test_acceptance_far_from_its_target():
-    assert "target 0.574: 0.90 in chain 0, 0.90 in chain 1" in only(made_up(rate=0.9), "acceptance")
-    assert stanadapt.diagnose(made_up(rate=0.65)) == []
-    assert stanadapt.diagnose(made_up(rate=0.9, attrs={"settings": "{}"})) == []
+    text = only(made_up(rate=0.9, attrs={"method": "fisher_mala"}), "acceptance")
+    assert "target 0.574: 0.90 in chain 0, 0.90 in chain 1" in text
+    method = {"method": "fisher_mala"}
+    assert stanadapt.diagnose(made_up(rate=0.65, attrs=method)) == []
+    assert stanadapt.diagnose(made_up(rate=0.9, attrs=method | {"settings": "{}"})) == []
 
 
 def test_failures():
@@ -303,3 +441,123 @@ def test_warning_of_a_run_is_about_parameters():
         warnings.simplefilter("error", stanadapt.StanAdaptWarning)
         idata = stanadapt.sample(program, **keywords)
     assert kinds(idata) == ["nan"]
+
+
+def with_stats(stats, attrs=None, **posterior):
+    """A posterior of two good chains, and other variables, by somebody else."""
+    coords = {"chain": [0, 1], "draw": np.arange(DRAWS)}
+    x = np.random.default_rng(6).standard_normal((2, DRAWS))
+    groups = {"posterior": {"x": (("chain", "draw"), x)} | posterior, "sample_stats": stats}
+    datasets = {name: xarray.Dataset(group, coords=coords) for name, group in groups.items()}
+    datasets["posterior"].attrs |= attrs or {}
+    return container(datasets, {})
+
+
+def test_statistics_of_several_samplers():
+    """PyMC has a column for each of them, where it draws with several."""
+    dims = ("chain", "draw", "sampler")
+    accepted = np.zeros((2, DRAWS, 2), bool)
+    accepted[:, ::2, 1] = True
+    diverging = np.zeros((2, DRAWS, 2), bool)
+    diverging[0, 5] = True
+    stats = {"accepted": (dims, accepted), "diverging": (dims, diverging), "energy": (dims, accepted * 1.0)}
+    text = only(with_stats(stats), "divergences")
+    assert text.startswith(f"1 of {2 * DRAWS} draws")
+    accepted[1, 300:500] = False
+    found = {each.kind: each.text for each in stanadapt.diagnose(with_stats(stats))}
+    assert "chain 1 for 201 draws" in found["still"]
+
+
+def test_statistics_without_chain_and_draw():
+    stats = {
+        "accepted": ("draw", np.zeros(DRAWS, bool)),
+        "diverging": ("sampler", np.ones(3, bool)),
+        "tree_depth": ((), 12),
+        "energy": (("draw", "chain"), np.random.default_rng(1).standard_normal((DRAWS, 2))),
+        "acceptance_rate": (("chain", "draw"), np.full((2, DRAWS), "high")),
+    }
+    assert stanadapt.diagnose(with_stats(stats, {"method": "fisher_mala", "settings": SETTINGS})) == []
+
+
+@pytest.mark.parametrize("settings", ["warmup=3", "[1, 2]", "", 7, [1.5, 2.5], '{"target_accept": "high"}'])
+def test_settings_of_others(settings):
+    rates = {"acceptance_rate": (("chain", "draw"), np.full((2, DRAWS), 0.1))}
+    attrs = {"settings": settings, "method": "fisher_mala"}
+    assert stanadapt.diagnose(with_stats(rates, attrs)) == []
+    attrs = {
+        "settings": settings,
+        "method": np.array([1, 2]),
+        "noisy": np.array([0, 1]),
+        "interrupted_note": "",
+    }
+    assert stanadapt.diagnose(with_stats(rates, attrs)) == []
+
+
+def test_only_draws_of_numbers_are_looked_at():
+    others = {
+        "scalar": ((), 3.0),
+        "place": (("chain", "draw"), np.full((2, DRAWS), "here")),
+        "curve": ("time", np.arange(5.0)),
+        "empty": (("chain", "draw", "nothing"), np.empty((2, DRAWS, 0))),
+    }
+    idata = with_stats({}, **others)
+    assert stanadapt.diagnose(idata) == []
+    assert list(stanadapt.summary(idata).index) == ["x"]
+    for name, message in (
+        ("scalar", "no dimension chain and draw"),
+        ("place", "no numbers"),
+        ("curve", r"only \(time\)"),
+        ("empty", "no values"),
+    ):
+        for function in (stanadapt.diagnose, stanadapt.summary):
+            with pytest.raises(ArgumentError, match=message):
+                function(idata, ["x", name])
+
+
+def test_a_posterior_without_chains_says_what_is_missing():
+    posterior = xarray.Dataset({"x": ("draw", np.arange(100.0)), "y": ("sample", np.arange(9.0))})
+    for function in (stanadapt.diagnose, stanadapt.summary):
+        with pytest.raises(ArgumentError, match=r"x has no dimension chain, only \(draw\)"):
+            function(container({"posterior": posterior}, {}))
+
+
+def test_progress_of_what_takes_long(monkeypatch, capsys):
+    monkeypatch.setattr(statistics_module, "_SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(statistics_module, "_BLOCK", DRAWS * CHAINS)
+    idata = made_up({"x": np.random.default_rng(1).standard_normal((CHAINS, DRAWS, 4))})
+    assert stanadapt.diagnose(idata, progress=True) == []
+    shown = [f"stanadapt: diagnosing the draws, {share}% done" for share in (25, 50, 75, 100)]
+    assert capsys.readouterr().err.splitlines() == shown
+    stanadapt.diagnose(idata)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_interrupt_leaves_what_has_not_begun(monkeypatch):
+    """It comes after the first block, while the only worker is in the second one at most."""
+    shut = threading.Event()
+    seen = []
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(False, cancel_futures=cancel_futures)
+            shut.set()
+            super().shutdown(wait)
+
+    def slowly(draws):
+        seen.append(draws)
+        if len(seen) > 1:
+            shut.wait()
+        return _Scalars.of(draws)
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(statistics_module, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(statistics_module, "tell", interrupt)
+    monkeypatch.setattr(statistics_module, "_SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(statistics_module, "_BLOCK", DRAWS * CHAINS)
+    monkeypatch.setattr(check, "available_cores", lambda: 1)
+    posterior = datasets(made_up({"x": np.ones((CHAINS, DRAWS, 50))}))["posterior"]
+    with pytest.raises(KeyboardInterrupt):
+        statistics_module.each(slowly, posterior, progress=True)
+    assert len(seen) <= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import tracemalloc
 import warnings
@@ -14,11 +15,18 @@ import xarray
 import stanadapt
 from stanadapt.errors import ArgumentError, FindingsWarning, ModelError, OutputError
 from stanadapt.result import files
+from stanadapt.result.build import build
 from stanadapt.result.container import datasets, has_datatree
+from stanadapt.result.labels import Labels
+from stanadapt.run.prepare import prepare
+from stanadapt.run.request import resolve
 
 MODELS = Path(__file__).parents[2] / "models"
 SCHOOLS = MODELS / "eight_schools" / "eight_schools"
 RUN = {"method": "mala", "chains": 2, "warmup": 60, "draws": 40, "seed": 5, "progress": False}
+RUN_ARGUMENTS = dict.fromkeys(inspect.signature(resolve).parameters) | RUN
+RUN_ARGUMENTS |= {"thin": 1, "init_radius": 2.0, "workers": 1, "backend": "auto", "save_warmup": False}
+RUN_ARGUMENTS |= {"log_likelihood": (), "posterior_predictive": (), "keep_unconstrained": False}
 PROGRAM = """
 data { int N; vector[N] y; matrix[2, N] w; real<lower=0> scale; }
 parameters { vector[N] theta; real<lower=0> tau; }
@@ -297,6 +305,48 @@ def test_what_cannot_be_written_or_read(full, tmp_path):
     xarray.Dataset({"x": 1.0}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
     with pytest.raises(OutputError, match="no group named posterior"):
         files.read(tmp_path / "other.nc")
+
+
+@pytest.mark.parametrize("engine", ["scipy", "h5netcdf"])
+def test_files_without_groups(engine, tmp_path):
+    rng = np.random.default_rng(1)
+    posterior = xarray.Dataset(
+        {"x": (("chain", "draw"), rng.standard_normal((2, 100)))}, attrs={"by": "hand"}
+    )
+    posterior.to_netcdf(tmp_path / "run.nc", engine=engine)
+    idata = files.read(tmp_path / "run.nc")
+    xarray.testing.assert_identical(datasets(idata)["posterior"], posterior)
+    posterior.isel(chain=0).to_netcdf(tmp_path / "other.nc", engine=engine)
+    with pytest.raises(OutputError, match="no variables with the dimensions chain and draw"):
+        files.read(tmp_path / "other.nc")
+
+
+@pytest.mark.parametrize("engine", ["scipy", "h5netcdf"])
+def test_damaged_files(engine, tmp_path):
+    path = tmp_path / "run.nc"
+    xarray.Dataset({"x": (("chain", "draw"), np.ones((2, 100)))}).to_netcdf(path, engine=engine)
+    whole = path.read_bytes()
+    for end in (0, 3, 10, len(whole) // 2):
+        path.write_bytes(whole[:end])
+        with pytest.raises(OutputError, match="cannot be read as netCDF"):
+            files.read(path)
+
+
+def test_chains_keep_their_labels_when_one_has_no_draws():
+    """Chain 1 of 3 was stopped before its first draw."""
+    posterior = stanadapt.Posterior(PROGRAM, DATA)
+    request = resolve(**(RUN_ARGUMENTS | {"chains": 3}))
+    prepared = prepare(request, posterior)
+    run = prepared.turns.run(posterior, prepared.job, prepared.inits, lambda board: None)
+    run.chains[1].draws.n = 0
+    idata = build(run, prepared, request, Labels({}, {}), 1.0)
+    for name in ("posterior", "sample_stats", "adaptation"):
+        assert list(datasets(idata)[name]["chain"].values) == [0, 2], name
+    theta = posterior.variables["theta"].take(run.draws.values[[0, 2]])
+    np.testing.assert_array_equal(datasets(idata)["posterior"]["theta"], theta)
+    start = datasets(idata)["adaptation"]["start"].values
+    np.testing.assert_array_equal(start, [run.chains[0].start, run.chains[2].start])
+    assert "2 of 3 chains" in datasets(idata)["posterior"].attrs["interrupted_note"]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -128,3 +128,26 @@ def test_script_needs_no_main_guard(gaussian_libraries, tmp_path):
 def test_one_chain_with_more_workers_stays_in_this_process(gaussian_libraries):
     idata = sample(gaussian_libraries["processes"], {"who": 1}, chains=1, workers=4)
     assert set(idata["posterior"]["process"].values.ravel()) == {os.getpid()}
+
+
+@pytest.mark.parametrize("in_draws", [0, 3])
+def test_failures_in_warm_up_are_counted_apart(in_draws):
+    """rwm calls the density once an iteration, after some calls for the start."""
+    calls = []
+
+    def log_density(x):
+        calls.append(x)
+        since_warmup = len(calls) - (before + RUN["warmup"])
+        failed = -20 <= since_warmup < -10 or 10 <= since_warmup < 10 + in_draws
+        return np.nan if failed else -0.5 * float(x @ x)
+
+    run = {"method": "rwm", "chains": 1, "workers": 1}
+    before = 10**9  # so that no call fails
+    target = stanadapt.Target.from_python(log_density, 2)
+    idata = sample(target, **run)
+    before = len(calls) - RUN["warmup"] - RUN["draws"]
+    assert int(idata["adaptation"]["failures"].sum() + idata["adaptation"]["failures_warmup"].sum()) == 0
+    calls.clear()
+    adaptation = sample(target, **run)["adaptation"]
+    assert adaptation["failures_warmup"].values.tolist() == [10]
+    assert adaptation["failures"].values.tolist() == [in_draws]

@@ -34,8 +34,10 @@ def sizes(draws: np.ndarray) -> tuple[float, float, float]:
     """Smallest bulk and tail ESS and largest R-hat of draws (chains, n, k).
 
     A chain that does not move, or is not finite, has an ESS of 0 and an infinite R-hat, whatever arviz says
-    of constants.
+    of constants; and all is NaN, where there is nothing to judge by.
     """
+    if not draws.shape[2]:
+        return np.nan, np.nan, np.nan
     chains = len(draws)
     stuck = not np.isfinite(draws).all() or bool((np.ptp(draws, axis=1) == 0.0).any())
     if stuck:

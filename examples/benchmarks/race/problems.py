@@ -68,13 +68,22 @@ def opened(name: str, model: Path | str, data: object, reference: Reference | No
 def steady(posterior: stanadapt.Posterior, n: int = 5) -> np.ndarray:
     """Which parameters (flat) are the same at `n` random points, or equal to an earlier one at all of them.
 
-    The ones on the diagonal of a correlation matrix, for example, and its entries on one side of it.
+    The ones on the diagonal of a correlation matrix, for example, and its entries on one side of it. Points
+    that cannot be written, since what the program computes from the parameters fails there, tell nothing:
+    further ones are taken, nearer and nearer to the origin; where fewer than two can, no parameter is steady.
     """
-    points = np.random.default_rng(0).normal(size=(n, posterior.dim))
-    values = np.empty((n, posterior.n_values))
-    posterior.model.writer(0)(points, values, np.arange(n))
-    values = values[:, : len(posterior.names)]
-    shown = [tuple(f"{value:.9g}" for value in column) for column in values.T]  # but for rounding
+    rng, names = np.random.default_rng(0), posterior.names
+    written = np.empty((0, len(names)))
+    for scale in 2.0 ** -np.arange(10):
+        values = np.empty((n, posterior.n_values))
+        posterior.model.writer(0)(scale * rng.normal(size=(n, posterior.dim)), values, np.arange(n))
+        found = values[:, : len(names)]
+        written = np.concatenate((written, found[np.isfinite(found).all(axis=1)]))
+        if len(written) >= n:
+            break
+    if len(written) < 2:
+        return np.zeros(len(names), bool)
+    shown = [tuple(f"{value:.9g}" for value in column) for column in written[:n].T]  # but for rounding
     return np.array([len(set(column)) == 1 or column in shown[:i] for i, column in enumerate(shown)], bool)
 
 
