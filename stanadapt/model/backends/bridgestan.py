@@ -14,7 +14,7 @@ import bridgestan
 from bridgestan.compile import compile_model, get_bridgestan_path
 from bridgestan.download import CURRENT_BRIDGESTAN
 
-from ...cache import cache_home
+from ...cache import cache_folder, private_folder
 from ...errors import DataError, ModelError
 from ..program import with_includes
 from .native import NativeModel
@@ -68,16 +68,20 @@ def compiled(code: str, folder: Path | None) -> Path:
     """
     whole = with_includes(code, folder)
     key = _key(whole)
-    home = cache_home() / "models" / key
-    library = home / "program_model.so"
-    if library.exists():
-        return library
+    try:
+        libraries = cache_folder("models")
+        home = libraries / key
+        library = home / "program_model.so"
+        if library.exists():
+            private_folder(home)
+            return library
+    except OSError as error:
+        raise ModelError(f"there is no safe place for the compiled program: {error}") from error
     if not sources_present():  # checked here because BridgeStan would download them, and wait for a server
         raise ModelError(_no_sources())
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{key}-", dir=home.parent) as scratch:
+    with tempfile.TemporaryDirectory(prefix=f"{key}-", dir=libraries) as scratch:
         building = Path(scratch) / "model"
-        building.mkdir()
+        building.mkdir(mode=0o700)
         source = building / "program.stan"
         source.write_text(code, encoding="utf-8")
         include = [f"--include-paths={folder}"] if whole != code else []
