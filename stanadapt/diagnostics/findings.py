@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray
 
-from .. import samplers
+from .. import check, samplers
 from ..result.container import datasets
 from ..samplers.base import BOTH_SIDES, NO_TARGET, POLICY, SURROGATE, Facts
 from .statistics import (
@@ -47,7 +47,7 @@ class Finding(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return self.text
+        return check.printable(self.text)
 
 
 def diagnose(idata: InferenceData, var_names: list[str] | None = None) -> list[Finding]:

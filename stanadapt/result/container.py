@@ -6,16 +6,19 @@ set of xarray datasets is built first; then comes the one branch. arviz is impor
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
+import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import xarray
 
 from .. import check
+from ..cache import cache_folder
 
 if TYPE_CHECKING:
     from arviz import InferenceData as _Collection
@@ -36,9 +39,26 @@ def has_datatree() -> bool:
 @functools.cache
 def statistics() -> Any:
     """The module with arviz's statistics, imported at the first need; of arviz 1.x without the plots."""
+    name = "arviz_stats" if has_datatree() else "arviz"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # arviz 0.23 announces arviz 1 at import
-        return importlib.import_module("arviz_stats" if has_datatree() else "arviz")
+        try:
+            return importlib.import_module(name)
+        except (OSError, RuntimeError):  # for which it writes into the user's home, if there is one
+            with _other_home():
+                return importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def _other_home() -> Iterator[None]:
+    """Our cache meanwhile is the user's home."""
+    before = dict(os.environ)
+    os.environ |= dict.fromkeys(("HOME", "XDG_CACHE_HOME"), str(cache_folder("home")))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ |= before
 
 
 def container(groups: Groups, attrs: Mapping[str, Any] | None = None) -> InferenceData:

@@ -19,7 +19,7 @@ from ..numerics.blas import one_thread
 from .board import Board
 from .chain import SPECTRUM_LIMIT
 from .inits import Init, find
-from .interrupts import interrupts
+from .interrupts import Caught, interrupts
 from .warmup import pilot, warm_up
 
 NAME = "auto"
@@ -120,12 +120,11 @@ def look(posterior: Posterior, init: Init, seed: int) -> Facts:
     facts = Facts(posterior.dim, posterior.model.has_gradient, posterior.model.noisy)
     if not has_trial(posterior):
         return facts
-    board = Board.for_chains(0)
-    with interrupts(board), one_thread():
-        return facts._replace(**_trial(posterior, init, seed, board))
+    with interrupts(Board.for_chains(0)) as caught, one_thread():
+        return facts._replace(**_trial(posterior, init, seed, caught))
 
 
-def _trial(posterior: Posterior, init: Init, seed: int, board: Board) -> dict[str, Any]:
+def _trial(posterior: Posterior, init: Init, seed: int, caught: Caught) -> dict[str, Any]:
     """A short run of Fisher HMC, one iteration at a time, so that Ctrl-C is heard."""
     sampler, settings = pilot()
     seeds = np.random.SeedSequence(seed, spawn_key=(_SPAWN_KEY,))
@@ -142,8 +141,7 @@ def _trial(posterior: Posterior, init: Init, seed: int, board: Board) -> dict[st
     def after_iteration() -> None:
         nonlocal gradients
         model.raise_pending()
-        if board.stopped:
-            raise KeyboardInterrupt
+        caught.raise_again()
         gradients += int(row.n_steps[0])
 
     while trial.left or trial.next_stage():
