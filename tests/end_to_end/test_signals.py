@@ -9,9 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +93,6 @@ def members(group: int) -> list[str]:
     return found
 
 
-def wait_until(happened: Callable[[], bool], seconds: float) -> bool:
-    """Whether it happens in time. What is waited for is the end of processes, which nothing announces."""
-    end = time.monotonic() + seconds
-    while not happened() and time.monotonic() < end:
-        os.sched_yield()
-    return happened()
-
-
 @pytest.mark.parametrize("number", ENDING)
 @pytest.mark.parametrize("mode", ["threads", "python"])
 def test_draws_so_far_are_returned(mode: str, number: int, tmp_path: Path, temporary: Path) -> None:
@@ -120,8 +111,9 @@ def test_draws_so_far_are_returned(mode: str, number: int, tmp_path: Path, tempo
 
 @pytest.mark.parametrize("number", ENDING)
 def test_nuts_ends_with_its_workers(number: int, tmp_path: Path, temporary: Path) -> None:
-    child = Child(RUN, CODE, tmp_path / "fit.nc", "nuts", ENDLESS // 1000)
-    child.wait_for("warm-up")
+    child = Child(RUN, CODE, tmp_path / "fit.nc", "nuts", ENDLESS // 100)
+    child.wait_for(" left, 0/2 chains")
+    assert sum("stanli_worker" in line for line in members(child.process.pid)) == 2
     os.killpg(child.process.pid, number)
     status, stdout, stderr = child.end()
     assert (status, stdout) == (0, "goes on\n"), stderr
@@ -134,19 +126,12 @@ def test_nuts_ends_with_its_workers(number: int, tmp_path: Path, temporary: Path
 @pytest.mark.parametrize("mode", ["nuts", "python"])
 def test_workers_notice_that_their_parent_is_killed(mode: str, tmp_path: Path, temporary: Path) -> None:
     child = Child(RUN, CODE, tmp_path / "fit.nc", mode, ENDLESS // 100)
-    child.wait_for("%")
-    if mode == "nuts":
-        assert wait_until(
-            lambda: sum("stanli_worker" in line for line in members(child.process.pid)) == 2, 20
-        )
-    else:
-        child.wait_for(" sampling, accept")
+    child.wait_for(" left, 0/2 chains" if mode == "nuts" else " sampling, accept")
     assert len(members(child.process.pid)) == 3
     child.process.kill()
-    child.process.wait()
-    assert wait_until(lambda: members(child.process.pid) == [], 1.5)
+    child.end()  # of what it says, which its workers would go on saying for minutes
+    assert members(child.process.pid) == []
     assert list(temporary.glob("stanadapt-*")) == []
-    child.end()
 
 
 @pytest.mark.parametrize("number", SIGNALS)
