@@ -7,12 +7,14 @@ only where it belongs to the user and nobody else can write to it.
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import shutil
 import stat
 import tempfile
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 from .errors import StanAdaptWarning
 
@@ -50,6 +52,25 @@ def private_folder(folder: Path) -> Path:
             part.mkdir(mode=0o700, exist_ok=True)
     _check_private(folder)
     return folder
+
+
+def import_with_home(name: str) -> ModuleType:
+    """Import a library that asks for the user's home, or writes there, whether there is one or not.
+
+    Where it fails, it is imported with a folder of the cache as the home.
+    """
+    try:
+        return importlib.import_module(name)
+    except (OSError, RuntimeError):
+        before = {key: os.environ.get(key) for key in ("HOME", "XDG_CACHE_HOME")}
+        os.environ |= dict.fromkeys(before, str(cache_folder("home")))
+        try:
+            return importlib.import_module(name)
+        finally:
+            for key, value in before.items():
+                del os.environ[key]
+                if value is not None:
+                    os.environ[key] = value
 
 
 def _check_private(folder: Path) -> None:

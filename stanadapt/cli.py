@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import signal
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -221,11 +220,7 @@ def _write(idata: Any, out: str) -> None:
     try:
         write(idata, out)
     except Exception as error:
-        try:
-            rescued = Path(tempfile.mkdtemp(prefix="stanadapt-")) / Path(out).name
-            write(idata, rescued)
-        except Exception:  # it is not the place
-            rescued = rescue_result(idata)
+        rescued = rescue_result(idata, Path(out).name)
         raise OutputError(f"{error}. The draws are in {rescued}") from error
 
 

@@ -6,19 +6,16 @@ set of xarray datasets is built first; then comes the one branch. arviz is impor
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import importlib.metadata
-import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import xarray
 
 from .. import check
-from ..cache import cache_folder
+from ..cache import import_with_home
 
 if TYPE_CHECKING:
     from arviz import InferenceData as _Collection
@@ -42,23 +39,7 @@ def statistics() -> Any:
     name = "arviz_stats" if has_datatree() else "arviz"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # arviz 0.23 announces arviz 1 at import
-        try:
-            return importlib.import_module(name)
-        except (OSError, RuntimeError):  # for which it writes into the user's home, if there is one
-            with _other_home():
-                return importlib.import_module(name)
-
-
-@contextlib.contextmanager
-def _other_home() -> Iterator[None]:
-    """Our cache meanwhile is the user's home."""
-    before = dict(os.environ)
-    os.environ |= dict.fromkeys(("HOME", "XDG_CACHE_HOME"), str(cache_folder("home")))
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ |= before
+        return import_with_home(name)
 
 
 def container(groups: Groups, attrs: Mapping[str, Any] | None = None) -> InferenceData:

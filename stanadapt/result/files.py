@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Mapping
@@ -92,16 +94,28 @@ def rescue(arrays: Arrays, attrs: Mapping[str, Any]) -> Path:
     reasons = []
     for place in (None, Path.cwd()):
         try:
-            path = Path(tempfile.mkdtemp(prefix="stanadapt-", dir=place)) / _RESCUED
-            np.savez(path, **entries)  # type: ignore[arg-type]
-            return path
+            folder = Path(tempfile.mkdtemp(prefix="stanadapt-", dir=place))
+            try:
+                np.savez(folder / _RESCUED, **entries)  # type: ignore[arg-type]
+            except OSError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            return folder / _RESCUED
         except OSError as error:
             reasons.append(check.one_line(error))
     raise OutputError(f"the draws cannot be rescued: {'; '.join(reasons)}")
 
 
-def rescue_result(result: InferenceData) -> Path:
-    """The same for a result that cannot be written as it is."""
+def rescue_result(result: InferenceData, name: str) -> Path:
+    """The same for a result: as netCDF of that name among temporary files, where it can be written at all."""
+    with contextlib.suppress(OSError):
+        folder = Path(tempfile.mkdtemp(prefix="stanadapt-"))
+        try:
+            write(result, folder / name)
+        except OutputError:
+            folder.rmdir()
+        else:
+            return folder / name
     groups = datasets(result).items()
     arrays = {name: {str(key): group[key].values for key in group.data_vars} for name, group in groups}
     return rescue(arrays, attributes(result))
