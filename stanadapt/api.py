@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import signal
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from . import check, samplers
 from .diagnostics.findings import diagnose
-from .errors import ArgumentError, ChainError, FindingsWarning
+from .errors import ArgumentError, ChainError, FindingsWarning, OutputError
 from .model.posterior import Posterior
-from .result.build import build
+from .result.build import bare, build, try_build
+from .result.files import rescue
 from .result.labels import Labels
 from .run.draws import Run
 from .run.engine import open_posterior
+from .run.interrupts import delayed_interrupts, raised_interrupts
 from .run.prepare import Prepared, prepare
-from .run.progress import Progress
+from .run.progress import Progress, tell
 from .run.request import Request, resolve
 
 if TYPE_CHECKING:
@@ -106,7 +108,8 @@ def sample(
         What the installed arviz works with. Groups: posterior, sample_stats, adaptation (step size,
         acceptance and the preconditioner over warm-up, and what each chain has learnt), observed_data,
         constant_data, and the ones asked for. Ctrl-C once returns the draws so far; with nuts, whose chains
-        run as a whole, those of the chains that were finished.
+        run as a whole, those of the chains that were finished. So do SIGTERM and SIGHUP, which schedulers
+        and closed terminals send, unless the user's program handles them.
 
     Raises
     ------
@@ -118,6 +121,8 @@ def sample(
         A chain found no starting point with a finite log density.
     ChainError
         A worker process died, memory ran out, or Stan's own sampler gave up.
+    OutputError
+        The result could not be built of the draws, and the message names the file that has them.
 
     Examples
     --------
@@ -144,18 +149,21 @@ def sample(
         posterior_predictive=posterior_predictive,
         keep_unconstrained=keep_unconstrained,
     )
-    posterior = _open(model, data, request)
-    labels = Labels.checked(request.coords, request.dims, posterior)
     try:
-        prepared = prepare(request, posterior)
-        run, seconds = _run(prepared, request)
-        idata = build(run, prepared, request, labels, seconds)
+        with raised_interrupts():
+            posterior = _open(model, data, request)
+            labels = Labels.checked(request.coords, request.dims, posterior)
+            try_build(posterior, request, labels)
+            prepared = prepare(request, posterior)
+        with delayed_interrupts() as caught:  # from here on there are draws to lose
+            run, seconds = _run(prepared, request)
+            idata = _build(run, prepared, request, labels, seconds)
+            _warn(idata, posterior, _is_hurried(run, caught.signal))
     except MemoryError as error:
         raise ChainError(
             f"the run needs more memory than there is ({check.one_line(error)}): use thin, fewer draws or "
             "fewer chains, or a method without d x d matrices"
         ) from error
-    _warn(idata, posterior)
     return idata
 
 
@@ -215,11 +223,50 @@ def _run(prepared: Prepared, request: Request) -> tuple[Run, float]:
     return run, time.perf_counter() - began
 
 
-def _warn(idata: InferenceData, posterior: Posterior) -> None:
-    """The short version of `diagnose`: of the parameters only, one warning for all findings."""
+def _build(run: Run, prepared: Prepared, request: Request, labels: Labels, seconds: float) -> InferenceData:
+    """The result; where it cannot be built, the draws go to a file.
+
+    Raises
+    ------
+    OutputError
+        It names that file.
+    """
+    try:
+        return build(run, prepared, request, labels, seconds)
+    except Exception as error:
+        job = prepared.job
+        path = rescue(bare(run, prepared.posterior), {"method": job.method, "seed": job.seed})
+        raise OutputError(
+            f"the result cannot be built ({type(error).__name__}: {check.one_line(error)}). The draws are in "
+            f"{path}, for stanadapt summary and stanadapt diagnose, and for numpy.load"
+        ) from error
+
+
+def _is_hurried(run: Run, number: int) -> bool:
+    """Whether a signal asks to be done at once: one that a kill follows, or Ctrl-C after the run."""
+    return number not in (0, signal.SIGINT) or (number != 0 and not run.interrupted)
+
+
+def _warn(idata: InferenceData, posterior: Posterior, is_hurried: bool) -> None:
+    """The short version of `diagnose`: of the parameters only, one warning for all findings.
+
+    Whatever goes wrong here, the result is there and goes to the user.
+    """
     if not posterior.dim:
         return
-    findings = diagnose(idata, list(posterior.parameters))
-    if findings:
-        with contextlib.suppress(ValueError):  # stderr is closed
-            warnings.warn(FindingsWarning(findings), stacklevel=3)
+    reason = "a signal came"
+    try:
+        with raised_interrupts():
+            findings = [] if is_hurried else diagnose(idata, list(posterior.parameters))
+            if findings:
+                warnings.warn(FindingsWarning(findings), stacklevel=3)
+        if not is_hurried:
+            return
+    except (KeyboardInterrupt, SystemExit):
+        pass
+    except FindingsWarning as warning:  # for a user whose warnings are errors
+        tell(f"stanadapt: {warning}")
+        return
+    except Exception as error:
+        reason = f"{type(error).__name__}: {check.one_line(error)}"
+    tell(f"stanadapt: the result was not diagnosed ({reason}); stanadapt.diagnose does it later")

@@ -1,33 +1,134 @@
-"""Where compiled things are kept between runs."""
+"""Where compiled things are kept between runs.
+
+They are machine code and pickles: whoever can write there can have the user run anything. So a folder is used
+only where it belongs to the user and nobody else can write to it.
+"""
 
 from __future__ import annotations
 
-import getpass
+import atexit
+import importlib
 import os
+import shutil
+import stat
 import tempfile
+import warnings
 from pathlib import Path
+from types import ModuleType
+
+from .errors import StanAdaptWarning
+
+# Where a process says to those that it starts which temporary cache it uses.
+_SHARED = "STANADAPT_TEMPORARY_CACHE"
 
 
-def cache_home() -> Path:
-    """The package's folder in the user's cache, `XDG_CACHE_HOME` or `~/.cache`.
+def cache_folder(*parts: str) -> Path:
+    """The folder `stanadapt/...` in the user's cache, `XDG_CACHE_HOME` or `~/.cache`.
 
-    Where that cannot be written (a read-only home in a container), a folder among the temporary files.
+    Where that cannot be had for the user alone (a read-only home in a container, a folder that others can
+    write to), a private temporary folder, which goes when the process ends. A warning says so once.
+
+    Raises
+    ------
+    OSError
+        There is no room for temporary files either.
     """
-    named = os.environ.get("XDG_CACHE_HOME")
-    for home in (Path(named) if named else Path("~/.cache").expanduser(), _temporary()):
-        folder = home / "stanadapt"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK | os.X_OK):
-            return folder
+    try:
+        return _nested(private_folder(_users_cache() / "stanadapt"), parts)
+    except OSError as error:
+        return _nested(_temporary(error), parts)
+
+
+def private_folder(folder: Path) -> Path:
+    """`folder`, which is made if it is missing, and is the user's own.
+
+    Raises
+    ------
+    OSError
+        It cannot be made or written, belongs to another user, or others can write to it.
+    """
+    for part in reversed((folder, *folder.parents)):
+        if not part.exists():
+            part.mkdir(mode=0o700, exist_ok=True)
+    _check_private(folder)
     return folder
 
 
-def _temporary() -> Path:
+def import_with_home(name: str) -> ModuleType:
+    """Import a library that asks for the user's home, or writes there, whether there is one or not.
+
+    Where it fails, it is imported with a folder of the cache as the home.
+    """
     try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a user without a name
-        user = str(os.getuid()) if hasattr(os, "getuid") else "user"
-    return Path(tempfile.gettempdir()) / f"cache-{user}"
+        return importlib.import_module(name)
+    except (OSError, RuntimeError):
+        before = {key: os.environ.get(key) for key in ("HOME", "XDG_CACHE_HOME")}
+        os.environ |= dict.fromkeys(before, str(cache_folder("home")))
+        try:
+            return importlib.import_module(name)
+        finally:
+            for key, value in before.items():
+                del os.environ[key]
+                if value is not None:
+                    os.environ[key] = value
+
+
+def _check_private(folder: Path) -> None:
+    found = folder.stat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(f"{folder} is no folder")
+    if hasattr(os, "getuid"):
+        if found.st_uid != os.getuid():
+            raise PermissionError(f"{folder} belongs to another user")
+        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(
+                f"others than its owner can write to {folder}. Remove it, or run chmod -R go-w on it if you "
+                "trust what it holds"
+            )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"{folder} cannot be written")
+
+
+def _users_cache() -> Path:
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if named.is_absolute():  # the standard has others ignored
+        return named
+    try:
+        return Path("~/.cache").expanduser()
+    except RuntimeError as error:
+        raise OSError("this user has no home folder") from error
+
+
+def _nested(folder: Path, parts: tuple[str, ...]) -> Path:
+    for part in parts:
+        folder = private_folder(folder / part)
+    return folder
+
+
+def _temporary(reason: OSError) -> Path:
+    """The temporary cache of this process, or of the one that has started it."""
+    known = os.environ.get(_SHARED)
+    if known:
+        try:
+            _check_private(Path(known))
+        except OSError:  # the other process has ended
+            pass
+        else:
+            return Path(known)
+    folder = Path(tempfile.mkdtemp(prefix="stanadapt-"))
+    atexit.register(_remove, folder, os.getpid())
+    os.environ[_SHARED] = str(folder)
+    warnings.warn(
+        f"the cache of compiled code is not used: {reason.strerror or reason}"
+        f"{f' ({reason.filename})' if reason.filename else ''}. What is compiled goes into a temporary "
+        "folder, and the next run compiles it again. XDG_CACHE_HOME can name another place for the cache.",
+        StanAdaptWarning,
+        stacklevel=2,
+    )
+    return folder
+
+
+def _remove(folder: Path, maker: int) -> None:
+    """Remove the temporary cache; a forked child leaves it to its maker."""
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -161,6 +161,16 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def printable(text: str, keep: str = "") -> str:
+    """`text` for a terminal, which obeys control characters: escaped as Python has it, but for `keep`."""
+    return "".join(
+        character
+        if character in keep or character.isprintable()
+        else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
+
+
 def shown(value: Any) -> str:
     """A value for an error message: on one line, and not long."""
     try:

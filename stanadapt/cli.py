@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import signal
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .model.posterior import Posterior
 
 _INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
+_WRITTEN = f"{__name__}.written"  # in the context's notes: the file, once it is there
 _MOST_ROWS = 30  # of the table after a run; `stanadapt summary` has them all
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
@@ -36,15 +37,22 @@ class _Group(click.Group):
     """Turns our errors into a line on stderr and an exit status."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        from .check import printable
+        from .run.interrupts import raised_interrupts
+
         try:
-            return super().invoke(ctx)
+            with raised_interrupts():
+                return super().invoke(ctx)
         except ArgumentError as error:
-            raise click.UsageError(str(error)) from error
+            raise click.UsageError(printable(str(error), "\n")) from error
         except StanAdaptError as error:
-            raise click.ClickException(str(error)) from error
-        except KeyboardInterrupt:
-            click.echo("Interrupted: nothing was written.", err=True)
-            ctx.exit(_INTERRUPTED)
+            raise click.ClickException(printable(str(error), "\n")) from error
+        except (KeyboardInterrupt, SystemExit) as error:
+            done = f"the result is in {ctx.meta[_WRITTEN]}" if _WRITTEN in ctx.meta else "nothing was written"
+            with contextlib.suppress(OSError):  # the terminal is closed
+                click.echo(f"Interrupted: {done}.", err=True)
+            code = getattr(error, "code", None)
+            ctx.exit(code if isinstance(code, int) else _INTERRUPTED)
 
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         """Also for an output that takes no more: a full disk, say. click itself ends at a closed pipe."""
@@ -71,7 +79,7 @@ def main() -> None:
       stanadapt diagnose fit.nc
 
     Exit status: 0 when all went well, 1 when a run failed, 2 when an option or its value is not allowed,
-    130 after Ctrl-C.
+    and 128 and the number of the signal that ended it: 130 after Ctrl-C, 143 after SIGTERM.
     """
 
 
@@ -176,10 +184,13 @@ def sample(
 
     Writes a netCDF file that ArviZ reads, and prints a summary of the parameters and what there is to say
     against the result. Ctrl-C ends the run early: the draws so far are written, and the exit status is 130.
+    SIGTERM and SIGHUP do the same, with 143 and 129.
     """
-    from . import api, check
-    from .result.container import attributes
-    from .run.engine import open_posterior
+    with _warnings_as_lines(quiet):  # of the cache, at the first import
+        from . import api, check
+        from .result.container import attributes
+        from .run.engine import open_posterior
+        from .run.interrupts import delayed_interrupts
 
     out = out or f"{Path(model).stem}.nc"
     try:
@@ -188,36 +199,43 @@ def sample(
         hint = ": use --force to replace it" if "exists already" in str(error) else ""
         raise click.BadParameter(f"{error}{hint}", ctx, param_hint="--out") from error
     chosen = _settings(method, settings)
+    starts = None if init is None else _inits(init)
     with _warnings_as_lines(quiet) as findings:
         opened = open_posterior(method, model, data, backend)
-        idata = api.sample(
-            opened,
-            method=method,
-            settings=chosen,
-            inits=None if init is None else _inits(init),
-            progress=not (quiet or no_progress),
-            **keywords,
-        )
-    _write(idata, out)
-    attrs = attributes(idata)
-    if not quiet:
+        with delayed_interrupts() as caught:  # once there are draws, until they are in the file
+            idata = api.sample(
+                opened,
+                method=method,
+                settings=chosen,
+                inits=starts,
+                progress=not (quiet or no_progress),
+                **keywords,
+            )
+            _write(idata, out)
+            ctx.meta[_WRITTEN] = out
+    note = attributes(idata).get("interrupted_note", "")
+    ended = caught.signal or (signal.SIGINT if note else 0)
+    is_hurried = ended and (ended != signal.SIGINT or not note)  # a kill may follow, or the run was over
+    if not quiet and not is_hurried:
         _report(idata, opened, findings)
-        click.echo(f"\nWritten to {out}")
-    if attrs["interrupted"]:
-        click.echo(attrs["interrupted_note"].capitalize(), err=True)
-        ctx.exit(_INTERRUPTED)
+    if not quiet:
+        with contextlib.suppress(OSError):  # the terminal is closed
+            click.echo(f"\nWritten to {out}")
+    if ended:
+        with contextlib.suppress(OSError):  # the terminal is closed
+            click.echo(note.capitalize() or "Interrupted after the last draw", err=True)
+        ctx.exit(128 + ended)
 
 
 def _write(idata: Any, out: str) -> None:
     """Write the result; where `out` has become impossible meanwhile, beside other temporary files."""
-    from .result.files import write
+    from .result.files import rescue_result, write
 
     try:
         write(idata, out)
-    except OutputError as error:
-        rescue = Path(tempfile.mkdtemp(prefix="stanadapt-")) / Path(out).name
-        write(idata, rescue)
-        raise OutputError(f"{error}. The draws are in {rescue}") from error
+    except Exception as error:
+        rescued = rescue_result(idata, Path(out).name)
+        raise OutputError(f"{error}. The draws are in {rescued}") from error
 
 
 @main.command()
@@ -386,7 +404,7 @@ def _inits(text: str) -> Any:
 
     with contextlib.suppress(ValueError):
         return float(text)
-    if Path(text).suffix == ".nc":
+    if Path(text).suffix in (".nc", ".npz"):
         return read(text)
     if not Path(text).is_file():
         raise click.BadParameter(f"{text!r} is neither a number nor a file", param_hint="--init")
@@ -402,7 +420,8 @@ def _warnings_as_lines(quiet: bool) -> Iterator[list[Any]]:
         if isinstance(message, FindingsWarning):
             findings.extend(message.findings)
         elif not quiet:
-            click.echo(f"Warning: {message}", err=True)
+            with contextlib.suppress(OSError):  # the terminal is closed
+                click.echo(f"Warning: {message}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

@@ -16,17 +16,22 @@ import contextlib
 import functools
 import hashlib
 import os
+import pickle
 import re
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import caching
+from numba.core.ccallback import CFunc
 
-from .cache import cache_home
+from . import cache
+from .errors import StanAdaptWarning
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
@@ -35,14 +40,19 @@ _IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|exact|callback)\b"
 
 @functools.cache
 def cache_folder() -> Path:
-    """The folder for compiled kernels of this very version of the sources."""
+    """The folder for compiled kernels of this very version of the sources.
+
+    Raises
+    ------
+    OSError
+        There is no place for them, not even a temporary one.
+    """
     digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
     for source in sorted(_kernel_sources()):
         digest.update(source.relative_to(_PACKAGE).as_posix().encode())
         digest.update(source.read_bytes())
-    folder = cache_home() / "kernels" / digest.hexdigest()[:16]
+    folder = cache.cache_folder("kernels", digest.hexdigest()[:16])
     with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
         _prune(folder)
     return folder
@@ -77,10 +87,9 @@ def _prune(current: Path) -> None:
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` to machine code at its first call. It runs without the GIL and is cached on disk."""
-    with _our_cache():
-        return numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})(
-            function
-        )
+    return _cached(
+        numba.njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})(function), function
+    )
 
 
 def exact(function: Callable[..., Any]) -> Any:
@@ -94,29 +103,102 @@ def exact(function: Callable[..., Any]) -> Any:
     Every kernel may fuse a product with a sum. In a b + c d the compiler can fuse either product, and the
     last digits differ. So add products one at a time, to a value that is no product itself: (e + a b) + c d.
     """
-    with _our_cache():
-        return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    return _cached(numba.njit(nogil=True, error_model="numpy")(function), function)
 
 
 def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function to a C callback of the given numba signature, cached on disk."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        with _our_cache():
-            return numba.cfunc(signature, nopython=True, cache=True)(function)
+        sig = numba.core.sigutils.normalize_signature(signature)
+        compiled = _cached(CFunc(function, sig, locals={}, options={"nopython": True}), function)
+        compiled.compile()
+        return compiled
 
     return decorate
 
 
-@contextlib.contextmanager
-def _our_cache() -> Any:
-    """Set numba's cache folder to ours while a decorator runs, and restore the user's setting afterwards."""
-    theirs = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder())
+def _cached(compiled: Any, function: Callable[..., Any]) -> Any:
+    """`compiled` with the cache that numba's own option `cache=True` would give it, but one of ours."""
     try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = theirs
+        compiled._cache = _Cache(function)
+    except (OSError, RuntimeError) as error:  # RuntimeError: numba finds no place for the files
+        _tell_once(error)
+    return compiled
+
+
+class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
+    """Puts the files into our folder, and nowhere else: numba would try places that others may write to."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        self._py_file = file
+        self._lineno = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(cache_folder() / self.get_suitable_cache_subpath(self._py_file))
+
+    def ensure_cache_path(self) -> None:
+        cache.private_folder(Path(self.get_cache_path()))
+
+
+class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Locator,)
+
+
+class _Files(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """The files of a function: each ends in a digest, since damaged machine code would crash the process."""
+
+    def _dump(self, value: Any) -> bytes:
+        data: bytes = super()._dump(value)
+        return data + hashlib.sha256(data).digest()
+
+    def _load_data(self, name: str) -> Any:
+        data = Path(self._data_path(name)).read_bytes()
+        if hashlib.sha256(data[:-32]).digest() != data[-32:]:
+            raise pickle.UnpicklingError(f"{name} is damaged")
+        return pickle.loads(data)
+
+
+class _Cache(caching.FunctionCache):  # type: ignore[misc]
+    """A function's cache, which never ends a run.
+
+    What cannot be read is compiled and written again. What cannot be written is compiled by each process.
+    """
+
+    _impl_class = _Results
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # a damaged pickle may raise anything
+            with contextlib.suppress(OSError):
+                Path(self._cache_file._index_path).unlink()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except Exception as error:  # the same, where another process has damaged the index meanwhile
+            _tell_once(error)
+
+
+_told: list[str] = []
+
+
+def _tell_once(error: Exception) -> None:
+    """Warn that kernels are not kept; that each of them is not would be a hundred lines."""
+    if not _told:
+        _told.append(str(error))
+        warnings.warn(
+            f"compiled code cannot be kept ({error}): the next run compiles it again",
+            StanAdaptWarning,
+            stacklevel=2,
+        )
 
 
 def is_compiled(function: Any) -> bool:
@@ -124,4 +206,6 @@ def is_compiled(function: Any) -> bool:
     if function.signatures:
         return True
     name = f"{function.py_func.__module__.rpartition('.')[2]}.{function.py_func.__qualname__}"
-    return any(cache_folder().rglob(f"{name}-*.nbi"))
+    with contextlib.suppress(OSError):
+        return any(cache_folder().rglob(f"{name}-*.nbi"))
+    return False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray
 
-from .. import samplers
+from .. import check, samplers
 from ..result.container import datasets
 from ..samplers.base import BOTH_SIDES, NO_TARGET, POLICY, SURROGATE, Facts
 from .convergence import FEWEST, convergence, r_hat
@@ -39,7 +39,7 @@ class Finding(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return self.text
+        return check.printable(self.text)
 
 
 class _Scalars(NamedTuple):

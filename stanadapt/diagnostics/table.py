@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .. import check
 from ..errors import ArgumentError
 from .convergence import convergence, mcse_mean, r_hat
 from .statistics import each, row_names, select
@@ -121,7 +122,8 @@ def summary_table(frame: pandas.DataFrame) -> str:
         else:
             cells = [_rounded(value, error) for value, error in zip(values, errors, strict=True)]
         columns.append(_on_the_point(cells))
-    rows = [list(row) for row in zip(map(str, frame.index), *columns, strict=True)]
+    names = [check.printable(str(name)) for name in frame.index]
+    rows = [list(row) for row in zip(names, *columns, strict=True)]
     return aligned(["", *frame.columns], rows, right=True)
 
 

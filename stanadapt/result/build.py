@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray
 
-from .. import samplers
+from .. import check, samplers
+from ..errors import ArgumentError
 from ..model.posterior import Posterior
 from ..run.draws import ChainResult, Draws, Run, Stack
 from ..run.job import Job
@@ -43,19 +44,69 @@ def build(run: Run, prepared: Prepared, request: Request, labels: Labels, second
     posterior, job = prepared.posterior, prepared.job
     kept, n = _common_length(run)
     attrs = _attributes(run, job, posterior, kept, n, seconds) | prepared.notes
-    moved = dict.fromkeys(request.log_likelihood, "log_likelihood")
-    moved |= dict.fromkeys(request.posterior_predictive, "posterior_predictive")
+    moved = _moved(request)
     own_dims = dict(samplers.facts(job.method).dims)
     groups = _draws(run, kept, n, posterior, labels, moved, own_dims)
     if run.warmup is not None:
         groups |= _warmup(run, run.warmup, kept, posterior, labels, moved)
-    observed, constant = posterior.observed()
-    for name, data in (("observed_data", observed), ("constant_data", constant)):
-        if data:
-            groups[name] = labels.dataset(data, {})
+    groups |= _data(posterior, labels)
     for group in groups.values():
         group.attrs |= attrs
     return container(groups, attrs)
+
+
+def try_build(posterior: Posterior, request: Request, labels: Labels) -> None:
+    """Build a result without draws, for what may fail after a run: names that clash, and arviz's import.
+
+    Raises
+    ------
+    ArgumentError
+        Variables and dimensions cannot stand together in a result.
+    """
+    try:
+        groups = _quantities(np.empty((1, 0, posterior.n_values)), [0], posterior, labels, _moved(request))
+        groups |= _data(posterior, labels)
+    except ValueError as error:
+        raise ArgumentError(f"model: no result can hold its variables: {check.one_line(error)}") from error
+    container(groups, {})
+
+
+def bare(run: Run, posterior: Posterior) -> dict[str, dict[str, np.ndarray]]:
+    """The draws of a run as arrays by group and variable, (chain, draw, ...)."""
+    draws = _cut(run.draws, *_common_length(run))
+    arrays = {
+        "posterior": {name: variable.take(draws.values) for name, variable in posterior.variables.items()},
+        "sample_stats": draws.stats,
+    }
+    return arrays if draws.x is None else arrays | {"unconstrained_posterior": {"x": draws.x}}
+
+
+def _moved(request: Request) -> dict[str, str]:
+    """The group of each quantity that is not in the posterior."""
+    moved = dict.fromkeys(request.log_likelihood, "log_likelihood")
+    return moved | dict.fromkeys(request.posterior_predictive, "posterior_predictive")
+
+
+def _quantities(
+    values: np.ndarray,
+    chains: Sequence[int],
+    posterior: Posterior,
+    labels: Labels,
+    moved: Mapping[str, str],
+) -> Groups:
+    """The posterior, and the groups of quantities that are not in it; `values` are (chain, draw, column)."""
+    arrays: dict[str, dict[str, np.ndarray]] = {"posterior": {}}
+    for name, variable in posterior.variables.items():
+        arrays.setdefault(moved.get(name, "posterior"), {})[name] = variable.take(values)
+    coords = _sample_coords(chains, values.shape[1])
+    return {name: labels.dataset(group, coords) for name, group in arrays.items()}
+
+
+def _data(posterior: Posterior, labels: Labels) -> Groups:
+    """The groups of the data, as far as there are any."""
+    observed, constant = posterior.observed()
+    groups = {"observed_data": observed, "constant_data": constant}
+    return {name: labels.dataset(data, {}) for name, data in groups.items() if data}
 
 
 def _draws(
@@ -67,12 +118,9 @@ def _draws(
     moved: Mapping[str, str],
     own_dims: Mapping[str, tuple[str, ...]],
 ) -> Groups:
-    """The groups of the draws; `moved` has the group of each quantity that is not in the posterior."""
+    """The groups of the draws."""
     draws = _cut(run.draws, kept, n)
-    arrays: dict[str, dict[str, np.ndarray]] = {"posterior": {}}
-    for name, variable in posterior.variables.items():
-        arrays.setdefault(moved.get(name, "posterior"), {})[name] = variable.take(draws.values)
-    groups = {name: labels.dataset(group, _sample_coords(kept, n)) for name, group in arrays.items()}
+    groups = _quantities(draws.values, kept, posterior, labels, moved)
     if posterior.dim:
         groups["sample_stats"] = _stats(draws.stats, kept)
         groups[OWN_GROUP] = _adaptation([run.chains[i] for i in kept], posterior, own_dims)

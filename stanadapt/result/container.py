@@ -7,7 +7,6 @@ set of xarray datasets is built first; then comes the one branch. arviz is impor
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.metadata
 import warnings
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import xarray
 
 from .. import check
+from ..cache import import_with_home
 
 if TYPE_CHECKING:
     from arviz import InferenceData as _Collection
@@ -36,9 +36,10 @@ def has_datatree() -> bool:
 @functools.cache
 def statistics() -> Any:
     """The module with arviz's statistics, imported at the first need; of arviz 1.x without the plots."""
+    name = "arviz_stats" if has_datatree() else "arviz"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # arviz 0.23 announces arviz 1 at import
-        return importlib.import_module("arviz_stats" if has_datatree() else "arviz")
+        return import_with_home(name)
 
 
 def container(groups: Groups, attrs: Mapping[str, Any] | None = None) -> InferenceData:

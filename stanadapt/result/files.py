@@ -1,19 +1,34 @@
-"""Results as netCDF files."""
+"""Results as netCDF files, and draws that were rescued when no result could be made of them."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import h5netcdf
+import numpy as np
 import xarray
+from xarray.backends import H5NetCDFStore
 
 from .. import check
 from ..errors import OutputError
 from .container import Groups, attributes, container, datasets
-from .labels import SAMPLE_DIMS
+from .labels import SAMPLE_DIMS, Labels
 
 if TYPE_CHECKING:
     from .container import InferenceData
+
+Arrays = Mapping[str, Mapping[str, np.ndarray]]  # by group and variable
+_RESCUED = "draws.npz"
+_ATTRIBUTES = "attributes"  # the entry of a rescue file that holds them, as JSON
 
 
 def write(result: InferenceData, path: str | Path) -> None:
@@ -22,23 +37,25 @@ def write(result: InferenceData, path: str | Path) -> None:
     Raises
     ------
     OutputError
-        The file cannot be written.
+        The file cannot be written, or netCDF cannot hold one of the names.
     """
     target = check.output(path, overwrite=True)
+    groups = datasets(result)
+    _check_names(groups)
     unfinished = check.unfinished(target)
     try:
-        xarray.Dataset(attrs=attributes(result)).to_netcdf(unfinished, mode="w", engine="h5netcdf")
-        for name, group in datasets(result).items():
-            group.to_netcdf(unfinished, group=name, mode="a", engine="h5netcdf")
+        with unfinished.open("w+b", buffering=0) as file:
+            _dump(groups, attributes(result), _Patient(file))
+            os.fsync(file.fileno())
         unfinished.replace(target)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error}") from error
+    except (OSError, ValueError, TypeError) as error:  # the last two: what an attribute or a label holds
+        raise OutputError(f"{path} cannot be written: {check.one_line(error)}") from error
     finally:
         unfinished.unlink(missing_ok=True)
 
 
 def read(path: str | Path) -> InferenceData:
-    """Read a result from a netCDF file, by whatever program it was written.
+    """Read a result from a netCDF file, by whatever program it was written, or the draws of a rescue file.
 
     A file without groups, such as netCDF 3 is, holds a posterior if it has variables by chain and draw.
 
@@ -49,6 +66,8 @@ def read(path: str | Path) -> InferenceData:
     """
     if not Path(path).is_file():
         raise OutputError(f"{path}: there is no such file")
+    if zipfile.is_zipfile(path):
+        return _read_rescued(path)
     try:
         groups, attrs = _read_version_3(path) if _is_version_3(path) else _read_version_4(path)
     except Exception as error:  # the libraries raise nearly anything at a damaged file
@@ -84,3 +103,148 @@ def _ungrouped(dataset: xarray.Dataset) -> tuple[Groups, dict[str, Any]]:
     attrs = {str(name): value for name, value in dataset.attrs.items()}
     drawn = any(set(SAMPLE_DIMS) <= set(values.dims) for values in dataset.data_vars.values())
     return ({"posterior": dataset} if drawn else {}), attrs
+
+
+def rescue(arrays: Arrays, attrs: Mapping[str, Any]) -> Path:
+    """Write draws without anything that could fail on its own account, and return where they are.
+
+    The file is one of `numpy.load`, with the entries `posterior/theta` and so on, (chain, draw, ...), and
+    without pickles. It is put among temporary files, or where there is no room into the current folder.
+
+    Raises
+    ------
+    OutputError
+        There is no room in either place.
+    """
+    entries = {f"{group}/{name}": array for group, held in arrays.items() for name, array in held.items()}
+    entries = {name: array.astype(str) if array.dtype == object else array for name, array in entries.items()}
+    entries[_ATTRIBUTES] = np.array(json.dumps(dict(attrs), default=str))
+    reasons = []
+    for place in (None, Path.cwd()):
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="stanadapt-", dir=place))
+            try:
+                np.savez(folder / _RESCUED, **entries)  # type: ignore[arg-type]
+            except OSError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            return folder / _RESCUED
+        except OSError as error:
+            reasons.append(check.one_line(error))
+    raise OutputError(f"the draws cannot be rescued: {'; '.join(reasons)}")
+
+
+def rescue_result(result: InferenceData, name: str) -> Path:
+    """The same for a result: as netCDF of that name among temporary files, where it can be written at all."""
+    with contextlib.suppress(OSError):
+        folder = Path(tempfile.mkdtemp(prefix="stanadapt-"))
+        try:
+            write(result, folder / name)
+        except OutputError:
+            folder.rmdir()
+        else:
+            return folder / name
+    groups = datasets(result).items()
+    arrays = {name: {str(key): group[key].values for key in group.data_vars} for name, group in groups}
+    return rescue(arrays, attributes(result))
+
+
+def _read_rescued(path: str | Path) -> InferenceData:
+    groups: dict[str, dict[str, np.ndarray]] = {}
+    try:
+        with np.load(path, allow_pickle=False) as entries:
+            attrs = json.loads(str(entries[_ATTRIBUTES]))
+            for entry in entries.files:
+                group, slash, name = entry.partition("/")
+                if slash:
+                    groups.setdefault(group, {})[name] = entries[entry]
+        built = {name: _rescued_group(arrays) for name, arrays in groups.items()}
+        for group in built.values():
+            group.attrs |= attrs
+        if not {*SAMPLE_DIMS} <= {*built["posterior"].dims}:
+            raise ValueError("its posterior has no chains and draws")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise OutputError(f"{path} cannot be read as rescued draws: {check.one_line(error)}") from error
+    return container(built, attrs)
+
+
+def _rescued_group(arrays: Mapping[str, np.ndarray]) -> xarray.Dataset:
+    """Arrays (chain, draw, ...) with dimensions as ArviZ names them; others have dimensions of their own."""
+    shapes = {array.shape[:2] for array in arrays.values() if array.ndim >= 2}
+    if len(shapes) != 1 or any(array.ndim < 2 for array in arrays.values()):
+        return Labels({}, {}).dataset(arrays, {})
+    head = {dim: np.arange(n) for dim, n in zip(SAMPLE_DIMS, shapes.pop(), strict=True)}
+    return Labels({}, {}).dataset(arrays, head)
+
+
+def _check_names(groups: Groups) -> None:
+    """Refuse what would be taken for a path inside of the file."""
+    for group in groups.values():
+        for name in (*group.variables, *group.dims):
+            text = str(name)
+            if not text or text in (".", "..") or "/" in text or "\0" in text:
+                raise OutputError(
+                    f"the name {text!r} cannot be written as netCDF: it must not be empty, '.' or '..', and "
+                    "must not hold '/' or NUL"
+                )
+
+
+def _dump(groups: Groups, attrs: Mapping[str, Any], out: _Patient) -> None:
+    """Write a whole netCDF file into `out`. Raises the first OSError that writing met."""
+    try:
+        with h5netcdf.File(out, "w") as file:
+            xarray.Dataset(attrs=attrs).dump_to_store(H5NetCDFStore(file))
+            for name, group in groups.items():
+                group.dump_to_store(H5NetCDFStore(file, group=name, mode="w"))
+    except Exception:
+        if out.error is not None:  # and what was raised here comes from that
+            raise out.error from None
+        raise
+    if out.error is not None:
+        raise out.error
+
+
+class _Patient(io.RawIOBase):
+    """A file that takes everything, and remembers the first error.
+
+    HDF5 keeps what it could not write, tries again when the process ends, and crashes at that.
+    """
+
+    def __init__(self, file: io.FileIO) -> None:
+        self.file = file
+        self.error: OSError | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self.file.readinto(buffer)
+
+    def write(self, buffer: Any) -> int:
+        data = memoryview(buffer).cast("B")
+        done = 0
+        try:
+            while self.error is None and done < len(data):
+                done += self.file.write(data[done:])
+        except OSError as error:
+            self.error = error
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self.file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return self.file.truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return self.tell() if size is None else size

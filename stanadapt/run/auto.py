@@ -19,7 +19,7 @@ from ..numerics.blas import one_thread
 from .board import Board
 from .chain import SPECTRUM_LIMIT
 from .inits import Init, find
-from .interrupts import interrupts
+from .interrupts import Caught, interrupts
 from .warmup import pilot, warm_up
 
 NAME = "auto"
@@ -121,12 +121,11 @@ def look(posterior: Posterior, init: Init, seed: int) -> Facts:
     facts = Facts(posterior.dim, posterior.model.has_gradient, posterior.model.noisy)
     if not has_trial(posterior):
         return facts
-    board = Board.for_chains(0)
-    with interrupts(board), one_thread():
-        return facts._replace(**_run_trial(posterior, init, seed, board))
+    with interrupts(Board.for_chains(0)) as caught, one_thread():
+        return facts._replace(**_run_trial(posterior, init, seed, caught))
 
 
-def _run_trial(posterior: Posterior, init: Init, seed: int, board: Board) -> dict[str, Any]:
+def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught) -> dict[str, Any]:
     """Run Fisher HMC for a short time, one iteration at a time, so that Ctrl-C stops it."""
     sampler, settings = pilot()
     seeds = np.random.SeedSequence(seed, spawn_key=(_SPAWN_KEY,))
@@ -143,8 +142,7 @@ def _run_trial(posterior: Posterior, init: Init, seed: int, board: Board) -> dic
     def after_iteration() -> None:
         nonlocal gradients
         model.raise_pending()
-        if board.stopped:
-            raise KeyboardInterrupt
+        caught.raise_again()
         gradients += int(row.n_steps[0])
 
     while trial.left or trial.next_stage():

@@ -52,11 +52,10 @@ def _compile(method: str, settings: Any, posterior: Posterior, progress: bool) -
     trace = numba.typeof(empty_trace(1, posterior.dim))
     start, sweep = module.start, module.sweep
     board = Board.for_chains(0)
-    with interrupts(board):  # inside the compiler Ctrl-C would get lost, or leave half a kernel
+    with interrupts(board) as caught:  # inside the compiler Ctrl-C would get lost, or leave half a kernel
         if climbs(module, settings):
             climb.compile((target, x))
         start.compile((target, kind, x, generator))
         state = next(iter(start.overloads.values())).signature.return_type
         sweep.compile((target, kind, state, generator, numba.types.boolean, trace))
-    if board.stopped:
-        raise KeyboardInterrupt
+    caught.raise_again()

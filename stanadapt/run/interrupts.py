@@ -1,64 +1,108 @@
-"""Ctrl-C: the first asks all chains to stop, the second gives up."""
+"""Signals that end a run: Ctrl-C, and what schedulers (SIGTERM) and closed terminals (SIGHUP) send.
+
+Handlers, because an exception that can come between any two lines would now and then lose the draws. Outside
+of the main thread Python allows none, and delivers no signals either.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
-from multiprocessing import resource_tracker
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from .board import Board
+from ..workers import SIGNALS
+
+if TYPE_CHECKING:
+    from .board import Board
+
+
+class Caught:
+    """The first signal that has come while a handler of ours stood; 0 while none has."""
+
+    def __init__(self, act: Callable[[int], None], around: Caught | None) -> None:
+        self.signal = 0
+        self._act = act
+        self._around = around  # whose handler is replaced meanwhile
+
+    def handle(self, number: int, _: object) -> None:
+        """What a signal calls; `act` sees the first one before it is noted."""
+        try:
+            self._act(number)
+        finally:
+            self._note(number)
+
+    def raise_again(self) -> None:
+        """Raise the exception of the signal that has come, if one has."""
+        if self.signal:
+            give_up(self.signal)
+
+    def _note(self, number: int) -> None:
+        self.signal = self.signal or number
+        if self._around is not None:
+            self._around._note(number)
+
+
+def give_up(number: int) -> None:
+    """Raise KeyboardInterrupt for Ctrl-C; for the others SystemExit with the status that a shell reports."""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + number)
 
 
 @contextlib.contextmanager
-def interrupts(board: Board) -> Iterator[None]:
-    """Ctrl-C meanwhile: the first asks all to stop, on the board; the second is raised as KeyboardInterrupt.
+def interrupts(board: Board) -> Iterator[Caught]:
+    """A signal meanwhile asks all chains to stop, on the board; the second one is raised."""
 
-    A handler, because an exception that can come between any two lines would now and then lose the run.
-    Outside the main thread Python allows none, and delivers no Ctrl-C either.
-    """
-
-    seen = False
-
-    def handle(*_: object) -> None:
-        nonlocal seen
-        if seen:
-            raise KeyboardInterrupt
-        seen = True
+    def stop(number: int) -> None:
+        if caught.signal:
+            give_up(number)
         board.stop()
 
-    present = signal.getsignal(signal.SIGINT)
-    ours = threading.current_thread() is threading.main_thread() and present not in (None, signal.SIG_IGN)
-    if not ours:
-        yield
-        return
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, present)
+    with _handled(stop) as caught:
+        yield caught
 
 
 @contextlib.contextmanager
-def blocked_interrupts() -> Iterator[None]:
-    """Processes started meanwhile never see Ctrl-C; ours is kept until the end.
+def delayed_interrupts() -> Iterator[Caught]:
+    """Signals meanwhile are noted, and nothing else: what is under way comes to its end."""
+    with _handled(lambda _: None) as caught:
+        yield caught
 
-    `ignore_interrupts` alone would come too late for a worker that is still importing.
+
+@contextlib.contextmanager
+def raised_interrupts() -> Iterator[Caught]:
+    """Signals meanwhile are raised, so that what is under way is cleaned up."""
+    with _handled(give_up) as caught:
+        yield caught
+
+
+@contextlib.contextmanager
+def _handled(act: Callable[[int], None]) -> Iterator[Caught]:
+    """`act` handles the signals, and those who had them get them back.
+
+    A signal that is ignored stays so (nohup, background jobs), and so does a handler of the user's own for
+    one that ends a process.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
+    if threading.current_thread() is not threading.main_thread():
+        yield Caught(act, None)
         return
-    resource_tracker.ensure_running()  # starting it later would undo the block
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    present = {number: signal.getsignal(number) for number in SIGNALS}
+    owners = [getattr(handler, "__self__", None) for handler in present.values()]
+    around = [owner for owner in owners if isinstance(owner, Caught)]
+    caught = Caught(act, around[0] if around else None)
+    taken = {number: handler for number, handler in present.items() if _is_free(number, handler)}
     try:
-        yield
+        for number in taken:
+            signal.signal(number, caught.handle)
+        yield caught
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in taken.items():
+            signal.signal(number, handler)
 
 
-def ignore_interrupts() -> None:
-    """Ctrl-C reaches the whole process group; only the parent acts on it, and tells through the board."""
-    if threading.current_thread() is threading.main_thread():
-        with contextlib.suppress(ValueError):
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _is_free(number: int, handler: object) -> bool:
+    if number == signal.SIGINT:
+        return handler not in (None, signal.SIG_IGN)
+    return handler == signal.SIG_DFL or isinstance(getattr(handler, "__self__", None), Caught)

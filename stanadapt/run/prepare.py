@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import warnings
 from typing import NamedTuple, cast
 
@@ -107,6 +108,14 @@ def _turns(request: Request, posterior: Posterior, stacklevel: int) -> Turns:
     workers = min(request.workers, request.chains)
     if workers == 1 or posterior.model.thread_safe:
         return Threads(workers)
+    if multiprocessing.current_process().daemon:
+        warnings.warn(
+            "the chains run one after another: this process is a worker of multiprocessing's, which may not "
+            "have processes of its own. A concurrent.futures.ProcessPoolExecutor starts workers that may",
+            StanAdaptWarning,
+            stacklevel=stacklevel,
+        )
+        return Threads(1)
     packed = pack(posterior)
     if posterior.model.backend != "python":
         warnings.warn(

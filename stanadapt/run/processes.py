@@ -6,9 +6,11 @@ loky's workers start from scratch (no fork) and do not run the user's script aga
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import tempfile
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +19,12 @@ import numpy as np
 from .. import check
 from ..errors import ArgumentError, ChainError
 from ..model.posterior import Posterior
+from ..workers import blocked_signals, end_with_parent, ignore_signals
 from .board import Board
 from .draws import ChainResult, Run, stacks
 from .failures import Failure, PackedFailure, raise_first
 from .inits import Init
-from .interrupts import blocked_interrupts, ignore_interrupts, interrupts
+from .interrupts import interrupts
 from .job import Job
 from .turns import Look, blocks_of, chain_blas, make_chains, take_turns, watch
 
@@ -58,11 +61,13 @@ class Processes(NamedTuple):
         with tempfile.TemporaryDirectory(prefix="stanadapt-") as folder:
             path = Path(folder) / "board"
             board = Board(np.memmap(path, mode="w+", shape=Board.shape(job.chains), dtype=float))
-            pool = ProcessPoolExecutor(self.workers, initializer=ignore_interrupts)
+            pool = ProcessPoolExecutor(self.workers, initializer=_begin, initargs=(os.getpid(), path.parent))
             shares = [list(range(first, job.chains, self.workers)) for first in range(self.workers)]
             with interrupts(board):
                 try:
-                    with blocked_interrupts():
+                    with blocked_signals():
+                        resource_tracker.ensure_running()  # which undoes the block, in older Pythons
+                    with blocked_signals():
                         futures = [
                             pool.submit(_run_share, self.packed, job, share, [inits[i] for i in share], path)
                             for share in shares
@@ -87,6 +92,12 @@ class Processes(NamedTuple):
                 result.warmup = warmup.absorb(result.index, result.warmup)
         results.sort(key=lambda result: result.index)
         return Run(results, draws, warmup)
+
+
+def _begin(parent: int, folder: Path) -> None:
+    """In a worker process, before all else; `folder` holds the board."""
+    end_with_parent(parent, folder)
+    ignore_signals()
 
 
 def _run_share(

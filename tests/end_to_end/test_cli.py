@@ -265,19 +265,24 @@ def test_force_replaces(normal: Path, tmp_path: Path) -> None:
 
 
 def test_file_that_cannot_be_finished_leaves_the_old_one(
-    normal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    normal: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fill_the_disk(self: xarray.Dataset, path: Path, **_: Any) -> None:
-        path.write_text("half")
+    def fill_the_disk(_: object, __: object, out: Any) -> None:
+        out.write(b"half")
         raise OSError(28, "No space left on device")
 
     out = an_existing_file(tmp_path)
-    monkeypatch.setattr(xarray.Dataset, "to_netcdf", fill_the_disk)
+    temporary = tmp_path_factory.mktemp("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(files, "_dump", fill_the_disk)
     said = stanadapt_command("sample", normal, *SHORT, "--out", out, "--force")
     assert said.exit_code == 1
     assert "No space left" in said.stderr
     assert out.read_text() == "precious"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fit.nc", "normal.stan"]
+    (rescued,) = temporary.rglob("*.npz")
+    assert str(rescued) in said.stderr
+    assert groups(rescued)["posterior"].sizes["draw"] == 200
 
 
 def test_draws_are_rescued_when_the_folder_vanishes_meanwhile(

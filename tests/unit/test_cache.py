@@ -2,29 +2,215 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import resource
+import shutil
+import stat
 import subprocess
 import sys
+import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
 
 from stanadapt import cache, jit
+from stanadapt.errors import StanAdaptWarning
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files, without a cache that this process may have there already."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv(cache._SHARED, "")  # so that it is restored
+    return folder
 
 
 def test_cache_is_where_the_user_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.cache_home() == tmp_path / "stanadapt"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    folder = cache.cache_folder("kernels")
+    assert folder == tmp_path / "caches" / "stanadapt" / "kernels"
+    for made in (folder, folder.parent, folder.parent.parent):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
 
 
-def test_cache_moves_where_the_home_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_cache_beside_the_script_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the standard for XDG_CACHE_HOME has it of relative paths."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "caches")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert cache.cache_folder() == tmp_path / ".cache" / "stanadapt"
+
+
+def assert_temporary(temporary: Path, reason: str) -> None:
+    with pytest.warns(StanAdaptWarning, match=reason) as told:
+        folder = cache.cache_folder("kernels")
+    assert len(told) == 1
+    assert "\n" not in str(told[0].message)
+    assert folder.is_relative_to(temporary)
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.cache_folder("kernels") == folder
+
+
+def test_a_home_that_cannot_be_written(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(cache.tempfile, "tempdir", str(tmp_path))
-    home = cache.cache_home()
-    assert home.is_dir()
-    assert home.is_relative_to(tmp_path)
+    assert_temporary(temporary, "file")
+
+
+def test_no_home_at_all(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_: int) -> None:
+        raise KeyError("uid not found")
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert_temporary(temporary, "no home")
+
+
+@pytest.mark.parametrize("loose", ["stanadapt", "stanadapt/kernels"])
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_a_cache_that_others_can_write_is_refused(
+    loose: str, mode: int, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / loose).mkdir(parents=True, mode=0o700)
+    (tmp_path / "stanadapt").chmod(0o700)
+    (tmp_path / loose).chmod(mode)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert_temporary(temporary, "others than its owner can write")
+
+
+def test_the_cache_of_another_user_is_refused(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stanadapt").mkdir(mode=0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(os, "getuid", lambda: temporary.stat().st_uid + 1)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        cache.private_folder(tmp_path / "stanadapt")
+
+
+def test_a_planted_temporary_folder_is_not_used(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = temporary / "planted"
+    planted.mkdir()
+    planted.chmod(0o777)
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv(cache._SHARED, str(planted))
+    assert_temporary(temporary, "file")
+    assert list(planted.iterdir()) == []
+
+
+def test_a_temporary_cache_serves_children_and_goes_with_its_process(tmp_path: Path) -> None:
+    script = """
+import subprocess, sys
+from stanadapt.cache import cache_folder
+print(cache_folder("kernels"), flush=True)
+if len(sys.argv) == 1:
+    subprocess.run([sys.executable, __file__, "child"], check=True)
+    print(cache_folder("kernels").is_dir())
+"""
+    (tmp_path / "script.py").write_text(script)
+    environment = {**os.environ, "XDG_CACHE_HOME": "/dev/null/nowhere", "TMPDIR": str(tmp_path)}
+    environment.pop(cache._SHARED, None)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"], capture_output=True, text=True, env=environment, check=True
+    )
+    parents, childs, kept = done.stdout.splitlines()
+    assert parents == childs
+    assert kept == "True"
+    assert not Path(parents).parent.exists()
+    assert done.stderr.count("Warning") == 1
+
+
+KERNEL = """
+from stanadapt.jit import kernel
+
+@kernel
+def twice(x):
+    return 2 * x
+
+assert twice(21) == 42
+print(sum(twice.stats.cache_hits.values()), sum(twice.stats.cache_misses.values()))
+"""
+
+
+def run_kernel(folder: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a small kernel with a cache in `folder`; it prints hits and misses."""
+    (folder / "script.py").write_text(KERNEL)
+    return subprocess.run(
+        [sys.executable, folder / "script.py"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(folder)},
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def truncate(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def flip(data: bytes) -> bytes:
+    """One bit of it in the middle, which in machine code nothing else would notice."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        ("nbi", truncate),
+        ("nbi", lambda _: b""),
+        ("nbi", lambda data: bytes(len(data))),
+        ("nbc", truncate),
+        ("nbc", flip),
+        ("nbc", lambda data: bytes(len(data))),
+    ],
+)
+def test_a_damaged_file_is_compiled_again_and_replaced(kind: str, damage: object, tmp_path: Path) -> None:
+    assert callable(damage)
+    assert run_kernel(tmp_path).stdout == "0 1\n"
+    assert run_kernel(tmp_path).stdout == "1 0\n"
+    (file,) = (tmp_path / "stanadapt").rglob(f"*.{kind}")
+    file.write_bytes(damage(file.read_bytes()))
+    again = run_kernel(tmp_path)
+    assert (again.stdout, again.stderr) == ("0 1\n", "")
+    assert run_kernel(tmp_path).stdout == "1 0\n"
+
+
+def test_a_full_disk_ends_no_run(tmp_path: Path) -> None:
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))
+
+    done = run_kernel(tmp_path, preexec_fn=fill)
+    assert done.stdout == "0 1\n", done.stderr
+    assert done.stderr.count("cannot be kept") == 1
+    assert not list(tmp_path.rglob("*.tmp.*"))
+
+
+def test_kernels_are_compiled_without_any_cache(tmp_path: Path) -> None:
+    """Neither in the home nor among temporary files, and not beside the sources, where numba would go."""
+    script = tmp_path / "script.py"
+    script.write_text("import tempfile; tempfile.tempdir = '/dev/null/nowhere'\n" + KERNEL)
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XDG_CACHE_HOME": "/dev/null/nowhere", cache._SHARED: ""},
+    )
+    assert done.stdout == "0 1\n", done.stderr
+    assert done.stderr.count("cannot be kept") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
 
 
 def test_every_file_that_a_kernel_rests_on_is_hashed() -> None:
@@ -35,8 +221,6 @@ def test_every_file_that_a_kernel_rests_on_is_hashed() -> None:
 
 def test_a_changed_source_gives_another_folder(tmp_path: Path) -> None:
     """The same package with one comment more in shared maths: its kernels live elsewhere."""
-    import shutil
-
     package = Path(jit.__file__).parent
     shutil.copytree(package, tmp_path / "stanadapt", ignore=shutil.ignore_patterns("__pycache__"))
     script = "import stanadapt.jit; print(stanadapt.jit.__file__, stanadapt.jit.cache_folder().name)"

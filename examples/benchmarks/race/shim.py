@@ -14,7 +14,7 @@ import bridgestan
 import numpy as np
 import stanli
 
-from stanadapt.cache import cache_home
+from stanadapt.cache import cache_folder
 
 SOURCE = Path(__file__).with_name("shim.c")
 
@@ -34,7 +34,7 @@ def built(compiler: str, source: Path, flags: list[str], key: list[str]) -> Path
     if command is None:
         raise RuntimeError(f"there is no {compiler}, which {source.name} needs")
     digest = hashlib.sha256(source.read_bytes() + "\0".join([*flags, *key]).encode()).hexdigest()[:16]
-    path = cache_home() / "race" / f"{source.stem}-{digest}_model.so"
+    path = cache_folder("race") / f"{source.stem}-{digest}_model.so"
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import bridgestan
 from bridgestan.compile import compile_model, get_bridgestan_path
 from bridgestan.download import CURRENT_BRIDGESTAN
 
-from ...cache import cache_home
+from ...cache import cache_folder, private_folder
 from ...errors import DataError, ModelError
 from ..program import with_includes
 from .native import PROGRAM, NativeModel, in_plain_words
@@ -68,16 +68,19 @@ def compiled(code: str, folder: Path | None) -> Path:
         BridgeStan's sources or the compiler are missing, or the program does not compile.
     """
     whole = with_includes(code, folder)
-    library = _library(whole)
-    if library.exists():
-        return library
+    try:
+        library = _library(whole)
+        if library.exists():
+            private_folder(library.parent)
+            return library
+    except OSError as error:
+        raise ModelError(f"there is no safe place for the compiled program: {error}") from error
     if not sources_present():  # checked here because BridgeStan would download them, and wait for a server
         raise ModelError(_no_sources())
     home = library.parent
-    home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"{home.name}-", dir=home.parent) as scratch:
         building = Path(scratch) / "model"
-        building.mkdir()
+        building.mkdir(mode=0o700)
         source = building / PROGRAM
         source.write_text(code, encoding="utf-8")
         include = [f"--include-paths={folder}"] if whole != code else []
@@ -105,7 +108,7 @@ def sources_present() -> bool:
 
 def _library(whole: str) -> Path:
     """Where the library of a program, includes written in place, is or will be."""
-    return cache_home() / "models" / _key(whole) / "program_model.so"
+    return cache_folder("models") / _key(whole) / "program_model.so"
 
 
 def _no_sources() -> str:

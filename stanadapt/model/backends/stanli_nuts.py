@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import stanli
 
+from ...workers import blocked_signals
 from .base import Plan, StanDraws
 from .native import NativeModel, demangled, strings_for_non_finite, without_notes
 from .stanli import compiled, without_generated
@@ -95,9 +96,9 @@ def _work(folder: Path, plan: Plan) -> None:
     progress = np.memmap(folder / "progress", dtype=np.int64, mode="w+", shape=(1,))
     paths = os.pathsep.join(path for path in sys.path if path)  # what can be imported here can be there
     said = folder / "said"
-    with said.open("wb") as stderr:
+    with said.open("wb") as stderr, blocked_signals():
         process = subprocess.Popen(
-            [*WORKER, str(folder)],
+            [*WORKER, str(folder), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stderr=stderr,
             env=os.environ | {"PYTHONPATH": paths},

@@ -1,12 +1,13 @@
 """One chain of stanli's NUTS in a process of its own.
 
-    python -m stanadapt.model.backends.stanli_worker FOLDER
+    python -m stanadapt.model.backends.stanli_worker FOLDER PARENT
 
 stanli 0.24 runs a single chain in the thread that calls it, and only the main thread has the autodiff stack
 that many programs need: in any other thread they crash the process. It cannot be stopped there either.
 
 The folder holds program.mir, data.json, inits.npy and request.json, the arguments of `stanli.Model.sample`.
-The draws are written to it, or the text of an error; and meanwhile to `progress` the iterations done.
+The draws are written to it, or the text of an error; and meanwhile to `progress` the iterations done. PARENT
+is the process that started this one, which ends with it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ...workers import end_with_parent
 
 _ITERATION = re.compile(r"Iteration:\s*(\d+) /")
 _SECONDS = re.compile(r"([\d.]+) seconds \((Warm-up|Sampling)\)")
@@ -70,4 +73,6 @@ def run(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]))
+    folder = Path(sys.argv[1])
+    end_with_parent(int(sys.argv[2]), folder)
+    run(folder)

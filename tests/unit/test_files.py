@@ -1,0 +1,201 @@
+"""Files of results: whole or not there, without a crash, and read without executing anything."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+from click.testing import CliRunner
+
+import stanadapt
+from stanadapt import check, cli
+from stanadapt.errors import OutputError
+from stanadapt.result import files
+from stanadapt.result.container import container, datasets
+
+ESCAPE = "a\x1b[31mred\x07\u202e\x9b\r\nb"
+ESCAPED = "a\\x1b[31mred\\x07\\u202e\\x9b\\r\\nb"
+
+
+def result(name: str = "theta", labels: Any = (0, 1), **attrs: Any) -> Any:
+    draws = np.random.default_rng(1).normal(size=(2, 50, 2))
+    posterior = xarray.Dataset(
+        {name: (("chain", "draw", "k"), draws)},
+        coords={"chain": [0, 1], "draw": np.arange(50), "k": list(labels)},
+        attrs=attrs,
+    )
+    return container({"posterior": posterior}, attrs)
+
+
+FULL = """
+import resource, sys
+sys.path.insert(0, {tests!r})
+from test_files import result
+from stanadapt.errors import OutputError
+from stanadapt.result import files
+
+made = result()
+files.write(made, sys.argv[1] + ".whole")
+limit = int(float(sys.argv[2]) * len(open(sys.argv[1] + ".whole", "rb").read()))
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    files.write(made, sys.argv[1])
+except OutputError as error:
+    print(error)
+    sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.7, 0.99])
+def test_a_disk_that_fills_is_an_error_and_no_crash(share: float, tmp_path: Path) -> None:
+    script = FULL.format(tests=str(Path(__file__).parent))
+    command = [sys.executable, "-W", "ignore", "-c", script, tmp_path / "fit.nc", str(share)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "cannot be written: [Errno 27]" in done.stdout
+    assert done.stderr == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["fit.nc.whole"]
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    made = result(labels=["a", "ü"], seed=1, method="rwm")
+    files.write(made, tmp_path / "fit.nc")
+    read = files.read(tmp_path / "fit.nc")
+    assert datasets(read)["posterior"].identical(datasets(made)["posterior"])
+    assert dict(read.attrs) == {"seed": 1, "method": "rwm"}
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b"])
+def test_names_that_netcdf_cannot_hold(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OutputError, match="cannot be written as netCDF"):
+        files.write(result(name), tmp_path / "fit.nc")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    path = files.rescue_result(result(name), "fit.nc")
+    if "\0" not in name:  # at which an entry of an archive ends
+        assert name in datasets(files.read(path))["posterior"]
+
+
+def test_rescued_results_keep_words_and_attributes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    words = xarray.Dataset({"first_failure": ("chain", np.array(["", "x < 0"], dtype=object))})
+    groups = datasets(result()) | {"adaptation": words}
+    made = container(groups, {"seed": np.int64(3), "method": "rwm"})
+    read = files.read(files.rescue_result(made, "fit/odd.nc"))
+    assert read.attrs["method"] == "rwm"
+    assert list(datasets(read)["adaptation"]["first_failure"].values) == ["", "x < 0"]
+    np.testing.assert_array_equal(datasets(read)["posterior"]["theta"], groups["posterior"]["theta"])
+
+
+def test_draws_go_to_the_current_folder_where_there_are_no_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    monkeypatch.chdir(tmp_path)
+    path = files.rescue({"posterior": {"x": np.zeros((1, 2))}}, {})
+    assert path.is_relative_to(tmp_path)
+    monkeypatch.chdir("/proc")
+    with pytest.raises(OutputError, match="cannot be rescued"):
+        files.rescue({"posterior": {"x": np.zeros((1, 2))}}, {})
+
+
+class Trap:
+    """Unpickling it makes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.path),)
+
+
+def test_reading_executes_nothing(tmp_path: Path) -> None:
+    trap = Trap(tmp_path / "sprung")
+    np.savez(tmp_path / "draws.npz", **{"posterior/x": np.array([trap], dtype=object), "attributes": "{}"})
+    (tmp_path / "fit.nc").write_bytes(pickle.dumps(trap))
+    (tmp_path / "renamed.nc").write_bytes((tmp_path / "draws.npz").read_bytes())
+    for name in ("draws.npz", "fit.nc", "renamed.nc"):
+        with pytest.raises(OutputError, match="cannot be read"):
+            files.read(tmp_path / name)
+    assert not trap.path.exists()
+
+
+@pytest.mark.parametrize("name", ["theta", ESCAPE])
+def test_names_from_files_do_not_command_terminals(name: str, tmp_path: Path) -> None:
+    note = f"interrupted: {ESCAPE}"
+    files.write(result(name, [ESCAPE, "other"], interrupted_note=note), tmp_path / "fit.nc")
+    for arguments in (["summary"], ["diagnose"], ["summary", "--var", "unknown"]):
+        command, *options = arguments
+        said = CliRunner().invoke(cli.main, [command, str(tmp_path / "fit.nc"), *options])
+        assert not isinstance(said.exception, ValueError)
+        for character in "\x1b\x07\u202e\x9b\r":
+            assert character not in said.output
+    table = CliRunner().invoke(cli.main, ["summary", str(tmp_path / "fit.nc")]).output
+    assert f"{check.printable(name)}[{ESCAPED}]" in table
+    assert len(table.splitlines()) == 3
+    assert ESCAPED in CliRunner().invoke(cli.main, ["diagnose", str(tmp_path / "fit.nc")]).output
+
+
+def test_printable() -> None:
+    assert check.printable("ä β 名 \ud800\x7f") == "ä β 名 \\ud800\\x7f"
+    assert check.printable("two\nlines\t", "\n") == "two\nlines\\t"
+
+
+HOMELESS = """
+import os, pwd
+
+def unknown(_):
+    raise KeyError("uid not found")
+
+pwd.getpwuid = unknown
+import stanadapt
+idata = stanadapt.sample(
+    "parameters { real x; } model { x ~ std_normal(); }", method="rwm", seed=1, warmup=50, draws=50, chains=2,
+    progress=False,
+)
+from stanadapt.result.container import datasets
+print(datasets(idata)["posterior"].sizes["draw"], len(stanadapt.diagnose(idata)) > 0)
+"""
+
+
+@pytest.mark.parametrize("home", [None, "/proc/nowhere"])
+def test_a_user_without_a_home_or_a_name(home: str | None) -> None:
+    """As in containers; arviz 0.23 cannot be imported there by itself."""
+    environment = dict(os.environ)
+    for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        environment.pop(name, None)
+    if home is not None:
+        environment["HOME"] = home
+    done = subprocess.run([sys.executable, "-c", HOMELESS], capture_output=True, text=True, env=environment)
+    assert done.stdout == "50 True\n", done.stderr
+    assert done.stderr.count("the cache of compiled code is not used") == 1
+
+
+def test_what_arviz_needs_is_tried_before_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ImportError("arviz is broken")
+
+    evaluated = []
+    target = stanadapt.Target.from_python(lambda x: evaluated.append(1) or -float(x @ x), 1)
+    monkeypatch.setattr("stanadapt.result.build.container", fail)
+    with pytest.raises(ImportError, match="broken"):
+        stanadapt.sample(target, method="rwm", chains=1, progress=False)
+    assert not evaluated
+
+
+def test_variables_that_clash_are_refused_before_the_run() -> None:
+    evaluated = []
+    target = stanadapt.Target.from_python(
+        lambda x: evaluated.append(1) or -float(x @ x), 3, names=["x.1", "x.2", "x_dim_0"]
+    )
+    with pytest.raises(stanadapt.errors.ArgumentError, match="no result can hold"):
+        stanadapt.sample(target, method="rwm", chains=1, progress=False)
+    assert not evaluated
