@@ -11,14 +11,13 @@ import stanli
 from ... import check
 from ...errors import DataError, ModelError, StanAdaptWarning
 from ..program import with_includes, without_comments
+from .base import RefusedError
 from .native import NativeModel, strings_for_non_finite, without_notes
 
 # What stanli says of a program that it has no code for, as opposed to data that do not fit.
 _REFUSED = re.compile(r"unsupported|not supported|unknown function|not implemented|malformed", re.IGNORECASE)
 
-
-class RefusedError(ModelError):
-    """stanli cannot run this program; another backend may."""
+ATTEMPT = "Running it with stanli"
 
 
 def compiled(code: str, folder: Path | None) -> str:
