@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,8 +205,4 @@ def _check_executable(method: str, executable: str) -> None:
     if not Path(executable).is_file():
         raise ArgumentError(
             f"method={method!r} needs the CmdStanModel's executable, and {executable} is gone"
-        )
-    if importlib.util.find_spec("cmdstanpy") is None:
-        raise ArgumentError(
-            f"method={method!r} with a CmdStanModel needs cmdstanpy: pip install stanadapt[cmdstan]"
         )
