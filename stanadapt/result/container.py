@@ -38,7 +38,9 @@ def statistics() -> Any:
     """The module with arviz's statistics, imported at the first need; of arviz 1.x without the plots."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # arviz 0.23 announces arviz 1 at import
-        return importlib.import_module("arviz_stats" if has_datatree() else "arviz")
+        if has_datatree():
+            return importlib.import_module("arviz_stats")
+        return importlib.import_module("arviz")
 
 
 def container(groups: Groups, attrs: Mapping[str, Any] | None = None) -> InferenceData:
