@@ -20,13 +20,19 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.caching import FunctionCache
 
 from .cache import cache_home
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
@@ -77,10 +83,7 @@ def _prune(current: Path) -> None:
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` to machine code at its first call, without the GIL, cached on disk."""
-    with _our_cache():
-        return numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract"})(
-            function
-        )
+    return _njit(function, fastmath={"reassoc", "contract"})
 
 
 def exact(function: Callable[..., Any]) -> Any:
@@ -91,8 +94,41 @@ def exact(function: Callable[..., Any]) -> Any:
     compiles can differ in the last digit from those that load from disk. Most kernels are too small for that.
     A product may be fused with a sum in any kernel: write a b + c d so that there is no choice of which.
     """
+    return _njit(function)
+
+
+def _njit(function: Callable[..., Any], **options: Any) -> Any:
+    compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
     with _our_cache():
-        return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+        compiled._cache = _SharedCache(function)  # as `cache=True` does, with another class
+    return compiled
+
+
+class _SharedCache(FunctionCache):
+    """numba's cache of a function, which several processes may write at the same time.
+
+    numba reads the index of the function, adds a line to it and writes it back. Two processes that compile it
+    for different types at once could name one file for both, and what loads that file later runs the machine
+    code of the other types.
+    """
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with _lock(Path(self.cache_path)):
+            super().save_overload(sig, data)
+
+
+@contextlib.contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """No other process is here for this folder, as far as the system can lock files."""
+    if fcntl is None:
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # some network file systems lock nothing
+            folder.mkdir(parents=True, exist_ok=True)
+            held = stack.enter_context((folder / "lock").open("w"))
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
