@@ -104,7 +104,7 @@ def _njit(function: Callable[..., Any], **options: Any) -> Any:
     return compiled
 
 
-class _SharedCache(FunctionCache):
+class _SharedCache(FunctionCache):  # type: ignore[misc]  # numba has no types
     """numba's cache of a function, which several processes may write at the same time.
 
     numba reads the index of the function, adds a line to it and writes it back. Two processes that compile it

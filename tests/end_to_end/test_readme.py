@@ -1,4 +1,4 @@
-"""What README.md shows is true: its Python and its commands run, and its table of methods is the present one."""
+"""README.md is true: its Python and its commands run, and its table of methods is the present one."""
 
 from __future__ import annotations
 
