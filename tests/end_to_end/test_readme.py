@@ -43,7 +43,7 @@ def namespace() -> Iterator[dict[str, Any]]:
     """One for all blocks, since later ones use the names of earlier ones; in the repository's folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        yield {"__name__": "readme"}
+        yield {"__name__": "__main__"}  # as in a script
 
 
 def test_python_runs(namespace: dict[str, Any]) -> None:
