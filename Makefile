@@ -1,33 +1,41 @@
 # make demo   set up .venv, fit models/eight_schools, print the summary, write fit.nc and trace.png
-# make test   set up .venv with the test tools and run the tests
+# make check  set up .venv with the test tools and run the unit tests: two minutes where kernels are compiled
+# make test   the same with all tests, in as many processes as there are cores
 # make calibrate   the same for simulation-based calibration, of every method or of METHODS="rwm mala"
 # make same-record, make same   before and after a change of the code that is to change no draw
+# make table  write the README's table of methods anew
 # make lint   ruff and mypy, as pre-commit and CI run them
-# Another Python or folder: make test PYTHON=python3.12 VENV=.venv-3.12; some tests: TESTS=tests/test_cli.py
+# Another Python or folder: make test PYTHON=python3.12 VENV=.venv-3.12
+# Some tests, or options of pytest: make test TESTS=tests/end_to_end/test_cli.py OPTIONS=--durations=25
 
 PYTHON ?= python3
 VENV ?= .venv
 TESTS ?= tests
+OPTIONS ?=
 BIN = $(VENV)/bin
 
-.PHONY: demo test calibrate same-record same lint clean
+.PHONY: demo check test calibrate same-record same table lint clean
 
 demo: $(VENV)/demo
 	$(BIN)/stanadapt sample models/eight_schools/eight_schools.stan --data models/eight_schools/eight_schools.json \
 		--method fisher_mala --chains 4 --seed 1 --out fit.nc --force
 	$(BIN)/python examples/trace_plot.py fit.nc trace.png
 
-test: $(VENV)/test
-	$(BIN)/python -m pytest $(TESTS)
+check: TESTS = tests/unit
+check test: $(VENV)/test
+	$(BIN)/python -m pytest --numprocesses=auto $(OPTIONS) $(TESTS)
 
 calibrate: $(VENV)/test
-	CALIBRATE="$(METHODS)" $(BIN)/python -m pytest -vv -m calibration tests/test_calibration.py
+	CALIBRATE="$(METHODS)" $(BIN)/python -m pytest -vv -m calibration tests/statistical/test_calibration.py
 
 same-record: $(VENV)/test
 	$(BIN)/python tests/same.py --record
 
 same: $(VENV)/test
 	$(BIN)/python tests/same.py
+
+table: $(VENV)/test
+	$(BIN)/python tests/method_table.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

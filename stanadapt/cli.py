@@ -19,6 +19,7 @@ import click
 
 from . import __version__
 from .errors import ArgumentError, FindingsWarning, OutputError, StanAdaptError
+from .model.backends import BACKENDS
 
 if TYPE_CHECKING:
     from .model.posterior import Posterior
@@ -122,7 +123,7 @@ def main() -> None:
 @click.option("--workers", **_COUNT, help="Chains that run at a time. [default: one a core]")
 @click.option(
     "--backend",
-    type=click.Choice(["auto", "stanli", "bridgestan"]),
+    type=click.Choice(BACKENDS),
     default="auto",
     show_default=True,
     help="What evaluates the model: stanli needs no C++ compiler; auto takes BridgeStan where stanli cannot.",
@@ -325,9 +326,7 @@ def methods(name: str | None) -> None:
 @main.command("check")
 @click.argument("model", type=_EXISTING)
 @click.option("--data", type=_EXISTING, metavar="FILE", help="Data, as JSON.")
-@click.option(
-    "--backend", type=click.Choice(["auto", "stanli", "bridgestan"]), default="auto", show_default=True
-)
+@click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--init-radius", **_RADIUS, show_default=True, help="As for sampling.")
 @click.option("--seed", **_SEED, default=0, show_default=True, help="For the start.")
 def check_model(model: str, data: str | None, backend: str, init_radius: float, seed: int) -> None:

@@ -22,7 +22,7 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,11 @@ from numba.core.ccallback import CFunc
 
 from . import cache
 from .errors import StanAdaptWarning
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
@@ -181,10 +186,30 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Write it. One process at a time: numba reads the index of the function and writes it back longer.
+
+        Two that do so at once could name one file for both, and what loads that file later runs the machine
+        code of the other's types.
+        """
         try:
-            super().save_overload(sig, data)
-        except Exception as error:  # the same, where another process has damaged the index meanwhile
+            with _lock(Path(self._cache_path)):
+                super().save_overload(sig, data)
+        except Exception as error:  # there is no room, say
             _tell_once(error)
+
+
+@contextlib.contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Keep other processes that lock this folder waiting, as far as the system can lock files."""
+    if fcntl is None:
+        yield
+        return
+    cache.private_folder(folder)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # some network file systems lock nothing
+            held = stack.enter_context((folder / "lock").open("w"))
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 _told: list[str] = []

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from broken import taken_over
 from exact import Exact
 from stanadapt import samplers
 from stanadapt.run.warmup import warm_up
@@ -114,15 +115,19 @@ def p_values_after(
     steps: int,
     seed: int,
     estimate: Callable[[np.ndarray, np.random.Generator], float] | None = None,
+    learner: Any = None,
 ) -> np.ndarray:
     """Kolmogorov-Smirnov p-values of the law of `n` exact draws after `steps` frozen steps each.
 
     One p-value for each known projection of the law. They are uniform if the kernel leaves it invariant. Of a
-    noisy target, `estimate` draws what a chain in its stationary law keeps at a point.
+    noisy target, `estimate` draws what a chain in its stationary law keeps at a point. The state is learnt by
+    `learner` in place of `sampler` if that can only be run frozen; both are of one method.
     """
     rng = np.random.default_rng(seed)
     target = exact.target.target()
-    state = learnt_state(sampler, settings, exact, rng)
+    state = learnt_state(learner or sampler, settings, exact, rng)
+    if learner is not None:
+        state = taken_over(state)
     trace = empty_trace(steps, exact.target.dim)
     end = np.empty((n, exact.target.dim))
     for i, x in enumerate(exact.draw(n, rng)):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import stanio
 
 from ..check import shown
 from ..errors import DataError
@@ -79,8 +80,12 @@ def read(data: Any, what: str = "data", tuples: Container[str] = ()) -> dict[str
 
 
 def to_json(values: Mapping[str, Any]) -> str:
-    """JSON as Stan reads it: arrays row by row, NaN and Infinity as bare words."""
-    return json.dumps(values, default=lambda array: array.tolist())
+    """JSON as Stan reads it: arrays row by row, NaN and Infinity as bare words.
+
+    stanli wants those two as strings, which stanio does not write: `strings_for_non_finite` in
+    backends/native.py makes them.
+    """
+    return str(stanio.dump_stan_json(values))
 
 
 def conform(values: Mapping[str, Any], declared: Mapping[str, Declaration]) -> dict[str, Any]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import os
 from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .. import check
 from ..errors import DataError, ModelError, warn
-from .backends.base import Model
+from .backends import OBJECT_BACKENDS, PROGRAM_BACKENDS
+from .backends.base import Model, ObjectBackend, ProgramBackend, RefusedError
 from .backends.python import Target
-from .data import EVERY, conform, is_path, load, read, to_json
+from .data import EVERY, conform, is_path, read, to_json
 from .program import data_declarations, declarations, with_includes
 
-BACKENDS = ("auto", "stanli", "bridgestan")
 _LIBRARIES = (".so", ".dll", ".dylib")
 
 
@@ -35,12 +36,10 @@ def open_model(model: Any, data: Any, backend: str, seed: int) -> Opened:
     ------
     ArgumentError, ModelError, DataError
     """
-    if isinstance(model, Target):
-        if data is not None:
-            raise DataError("data are not allowed with a Python target: its functions hold their own")
-        return Opened(model, "", dict(model.data), "")
-    if hasattr(model, "param_unc_num") and hasattr(model, "stanlib"):
-        return _adopt(model, data)
+    for name in OBJECT_BACKENDS:
+        adopted = cast(ObjectBackend, _backend(name)).adopt(model, data)
+        if adopted is not None:
+            return Opened(adopted[0], "", adopted[1], "")
     source = _stan_file(model)
     if isinstance(source, Path) and source.suffix in _LIBRARIES:
         return _open_library(source, data, seed)
@@ -88,15 +87,9 @@ def _open_library(library: Path, data: Any, seed: int) -> Opened:
     raise failures[0]
 
 
-def _adopt(model: Any, data: Any) -> Opened:
-    """An open `bridgestan.StanModel`, with the data it was opened with."""
-    from .backends.native import NativeModel
-
-    if data is not None:
-        raise DataError("data are not allowed with an open StanModel: it was opened with its data")
-    held = load(model.data, "model.data") if model.data else {}
-    backend = "stanli" if held.pop("__stanli", None) else "bridgestan"
-    return Opened(NativeModel(model, backend), "", read(held), "")
+def _backend(name: str) -> Any:
+    """The file of a backend. What it runs on is imported with it, so only when it is needed."""
+    return importlib.import_module(f"stanadapt.model.backends.{name}")
 
 
 def _stan_file(model: Any) -> Path | str:
@@ -184,25 +177,24 @@ def _check_size(code: str, data: Mapping[str, Any]) -> None:
 
 
 def _open_program(code: str, folder: Path | None, data: str, backend: str, seed: int) -> Model:
-    """Open a program with the backend asked for; "auto" tries stanli, then BridgeStan."""
-    if backend == "bridgestan":
-        from .backends import bridgestan
-
-        return bridgestan.open_program(code, folder, data, seed)
-    from .backends import stanli
-
-    try:
-        return stanli.open_program(code, folder, data, seed)
-    except stanli.RefusedError as refusal:
-        if backend == "stanli":
-            raise
-        from .backends import bridgestan
-
-        if bridgestan.is_at_hand(code, folder):
-            warn(f"{refusal}. Compiling it with BridgeStan instead.")
+    """Open a program with the backend asked for; "auto" takes the first that does not refuse it."""
+    refusal = None
+    for name in PROGRAM_BACKENDS if backend == "auto" else (backend,):
+        opener = cast(ProgramBackend, _backend(name))
+        if refusal is not None and opener.is_at_hand(code, folder):
+            warn(f"{refusal}. {opener.ATTEMPT} instead.")
         try:
-            return bridgestan.open_program(code, folder, data, seed)
+            return opener.open_program(code, folder, data, seed)
+        except RefusedError as error:
+            if backend != "auto":
+                raise
+            refusal = error
         except DataError as error:
+            if refusal is None:
+                raise
             raise DataError(f"{error}. {check.one_line(refusal)}") from error
         except ModelError as error:
+            if refusal is None:
+                raise
             raise ModelError(f"model: no backend can open it: {check.one_line(refusal)}. {error}") from error
+    raise ModelError(f"model: no backend can open it: {refusal}")

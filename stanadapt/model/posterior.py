@@ -10,9 +10,10 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, EvaluationError
+from .backends import BACKENDS
 from .backends.python import Target
 from .data import holds_tuples, read
-from .opening import BACKENDS, open_model
+from .opening import open_model
 from .program import observed_names
 from .variables import Variable, variables
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, ChainError, InitializationError, ModelError
-from ..model.backends.base import Plan, StanProgram, Writer
+from ..model.backends.base import Plan, RefusedError, StanProgram, Writer
 from ..model.data import to_json
 from ..model.opening import executable, read_program
 from ..model.posterior import Posterior
@@ -152,8 +151,6 @@ def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterio
     if method == auto.NAME or not is_engine(sampler(method)) or backend == "stanli" or executable(model):
         return Posterior(model, data, backend=backend)
     if backend == "auto":
-        from ..model.backends.stanli import RefusedError
-
         try:
             return Posterior(model, data, backend="stanli")
         except RefusedError:
@@ -237,8 +234,4 @@ def _check_executable(method: str, executable: str) -> None:
     if not Path(executable).is_file():
         raise ArgumentError(
             f"method={method!r} needs the CmdStanModel's executable, and {executable} is gone"
-        )
-    if importlib.util.find_spec("cmdstanpy") is None:
-        raise ArgumentError(
-            f"method={method!r} with a CmdStanModel needs cmdstanpy: pip install stanadapt[cmdstan]"
         )

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -79,14 +78,6 @@ except KeyboardInterrupt:
     os._exit(3)
 """
 )
-
-
-@pytest.fixture(autouse=True)
-def _interrupts_are_not_ignored() -> Iterator[None]:
-    """As in a terminal, also where tests run in the background, which ignores them, as do its children."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 class Child:

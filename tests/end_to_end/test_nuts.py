@@ -30,7 +30,6 @@ from stanadapt.model.backends import stanli_nuts
 from stanadapt.model.program import draws_data
 from stanadapt.result import files
 from stanadapt.result.container import container, datasets, has_datatree
-from stanadapt.run import engine
 from stanadapt.samplers import nuts
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -712,14 +711,6 @@ def test_executable_that_is_gone(cmdstan: cmdstanpy.CmdStanModel) -> None:
     with pytest.raises(ArgumentError, match=r"executable, and .*model is gone"):
         sample(posterior)
     assert sample(posterior, method="mala")["posterior"]["tau"].shape == (2, 100)
-
-
-def test_cmdstanpy_that_is_not_installed(
-    cmdstan: cmdstanpy.CmdStanModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ArgumentError, match=r"needs cmdstanpy: pip install stanadapt\[cmdstan\]"):
-        sample(cmdstan, DATA)
 
 
 def test_cmdstan_in_processes(cmdstan: cmdstanpy.CmdStanModel) -> None:

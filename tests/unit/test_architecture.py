@@ -1,8 +1,10 @@
-"""Imports go one way, and each outside library has one door."""
+"""Imports run down only, from room to room, and each outside library has one door."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,91 +17,227 @@ from stanadapt.trace import empty_trace
 
 PACKAGE = Path(stanadapt.__file__).parent
 
-# From the ground up: a room imports only from rooms that stand before it.
-ROOMS = [
-    "errors",
-    "cache",
-    "check",
-    "jit",
-    "target",
-    "trace",
-    "numerics",
-    "samplers",
-    "variables",
-    "program",
-    "data",
-    "backends",
-    "posterior",
-    "priors",
-    "simulation",
-    "speed",
-    "inits",
-    "chain",
-    "engine",
-    "failures",
-    "runner",
-    "results",
-    "diagnostics",
-    "table",
-    "progress",
-    "auto",
-    "api",
-    "__init__",
-    "cli",
-]
+# From the top down. A module imports from its own room and from the floors below. Rooms of one floor do not
+# import each other. The files of the ground are a floor each.
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("doors",),
+    ("diagnostics",),
+    ("result",),
+    ("run",),
+    ("samplers", "simulators"),
+    ("numerics", "model"),
+    ("trace",),
+    ("target",),
+    ("jit",),
+    ("cache",),
+    ("check",),
+    ("errors",),
+)
+DOORS = ("__init__", "api", "cli")
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
-def _modules() -> list[Path]:
+def _sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _room(path: Path) -> str:
-    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+    top = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    return "doors" if top in DOORS else top
 
 
-def _imported(path: Path) -> list[Path]:
-    """Files of the package that a module imports when it is itself imported (not inside functions)."""
-    found = []
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-            candidates = [base.with_suffix(".py"), base / "__init__.py"]
-            candidates += [base / f"{alias.name}.py" for alias in node.names]
-            found += [file for file in candidates if file.is_file() and file != PACKAGE / "__init__.py"]
-    return found
+def _shown(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
 
 
-def test_imports_go_one_way() -> None:
+def _module(path: Path) -> str:
+    """The dotted name of a file of the package."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {_module(path): path for path in _sources()}
+
+
+def _absolute(path: Path, level: int, name: str) -> str:
+    """The dotted name that a relative import in the file `path` means."""
+    if level == 0:
+        return name
+    package = path.relative_to(PACKAGE.parent).parts[:-level]
+    return ".".join([*package, *([name] if name else [])])
+
+
+def _dynamic(path: Path, call: ast.Call) -> str:
+    """The dotted name that a call of import_module asks for; a star stands for what only a run knows.
+
+    A call whose argument is neither a text nor an f-string could import anything: its name is a star.
+    """
+    argument = call.args[0]
+    if isinstance(argument, ast.Constant):
+        name = str(argument.value)
+    elif isinstance(argument, ast.JoinedStr):
+        name = "".join(_part(path, part) for part in argument.values)
+    else:
+        return "*"
+    level = len(name) - len(name.lstrip("."))
+    return _absolute(path, level, name[level:])
+
+
+def _part(path: Path, part: ast.expr) -> str:
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    is_own_name = isinstance(part, ast.FormattedValue) and ast.unparse(part.value) == "__name__"
+    return _module(path) if is_own_name else "*"
+
+
+def _names_imported(path: Path) -> Iterator[str]:
+    """Dotted names of all modules that a file imports: in functions, for type checkers and by importlib too.
+
+    Of `from a import b` both `a` and `a.b`, because `b` may be a module.
+    """
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(path, node.level, node.module or "")
+            # The front door of the package is imported with every part of it.
+            yield from [base] * (base != PACKAGE.name)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in (
+            "import_module",
+            "__import__",
+        ):
+            yield _dynamic(path, node)
+
+
+def _imported(path: Path) -> set[Path]:
+    """Files of the package that a file imports."""
+    found: set[Path] = set()
+    for name in _names_imported(path):
+        start, star, _ = name.partition("*")
+        if star:
+            found |= {file for module, file in FILES.items() if module.startswith(start)}
+        elif name in FILES:
+            found.add(FILES[name])
+        elif name.startswith(f"{PACKAGE.name}.") and name.count(".") == 1 and path != PACKAGE / "__init__.py":
+            found.add(PACKAGE / "__init__.py")  # `from . import __version__`, or `from . import sample`
+    return found - {path}
+
+
+def _is_allowed(path: Path, other: Path) -> bool:
+    return _room(path) == _room(other) or FLOOR[_room(path)] < FLOOR[_room(other)]
+
+
+def test_every_file_is_in_a_room() -> None:
+    assert {_room(path) for path in _sources()} == set(FLOOR)
+
+
+def test_imports_run_down_only() -> None:
     wrong = [
-        f"{path.relative_to(PACKAGE)} imports {other.relative_to(PACKAGE)}"
-        for path in _modules()
-        for other in _imported(path)
-        if ROOMS.index(_room(other)) > ROOMS.index(_room(path))
+        f"{_shown(path)} imports {_shown(other)}"
+        for path in _sources()
+        for other in sorted(_imported(path))
+        if not _is_allowed(path, other)
     ]
     assert wrong == []
 
 
+@pytest.mark.parametrize(
+    ("file", "line", "other"),
+    [
+        ("errors.py", "from . import check", "check.py"),
+        ("errors.py", "def f():\n    from .model import data", "model/data.py"),
+        ("run/job.py", "if TYPE_CHECKING:\n    from ..result.build import build", "result/build.py"),
+        ("model/data.py", "import importlib\nimportlib.import_module('stanadapt.api')", "api.py"),
+        ("model/data.py", "import_module('..samplers.rwm', __package__)", "samplers/rwm.py"),
+        ("model/data.py", "import stanadapt.samplers.rwm", "samplers/rwm.py"),
+        ("model/data.py", "from stanadapt.samplers import rwm", "samplers/rwm.py"),
+        ("model/data.py", "importlib.import_module(f'stanadapt.samplers.{name}')", "samplers/rwm.py"),
+        ("numerics/walk.py", "from ..model import data", "model/data.py"),
+        ("numerics/walk.py", "from .. import sample", "__init__.py"),
+        ("numerics/walk.py", "importlib.import_module(name)", "api.py"),
+    ],
+)
+def test_an_import_upwards_is_seen(file: str, line: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = PACKAGE / file
+    monkeypatch.setitem(globals(), "_tree", lambda _: ast.parse(line))
+    assert PACKAGE / other in _imported(path)
+    assert not _is_allowed(path, PACKAGE / other)
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    imports = {
+        _shown(path): {_shown(FILES[name]) for name in _names_imported(path) if name in FILES}
+        for path in _sources()
+    }
+    try:
+        graphlib.TopologicalSorter(imports).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
+
+
 def test_samplers_do_not_import_each_other() -> None:
-    own = {PACKAGE / "samplers" / f"{method}.py" for method in methods()}
-    wrong = [path.name for path in own if own & set(_imported(path))]
+    own = {PACKAGE / "samplers" / f"{method}.py" for method in [*methods(), "_skeleton"]}
+    wrong = {_shown(path): other for path in own if (other := own & _imported(path))}
+    assert wrong == {}
+
+
+def _modules_by_name(path: Path) -> set[str]:
+    """Names under which a file holds other modules of the package."""
+    found = set()
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.ImportFrom):
+            base = _absolute(path, node.level, node.module or "")
+            found |= {alias.asname or alias.name for alias in node.names if f"{base}.{alias.name}" in FILES}
+    return found
+
+
+def test_no_parameter_hides_a_module() -> None:
+    wrong = []
+    for path in _sources():
+        held = _modules_by_name(path)
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, ast.arg) and node.arg in held:
+                wrong.append(f"{_shown(path)}, line {node.lineno}: {node.arg}")
     assert wrong == []
 
 
 @pytest.mark.parametrize(
-    ("text", "owners"),
+    ("library", "door"),
     [
-        ('"arviz', {"results.py"}),
-        ("numba.njit", {"jit.py"}),
-        ("numba.cfunc", {"jit.py"}),
-        ("import click", {"cli.py"}),
-        ("import tqdm", {"progress.py"}),
-        ("threadpoolctl", {"blas.py"}),
-        ("from loky", {"runner.py"}),
+        ("arviz", "result/container.py"),
+        ("click", "cli.py"),
+        ("loky", "run/processes.py"),
+        ("threadpoolctl", "numerics/blas.py"),
+        ("tqdm", "run/progress.py"),
     ],
 )
-def test_each_library_has_one_door(text: str, owners: set[str]) -> None:
-    users = {path.name for path in _modules() if text in path.read_text(encoding="utf-8")}
-    assert users <= owners
+def test_each_library_has_one_door(library: str, door: str) -> None:
+    # ArviZ 1 also comes as packages named arviz_base, arviz_stats and so on.
+    users = {
+        _shown(path)
+        for path in _sources()
+        if any(name.partition(".")[0].partition("_")[0] == library for name in _names_imported(path))
+    }
+    assert users == {door}
+
+
+@pytest.mark.parametrize("decorator", ["njit", "jit", "cfunc", "vectorize", "guvectorize"])
+def test_kernels_are_compiled_at_one_door(decorator: str) -> None:
+    users = {
+        _shown(path)
+        for path in _sources()
+        if f"numba.{decorator}" in _names_imported(path)
+        or any(
+            isinstance(node, ast.Attribute) and ast.unparse(node) == f"numba.{decorator}"
+            for node in ast.walk(_tree(path))
+        )
+    }
+    assert users == ({"jit.py"} if decorator in ("njit", "cfunc") else set())
 
 
 @pytest.mark.parametrize("d", [1, 2])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import pickle
 import re
 import shutil
+import sys
 import threading
 import types
 import urllib.request
@@ -19,7 +21,9 @@ import stanli as stanli_package
 
 import stanadapt
 from stanadapt.errors import ArgumentError, DataError, EvaluationError, ModelError, StanAdaptWarning
+from stanadapt.model import backends, opening, posterior
 from stanadapt.model.backends import bridgestan, native, stanli
+from stanadapt.model.backends.base import RefusedError
 
 MODELS = Path(__file__).parents[2] / "models"
 SCHOOLS = MODELS / "eight_schools" / "eight_schools"
@@ -164,6 +168,47 @@ def test_when_no_backend_can_both_reasons_are_given(no_sources):
     assert "BridgeStan's C++ sources are not on this machine" in str(caught.value)
 
 
+@pytest.fixture
+def another_backend(monkeypatch):
+    """A backend "other", as its file and its names in the tables make it; its models come from stanli."""
+
+    def adopt(model, data):
+        return (stanli.open_program(NORMAL, None, "{}", 0), {"n": data}) if model == ["other"] else None
+
+    def open_program(code, folder, data, seed):
+        model = stanli.open_program(NORMAL, None, "{}", seed)
+        model.library = "other 1.0"
+        return model
+
+    file = types.SimpleNamespace(ATTEMPT="Guessing it", adopt=adopt, open_program=open_program)
+    monkeypatch.setitem(sys.modules, f"{backends.__name__}.other", file)
+    programs = ("stanli", "other", "bridgestan")
+    monkeypatch.setattr(opening, "PROGRAM_BACKENDS", programs)
+    monkeypatch.setattr(opening, "OBJECT_BACKENDS", (*backends.OBJECT_BACKENDS, "other"))
+    monkeypatch.setattr(posterior, "BACKENDS", ("auto", *programs))
+
+
+def test_a_backend_is_a_file_and_a_line(another_backend):
+    assert stanadapt.Posterior(WITH_TUPLE, backend="other").library == "other 1.0"
+    with pytest.warns(StanAdaptWarning, match=r"STuple.*Guessing it instead"):
+        assert stanadapt.Posterior(WITH_TUPLE).library == "other 1.0"
+    assert stanadapt.Posterior(NORMAL).library.startswith("stanli")
+    assert stanadapt.Posterior(["other"], 3).data == {"n": 3}
+
+
+@pytest.mark.parametrize("name", backends.PROGRAM_BACKENDS)
+def test_backends_of_programs_have_what_they_need(name):
+    file = importlib.import_module(f"{backends.__name__}.{name}")
+    assert callable(file.open_program)
+    assert file.ATTEMPT
+
+
+@pytest.mark.parametrize("name", backends.OBJECT_BACKENDS)
+@pytest.mark.parametrize("model", [None, NORMAL, Path("model.stan"), 3.0])
+def test_backends_of_objects_leave_other_models_alone(name, model):
+    assert importlib.import_module(f"{backends.__name__}.{name}").adopt(model, None) is None
+
+
 @pytest.mark.parametrize("output", ["vector[0] z;", "{ real a = 1; }", ""])
 def test_generated_quantities_without_values_are_no_reason_to_refuse(output):
     code = NORMAL + " generated quantities { " + output + " }"
@@ -171,7 +216,7 @@ def test_generated_quantities_without_values_are_no_reason_to_refuse(output):
 
 
 def test_stdout_is_for_the_program_only(capsys):
-    with pytest.raises(stanli.RefusedError):
+    with pytest.raises(RefusedError):
         stanadapt.Posterior(WITH_TUPLE, backend="stanli")
     stanadapt.Posterior('transformed data { print("from the program"); } ' + NORMAL)
     assert capsys.readouterr().out == "from the program\n"

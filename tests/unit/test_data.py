@@ -399,3 +399,16 @@ def test_complex_numbers_are_pairs(value):
 def test_library_data_are_read_without_declarations():
     assert data_module.read({"v": ((1, 2), (3, 4))})["v"].tolist() == [[1, 2], [3, 4]]
     assert json.loads(data_module.to_json({"v": np.array([1.5, np.inf])})) == {"v": [1.5, float("inf")]}
+
+
+def test_json_for_stan():
+    values = {"x": 0.1 + 0.2, "n": 3, "a": np.array([[1.5, np.nan], [-np.inf, 1e300]]), "e": np.empty(0)}
+    values["t"] = [{"1": 1, "2": [np.inf, 2.5]}]
+    text = data_module.to_json(values)
+    assert "NaN" in text
+    assert "-Infinity" in text
+    assert list(json.loads(text)) == list(values)
+    read = data_module.read(text, tuples=["t"])
+    assert (read["x"], read["n"], read["t"]) == (values["x"], 3, values["t"])
+    np.testing.assert_array_equal(read["a"], values["a"])
+    assert read["e"].size == 0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...errors import ModelError
 from ...target import NativeTarget
 
 # Writes n unconstrained points (n, d) as rows of constrained values (n, c), in place. The last argument, (n,)
@@ -17,7 +19,7 @@ Writer = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 class Model(Protocol):
     """A log density with data, opened."""
 
-    backend: str  # "stanli", "bridgestan" or "python"
+    backend: str  # the name of its backend's file: "stanli", "bridgestan" or "python"
     library: str  # what runs it, with its version
     dim: int  # number of unconstrained parameters
     thread_safe: bool  # whether chains may run in threads
@@ -86,6 +88,46 @@ class Model(Protocol):
 
     def raise_pending(self) -> None:
         """Raise the exception that a Python callable ended a block with, if there is one."""
+        ...
+
+
+class RefusedError(ModelError):
+    """A backend does not cover this valid program; another one may."""
+
+
+class ProgramBackend(Protocol):
+    """The file of a backend that opens Stan programs."""
+
+    ATTEMPT: str  # what it is about to do with a program that another one refused, such as "Compiling it"
+
+    def is_at_hand(self, code: str, folder: Path | None) -> bool:
+        """Whether it can open a program here and now, without anything that would have to be downloaded."""
+        ...
+
+    def open_program(self, code: str, folder: Path | None, data: str, seed: int) -> Model:
+        """Open a Stan program with data (JSON text); `folder` is where its includes are searched.
+
+        Raises
+        ------
+        ModelError
+            The program does not compile.
+        RefusedError
+            The program is valid, and the backend does not cover it.
+        DataError
+            The data do not fit the program.
+        """
+        ...
+
+
+class ObjectBackend(Protocol):
+    """The file of a backend for objects that hold a log density, with the data that it has been made with."""
+
+    def adopt(self, model: Any, data: Any) -> tuple[Model, dict[str, Any]] | None:
+        """The object as a model, and its data for the record; None where the object is of another kind.
+
+        It must tell the kinds apart without importing what the object comes from, because that may not be
+        installed. Raises DataError where `data` are given and the object has its own.
+        """
         ...
 
 

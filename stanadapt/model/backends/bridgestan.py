@@ -9,6 +9,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import bridgestan
 from bridgestan.compile import compile_model, get_bridgestan_path
@@ -16,12 +17,25 @@ from bridgestan.download import CURRENT_BRIDGESTAN
 
 from ...cache import cache_folder, private_folder
 from ...errors import DataError, ModelError
+from ..data import load, read
 from ..program import with_includes
 from .native import PROGRAM, NativeModel, in_plain_words
 
 # Without it a library's autodiff stack is shared by all threads, and a second thread crashes the process.
 MAKE_ARGS = ("STAN_THREADS=true",)
 _LINES = 20  # of a compiler's output that an error shows
+ATTEMPT = "Compiling it with BridgeStan"
+
+
+def adopt(model: Any, data: Any) -> tuple[NativeModel, dict[str, Any]] | None:
+    """An open `bridgestan.StanModel`, from BridgeStan or from stanli, with the data it was opened with."""
+    if not (hasattr(model, "param_unc_num") and hasattr(model, "stanlib")):
+        return None
+    if data is not None:
+        raise DataError("data are not allowed with an open StanModel: it was opened with its data")
+    held = load(model.data, "model.data") if model.data else {}
+    backend = "stanli" if held.pop("__stanli", None) else "bridgestan"
+    return NativeModel(model, backend), read(held)
 
 
 def open_program(code: str, folder: Path | None, data: str, seed: int) -> NativeModel:

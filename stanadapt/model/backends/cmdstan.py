@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 import cmdstanpy
 import numpy as np
+import stanio
 from cmdstanpy.utils import get_logger
 
 from ... import check
@@ -42,11 +42,11 @@ class CmdStanProgram:
         adapts = plan.warmup > 0  # CmdStanPy allows no adaptation in no iterations
         save_warmup = plan.save_warmup and adapts
         with tempfile.TemporaryDirectory(prefix="stanadapt-") as folder, _silent():
-            values = {name: value.tolist() for name, value in self.constrain(x).items()}
+            inits = stanio.dump_stan_json(self.constrain(x))
             try:
                 fit = self.model.sample(
                     data=_written(folder, "data", self.data),
-                    inits=_written(folder, "inits", json.dumps(values)),
+                    inits=_written(folder, "inits", inits),
                     chains=1,
                     chain_ids=[plan.chain + 1],
                     seed=plan.seed,

@@ -15,7 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ... import check
-from ...errors import ArgumentError
+from ...errors import ArgumentError, DataError
 from ...jit import callback
 from ...target import NativeTarget, native_target
 from .base import Writer
@@ -385,3 +385,12 @@ def _density_of_cfunc(addresses, propto, jacobian, x, value, message):  # type: 
 def _gradient_of_cfunc(addresses, propto, jacobian, x, value, score, message):  # type: ignore[no-untyped-def]
     value[0] = _call_user(addresses[1], x, score)
     return 0
+
+
+def adopt(model: Any, data: Any) -> tuple[Target, dict[str, Any]] | None:
+    """A `Target`, with what it says of its data."""
+    if not isinstance(model, Target):
+        return None
+    if data is not None:
+        raise DataError("data are not allowed with a Python target: its functions hold their own")
+    return model, dict(model.data)

@@ -10,15 +10,19 @@ import stanli
 from ... import check
 from ...errors import DataError, ModelError, warn
 from ..program import with_includes, without_comments
+from .base import RefusedError
 from .native import NativeModel, strings_for_non_finite, without_notes
 
 # Stan Math and the program itself speak for themselves; so does stanli of constraints. What else stanli says
 # in its own name is of the program, or of data in a way that cannot be told from it.
 _OWN_WORDS = re.compile(r"stanli (?!MIR check:)")
 
+ATTEMPT = "Running it with stanli"
 
-class RefusedError(ModelError):
-    """stanli cannot run this program, as far as is known; another backend may."""
+
+def is_at_hand(code: str, folder: Path | None) -> bool:
+    """Whether a program can be opened here and now: it always can."""
+    return True
 
 
 def compiled(code: str, folder: Path | None) -> str:
