@@ -60,6 +60,7 @@ class Facts(NamedTuple):
     acceptance: str = NO_TARGET  # BOTH_SIDES, TOO_LOW or NO_TARGET
     climbs: str = NEVER  # ALWAYS, UNLESS_FAITHFUL or NEVER
     columns: tuple[tuple[str, type[np.generic]], ...] = ()  # of its own in sample_stats, in Info's order
+    harmless_divergences: float = 0.0  # share of draws up to which divergences are no finding
     dims: tuple[
         tuple[str, tuple[str, ...]], ...
     ] = ()  # of what `learnt` gives, where the shape does not tell
@@ -201,10 +202,12 @@ def climbs(sampler: Method, settings: Any) -> bool:
     return sampler.FACTS.climbs == ALWAYS
 
 
-# What samplers that follow Hamiltonian trajectories report beside: the energy of the draw, and whether the
-# trajectory diverged (numerics/energy.py), under the names of ArviZ's schema.
+# What samplers that follow Hamiltonian trajectories report beside, under the names of ArviZ's schema: the
+# energy of the draw; by how much the energy rose from the start of the trajectory to its end, accepted or
+# not, and infinity where the end has no energy; and whether the trajectory diverged (numerics/energy.py).
 TRAJECTORY_COLUMNS: tuple[tuple[str, type[np.generic]], ...] = (
     ("energy", np.float64),
+    ("energy_error", np.float64),
     ("diverging", np.bool_),
 )
 
