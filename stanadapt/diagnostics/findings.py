@@ -58,7 +58,7 @@ def diagnose(idata: InferenceData, var_names: list[str] | None = None) -> list[F
     failed evaluations of the log density, and an interrupted run; of Hamiltonian methods at divergences, at
     trees that were cut short, and at the energy's Bayesian fraction of missing information (E-BFMI) under
     0.3; and has a word on noise where that may be the reason. One divergence of NUTS is a finding, as it is
-    for Stan; our own methods have some on good posteriors too, and there a share of 0.2 % is none.
+    for Stan; our own methods have some on good posteriors too, and there a share of 0.1 % is none.
     """
     groups = datasets(idata)
     posterior = select(idata, var_names)

@@ -46,7 +46,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.energy import HARMLESS_SHARE, SPLITTING_LIMIT, diverges, energy_of
+from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
 from ..numerics.linear import dot, with_room
 from ..numerics.metric import (
     Metric,
@@ -216,7 +216,7 @@ def step(target: Any, settings: Any, metric: Any, point: Any, step_size: Any, mo
         velocity_into(z, metric, momentum)
         energy_y = energy_of(logp_y, 0.5 * dot(momentum, z))
     rise = energy_y - energy
-    accept_prob, diverging = accept_probability_if_finite(-rise), diverges(rise, SPLITTING_LIMIT)
+    accept_prob, diverging = accept_probability_if_finite(-rise), diverges(rise)
     accepted = rng.random() < accept_prob
     if accepted:
         point, energy = Point(y, logp_y, score_y), energy_y

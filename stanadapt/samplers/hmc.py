@@ -33,7 +33,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.energy import HARMLESS_SHARE, LEAPFROG_LIMIT, diverges, energy_of
+from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
 from ..numerics.langevin import first_step_size
 from ..numerics.leapfrog import leapfrog
 from ..numerics.linear import dot
@@ -120,7 +120,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     logp_y, taken = leapfrog(target, y, momentum, score_y, epsilon, settings.n_leapfrog)
     energy_y = energy_of(logp_y, 0.5 * dot(momentum, momentum))
     rise = energy_y - energy
-    accept_prob, diverging = accept_probability_if_finite(-rise), diverges(rise, LEAPFROG_LIMIT)
+    accept_prob, diverging = accept_probability_if_finite(-rise), diverges(rise)
 
     if adapting:
         step_size = towards_target(step_size, accept_prob, settings.target_accept, settings.step_rate)
