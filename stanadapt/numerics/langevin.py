@@ -14,7 +14,7 @@ import numpy as np
 from ..jit import kernel
 from ..target import log_density_gradient
 from .linear import add_times, transposed_times_into
-from .metropolis import accept_probability
+from .metropolis import accept_probability_if_finite
 from .step_size import double_or_halve
 
 
@@ -76,7 +76,7 @@ def langevin_proposal(
         return logp_y, 0.0
     transposed_times_into(rotated_y, root_t, score_y)
     ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, s)
-    return logp_y, accept_probability(logp_y - logp + ratio)
+    return logp_y, accept_probability_if_finite(logp_y - logp + ratio)
 
 
 @kernel
@@ -99,7 +99,7 @@ def first_step_size(target: Any, settings: Any, x: Any, logp: Any, score: Any, r
         accept_prob = 0.0
         if logp_y > -np.inf:
             ratio = log_proposal_ratio(x, score, score, y, score_y, score_y, s)
-            accept_prob = accept_probability(logp_y - logp + ratio)
+            accept_prob = accept_probability_if_finite(logp_y - logp + ratio)
         s, direction, done = double_or_halve(s, accept_prob, settings.target_accept, direction)
         if done:
             break

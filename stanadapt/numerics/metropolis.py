@@ -11,7 +11,23 @@ from ..jit import kernel
 
 @kernel
 def accept_probability(log_ratio: Any) -> Any:
-    """min(1, e^log_ratio), and 0 where the ratio is NaN."""
+    """min(1, e^log_ratio), and 0 where the ratio is NaN.
+
+    The ratio is infinity, and the probability 1, where the current point has no log density. That happens to
+    a chain on a noisy target, whose first estimate may be zero.
+    """
     if np.isnan(log_ratio):
+        return 0.0
+    return np.exp(min(0.0, log_ratio))
+
+
+@kernel
+def accept_probability_if_finite(log_ratio: Any) -> Any:
+    """min(1, e^log_ratio), and 0 where the ratio is NaN or infinity.
+
+    For methods whose current point has a log density and a score. Then no ratio is infinite but by an
+    overflow, which says nothing of the proposal.
+    """
+    if np.isnan(log_ratio) or log_ratio == np.inf:
         return 0.0
     return np.exp(min(0.0, log_ratio))

@@ -60,6 +60,7 @@ class Facts(NamedTuple):
     acceptance: str = NO_TARGET  # BOTH_SIDES, TOO_LOW or NO_TARGET
     climbs: str = NEVER  # ALWAYS, UNLESS_FAITHFUL or NEVER
     columns: tuple[tuple[str, type[np.generic]], ...] = ()  # its own in sample_stats, in Info's order
+    harmless_divergences: float = 0.0  # share of draws up to which divergences are no finding
     dims: tuple[
         tuple[str, tuple[str, ...]], ...
     ] = ()  # of arrays in `learnt` whose shape does not tell their dims
@@ -202,9 +203,11 @@ def climbs(sampler: Method, settings: Any) -> bool:
 
 
 # The columns of samplers that follow Hamiltonian trajectories, with the names of ArviZ's schema: the energy
-# of the draw, and whether the trajectory diverged (numerics/energy.py).
+# of the draw; by how much the energy rose from the start of the trajectory to its end, accepted or not, and
+# infinity where the end has no energy; and whether the trajectory diverged (numerics/energy.py).
 TRAJECTORY_COLUMNS: tuple[tuple[str, type[np.generic]], ...] = (
     ("energy", np.float64),
+    ("energy_error", np.float64),
     ("diverging", np.bool_),
 )
 

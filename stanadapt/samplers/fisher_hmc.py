@@ -47,7 +47,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.energy import diverges
+from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
 from ..numerics.linear import dot, double_capacity
 from ..numerics.metric import (
     Metric,
@@ -61,7 +61,7 @@ from ..numerics.metric import (
     momentum_into,
     velocity_into,
 )
-from ..numerics.metropolis import accept_probability
+from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.splitting import split_steps
 from ..numerics.step_size import DualAveraging, average_step_size, dual_averaging, final_step_size
 from ..target import hessian, log_density_gradient
@@ -97,6 +97,7 @@ FACTS = Facts(
     acceptance=TOO_LOW,
     climbs=ALWAYS,
     columns=TRAJECTORY_COLUMNS,
+    harmless_divergences=HARMLESS_SHARE,
     settles=True,
 )
 
@@ -202,23 +203,23 @@ def step(target: Any, settings: Any, metric: Any, point: Any, step_size: Any, mo
         y[i] = x[i]
         score_y[i] = score[i]
     momentum_into(momentum, metric, z)
-    energy = 0.5 * dot(z, z) - logp
+    energy = energy_of(logp, 0.5 * dot(z, z))
     h = step_size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
     n = settings.trajectory / step_size
     if n > 2.0:
         n *= (0.5 * n) ** settings.stretch
     n = max(1, int(min(n, most) + rng.random()))
     logp_y, taken = split_steps(target, metric, y, momentum, score_y, h, n)
-    accept_prob, energy_y, met = 0.0, np.inf, logp_y == -np.inf
+    energy_y, met = np.inf, logp_y == -np.inf
     if not met:
         velocity_into(z, metric, momentum)
-        energy_y = 0.5 * dot(momentum, z) - logp_y
-        accept_prob = accept_probability(energy - energy_y)
-    diverging = diverges(energy_y - energy)
+        energy_y = energy_of(logp_y, 0.5 * dot(momentum, z))
+    rise = energy_y - energy
+    accept_prob, diverging = accept_probability_if_finite(-rise), diverges(rise)
     accepted = rng.random() < accept_prob
     if accepted:
         point, energy = Point(y, logp_y, score_y), energy_y
-    return point, Info(accept_prob, accepted, step_size, taken, (energy, diverging)), met
+    return point, Info(accept_prob, accepted, step_size, taken, (energy, rise, diverging)), met
 
 
 @kernel

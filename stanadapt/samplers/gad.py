@@ -10,7 +10,7 @@ from ..jit import kernel
 from ..numerics.cholesky import transposed_factor
 from ..numerics.langevin import gaussian_step_size, log_proposal_ratio
 from ..numerics.linear import scaled_identity, transposed_times, transposed_times_into
-from ..numerics.metropolis import accept_probability
+from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.spectrum import describe
 from ..numerics.speed_measure import first_squares
 from ..target import log_density_gradient
@@ -70,7 +70,7 @@ def evaluate_proposal(
         return logp_y, 0.0
     transposed_times_into(rotated_y, chol_t, score_y)
     ratio = log_proposal_ratio(x, score, rotated, y, score_y, rotated_y, 1.0)
-    return logp_y, accept_probability(logp_y - logp + ratio)
+    return logp_y, accept_probability_if_finite(logp_y - logp + ratio)
 
 
 @kernel

@@ -34,11 +34,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.energy import diverges
+from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
 from ..numerics.langevin import first_step_size
 from ..numerics.leapfrog import leapfrog
 from ..numerics.linear import dot
-from ..numerics.metropolis import accept_probability
+from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import Info
@@ -69,6 +69,7 @@ FACTS = Facts(
     climbs=UNLESS_FAITHFUL,
     faithful=True,
     columns=TRAJECTORY_COLUMNS,
+    harmless_divergences=HARMLESS_SHARE,
 )
 
 
@@ -116,13 +117,11 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     epsilon = step_size
     if settings.jitter > 0.0:
         epsilon *= 1.0 + settings.jitter * (2.0 * rng.random() - 1.0)
-    energy = -logp + 0.5 * dot(momentum, momentum)
+    energy = energy_of(logp, 0.5 * dot(momentum, momentum))
     logp_y, taken = leapfrog(target, y, momentum, score_y, epsilon, settings.n_leapfrog)
-    accept_prob, energy_y = 0.0, np.inf
-    if logp_y > -np.inf:
-        energy_y = -logp_y + 0.5 * dot(momentum, momentum)
-        accept_prob = accept_probability(energy - energy_y)
-    diverging = diverges(energy_y - energy)
+    energy_y = energy_of(logp_y, 0.5 * dot(momentum, momentum))
+    rise = energy_y - energy
+    accept_prob, diverging = accept_probability_if_finite(-rise), diverges(rise)
 
     if adapting:
         step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
@@ -131,7 +130,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     accepted = rng.random() < accept_prob
     if accepted:
         x, logp, score, energy = y, logp_y, score_y, energy_y
-    info = Info(accept_prob, accepted, step_size, taken, (energy, diverging))
+    info = Info(accept_prob, accepted, step_size, taken, (energy, rise, diverging))
     return State(x, logp, score, step_size, log_sum, n), info
 
 

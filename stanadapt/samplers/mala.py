@@ -27,7 +27,7 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.langevin import first_step_size, log_proposal_ratio, propose_isotropic
-from ..numerics.metropolis import accept_probability
+from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
@@ -97,7 +97,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     accept_prob = 0.0
     if logp_y > -np.inf:
         ratio = log_proposal_ratio(x, score, score, y, score_y, score_y, step_size)
-        accept_prob = accept_probability(logp_y - logp + ratio)
+        accept_prob = accept_probability_if_finite(logp_y - logp + ratio)
 
     if adapting:
         step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)

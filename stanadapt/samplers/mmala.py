@@ -38,7 +38,7 @@ import numpy as np
 from ..jit import kernel
 from ..numerics.langevin import propose
 from ..numerics.linear import dot, times, transposed_times
-from ..numerics.metropolis import accept_probability
+from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.softabs import softabs_metric
 from ..numerics.step_size import adapt_step_size, double_or_halve
 from ..target import hessian, log_density_gradient
@@ -157,7 +157,7 @@ def draw_proposal(target: Any, settings: Any, state: Any, rng: Any) -> Any:
     size_back = dot(u, times(there.metric, u)) - s * s * dot(u, there.score)
     size_back += 0.25 * s**4 * dot(there.rotated, there.rotated)
     log_back = 0.5 * there.log_det - 0.5 * size_back / (s * s)
-    return there, accept_probability(there.logp - state.logp + log_back - log_forth)
+    return there, accept_probability_if_finite(there.logp - state.logp + log_back - log_forth)
 
 
 @kernel

@@ -40,7 +40,7 @@ from ..numerics.frame import Frame, adapt_walk_size, learn_walk, plain_frame
 from ..numerics.history import History, empty_history, remember
 from ..numerics.langevin import first_step_size, langevin_proposal
 from ..numerics.linear import transposed_times
-from ..numerics.metropolis import accept_probability
+from ..numerics.metropolis import accept_probability_if_finite
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from . import policy as shared
@@ -198,7 +198,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
                 u_y, transposed_times(space.root_t, score_y), s_0 * np.exp(a_y[0]), u
             )
             log_ratio = logp_y - logp + log_q_y - log_q
-            accept_prob = accept_probability(log_ratio)
+            accept_prob = accept_probability_if_finite(log_ratio)
         if adapting and policy.phase == shared.EPISODES:
             log_q_slope *= abs(a[0]) < _WIDEST  # at the bound s does not depend on the weights
             slope_y *= abs(a_y[0]) < _WIDEST

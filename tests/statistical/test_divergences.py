@@ -1,0 +1,57 @@
+"""Fisher HMC says where it fails, at every seed, and accuses no posterior that it draws from well.
+
+Seeds are fixed. Rates over many seeds and all of PosteriorDB: examples/benchmarks/divergences.py.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+import stanadapt
+from stanadapt.diagnostics.statistics import e_bfmi
+from stanadapt.errors import StanAdaptWarning
+from stanadapt.result.container import datasets
+
+MODELS = Path(__file__).parents[2] / "models"
+GOOD = ("correlated_gaussian", "linear_regression", "logistic_regression", "eight_schools", "hierarchical")
+
+
+def run(model: str, seed: int) -> tuple[set[str], float]:
+    """Kinds of findings, and the smallest E-BFMI of a chain."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StanAdaptWarning)
+        idata = stanadapt.sample(
+            MODELS / model / f"{model}.stan",
+            MODELS / model / f"{model}.json",
+            method="fisher_hmc",
+            seed=seed,
+            progress=False,
+        )
+        kinds = {finding.kind for finding in stanadapt.diagnose(idata)}
+    energy = datasets(idata)["sample_stats"]["energy"].transpose("chain", "draw").values
+    return kinds, float(e_bfmi(energy).min())
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("model", ["eight_schools_centered", "funnel"])
+def test_necks_are_found(model: str, seed: int) -> None:
+    kinds, bfmi = run(model, seed)
+    assert "energy" in kinds
+    assert bfmi < 0.3
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_ridge_is_found(seed: int) -> None:
+    """The energy knows nothing of a ridge that bends; divergences do."""
+    assert "divergences" in run("banana", seed)[0]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("model", GOOD)
+def test_good_posteriors_are_not_accused(model: str, seed: int) -> None:
+    kinds, bfmi = run(model, seed)
+    assert not {"divergences", "energy"} & kinds
+    assert bfmi > 0.4
