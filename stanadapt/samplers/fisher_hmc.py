@@ -31,7 +31,9 @@ probability min(1, e^-dH). The reasons for these choices:
    where curvature is largest. The chain could get stuck there, so h aims at `careful_accept`.
 4. The first metric is that of the Hessian at the start, where the climb has ended (2 d gradients, up to
    d = 500).
-5. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
+5. Coordinates with tails like a power are replaced by others in which their tails are light, where draws
+   and scores show that (numerics/transport.py). The chain moves there; what is reported is in x.
+6. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
    one before. After each window a new metric is learnt from the draws and scores of the last two. If no
    variance changes by a factor of 1.5, and the chain was in the same place in both windows, the next window
    is the last. Most posteriors need 160 iterations; `warmup` is the largest number of them.
@@ -48,22 +50,13 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
-from ..numerics.linear import dot, double_capacity
-from ..numerics.metric import (
-    Metric,
-    as_matrix,
-    compress,
-    diagonal,
-    distance,
-    drift,
-    hessian_metric,
-    learn_metric,
-    momentum_into,
-    velocity_into,
-)
+from ..numerics.linear import dot
+from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, velocity_into
 from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.splitting import split_steps
 from ..numerics.step_size import DualAveraging, average_step_size, dual_averaging, final_step_size
+from ..numerics.transport import Tails, change_coordinates, into_x, no_tails, score_in_x
+from ..numerics.windows import Windows, empty_windows, learn_windows, next_window, push
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
 from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts, Handover, Stage, growing_windows
@@ -102,15 +95,6 @@ FACTS = Facts(
 )
 
 
-class Windows(NamedTuple):
-    """The points of the present window and of the one before, and their scores."""
-
-    points: np.ndarray  # (room, d)
-    scores: np.ndarray  # (room, d)
-    seen: int  # rows in use
-    before: int  # how many of them belong to the window before
-
-
 class State(NamedTuple):
     x: np.ndarray
     logp: float
@@ -123,6 +107,7 @@ class State(NamedTuple):
     windows: Windows
     hessian: np.ndarray  # (d, d) at the start, until it is used; then (0, 0)
     steady: bool  # whether the last two windows agree
+    tails: Tails  # the coordinates z that x, logp and score are in
 
 
 def n_matrices(settings: Any) -> int:
@@ -145,13 +130,11 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
         curvature = np.empty((0, 0))
     k = d if dense else 0
     metric = Metric(np.eye(k), np.eye(k), np.ones(d), np.empty((0, d)), np.empty(0))
-    windows = Windows(np.empty((64, d)), np.empty((64, d)), 0, 0)
     search = DualAveraging(0.0, 0.0, 0.0, 0.0)
-    return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False)
+    windows, tails = empty_windows(d), no_tails()
+    return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, tails)
 
 
-# Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller.
-ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0
 SHORT = 3.0  # a step is short if a trajectory is longer than so many steps
 LOST = 10  # so many trajectories in a row that meet a wall tell that steps are too long; one tells nothing
 FEW = 4  # largest number of steps before the first window; it at most doubles with each window
@@ -159,23 +142,22 @@ FEW = 4  # largest number of steps before the first window; it at most doubles w
 
 def enter(stage: str, state: State, settings: Settings) -> State:
     """Learn the metric from the last two windows, and start a new search for the step size."""
-    metric, (points, scores, n, before), steady = state.metric, state.windows, False
-    found = hessian_metric(state.hessian) if len(state.hessian) else None
-    if n:
-        found = learn_metric(metric, points[:n], scores[:n])
-    if n >= ENOUGH and found is not None and len(found.chol_t):
-        steady = distance(metric, found) < np.log(CHANGE) and drift(found, points[:n], before) < DRIFT
-    if found is not None:
-        metric = compress(found) if settings.metric == AUTO and len(found.chol_t) else found
-    last = n - before
-    points[:last], scores[:last] = points[before:n], scores[before:n]
+    compressing = settings.metric == AUTO
+    tails, metric, steady = learn_windows(
+        state.windows, state.tails, state.metric, state.hessian, compressing
+    )
+    x, logp, score = change_coordinates(state.tails, tails, state.x, state.logp, state.score)
     return state._replace(
+        x=x,
+        logp=logp,
+        score=score,
         search=dual_averaging(state.step_size),
         most=min(2 * state.most, settings.max_steps),
         metric=metric,
-        windows=Windows(points, scores, last, last),
+        windows=next_window(state.windows),
         hessian=np.empty((0, 0)),
         steady=steady,
+        tails=tails,
     )
 
 
@@ -193,7 +175,9 @@ class Point(NamedTuple):
 
 
 @kernel
-def step(target: Any, settings: Any, metric: Any, point: Any, step_size: Any, most: Any, rng: Any) -> Any:
+def step(
+    target: Any, settings: Any, tails: Any, metric: Any, point: Any, step_size: Any, most: Any, rng: Any
+) -> Any:
     """One trajectory. Returns the next point, its Info, and whether it met a point without a log density."""
     x, logp, score = point
     d = x.size
@@ -209,7 +193,7 @@ def step(target: Any, settings: Any, metric: Any, point: Any, step_size: Any, mo
     if n > 2.0:
         n *= (0.5 * n) ** settings.stretch
     n = max(1, int(min(n, most) + rng.random()))
-    logp_y, taken = split_steps(target, metric, y, momentum, score_y, h, n)
+    logp_y, taken = split_steps(target, tails, metric, y, momentum, score_y, h, n)
     energy_y, met = np.inf, logp_y == -np.inf
     if not met:
         velocity_into(z, metric, momentum)
@@ -229,37 +213,40 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
     The loop is not that of loop.py: to pack this state in every iteration costs as much as a gradient of a
     small model.
     """
-    x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady = state
+    x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, tails = state
     point, (points, scores, seen, before) = Point(x, logp, score), windows
     if not adapting and search.t > 0.0:
         step_size = final_step_size(search, settings.trajectory)
     for i in range(trace.logp.size):
-        point, info, met = step(target, settings, metric, point, step_size, most, rng)
+        point, info, met = step(target, settings, tails, metric, point, step_size, most, rng)
         lost = lost + 1 if met else 0
         if adapting and not 0 < lost < LOST:
             aim = settings.target_accept
             if SHORT * step_size < settings.trajectory:
                 aim = max(aim, settings.careful_accept)
             search, step_size = average_step_size(search, info.accept_prob, aim, settings.trajectory)
+        here, logp, score = point.x, point.logp, point.score
+        if tails.places.size > 0:
+            here = np.empty_like(point.x)
+            logp -= into_x(tails, point.x, here)
+            score = score_in_x(tails, point.x, point.score)
         if adapting:
-            if seen == len(points):
-                points, scores = double_capacity(points), double_capacity(scores)
-            for j in range(point.x.size):
-                points[seen, j] = point.x[j]
-                scores[seen, j] = point.score[j]
+            points, scores = push(points, scores, seen, here, score)
             seen += 1
         info = Info(info.accept_prob, info.accepted, step_size, info.n_steps, info.own)
-        record(trace, i, point.x, point.logp, info)
+        record(trace, i, here, logp, info)
     x, logp, score = point
     windows = Windows(points, scores, seen, before)
-    return State(x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady)
+    return State(x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, tails)
 
 
 def hand_over(state: State, settings: Settings, n: int) -> Handover:
     """What a pilot of `n` iterations hands over: its last point, and the metric of its last windows."""
     state = enter("handover", state, settings)
     mean = state.windows.points[: state.windows.seen].mean(axis=0)
-    return Handover(state.x.copy(), mean, as_matrix(state.metric), n)
+    x = np.empty_like(state.x)
+    into_x(state.tails, state.x, x)
+    return Handover(x, mean, as_matrix(state.metric), n)  # the coordinates agree near their centres
 
 
 def history(state: State) -> dict[str, float]:
@@ -267,7 +254,9 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    """A, or its diagonal if A is too large to be held as a matrix."""
+    """A, or its diagonal if A is too large to be held as a matrix; and delta, 0 where no tail is heavy."""
+    rates = np.zeros(state.x.size)
+    rates[state.tails.places] = state.tails.rates
     if len(state.metric.chol_t) or state.x.size <= LARGEST_SHOWN:
-        return {"preconditioner": as_matrix(state.metric)}
-    return {"preconditioner_diagonal": diagonal(state.metric)}
+        return {"preconditioner": as_matrix(state.metric), "tail_rate": rates}
+    return {"preconditioner_diagonal": diagonal(state.metric), "tail_rate": rates}

@@ -1,0 +1,81 @@
+"""Windows of warm-up: what a chain has seen in the present one and in the one before, and what that tells.
+
+At the end of a window coordinates and metric are learnt anew from the draws and scores of both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from .linear import double_capacity
+from .metric import Metric, compress, distance, drift, hessian_metric, learn_metric
+from .transport import Tails, learn_tails, transport_draws
+
+# Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller.
+ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0
+_FIRST_ROWS = 64
+
+
+class Windows(NamedTuple):
+    """The points of the present window and of the one before, and their scores, in x."""
+
+    points: np.ndarray  # (room, d)
+    scores: np.ndarray  # (room, d)
+    seen: int  # rows in use
+    before: int  # how many of them belong to the window before
+
+
+class Lesson(NamedTuple):
+    """What two windows tell."""
+
+    tails: Tails
+    metric: Metric
+    steady: bool  # whether the two agree, so that the next window may be the last
+
+
+@kernel
+def empty_windows(d: Any) -> Any:
+    """Windows that have seen nothing, in dimension `d`."""
+    return Windows(np.empty((_FIRST_ROWS, d)), np.empty((_FIRST_ROWS, d)), 0, 0)
+
+
+@kernel
+def push(points: Any, scores: Any, seen: Any, x: Any, score: Any) -> Any:
+    """Write a point and its score (d,) to the next row. Returns the two arrays, which may have grown."""
+    if seen == len(points):
+        points, scores = double_capacity(points), double_capacity(scores)
+    for j in range(x.size):
+        points[seen, j] = x[j]
+        scores[seen, j] = score[j]
+    return points, scores
+
+
+def next_window(windows: Windows) -> Windows:
+    """The windows when the next one begins: the present one becomes the one before."""
+    points, scores, seen, before = windows
+    last = seen - before
+    points[:last], scores[:last] = points[before:seen], scores[before:seen]
+    return Windows(points, scores, last, last)
+
+
+def learn_windows(
+    windows: Windows, tails: Tails, metric: Metric, hessian: np.ndarray, compressing: bool
+) -> Lesson:
+    """Coordinates and metric at the end of a window; without draws the Hessian's metric, if there is one.
+
+    A dense metric is compressed to low rank where that saves time, if `compressing` is set.
+    """
+    (points, scores, n, before), steady = windows, False
+    tails = learn_tails(tails, points[:n], scores[:n])
+    found = hessian_metric(hessian) if len(hessian) else None
+    if n:
+        z, score_z = transport_draws(tails, points[:n], scores[:n])
+        found = learn_metric(metric, z, score_z)
+    if n >= ENOUGH and found is not None and len(found.chol_t):
+        steady = distance(metric, found) < np.log(CHANGE) and drift(found, z, before) < DRIFT
+    if found is not None:
+        metric = compress(found) if compressing and len(found.chol_t) else found
+    return Lesson(tails, metric, steady)
