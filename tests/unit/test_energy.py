@@ -16,9 +16,9 @@ from cases import resolve
 from exact import gaussian
 from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.numerics.energy import LIMIT, diverges, energy_of
-from stanadapt.numerics.langevin import log_proposal_ratio, proposed
+from stanadapt.numerics.langevin import langevin_proposal, log_proposal_ratio
 from stanadapt.numerics.leapfrog import leapfrog
-from stanadapt.numerics.metric import dense, momentum_into, velocity_into
+from stanadapt.numerics.metric import dense_metric, momentum_into, velocity_into
 from stanadapt.numerics.metropolis import accept_probability, accept_probability_if_finite
 from stanadapt.numerics.splitting import split_steps
 from stanadapt.result.container import container, datasets
@@ -182,7 +182,7 @@ def test_a_momentum_that_overflows_is_rejected() -> None:
     steep = stanadapt.Target.from_python(_steep, 2, _steep_gradient)
     target = steep.target()
     settings = resolve("fisher_hmc", {})[1]
-    metric = dense(np.linalg.cholesky(np.linalg.inv(np.array([[1.0, -0.9], [-0.9, 1.0]]))).T.copy())
+    metric = dense_metric(np.linalg.cholesky(np.linalg.inv(np.array([[1.0, -0.9], [-0.9, 1.0]]))).T.copy())
     velocity, momentum = np.empty(2), np.array([1.0, 2.0])
     velocity_into(velocity, metric, momentum)
     assert momentum[0] * velocity[0] < 0.0 < momentum @ velocity
@@ -211,7 +211,9 @@ def test_a_langevin_ratio_that_overflows_is_rejected() -> None:
     x, y, score_y = np.zeros(3), np.empty(3), np.empty(3)
     score = np.array([HUGE, 0.0, 0.0])
     rng = np.random.default_rng(1)
-    _, accept_prob = proposed(target, x, 0.0, score, score, np.eye(3), s, rng, y, score_y, np.empty(3))
+    _, accept_prob = langevin_proposal(
+        target, x, 0.0, score, score, np.eye(3), s, rng, y, score_y, np.empty(3)
+    )
     log_density_gradient(target, y, score_y)
     assert np.isfinite(y).all()
     assert log_proposal_ratio(x, score, score, y, score_y, score_y, s) == np.inf
