@@ -65,10 +65,9 @@ def try_build(posterior: Posterior, request: Request, labels: Labels) -> None:
     """
     try:
         groups = _quantities(np.empty((1, 0, posterior.n_values)), [0], posterior, labels, _moved(request))
-        groups |= _data(posterior, labels)
+        container(groups | _data(posterior, labels), {})
     except ValueError as error:
         raise ArgumentError(f"model: no result can hold its variables: {check.one_line(error)}") from error
-    container(groups, {})
 
 
 def bare(run: Run, posterior: Posterior) -> dict[str, dict[str, np.ndarray]]:
