@@ -2,11 +2,12 @@
 
     python examples/benchmarks/diagnosis.py [--dimensions 10 100 1000 3000] [--repeats 3]
 
-First a call on eight schools with 4 chains of 100 draws after 100 iterations of warm-up, everything warm, with
-the opening of the program and the diagnosis that are part of it. Then a standard Gaussian of dimension d,
-compiled, with 4 chains of 1,000 draws by mala: the whole call, the diagnosis that is part of it, and a summary;
-after 1,000 iterations of warm-up, and without any from far away, where R-hat without each chain is asked for.
-All are processor time, over all threads, since other programs may be running; the smallest of the repeats.
+First a call on eight schools with 4 chains of 100 draws after 100 iterations of warm-up, everything warm,
+with the opening of the program and the diagnosis that are part of it. Then a standard Gaussian of dimension
+d, compiled, with 4 chains of 1,000 draws by mala: the whole call, a diagnosis as it is part of it, and a
+summary; after 1,000 iterations of warm-up, and without any from far away, where R-hat without each chain is
+asked for. All are processor time, over all threads, since other programs may be running; the smallest of the
+repeats.
 """
 
 from __future__ import annotations
