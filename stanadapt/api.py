@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import check, samplers
 from .diagnostics.findings import diagnose
+from .diagnostics.statistics import compile_statistics
 from .errors import ArgumentError, ChainError, FindingsWarning, OutputError
 from .model.posterior import Posterior
 from .result.build import bare, build, try_build
@@ -155,10 +156,11 @@ def sample(
             labels = Labels.checked(request.coords, request.dims, posterior)
             try_build(posterior, request, labels)
             prepared = prepare(request, posterior)
+            compile_statistics(request.progress)
         with delayed_interrupts() as caught:  # from here on there are draws to lose
             run, seconds = _run(prepared, request)
             idata = _build(run, prepared, request, labels, seconds)
-            _warn(idata, posterior, _is_hurried(run, caught.signal))
+            _warn(idata, posterior, request.progress, _is_hurried(run, caught.signal))
     except MemoryError as error:
         raise ChainError(
             f"the run needs more memory than there is ({check.one_line(error)}): use thin, fewer draws or "
@@ -247,7 +249,7 @@ def _is_hurried(run: Run, number: int) -> bool:
     return number not in (0, signal.SIGINT) or (number != 0 and not run.interrupted)
 
 
-def _warn(idata: InferenceData, posterior: Posterior, is_hurried: bool) -> None:
+def _warn(idata: InferenceData, posterior: Posterior, progress: bool, is_hurried: bool) -> None:
     """The short version of `diagnose`: of the parameters only, one warning for all findings.
 
     Whatever goes wrong here, the result is there and goes to the user.
@@ -257,7 +259,8 @@ def _warn(idata: InferenceData, posterior: Posterior, is_hurried: bool) -> None:
     reason = "a signal came"
     try:
         with raised_interrupts():
-            findings = [] if is_hurried else diagnose(idata, list(posterior.parameters))
+            names = list(posterior.parameters)
+            findings = [] if is_hurried else diagnose(idata, names, progress=progress)
             if findings:
                 warnings.warn(FindingsWarning(findings), stacklevel=3)
         if not is_hurried:

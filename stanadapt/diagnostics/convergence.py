@@ -18,7 +18,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
-from ..jit import exact, kernel
+from ..jit import exact, is_compiled, kernel
 
 FEWEST = 4  # draws a chain that these statistics need
 _TAIL = 0.05  # probability of each of the two tails
@@ -78,6 +78,11 @@ def r_hat(moments: np.ndarray, n: int, without: int | None = None) -> np.ndarray
         bulk, folded = np.sqrt((ratio + half - 1) / half).T
     larger: np.ndarray = np.where(folded > bulk, folded, bulk)  # which is the bulk's where the other is NaN
     return larger
+
+
+def is_ready() -> bool:
+    """Whether the kernels here are compiled, in this process or on disk."""
+    return is_compiled(_sum_pairs)
 
 
 def effective_size(draws: np.ndarray) -> np.ndarray:
@@ -174,7 +179,8 @@ def _fold(ordered: Any, middle: Any, order: Any, distances: Any) -> None:
     n = ordered.shape[1]
     places = np.empty(n, order.dtype)
     for i in range(len(ordered)):
-        places[:] = order[i]
+        for j in range(n):
+            places[j] = order[i, j]
         low, high = 0, n - 1
         for j in range(n - 1, -1, -1):
             left, right = abs(ordered[i, low] - middle[i]), abs(ordered[i, high] - middle[i])
@@ -246,7 +252,7 @@ def _sum_pairs(halves: Any, between: Any, covariances: Any, known: int, sizes: A
     for i in range(k):
         covariance, have = covariances[i], known
         if have == 0:
-            covariance[0], covariance[1] = _covariance_pair(halves[i], 0)
+            covariance[0], covariance[1] = _covariance_pair(halves[i], have)
             have = 2
         within, total = covariance[0] * n / (n - 1.0), covariance[0] + between[i]
         even, odd = 1.0, 1.0 - (within - covariance[1]) / total

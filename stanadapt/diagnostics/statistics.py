@@ -14,7 +14,10 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import datasets
 from ..result.labels import SAMPLE_DIMS
+from ..run.board import Board
+from ..run.interrupts import interrupts
 from ..run.progress import tell
+from .convergence import FEWEST, convergence, is_ready
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
@@ -25,6 +28,25 @@ _SILENT_SECONDS = 2.0  # without a word, when progress is to be shown
 _NUMBERS = "biuf"  # kinds of arrays
 
 Statistics = TypeVar("Statistics", bound=tuple[np.ndarray, ...])
+
+
+def compile_statistics(progress: bool) -> None:
+    """Compile or load what the statistics need: before a run, since after it draws wait for their user.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Ctrl-C came meanwhile.
+    """
+    if progress and not is_ready():
+        tell(
+            "stanadapt: compiling the diagnostics for this machine; this happens once and takes some seconds"
+        )
+    board = Board.for_chains(0)
+    with interrupts(board):  # inside the compiler Ctrl-C would get lost, or leave half a kernel
+        convergence(np.zeros((1, 1, FEWEST)))
+    if board.stopped:
+        raise KeyboardInterrupt
 
 
 def select(idata: InferenceData, var_names: list[str] | None) -> xarray.Dataset:
