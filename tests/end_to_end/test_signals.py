@@ -189,7 +189,7 @@ def test_a_signal_while_the_result_is_built(
 def test_a_signal_while_the_result_is_diagnosed(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         signal.raise_signal(number)
         pytest.fail("it goes on")
 
@@ -202,7 +202,7 @@ def test_a_signal_while_the_result_is_diagnosed(
 def test_an_error_while_the_result_is_diagnosed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of\nsomething")
 
     monkeypatch.setattr(api, "diagnose", fail)
@@ -224,7 +224,7 @@ def test_findings_as_errors_lose_no_draws(capsys: pytest.CaptureFixture[str]) ->
 def test_draws_are_rescued_where_no_result_can_be_built(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise error
 
     whole = stanadapt.sample(CODE, keep_unconstrained=True, **SHORT)
