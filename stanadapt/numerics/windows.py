@@ -79,3 +79,10 @@ def learn_windows(
     if found is not None:
         metric = compress(found) if compressing and len(found.chol_t) else found
     return Lesson(tails, metric, steady)
+
+
+def has_new_tails(windows: Windows, tails: Tails) -> bool:
+    """Whether the draws so far show other coordinates to have heavy tails than `tails` has."""
+    n = windows.seen
+    found = learn_tails(tails, windows.points[:n], windows.scores[:n])
+    return not np.array_equal(found.places, tails.places)

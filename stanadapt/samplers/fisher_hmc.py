@@ -56,7 +56,7 @@ from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.splitting import split_steps
 from ..numerics.step_size import DualAveraging, average_step_size, dual_averaging, final_step_size
 from ..numerics.transport import Tails, change_coordinates, into_x, no_tails, score_in_x
-from ..numerics.windows import Windows, empty_windows, learn_windows, next_window, push
+from ..numerics.windows import Windows, empty_windows, has_new_tails, learn_windows, next_window, push
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
 from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts, Handover, Stage, growing_windows
@@ -162,8 +162,8 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 def is_settled(state: State) -> bool:
-    """Whether the window that has just ended may be the last."""
-    return state.steady
+    """Whether the window that has just ended may be the last: nothing new was learnt before it, or is now."""
+    return state.steady and not has_new_tails(state.windows, state.tails)
 
 
 class Point(NamedTuple):
