@@ -157,7 +157,7 @@ def test_a_rate_that_serves_stays() -> None:
 
 
 def test_frozen_chain_leaves_a_heavy_tailed_law_as_it_is() -> None:
-    """Exact draws stay exact under the kernel that has learnt its coordinates, in the bulk and in the tails."""
+    """Exact draws stay exact under the kernel with coordinates that were learnt, in the tails too."""
     posterior = stanadapt.Posterior("parameters { vector[2] x; } model { x ~ cauchy(1, 2); }")
     law, rng = stats.cauchy(1, 2), np.random.default_rng(3)
     sampler, settings = resolve("fisher_hmc", {})
