@@ -197,10 +197,10 @@ def _missed(
 ) -> list[Finding]:
     """What the draws may lack without looking wrong."""
     limit = R_HAT_LIMIT if posterior.sizes["chain"] > 1 else ONE_CHAIN_R_HAT
-    disagree = r_hat(scalars.moments, posterior.sizes["draw"]) > limit
+    disagree = ~(r_hat(scalars.moments, posterior.sizes["draw"]) <= limit)
     lp = None if stats is None else column(stats, "lp", np.mean)
     said = {
-        "improper": missed.improper(posterior, adaptation, scalars.largest, disagree, lp),
+        "improper": missed.improper(posterior, adaptation, scalars.largest, disagree, scalars.constant, lp),
         "heavy_tails": missed.heavy_tails(posterior, adaptation),
         "modes": missed.modes(adaptation),
     }

@@ -14,12 +14,12 @@ from ..result.labels import SAMPLE_DIMS
 from .convergence import effective_size
 from .statistics import variables
 
-INDEX_LIMIT = 0.35  # of the tail: Student's t with 2 degrees of freedom has 0.5, with 3 it has 0.33
+INDEX_LIMIT = 0.32  # of the tail; for Student's t with 2 degrees of freedom 0.4 is found, with 3 degrees 0.25
 TAIL = 0.01  # probability of the tails whose draws should be worth as much as others
-TAIL_SHARE = 0.3  # of the effective sample size in the middle
+TAIL_SHARE = 0.4  # of the effective sample size in the middle
 TAIL_ESS = 100  # a chain
 OVERFLOWING = 1e100  # draws that no posterior has
-HUGE = 1e15  # draws that make a posterior suspect where chains do not agree
+HUGE = 1e15  # draws that make a posterior suspect where chains do not agree or do not move
 RISE = 1e6  # nats a dimension by which the log density rises during the draws
 _WORST = 3  # parameters that a text names
 
@@ -86,12 +86,14 @@ def improper(
     adaptation: xarray.Dataset,
     largest: np.ndarray,
     disagree: np.ndarray,
+    constant: np.ndarray,
     lp: np.ndarray | None,
 ) -> str:
     """Whether the posterior seems to have no finite mass.
 
-    Of each scalar of `posterior`, `largest` (k,) has the magnitude of its draws, and `disagree` (k,) tells
-    whether chains do not agree on it. `lp` (chain, draw) is the log density.
+    Of each scalar of `posterior`, `largest` (k,) has the magnitude of its draws, `disagree` (k,) tells
+    whether chains do not agree on it, and `constant` (k,) whether none has moved. `lp` (chain, draw) is the
+    log density.
     """
     if "unconstrained" not in adaptation.coords:
         return ""
@@ -111,8 +113,8 @@ def improper(
     if size > OVERFLOWING:
         what = f"draws are as large as {size:.2g}"
     elif apart > HUGE:
-        what = f"draws are as large as {apart:.2g}, and chains do not agree"
-    elif lp is not None and apart > 0.0 and lp.size > 1 and lp.min() == lp.max():
+        what = f"draws are as large as {apart:.2g}, and chains do not agree or do not move"
+    elif lp is not None and (disagree & ~constant).any() and lp.min() == lp.max():
         what = "the log density is the same in all draws, and chains do not agree"
     elif lp is not None and _rise(lp) > RISE * labels.size:
         what = f"the log density has risen by {_rise(lp):.2g} during the draws"

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ..model.posterior import Posterior
+from ..numerics.blas import one_thread
 from ..target import hessian
 
 SHARE = 0.01  # of the mass, from which a mode counts
@@ -24,6 +25,8 @@ _MOST_CLIMBS = 5  # that are followed up
 _MOST_ROWS = 250  # draws of a chain that are looked at
 _FURTHER = 1.5  # than the furthest draw, by the square of the distance
 _STEPS = 200
+_POINTS = 20  # on the way from the end of a climb to the draws
+_DIP = 1.0  # nats
 _UPHILL = 0.01  # nats that may be left to gain at a mode
 
 
@@ -69,10 +72,11 @@ def unvisited(tops: np.ndarray, values: np.ndarray, lp: np.ndarray, posterior: P
                 modes[i] = (mode._replace(climbs=mode.climbs + 1), negative)
                 break
         else:
-            if followed == _MOST_CLIMBS or any(cloud.holds(top) for cloud in clouds):
+            if followed == _MOST_CLIMBS or any(_belongs(top, cloud, posterior) for cloud in clouds):
                 continue
             followed += 1
-            found = _follow(top, posterior)
+            with one_thread():  # more wait for each other, for longer than these small matrices take
+                found = _follow(top, posterior)
             if found is None or any(cloud.holds(found[0]) for cloud in clouds):
                 continue
             x, logp, negative = found
@@ -130,6 +134,25 @@ def _visited_mass(clouds: Sequence[_Cloud], lp: np.ndarray) -> float:
     return max(
         float(heights.mean()) + 0.5 * (d + cloud.log_det) for cloud, heights in zip(clouds, lp, strict=True)
     )
+
+
+def _belongs(x: np.ndarray, cloud: _Cloud, posterior: Posterior) -> bool:
+    """Whether `x` (d,) is among a chain's draws, or the log density only rises on the way to their mean.
+
+    A climb may have ended on the slope of their own mode, far out.
+    """
+    if cloud.holds(x):
+        return True
+    highest = -np.inf
+    for share in np.linspace(0.0, 1.0, _POINTS):
+        try:
+            logp = posterior.model.log_density((1.0 - share) * x + share * cloud.mean)
+        except Exception:  # outside of the support, or whatever a Python target raises
+            return False
+        if not logp > highest - _DIP:
+            return False
+        highest = max(highest, logp)
+    return True
 
 
 def _follow(x: np.ndarray, posterior: Posterior) -> tuple[np.ndarray, float, np.ndarray] | None:

@@ -194,11 +194,19 @@ def test_modes_are_worded_with_their_shares():
     ],
 )
 def test_improper(largest, disagree, lp, said):
-    given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([largest]), np.array([disagree]), lp
-    text = missed.improper(*given)
+    given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([largest]), np.array([disagree])
+    text = missed.improper(*given, np.array([False]), lp)
     assert (said in text) if said else text == ""
 
 
 def test_quantities_that_are_no_parameters_may_be_large():
-    given = dataset(big=np.zeros((2, 10))), adaptation(["x"]), np.array([1e200]), np.array([True]), None
-    assert missed.improper(*given) == ""
+    given = dataset(big=np.zeros((2, 10))), adaptation(["x"]), np.array([1e200]), np.array([True])
+    assert missed.improper(*given, np.array([False]), None) == ""
+
+
+def test_chains_that_stand_still_are_improper_only_far_out():
+    """Where the log density rises for ever, chains end where a step changes nothing any more."""
+    lp = np.zeros((2, 10))
+    for size, said in ((2.0, False), (1e29, True)):
+        given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([size]), np.array([True])
+        assert bool(missed.improper(*given, np.array([True]), lp)) == said
