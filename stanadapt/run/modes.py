@@ -25,8 +25,8 @@ _MOST_CLIMBS = 5  # that are followed up
 _MOST_ROWS = 250  # draws of a chain that are looked at
 _FURTHER = 1.5  # than the furthest draw, by the square of the distance
 _STEPS = 200
-_POINTS = 20  # on the way from the end of a climb to the draws
-_DIP = 1.0  # nats
+_POINTS = 12  # on the way from the end of a climb to the draws
+_DIP = 1.0  # nats that the log density may fall on that way
 _UPHILL = 0.01  # nats that may be left to gain at a mode
 
 
@@ -59,6 +59,19 @@ def unvisited(tops: np.ndarray, values: np.ndarray, lp: np.ndarray, posterior: P
     outside = _outside(tops, values, posterior)
     if not outside.any():
         return []
+    with one_thread():  # more wait for each other, for longer than these small matrices take
+        return _compare(tops[outside], values, lp, posterior)
+
+
+def _compare(tops: np.ndarray, values: np.ndarray, lp: np.ndarray, posterior: Posterior) -> list[Mode]:
+    """The same for points (k, d) that are outside of the draws in some parameter."""
+    d = posterior.dim
+    peaks = [
+        _unconstrain(rows[[np.argmax(heights)]], posterior) for rows, heights in zip(values, lp, strict=True)
+    ]
+    tops = np.array([top for top in tops if not any(_is_joined(top, peak, posterior) for peak in peaks)])
+    if not len(tops):
+        return []
     chains = [_unconstrain(rows, posterior) for rows in values]
     if any(rows is None for rows in chains):
         return []
@@ -66,17 +79,16 @@ def unvisited(tops: np.ndarray, values: np.ndarray, lp: np.ndarray, posterior: P
     mass = _visited_mass(clouds, lp)
     modes: list[tuple[Mode, np.ndarray]] = []
     followed = 0
-    for top in tops[outside]:
+    for top in tops:
         for i, (mode, negative) in enumerate(modes):
             if (top - mode.x) @ negative @ (top - mode.x) < 2.0 * d + 10.0:
                 modes[i] = (mode._replace(climbs=mode.climbs + 1), negative)
                 break
         else:
-            if followed == _MOST_CLIMBS or any(_belongs(top, cloud, posterior) for cloud in clouds):
+            if followed == _MOST_CLIMBS or any(cloud.holds(top) for cloud in clouds):
                 continue
             followed += 1
-            with one_thread():  # more wait for each other, for longer than these small matrices take
-                found = _follow(top, posterior)
+            found = _follow(top, posterior)
             if found is None or any(cloud.holds(found[0]) for cloud in clouds):
                 continue
             x, logp, negative = found
@@ -136,23 +148,20 @@ def _visited_mass(clouds: Sequence[_Cloud], lp: np.ndarray) -> float:
     )
 
 
-def _belongs(x: np.ndarray, cloud: _Cloud, posterior: Posterior) -> bool:
-    """Whether `x` (d,) is among a chain's draws, or the log density only rises on the way to their mean.
+def _is_joined(top: np.ndarray, peak: np.ndarray | None, posterior: Posterior) -> bool:
+    """Whether the log density has no dip on the straight way from a climb's end to the highest draw (1, d).
 
-    A climb may have ended on the slope of their own mode, far out.
+    A climb may have ended on the slope of the mode that chains have visited, far out.
     """
-    if cloud.holds(x):
-        return True
-    highest = -np.inf
-    for share in np.linspace(0.0, 1.0, _POINTS):
+    if peak is None:
+        return False
+    heights = np.empty(_POINTS)
+    for i, share in enumerate(np.linspace(0.0, 1.0, _POINTS)):
         try:
-            logp = posterior.model.log_density((1.0 - share) * x + share * cloud.mean)
+            heights[i] = posterior.model.log_density((1.0 - share) * top + share * peak[0])
         except Exception:  # outside of the support, or whatever a Python target raises
             return False
-        if not logp > highest - _DIP:
-            return False
-        highest = max(highest, logp)
-    return True
+    return bool(heights.min() > min(heights[0], heights[-1]) - _DIP)
 
 
 def _follow(x: np.ndarray, posterior: Posterior) -> tuple[np.ndarray, float, np.ndarray] | None:

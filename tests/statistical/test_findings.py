@@ -36,8 +36,7 @@ LIGHT = {
     "Laplace": "parameters { real x; } model { x ~ double_exponential(0, 1); }",
     "t with 5 degrees": "parameters { real x; } model { x ~ student_t(5, 0, 1); }",
     "half-Cauchy scale": "parameters { real<lower=0> x; } model { x ~ cauchy(0, 1); }",
-    "outliers": "parameters { real x; } model "
-    "{ target += log_mix(0.1, normal_lpdf(x | 0, 10), normal_lpdf(x | 0, 1)); }",
+    "logistic": "parameters { real x; } model { x ~ logistic(0, 1); }",
 }
 
 
