@@ -366,7 +366,7 @@ def check_model(model: str, data: str | None, backend: str, init_radius: float, 
     if not opened.dim:
         return
     rng = np.random.default_rng(seed)
-    x = find(Init(init_radius), opened, opened.model, 0, rng, True, False)
+    x = find(Init(init_radius), opened, opened.model, 0, rng, True, False).x
     click.echo(f"\nA finite start was found: log density {opened.log_density(x):.6g}")
     click.echo(f"A gradient takes {_duration(seconds_per_gradient(opened.model.target(), x))} there")
 

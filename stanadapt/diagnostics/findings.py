@@ -12,6 +12,7 @@ import xarray
 from .. import check, samplers
 from ..result.container import datasets
 from ..samplers.base import BOTH_SIDES, NO_TARGET, POLICY, SURROGATE, Facts
+from . import missed
 from .convergence import FEWEST, convergence, r_hat
 from .statistics import column, e_bfmi, each, longest_wait, row_names, select, travel
 
@@ -51,13 +52,15 @@ class _Scalars(NamedTuple):
     ess_bulk: np.ndarray
     ess_tail: np.ndarray
     travel: np.ndarray  # (k, chain)
+    largest: np.ndarray  # (k,) magnitude of a draw
 
     @classmethod
     def of(cls, draws: np.ndarray) -> _Scalars:
         """Of draws (k, chain, draw)."""
         finite = np.isfinite(draws).all(axis=(1, 2))
         constant = (draws == draws[:, :1, :1]).all(axis=(1, 2))
-        return cls(finite, constant, *convergence(draws), travel(draws))
+        largest = np.abs(draws).max(axis=(1, 2))
+        return cls(finite, constant, *convergence(draws), travel(draws), largest)
 
 
 def diagnose(
@@ -68,10 +71,11 @@ def diagnose(
     Looks at R-hat over 1.01 (over 1.05 of a single chain, whose halves it compares), chains that sit apart
     from the others or still move away, effective sample sizes under 100 a chain, acceptance far from its
     target, chains that stand still or have learnt nothing, failed evaluations of the log density, and an
-    interrupted run; of Hamiltonian methods at divergences, at trees that were cut short, and at the energy's
-    Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word on noise where that may be the
-    reason. One divergence of NUTS is a finding, as it is for Stan; our own methods have some on good
-    posteriors too, and there a share of 0.1 % is none.
+    interrupted run; at heavy tails in which chains move slowly, modes that climbs have found and no chain has
+    visited, and a posterior that seems improper; of Hamiltonian methods at divergences, at trees that were
+    cut short, and at the energy's Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word
+    on noise where that may be the reason. One divergence of NUTS is a finding, as it is for Stan; our own
+    methods have some on good posteriors too, and there a share of 0.1 % is none.
 
     Parameters
     ----------
@@ -98,12 +102,14 @@ def diagnose(
         findings.append(Finding("interrupted", f"The run was {note}."))
     if posterior.sizes["draw"] < FEWEST:
         return [*findings, Finding("short", f"There are {posterior.sizes['draw']} draws a chain: too few.")]
-    findings += _convergence(posterior, each(_Scalars.of, posterior, progress=progress))
+    scalars = each(_Scalars.of, posterior, progress=progress)
+    findings += _convergence(posterior, scalars)
     if "sample_stats" in groups:
         findings += _acceptance(groups["sample_stats"], attrs, facts)
         findings += _stillness(groups["sample_stats"])
         findings += _trajectories(groups["sample_stats"], attrs, facts)
     if "adaptation" in groups:
+        findings += _missed(posterior, scalars, groups["adaptation"], groups.get("sample_stats"))
         findings += _ignorance(groups["adaptation"], facts)
         findings += _failures(groups["adaptation"], groups.get("sample_stats"))
     if np.any(attrs.get("noisy", 0)) and any(finding.kind in _BY_NOISE for finding in findings):
@@ -184,6 +190,21 @@ def _leaving(chains: np.ndarray, draws: int, travels: np.ndarray, names: _Names)
             )
             findings.append(Finding("leaving", text))
     return findings
+
+
+def _missed(
+    posterior: xarray.Dataset, scalars: _Scalars, adaptation: xarray.Dataset, stats: xarray.Dataset | None
+) -> list[Finding]:
+    """What the draws may lack without looking wrong."""
+    limit = R_HAT_LIMIT if posterior.sizes["chain"] > 1 else ONE_CHAIN_R_HAT
+    disagree = ~(r_hat(scalars.moments, posterior.sizes["draw"]) <= limit)
+    lp = None if stats is None else column(stats, "lp", np.mean)
+    said = {
+        "improper": missed.improper(posterior, adaptation, scalars.largest, disagree, scalars.constant, lp),
+        "heavy_tails": missed.heavy_tails(posterior, adaptation),
+        "modes": missed.modes(adaptation),
+    }
+    return [Finding(kind, text) for kind, text in said.items() if text]
 
 
 def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | None) -> list[Finding]:

@@ -45,6 +45,7 @@ class Ascent(NamedTuple):
     x: Any  # (d,) the first point of the way up that is out of the tail
     logp: Any  # the highest log density
     gradients: Any  # how many were evaluated
+    top: Any  # (d,) the highest point
 
 
 class Memory(NamedTuple):
@@ -94,7 +95,7 @@ def climb(target: Any, x: Any) -> Any:
             pairs, cleared = 0, n
         else:
             break
-    return Ascent(way[first_near_top(heights, n, d)].copy(), heights[n], gradients)
+    return Ascent(way[first_near_top(heights, n, d)].copy(), heights[n], gradients, way[n].copy())
 
 
 @exact

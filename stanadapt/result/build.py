@@ -16,8 +16,10 @@ from ..errors import ArgumentError
 from ..model.posterior import Posterior
 from ..run.draws import ChainResult, Draws, Run, Stack
 from ..run.job import Job
+from ..run.modes import unvisited
 from ..run.prepare import Prepared
 from ..run.request import Request
+from ..run.tails import tail_indices
 from .container import OWN_GROUP, Groups, container
 from .labels import SAMPLE_DIMS, Labels
 
@@ -122,7 +124,8 @@ def _draws(
     groups = _quantities(draws.values, kept, posterior, labels, moved)
     if posterior.dim:
         groups["sample_stats"] = _stats(draws.stats, kept)
-        groups[OWN_GROUP] = _adaptation([run.chains[i] for i in kept], posterior, own_dims)
+        chains = [run.chains[i] for i in kept]
+        groups[OWN_GROUP] = _adaptation(chains, posterior, own_dims, _missed(chains, draws, posterior))
     if draws.x is not None:
         groups["unconstrained_posterior"] = _unconstrained(draws.x, kept, posterior)
     return groups
@@ -196,9 +199,12 @@ def _unconstrained(x: np.ndarray, chains: Sequence[int], posterior: Posterior) -
 
 
 def _adaptation(
-    chains: list[ChainResult], posterior: Posterior, own_dims: Mapping[str, tuple[str, ...]]
+    chains: list[ChainResult],
+    posterior: Posterior,
+    own_dims: Mapping[str, tuple[str, ...]],
+    missed: Mapping[str, Any],
 ) -> xarray.Dataset:
-    """The history over warm-up, (chain, note), and what each chain has learnt at its end.
+    """The history over warm-up, (chain, note), what each chain has learnt at its end, and `missed`.
 
     `own_dims` are those that a method declares for what it learns; others are told by the shape.
     """
@@ -206,7 +212,7 @@ def _adaptation(
         "chain": [chain.index for chain in chains],
         "unconstrained": posterior.unconstrained_names,
     }
-    variables: dict[str, Any] = {}  # added one after another, each would take xarray a millisecond
+    variables = dict(missed)  # added one after another, each would take xarray a millisecond
     notes = min(len(chain.history.get("iteration", ())) for chain in chains)
     for name in _common([chain.history for chain in chains]) if notes else ():
         if name in ("iteration", "stage"):
@@ -232,6 +238,24 @@ def _adaptation(
         variables[f"{name}_warmup"] = ("chain", [chain.counts_warmup.get(name, 0) for chain in chains])
         variables[name] = ("chain", [chain.counts[name] for chain in chains])
     return xarray.Dataset(variables, coords=coords)
+
+
+def _missed(chains: list[ChainResult], draws: Draws, posterior: Posterior) -> dict[str, Any]:
+    """What the draws may lack, with dimensions: tails that are heavy, and modes that no chain has visited."""
+    if not draws.n:
+        return {}
+    missed: dict[str, Any] = {}
+    indices = tail_indices(draws.values, posterior, int(draws.stats["n_steps"].sum()))
+    if not np.all(np.isnan(indices)):
+        missed["tail_index"] = ("unconstrained", indices)
+    tops = np.concatenate([chain.tops for chain in chains])
+    if modes := unvisited(tops, draws.values, draws.stats["lp"], posterior):
+        points, logp, log_mass, climbs = zip(*modes, strict=True)
+        missed["mode"] = (("missed", "unconstrained"), np.array(points))
+        missed["mode_lp"] = ("missed", np.array(logp))
+        missed["mode_log_mass"] = ("missed", np.array(log_mass))
+        missed["mode_climbs"] = ("missed", np.array(climbs))
+    return missed
 
 
 def _stacked(arrays: list[np.ndarray]) -> np.ndarray:

@@ -132,7 +132,8 @@ def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught) -> d
     rng, d = np.random.default_rng(seeds), posterior.dim
     model = posterior.model.for_chain(0, seeds.spawn(1)[0])
     target = model.target()
-    x = find(init, posterior, model, 0, rng, use_gradient=True, ascend=samplers.climbs(sampler, settings))
+    ascend = samplers.climbs(sampler, settings)
+    x = find(init, posterior, model, 0, rng, use_gradient=True, ascend=ascend).x
     trial = warm_up(sampler, settings, target, x, rng, WARMUP)
     row = trial.room(1)
     model.raise_pending()

@@ -22,7 +22,7 @@ from ..target import Failures
 from ..trace import Trace, empty_trace
 from .board import Board
 from .draws import ChainResult, Draws
-from .inits import Init, find
+from .inits import Init, Start, find
 from .job import Job
 from .warmup import Place, WarmUp, plan
 
@@ -92,6 +92,7 @@ class ChainValue:
     rng: np.random.Generator
     failures: Failures
     start: np.ndarray  # (d,) NaN before it is found
+    tops: np.ndarray  # (k, d) the highest points of the climbs to it
     place: Place | None = None  # in warm-up; None before it begins
     state: Any = None  # the sampler's State
     model: dict[str, Any] = field(default_factory=dict)  # what the model of the chain carries along
@@ -119,7 +120,8 @@ class KernelChain(Chain):
         target = self.model.target()
         if value is None:
             nowhere = np.full(posterior.dim, np.nan)
-            value = ChainValue(self.index, np.random.default_rng(self.seeds), target.failures, nowhere)
+            rng, none = np.random.default_rng(self.seeds), np.empty((0, posterior.dim))
+            value = ChainValue(self.index, rng, target.failures, nowhere, none)
         else:
             self.model.carry(value.model)
             self.draws.n = value.rows
@@ -154,7 +156,7 @@ class KernelChain(Chain):
         """The start, and all stages of warm-up, with a note of the history now and then."""
         value, job, d = self.value, self.job, self.posterior.dim
         if value.place is None:
-            value.start = self._find_start()
+            value.start, value.tops = self._find_start()
         segments = plan(self.sampler, job.settings, job.warmup, d)
         warm_up = WarmUp(segments, self.target, value.start.copy(), value.rng, value.place, value.state)
         marks = _note_marks(job.warmup, d)
@@ -244,11 +246,12 @@ class KernelChain(Chain):
         out.counts = {name: count - out.counts_warmup.get(name, 0) for name, count in counts.items()}
         if total:
             out.first_failure = self.posterior.failure(value.failures.first, self.sampler.FACTS.gradient)
+        out.tops = value.tops
         out.seconds_warmup, out.seconds_total = value.seconds_warmup, value.seconds
         out.seconds = value.seconds - value.seconds_warmup if finished else 0.0
         return out
 
-    def _find_start(self) -> np.ndarray:
+    def _find_start(self) -> Start:
         facts = self.sampler.FACTS
         return find(
             self.init,

@@ -101,6 +101,7 @@ class ChainResult:
     start: np.ndarray  # (d,) where it started, unconstrained
     library: str  # what ran it, with its version
     history: dict[str, list[Any]] = field(default_factory=dict)
+    tops: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))  # (k, d) of the climbs to the start
     learnt: dict[str, np.ndarray] = field(default_factory=dict)
     warmup_iterations: int = 0  # fewer than asked for, where warm-up has ended by itself
     failures_warmup: int | None = 0

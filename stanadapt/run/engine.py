@@ -45,8 +45,9 @@ class EngineChain(Chain):
         began = time.perf_counter()
         program = stan_program(job.method, self.posterior)  # not earlier: it may hold a copy of large data
         out.library = program.library
-        x = find(self.init, self.posterior, self.model, self.index, self.rng, use_gradient=True, ascend=False)
-        out.start = x.copy()
+        more = {"use_gradient": True, "ascend": False}
+        x = find(self.init, self.posterior, self.model, self.index, self.rng, **more).x
+        out.start, out.tops = x.copy(), np.empty((0, x.size))
         # 31 bits, and not zero, are a seed wherever Stan runs.
         seed = max(1, int(self.seeds.generate_state(2, np.uint32)[1] >> 1))
         save_warmup = out.warmup is not None

@@ -31,6 +31,13 @@ class Init(NamedTuple):
     values: dict[str, Any] | None = None  # constrained; perhaps not of all parameters
 
 
+class Start(NamedTuple):
+    """Where a chain starts, and what was seen on the way there."""
+
+    x: np.ndarray  # (d,)
+    tops: np.ndarray  # (k, d) the highest points of the climbs; k = 0 where there were none
+
+
 def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
     """One `Init` for each chain from the user's `inits`, which `stanadapt.sample` describes."""
     if inits is None:
@@ -81,8 +88,8 @@ def find(
     use_gradient: bool,
     ascend: bool,
     use_hessian: bool = False,
-) -> np.ndarray:
-    """A starting point (d,) with a finite log density, and finite gradient and Hessian if they are used.
+) -> Start:
+    """A starting point with a finite log density, and finite gradient and Hessian if they are used.
 
     `model` is the chain's own. If the model draws random numbers, it does so in the chain's order.
 
@@ -98,14 +105,16 @@ def find(
     need = _Need(use_gradient, use_hessian)
     x = _find_finite(init, posterior, model, chain, rng, need)
     if not (ascend and need.gradient and init.point is None and init.values is None and init.radius > 0):
-        return x
-    x, logp = _climb_out(x, model, need)
+        return Start(x, np.empty((0, posterior.dim)))
+    x, logp, top = _climb_out(x, model, need)
+    tops = [top]
     for _ in range(CLIMBS - 1):
-        other, higher = _climb_out(_find_finite(init, posterior, model, chain, rng, need), model, need)
+        other, higher, top = _climb_out(_find_finite(init, posterior, model, chain, rng, need), model, need)
+        tops.append(top)
         if far_below(logp, higher, posterior.dim):
             x, logp = other, higher
     model.raise_pending()
-    return x
+    return Start(x, np.array(tops))
 
 
 class _Need(NamedTuple):
@@ -119,13 +128,16 @@ class _Need(NamedTuple):
         return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-def _climb_out(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, float]:
-    """The end of the climb from `x` and the log density there; `x` itself if that end is no start."""
+def _climb_out(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, float, np.ndarray]:
+    """The end of the climb from `x` and the log density there; `x` itself if that end is no start.
+
+    And the climb's highest point.
+    """
     target = model.target()
-    end, logp, _ = climb(target, x)
+    end, logp, _, top = climb(target, x)
     if need.hessian and not _has_hessian(target, end):
-        return x, log_density(target, x)
-    return end, logp
+        return x, log_density(target, x), top
+    return end, logp, top
 
 
 def _has_hessian(target: Any, x: np.ndarray) -> bool:

@@ -227,7 +227,7 @@ def test_starts_have_a_hessian_where_it_is_needed():
     def found(use_hessian):
         rng = np.random.default_rng(1)
         more = {"use_gradient": True, "ascend": False, "use_hessian": use_hessian}
-        return np.array([find(Init(0.9), stripes, stripes.model, 0, rng, **more)[0] for _ in range(30)])
+        return np.array([find(Init(0.9), stripes, stripes.model, 0, rng, **more).x[0] for _ in range(30)])
 
     assert np.any(found(False) > 0)
     assert np.all(found(True) < 0)
@@ -238,7 +238,7 @@ def test_a_climb_ends_where_there_is_a_hessian():
     target = stripes.model.target()
 
     def has_hessian(use_hessian):
-        x = find(Init(0.9), stripes, stripes.model, 0, np.random.default_rng(1), True, True, use_hessian)
+        x = find(Init(0.9), stripes, stripes.model, 0, np.random.default_rng(1), True, True, use_hessian).x
         return hessian(target, x, np.empty((1, 1)))
 
     assert not has_hessian(False)
@@ -258,7 +258,7 @@ def climbs(monkeypatch, target, seeds):
     for seed in range(seeds):
         count.append(0)
         rng = np.random.default_rng(seed)
-        points.append(find(Init(2.0), posterior, posterior.model, 0, rng, True, True))
+        points.append(find(Init(2.0), posterior, posterior.model, 0, rng, True, True).x)
     return np.array(points), count
 
 

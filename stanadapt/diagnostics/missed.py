@@ -1,0 +1,132 @@
+"""What the draws may lack without looking wrong: heavy tails, modes, and a posterior that has no mass.
+
+Each function returns what is to be said, or nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray
+
+from ..result.labels import SAMPLE_DIMS
+from .convergence import effective_size
+from .statistics import variables
+
+INDEX_LIMIT = 0.32  # of the tail; for Student's t with 2 degrees of freedom 0.4 is found, with 3 degrees 0.25
+TAIL = 0.01  # probability of the tails whose draws should be worth as much as others
+TAIL_SHARE = 0.4  # of the effective sample size in the middle
+TAIL_ESS = 100  # a chain
+OVERFLOWING = 1e100  # draws that no posterior has
+HUGE = 1e15  # draws that make a posterior suspect where chains do not agree or do not move
+RISE = 1e6  # nats a dimension by which the log density rises during the draws
+_WORST = 3  # parameters that a text names
+
+
+def heavy_tails(posterior: xarray.Dataset, adaptation: xarray.Dataset) -> str:
+    """Parameters whose scores fall towards zero in the tails, where the draws are worth little.
+
+    A method that moves well there, since it knows how heavy they are, has draws that are worth as much in the
+    tails as in the middle; of those nothing is said.
+    """
+    if "tail_index" not in adaptation.data_vars:
+        return ""
+    labels, values = adaptation["unconstrained"].values, adaptation["tail_index"].values
+    heavy = {str(labels[j]): float(values[j]) for j in np.flatnonzero(values > INDEX_LIMIT)}
+    found = [(index, name) for name, index in heavy.items() if _is_slow(name, posterior)]
+    if not found:
+        return ""
+    shown = ", ".join(f"{name} ({index:.2g})" for index, name in sorted(found, reverse=True)[:_WORST])
+    return (
+        f"{len(found)} quantities have heavy tails, with an index (1 / degrees of freedom of Student's t) of "
+        f"at least {shown}: the score falls towards zero there, chains go out and come back too rarely, and "
+        "quantiles such as 1 % and 99 % may be far off although R-hat is near 1. Write such parameters as "
+        "scale mixtures of normals or as transformations of normal ones, try method='auto', and do not rely "
+        "on outer quantiles before two methods agree on them."
+    )
+
+
+def _is_slow(name: str, posterior: xarray.Dataset) -> bool:
+    """Whether draws of a scalar, named as in `theta.1.2`, are worth little in its tails."""
+    base, *index = name.split(".")
+    if name in posterior.data_vars:
+        base, index = name, []
+    if base not in posterior.data_vars:
+        return False
+    values = variables(posterior)[base].transpose(*SAMPLE_DIMS, ...).values
+    place: tuple[Any, ...] = (slice(None), slice(None), *(int(i) - 1 for i in index))
+    draws = values[place]
+    if draws.ndim != 2 or not np.isfinite(draws).all():
+        return False
+    levels = np.quantile(draws, [TAIL, 1.0 - TAIL, 0.25, 0.5, 0.75])
+    tails, middle = np.split(effective_size(np.stack([draws <= level for level in levels])), [2])
+    return not tails.min() > max(TAIL_SHARE * middle.max(), TAIL_ESS * draws.shape[0])
+
+
+def modes(adaptation: xarray.Dataset) -> str:
+    """Modes that climbs before the first iteration have found, and that no chain has visited."""
+    if "mode_climbs" not in adaptation.data_vars:
+        return ""
+    climbs, logp, log_mass = (adaptation[name].values for name in ("mode_climbs", "mode_lp", "mode_log_mass"))
+    shares = np.exp(log_mass - np.logaddexp.reduce([0.0, *log_mass]))
+    shown = ", ".join(
+        f"{n} at log density {height:.6g}, with about {share:.2g} of the mass"
+        for n, height, share in zip(climbs, logp, shares, strict=True)
+    )
+    return (
+        f"{climbs.sum()} of the climbs before the first iteration ended at {len(climbs)} modes that no chain "
+        f"has visited: {shown} (by Laplace's approximation). The draws lack them: start chains there (inits, "
+        "adaptation/mode), and do not trust shares of modes that chains do not change between."
+    )
+
+
+def improper(
+    posterior: xarray.Dataset,
+    adaptation: xarray.Dataset,
+    largest: np.ndarray,
+    disagree: np.ndarray,
+    constant: np.ndarray,
+    lp: np.ndarray | None,
+) -> str:
+    """Whether the posterior seems to have no finite mass.
+
+    Of each scalar of `posterior`, `largest` (k,) has the magnitude of its draws, `disagree` (k,) tells
+    whether chains do not agree on it, and `constant` (k,) whether none has moved. `lp` (chain, draw) is the
+    log density.
+    """
+    if "unconstrained" not in adaptation.coords:
+        return ""
+    labels = adaptation["unconstrained"].values
+    bases = {str(label).split(".")[0] for label in labels} | {str(label) for label in labels}
+    is_parameter = np.concatenate(
+        [
+            np.full(
+                int(np.prod([values.sizes[dim] for dim in values.dims if dim not in SAMPLE_DIMS])),
+                name in bases,
+            )
+            for name, values in variables(posterior).items()
+        ]
+    )
+    size = float(np.nanmax(largest[is_parameter], initial=0.0))
+    apart = float(np.nanmax(largest[is_parameter & disagree], initial=0.0))
+    if size > OVERFLOWING:
+        what = f"draws are as large as {size:.2g}"
+    elif apart > HUGE:
+        what = f"draws are as large as {apart:.2g}, and chains do not agree or do not move"
+    elif lp is not None and (disagree & ~constant).any() and lp.min() == lp.max():
+        what = "the log density is the same in all draws, and chains do not agree"
+    elif lp is not None and _rise(lp) > RISE * labels.size:
+        what = f"the log density has risen by {_rise(lp):.2g} during the draws"
+    else:
+        return ""
+    return (
+        f"The posterior seems improper, so that there is nothing to draw from: {what}. Give every parameter "
+        "a prior, and see whether the data tell of each of them."
+    )
+
+
+def _rise(lp: np.ndarray) -> float:
+    """By how much the log density rises at least, in every chain, from the first half to the second."""
+    half = lp.shape[1] // 2
+    return float((lp[:, half:].min(axis=1) - lp[:, :half].max(axis=1)).min()) if half else 0.0

@@ -1,0 +1,77 @@
+"""What draws lack is said after runs as users make them, and nothing is said where they lack nothing."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import stanadapt
+from stanadapt.result.container import datasets
+
+LACK = {"heavy_tails", "modes", "improper"}
+CAUCHY = "parameters { real x; } model { x ~ cauchy(0, 1); }"
+TWO_MODES = """parameters { vector[2] x; }
+model { target += log_mix(0.3, normal_lpdf(x | -20, 1), normal_lpdf(x | 20, 1)); }"""
+
+
+def run(program, **keywords):
+    """A result, and its findings by kind."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
+        idata = stanadapt.sample(program, progress=False, **keywords)
+    return idata, {finding.kind: finding.text for finding in stanadapt.diagnose(idata)}
+
+
+@pytest.mark.parametrize("method", ["fisher_mala", "fisher_hmc", "rwm"])
+@pytest.mark.parametrize("seed", [1, 3])
+def test_heavy_tails_of_a_cauchy(method, seed):
+    _, findings = run(CAUCHY, method=method, seed=seed)
+    assert "x (" in findings["heavy_tails"]
+
+
+LIGHT = {
+    "normal": "parameters { vector[4] x; } model { x ~ std_normal(); }",
+    "Laplace": "parameters { real x; } model { x ~ double_exponential(0, 1); }",
+    "t with 5 degrees": "parameters { real x; } model { x ~ student_t(5, 0, 1); }",
+    "half-Cauchy scale": "parameters { real<lower=0> x; } model { x ~ cauchy(0, 1); }",
+    "logistic": "parameters { real x; } model { x ~ logistic(0, 1); }",
+}
+
+
+@pytest.mark.parametrize("program", LIGHT.values(), ids=LIGHT)
+@pytest.mark.parametrize("method", ["fisher_mala", "fisher_hmc"])
+def test_nothing_is_said_of_light_tails(program, method):
+    _, findings = run(program, method=method, seed=1)
+    assert not LACK & findings.keys()
+
+
+def test_a_mode_that_all_chains_miss():
+    """The chains of this seed have all started from the mode with 30 % of the mass."""
+    idata, findings = run(TWO_MODES, method="fisher_mala", seed=3)
+    assert np.all(datasets(idata)["posterior"]["x"].values < 0)
+    assert "with about 0.7 of the mass" in findings["modes"]
+    mode = datasets(idata)["adaptation"]["mode"].values
+    np.testing.assert_allclose(mode, [[20, 20]], atol=0.1)
+
+
+def test_chains_in_both_modes_miss_none():
+    _, findings = run(TWO_MODES, method="fisher_mala", seed=5)
+    assert "r_hat" in findings
+    assert "modes" not in findings
+
+
+IMPROPER = {
+    "flat and positive": "parameters { real<lower=0> x; } model { }",
+    "rising": "parameters { real x; } model { target += x; }",
+    "flat": "parameters { real x; } model { }",
+}
+
+
+@pytest.mark.parametrize("program", IMPROPER.values(), ids=IMPROPER)
+@pytest.mark.parametrize("method", ["fisher_mala", "fisher_hmc", "rwm"])
+def test_improper_posteriors(program, method):
+    with np.errstate(all="ignore"):  # draws overflow
+        _, findings = run(program, method=method, seed=1)
+    assert "improper" in findings

@@ -1,0 +1,212 @@
+"""What draws may lack without looking wrong: tail indices from scores, modes, improper posteriors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray
+
+import stanadapt
+from stanadapt.diagnostics import missed
+from stanadapt.model.posterior import Posterior
+from stanadapt.run.modes import unvisited
+from stanadapt.run.tails import smallest_index, tail_indices
+
+N = 40
+BEYOND = np.linspace(0.0, 20.0, N)
+
+
+def student_score(x, degrees):
+    return -(degrees + 1) * x / (degrees + x**2)
+
+
+@pytest.mark.parametrize(("degrees", "low", "high"), [(1, 0.9, 1.0), (2, 0.35, 0.5), (3, 0.2, 1 / 3)])
+def test_index_of_student_tails(degrees, low, high):
+    scores = student_score(3.0 + BEYOND, degrees)
+    assert low <= smallest_index(BEYOND, scores) <= high
+
+
+@pytest.mark.parametrize("score", [lambda x: -x, lambda x: -np.ones_like(x), lambda x: 0.1 / x])
+def test_light_tails_and_rising_densities_have_no_index(score):
+    assert np.isnan(smallest_index(BEYOND, score(3.0 + BEYOND)))
+
+
+def test_noise_of_other_parameters_is_no_heavy_tail():
+    """The scores' means say Cauchy, but they scatter ten times as much."""
+    noise = np.random.default_rng(1).standard_normal(N)
+    assert np.isnan(smallest_index(BEYOND, student_score(3.0 + BEYOND, 1) + 3.0 * noise))
+
+
+def test_scores_that_cannot_be_evaluated():
+    scores = student_score(3.0 + BEYOND, 1)
+    scores[:25] = np.nan
+    assert np.isnan(smallest_index(BEYOND, scores))
+    assert np.isnan(smallest_index(np.zeros(N), student_score(3.0 + BEYOND, 1)))
+
+
+CAUCHY = """parameters { real light; real x; real<lower=0> s; }
+model { light ~ std_normal(); x ~ cauchy(0, 1); s ~ cauchy(0, 1); }"""
+
+
+def cauchy_draws(n=2000):
+    rng = np.random.default_rng(2)
+    light, x, s = rng.standard_normal((4, n)), rng.standard_cauchy((4, n)), rng.standard_cauchy((4, n))
+    return np.stack([light, x, np.abs(s)], axis=2)
+
+
+def test_index_of_a_cauchy_but_not_of_a_half_cauchy_scale():
+    """The logarithm of the scale, in which chains move, has light tails."""
+    indices = tail_indices(cauchy_draws(), Posterior(CAUCHY), 20_000)
+    assert indices[1] >= 0.9
+    assert np.isnan(indices[[0, 2]]).all()
+
+
+def test_draws_that_have_not_been_in_the_tail_show_it_as_well():
+    """Truncated draws, as chains that never went out give them, have a Pareto k under zero."""
+    draws = cauchy_draws()
+    draws[..., 1] = 15.0 * np.tanh(draws[..., 1] / 15.0)
+    assert tail_indices(draws, Posterior(CAUCHY), 20_000)[1] >= 0.9
+
+
+def test_few_evaluations_leave_no_room_for_more():
+    assert np.isnan(tail_indices(cauchy_draws(), Posterior(CAUCHY), 1000)).all()
+    assert np.isnan(tail_indices(cauchy_draws(20), Posterior(CAUCHY), 10**6)).all()
+
+
+@pytest.mark.parametrize("gradient", [None, lambda x: student_score(x, 1)])
+def test_index_of_a_python_target(gradient):
+    target = stanadapt.Target.from_python(lambda x: -float(np.log1p(x @ x)), 1, gradient)
+    assert tail_indices(cauchy_draws()[..., 1:2], Posterior(target), 20_000)[0] >= 0.9
+
+
+def test_an_error_of_a_python_target_loses_no_draws():
+    def broken(x):
+        raise ZeroDivisionError("in the density")
+
+    target = stanadapt.Target.from_python(broken, 1, broken)
+    assert np.isnan(tail_indices(cauchy_draws()[..., 1:2], Posterior(target), 20_000)).all()
+
+
+def dataset(**draws):
+    return xarray.Dataset(
+        {
+            name: (("chain", "draw", *[f"{name}_{i}" for i in range(a.ndim - 2)]), a)
+            for name, a in draws.items()
+        }
+    )
+
+
+def adaptation(names, **variables):
+    return xarray.Dataset(variables, coords={"unconstrained": names})
+
+
+def slow(x):
+    """Draws that come in runs of fifty."""
+    return np.repeat(x[:, : x.shape[1] // 50], 50, axis=1)
+
+
+def test_heavy_tails_are_said_where_draws_move_slowly():
+    rng = np.random.default_rng(3)
+    x = rng.standard_cauchy((4, 2000))
+    facts = adaptation(["v.1", "v.2", "w"], tail_index=("unconstrained", np.array([np.nan, 1.0, 0.3])))
+    v = np.stack([rng.standard_normal(x.shape), slow(x)], axis=2)
+    text = missed.heavy_tails(dataset(v=v, w=slow(x)), facts)
+    assert text.startswith("1 quantities have heavy tails")
+    assert "v.2 (1)" in text
+    assert missed.heavy_tails(dataset(w=slow(x)), facts) == ""
+    assert missed.heavy_tails(dataset(v=v), adaptation(["v.1", "v.2"])) == ""
+
+
+def test_draws_that_are_right_in_heavy_tails_are_fine():
+    x = np.random.default_rng(3).standard_cauchy((4, 2000))
+    assert missed.heavy_tails(dataset(x=x), adaptation(["x"], tail_index=("unconstrained", [1.0]))) == ""
+
+
+TWO = """data { real share; } parameters { vector[2] x; }
+model { target += log_mix(share, normal_lpdf(x | -20, 1), normal_lpdf(x | 20, 1)); }"""
+TOPS = np.array([[-20.0, -20.1], [20.3, 20.2], [19.9, 20.0]])
+
+
+def two_modes(share, centres):
+    """The posterior, and exact draws of its modes at these centres, one a chain."""
+    posterior = Posterior(TWO, {"share": share})
+    rng = np.random.default_rng(4)
+    draws = np.array(centres)[:, None, None] + rng.standard_normal((len(centres), 500, 2))
+    lp = np.array([[posterior.log_density(x) for x in chain] for chain in draws])
+    return draws, lp, posterior
+
+
+def test_a_mode_that_no_chain_has_visited():
+    draws, lp, posterior = two_modes(0.3, [-20.0, -20.0, -20.0])
+    (mode,) = unvisited(TOPS, draws, lp, posterior)
+    np.testing.assert_allclose(mode.x, [20, 20], atol=1e-3)
+    assert mode.climbs == 2
+    assert mode.log_mass == pytest.approx(np.log(0.7 / 0.3), abs=0.1)
+    assert mode.logp == pytest.approx(posterior.log_density([20, 20]))
+
+
+@pytest.mark.parametrize(
+    ("share", "centres"), [(0.3, [-20.0, 20.0]), (0.999, [-20.0, -20.0])], ids=["visited", "no mass"]
+)
+def test_no_mode_is_missed(share, centres):
+    assert unvisited(TOPS, *two_modes(share, centres)) == []
+
+
+def test_no_climbs_no_modes():
+    assert unvisited(np.empty((0, 2)), *two_modes(0.3, [-20.0, -20.0])) == []
+
+
+def test_the_end_of_a_ridge_is_no_mode():
+    """Far down a funnel's neck the log density is higher than anywhere among the draws."""
+    funnel = Posterior(
+        "parameters { real v; real x; } model { v ~ normal(0, 3); x ~ normal(0, exp(v / 2)); }"
+    )
+    rng = np.random.default_rng(5)
+    v = 3.0 * rng.standard_normal((4, 500))
+    draws = np.stack([v, rng.standard_normal(v.shape) * np.exp(v / 2)], axis=2)
+    lp = np.array([[funnel.log_density(x) for x in chain] for chain in draws])
+    assert unvisited(np.array([[-40.0, 0.0], [-30.0, 0.0]]), draws, lp, funnel) == []
+
+
+def test_modes_are_worded_with_their_shares():
+    facts = adaptation(
+        ["x"],
+        mode_climbs=("missed", [3, 1]),
+        mode_lp=("missed", [-2.5, -4.0]),
+        mode_log_mass=("missed", np.log([2.0, 1.0])),
+    )
+    text = missed.modes(facts)
+    assert text.startswith("4 of the climbs before the first iteration ended at 2 modes")
+    assert "3 at log density -2.5, with about 0.5 of the mass" in text
+    assert missed.modes(adaptation(["x"])) == ""
+
+
+@pytest.mark.parametrize(
+    ("largest", "disagree", "lp", "said"),
+    [
+        (1e120, False, None, "as large as 1e+120"),
+        (1e20, True, None, "as large as 1e+20, and chains do not agree"),
+        (1e20, False, None, ""),
+        (2.0, True, np.zeros((2, 10)), "the same in all draws"),
+        (2.0, False, np.zeros((2, 10)), ""),
+        (2.0, False, np.arange(20.0).reshape(2, 10) * 1e7, "has risen by 1e+07"),
+        (2.0, False, np.arange(20.0).reshape(2, 10), ""),
+    ],
+)
+def test_improper(largest, disagree, lp, said):
+    given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([largest]), np.array([disagree])
+    text = missed.improper(*given, np.array([False]), lp)
+    assert (said in text) if said else text == ""
+
+
+def test_quantities_that_are_no_parameters_may_be_large():
+    given = dataset(big=np.zeros((2, 10))), adaptation(["x"]), np.array([1e200]), np.array([True])
+    assert missed.improper(*given, np.array([False]), None) == ""
+
+
+def test_chains_that_stand_still_are_improper_only_far_out():
+    """Where the log density rises for ever, chains end where a step changes nothing any more."""
+    lp = np.zeros((2, 10))
+    for size, said in ((2.0, False), (1e29, True)):
+        given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([size]), np.array([True])
+        assert bool(missed.improper(*given, np.array([True]), lp)) == said
