@@ -2,7 +2,7 @@
 
 An example is a call that may succeed or be refused in the package's own words. Anything else is a failure: an
 exception of another type, an undocumented exit status, a traceback, a crash of the process, a hang. Examples
-run in a child process, because a crash or a hang ends it: `failures` starts the child again behind the example
+run in a child process, because a crash or a hang ends it: `failures` starts the child again behind the one
 that it did not survive. Each example has random numbers of its own, so any of them can be run alone:
 
     python tests/fuzz.py SUITE FIRST LAST
