@@ -8,14 +8,14 @@ import fuzz
 
 # Examples of each suite; all of them together take about a minute.
 COUNTS = {
-    "sample": 150,
-    "results": 150,
+    "sample": 120,
+    "results": 120,
     "posterior": 120,
     "targets": 120,
-    "options": 80,
+    "options": 60,
     "result_files": 60,
-    "json": 100,
-    "programs": 150,
+    "json": 120,
+    "programs": 120,
 }
 
 

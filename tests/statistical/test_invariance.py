@@ -218,8 +218,8 @@ SLIGHTLY_BROKEN = {
 def test_suite_with_more_draws_goes_red_for_a_slight_fault(what: str, tmp_path: Path) -> None:
     method, file, text, other = SLIGHTLY_BROKEN[what]
     sampler = broken_sampler(method, file, text, other, tmp_path)
-    settings = resolve(method, {})[1]
-    p_values = p_values_after(sampler, settings, gaussian(), n=20_000, steps=20, seed=1)
+    sound, settings = resolve(method, {})
+    p_values = p_values_after(sampler, settings, gaussian(), n=20_000, steps=20, seed=1, learner=sound)
     assert p_values.min() < LEVEL / p_values.size
 
 
@@ -227,8 +227,9 @@ def test_suite_goes_red_where_nothing_moves(tmp_path: Path) -> None:
     """Every law is left invariant by a chain that stands still."""
     still = ("accepted = rng.random() < accept_prob", "accepted = rng.random() < 0.0 * accept_prob")
     sampler = broken_sampler("mala", "samplers/mala.py", *still, tmp_path)
+    sound, settings = resolve("mala", {})
     with pytest.raises(AssertionError, match=r"^0 of 100 iterations moved the chain"):
-        p_values_after(sampler, resolve("mala", {})[1], gaussian(), n=10, steps=10, seed=1)
+        p_values_after(sampler, settings, gaussian(), n=10, steps=10, seed=1, learner=sound)
 
 
 # What is broken in fisher_hmc. Its kernel takes long to compile, so all of this is in one, and a setting
