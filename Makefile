@@ -4,6 +4,7 @@
 # make calibrate   the same for simulation-based calibration, of every method or of METHODS="rwm mala"
 # make same-record, make same   before and after a change of the code that is to change no draw
 # make table  write the README's table of methods anew
+# make mutate   whether the tests notice a list of one-line changes of the code; half an hour
 # make lint   ruff and mypy, as pre-commit and CI run them
 # Another Python or folder: make test PYTHON=python3.12 VENV=.venv-3.12
 # Some tests, or options of pytest: make test TESTS=tests/end_to_end/test_cli.py OPTIONS=--durations=25
@@ -36,6 +37,9 @@ same: $(VENV)/test
 
 table: $(VENV)/test
 	$(BIN)/python tests/method_table.py
+
+mutate: $(VENV)/test
+	$(BIN)/python tests/mutate.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

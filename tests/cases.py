@@ -116,12 +116,16 @@ def p_values_after(
     seed: int,
     estimate: Callable[[np.ndarray, np.random.Generator], float] | None = None,
     learner: Any = None,
+    fewest: float = 0.1,
 ) -> np.ndarray:
     """Kolmogorov-Smirnov p-values of the law of `n` exact draws after `steps` frozen steps each.
 
     One p-value for each known projection of the law. They are uniform if the kernel leaves it invariant. Of a
     noisy target, `estimate` draws what a chain in its stationary law keeps at a point. The state is learnt by
     `learner` in place of `sampler` if that can only be run frozen; both are of one method.
+
+    A kernel that moves nothing leaves every law invariant, so the share of iterations that move the chain has
+    to be `fewest` at least.
     """
     rng = np.random.default_rng(seed)
     target = exact.target.target()
@@ -129,12 +133,14 @@ def p_values_after(
     if learner is not None:
         state = taken_over(state)
     trace = empty_trace(steps, exact.target.dim)
-    end = np.empty((n, exact.target.dim))
+    end, moves = np.empty((n, exact.target.dim)), 0
     for i, x in enumerate(exact.draw(n, rng)):
         logp = None if estimate is None else estimate(x, rng)
         at = placed(sampler, settings, state, target, x, logp)
         sampler.sweep(target, settings, at, rng, False, trace)
         end[i] = trace.x[-1]
+        moves += np.any(np.diff(trace.x, axis=0, prepend=x[None]) != 0.0, axis=1).sum()
+    assert moves >= fewest * n * steps, f"{moves} of {n * steps} iterations moved the chain"
     uniforms = exact.probabilities(end)
     return np.array([stats.kstest(column, "uniform").pvalue for column in uniforms.T])
 

@@ -179,6 +179,59 @@ def test_suite_goes_red_for_a_broken_kernel(what: str, tmp_path: Path) -> None:
     assert not all(_law_is_kept(sampler, settings, make(), sound) for make in (gaussian, skewed))
 
 
+# Faults of five to twenty per cent, which take more draws to be seen.
+SLIGHTLY_BROKEN = {
+    "mala with nine tenths of the drift": (
+        "mala",
+        "numerics/langevin.py",
+        "x[i] + (0.5 * s * s * score[i]",
+        "x[i] + (0.45 * s * s * score[i]",
+    ),
+    "fisher_mala with nine tenths of the drift": (
+        "fisher_mala",
+        "numerics/langevin.py",
+        "0.5 * s * s * rotated[i]",
+        "0.45 * s * s * rotated[i]",
+    ),
+    "rwm with nine tenths of the log ratio": (
+        "rwm",
+        "samplers/rwm.py",
+        "accept_prob = accept_probability(logp_y - logp)",
+        "accept_prob = accept_probability(0.9 * (logp_y - logp))",
+    ),
+    "arwmh whose walk drifts by a twentieth": (
+        "arwmh",
+        "numerics/walk.py",
+        "add_times(y, root_t, s * z)",
+        "add_times(y, root_t, s * z - 0.05 * s)",
+    ),
+    "kmc_finite that loses a tenth of the momentum": (
+        "kmc_finite",
+        "samplers/kmc.py",
+        "surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog)",
+        "surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog); momentum *= 0.9",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SLIGHTLY_BROKEN)
+def test_suite_with_more_draws_goes_red_for_a_slight_fault(what: str, tmp_path: Path) -> None:
+    method, file, text, other = SLIGHTLY_BROKEN[what]
+    sampler = broken_sampler(method, file, text, other, tmp_path)
+    sound, settings = resolve(method, {})
+    p_values = p_values_after(sampler, settings, gaussian(), n=20_000, steps=20, seed=1, learner=sound)
+    assert p_values.min() < LEVEL / p_values.size
+
+
+def test_suite_goes_red_where_nothing_moves(tmp_path: Path) -> None:
+    """Every law is left invariant by a chain that stands still."""
+    still = ("accepted = rng.random() < accept_prob", "accepted = rng.random() < 0.0 * accept_prob")
+    sampler = broken_sampler("mala", "samplers/mala.py", *still, tmp_path)
+    sound, settings = resolve("mala", {})
+    with pytest.raises(AssertionError, match=r"^0 of 100 iterations moved the chain"):
+        p_values_after(sampler, settings, gaussian(), n=10, steps=10, seed=1, learner=sound)
+
+
 # What is broken in fisher_hmc. Its kernel takes long to compile, so all of this is in one, and a setting
 # `fault` picks from it. Warm-up is sound, or steps could become so small that nothing moves.
 FAULTS = [

@@ -159,3 +159,19 @@ def test_failures_are_counted_on() -> None:
     other, _ = relayed(posterior, job("rwm"))
     assert (other.failures or 0) > 0
     assert_equal(whole(posterior, job("rwm")), other)
+
+
+@pytest.mark.parametrize("late", [0, 5])
+def test_failures_of_warmup_and_of_draws_are_told_apart(late: int) -> None:
+    """A random walk asks for one density an iteration, and the start is given."""
+    calls, failing = 0, {*range(50, 57), *range(500, 500 + late)}
+
+    def log_density(x: np.ndarray) -> float:
+        nonlocal calls
+        calls += 1
+        return float("nan") if calls in failing else -0.5 * float(x @ x)
+
+    posterior = stanadapt.Posterior(stanadapt.Target.from_python(log_density, 1))
+    result = whole(posterior, job("rwm")._replace(draws=200))
+    assert calls > 600
+    assert (result.failures_warmup, result.failures) == (7, late)

@@ -153,6 +153,19 @@ def test_frozen_chain_keeps_its_metric_and_step_size() -> None:
     np.testing.assert_array_equal(after.windows.points[:n], before.windows.points[:n])
 
 
+def test_frozen_step_size_is_the_average_of_the_search_and_not_its_last() -> None:
+    """Where the acceptance aimed at is so high that steps are well below their longest."""
+    sampler, settings = resolve("fisher_hmc", {"target_accept": 0.999})
+    exact, rng = gaussian(), np.random.default_rng(1)
+    before = learnt_state(sampler, settings, exact, rng)
+    trace = empty_trace(50, 3)
+    sampler.sweep(exact.target.target(), settings, before, rng, False, trace)
+    average = np.exp(before.search.log_average)
+    assert average < 0.9 * settings.trajectory
+    assert abs(before.step_size / average - 1.0) > 1e-3
+    np.testing.assert_array_equal(trace.step_size, average)
+
+
 def test_frozen_draws_show_that_one_step_size() -> None:
     step_size = datasets(sample(*model("eight_schools")))["sample_stats"]["step_size"].values
     assert np.all(step_size == step_size[:, :1])

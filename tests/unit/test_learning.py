@@ -10,8 +10,9 @@ import pytest
 from scipy import linalg
 
 import stanadapt
-from cases import resolve
+from cases import kernel_methods, resolve
 from exact import TARGETS
+from stanadapt import samplers
 from stanadapt.numerics import cholesky, covariance, leapfrog, speed_measure
 from stanadapt.numerics.softabs import softabs, softabs_metric
 from stanadapt.run.warmup import warm_up
@@ -239,6 +240,142 @@ def test_arwmh_recursion() -> None:
     np.testing.assert_allclose(after.mean, mean, rtol=1e-9)
 
 
+@pytest.mark.parametrize("stage", ["forgetting", "covariance"])
+def test_ada_mala_recursion(stage: str) -> None:
+    """Equation (17) of Titsias (2023) for the points of the trace; the second one keeps all of lambda I."""
+    first, settings, after, trace = _learning("ada_mala", {}, 200, stage)
+    mean, sigma, n = np.array([0.3, -0.2, 0.5]), settings.damping * np.eye(D), 1.0
+    most = settings.memory * D if stage == "forgetting" else np.inf
+    square = first.step_size**2
+    for x, accept_prob in zip(trace.x, trace.accept_prob, strict=True):
+        n = min(n + 1.0, most)
+        keep = (n - 2.0) / (n - 1.0) if n > 2.0 else 1.0
+        sigma = keep * sigma + np.outer(x - mean, x - mean) / n
+        mean = mean + (x - mean) / n
+        square *= 1.0 + settings.step_rate * (accept_prob - settings.target_accept)
+    assert 0 < trace.accepted.mean() < 1
+    assert after.n == n
+    np.testing.assert_allclose(after.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(after.scale * after.chol_t.T @ after.chol_t, sigma, rtol=1e-8)
+    np.testing.assert_allclose(after.scale * after.tr, np.trace(sigma), rtol=1e-8)
+    np.testing.assert_allclose(after.step_size**2, square, rtol=1e-9)
+
+
+@pytest.mark.parametrize("faithful", [False, True])
+def test_gad_rwm_recursion(faithful: bool) -> None:
+    """Algorithm 1 of Titsias and Dellaportas (2019) with the random numbers of the chain, in plain NumPy."""
+    _, _, after, trace = _learning("gad_rwm", {"faithful": faithful, "initial_scale": 1.5}, 200)
+    exact, rng = TARGETS["skewed"](), np.random.default_rng(4)
+    target = exact.target.target()
+    x, beta = np.array([0.3, -0.2, 0.5]), 1.0
+    factor, square = 1.5 / np.sqrt(D) * np.eye(D), np.full((D, D), 0.01)
+    eta = 0.00005 if faithful else 0.001
+    logp, score_y, rejections = log_density(target, x), np.empty(D), 0
+    for row, accept_prob in zip(trace.x, trace.accept_prob, strict=True):
+        eps = rng.standard_normal(D)
+        y = x + factor @ eps
+        logp_y = log_density_gradient(target, y, score_y)
+        np.testing.assert_allclose(accept_prob, np.exp(min(0.0, logp_y - logp)), rtol=1e-6)
+        slope = beta * np.diag(1.0 / np.diag(factor))
+        if logp_y < logp:
+            slope = slope + np.tril(np.outer(score_y, eps))
+        units = np.ones((D, 1)) if faithful else np.linalg.norm(factor, axis=1, keepdims=True)
+        square = 0.9 * square + 0.1 * (units * slope) ** 2
+        factor = factor + units * eta / (1.0 + np.sqrt(square)) * units * slope
+        accepted = bool(rng.random() < accept_prob)
+        beta *= 1.0 + 0.02 * (accepted - 0.25)
+        if not faithful:
+            beta = min(max(beta, 0.001), 10.0)
+        if accepted:
+            x, logp = y, logp_y
+        rejections += not accepted
+        np.testing.assert_allclose(row, x, rtol=1e-6, atol=1e-9)
+    assert 20 < rejections < 180
+    np.testing.assert_allclose(after.chol_t.T, factor, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(after.beta, beta, rtol=1e-9)
+
+
+GAUSSIAN = TARGETS["gaussian"]()
+
+
+@pytest.mark.parametrize("stage", ["forgetting", "fisher"])
+def test_fisher_mala_recursion(stage: str) -> None:
+    """Algorithm 1 of Titsias (2023) with the random numbers of the chain, in plain NumPy; f < 1 forgets."""
+    settings = {"initial_step_size": 1.0, "damping": 2.0, "memory": 3.0}
+    _, _, after, trace = _learning("fisher_mala", settings, 200, stage)
+    exact, rng = TARGETS["skewed"](), np.random.default_rng(4)
+    target, x, root, sigma = exact.target.target(), np.array([0.3, -0.2, 0.5]), np.eye(D) / np.sqrt(2.0), 1.0
+    score, score_y, inverse = np.empty(D), np.empty(D), 2.0 * np.eye(D)
+    logp = log_density_gradient(target, x, score)
+    for row, accept_prob in zip(trace.x, trace.accept_prob, strict=True):
+        a = root @ root.T
+        s = sigma / np.sqrt(np.trace(a) / D)
+        y = x + 0.5 * s**2 * a @ score + s * root @ rng.standard_normal(D)
+        logp_y = log_density_gradient(target, y, score_y)
+        there, back = y - x - 0.5 * s**2 * a @ score, x - y - 0.5 * s**2 * a @ score_y
+        ratio = 0.5 * (there @ np.linalg.solve(a, there) - back @ np.linalg.solve(a, back)) / s**2
+        np.testing.assert_allclose(
+            accept_prob, np.exp(min(0.0, logp_y - logp + ratio)), rtol=1e-5, atol=1e-12
+        )
+        signal = np.sqrt(accept_prob) * (score_y - score)
+        forget = 1.0 - accept_prob / (3.0 * D) if stage == "forgetting" else 1.0
+        inverse = forget * inverse + np.outer(signal, signal)
+        root = root / np.sqrt(forget)
+        phi = root.T @ signal
+        r = 1.0 / (1.0 + np.sqrt(1.0 / (1.0 + phi @ phi)))
+        root = root - r / (1.0 + phi @ phi) * np.outer(root @ phi, phi)
+        sigma *= np.sqrt(1.0 + 0.015 * (accept_prob - 0.574))
+        if rng.random() < accept_prob:
+            x, logp, score, score_y = y, logp_y, score_y, score
+        np.testing.assert_allclose(row, x, rtol=1e-5, atol=1e-8)
+    assert 0 < trace.accepted.mean() < 1
+    np.testing.assert_allclose(np.linalg.inv(after.root_t.T @ after.root_t), inverse, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(after.step_size, sigma, rtol=1e-6)
+
+
+def _after_warmup(method: str, settings: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+    """A sampler, its settings, a target and the state after a warm-up on the correlated Gaussian."""
+    sampler, resolved = resolve(method, settings)
+    target, rng = GAUSSIAN.target.target(), np.random.default_rng(4)
+    driver = warm_up(sampler, resolved, target, np.array([0.3, -0.2, 1.0]), rng, 1_200)
+    return sampler, resolved, target, driver.finish()
+
+
+@pytest.mark.parametrize("step_rate", [1.0, 0.3])
+def test_kamh_step_size_recursion(step_rate: float) -> None:
+    """log nu² <- log nu² + gain t^-1/2 (alpha - alpha*), t iterations after the coordinates were learnt."""
+    settings = {"subsample": 40, "step_rate": step_rate}
+    sampler, resolved, target, state = _after_warmup("kamh", settings)
+    assert state.points_t.size
+    n, nu = state.n, state.step_size
+    trace = empty_trace(200, D)
+    after = sampler.sweep(target, resolved, state, np.random.default_rng(5), True, trace)
+    for accept_prob, found in zip(trace.accept_prob, trace.step_size, strict=True):
+        n += 1.0
+        nu *= np.exp(0.5 * step_rate * n**-0.5 * (accept_prob - resolved.target_accept))
+        np.testing.assert_allclose(found, nu, rtol=1e-9)
+    assert after.n == n
+    assert np.ptp(trace.accept_prob) > 0.5
+
+
+@pytest.mark.parametrize("method", ["kmc_lite", "kmc_finite"])
+def test_kmc_step_size_recursion(method: str) -> None:
+    """log epsilon <- log epsilon + t^-1/2 (alpha - alpha*), t trajectories after all was learnt anew."""
+    settings = {"faithful": True} | ({"basis": 30} if method == "kmc_finite" else {"subsample": 40})
+    sampler, resolved, target, state = _after_warmup(method, settings)
+    assert state.surrogate.weights.size
+    n, flow = state.steps.n_flow, state.steps.flow
+    trace = empty_trace(200, D)
+    after = samplers.advance(sampler, target, resolved, state, np.random.default_rng(5), True, trace)
+    for accept_prob, found in zip(trace.accept_prob, trace.step_size, strict=True):
+        n += 1.0
+        flow *= np.exp(resolved.step_rate * n**-0.5 * (accept_prob - resolved.target_accept))
+        np.testing.assert_allclose(found, flow, rtol=1e-9)
+    assert resolved.step_rate == 1.0
+    assert after.steps.n_flow == n
+    assert np.ptp(trace.accept_prob) > 0.5
+
+
 def test_arwmh_tries_exponents_from_one_place_and_keeps_the_fastest() -> None:
     sampler, settings = resolve("arwmh", {})
     exact, rng = TARGETS["gaussian"](), np.random.default_rng(6)
@@ -415,6 +552,36 @@ def test_exact_gradient_is_paid_for_where_it_is_needed() -> None:
     """Two more gradients where the log ratio is negative, none where the proposal is accepted for sure."""
     _, _, _, trace = _learning("gad_mala_exact", {}, 300)
     np.testing.assert_array_equal(trace.n_steps, np.where(trace.accept_prob < 1.0, 3, 1))
+
+
+# ---- what is reported
+
+
+def _root_of(method: str, state: Any) -> np.ndarray:
+    """R in the state of a method, with which it proposes R z; the preconditioner is R R^T."""
+    if method in ("kamh", "kmc_lite", "kmc_finite"):
+        return np.sqrt(state.frame.scale) * state.frame.chol_t.T
+    if method in ("rlmh", "rlmh_mala"):
+        return state.policy.space.root_t.T
+    if method == "fisher_mala":
+        return state.root_t.T
+    if method == "fisher_hmc":
+        return np.linalg.inv(state.metric.chol_t)  # momenta are drawn with the factor of the inverse
+    return np.sqrt(getattr(state, "scale", 1.0)) * state.chol_t.T
+
+
+@pytest.mark.parametrize("method", kernel_methods())
+def test_reported_preconditioner_is_the_one_that_proposals_have(method: str) -> None:
+    """R R^T entry by entry, of a root whose R^T R is another matrix."""
+    sampler, _, _, state = _after_warmup(method, {})
+    learnt = sampler.learnt(state)
+    assert ("preconditioner" in learnt) == (method not in ("rwm", "mala", "mmala", "hmc"))
+    if "preconditioner" not in learnt:
+        return
+    root = _root_of(method, state)
+    wanted = [[sum(root[i, k] * root[j, k] for k in range(D)) for j in range(D)] for i in range(D)]
+    np.testing.assert_allclose(learnt["preconditioner"], wanted, rtol=1e-7, atol=1e-10)
+    assert np.abs(root.T @ root - wanted).max() > 1e-4 * np.abs(wanted).max()
 
 
 # ---- hmc

@@ -461,6 +461,25 @@ def test_suite_goes_red_for_a_ruined_policy_that_is_used_wrongly(tmp_path: Path)
 
 
 @BOTH
+def test_frozen_policy_is_the_best_one_and_not_the_last(method: str) -> None:
+    """Where the networks have become worse since the best episode, and not so bad that they went back."""
+    run = Running(method, ALONE | {"episode": 200})
+    best, state = run.policy.guard.actor.copy(), run.state
+    assert run.policy.guard.reward > -np.inf
+    traces = []
+    for last, kept in ((best, best), (best + 0.3, best), (best, best + 0.3)):
+        nets = state.policy.learner.nets._replace(actor=last)
+        policy = state.policy._replace(
+            learner=state.policy.learner._replace(nets=nets), guard=state.policy.guard._replace(actor=kept)
+        )
+        run.state, run.rng = state._replace(policy=policy), np.random.default_rng(2)
+        np.testing.assert_array_equal(run.sampler.learnt(run.state)["actor"], kept)
+        traces.append(run.go(300, adapting=False).x)
+    np.testing.assert_array_equal(traces[1], traces[0])
+    assert np.abs(traces[2] - traces[0]).max() > 0.1
+
+
+@BOTH
 def test_ruined_policies_are_accepted_now_and_then(method: str) -> None:
     run = Running(method, ALONE)
     run.state = ruined(run.state, run.rng)

@@ -1,0 +1,336 @@
+"""Do the tests notice? One-line changes of the sources, each with the narrowest tests that should go red.
+
+    python tests/mutate.py           all of them
+    python tests/mutate.py 0 10      the first ten
+
+Each change is made in a copy of the package in a temporary folder, which the tests then import. Kernels are
+compiled again for each, so all of them take half an hour. The exit status is 1 where a change survives, or
+where a text is no longer in its file. A change of the code that takes a text away has to bring the list below
+up to date.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+SECONDS = 600  # for the tests of one change; longer is a hang, which is noticed
+
+
+class Mutation(NamedTuple):
+    """A change that does harm."""
+
+    file: str  # in the package
+    text: str  # stands in the file once
+    other: str
+    tests: tuple[str, ...]  # for pytest, from tests/ on
+
+
+def unit(file: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"unit/{file}.py::{name}" for name in names)
+
+
+def law(method: str, target: str = "gaussian") -> tuple[str, ...]:
+    """The invariance of a method with its default settings."""
+    name = "test_frozen_kernel_leaves_the_law_invariant"
+    return (f"statistical/test_invariance.py::{name}[{method}-{{}}-{target}]",)
+
+
+def learning(*names: str) -> tuple[str, ...]:
+    return unit("test_learning", *names)
+
+
+MUTATIONS = [
+    # samplers
+    Mutation("samplers/mala.py", "logp_y - logp + ratio", "logp_y - logp", law("mala")),
+    Mutation(
+        "samplers/rwm.py",
+        "accepted = rng.random() < accept_prob",
+        "accepted = rng.random() < 0.8 * accept_prob + 0.2",
+        law("rwm"),
+    ),
+    Mutation("samplers/am.py", "t += 1.0", "t += 2.0", learning("test_am_recursion")),
+    Mutation(
+        "samplers/am.py",
+        "mean[i] += rho * away[i]",
+        "mean[i] -= rho * away[i]",
+        learning("test_am_recursion"),
+    ),
+    Mutation(
+        "samplers/arwmh.py",
+        "gamma = (i + 1.0) ** -beta",
+        "gamma = i**-beta",
+        learning("test_arwmh_recursion"),
+    ),
+    Mutation(
+        "samplers/arwmh.py",
+        "step_size *= np.exp(0.5 * gamma",
+        "step_size *= np.exp(gamma",
+        learning("test_arwmh_recursion"),
+    ),
+    Mutation(
+        "samplers/ada_mala.py", "n = min(n + 1.0,", "n = min(n + 2.0,", learning("test_ada_mala_recursion")
+    ),
+    Mutation(
+        "samplers/ada_mala.py",
+        "keep = (n - 2.0) / (n - 1.0)",
+        "keep = (n - 1.0) / n",
+        learning("test_ada_mala_recursion"),
+    ),
+    Mutation(
+        "samplers/gad_rwm.py",
+        "if log_ratio < 0.0:",
+        "if log_ratio < 1.0:",
+        learning("test_gad_rwm_recursion"),
+    ),
+    Mutation(
+        "samplers/gad_rwm.py",
+        "if accepted:\n        x, logp = y",
+        "if accepted or logp_y > logp - 0.1:\n        x, logp = y",
+        learning("test_gad_rwm_recursion"),
+    ),
+    Mutation(
+        "samplers/kamh.py",
+        "nu *= np.exp(0.5 * gain",
+        "nu *= np.exp(1.0 * gain",
+        learning("test_kamh_step_size_recursion"),
+    ),
+    Mutation("samplers/kamh.py", "n += 1.0", "n += 0.5", learning("test_kamh_step_size_recursion")),
+    Mutation(
+        "samplers/kamh.py",
+        "cov[i, i] += gamma * gamma",
+        "cov[i, i] += gamma",
+        unit("test_refitting", "test_covariance_of_kamh_is_the_papers"),
+    ),
+    Mutation(
+        "samplers/kmc.py",
+        "gain = settings.step_rate * weight",
+        "gain = 2.0 * settings.step_rate * weight",
+        learning("test_kmc_step_size_recursion"),
+    ),
+    Mutation(
+        "samplers/kmc.py",
+        '"preconditioner": frame.scale * frame.chol_t.T @ frame.chol_t',
+        '"preconditioner": frame.scale * frame.chol_t @ frame.chol_t.T',
+        learning("test_reported_preconditioner_is_the_one_that_proposals_have"),
+    ),
+    Mutation(
+        "samplers/fisher_mala.py",
+        "1.0 - weight / memory",
+        "1.0 - weight / (2.0 * memory)",
+        learning("test_fisher_mala_recursion"),
+    ),
+    Mutation(
+        "samplers/fisher_mala.py",
+        "np.sqrt(1.0 / scale)",
+        "np.sqrt(2.0 / scale)",
+        unit("test_numerics", "test_fisher_recursion_against_the_inverse"),
+    ),
+    Mutation(
+        "samplers/fisher_hmc.py",
+        "if not adapting and search.t > 0.0:",
+        "if not adapting and search.t < 0.0:",
+        unit("test_fisher_hmc", "test_frozen_step_size_is_the_average_of_the_search_and_not_its_last"),
+    ),
+    Mutation(
+        "samplers/fisher_hmc.py",
+        "momentum_into(momentum, metric, z)",
+        "momentum_into(momentum, metric, 0.9 * z)",
+        law("fisher_hmc"),
+    ),
+    Mutation(
+        "samplers/amala.py",
+        "cov = settings.alpha * state.cov + (1.0 - settings.alpha)",
+        "cov = settings.alpha * state.cov + (1.1 - settings.alpha)",
+        learning("test_amala_epochs"),
+    ),
+    Mutation(
+        "samplers/policy.py",
+        "if guard.reward > -np.inf and not (guard.faithful and alive):",
+        "if not alive:",
+        unit("test_policy", "test_frozen_policy_is_the_best_one_and_not_the_last"),
+    ),
+    Mutation(
+        "samplers/policy.py",
+        "advantage = reward - value(",
+        "advantage = reward + value(",
+        unit("test_policy", "test_one_sample_of_the_gradient"),
+    ),
+    # numerics
+    Mutation(
+        "numerics/langevin.py",
+        "s * s / 8.0 *",
+        "s * s / 9.0 *",
+        unit("test_numerics", "test_proposal_ratio_against_gaussian_densities"),
+    ),
+    Mutation(
+        "numerics/cholesky.py",
+        "rest[i] = c * rest[i] - s * updated",
+        "rest[i] = c * rest[i] + s * updated",
+        unit("test_numerics", "test_cholesky_update_against_refactorisation"),
+    ),
+    Mutation(
+        "numerics/covariance.py",
+        "tr += dot(away, away)",
+        "tr += 0.9 * dot(away, away)",
+        learning("test_covariance_recursion_keeps_weighs_and_rescales"),
+    ),
+    Mutation(
+        "numerics/leapfrog.py",
+        "half if taken == n_leapfrog else step_size",
+        "half if taken >= n_leapfrog - 1 else step_size",
+        learning("test_leapfrog_is_reversible_keeps_volume_and_nearly_energy"),
+    ),
+    Mutation(
+        "numerics/linear.py",
+        "total += root_t[k, i] * v[i]",
+        "total += root_t[i, k] * v[i]",
+        unit("test_numerics", "test_products"),
+    ),
+    Mutation(
+        "numerics/metric.py",
+        "return Metric(root @ root.T, chol_t",
+        "return Metric(root.T @ root, chol_t",
+        unit("test_metric", "test_learnt_metric_solves_its_equation"),
+    ),
+    Mutation(
+        "numerics/step_size.py",
+        "step_size * np.sqrt(1.0 + rate *",
+        "step_size * (1.0 + rate *",
+        unit("test_numerics", "test_step_size_rule"),
+    ),
+    Mutation(
+        "numerics/speed_measure.py",
+        "(1.0 - DECAY) * g * g",
+        "(1.0 - DECAY) * g",
+        learning("test_rmsprop_as_printed"),
+    ),
+    # run
+    Mutation(
+        "run/chain.py",
+        "out.failures = total - out.failures_warmup",
+        "out.failures = total",
+        unit("test_chain", "test_failures_of_warmup_and_of_draws_are_told_apart"),
+    ),
+    Mutation(
+        "run/chain.py",
+        "slice(-(offset + 1) % self.job.thin",
+        "slice(-offset % self.job.thin",
+        unit("test_results", "test_thin_keeps_every_third_of_the_same_run"),
+    ),
+    Mutation(
+        "run/warmup.py",
+        "first = pilot_length(method, settings, warmup)",
+        "first = min(1, pilot_length(method, settings, warmup))",
+        unit("test_pilot", "test_history_has_the_stages_of_the_pilot"),
+    ),
+    Mutation(
+        "run/draws.py",
+        "mine.n = n",
+        "mine.n = n - 1",
+        unit("test_runner", "test_draws_do_not_depend_on_processes"),
+    ),
+    Mutation(
+        "run/failures.py",
+        "key=lambda failure: failure.chain",
+        "key=lambda failure: -failure.chain",
+        ("end_to_end/test_python_processes.py::test_every_failure_comes_back_with_its_traceback",),
+    ),
+    # result
+    Mutation(
+        "result/build.py",
+        'return {"chain": list(chains), "draw"',
+        'return {"chain": list(range(len(chains))), "draw"',
+        ("end_to_end/test_nuts.py::test_interrupt_keeps_chains_that_are_whole",),
+    ),
+    Mutation(
+        "result/build.py",
+        "min(lengths[i] for i in kept)",
+        "max(lengths[i] for i in kept)",
+        ("end_to_end/test_interrupt.py::test_draws_so_far_are_returned",),
+    ),
+    Mutation(
+        "result/build.py",
+        '"tuning_steps": job.warmup',
+        '"tuning_steps": job.draws',
+        unit("test_results", "test_attributes"),
+    ),
+    # diagnostics
+    Mutation(
+        "diagnostics/findings.py",
+        "far = distance > ACCEPTANCE_MARGIN",
+        "far = distance > 2 * ACCEPTANCE_MARGIN",
+        unit("test_diagnostics", "test_acceptance_far_from_its_target"),
+    ),
+    Mutation(
+        "diagnostics/findings.py",
+        "if (path > LEAVING).any():",
+        "if (path > 50 * LEAVING).any():",
+        unit("test_diagnostics", "test_a_chain_that_leaves_is_named"),
+    ),
+    Mutation(
+        "diagnostics/statistics.py",
+        "return int(np.diff(moved).max()) - 1",
+        "return int(np.diff(moved).max())",
+        unit("test_diagnostics", "test_long_waits"),
+    ),
+]
+
+
+def copy_package(folder: Path) -> None:
+    """What tests need, with times of change as they are, by which numba knows a source."""
+    for part in ("stanadapt", "tests", "models", "examples"):
+        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy2(ROOT / "pyproject.toml", folder)
+
+
+def is_noticed(mutation: Mutation, folder: Path) -> bool | str:
+    """Whether the tests go red for the change in the copy in `folder`; a text where it cannot be said."""
+    file = folder / "stanadapt" / mutation.file
+    source = file.read_text(encoding="utf-8")
+    if source.count(mutation.text) != 1:
+        return f"{mutation.file} has {source.count(mutation.text)} times {mutation.text!r}, not once"
+    file.write_text(source.replace(mutation.text, mutation.other), encoding="utf-8")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]
+            + [f"tests/{test}" for test in mutation.tests],
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": str(folder), "XDG_CACHE_HOME": str(folder / "cache")},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        shutil.copy2(ROOT / "stanadapt" / mutation.file, file)
+    if done.returncode in (0, 1):
+        return done.returncode == 1
+    return f"pytest ended with {done.returncode}: {done.stdout[-500:]}"
+
+
+def main(first: int, last: int) -> int:
+    chosen = MUTATIONS[first:last]
+    survived, lost = 0, 0
+    with tempfile.TemporaryDirectory() as name:
+        copy_package(Path(name))
+        for i, mutation in enumerate(chosen, first):
+            said = is_noticed(mutation, Path(name))
+            survived += said is False
+            lost += isinstance(said, str)
+            word = said if isinstance(said, str) else "noticed" if said else "SURVIVED"
+            print(f"{i:3} {word:9} {mutation.file}: {mutation.text!r} -> {mutation.other!r}", flush=True)
+    print(f"{len(chosen) - survived - lost} of {len(chosen)} noticed, {survived} survived, {lost} not tried")
+    return int(survived + lost > 0)
+
+
+if __name__ == "__main__":
+    bounds = [int(word) for word in sys.argv[1:3]]
+    sys.exit(main(*(bounds or [0, len(MUTATIONS)])))
