@@ -180,7 +180,9 @@ def another_backend(monkeypatch):
         model.library = "other 1.0"
         return model
 
-    file = types.SimpleNamespace(ATTEMPT="Guessing it", adopt=adopt, open_program=open_program)
+    file = types.SimpleNamespace(
+        ATTEMPT="Guessing it", adopt=adopt, is_at_hand=lambda *_: True, open_program=open_program
+    )
     monkeypatch.setitem(sys.modules, f"{backends.__name__}.other", file)
     programs = ("stanli", "other", "bridgestan")
     monkeypatch.setattr(opening, "PROGRAM_BACKENDS", programs)
@@ -199,6 +201,7 @@ def test_a_backend_is_a_file_and_a_line(another_backend):
 @pytest.mark.parametrize("name", backends.PROGRAM_BACKENDS)
 def test_backends_of_programs_have_what_they_need(name):
     file = importlib.import_module(f"{backends.__name__}.{name}")
+    assert callable(file.is_at_hand)
     assert callable(file.open_program)
     assert file.ATTEMPT
 
