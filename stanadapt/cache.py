@@ -7,12 +7,12 @@ only where it belongs to the user and nobody else can write to it.
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 import shutil
 import stat
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -54,18 +54,18 @@ def private_folder(folder: Path) -> Path:
     return folder
 
 
-def import_with_home(name: str) -> ModuleType:
+def import_with_home(load: Callable[[], ModuleType]) -> ModuleType:
     """Import a library that asks for the user's home, or writes there, whether there is one or not.
 
-    Where it fails, it is imported with a folder of the cache as the home.
+    `load` imports it. Where that fails, it is called again with a folder of the cache as the home.
     """
     try:
-        return importlib.import_module(name)
+        return load()
     except (OSError, RuntimeError):
         before = {key: os.environ.get(key) for key in ("HOME", "XDG_CACHE_HOME")}
         os.environ |= dict.fromkeys(before, str(cache_folder("home")))
         try:
-            return importlib.import_module(name)
+            return load()
         finally:
             for key, value in before.items():
                 del os.environ[key]

@@ -19,7 +19,7 @@ import click
 
 from . import __version__
 from .errors import ArgumentError, FindingsWarning, OutputError, StanAdaptError
-from .model.backends import BACKENDS
+from .model import BACKENDS
 
 if TYPE_CHECKING:
     from .model.posterior import Posterior

@@ -1,1 +1,14 @@
-"""A Stan program with its data, opened: what it declares, and what evaluates it."""
+"""A Stan program with its data, opened: what it declares, and what evaluates it.
+
+A new backend is a file in backends/ and its name in a table below. They stand here because the command needs
+them before anything that takes long is imported.
+"""
+
+from __future__ import annotations
+
+# Backends of Stan programs, in the order in which "auto" tries them. Their files are a `base.ProgramBackend`.
+PROGRAM_BACKENDS = ("stanli", "bridgestan")
+# Backends of models that users bring as objects. Their files are a `base.ObjectBackend`.
+OBJECT_BACKENDS = ("python", "bridgestan")
+# What a user may ask for.
+BACKENDS = ("auto", *PROGRAM_BACKENDS)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from .. import check
 from ..errors import DataError, ModelError, warn
-from .backends import OBJECT_BACKENDS, PROGRAM_BACKENDS
+from . import OBJECT_BACKENDS, PROGRAM_BACKENDS
 from .backends.base import Model, ObjectBackend, ProgramBackend, RefusedError
 from .backends.python import Target
 from .data import EVERY, conform, is_path, read, to_json

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, EvaluationError
-from .backends import BACKENDS
+from . import BACKENDS
 from .backends.python import Target
 from .data import holds_tuples, read
 from .opening import open_model

@@ -7,6 +7,7 @@ set of xarray datasets is built first; then comes the one branch. arviz is impor
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.metadata
 import warnings
 from collections.abc import Mapping
@@ -36,10 +37,11 @@ def has_datatree() -> bool:
 @functools.cache
 def statistics() -> Any:
     """The module with arviz's statistics, imported at the first need; of arviz 1.x without the plots."""
-    name = "arviz_stats" if has_datatree() else "arviz"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # arviz 0.23 announces arviz 1 at import
-        return import_with_home(name)
+        if has_datatree():
+            return import_with_home(lambda: importlib.import_module("arviz_stats"))
+        return import_with_home(lambda: importlib.import_module("arviz"))
 
 
 def container(groups: Groups, attrs: Mapping[str, Any] | None = None) -> InferenceData:

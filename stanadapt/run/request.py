@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import check, samplers
-from ..model.backends import BACKENDS
+from ..model import BACKENDS
 from . import auto
 from .job import Job
 

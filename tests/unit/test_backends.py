@@ -20,6 +20,7 @@ import pytest
 import stanli as stanli_package
 
 import stanadapt
+from stanadapt import model as model_room
 from stanadapt.errors import ArgumentError, DataError, EvaluationError, ModelError, StanAdaptWarning
 from stanadapt.model import backends, opening, posterior
 from stanadapt.model.backends import bridgestan, native, stanli
@@ -186,7 +187,7 @@ def another_backend(monkeypatch):
     monkeypatch.setitem(sys.modules, f"{backends.__name__}.other", file)
     programs = ("stanli", "other", "bridgestan")
     monkeypatch.setattr(opening, "PROGRAM_BACKENDS", programs)
-    monkeypatch.setattr(opening, "OBJECT_BACKENDS", (*backends.OBJECT_BACKENDS, "other"))
+    monkeypatch.setattr(opening, "OBJECT_BACKENDS", (*model_room.OBJECT_BACKENDS, "other"))
     monkeypatch.setattr(posterior, "BACKENDS", ("auto", *programs))
 
 
@@ -198,7 +199,7 @@ def test_a_backend_is_a_file_and_a_line(another_backend):
     assert stanadapt.Posterior(["other"], 3).data == {"n": 3}
 
 
-@pytest.mark.parametrize("name", backends.PROGRAM_BACKENDS)
+@pytest.mark.parametrize("name", model_room.PROGRAM_BACKENDS)
 def test_backends_of_programs_have_what_they_need(name):
     file = importlib.import_module(f"{backends.__name__}.{name}")
     assert callable(file.is_at_hand)
@@ -206,7 +207,7 @@ def test_backends_of_programs_have_what_they_need(name):
     assert file.ATTEMPT
 
 
-@pytest.mark.parametrize("name", backends.OBJECT_BACKENDS)
+@pytest.mark.parametrize("name", model_room.OBJECT_BACKENDS)
 @pytest.mark.parametrize("model", [None, NORMAL, Path("model.stan"), 3.0])
 def test_backends_of_objects_leave_other_models_alone(name, model):
     assert importlib.import_module(f"{backends.__name__}.{name}").adopt(model, None) is None
