@@ -122,7 +122,7 @@ class _Cloud(NamedTuple):
 def _outside(tops: np.ndarray, values: np.ndarray, posterior: Posterior) -> np.ndarray:
     """Which of the points (k, d) are outside of the range of all draws, in any parameter."""
     there = np.empty((len(tops), posterior.n_values))
-    posterior.model.writer(0)(tops, there)
+    posterior.model.writer(0)(tops, there, np.arange(len(tops)))
     n = len(posterior.names)
     low, high = values[..., :n].min(axis=(0, 1)), values[..., :n].max(axis=(0, 1))
     return np.asarray(((there[:, :n] < low) | (there[:, :n] > high)).any(axis=1))
