@@ -15,7 +15,7 @@ TESTS ?= tests
 OPTIONS ?=
 BIN = $(VENV)/bin
 
-.PHONY: demo check test calibrate same-record same table lint clean
+.PHONY: demo check test calibrate same-record same mutate table lint clean
 
 demo: $(VENV)/demo
 	$(BIN)/stanadapt sample models/eight_schools/eight_schools.stan --data models/eight_schools/eight_schools.json \

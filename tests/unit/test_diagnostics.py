@@ -418,6 +418,8 @@ def test_acceptance_far_from_its_target():
     assert "target 0.574: 0.90 in chain 0, 0.90 in chain 1" in text
     method = {"method": "fisher_mala"}
     assert stanadapt.diagnose(made_up(rate=0.65, attrs=method)) == []
+    for rate, kinds_of in ((0.43, []), (0.42, ["acceptance"])):  # 0.15 away from the target at most
+        assert kinds(made_up(rate=rate, attrs=method)) == kinds_of
     assert stanadapt.diagnose(made_up(rate=0.9, attrs=method | {"settings": "{}"})) == []
 
 

@@ -349,6 +349,19 @@ def test_chains_keep_their_labels_when_one_has_no_draws():
     assert "2 of 3 chains" in datasets(idata)["posterior"].attrs["interrupted_note"]
 
 
+def test_draws_are_cut_to_the_shortest_chain_that_has_any():
+    posterior = stanadapt.Posterior(PROGRAM, DATA)
+    request = resolve(**(RUN_ARGUMENTS | {"chains": 3}))
+    prepared = prepare(request, posterior)
+    run = prepared.turns.run(posterior, prepared.job, prepared.inits, lambda board: None)
+    run.chains[0].draws.n, run.chains[2].draws.n = 0, 3
+    groups = datasets(build(run, prepared, request, Labels({}, {}), 1.0))
+    for name in ("posterior", "sample_stats"):
+        assert dict(groups[name].sizes) | {"chain": 2, "draw": 3} == dict(groups[name].sizes)
+    theta = posterior.variables["theta"].take(run.draws.values[[1, 2], :3])
+    np.testing.assert_array_equal(groups["posterior"]["theta"], theta)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_arviz_works_on_it(full):
     import arviz
