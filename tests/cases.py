@@ -92,7 +92,7 @@ def placed(
 ) -> Any:
     """`state` with its chain at `x`, everything learnt kept; `logp` is what it keeps of a noisy target."""
     if sampler.FACTS.hessian:  # its metric is that of the place
-        return sampler.at(target, settings, x.copy(), state.step_size)
+        return sampler.state_at(target, settings, x.copy(), state.step_size)
     fields: dict[str, Any] = {"x": x.copy()}
     if "score" in state._fields:
         score = np.empty_like(x)

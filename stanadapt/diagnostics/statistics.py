@@ -123,7 +123,8 @@ def column(stats: xarray.Dataset, name: str, combine: Callable[..., Any]) -> np.
     if name not in stats.data_vars or _obstacle(stats.variables[name]):
         return None
     values = stats.variables[name].transpose(*SAMPLE_DIMS, ...).values
-    return np.asarray(combine(values.reshape(*values.shape[:2], -1), axis=2))
+    own = int(np.prod(values.shape[2:]))
+    return np.asarray(combine(values.reshape(*values.shape[:2], own), axis=2))
 
 
 def each(

@@ -157,6 +157,8 @@ class Posterior:
                     f"{what}[{name!r}] is no parameter of the model; its parameters are "
                     f"{', '.join(self.parameters) or 'none'}{check.nearest(name, self.parameters)}"
                 )
+            if np.asarray(value).dtype.kind not in "iufbc":
+                raise check.refused(f"{what}[{name!r}]", value, "a number or an array of numbers")
             shape, wanted = np.shape(value), self.parameters[name].shape
             if shape != wanted:
                 raise ArgumentError(f"{what}[{name!r}] has shape {shape}; the model declares {wanted}")
@@ -203,7 +205,7 @@ class Posterior:
     def _numbers(self, x: Any) -> np.ndarray:
         try:
             points = np.asarray(x)
-        except ValueError:  # ragged
+        except Exception:  # ragged, or an object of another library with its own error
             points = np.empty(0, dtype=object)
         if points.dtype.kind not in "iuf":
             raise check.refused("x", x, f"an array of numbers whose last axis has length dim={self.dim}")

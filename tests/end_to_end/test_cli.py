@@ -341,7 +341,7 @@ def test_summary_of_everything_is_not_cut(fit: tuple[Path, Result]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["--var", "nobody"], 2, "var_names=['nobody'] are not in the posterior, which has mu"),
+        (["--var", "nobody"], 2, "var_names: 'nobody' is not in the posterior, which has mu"),
         (["--interval", "1"], 2, "--interval"),
     ],
 )

@@ -73,7 +73,7 @@ def test_constant_metric_is_preconditioned_mala() -> None:
     """The Hessian of a Gaussian is the same everywhere; differences give it to ten digits."""
     mmala, settings = resolve("mmala", {})
     exact = gaussian()
-    there = mmala.at(exact.target.target(), settings, X, STEP)
+    there = mmala.state_at(exact.target.target(), settings, X, STEP)
     metric = {"root_t": there.root_t, "rotated": there.rotated, "trace": float(X.size)}
     manifold = _run("mmala", {})
     _same(_run("fisher_mala", {}, **metric), manifold, rtol=1e-6)
@@ -191,7 +191,7 @@ def test_scale_of_the_root_does_not_matter() -> None:
             {},
             root_t=np.ascontiguousarray(k * root.T),
             rotated=k * (root.T @ score),
-            trace=float(k**2 * (root**2).sum()),
+            tr=float(k**2 * (root**2).sum()),
         )
         for k in (1.0, 100.0)
     ]
