@@ -118,7 +118,7 @@ MUTATIONS = [
         "samplers/kmc.py",
         '"preconditioner": frame.scale * frame.chol_t.T @ frame.chol_t',
         '"preconditioner": frame.scale * frame.chol_t @ frame.chol_t.T',
-        learning("test_reported_preconditioner_is_the_one_that_proposals_have"),
+        learning("test_reported_preconditioner_is_the_one_that_proposals_have[kmc_lite]"),
     ),
     Mutation(
         "samplers/fisher_mala.py",

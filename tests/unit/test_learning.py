@@ -264,7 +264,7 @@ def test_ada_mala_recursion(stage: str) -> None:
 @pytest.mark.parametrize("faithful", [False, True])
 def test_gad_rwm_recursion(faithful: bool) -> None:
     """Algorithm 1 of Titsias and Dellaportas (2019) with the random numbers of the chain, in plain NumPy."""
-    _, _, after, trace = _learning("gad_rwm", {"faithful": faithful, "initial_scale": 1.5}, 200)
+    _, _, after, trace = _learning("gad_rwm", {"faithful": faithful, "initial_scale": 1.5}, 2_000)
     exact, rng = TARGETS["skewed"](), np.random.default_rng(4)
     target = exact.target.target()
     x, beta = np.array([0.3, -0.2, 0.5]), 1.0
@@ -290,7 +290,7 @@ def test_gad_rwm_recursion(faithful: bool) -> None:
             x, logp = y, logp_y
         rejections += not accepted
         np.testing.assert_allclose(row, x, rtol=1e-6, atol=1e-9)
-    assert 20 < rejections < 180
+    assert 200 < rejections < 1_800
     np.testing.assert_allclose(after.chol_t.T, factor, rtol=1e-6, atol=1e-12)
     np.testing.assert_allclose(after.beta, beta, rtol=1e-9)
 
