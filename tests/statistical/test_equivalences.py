@@ -74,7 +74,7 @@ def test_constant_metric_is_preconditioned_mala() -> None:
     mmala, settings = resolve("mmala", {})
     exact = gaussian()
     there = mmala.state_at(exact.target.target(), settings, X, STEP)
-    metric = {"root_t": there.root_t, "rotated": there.rotated, "trace": float(X.size)}
+    metric = {"root_t": there.root_t, "rotated": there.rotated, "tr": float(X.size)}
     manifold = _run("mmala", {})
     _same(_run("fisher_mala", {}, **metric), manifold, rtol=1e-6)
     np.testing.assert_array_equal(manifold.n_steps, 2 * X.size + 1)
