@@ -303,7 +303,7 @@ def test_from_a_shell(tmp_path: Path) -> None:
 def test_it_is_listed_and_its_rule_shown() -> None:
     assert command("methods").stdout.splitlines()[-1] == f"auto: {auto.DESCRIPTION}"
     said = command("methods", "auto").stdout
-    assert "With a gradient, fisher_hmc." in said
+    assert "With a gradient it is fisher_hmc." in said
     assert "rlmh in up to 20 dimensions" in said
     assert f"{auto.WARMUP} iterations" in said
     assert f"{auto.FROZEN} frozen" in said
