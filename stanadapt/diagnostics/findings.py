@@ -340,13 +340,18 @@ def _divergences(
     return [Finding("divergences", text)]
 
 
+def _total(group: xarray.Dataset | None, name: str) -> int:
+    """The sum of counts; 0 where there are none, or something else has their name."""
+    if group is None or name not in group.data_vars or group[name].dtype.kind not in "iufb":
+        return 0
+    return int(np.nan_to_num(float(group[name].sum())))
+
+
 def _failures(adaptation: xarray.Dataset, stats: xarray.Dataset | None) -> list[Finding]:
-    told = {"failures", "failures_warmup", "first_failure"} <= set(adaptation.data_vars)
-    during = int(adaptation["failures"].sum()) if told else 0
-    if not during:
+    during = _total(adaptation, "failures")
+    if not during or "first_failure" not in adaptation:
         return []
-    total = int(stats["n_steps"].sum()) if stats is not None and "n_steps" in stats else 0
-    before = int(adaptation["failures_warmup"].sum())
+    total, before = _total(stats, "n_steps"), _total(adaptation, "failures_warmup")
     first = next((str(text) for text in adaptation["first_failure"].values if str(text)), "")
     return [
         Finding(

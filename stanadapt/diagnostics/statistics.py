@@ -120,7 +120,7 @@ def column(stats: xarray.Dataset, name: str, combine: Callable[..., Any]) -> np.
 
     `combine` reduces dimensions of its own, which it has in PyMC where several samplers have drawn.
     """
-    if name not in stats.data_vars or _obstacle(stats.variables[name]):
+    if name not in stats.data_vars or _obstacle(stats.variables[name]) or not stats.variables[name].size:
         return None
     values = stats.variables[name].transpose(*SAMPLE_DIMS, ...).values
     own = int(np.prod(values.shape[2:]))

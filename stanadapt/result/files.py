@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import h5netcdf
+import h5py
 import numpy as np
 import xarray
 from xarray.backends import H5NetCDFStore
@@ -92,6 +93,8 @@ def _read_version_3(path: str | Path) -> tuple[Groups, dict[str, Any]]:
 
 
 def _read_version_4(path: str | Path) -> tuple[Groups, dict[str, Any]]:
+    with h5py.File(path) as file:
+        dict(file.attrs)  # where these are damaged, h5netcdf's file prints a traceback when it is deleted
     with xarray.open_datatree(path, engine="h5netcdf") as tree:
         groups = {name: node.to_dataset().load() for name, node in tree.children.items()}
         alone, attrs = _ungrouped(tree.to_dataset().load())

@@ -45,14 +45,14 @@ BROKEN = {
     "fisher_mala without the proposal ratio": (
         "fisher_mala",
         "numerics/langevin.py",
-        "return logp_y, accept_probability(logp_y - logp + ratio)",
-        "return logp_y, accept_probability(logp_y - logp)",
+        "return logp_y, accept_probability_if_finite(logp_y - logp + ratio)",
+        "return logp_y, accept_probability_if_finite(logp_y - logp)",
     ),
     "ada_mala without the proposal ratio": (
         "ada_mala",
         "numerics/langevin.py",
-        "return logp_y, accept_probability(logp_y - logp + ratio)",
-        "return logp_y, accept_probability(logp_y - logp)",
+        "return logp_y, accept_probability_if_finite(logp_y - logp + ratio)",
+        "return logp_y, accept_probability_if_finite(logp_y - logp)",
     ),
     "mala with half the drift": (
         "mala",
@@ -105,8 +105,8 @@ BROKEN = {
     "amala without the proposal ratio": (
         "amala",
         "numerics/langevin.py",
-        "return logp_y, accept_probability(logp_y - logp + ratio)",
-        "return logp_y, accept_probability(logp_y - logp)",
+        "return logp_y, accept_probability_if_finite(logp_y - logp + ratio)",
+        "return logp_y, accept_probability_if_finite(logp_y - logp)",
     ),
     "mmala without the volume of the metric": (
         "mmala",
@@ -246,10 +246,10 @@ FAULTS = [
 ]
 WITH_FAULTS = {
     "samplers/fisher_hmc.py": {
-        "    curvature: bool = True\n": "    curvature: bool = True\n    fault: int = 0\n",
+        'that of the Hessian"] = True\n': 'that of the Hessian"] = True\n    fault: int = 0\n',
         "most: Any, rng: Any": "most: Any, rng: Any, fault: Any",
-        "step_size, most, rng\n": "step_size, most, rng, 0 if adapting else settings.fault\n",
-        "    energy = 0.5 *": "    if fault == 1:\n        momentum = z.copy()\n    energy = 0.5 *",
+        "step_size, most, rng)": "step_size, most, rng, 0 if adapting else settings.fault)",
+        "    energy = energy_of": "    if fault == 1:\n        momentum = z.copy()\n    energy = energy_of",
         "        velocity_into(z, metric, momentum)\n": (
             "        velocity_into(z, metric, momentum)\n"
             "        if fault == 2:\n            z = momentum\n"
@@ -259,7 +259,7 @@ WITH_FAULTS = {
         "    logp_y, taken =": "    if fault == 6 and x[0] > 0.0:\n        n += 1\n    logp_y, taken =",
     },
     "numerics/splitting.py": {
-        "h: Any, n: Any)": "h: Any, n: Any, fault: Any)",
+        "h: Any, n: Any\n": "h: Any, n: Any, fault: Any\n",
         "momentum[i] += B * h": "momentum[i] += (0.5 if fault == 4 else 1.0) * B * h",
         "momentum[i] += push * score[i]": (
             "momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"

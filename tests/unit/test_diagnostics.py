@@ -563,3 +563,14 @@ def test_an_interrupt_leaves_what_has_not_begun(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         statistics_module.each(slowly, posterior, progress=True)
     assert len(seen) <= 2
+
+
+def test_statistics_without_draws_and_counts_of_another_kind_are_passed_over():
+    """Files by others may have anything under our names."""
+    idata = made_up(failures=7)
+    groups = datasets(idata)
+    none = groups["sample_stats"].isel(draw=slice(0, 0))
+    odd = groups["adaptation"].assign(failures=("chain", np.full(CHAINS, 1j)))
+    assert stanadapt.diagnose(container({**groups, "sample_stats": none, "adaptation": odd})) == []
+    lost = groups["adaptation"].assign(failures=("chain", np.full(CHAINS, np.nan)))
+    assert stanadapt.diagnose(container({**groups, "adaptation": lost})) == []
