@@ -82,13 +82,16 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def members(group: int) -> list[str]:
-    """The command lines of the processes of a group that are alive, the trackers of resources left out."""
+    """The command lines of the processes of a group that are alive, the trackers of resources left out.
+
+    A process that is ending has given up its memory, and so its command line, before it closes its files.
+    """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             state, _, leader = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
             command = (folder / "cmdline").read_text().replace("\0", " ")
-            if int(leader) == group and state != "Z" and "resource_tracker" not in command:
+            if command and int(leader) == group and state != "Z" and "resource_tracker" not in command:
                 found.append(command)
     return found
 
