@@ -570,7 +570,7 @@ def test_results_of_something_else(function):
             function(idata)
     result = draw()
     for names in ([], 3, {"x"}, ["z"], [3]):
-        with pytest.raises(ArgumentError, match="var_names="):
+        with pytest.raises(ArgumentError, match="var_names"):
             function(result, names)
     assert len(function(result, "x")) == len(function(result, ["x"]))
 

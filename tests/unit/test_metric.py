@@ -27,6 +27,7 @@ from stanadapt.numerics.metric import (
     velocity_into,
 )
 from stanadapt.numerics.step_size import average_step_size, dual_averaging, final_step_size
+from stanadapt.numerics.transport import no_tails
 from stanadapt.target import log_density_gradient
 
 NONE = np.empty((0, 0))
@@ -339,7 +340,7 @@ def _trajectory(
     native = exact.target.target()
     x, p, score = x.copy(), p.copy(), np.empty_like(x)
     log_density_gradient(native, x, score)
-    logp, taken = splitting.split_steps(native, metric, x, p, score, h, n)
+    logp, taken = splitting.split_steps(native, no_tails(), metric, x, p, score, h, n)
     assert taken == 2 * n
     again = np.empty_like(x)
     assert logp == log_density_gradient(native, x, again)
@@ -416,7 +417,7 @@ def test_trajectories_end_where_there_is_no_density() -> None:
     )
     native = wall.target()
     x, p, score = X.copy(), np.array([1.0, 0.0, 0.0]), -X
-    assert splitting.split_steps(native, _of(np.eye(3)), x, p, score, 1.0, 50) == (-np.inf, 2)
+    assert splitting.split_steps(native, no_tails(), _of(np.eye(3)), x, p, score, 1.0, 50) == (-np.inf, 2)
 
 
 def _largest_energy_error(b: float) -> float:
