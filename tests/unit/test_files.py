@@ -197,6 +197,6 @@ def test_variables_that_clash_are_refused_before_the_run() -> None:
     target = stanadapt.Target.from_python(
         lambda x: evaluated.append(1) or -float(x @ x), 3, names=["x.1", "x.2", "x_dim_0"]
     )
-    with pytest.raises(stanadapt.errors.ArgumentError, match="no result can hold"):
+    with pytest.raises(stanadapt.errors.ModelError, match="x_dim_0 has the name of a dimension of x"):
         stanadapt.sample(target, method="rwm", chains=1, progress=False)
     assert not evaluated

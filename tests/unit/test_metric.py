@@ -386,7 +386,7 @@ def test_a_quarter_is_leapfrog_with_half_the_step(n: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(splitting, "B", 0.25)
     y, q = X.copy(), P.copy()
     log_density_gradient(native, y, score)
-    found = splitting.split_steps.py_func(native, _of(np.eye(3)), y, q, score, 0.2, n)
+    found = splitting.split_steps.py_func(native, no_tails(), _of(np.eye(3)), y, q, score, 0.2, n)
     np.testing.assert_allclose(y, x, rtol=1e-12)
     np.testing.assert_allclose(q, p, rtol=1e-12)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
@@ -399,7 +399,7 @@ def test_the_kernel_is_what_was_written() -> None:
     native = (exact := TARGETS["skewed"]()).target.target()
     y, q, score = X.copy(), P.copy(), np.empty(3)
     log_density_gradient(native, y, score)
-    splitting.split_steps.py_func(native, metric, y, q, score, 0.2, 3)
+    splitting.split_steps.py_func(native, no_tails(), metric, y, q, score, 0.2, 3)
     np.testing.assert_allclose(np.concatenate([y, q]), np.concatenate([x, p]), rtol=1e-12)
     assert exact.target.dim == 3
 
