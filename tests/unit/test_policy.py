@@ -81,6 +81,7 @@ class Running:
         self, method: str, settings: dict[str, Any], exact: Exact | None = None, seed: int = 1
     ) -> None:
         exact = exact or gaussian()
+        self.exact = exact  # it owns the code that the target's addresses lead to
         self.sampler, self.settings = resolve(method, settings)
         self.rng, self.d = np.random.default_rng(seed), exact.target.dim
         self.state = learnt_state(self.sampler, self.settings, exact, self.rng)
