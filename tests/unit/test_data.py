@@ -331,8 +331,8 @@ def test_json_file_that_cannot_be_read(tmp_path):
     assert "is a directory" in refusal(ECHO_REAL, tmp_path)
     (tmp_path / "binary.json").write_bytes(b'{"v": "\xff\xfe"}')
     assert "cannot be read" in refusal(ECHO_REAL, tmp_path / "binary.json")
-    (tmp_path / "empty.json").write_text("")
-    assert "empty.json" in refusal(ECHO_REAL, tmp_path / "empty.json")
+    (tmp_path / "none.json").write_text("")
+    assert "is not valid JSON" in refusal(ECHO_REAL, tmp_path / "none.json")
 
 
 def test_user_data_are_left_alone():
