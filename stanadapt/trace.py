@@ -8,7 +8,7 @@ import numpy as np
 
 from .jit import kernel
 
-NOTHING = (np.nan,)  # `Info.own` of a method that has no columns of its own; numba has no type for ()
+NOTHING = None  # `Info.own` of a method that has no columns of its own
 
 
 class Info(NamedTuple):
@@ -60,5 +60,12 @@ def record(trace: Any, i: Any, x: Any, logp: Any, info: Any) -> None:
     trace.accepted[i] = info.accepted
     trace.step_size[i] = info.step_size
     trace.n_steps[i] = info.n_steps
-    for j in range(trace.own.shape[1]):
-        trace.own[i, j] = info.own[j]
+    _record_own(trace.own, i, info.own)
+
+
+@kernel
+def _record_own(rows: Any, i: Any, own: Any) -> None:
+    """Write the columns of the method's own. Where it has none, `own` is None and numba drops the branch."""
+    if own is not None:
+        for j in range(rows.shape[1]):
+            rows[i, j] = own[j]
