@@ -18,7 +18,7 @@ class Info(NamedTuple):
     accepted: bool
     step_size: float  # after the iteration's adaptation; NaN for a method without one
     n_steps: int  # evaluations of the density or its gradient
-    own: tuple[float, ...]  # the columns that the method declares in its FACTS, as numbers; or NOTHING
+    own: tuple[float, ...] | None  # the columns that the method declares in its FACTS, as numbers; or NOTHING
 
 
 class Trace(NamedTuple):
