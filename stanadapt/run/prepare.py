@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-import warnings
 from typing import NamedTuple, cast
 
 from .. import check, samplers
-from ..errors import ArgumentError, ModelError, StanAdaptWarning
+from ..errors import ArgumentError, ModelError, warn
 from ..model.posterior import Posterior
 from . import auto, inits, warmup
 from .compiling import compile_job, compile_pilot
@@ -32,8 +31,8 @@ class Prepared(NamedTuple):
     notes: dict[str, str]  # for the result's attributes
 
 
-def prepare(request: Request, posterior: Posterior, *, stacklevel: int = 3) -> Prepared:
-    """All that comes before the first iteration; `stacklevel` is for its warnings.
+def prepare(request: Request, posterior: Posterior) -> Prepared:
+    """All that comes before the first iteration.
 
     Raises
     ------
@@ -50,8 +49,8 @@ def prepare(request: Request, posterior: Posterior, *, stacklevel: int = 3) -> P
     check_memory(posterior, job, request.workers)
     sampler = cast(samplers.Sampler, samplers.sampler(job.method))
     if sampler.FACTS.cautious and (advice := sampler.caution(job.settings, posterior.dim)):
-        warnings.warn(f"method={job.method!r}: {advice}", StanAdaptWarning, stacklevel=stacklevel)
-    turns = _turns(request, posterior, stacklevel + 1)
+        warn(f"method={job.method!r}: {advice}")
+    turns = _turns(request, posterior)
     compile_job(job, posterior, request.progress)
     return Prepared(posterior, job, starts, turns, notes)
 
@@ -103,25 +102,21 @@ def _check_method(job: Job, posterior: Posterior) -> None:
         warmup.plan(cast(samplers.Sampler, sampler), job.settings, job.warmup, posterior.dim)
 
 
-def _turns(request: Request, posterior: Posterior, stacklevel: int) -> Turns:
+def _turns(request: Request, posterior: Posterior) -> Turns:
     """Threads; or processes, where the model is not for threads and several chains run at a time."""
     workers = min(request.workers, request.chains)
     if workers == 1 or posterior.model.thread_safe:
         return Threads(workers)
     if multiprocessing.current_process().daemon:
-        warnings.warn(
+        warn(
             "the chains run one after another: this process is a worker of multiprocessing's, which may not "
-            "have processes of its own. A concurrent.futures.ProcessPoolExecutor starts workers that may",
-            StanAdaptWarning,
-            stacklevel=stacklevel,
+            "have processes of its own. A concurrent.futures.ProcessPoolExecutor starts workers that may"
         )
         return Threads(1)
     packed = pack(posterior)
     if posterior.model.backend != "python":
-        warnings.warn(
+        warn(
             f"{posterior.library}: this library was compiled without STAN_THREADS=true and cannot run in "
-            "threads; its chains run in processes.",
-            StanAdaptWarning,
-            stacklevel=stacklevel,
+            "threads; its chains run in processes."
         )
     return Processes(workers, packed)
