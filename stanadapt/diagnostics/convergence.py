@@ -44,19 +44,17 @@ def convergence(draws: np.ndarray) -> Convergence:
         return Convergence(np.full((k, 4, 2 * chains), np.nan), *np.full((2, k), np.nan))
     halves = _halves(draws)
     flat = halves.reshape(k, -1)
-    order = np.argsort(flat, axis=1)
-    ordered = np.empty(flat.shape)
-    _arrange(flat, order, ordered)
+    order, ordered = sort(flat)
     everything = np.sort(draws.reshape(k, -1), axis=1) if n % 2 else ordered
     lower, upper = (_quantile(everything, p)[:, None, None] for p in (_TAIL, 1.0 - _TAIL))
-    ess_tail = np.minimum(effective_size(draws <= lower), effective_size(draws <= upper))
+    ess_tail = np.minimum(_indicator_size(halves, lower), _indicator_size(halves, upper))
     table, scores = _normal_scores(flat.shape[1]), np.empty(halves.shape)
     _rank(order, ordered, table, scores.reshape(k, -1))
     ess_bulk, mean, var = _effective_size(scores)
     middle = ordered[:, [(flat.shape[1] - 1) // 2, flat.shape[1] // 2]].mean(axis=1)
-    distances = np.empty(flat.shape)
-    _fold(ordered, middle, order, distances)
-    _rank(order, distances, table, scores.reshape(k, -1))
+    places, distances = np.empty_like(order), np.empty(flat.shape)
+    _fold(order, ordered, middle, places, distances)
+    _rank(places, distances, table, scores.reshape(k, -1))
     moments = np.stack((mean, var, *_centre(scores)), axis=1)
     moments[~np.isfinite(middle), 2:] = np.nan
     unknown = np.isnan(draws).any(axis=(1, 2))
@@ -142,6 +140,11 @@ def _effective_size(halves: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
     return sizes, mean, var
 
 
+def _indicator_size(halves: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Effective sample size (k,) for the share of draws (k, m, n) up to `limits` (k, 1, 1)."""
+    return _effective_size(np.less_equal(halves, limits, out=np.empty(halves.shape)))[0]
+
+
 def _centre(halves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Subtract the mean of each half of (k, m, n); returns the means and variances (k, m)."""
     mean, var = np.empty((2, *halves.shape[:2]))
@@ -149,13 +152,55 @@ def _centre(halves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, var
 
 
+def sort(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The order of each row of (k, n) and its values in that order, both (k, n).
+
+    Numbers are sorted as integers of the same order, whose last bits are replaced by the place in the row,
+    which takes half the time of NumPy's `argsort`. Neighbours that differ in those bits alone change places
+    after it; where there are many of them, as in a variable that hardly varies, `argsort` does it.
+    """
+    keys = np.empty(values.shape, np.uint64)
+    bits = max(1, (values.shape[1] - 1).bit_length())
+    _write_keys(values, keys, np.uint64(bits))
+    keys.sort(axis=1)
+    order, ordered = np.empty(values.shape, np.int64), np.empty(values.shape)
+    sorted_ = np.empty(len(values), np.bool_)
+    _read_keys(keys, values, np.uint64(bits), order, ordered, sorted_)
+    for i in np.flatnonzero(~sorted_):
+        order[i] = np.argsort(values[i])
+        ordered[i] = values[i, order[i]]
+    return order, ordered
+
+
 @exact
-def _arrange(values: Any, order: Any, ordered: Any) -> None:
-    """Write `values` (k, n) to `ordered` in their order; faster than NumPy's `take_along_axis`."""
+def _write_keys(values: Any, keys: Any, bits: Any) -> None:
+    """Integers in the order of the numbers, their last `bits` the place in the row."""
     k, n = values.shape
+    numbers, sign, one = values.view(np.uint64), np.uint64(63), np.uint64(1)
     for i in range(k):
         for j in range(n):
-            ordered[i, j] = values[i, order[i, j]]
+            number = numbers[i, j]
+            # All bits of a negative number are turned, and the sign of a positive one.
+            key = number ^ ((np.uint64(0) - (number >> sign)) | (one << sign))
+            keys[i, j] = (key >> bits << bits) | np.uint64(j)
+
+
+@exact
+def _read_keys(keys: Any, values: Any, bits: Any, order: Any, ordered: Any, sorted_: Any) -> None:
+    """The order and the ordered values; `sorted_` (k,) tells whether few neighbours had to change places."""
+    k, n = values.shape
+    last = (np.uint64(1) << bits) - np.uint64(1)
+    for i in range(k):
+        moves = 0
+        for j in range(n):
+            place = np.int64(keys[i, j] & last)
+            value, to = values[i, place], j
+            while to > 0 and ordered[i, to - 1] > value and moves <= n:
+                order[i, to], ordered[i, to] = order[i, to - 1], ordered[i, to - 1]
+                to -= 1
+                moves += 1
+            order[i, to], ordered[i, to] = place, value
+        sorted_[i] = moves <= n
 
 
 @exact
@@ -174,22 +219,32 @@ def _rank(order: Any, ordered: Any, table: Any, scores: Any) -> None:
 
 
 @exact
-def _fold(ordered: Any, middle: Any, order: Any, distances: Any) -> None:
-    """Order by the distance from the middle instead, merging the ordered values (k, n) from both ends."""
-    n = ordered.shape[1]
-    places = np.empty(n, order.dtype)
-    for i in range(len(ordered)):
-        for j in range(n):
-            places[j] = order[i, j]
-        low, high = 0, n - 1
-        for j in range(n - 1, -1, -1):
-            left, right = abs(ordered[i, low] - middle[i]), abs(ordered[i, high] - middle[i])
-            if left > right:
-                order[i, j], distances[i, j] = places[low], left
-                low += 1
-            else:
-                order[i, j], distances[i, j] = places[high], right
-                high -= 1
+def _fold(order: Any, ordered: Any, middle: Any, places: Any, distances: Any) -> None:
+    """Order and values (k, n) by the distance from the middle, for n even.
+
+    The ordered values are merged, the larger half of the distances from the ends inwards and the smaller half
+    from the middle outwards: the two do not wait for each other. A choice is one of values, since as a branch
+    it would be mispredicted half the time.
+    """
+    k, n = ordered.shape
+    one = np.uint64(1)  # an index that might be negative would be looked at twice
+    for i in range(k):
+        old, values, origin = order[i], ordered[i], middle[i]
+        low, high = np.uint64(0), np.uint64(n - 1)
+        left, right = np.uint64(n // 2 - 1), np.uint64(n // 2)
+        for j in range(n // 2):
+            below, above = origin - values[low], values[high] - origin
+            further = np.uint64(below > above)
+            places[i, n - 1 - j] = old[high + further * (low - high)]
+            distances[i, n - 1 - j] = max(below, above)
+            low += further
+            high -= one - further
+            below, above = origin - values[left], values[right] - origin
+            further = np.uint64(below > above)
+            places[i, j] = old[left + further * (right - left)]
+            distances[i, j] = min(below, above)
+            right += further
+            left -= one - further
 
 
 @exact
