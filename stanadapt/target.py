@@ -16,6 +16,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .jit import kernel
+from .transport import COLUMNS, into_x, pull_back
 
 
 class Failures(NamedTuple):
@@ -33,12 +34,13 @@ class NativeTarget(NamedTuple):
     context: int  # their first argument: the bs_model pointer
     dim: int
     failures: Failures
+    transport: np.ndarray  # the coordinates that kernels see, a map of transport.py; no rows where they are x
 
 
 def native_target(log_density_address: int, gradient_address: int, context: int, dim: int) -> NativeTarget:
     """A `NativeTarget` with its own count of failures, for one chain."""
     failures = Failures(np.zeros(1, np.int64), np.zeros(dim))
-    return NativeTarget(log_density_address, gradient_address, context, dim, failures)
+    return NativeTarget(log_density_address, gradient_address, context, dim, failures, np.empty((0, COLUMNS)))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -74,8 +76,21 @@ def _call(typing_context: Any, address: Any, context: Any, x: Any, score: Any) -
 
 
 @kernel
-def log_density(target: Any, x: Any) -> Any:
-    """Log density at `x` (d,). An error, NaN or +inf is counted as a failure and gives -inf."""
+def log_density(target: Any, z: Any) -> Any:
+    """Log density at `z` (d,) in the target's coordinates.
+
+    An error, NaN or +inf is counted as a failure and gives -inf; so does, uncounted, a point whose x
+    overflows.
+    """
+    if len(target.transport) == 0:
+        return _density(target, z)
+    x = np.empty_like(z)
+    log_det = into_x(target.transport, z, x)
+    return -np.inf if log_det == np.inf else _density(target, x) + log_det
+
+
+@kernel
+def _density(target: Any, x: Any) -> Any:
     value = _call(
         np.uint64(target.log_density), np.uint64(target.context), np.uint64(x.ctypes.data), np.uint64(0)
     )
@@ -85,12 +100,27 @@ def log_density(target: Any, x: Any) -> Any:
 
 
 @kernel
-def log_density_gradient(target: Any, x: Any, score: Any) -> Any:
-    """Log density at `x` (d,); its gradient is written to `score` (d,).
+def log_density_gradient(target: Any, z: Any, score: Any) -> Any:
+    """Log density at `z` (d,) in the target's coordinates; its gradient is written to `score` (d,).
 
     Outside of the support the log density is -inf, and `score` means nothing. An error of the model, or a
     value or gradient that is not finite, is counted as a failure and gives -inf too.
     """
+    if len(target.transport) == 0:
+        return _density_gradient(target, z, score)
+    x = np.empty_like(z)
+    log_det = into_x(target.transport, z, x)
+    if log_det == np.inf:
+        return -np.inf
+    logp = _density_gradient(target, x, score)
+    if logp == -np.inf:
+        return logp
+    pull_back(target.transport, z, x, score)
+    return logp + log_det
+
+
+@kernel
+def _density_gradient(target: Any, x: Any, score: Any) -> Any:
     value = _call(
         np.uint64(target.log_density_gradient),
         np.uint64(target.context),

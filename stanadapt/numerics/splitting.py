@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
+from ..target import log_density_gradient
 from .metric import velocity_into
-from .transport import transported_gradient
 
 # This b minimises the largest mean energy error on a standard Gaussian over 0 < h < 2.1. The error is 7e-4 a
 # dimension, where leapfrog has 5e-2. Their value, 0.21178, is the best for h < 2, but its error grows sooner
@@ -27,12 +27,8 @@ B = 0.2145
 
 
 @kernel
-def split_steps(
-    target: Any, tails: Any, metric: Any, x: Any, momentum: Any, score: Any, h: Any, n: Any
-) -> Any:
+def split_steps(target: Any, metric: Any, x: Any, momentum: Any, score: Any, h: Any, n: Any) -> Any:
     """`n` steps of length `h` from (x, momentum) and the score there; all three (d,) change in place.
-
-    `tails` say in which coordinates x and score are, see transport.py.
 
     Returns the log density at the end and the number of gradients. A trajectory that meets a point without a
     log density ends there and returns -inf, because the way back would meet that point too.
@@ -47,7 +43,7 @@ def split_steps(
             velocity_into(velocity, metric, momentum)
             for i in range(x.size):
                 x[i] += 0.5 * h * velocity[i]
-            logp = transported_gradient(target, tails, x, score)
+            logp = log_density_gradient(target, x, score)
             taken += 1
             if logp == -np.inf:
                 return logp, taken

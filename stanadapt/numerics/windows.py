@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..transport import transport_draws
 from .linear import double_capacity
 from .metric import Metric, compress, distance, drift, hessian_metric, learn_metric
-from .transport import Tails, learn_tails, transport_draws
+from .transport_learning import learn_transport, same_law
 
 # Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller.
 ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0
@@ -31,7 +32,7 @@ class Windows(NamedTuple):
 class Lesson(NamedTuple):
     """What two windows tell."""
 
-    tails: Tails
+    transport: np.ndarray
     metric: Metric
     steady: bool  # whether the two agree, so that the next window may be the last
 
@@ -62,27 +63,34 @@ def next_window(windows: Windows) -> Windows:
 
 
 def learn_windows(
-    windows: Windows, tails: Tails, metric: Metric, hessian: np.ndarray, compressing: bool
+    windows: Windows,
+    transport: np.ndarray,
+    metric: Metric,
+    hessian: np.ndarray,
+    groups: np.ndarray,
+    *,
+    compressing: bool,
+    new: bool,
 ) -> Lesson:
     """Coordinates and metric at the end of a window; without draws the Hessian's metric, if there is one.
 
-    A dense metric is compressed to low rank where that saves time, if `compressing` is set.
+    A dense metric is compressed to low rank where that saves time, if `compressing` is set. Without `new` no
+    coordinates are moved that were not before.
     """
     (points, scores, n, before), steady = windows, False
-    tails = learn_tails(tails, points[:n], scores[:n])
+    learnt = learn_transport(transport, points[:n], scores[:n], groups, before, new=new)
     found = hessian_metric(hessian) if len(hessian) else None
     if n:
-        z, score_z = transport_draws(tails, points[:n], scores[:n])
+        z, score_z = transport_draws(learnt, points[:n], scores[:n])
         found = learn_metric(metric, z, score_z)
-    if n >= ENOUGH and found is not None and len(found.chol_t):
+    if n >= ENOUGH and found is not None and len(found.chol_t) and same_law(learnt, transport):
         steady = distance(metric, found) < np.log(CHANGE) and drift(found, z, before) < DRIFT
     if found is not None:
         metric = compress(found) if compressing and len(found.chol_t) else found
-    return Lesson(tails, metric, steady)
+    return Lesson(learnt, metric, steady)
 
 
-def has_new_tails(windows: Windows, tails: Tails) -> bool:
-    """Whether the draws so far show other coordinates to have heavy tails than `tails` has."""
-    n = windows.seen
-    found = learn_tails(tails, windows.points[:n], windows.scores[:n])
-    return not np.array_equal(found.places, tails.places)
+def has_other_coordinates(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:
+    """Whether the draws so far show other coordinates than `transport` changes, or other laws."""
+    points, scores = windows.points[: windows.seen], windows.scores[: windows.seen]
+    return not same_law(learn_transport(transport, points, scores, groups, windows.before), transport)

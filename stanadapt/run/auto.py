@@ -20,7 +20,7 @@ from .board import Board
 from .chain import SPECTRUM_LIMIT
 from .inits import Init, find
 from .interrupts import Caught, interrupts
-from .warmup import pilot, warm_up
+from .warmup import pilot, variable_groups, warm_up
 
 NAME = "auto"
 DESCRIPTION = "takes one of the methods, by what it sees of the posterior"
@@ -134,7 +134,8 @@ def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught) -> d
     target = model.target()
     ascend = samplers.climbs(sampler, settings)
     x = find(init, posterior, model, 0, rng, use_gradient=True, ascend=ascend).x
-    trial = warm_up(sampler, settings, target, x, rng, WARMUP)
+    groups = variable_groups(posterior.unconstrained_names)
+    trial = warm_up(sampler, settings, target, x, rng, WARMUP, groups)
     row = trial.room(1)
     model.raise_pending()
     failed = int(target.failures.total[0])  # before the trial
@@ -151,7 +152,7 @@ def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught) -> d
         after_iteration()
     state = trial.state
     for _ in range(FROZEN):
-        state = samplers.advance(sampler, target, settings, state, rng, False, row)
+        state = samplers.advance(sampler, trial.target, settings, state, rng, False, row)
         after_iteration()
         acceptance += float(row.accept_prob[0]) / FROZEN
     gradients = max(gradients, 1)

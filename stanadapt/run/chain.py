@@ -20,11 +20,12 @@ from ..model.posterior import Posterior
 from ..samplers import Sampler, advance, climbs, keeps_adapting, sampler
 from ..target import Failures
 from ..trace import Trace, empty_trace
+from ..transport import no_transport
 from .board import Board
 from .draws import ChainResult, Draws
 from .inits import Init, Start, find
 from .job import Job
-from .warmup import Place, WarmUp, plan
+from .warmup import Place, WarmUp, plan, variable_groups
 
 _BLOCK_SECONDS = 0.05
 _BLOCK_NUMBERS = 1_000_000  # floats of positions that a block may hold
@@ -95,6 +96,7 @@ class ChainValue:
     tops: np.ndarray  # (k, d) the highest points of the climbs to it
     place: Place | None = None  # in warm-up; None before it begins
     state: Any = None  # the sampler's State
+    transport: np.ndarray = field(default_factory=no_transport)  # the coordinates of the state
     model: dict[str, Any] = field(default_factory=dict)  # what the model of the chain carries along
     done: int = 0  # iterations
     warmup_iterations: int | None = None  # None before warm-up has ended
@@ -128,7 +130,7 @@ class KernelChain(Chain):
             if self.warmup is not None:
                 self.warmup.n = value.warmup_rows
         self.value = value
-        self.target = target._replace(failures=value.failures)
+        self.target = target._replace(failures=value.failures, transport=value.transport)
         self.step_seconds = 0.0
         self.resumed_at = self.turn_began = 0.0
         self.buffer = empty_trace(10, posterior.dim, len(self.sampler.FACTS.columns))
@@ -158,7 +160,9 @@ class KernelChain(Chain):
         if value.place is None:
             value.start, value.tops = self._find_start()
         segments = plan(self.sampler, job.settings, job.warmup, d)
-        warm_up = WarmUp(segments, self.target, value.start.copy(), value.rng, value.place, value.state)
+        groups = variable_groups(self.posterior.unconstrained_names)
+        start = value.start.copy()
+        warm_up = WarmUp(segments, self.target, start, value.rng, value.place, value.state, groups)
         marks = _note_marks(job.warmup, d)
         while warm_up.left or warm_up.next_stage():
             end = min([value.done + warm_up.left, *[mark for mark in marks if mark > value.done]])
@@ -166,13 +170,18 @@ class KernelChain(Chain):
                 trace = self._room(end - value.done)
                 began = time.perf_counter()
                 warm_up.run(trace)
-                value.place, value.state = warm_up.place, warm_up.state
+                self._keep(warm_up)
                 self._end_block(trace, began, value.done, self.warmup, self.write_warmup)
                 if value.done == end:
                     self._note(warm_up, trace)
                 yield from self._pause()
-        value.place, value.state = warm_up.place, warm_up.state
+        self._keep(warm_up)
         value.warmup_iterations, value.done = value.done, job.warmup
+
+    def _keep(self, warm_up: WarmUp) -> None:
+        """Take over what warm-up has come to."""
+        value, self.target = self.value, warm_up.target
+        value.place, value.state, value.transport = warm_up.place, warm_up.state, warm_up.target.transport
 
     def _sample(self) -> Iterator[None]:
         """Draws, with everything learnt frozen, unless the method goes on adapting ever more rarely."""

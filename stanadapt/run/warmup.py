@@ -12,6 +12,7 @@ with a preconditioner made of its metric (`take_over`), and goes on adapting as 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..samplers import Handover, Sampler, Stage, advance, resolve, sampler
 from ..trace import Trace, empty_trace
+from ..transport import into_z
 
 PILOT = "fisher_hmc"
 _PILOT_PREFIX = "pilot_"  # of the names of its stages in results
@@ -90,7 +92,8 @@ def _stages(method: Sampler, settings: Any, length: int, d: int) -> tuple[Stage,
 
 
 class WarmUp:
-    """A warm-up under way. `place` and `state` are all that changes, beside the random numbers.
+    """A warm-up under way. `place`, `state` and the target's coordinates are all that changes, beside the
+    random numbers.
 
     Whoever drives it enters a stage and runs all its iterations, in blocks of any lengths:
 
@@ -109,14 +112,20 @@ class WarmUp:
         rng: np.random.Generator,
         place: Place | None = None,
         state: Any = None,
+        groups: np.ndarray | None = None,
     ) -> None:
-        """From the point `x` (d,); or, where `place` and `state` are given, from there."""
+        """From the point `x` (d,); or, where `place` and `state` are given, from there.
+
+        `groups` (d,) are the variables that coordinates belong to, numbered; without them, it is one.
+        """
         self.segments, self.target, self.x, self.rng = segments, target, x, rng
         self.place = Place() if place is None else place
         self.state = state
         if place is None:
             first = segments[0]
             self.state = first.sampler.start(target, first.settings, x, rng)
+            if first.sampler.FACTS.transports and groups is not None:
+                self.state = self.state._replace(groups=groups)
 
     @property
     def segment(self) -> Segment:
@@ -148,6 +157,8 @@ class WarmUp:
             stage = segment.stages[place.stage + 1]
             with np.errstate(all="ignore"):  # a chain may be on its way to infinity; that is diagnosed later
                 self.state = segment.sampler.enter(stage.name, self.state, segment.settings)
+            if segment.sampler.FACTS.transports:
+                self.target = self.target._replace(transport=self.state.transport)
             self.place = Place(place.segment, place.stage + 1, stage.length)
             return True
         if last:
@@ -176,21 +187,38 @@ class WarmUp:
     def _hand_over(self) -> None:
         """The state of the next segment's sampler where the pilot has ended.
 
-        Where that sampler cannot start there, since it needs a Hessian and there is none, it starts at `x`.
+        It goes on in the pilot's coordinates. Where that sampler cannot start there, since it needs a Hessian
+        and there is none, it starts at `x`.
         """
         before, after = self.segments[self.place.segment : self.place.segment + 2]
         length = sum(stage.length for stage in before.stages)
         with np.errstate(all="ignore"):
             handover: Handover = cast(Any, before.sampler).hand_over(self.state, before.settings, length)
-            state = after.sampler.start(self.target, after.settings, handover.x, self.rng)
+            self.target = self.target._replace(transport=handover.transport)
+            state = after.sampler.start(self.target, after.settings, handover.z, self.rng)
             if state.logp == -np.inf:
-                state = after.sampler.start(self.target, after.settings, self.x, self.rng)
+                z = np.empty_like(self.x)
+                into_z(handover.transport, self.x, z)
+                state = after.sampler.start(self.target, after.settings, z, self.rng)
             self.state = after.sampler.take_over(state, handover, after.settings)
         self.place = Place(self.place.segment + 1)
 
 
 def warm_up(
-    method: Sampler, settings: Any, target: Any, x: np.ndarray, rng: np.random.Generator, warmup: int
+    method: Sampler,
+    settings: Any,
+    target: Any,
+    x: np.ndarray,
+    rng: np.random.Generator,
+    warmup: int,
+    groups: np.ndarray | None = None,
 ) -> WarmUp:
-    """A warm-up of so many iterations from `x` (d,), not yet run."""
-    return WarmUp(plan(method, settings, warmup, x.size), target, x, rng)
+    """A warm-up of so many iterations from `x` (d,), not yet run; `groups` as `WarmUp` has them."""
+    return WarmUp(plan(method, settings, warmup, x.size), target, x, rng, groups=groups)
+
+
+def variable_groups(names: Sequence[str]) -> np.ndarray:
+    """The number of the variable that each coordinate (d,) belongs to, by names such as `theta.1`."""
+    own = [name.partition(".")[0].partition("[")[0] for name in names]
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(own))}
+    return np.array([numbers[name] for name in own], np.int64)

@@ -112,7 +112,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 def take_over(state: State, handover: Handover, settings: Any) -> State:
     """Take mean and covariance from the pilot; they count for as many points as it had iterations."""
-    d = handover.x.size
+    d = handover.z.size
     chol_t = transposed_factor(handover.cov)
     tr = float(np.square(chol_t).sum())
     if np.isnan(settings.initial_step_size):

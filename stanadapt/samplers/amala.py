@@ -114,7 +114,7 @@ def take_over(state: State, handover: Handover, settings: Any) -> State:
     """Take Sigma from the pilot."""
     chol_t = transposed_factor(handover.cov)
     if np.isnan(settings.initial_step_size):
-        state = state._replace(step_size=gaussian_step_size(handover.x.size))
+        state = state._replace(step_size=gaussian_step_size(handover.z.size))
     return state._replace(rotated=chol_t @ state.score, cov=handover.cov.copy(), chol_t=chol_t)
 
 

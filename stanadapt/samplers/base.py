@@ -37,6 +37,7 @@ import numpy as np
 
 from ..model.backends.base import Plan
 from ..trace import Trace
+from ..transport import rows_into_x
 
 # Families of methods.
 WALK, LANGEVIN, HAMILTONIAN, SURROGATE, POLICY = "walk", "Langevin", "Hamiltonian", "surrogate", "policy"
@@ -70,6 +71,7 @@ class Facts(NamedTuple):
     piloted: bool = False  # whether Fisher HMC can begin its warm-up (setting `pilot`)
     refits: bool = False  # whether it learns in plain Python between blocks of iterations
     settles: bool = False  # whether its warm-up may end before its last stage
+    transports: bool = False  # whether it learns coordinates: its State has `transport` and `groups`
     cautious: bool = False  # whether it warns of some posteriors
     whole_chains: bool = False  # whether it is an engine
 
@@ -84,10 +86,11 @@ class Stage(NamedTuple):
 class Handover(NamedTuple):
     """What the pilot hands over to the method that goes on with the warm-up."""
 
-    x: np.ndarray  # (d,) the last point of its chain
+    z: np.ndarray  # (d,) the last point of its chain
     mean: np.ndarray  # (d,) mean of its last window
     cov: np.ndarray  # (d, d) its metric; for a Gaussian target this is the covariance
     n: int  # number of its iterations
+    transport: np.ndarray  # the coordinates that all these are in, see transport.py
 
 
 def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
@@ -175,10 +178,21 @@ def advance(
 ) -> Any:
     """Run one iteration for every row of `trace`, and the refits that are due in between.
 
-    The state says when they are due, so that draws do not depend on where blocks end.
+    The state says when they are due, so that draws do not depend on where blocks end. The state is in the
+    coordinates of the target, and what the trace has in the end is in x.
     """
-    if not (adapting and sampler.FACTS.refits):
-        return sampler.sweep(target, settings, state, rng, adapting, trace)
+    if adapting and sampler.FACTS.refits:
+        state = _advance_refitting(sampler, target, settings, state, rng, trace)
+    else:
+        state = sampler.sweep(target, settings, state, rng, adapting, trace)
+    if len(target.transport):
+        rows_into_x(target.transport, trace.x, trace.logp)
+    return state
+
+
+def _advance_refitting(
+    sampler: Sampler, target: Any, settings: Any, state: Any, rng: Any, trace: Trace
+) -> Any:
     done, n = 0, len(trace.logp)
     while done < n:
         if sampler.until_refit(state) == 0:

@@ -50,18 +50,27 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
+from ..numerics.heavy_tails import tails_of
 from ..numerics.linear import dot
 from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, velocity_into
 from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.splitting import split_steps
 from ..numerics.step_size import DualAveraging, average_step_size, dual_averaging, final_step_size
-from ..numerics.transport import Tails, change_coordinates, into_x, no_tails, score_in_x
-from ..numerics.windows import Windows, empty_windows, has_new_tails, learn_windows, next_window, push
+from ..numerics.windows import (
+    Windows,
+    empty_windows,
+    has_other_coordinates,
+    learn_windows,
+    next_window,
+    push,
+)
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
+from ..transport import change_coordinates, into_x, no_transport, score_in_x, transport_draws
 from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts, Handover, Stage, growing_windows
 from .settings import PROBABILITY, SCALE, Choice, Limit
 
+LAST = "last_window"
 LARGEST_DENSE = 500  # dimension up to which "auto" learns all of A
 LARGEST_SHOWN = 1_000  # dimension up to which results have A if it is of low rank
 
@@ -92,6 +101,7 @@ FACTS = Facts(
     columns=TRAJECTORY_COLUMNS,
     harmless_divergences=HARMLESS_SHARE,
     settles=True,
+    transports=True,
 )
 
 
@@ -107,7 +117,8 @@ class State(NamedTuple):
     windows: Windows
     hessian: np.ndarray  # (d, d) at the start, until it is used; then (0, 0)
     steady: bool  # whether the last two windows agree
-    tails: Tails  # the coordinates z that x, logp and score are in
+    transport: np.ndarray  # the coordinates z that x, logp and score are in, see transport.py
+    groups: np.ndarray  # (d,) the variables of the program that coordinates belong to
 
 
 def n_matrices(settings: Any) -> int:
@@ -115,7 +126,10 @@ def n_matrices(settings: Any) -> int:
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    return [Stage(f"window_{i}", length) for i, length in enumerate(growing_windows(warmup), 1)]
+    lengths = growing_windows(warmup)
+    return [
+        Stage(LAST if i == len(lengths) else f"window_{i}", length) for i, length in enumerate(lengths, 1)
+    ]
 
 
 @kernel
@@ -131,8 +145,21 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     k = d if dense else 0
     metric = Metric(np.eye(k), np.eye(k), np.ones(d), np.empty((0, d)), np.empty(0))
     search = DualAveraging(0.0, 0.0, 0.0, 0.0)
-    windows, tails = empty_windows(d), no_tails()
-    return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, tails)
+    return State(
+        x.copy(),
+        logp,
+        score,
+        1.0,
+        search,
+        FEW,
+        0,
+        metric,
+        empty_windows(d),
+        curvature,
+        False,
+        no_transport(),
+        np.zeros(d, np.int64),
+    )
 
 
 SHORT = 3.0  # a step is short if a trajectory is longer than so many steps
@@ -142,11 +169,16 @@ FEW = 4  # largest number of steps before the first window; it at most doubles w
 
 def enter(stage: str, state: State, settings: Settings) -> State:
     """Learn the metric from the last two windows, and start a new search for the step size."""
-    compressing = settings.metric == AUTO
-    tails, metric, steady = learn_windows(
-        state.windows, state.tails, state.metric, state.hessian, compressing
+    transport, metric, steady = learn_windows(
+        state.windows,
+        state.transport,
+        state.metric,
+        state.hessian,
+        state.groups,
+        compressing=settings.metric == AUTO,
+        new=stage != LAST,
     )
-    x, logp, score = change_coordinates(state.tails, tails, state.x, state.logp, state.score)
+    x, logp, score = change_coordinates(state.transport, transport, state.x, state.logp, state.score)
     return state._replace(
         x=x,
         logp=logp,
@@ -157,13 +189,13 @@ def enter(stage: str, state: State, settings: Settings) -> State:
         windows=next_window(state.windows),
         hessian=np.empty((0, 0)),
         steady=steady,
-        tails=tails,
+        transport=transport,
     )
 
 
 def is_settled(state: State) -> bool:
     """Whether the window that has just ended may be the last: nothing new was learnt before it, or is now."""
-    return state.steady and not has_new_tails(state.windows, state.tails)
+    return state.steady and not has_other_coordinates(state.windows, state.transport, state.groups)
 
 
 class Point(NamedTuple):
@@ -175,9 +207,7 @@ class Point(NamedTuple):
 
 
 @kernel
-def step(
-    target: Any, settings: Any, tails: Any, metric: Any, point: Any, step_size: Any, most: Any, rng: Any
-) -> Any:
+def step(target: Any, settings: Any, metric: Any, point: Any, step_size: Any, most: Any, rng: Any) -> Any:
     """One trajectory. Returns the next point, its Info, and whether it met a point without a log density."""
     x, logp, score = point
     d = x.size
@@ -193,7 +223,7 @@ def step(
     if n > 2.0:
         n *= (0.5 * n) ** settings.stretch
     n = max(1, int(min(n, most) + rng.random()))
-    logp_y, taken = split_steps(target, tails, metric, y, momentum, score_y, h, n)
+    logp_y, taken = split_steps(target, metric, y, momentum, score_y, h, n)
     energy_y, met = np.inf, logp_y == -np.inf
     if not met:
         velocity_into(z, metric, momentum)
@@ -213,40 +243,43 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
     The loop is not that of loop.py: to pack this state in every iteration costs as much as a gradient of a
     small model.
     """
-    x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, tails = state
+    x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, transport, groups = (
+        state
+    )
     point, (points, scores, seen, before) = Point(x, logp, score), windows
     if not adapting and search.t > 0.0:
         step_size = final_step_size(search, settings.trajectory)
     for i in range(trace.logp.size):
-        point, info, met = step(target, settings, tails, metric, point, step_size, most, rng)
+        point, info, met = step(target, settings, metric, point, step_size, most, rng)
         lost = lost + 1 if met else 0
         if adapting and not 0 < lost < LOST:
             aim = settings.target_accept
             if SHORT * step_size < settings.trajectory:
                 aim = max(aim, settings.careful_accept)
             search, step_size = average_step_size(search, info.accept_prob, aim, settings.trajectory)
-        here, logp, score = point.x, point.logp, point.score
-        if tails.places.size > 0:
-            here = np.empty_like(point.x)
-            logp -= into_x(tails, point.x, here)
-            score = score_in_x(tails, point.x, point.score)
         if adapting:
+            here, score = point.x, point.score
+            if len(transport) > 0:
+                here = np.empty_like(point.x)
+                into_x(transport, point.x, here)
+                score = score_in_x(transport, point.x, here, point.score)
             points, scores = push(points, scores, seen, here, score)
             seen += 1
         info = Info(info.accept_prob, info.accepted, step_size, info.n_steps, info.own)
-        record(trace, i, here, logp, info)
+        record(trace, i, point.x, point.logp, info)
     x, logp, score = point
     windows = Windows(points, scores, seen, before)
-    return State(x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, tails)
+    return State(
+        x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, transport, groups
+    )
 
 
 def hand_over(state: State, settings: Settings, n: int) -> Handover:
     """What a pilot of `n` iterations hands over: its last point, and the metric of its last windows."""
     state = enter("handover", state, settings)
-    mean = state.windows.points[: state.windows.seen].mean(axis=0)
-    x = np.empty_like(state.x)
-    into_x(state.tails, state.x, x)
-    return Handover(x, mean, as_matrix(state.metric), n)  # the coordinates agree near their centres
+    n_seen = state.windows.seen
+    z, _ = transport_draws(state.transport, state.windows.points[:n_seen], state.windows.scores[:n_seen])
+    return Handover(state.x, z.mean(axis=0), as_matrix(state.metric), n, state.transport)
 
 
 def history(state: State) -> dict[str, float]:
@@ -256,7 +289,8 @@ def history(state: State) -> dict[str, float]:
 def learnt(state: State) -> dict[str, Any]:
     """A, or its diagonal if A is too large to be held as a matrix; and delta, 0 where no tail is heavy."""
     rates = np.zeros(state.x.size)
-    rates[state.tails.places] = state.tails.rates
+    tails = tails_of(state.transport)
+    rates[tails.places] = tails.rates
     if len(state.metric.chol_t) or state.x.size <= LARGEST_SHOWN:
         return {"preconditioner": as_matrix(state.metric), "tail_rate": rates}
     return {"preconditioner_diagonal": diagonal(state.metric), "tail_rate": rates}

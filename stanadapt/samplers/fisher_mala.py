@@ -114,7 +114,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 def take_over(state: State, handover: Handover, settings: Any) -> State:
     """Take A from the pilot; A^-1 is then a sum of as many signals, at the best step size."""
-    d = handover.x.size
+    d = handover.z.size
     s = gaussian_step_size(d)
     size = 1.0 if settings.signal == SCORE else s**2 + s**4 / 4.0  # a Gaussian's E[s s^T] is this times A^-1
     root_t = transposed_factor(handover.cov) / np.sqrt(size * handover.n)

@@ -43,7 +43,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 def take_over(state: State, handover: Handover, settings: Any) -> State:
     """Take L of either MALA from the pilot: its metric's factor, times the best step size for a Gaussian."""
-    chol_t = gaussian_step_size(handover.x.size) * transposed_factor(handover.cov)
+    chol_t = gaussian_step_size(handover.z.size) * transposed_factor(handover.cov)
     return state._replace(rotated=chol_t @ state.score, chol_t=chol_t)
 
 

@@ -90,7 +90,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 def take_over(state: State, handover: Handover, settings: Settings) -> State:
     """Take L from the pilot: the factor of its metric, times the best step size for a Gaussian."""
-    return state._replace(chol_t=gaussian_scale(handover.x.size) * transposed_factor(handover.cov))
+    return state._replace(chol_t=gaussian_scale(handover.z.size) * transposed_factor(handover.cov))
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:

@@ -28,6 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("numerics", "model"),
     ("trace",),
     ("target",),
+    ("transport",),
     ("jit",),
     ("cache",),
     ("check",),

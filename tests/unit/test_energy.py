@@ -21,7 +21,6 @@ from stanadapt.numerics.leapfrog import leapfrog
 from stanadapt.numerics.metric import dense_metric, momentum_into, velocity_into
 from stanadapt.numerics.metropolis import accept_probability, accept_probability_if_finite
 from stanadapt.numerics.splitting import split_steps
-from stanadapt.numerics.transport import no_tails
 from stanadapt.result.container import container, datasets
 from stanadapt.run.warmup import warm_up
 from stanadapt.samplers import fisher_hmc, mala
@@ -103,9 +102,9 @@ def test_energy_of_two_stage_trajectories() -> None:
         momentum_into(momentum, state.metric, again.standard_normal(3))
         x, score = point.x.copy(), point.score.copy()
         before = -point.logp + 0.5 * momentum @ matrix @ momentum
-        logp, _ = split_steps(target, state.tails, state.metric, x, momentum, score, h, 1)
+        logp, _ = split_steps(target, state.metric, x, momentum, score, h, 1)
         after = -logp + 0.5 * momentum @ matrix @ momentum
-        point, info, met = fisher_hmc.step(target, settings, state.tails, state.metric, point, h, 1, rng)
+        point, info, met = fisher_hmc.step(target, settings, state.metric, point, h, 1, rng)
         energy, rise, diverging = info.own
         assert energy == pytest.approx(after if info.accepted else before, rel=1e-9)
         assert rise == pytest.approx(after - before, rel=1e-6, abs=1e-9)
@@ -190,7 +189,7 @@ def test_a_momentum_that_overflows_is_rejected() -> None:
     start = fisher_hmc.Point(np.zeros(2), 0.0, np.zeros(2))
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        point, info, met = fisher_hmc.step(target, settings, no_tails(), metric, start, 1.0, 1, rng)
+        point, info, met = fisher_hmc.step(target, settings, metric, start, 1.0, 1, rng)
         assert (info.accept_prob, info.accepted) == (0.0, False)
         assert info.own[1:] == (np.inf, 1.0)
         assert not met

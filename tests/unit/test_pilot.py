@@ -20,6 +20,7 @@ from stanadapt.numerics.langevin import gaussian_step_size
 from stanadapt.numerics.walk import gaussian_scale
 from stanadapt.result.container import datasets
 from stanadapt.samplers import Handover, fisher_hmc
+from stanadapt.transport import no_transport
 
 METHODS = ["gad_rwm", "ada_mala", "amala", "fisher_mala", "gad_mala_fast", "gad_mala_exact", "mmala"]
 EXACT = gaussian()
@@ -43,14 +44,14 @@ def draw(target: Any, method: str, n: int, **keywords: Any) -> Any:
 
 def pilots_handover(n: int, d: int = 3) -> Handover:
     x = np.linspace(-1.0, 1.0, d)
-    return Handover(x, x + 0.1, COV[:d, :d], n)
+    return Handover(x, x + 0.1, COV[:d, :d], n, no_transport())
 
 
 def handed(method: str, n: int, **settings: Any) -> tuple[Any, Handover]:
     """A method's state where it has taken over."""
     sampler, resolved = resolve(method, {"pilot": n, **settings})
     handover = pilots_handover(n)
-    state = sampler.start(EXACT.target.target(), resolved, handover.x, np.random.default_rng(1))
+    state = sampler.start(EXACT.target.target(), resolved, handover.z, np.random.default_rng(1))
     return sampler.take_over(state, handover, resolved), handover
 
 

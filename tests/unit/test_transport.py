@@ -1,4 +1,4 @@
-"""Coordinates in which heavy tails are light: the map, its density and score, and when one is learnt."""
+"""The coordinates of transport.py: the map, its density and score, and a frozen chain in them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,61 @@ from scipy import stats
 
 import stanadapt
 from cases import resolve
-from stanadapt.numerics.transport import (
-    Tails,
+from stanadapt.numerics.heavy_tails import Tails, tail_rows
+from stanadapt.numerics.transport_learning import Pair, pair_rows, pairs_of, same_law
+from stanadapt.run.warmup import warm_up
+from stanadapt.samplers.base import advance
+from stanadapt.target import log_density, log_density_gradient
+from stanadapt.transport import (
+    HEAD,
+    LOCATION,
     change_coordinates,
     into_x,
-    learn_tails,
-    no_tails,
+    into_z,
+    no_transport,
+    rows_into_x,
     score_in_x,
     transport_draws,
-    transported_gradient,
 )
-from stanadapt.run.warmup import warm_up
-from stanadapt.target import log_density_gradient
 
-D = 3
-TAILS = Tails(np.array([0, 2]), np.array([1.0, -3.0]), np.array([0.7, 2.5]))
+D = 9
 PROGRAM = """
-parameters { vector[3] x; }
-model { x ~ cauchy(1, 2); x[1] ~ normal(x[2] * x[3], 4); }
+parameters { vector[9] x; }
+model { x ~ cauchy(1, 2); x[1] ~ normal(x[2] * x[3], 4); x[4:9] ~ normal(x[2], exp(0.3 * x[1])); }
 """
+POSTERIOR = stanadapt.Posterior(PROGRAM)
+TAILS = tail_rows(Tails(np.array([0, 2]), np.array([1.0, -3.0]), np.array([0.7, 2.5])))
+
+
+def pair(seed: int, members: list[int], heads: list[int], beta: float, second: int, location: int) -> Pair:
+    rng = np.random.default_rng(seed)
+    law = np.array(members), np.array(heads), beta, second, 0.5 * beta if second >= 0 else 0.0, location
+    return Pair(*law, 1.3 if location >= 0 else 0.0, *rng.normal(size=(2, len(members))))
+
+
+def table(*pairs: Pair) -> np.ndarray:
+    return pair_rows(list(pairs), np.random.default_rng(0).normal(size=(20, D)))
+
+
+# One law, a law of two heads, both signs of beta, own heads, a head that is moved, and tails beneath.
+MAPS = {
+    "no": no_transport(),
+    "tails": TAILS,
+    "centred": table(pair(1, [3, 4, 5, 6], [0], 1.0, -1, 1)),
+    "centred, no location": table(pair(2, [3, 4, 8], [0], 0.5, -1, -1)),
+    "not centred": table(pair(3, [3, 4, 5, 6, 7], [0], -1.0, -1, 1)),
+    "two heads": table(pair(4, [5, 6, 7, 8], [0], 1.0, 2, 1)),
+    "own heads": table(pair(5, [6, 7, 8], [3, 4, 5], 1.0, 0, -1)),
+    "own heads, not centred": table(pair(6, [6, 7, 8], [3, 4, 5], -0.5, -1, 1)),
+    "chain": np.concatenate(
+        (TAILS, table(pair(7, [3, 4], [0], 1.0, -1, 1), pair(8, [6, 7, 8], [3], -1.0, 0, 4)))
+    ),
+}
 
 
 @pytest.fixture(scope="module")
 def target() -> Any:
-    posterior = stanadapt.Posterior(PROGRAM)
-    return posterior.model.target(), posterior
+    return POSTERIOR.model.target()
 
 
 def difference(function: Any, z: np.ndarray, h: float = 1e-6) -> np.ndarray:
@@ -43,117 +73,93 @@ def difference(function: Any, z: np.ndarray, h: float = 1e-6) -> np.ndarray:
     return np.array([(function(z + step) - function(z - step)) / (2 * h) for step in steps])
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_density_and_score_against_their_definition(target: Any, seed: int) -> None:
-    kernels, _ = target
-    z = np.random.default_rng(seed).normal(scale=1.5, size=D)
-
-    def x_of(point: np.ndarray) -> np.ndarray:
-        x = np.empty(D)
-        into_x(TAILS, point, x)
-        return x
-
-    jacobian = np.array([difference(lambda point, i=i: x_of(point)[i], z) for i in range(D)])
-    score, score_x = np.empty(D), np.empty(D)
-    logp = transported_gradient(kernels, TAILS, z, score)
-    logp_x = log_density_gradient(kernels, x_of(z), score_x)
-    assert logp == pytest.approx(logp_x + np.linalg.slogdet(jacobian)[1], rel=1e-7)
-
-    def density(point: np.ndarray) -> float:
-        return float(transported_gradient(kernels, TAILS, point, np.empty(D)))
-
-    np.testing.assert_allclose(score, difference(density, z), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(score_in_x(TAILS, z, score), score_x, rtol=1e-9, atol=1e-12)
-
-
-def test_rows_are_mapped_like_points(target: Any) -> None:
-    kernels, _ = target
-    z = np.random.default_rng(1).normal(size=(4, D))
-    x, scores, scores_z = np.empty((4, D)), np.empty((4, D)), np.empty((4, D))
-    for i in range(4):
-        into_x(TAILS, z[i], x[i])
-        log_density_gradient(kernels, x[i], scores[i])
-        transported_gradient(kernels, TAILS, z[i], scores_z[i])
-    found, found_scores = transport_draws(TAILS, x, scores)
-    np.testing.assert_allclose(found, z, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(found_scores, scores_z, rtol=1e-9, atol=1e-12)
-
-
-def test_without_heavy_tails_nothing_is_changed(target: Any) -> None:
-    kernels, _ = target
-    z, score, plain = np.array([0.3, -2.0, 5.0]), np.empty(D), np.empty(D)
-    assert transported_gradient(kernels, no_tails(), z, score) == log_density_gradient(kernels, z, plain)
-    np.testing.assert_array_equal(score, plain)
+def x_of(rows: np.ndarray, z: np.ndarray) -> np.ndarray:
     x = np.empty(D)
-    assert into_x(no_tails(), z, x) == 0.0
-    np.testing.assert_array_equal(x, z)
+    into_x(rows, z, x)
+    return x
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", MAPS)
+def test_density_and_score_against_their_definition(target: Any, name: str, seed: int) -> None:
+    rows, z = MAPS[name], np.random.default_rng(seed).normal(size=D)
+    moved = target._replace(transport=rows)
+    jacobian = np.array([difference(lambda point, i=i: x_of(rows, point)[i], z) for i in range(D)])
+    score, score_x, x = np.empty(D), np.empty(D), x_of(rows, z)
+    logp = log_density_gradient(moved, z, score)
+    logp_x = log_density_gradient(target, x, score_x)
+    assert logp == pytest.approx(logp_x + np.linalg.slogdet(jacobian)[1], rel=1e-6, abs=1e-6)
+    assert log_density(moved, z) == pytest.approx(logp, rel=1e-12)
+    numeric = difference(lambda point: log_density_gradient(moved, point, np.empty(D)), z)
+    np.testing.assert_allclose(score, numeric, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(score_in_x(rows, z, x, score), score_x, rtol=1e-8, atol=1e-10)
+    back = np.empty(D)
+    into_z(rows, x, back)
+    np.testing.assert_allclose(back, z, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_rows_are_mapped_like_points(target: Any, name: str) -> None:
+    rows, z = MAPS[name], np.random.default_rng(1).normal(size=(4, D))
+    x, scores, scores_z, logp = np.empty((4, D)), np.empty((4, D)), np.empty((4, D)), np.empty(4)
+    for i in range(4):
+        into_x(rows, z[i], x[i])
+        log_density_gradient(target, x[i], scores[i])
+        logp[i] = log_density_gradient(target._replace(transport=rows), z[i], scores_z[i])
+    found, found_scores = transport_draws(rows, x, scores)
+    np.testing.assert_allclose(found, z, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found_scores, scores_z, rtol=1e-8, atol=1e-9)
+    points = z.copy()
+    rows_into_x(rows, points, logp)
+    np.testing.assert_array_equal(points, x)
+    np.testing.assert_allclose(logp, [log_density(target, point) for point in x], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in MAPS if name not in ("no", "tails")])
+def test_a_table_holds_its_pairs(name: str) -> None:
+    """Read and written again it is the same, in numbers too."""
+    rows = MAPS[name][MAPS[name][:, 0] != 0.0]
+    again = pair_rows(pairs_of(rows), np.random.default_rng(0).normal(size=(20, D)))
+    np.testing.assert_allclose(again, rows, rtol=1e-12, atol=1e-14)
+    assert same_law(again, rows)
+    for column in (HEAD, LOCATION):
+        other = rows.copy()
+        other[0, column] = 2
+        assert not same_law(other, rows)
 
 
 def test_change_of_coordinates_keeps_the_place(target: Any) -> None:
-    kernels, _ = target
-    other = Tails(np.array([1]), np.array([0.5]), np.array([1.1]))
-    z, score = np.array([0.2, 1.0, -0.4]), np.empty(D)
-    logp = transported_gradient(kernels, TAILS, z, score)
-    moved, logp_moved, score_moved = change_coordinates(TAILS, other, z, logp, score)
-    x, x_moved, wanted = np.empty(D), np.empty(D), np.empty(D)
-    into_x(TAILS, z, x)
-    into_x(other, moved, x_moved)
-    np.testing.assert_allclose(x_moved, x, rtol=1e-12)
-    assert logp_moved == pytest.approx(transported_gradient(kernels, other, moved, wanted))
-    np.testing.assert_allclose(score_moved, wanted, rtol=1e-9)
+    one, other = MAPS["chain"], MAPS["own heads"]
+    z, score = np.random.default_rng(2).normal(size=D), np.empty(D)
+    logp = log_density_gradient(target._replace(transport=one), z, score)
+    moved, logp_moved, score_moved = change_coordinates(one, other, z, logp, score)
+    wanted = np.empty(D)
+    np.testing.assert_allclose(x_of(other, moved), x_of(one, z), rtol=1e-12)
+    assert logp_moved == pytest.approx(log_density_gradient(target._replace(transport=other), moved, wanted))
+    np.testing.assert_allclose(score_moved, wanted, rtol=1e-8)
 
 
-def test_a_place_that_overflows_has_no_density(target: Any) -> None:
-    kernels, _ = target
-    for far in (1e4, -1e4, np.inf, np.nan):
-        assert transported_gradient(kernels, TAILS, np.array([far, 0.0, 0.0]), np.empty(D)) == -np.inf
+@pytest.mark.parametrize("name", ["tails", "centred", "not centred", "chain"])
+def test_a_place_that_overflows_has_no_density(target: Any, name: str) -> None:
+    moved = target._replace(transport=MAPS[name])
+    for far in (1e4, -1e4, np.inf, -np.inf, np.nan):
+        z = np.zeros(D)
+        z[0] = far
+        value = log_density_gradient(moved, z, np.empty(D))
+        assert value == -np.inf or np.isfinite(value)
+        if not np.isfinite(far):
+            assert value == -np.inf
 
 
-def draws_of(law: Any, score: Any, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    x = law.rvs(size=(n, 2), random_state=np.random.default_rng(seed))
-    return x, score(x)
-
-
-HEAVY = {
-    "cauchy": (stats.cauchy(), lambda x: -2 * x / (1 + x**2)),
-    "t1.5": (stats.t(1.5), lambda x: -2.5 * x / (1.5 + x**2)),
-}
-LIGHT = {
-    "normal": (stats.norm(3, 2), lambda x: -(x - 3) / 4),
-    "laplace": (stats.laplace(), lambda x: -np.sign(x)),
-    "logistic": (stats.logistic(), lambda x: -np.tanh(x / 2)),
-    "gumbel": (stats.gumbel_r(), lambda x: np.exp(-x) - 1),
-    "log-gamma": (stats.loggamma(0.5), lambda x: 0.5 - np.exp(x)),
-    "t30": (stats.t(30), lambda x: -31 * x / (30 + x**2)),
-}
-
-
-@pytest.mark.parametrize("name", HEAVY)
-def test_heavy_tails_are_seen_in_a_window(name: str) -> None:
-    """In eight of ten coordinates from 156 independent draws."""
-    found = [learn_tails(no_tails(), *draws_of(*HEAVY[name], 156, seed)).places.size for seed in range(50)]
-    assert np.mean(found) > 2 * 0.8
-
-
-@pytest.mark.parametrize("n", [45, 70, 156])
-@pytest.mark.parametrize("name", LIGHT)
-def test_light_tails_are_left_alone(name: str, n: int) -> None:
-    found = [learn_tails(no_tails(), *draws_of(*LIGHT[name], n, seed)).places.size for seed in range(100)]
-    assert np.sum(found) <= 1
-
-
-def test_strong_correlation_is_no_heavy_tail() -> None:
-    cov = np.array([[1.0, 0.999], [0.999, 1.0]])
-    for seed in range(100):
-        x = np.random.default_rng(seed).multivariate_normal(np.zeros(2), cov, size=100)
-        assert learn_tails(no_tails(), x, -x @ np.linalg.inv(cov)).places.size == 0
-
-
-def test_a_rate_that_serves_stays() -> None:
-    first = learn_tails(no_tails(), *draws_of(*HEAVY["cauchy"], 156, 1))
-    again = learn_tails(first, *draws_of(*HEAVY["cauchy"], 156, 2))
-    np.testing.assert_array_equal(again.places, first.places)
-    np.testing.assert_array_equal(again.rates, first.rates)
+def test_many_small_scales_do_not_overflow() -> None:
+    """The log determinant of weights whose product is no longer a number."""
+    n = 400
+    law = Pair(np.arange(1, n + 1), np.array([0]), 1.0, -1, 0.0, -1, 0.0, np.zeros(n), np.zeros(n))
+    rows = pair_rows([law], np.zeros((20, n + 1)))
+    z, x = np.ones(n + 1), np.empty(n + 1)
+    z[0] = -12.0
+    w = 1.0 / (1.0 + np.exp(24.0))
+    assert into_x(rows, z, x) == pytest.approx(0.5 * n * np.log(2.0 * w), rel=1e-12)
 
 
 def test_frozen_chain_leaves_a_heavy_tailed_law_as_it_is() -> None:
@@ -164,14 +170,15 @@ def test_frozen_chain_leaves_a_heavy_tailed_law_as_it_is() -> None:
     target = posterior.model.target()
     driver = warm_up(sampler, settings, target, np.ones(2), rng, 600)
     state = driver.finish()
-    assert state.tails.places.size == 2
+    assert len(state.transport) == 2
     n, end, moved = 4_000, [], 0
     trace = driver.room(10)
     for x in law.rvs(size=(n, 2), random_state=rng):
-        z, _ = transport_draws(state.tails, x[None], np.zeros((1, 2)))
+        z, _ = transport_draws(state.transport, x[None], np.zeros((1, 2)))
         score = np.empty(2)
-        logp = transported_gradient(target, state.tails, z[0], score)
-        sampler.sweep(target, settings, state._replace(x=z[0], logp=logp, score=score), rng, False, trace)
+        logp = log_density_gradient(driver.target, z[0], score)
+        here = state._replace(x=z[0], logp=logp, score=score)
+        advance(sampler, driver.target, settings, here, rng, False, trace)
         end.append(trace.x[-1].copy())
         moved += bool(trace.accepted.any())
     assert moved > 0.99 * n

@@ -1,4 +1,4 @@
-"""Coordinates in which heavy tails are light, and the density and its score in them.
+"""Which coordinates have heavy tails, learnt from draws and scores.
 
 Trajectories and random walks do not come back from tails that fall like a power: no method here is
 geometrically ergodic there (Roberts and Tweedie, 1996; Livingstone, Betancourt, Byrne and Girolami, 2019).
@@ -10,13 +10,6 @@ which is x = c + z near the centre c. A tail |x|^-(nu+1) becomes exp(-nu delta |
 the density p(x(z)) |dx/dz|, whatever c and delta are. Transformations of this kind: Johnson and Geyer (2012),
 Variable transformation to obtain geometric ergodicity in the random-walk Metropolis algorithm.
 
-    symbol   here            shape   meaning
-    z        z               (d,)    where the chain moves
-    x        x               (d,)    where the density is known; the same number for all other coordinates
-    c        tails.centers   (b,)    centres of the b coordinates with heavy tails
-    delta    tails.rates     (b,)    1 / delta is where the bulk ends and the tail begins
-             tails.places    (b,)    which coordinates they are
-
 What is learnt from draws and scores s is the delta of the smallest log V(z) V(s_z) / 2. That is 0 for a
 normal law of any scale, and it grows with every way in which draws and scores disagree: it is the Fisher
 divergence from a normal law, without its scale. Few draws tell what a tail is like, since the scores there
@@ -27,12 +20,11 @@ which short trajectories run into.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import kernel
-from ..target import log_density_gradient
+from ..transport import CENTER, COLUMNS, KIND, OWN, RATE, TAIL
 
 LEAST = 45  # draws to learn from
 GAIN = 0.15  # fall of the divergence that a coordinate must bring in all draws; more where they are few:
@@ -43,100 +35,38 @@ POWER = (
 STAY = 0.05  # gain from which on a delta that is in use is replaced
 _RATES = np.array([0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0])  # that are tried, in units of one over the spread
 _SUSPECT = -0.5  # slope of the divergence in delta² at 0, for a variance of 1, below which rates are tried
-_FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
 
 
 class Tails(NamedTuple):
-    """The coordinates with heavy tails; none at first."""
+    """The coordinates with heavy tails."""
 
     places: np.ndarray  # (b,) int64
     centers: np.ndarray  # (b,)
     rates: np.ndarray  # (b,)
 
 
-@kernel
-def no_tails() -> Any:
-    """z is x."""
-    return Tails(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+def tails_of(table: np.ndarray) -> Tails:
+    """The tails of a map."""
+    rows = table[table[:, KIND] == TAIL]
+    return Tails(rows[:, OWN].astype(np.int64), rows[:, CENTER].copy(), rows[:, RATE].copy())
 
 
-@kernel
-def into_x(tails: Any, z: Any, x: Any) -> Any:
-    """Write x(z) to `x` (d,). Returns log |dx/dz|, infinity where x overflows."""
-    log_det = 0.0
-    for i in range(z.size):
-        x[i] = z[i]
-    for k in range(tails.places.size):
-        i, rate = tails.places[k], tails.rates[k]
-        a = rate * z[i]
-        if not abs(a) < _FARTHEST:
-            return np.inf
-        x[i] = tails.centers[k] + np.sinh(a) / rate
-        log_det += abs(a) + np.log1p(np.exp(-2.0 * abs(a))) - np.log(2.0)
-    return log_det
-
-
-@kernel
-def transported_gradient(target: Any, tails: Any, z: Any, score: Any) -> Any:
-    """Log density at `z` (d,) in these coordinates, its gradient written to `score` (d,).
-
-    It is -inf where `log_density_gradient` is, and where x overflows.
-    """
-    if tails.places.size == 0:
-        return log_density_gradient(target, z, score)
-    x = np.empty_like(z)
-    log_det = into_x(tails, z, x)
-    if log_det == np.inf:
-        return -np.inf
-    logp = log_density_gradient(target, x, score)
-    if logp == -np.inf:
-        return logp
-    for k in range(tails.places.size):
-        i, rate = tails.places[k], tails.rates[k]
-        a = rate * z[i]
-        score[i] = score[i] * np.cosh(a) + rate * np.tanh(a)
-    return logp + log_det
-
-
-@kernel
-def score_in_x(tails: Any, z: Any, score: Any) -> Any:
-    """The score (d,) in x, from `score` in z."""
-    found = score.copy()
-    for k in range(tails.places.size):
-        i, rate = tails.places[k], tails.rates[k]
-        a = rate * z[i]
-        found[i] = (score[i] - rate * np.tanh(a)) / np.cosh(a)
-    return found
-
-
-def transport_draws(tails: Tails, points: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draws and scores (n, d) in z, from those in x."""
-    if not tails.places.size:
-        return points, scores
-    points, scores = points.copy(), scores.copy()
-    a = np.arcsinh(tails.rates * (points[:, tails.places] - tails.centers))
-    points[:, tails.places] = a / tails.rates
-    scores[:, tails.places] = scores[:, tails.places] * np.cosh(a) + tails.rates * np.tanh(a)
-    return points, scores
-
-
-def change_coordinates(
-    before: Tails, after: Tails, z: np.ndarray, logp: float, score: np.ndarray
-) -> tuple[np.ndarray, float, np.ndarray]:
-    """A point z (d,), its log density and its score in other coordinates."""
-    if not (before.places.size or after.places.size):
-        return z, logp, score
-    x = np.empty_like(z)
-    logp_x = logp - into_x(before, z, x)
-    points, scores = transport_draws(after, x[None], score_in_x(before, z, score)[None])
-    return points[0], logp_x + into_x(after, points[0], x), scores[0]
+def tail_rows(tails: Tails) -> np.ndarray:
+    """The rows of a map (b, COLUMNS)."""
+    rows = np.zeros((tails.places.size, COLUMNS))
+    rows[:, KIND] = TAIL
+    rows[:, OWN], rows[:, CENTER], rows[:, RATE] = tails
+    return rows
 
 
 @np.errstate(all="ignore")  # what is not finite is not taken
-def learn_tails(tails: Tails, points: np.ndarray, scores: np.ndarray) -> Tails:
-    """The coordinates that draws and scores in x (n, d), the older ones first, show to have heavy tails.
+def learn_tails(
+    tails: Tails, points: np.ndarray, scores: np.ndarray, moved: np.ndarray | None = None
+) -> Tails:
+    """The coordinates that draws and scores (n, d), the older ones first, show to have heavy tails.
 
-    A rate that is in use stays unless another one is clearly better.
+    A rate that is in use stays unless another one is clearly better. The coordinates `moved` are left as they
+    are: what spreads them is a scale that varies.
     """
     n = len(points)
     if n < LEAST:
@@ -148,6 +78,8 @@ def learn_tails(tails: Tails, points: np.ndarray, scores: np.ndarray) -> Tails:
     slope = (np.square(u * t).mean(axis=0) - 2.0) / (information * variance)
     slope -= np.square(u * u).mean(axis=0) / (3.0 * np.square(variance))
     suspects = np.flatnonzero((slope < _SUSPECT) | np.isin(np.arange(u.shape[1]), tails.places))
+    if moved is not None:
+        suspects = np.setdiff1d(suspects, moved)
     taken: list[tuple[int, float, float]] = []
     for i in suspects:
         found = _coordinate(tails, int(i), points[:, i], scores[:, i])

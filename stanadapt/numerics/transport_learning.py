@@ -1,0 +1,803 @@
+"""Learning the map of transport.py from a few hundred draws and scores.
+
+What is minimised is, with the draws z and scores s_z that a map gives,
+
+    F = sum_i log(V(z_i) V(s_zi)) / 2          over the coordinates that are moved
+      + sum_h log(1 + V(z_h) V(s_zh)) / 2      over the heads and locations that move them.
+
+log V(z) V(s_z) is 0 for a normal law of any scale and grows with every way in which draws and scores
+disagree: it is the Fisher divergence from a normal law, E |s_z + z|², without its scale. For a pure funnel
+x_i = e^u w_i the score is -e^-u w_i, and log |x_i| - log |s_i| = 2 u exactly: few draws tell the law. A map
+that is fitted to draws that have not seen the neck still reaches into it, because the law is
+that of the model.
+
+At the end of a window, in this order:
+
+1. *Judge.* Draws of the window that has just ended were made after the map. A pair (a group of coordinates
+   with its head) under which F is not smaller there than without it is dropped.
+2. *Refit* the pairs, where that pays: else they stay as they are, so that the map comes to rest and warm-up
+   can end.
+3. *Detect.* For a group g and a head h the derivative of F in a slope b of the log scales, t_i = b u_h, is
+
+       sum_i E[u (b_i - a_i)] + E[s_u sum_i (s_i x_i + 1)] / (1 + V(s_u)),  a_i = x_i² / V(x_i),
+                                                                           b_i = s_i² / V(s_i)
+
+   for u standardised: one matrix product for all of them. Its square over twice the curvature is what F would
+   fall by. Variables of the program are the groups, and those of a few coordinates may be heads; so may those
+   of as many coordinates as the group has, each of them its own. Where there is one variable alone, all
+   coordinates with the same head are a group.
+4. *Fit.* Given a head and a location, a coordinate has two free numbers, its knee a_i and y_i. F is taken on
+   a grid of knees in one compiled pass, and a parabola gives the best; knees of a group are drawn together,
+   as by a prior. y_i and C are weighted least squares. C is made an integer where that fits as well: were it
+   not exactly 1 in a funnel, the neck would be left out. A knee just beyond the draws is taken for none.
+5. *Guard.* Fitted to the older half of the draws, the law must beat on the newer half both no map and one
+   that is linear in head and location, by a margin.
+
+What the law does not reach: scales whose logarithm is not a coordinate or a sum of two; locations that are
+regressions with other coefficients for every coordinate, and groups whose own correlations matter, of which
+the metric learns what is linear; heads that are moved themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..transport import (
+    BETA,
+    BETA_2,
+    CENTRED,
+    COLUMNS,
+    DATA,
+    HEAD,
+    KIND,
+    KNEE,
+    LOCATION,
+    LOG_UNITS,
+    NOT_CENTRED,
+    OWN,
+    REFERENCE,
+    ROWS,
+    SECOND,
+    SLOPE,
+    TAIL,
+    UNIT,
+    transport_draws,
+)
+from .heavy_tails import learn_tails, tail_rows, tails_of
+
+LEAST = 45  # draws to learn from
+NEED = 20.0  # expected fall of F, times the number of draws, from which on a pair is tried
+LEAST_GAIN = 0.2  # the same, however many draws there are
+MARGIN = 0.3  # fall of F on the newer half of the draws that a pair must bring
+LEAD = 0.5  # fall of F by which a location must be better than none, or than another one
+SETTLED = 0.02  # fall of F a coordinate, below which a pair stays as it is
+BETAS = (1.0, 0.5)  # a log scale; a log variance or precision
+_FEW = 4  # coordinates of a variable that may be heads and locations of others
+_PLACES = 3  # locations that are tried
+_SOME = 24  # coordinates of a group by which locations are compared
+_REGRESSORS = 12  # heads that a location may be made of
+_ROUNDS = 4  # new pairs in a window
+_JUDGES = 15  # draws of a window that may judge a pair
+
+_POOL = 3.0  # weight of the knees' common value, as a number of draws
+_PRIOR = 0.1  # the same of the middle of the head's draws
+_FLAT = 3.0  # distance from there beyond which all knees are alike
+_OUTSIDE, _STEP = 2.5, 0.5  # of the grid of knees beyond the draws, and between two of them
+_LIMIT = 12.0  # distance of the knee that stands for infinity
+# Fall of F, times the number of draws, up to which a knee near the last draws is none: a pure funnel has so
+# much by chance, and beyond a knee that is none the map would make a funnel.
+_FREE, _FREE_EACH = 4.0, 0.25
+_WHOLE, _NEARLY_WHOLE = 0.06, 0.3  # relative distance of C from an integer that is taken, or tried
+_WEIGHT = 2.0  # of the prior of y, as a number of draws: the mean of x, or 0 where x is not centred
+_TINY = 1e-250  # smallest weight w
+
+
+class Pair(NamedTuple):
+    """A group of m coordinates whose scales one law rules."""
+
+    members: np.ndarray  # (m,) int64
+    heads: np.ndarray  # (1,) int64; or (m,), the own head of each member
+    beta: float
+    second: int  # another head, that of all members; -1 for none
+    beta_2: float
+    location: int  # -1 for none
+    slope: float  # C
+    knees: np.ndarray  # (m,) a
+    data: np.ndarray  # (m,) y
+
+
+class Draws(NamedTuple):
+    """Draws and scores (n, d), in coordinates in which some pairs already are."""
+
+    points: np.ndarray
+    scores: np.ndarray
+
+    def part(self, rows: slice) -> Draws:
+        return Draws(self.points[rows], self.scores[rows])
+
+
+class View(NamedTuple):
+    """What a pair sees of n draws."""
+
+    x: np.ndarray  # (m, n) of its members
+    s: np.ndarray  # (m, n) their scores
+    eta: np.ndarray  # (1 or m, n) without the knee
+    p: np.ndarray  # (n,) the location; zeros where there is none
+    up: bool  # whether beta is positive
+
+
+@np.errstate(all="ignore")  # what is not finite is not taken
+def learn_transport(
+    table: np.ndarray,
+    points: np.ndarray,
+    scores: np.ndarray,
+    groups: np.ndarray,
+    before: int,
+    *,
+    new: bool = True,
+) -> np.ndarray:
+    """The map that draws and scores in x (n, d), the older ones first, show.
+
+    The first `before` of them are those of the window before; `table` is the map of the present one. `groups`
+    (d,) are the variables that coordinates belong to. Without `new` no pair is added: one of the last window
+    would be judged by nobody.
+    """
+    if len(points) < LEAST or not (np.isfinite(points).all() and np.isfinite(scores).all()):
+        return table
+    moves = _learn_moves(table[table[:, KIND] != TAIL], Draws(points, scores), groups, before, new)
+    moved = moves[:, OWN].astype(np.int64)
+    tails = learn_tails(tails_of(table), *transport_draws(moves, points, scores), moved)
+    return np.concatenate((tail_rows(tails), moves))
+
+
+def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: int, new: bool) -> np.ndarray:
+    """The rows of the pairs."""
+    old = pairs_of(moves)
+    pairs = _judge(old, draws.part(slice(before, None)))
+    for k in range(len(pairs)):
+        pulled = _pulled(draws, [pair for pair in pairs if pair is not pairs[k]])
+        pairs[k] = _refit(pairs[k], pulled)
+        if new:
+            pairs[k] = _with_second_head(pairs[k], pairs, pulled, groups)
+    refused: set[tuple[int, int]] = set()
+    for _ in range(_ROUNDS if new else 0):
+        pulled = _pulled(draws, pairs)
+        found = _detect(pulled, pairs, groups, refused)
+        if found is None:
+            break
+        members, heads, sign, name = found
+        places = _locations(pulled, pairs, groups, members, heads)
+        pair = _choose(pulled, places, members, heads, sign)
+        if pair is None:
+            refused.add(name)
+        else:
+            pairs.append(pair)
+    unchanged = len(pairs) == len(old) and all(a is b for a, b in zip(pairs, old, strict=True))
+    return moves if unchanged else pair_rows(pairs, draws.points)
+
+
+def pairs_of(table: np.ndarray) -> list[Pair]:
+    """The pairs of a map, in its order; rows with heads of their own that share all else are one."""
+    found: list[Pair] = []
+    for k in np.flatnonzero((table[:, KIND] != TAIL) & (table[:, ROWS] > 0.0)):
+        rows = table[k : k + int(table[k, ROWS])]
+        first = rows[0]
+        knees = first[REFERENCE] + 0.5 * np.log(rows[:, KNEE])
+        slope = float(first[SLOPE] * (np.exp(-knees[0]) if first[BETA] < 0.0 else 1.0))
+        heads, members = rows[:1, HEAD].astype(np.int64), rows[:, OWN].astype(np.int64)
+        law = float(first[BETA]), int(first[SECOND]), float(first[BETA_2]), int(first[LOCATION])
+        pair = Pair(members, heads, *law, slope, knees, rows[:, DATA].copy())
+        before = found[-1] if found else None
+        alone = len(rows) == 1 and before is not None and len(before.heads) == len(before.members)
+        if before is not None and alone and before[2:6] == pair[2:6] and before.heads[-1] != pair.heads[0]:
+            found[-1] = before._replace(
+                members=np.append(before.members, pair.members),
+                heads=np.append(before.heads, pair.heads),
+                knees=np.append(before.knees, pair.knees),
+                data=np.append(before.data, pair.data),
+            )
+        else:
+            found.append(pair)
+    return found
+
+
+def pair_rows(pairs: list[Pair], points: np.ndarray) -> np.ndarray:
+    """The rows of a map; z_i has the unit of x_i where the draws (n, d) of its heads have their means."""
+    tables = [np.empty((0, COLUMNS))]
+    for pair in pairs:
+        rows = np.zeros((len(pair.members), COLUMNS))
+        own = len(pair.heads) > 1
+        references = pair.knees if own else np.full(len(rows), pair.knees.mean())
+        middles = pair.beta * points[:, pair.heads].mean(axis=0)
+        if pair.second >= 0:
+            middles = middles + pair.beta_2 * points[:, pair.second].mean()
+        units = np.sqrt(1.0 + np.exp(-2.0 * (middles - pair.knees)))
+        rows[:, KIND] = CENTRED if pair.beta > 0.0 else NOT_CENTRED
+        rows[:, OWN], rows[:, HEAD] = pair.members, pair.heads
+        rows[:, SECOND], rows[:, LOCATION] = pair.second, pair.location
+        rows[:, BETA], rows[:, BETA_2], rows[:, REFERENCE] = pair.beta, pair.beta_2, references
+        rows[:, KNEE], rows[:, UNIT] = np.exp(2.0 * (pair.knees - references)), units
+        rows[:, DATA] = pair.data
+        rows[:, SLOPE] = pair.slope * (np.exp(pair.knees) if pair.beta < 0.0 else 1.0)
+        if own:
+            rows[:, ROWS], rows[:, LOG_UNITS] = 1, np.log(units)
+        else:
+            rows[0, ROWS], rows[0, LOG_UNITS] = len(rows), np.log(units).sum()
+        tables.append(rows)
+    return np.concatenate(tables)
+
+
+def same_law(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two maps change the same coordinates by the same laws, whatever the numbers are."""
+    columns = [KIND, OWN, HEAD, SECOND, LOCATION, BETA, BETA_2]
+    return np.array_equal(one[:, columns], other[:, columns])
+
+
+def _view(draws: Draws, pair: Pair) -> View:
+    """What a pair sees of draws."""
+    x = np.ascontiguousarray(draws.points[:, pair.members].T)
+    s = np.ascontiguousarray(draws.scores[:, pair.members].T)
+    eta = pair.beta * np.ascontiguousarray(draws.points[:, pair.heads].T)
+    if pair.second >= 0:
+        eta += pair.beta_2 * draws.points[:, pair.second]
+    p = draws.points[:, pair.location].copy() if pair.location >= 0 else np.zeros(len(draws.points))
+    return View(x, s, eta, p, pair.beta > 0.0)
+
+
+def _pulled(draws: Draws, pairs: list[Pair]) -> Draws:
+    """The draws in the coordinates of `pairs`; z_i is not scaled to x_i."""
+    if not pairs:
+        return draws
+    points, scores = draws.points.copy(), draws.scores.copy()
+    for pair in pairs:
+        view = _view(draws, pair)
+        z, scores_z, pull, drag = _pull(view, pair)
+        points[:, pair.members], scores[:, pair.members] = z.T, scores_z.T
+        scores[:, pair.heads] += pair.beta * pull.T
+        if pair.second >= 0:
+            scores[:, pair.second] += pair.beta_2 * pull.sum(axis=0)
+        if pair.location >= 0:
+            scores[:, pair.location] += drag
+    return Draws(points, scores)
+
+
+def _pull(view: View, pair: Pair) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """z and its scores (m, n), and what is added to the scores of the heads (over beta) and the location."""
+    z, scores = np.empty_like(view.x), np.empty_like(view.s)
+    pull, drag = np.zeros_like(view.eta), np.zeros_like(view.p)
+    _evaluate(*view, pair.slope, pair.knees, pair.data, z, scores, pull, drag)
+    return z, scores, pull, drag
+
+
+@kernel
+def _evaluate(
+    x: Any,
+    s: Any,
+    eta: Any,
+    p: Any,
+    up: Any,
+    slope: Any,
+    knees: Any,
+    data: Any,
+    z: Any,
+    scores: Any,
+    pull: Any,
+    drag: Any,
+) -> Any:
+    """Write what `_pull` returns. Returns the part of F that is the members'."""
+    m, n = x.shape
+    total = 0.0
+    for j in range(m):
+        factor = slope if up else slope * np.exp(knees[j])
+        h = j if len(eta) > 1 else 0
+        for t in range(n):
+            w = max(1.0 / (1.0 + np.exp(-2.0 * (eta[h, t] - knees[j]))), _TINY)
+            root, left = np.sqrt(w), 1.0 - w
+            if up:
+                here, along = left * factor * p[t] + w * data[j], left * factor
+                change = 2.0 * w * left * (data[j] - factor * p[t])
+            else:
+                middle = np.sqrt(w * left)
+                at = data[j] + factor * p[t]
+                here, change, along = middle * at, (left - w) * middle * at, middle * factor
+            rest = x[j, t] - here
+            z[j, t], scores[j, t] = rest / root, s[j, t] * root
+            pull[h, t] += s[j, t] * (change + left * rest) + left
+            drag[t] += s[j, t] * along
+        total += 0.5 * np.log(_variance(z[j]) * _variance(scores[j]))
+    return total
+
+
+@kernel
+def _variance(values: Any) -> Any:
+    mean, squares = 0.0, 0.0
+    for t in range(values.size):
+        mean += values[t]
+    mean /= values.size
+    for t in range(values.size):
+        squares += (values[t] - mean) * (values[t] - mean)
+    return squares / values.size
+
+
+def divergence(draws: Draws, pair: Pair, view: View | None = None) -> float:
+    """F of a pair."""
+    view = _view(draws, pair) if view is None else view
+    pull, drag = np.zeros_like(view.eta), np.zeros_like(view.p)
+    scratch = np.empty_like(view.x), np.empty_like(view.s)
+    total = float(_evaluate(*view, pair.slope, pair.knees, pair.data, *scratch, pull, drag))
+    for k, head in enumerate(pair.heads):
+        total += _root(draws, head, pair.beta * pull[k])
+    if pair.second >= 0:
+        total += _root(draws, pair.second, pair.beta_2 * pull.sum(axis=0))
+    if pair.location >= 0:
+        total += _root(draws, pair.location, drag)
+    return total
+
+
+def _root(draws: Draws, place: int, added: np.ndarray | float) -> float:
+    """log(1 + V(x) V(s)) / 2 of a head or location, with what a map adds to its score."""
+    score = np.ascontiguousarray(draws.scores[:, place] + added)
+    return float(0.5 * np.log1p(_variance(np.ascontiguousarray(draws.points[:, place])) * _variance(score)))
+
+
+def plain_divergence(draws: Draws, pair: Pair, coefficients: np.ndarray | None = None) -> float:
+    """F of the same coordinates without the law: as they are, or less what is linear in heads and location.
+
+    `coefficients` (m, 2) are those of `linear_map`.
+    """
+    x, s = draws.points[:, pair.members].T, draws.scores[:, pair.members].T
+    shared = len(pair.heads) == 1
+    total = 0.0
+    places = [int(pair.heads[0])] if shared else []
+    places += [place for place in (pair.second, pair.location) if place >= 0]
+    if not shared:
+        total += sum(_root(draws, head, 0.0) for head in pair.heads)
+    for k, place in enumerate(places):
+        added: np.ndarray | float = 0.0
+        if coefficients is not None:
+            x = x - coefficients[:, k, None] * draws.points[:, place]
+            added = coefficients[:, k] @ s
+        total += _root(draws, place, added)
+    return float(total + 0.5 * np.log(x.var(axis=1) * s.var(axis=1)).sum())
+
+
+def linear_map(draws: Draws, pair: Pair) -> np.ndarray:
+    """The coefficients (m, k) of regressions of all members on the heads and the location that they share."""
+    places = [int(pair.heads[0])] if len(pair.heads) == 1 else []
+    places += [place for place in (pair.second, pair.location) if place >= 0]
+    u = draws.points[:, places] - draws.points[:, places].mean(axis=0)
+    size = u.std(axis=0)
+    u = u / size
+    x = draws.points[:, pair.members]
+    weak = np.linalg.solve(u.T @ u + np.eye(u.shape[1]), u.T @ (x - x.mean(axis=0)))
+    return np.asarray(weak.T / size)
+
+
+def _fall(draws: Draws, pair: Pair, older: Draws | None = None) -> float:
+    """By how much F is smaller under a law than without a map, and than under a linear one.
+
+    The linear one is fitted to the same draws, or to `older` ones.
+    """
+    linear = plain_divergence(draws, pair, linear_map(draws if older is None else older, pair))
+    return min(plain_divergence(draws, pair), linear) - divergence(draws, pair)
+
+
+def _fit(draws: Draws, law: Pair, *, free: bool = True) -> Pair:
+    """The knees, y and, if it is `free`, C of a law, whose own are only where C begins."""
+    view = _view(draws, law)
+    x, _, eta, p, up = view
+    free = free and law.location >= 0
+    slope = law.slope
+    if free:
+        slope = float((x * p).sum() / (np.square(p).sum() * len(x))) if up else 0.0
+    knees, data = _fit_knees(view, slope)
+    for _ in range(2 if free else 0):
+        slope = float(_regress(x, eta, p, up, knees, data))
+        knees, data = _fit_knees(view, slope)
+    pair = law._replace(slope=slope, knees=knees, data=data)
+    whole = float(np.round(slope))
+    if not free or whole == 0.0 or not abs(slope - whole) < _NEARLY_WHOLE * abs(whole):
+        return pair
+    knees, data = _fit_knees(view, whole)
+    other = law._replace(slope=whole, knees=knees, data=data)
+    if abs(slope - whole) < _WHOLE * abs(whole):
+        return other
+    better = divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(p)
+    return other if better else pair
+
+
+@kernel
+def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
+    """C by weighted least squares, given the knees and y."""
+    m, n = x.shape
+    above, below = 0.0, 0.0
+    target = np.empty(n)
+    for j in range(m):
+        h = j if len(eta) > 1 else 0
+        factor = 1.0 if up else np.exp(knees[j])
+        product, square = 0.0, 0.0
+        for t in range(n):
+            w = max(1.0 / (1.0 + np.exp(-2.0 * (eta[h, t] - knees[j]))), _TINY)
+            root, left = np.sqrt(w), 1.0 - w
+            if up:
+                target[t], along = (x[j, t] - w * data[j]) / root, left / root * p[t]
+            else:
+                target[t], along = x[j, t] / root - np.sqrt(left) * data[j], np.sqrt(left) * factor * p[t]
+            product += target[t] * along
+            square += along * along
+        size = _variance(target)
+        above += product / size
+        below += square / size
+    return above / below
+
+
+def _fit_knees(view: View, slope: float) -> tuple[np.ndarray, np.ndarray]:
+    """The knees and y of all members (m,), from a grid of knees."""
+    x, s, eta, p, up = view
+    (m, n), centres = x.shape, eta.mean(axis=1)
+    low = float((eta.min(axis=1) - centres).min()) - _OUTSIDE
+    high = float((eta.max(axis=1) - centres).max()) + _OUTSIDE
+    inner = np.linspace(low, high, max(3, int(np.ceil((high - low) / _STEP)) + 1))
+    grid = np.concatenate(([min(-_LIMIT, low - 1.0)], inner, [max(_LIMIT, high + 1.0)]))
+    values, data = np.empty((2, m, len(grid)))
+    _scan(x, s, eta, p, up, slope, centres, grid, values, data)
+    values[~np.isfinite(values)] = np.inf
+    prior = _PRIOR * np.square(np.clip(grid, -_FLAT, _FLAT))
+    sums = values.sum(axis=0)
+    common = int(np.argmin(sums + 0.5 * m * prior / n))
+    if sums[-1] - sums[common] < (_FREE + _FREE_EACH * m) / n:
+        common = len(grid) - 1
+    values += 0.5 * (_POOL * np.square(np.clip(grid - grid[common], -_FLAT, _FLAT)) + prior) / n
+    best = np.argmin(values, axis=1)
+    rows, inside = np.arange(m), (best > 1) & (best < len(grid) - 2)
+    knees, chosen = grid[best], data[rows, best]
+    at, row = best[inside], rows[inside]
+    below, here, above = (values[row, at + k] for k in (-1, 0, 1))
+    shift = np.clip(0.5 * (below - above) / (below - 2.0 * here + above), -0.5, 0.5)
+    shift[~np.isfinite(shift)] = 0.0
+    knees[inside] += shift * (inner[1] - inner[0])
+    side = np.where(shift > 0.0, 1, -1)
+    chosen[inside] += np.abs(shift) * (data[row, at + side] - chosen[inside])
+    return centres + knees, chosen
+
+
+@kernel
+def _scan(
+    x: Any, s: Any, eta: Any, p: Any, up: Any, slope: Any, centres: Any, grid: Any, values: Any, data: Any
+) -> None:
+    """log(V(z) V(s_z)) / 2 and y of m members for K knees, counted from the heads' means: both (m, K)."""
+    m, n = x.shape
+    root, inverse, left, place = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    weight, total = np.empty(n), 1.0
+    for k in range(grid.size):
+        for j in range(m):
+            if j == 0 or len(eta) > 1:  # what the members share
+                knee = centres[j if len(eta) > 1 else 0] + grid[k]
+                row = eta[j if len(eta) > 1 else 0]
+                factor = slope if up else slope * np.exp(knee)
+                total = _WEIGHT
+                for t in range(n):
+                    w = max(1.0 / (1.0 + np.exp(-2.0 * (row[t] - knee))), _TINY)
+                    root[t] = np.sqrt(w)
+                    inverse[t] = 1.0 / root[t]
+                    left[t] = np.sqrt(1.0 - w)
+                    # x_i = place + weight y + root z_i.
+                    place[t] = factor * p[t] * (left[t] * left[t] if up else root[t] * left[t])
+                    weight[t] = w if up else root[t] * left[t]
+                    total += w if up else 1.0 - w
+            y = 0.0
+            if up:
+                mean = 0.0
+                for t in range(n):
+                    y += x[j, t] - place[t]
+                    mean += x[j, t]
+                y += _WEIGHT * mean / n
+            else:
+                for t in range(n):
+                    y += left[t] * inverse[t] * (x[j, t] - place[t])
+            y /= total
+            z1, z2, s1, s2 = 0.0, 0.0, 0.0, 0.0
+            for t in range(n):
+                z = (x[j, t] - place[t] - weight[t] * y) * inverse[t]
+                score = s[j, t] * root[t]
+                z1 += z
+                z2 += z * z
+                s1 += score
+                s2 += score * score
+            values[j, k] = 0.5 * np.log((z2 / n - z1 * z1 / n / n) * (s2 / n - s1 * s1 / n / n))
+            data[j, k] = y
+
+
+def _judge(pairs: list[Pair], draws: Draws) -> list[Pair]:
+    """The pairs without those that make the draws of the last window worse."""
+    kept = list(pairs)
+    if len(draws.points) < _JUDGES:
+        return kept
+    for pair in pairs:
+        others = [other for other in kept if other is not pair]
+        if not _fall(_pulled(draws, others), pair) > 0.0:
+            kept = others
+    return kept
+
+
+def _refit(pair: Pair, draws: Draws) -> Pair:
+    """The pair, fitted to all draws, where that makes enough of a difference."""
+    best, least = pair, divergence(draws, pair) - SETTLED * len(pair.members)
+    free = not float(pair.slope).is_integer()
+    for size in BETAS:
+        beta = float(np.sign(pair.beta) * size)
+        fit = _fit(draws, pair._replace(beta=beta), free=free)
+        value = divergence(draws, fit) + (0.0 if beta == pair.beta else 3.0 / len(draws.points))
+        if value < least:
+            best, least = fit, value
+    return best
+
+
+def _choose(
+    draws: Draws, places: list[int], members: np.ndarray, heads: np.ndarray, sign: float
+) -> Pair | None:
+    """The law and location of a new pair; None where the newer half of the draws does not bear it out."""
+    none = np.zeros(0)
+    law = Pair(members, heads, sign * BETAS[0], -1, 0.0, -1, 0.0, none, none)
+    every = -(-len(members) // _SOME)
+    some = law._replace(members=members[::every], heads=heads if len(heads) == 1 else heads[::every])
+    location, gain, scale = -1, _fall(draws, _fit(draws, some)), len(members) / len(some.members)
+    for place in places:
+        fall = _fall(draws, _fit(draws, some._replace(location=place)))
+        if scale * (fall - gain) > LEAD:
+            location, gain = place, fall
+    if not scale * gain > MARGIN:
+        return None
+    best = _fit(draws, law._replace(location=location))
+    gain = _fall(draws, best)
+    for size in BETAS[1:]:
+        pair = _fit(draws, best._replace(beta=sign * size))
+        if (fall := _fall(draws, pair)) > gain + 1.0 / len(draws.points):
+            best, gain = pair, fall
+    return best if _is_borne_out(draws, best) else None
+
+
+def _is_borne_out(draws: Draws, pair: Pair) -> bool:
+    """Whether the law, fitted to the older half of the draws, beats having none on the newer half."""
+    half = len(draws.points) // 2
+    older, newer = draws.part(slice(0, half)), draws.part(slice(half, None))
+    return _fall(newer, _fit(older, pair), older) > MARGIN
+
+
+def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:
+    """The pair with another head that all its members share, if they have one."""
+    if pair.second >= 0:
+        return pair
+    taken = {int(i) for other in pairs for i in (*other.members, *other.heads)}
+    heads = np.array([i for i in np.flatnonzero(_may_rule(groups)) if i not in taken], np.int64)
+    if not heads.size:
+        return pair
+    group = np.zeros(len(pair.members), np.int64)
+    gain, derivative = _gains(_pulled(draws, [pair]), pair.members, group, heads)
+    k = int(gain[:, 0].argmax())
+    if gain[k, 0] < max(NEED / len(draws.points), LEAST_GAIN) or np.sign(-derivative[k, 0]) != np.sign(
+        pair.beta
+    ):
+        return pair
+    half = len(draws.points) // 2
+    older, newer = draws.part(slice(0, half)), draws.part(slice(half, None))
+    best, gained = pair, MARGIN
+    for size in BETAS:
+        law = pair._replace(second=int(heads[k]), beta_2=float(np.sign(pair.beta) * size))
+        trial = _fit(older, law)
+        alone = divergence(newer, _fit(older, pair)) + _root(newer, law.second, 0.0)
+        if (fall := alone - divergence(newer, trial)) > gained:
+            best, gained = _fit(draws, law), fall
+    return best
+
+
+def _locations(
+    draws: Draws, pairs: list[Pair], groups: np.ndarray, members: np.ndarray, heads: np.ndarray
+) -> list[int]:
+    """The coordinates outside of the group that correlate most with it."""
+    taken = {int(i) for pair in pairs for i in pair.members} | {*map(int, members), *map(int, heads)}
+    free = np.array([i for i in np.flatnonzero(_may_rule(groups)) if i not in taken], np.int64)
+    if not free.size:
+        return []
+    some = members[:: -(-len(members) // _SOME)]
+    u, v = (draws.points[:, i] - draws.points[:, i].mean(axis=0) for i in (free, some))
+    strength = np.abs((u / u.std(axis=0)).T @ (v / v.std(axis=0))).mean(axis=1)
+    return [int(i) for i in free[np.argsort(-strength)[:_PLACES]]]
+
+
+def _may_rule(groups: np.ndarray) -> np.ndarray:
+    """Which coordinates (d,) may be heads and locations: those of small variables, if there are several."""
+    return np.asarray((np.bincount(groups)[groups] <= _FEW) | (groups.max() == 0))
+
+
+def _detect(
+    draws: Draws, pairs: list[Pair], groups: np.ndarray, refused: set[tuple[int, int]]
+) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int]] | None:
+    """The members, heads and sign of beta of the pair that promises most, and its name; None where none does.
+
+    Its name is its first member and head, as in `refused`.
+    """
+    n, named = len(draws.points), groups.max() > 0
+    moved = {int(i) for pair in pairs for i in pair.members}
+    roots = {int(i) for pair in pairs for i in (*pair.heads, pair.second, pair.location)}
+    free = np.array([i for i in range(len(groups)) if i not in moved and i not in roots], np.int64)
+    heads = np.array([i for i in np.flatnonzero(_may_rule(groups)) if i not in moved], np.int64)
+    if not free.size:
+        return None
+    _, first_of, group = np.unique(groups[free] if named else free, return_index=True, return_inverse=True)
+    firsts = free[first_of]
+    found, best = None, max(NEED / n, LEAST_GAIN)
+    if heads.size:
+        gain, derivative = _gains(draws, free, group, heads)
+        own = free[:, None] == heads
+        member, head = np.nonzero(own)
+        gain[head, group[member]] = 0.0  # no group rules itself
+        signs = -np.sign(derivative)
+        if not named:  # all coordinates whose scales follow the same head in the same direction are a group
+            clear = gain * (gain > 0.3 * NEED / n)
+            sides = np.array([-1.0, 1.0])
+            gain = np.stack([(clear * (signs == side)).sum(axis=1) for side in sides], axis=1)
+            firsts = sides.astype(np.int64) - 2  # no coordinate has such a number
+        for first, place in refused:
+            gain[np.ix_(heads == place, firsts == first)] = 0.0
+        k, g = (int(i) for i in np.unravel_index(int(gain.argmax()), gain.shape))
+        if gain[k, g] >= best:
+            best, sign = float(gain[k, g]), float(signs[k, g]) if named else float(sides[g])
+            chosen = group == g if named else (clear[k] > 0.0) & (signs[k] == sign)
+            members = free[chosen & (free != heads[k])]
+            found = members, heads[k : k + 1], sign, (int(firsts[g]), int(heads[k]))
+    return _detect_own_heads(draws, free, groups, refused, moved, best) or found
+
+
+def _detect_own_heads(
+    draws: Draws,
+    free: np.ndarray,
+    groups: np.ndarray,
+    refused: set[tuple[int, int]],
+    moved: set[int],
+    best: float,
+) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int]] | None:
+    """The same of two variables of one size: each coordinate of one is the head of its like in the other."""
+    found = None
+    sizes = np.bincount(groups)
+    waiting = {int(g) for g in groups[free] if sizes[g] > _FEW}
+    for g in sorted(waiting):
+        members = np.flatnonzero(groups == g)
+        if not np.isin(members, free).all():
+            continue
+        for h in np.flatnonzero(sizes == sizes[g]):
+            heads = np.flatnonzero(groups == h)
+            name = int(members[0]), int(heads[0])
+            if h == g or int(heads[0]) in moved or name in refused:
+                continue
+            gain, sign = _own_gain(*draws, members, heads)
+            if np.isfinite(gain) and gain > best:
+                found, best = (members, heads, sign, name), gain
+    return found
+
+
+@kernel
+def _own_gain(points: Any, scores: Any, members: Any, heads: Any) -> Any:
+    """The fall of F by one slope for all members on their own heads, and the sign of that slope."""
+    n = len(points)
+    derivative, curvature = 0.0, 0.0
+    x, s, u, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    for j in range(members.size):
+        _centre(points, members[j], x)
+        _centre(scores, members[j], s)
+        _centre(points, heads[j], u)
+        _centre(scores, heads[j], t)
+        size = np.sqrt(_mean_product(u, u))
+        _subtract(x, u, _mean_product(x, u) / (size * size) * n / (n + 3.0))
+        of_x, of_s = 1.0 / _mean_product(x, x), 1.0 / _mean_product(s, s)
+        information = 1.0 + _mean_product(t, t) * size * size
+        mean, pulled, squares = 0.0, 0.0, 0.0
+        for row in range(n):
+            pull = scores[row, members[j]] * x[row]
+            mean += pull / n
+            squares += pull * pull / n
+            pulled += t[row] * pull * size / n
+            derivative += u[row] / size * (s[row] * s[row] * of_s - x[row] * x[row] * of_x) / n
+        derivative += pulled / information
+        curvature += 4.0 + (squares - mean * mean) / information
+    return 0.5 * derivative * derivative / curvature, -np.sign(derivative)
+
+
+def _gains(
+    draws: Draws, members: np.ndarray, group: np.ndarray, heads: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The fall of F that a slope would bring, and the derivative of F in it: (heads, groups).
+
+    `group` (members,) are the numbers of the members' groups, from 0 on.
+    """
+    found = np.zeros((2, len(heads), int(group.max()) + 1))
+    _screen(*draws, members, group, heads, np.isin(members, heads), *found)
+    found[:, ~np.isfinite(found).all(axis=0)] = 0.0
+    return found[0], found[1]
+
+
+@kernel
+def _screen(
+    points: Any, scores: Any, members: Any, group: Any, heads: Any, as_is: Any, gain: Any, derivative: Any
+) -> None:
+    """Write what `_gains` returns.
+
+    x is taken without what is linear in a few of the heads, since a location is none of the scale's business;
+    members that are `as_is` (members,), heads themselves, are taken whole.
+    """
+    n, (k, groups) = len(points), gain.shape
+    u, t, information = np.empty((k, n)), np.empty((k, n)), np.empty(k)
+    for h in range(k):
+        _centre(points, heads[h], u[h])
+        _centre(scores, heads[h], t[h])
+        size = np.sqrt(_mean_product(u[h], u[h]))
+        for row in range(n):
+            u[h, row] /= size
+            t[h, row] *= size
+        information[h] = 1.0 + _mean_product(t[h], t[h])
+    x = np.empty((members.size, n))
+    strength = np.zeros(k)
+    for j in range(members.size):
+        _centre(points, members[j], x[j])
+        for h in range(k):
+            strength[h] += _mean_product(u[h], x[j]) ** 2
+    basis, used = np.empty((min(k, _REGRESSORS), n)), 0
+    for h in np.argsort(-strength)[:_REGRESSORS]:
+        v = u[h].copy()
+        for b in range(used):
+            _subtract(v, basis[b], _mean_product(v, basis[b]))
+        size = np.sqrt(_mean_product(v, v))
+        if size > 1e-6:
+            for row in range(n):
+                basis[used, row] = v[row] / size
+            used += 1
+    ratios, pulls, sizes = np.zeros((groups, n)), np.zeros((groups, n)), np.zeros(groups)
+    s = np.empty(n)
+    for j in range(members.size):
+        if not as_is[j]:
+            for b in range(used):
+                _subtract(x[j], basis[b], _mean_product(x[j], basis[b]) * n / (n + 3.0))
+        _centre(scores, members[j], s)
+        of_x, of_s = 1.0 / _mean_product(x[j], x[j]), 1.0 / _mean_product(s, s)
+        g = group[j]
+        sizes[g] += 1.0
+        for row in range(n):
+            ratios[g, row] += s[row] * s[row] * of_s - x[j, row] * x[j, row] * of_x
+            pulls[g, row] += scores[row, members[j]] * x[j, row]
+    for g in range(groups):
+        mean = pulls[g].mean()
+        for row in range(n):
+            pulls[g, row] -= mean
+        spread = _mean_product(pulls[g], pulls[g])
+        for h in range(k):
+            slope = _mean_product(u[h], ratios[g]) + _mean_product(t[h], pulls[g]) / information[h]
+            derivative[h, g] = slope
+            gain[h, g] = 0.5 * slope * slope / (4.0 * sizes[g] + spread / information[h])
+
+
+@kernel
+def _centre(columns: Any, place: Any, out: Any) -> None:
+    mean = 0.0
+    for row in range(out.size):
+        out[row] = columns[row, place]
+        mean += out[row]
+    mean /= out.size
+    for row in range(out.size):
+        out[row] -= mean
+
+
+@kernel
+def _mean_product(a: Any, b: Any) -> Any:
+    total = 0.0
+    for row in range(a.size):
+        total += a[row] * b[row]
+    return total / a.size
+
+
+@kernel
+def _subtract(a: Any, b: Any, factor: Any) -> None:
+    for row in range(a.size):
+        a[row] -= factor * b[row]

@@ -1,0 +1,266 @@
+"""Coordinates in which a posterior is nearly normal, and the density and its score in them.
+
+A chain moves in z, and the density is known in x = T(z). Draws of z are exact for the density
+p(T(z)) |dT/dz|, whatever T is; a good T makes trajectories and random walks short. T has two parts, learnt
+from draws and scores (numerics/transport_learning.py, heavy_tails.py) and frozen when warm-up ends.
+
+**Heavy tails.** For a coordinate whose tails fall like a power, x = c + sinh(delta z) / delta.
+
+**Scales that vary.** In a hierarchy the scale of many coordinates is itself a parameter, and no linear map
+straightens that: the posterior is a funnel. Suppose that x_i has the normal prior N(C p, e^(2u)) and that the
+data say N(y_i, sigma_i²), where the location p and the log scale u are coordinates too. Given them,
+
+    x_i ~ N((1 - w) C p + w y_i, sigma_i² w),  w = 1 / (1 + e^(-2 eta)),  eta = u - a_i,  a_i = log sigma_i,
+
+with w the weight of the data. So, with a number o_i that keeps z_i on the scale of x_i,
+
+    x_i = (1 - w) C p + w y_i + o_i w^½ z_i                                                 (beta > 0)
+
+has z_i normal and independent of u and p. Where w is near 1 this is the centred program, where it is near 0
+the other one; a coordinate finds its own place by its knee a_i. In a program that is not centred x_i is N(0,
+1) in the prior, the data speak of p + e^u x_i, and the law is
+
+    x_i = (w (1 - w))^½ (y_i + C e^(a_i) p) + o_i w^½ z_i,  eta = -u - a_i,                 (beta < 0)
+
+where w is the weight of the prior. In general eta_i = beta u + beta' u' - a_i with one or two heads: beta is
+±1 for a log scale, ±½ for a log variance or precision, and two heads make a product of scales.
+
+A map is a table (r, 14) of numbers, since kernels hand one array on for nothing and seven for a tenth of a
+gradient. A row moves one coordinate, and rows of the same law, a pair, follow each other:
+
+    symbol        column           meaning
+                  KIND             TAIL, or the sign of beta: CENTRED where it is positive, else NOT_CENTRED
+                  ROWS             number of rows of the pair, on its first row
+    i             OWN              the coordinate
+    u, u', p      HEAD, SECOND, LOCATION        coordinates too, -1 for none
+    beta, beta'   BETA, BETA_2
+    a             REFERENCE, KNEE  r, which the pair shares, and e^(2 (a_i - r))
+    o             UNIT             and LOG_UNITS: the sum of log o_i of the pair, on its first row
+    y             DATA
+    C             SLOPE            C; C e^(a_i) where beta < 0
+    c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
+
+Pairs come in an order in which a coordinate is moved before it is a head or location of others. T is
+triangular: its log determinant is the sum of log(o_i w_i^½). A gradient costs O(r) more, with one exponential
+a pair.
+
+Gorinova, Moore and Hoffman (2020), Automatic reparameterisation of probabilistic programs, learn a partial
+centring from the program; here the map comes from draws and scores alone. It is exact in both limits and in
+between, where a partial centring x = C p (1 - lambda) + e^(lambda u) z is right at one value of u.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .jit import kernel
+
+COLUMNS = 14
+KIND, ROWS, OWN, HEAD, SECOND, LOCATION = range(6)
+BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE = range(6, COLUMNS)
+CENTER, RATE = DATA, UNIT
+TAIL, CENTRED, NOT_CENTRED = 0.0, 1.0, -1.0  # kinds
+FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
+
+
+@kernel
+def no_transport() -> Any:
+    """z is x."""
+    return np.empty((0, COLUMNS))
+
+
+@kernel
+def _law(table: Any, k: Any, x: Any) -> Any:
+    """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), p, and the row after its last."""
+    first = table[k]
+    eta = first[BETA] * x[int(first[HEAD])] - first[REFERENCE]
+    if first[SECOND] >= 0.0:
+        eta += first[BETA_2] * x[int(first[SECOND])]
+    p = x[int(first[LOCATION])] if first[LOCATION] >= 0.0 else 0.0
+    return np.exp(-2.0 * eta), p, k + int(first[ROWS])
+
+
+@kernel
+def into_x(table: Any, z: Any, x: Any) -> Any:
+    """Write x(z) to `x` (d,). Returns log |dx/dz|, infinite where x overflows."""
+    log_det, k = 0.0, 0
+    for i in range(z.size):
+        x[i] = z[i]
+    while k < len(table):
+        kind = table[k, KIND]
+        if kind == TAIL:
+            i, rate = int(table[k, OWN]), table[k, RATE]
+            a = rate * z[i]
+            if not abs(a) < FARTHEST:
+                return np.inf
+            x[i] = table[k, CENTER] + np.sinh(a) / rate
+            log_det += abs(a) + np.log1p(np.exp(-2.0 * abs(a))) - np.log(2.0)
+            k += 1
+            continue
+        ratio, p, after = _law(table, k, x)
+        log_det += table[k, LOG_UNITS]
+        product = 1.0
+        while k < after:
+            row = table[k]
+            i = int(row[OWN])
+            inverse = 1.0 + ratio * row[KNEE]
+            w = 1.0 / inverse
+            root, here = np.sqrt(w), row[SLOPE] * p
+            if kind == CENTRED:
+                here += w * (row[DATA] - here)
+            else:
+                here = root * np.sqrt(1.0 - w) * (row[DATA] + here)
+            x[i] = here + root * row[UNIT] * z[i]
+            product *= inverse
+            if product > 1e150:  # logarithms are dear, and products overflow
+                log_det -= 0.5 * np.log(product)
+                product = 1.0
+            k += 1
+        log_det -= 0.5 * np.log(product)
+    return log_det if np.isfinite(log_det) else np.inf
+
+
+@kernel
+def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
+    """Of where x_i is for z_i = 0, in eta and in p; dx_i/dz_i; and 1 - w, which is that of its log in eta."""
+    w = 1.0 / (1.0 + ratio * row[KNEE])
+    root, left, slope = np.sqrt(w), 1.0 - w, row[SLOPE]
+    if kind == CENTRED:
+        return 2.0 * w * left * (row[DATA] - slope * p), left * slope, root * row[UNIT], left
+    middle = root * np.sqrt(left)
+    return (left - w) * middle * (row[DATA] + slope * p), middle * slope, root * row[UNIT], left
+
+
+@kernel
+def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
+    """The gradient of the log density in z, from the score in x; `score` (d,) changes in place."""
+    end = len(table)
+    while end > 0:
+        k = end - 1
+        kind = table[k, KIND]
+        if kind == TAIL:
+            i, rate = int(table[k, OWN]), table[k, RATE]
+            a = rate * z[i]
+            score[i] = score[i] * np.cosh(a) + rate * np.tanh(a)
+            end = k
+            continue
+        while table[k, ROWS] == 0.0:
+            k -= 1
+        ratio, p, _ = _law(table, k, x)
+        pull, drag = 0.0, 0.0
+        for m in range(k, end):
+            row = table[m]
+            i = int(row[OWN])
+            s = score[i]
+            change, slope, scale, left = _derivatives(row, kind, ratio, p)
+            pull += s * (change + left * scale * z[i]) + left
+            drag += s * slope
+            score[i] = s * scale
+        _add(table[k], score, pull, drag)
+        end = k
+
+
+@kernel
+def _add(first: Any, score: Any, pull: Any, drag: Any) -> None:
+    """Add to the scores of a pair's heads and location."""
+    score[int(first[HEAD])] += first[BETA] * pull
+    if first[SECOND] >= 0.0:
+        score[int(first[SECOND])] += first[BETA_2] * pull
+    if first[LOCATION] >= 0.0:
+        score[int(first[LOCATION])] += drag
+
+
+@kernel
+def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
+    """The score (d,) in x, from `score` in z."""
+    found, k = score.copy(), 0
+    while k < len(table):
+        kind = table[k, KIND]
+        if kind == TAIL:
+            i, rate = int(table[k, OWN]), table[k, RATE]
+            a = rate * z[i]
+            found[i] = (score[i] - rate * np.tanh(a)) / np.cosh(a)
+            k += 1
+            continue
+        first = k
+        ratio, p, after = _law(table, k, x)
+        pull, drag = 0.0, 0.0
+        while k < after:
+            i = int(table[k, OWN])
+            change, slope, scale, left = _derivatives(table[k], kind, ratio, p)
+            s = found[i] / scale
+            pull += s * (change + left * scale * z[i]) + left
+            drag += s * slope
+            found[i] = s
+            k += 1
+        _add(table[first], found, -pull, -drag)
+    return found
+
+
+@kernel
+def into_z(table: Any, x: Any, z: Any) -> None:
+    """Write z to `z` (d,), from `x`."""
+    for i in range(x.size):
+        z[i] = x[i]
+    k = 0
+    while k < len(table):
+        kind = table[k, KIND]
+        if kind == TAIL:
+            i, rate = int(table[k, OWN]), table[k, RATE]
+            z[i] = np.arcsinh(rate * (x[i] - table[k, CENTER])) / rate
+            k += 1
+            continue
+        ratio, p, after = _law(table, k, x)
+        while k < after:
+            row = table[k]
+            i = int(row[OWN])
+            w = 1.0 / (1.0 + ratio * row[KNEE])
+            root, here = np.sqrt(w), row[SLOPE] * p
+            if kind == CENTRED:
+                here += w * (row[DATA] - here)
+            else:
+                here = root * np.sqrt(1.0 - w) * (row[DATA] + here)
+            z[i] = (x[i] - here) / (root * row[UNIT])
+            k += 1
+
+
+@kernel
+def rows_into_x(table: Any, points: Any, logp: Any) -> None:
+    """Draws (n, d) and log densities (n,) in z become those in x, in place."""
+    z = np.empty(points.shape[1])
+    for row in range(len(points)):
+        z[:] = points[row]
+        logp[row] -= into_x(table, z, points[row])
+
+
+@kernel
+def _rows_into_z(table: Any, points: Any, scores: Any, z: Any, scores_z: Any) -> None:
+    for row in range(len(points)):
+        into_z(table, points[row], z[row])
+        scores_z[row] = scores[row]
+        pull_back(table, z[row], points[row], scores_z[row])
+
+
+def transport_draws(
+    table: np.ndarray, points: np.ndarray, scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws and scores (n, d) in z, from those in x."""
+    if not len(table):
+        return points, scores
+    z, scores_z = np.empty_like(points), np.empty_like(scores)
+    _rows_into_z(table, np.ascontiguousarray(points), np.ascontiguousarray(scores), z, scores_z)
+    return z, scores_z
+
+
+def change_coordinates(
+    before: np.ndarray, after: np.ndarray, z: np.ndarray, logp: float, score: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """A point z (d,), its log density and its score in the coordinates of another map."""
+    if not (len(before) or len(after)):
+        return z, logp, score
+    x = np.empty_like(z)
+    logp_x = logp - into_x(before, z, x)
+    points, scores = transport_draws(after, x[None], score_in_x(before, z, x, score)[None])
+    return points[0], logp_x + into_x(after, points[0], x), scores[0]

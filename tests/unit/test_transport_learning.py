@@ -1,0 +1,220 @@
+"""What is learnt of hierarchies, from exact draws of laws that are known, and what is left alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stanadapt.numerics.transport_learning import (
+    Draws,
+    Pair,
+    divergence,
+    learn_transport,
+    pair_rows,
+    pairs_of,
+    same_law,
+)
+from stanadapt.transport import no_transport, transport_draws
+
+M = 12  # members of a group
+
+
+def weights(eta: np.ndarray, knees: np.ndarray) -> np.ndarray:
+    return 1.0 / (1.0 + np.exp(-2.0 * (eta[:, None] - knees)))
+
+
+def normal_score(x: np.ndarray, mean: np.ndarray | float, sd: np.ndarray | float) -> np.ndarray:
+    return -(x - mean) / np.square(sd)
+
+
+def hierarchy(
+    n: int, seed: int, *, beta: float = 1.0, centred: bool = True, located: bool = True, knees: object = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Draws and scores of (u, p, v, x_1 ... x_M), with the knees and y; v has nothing to do with the others.
+
+    Given u and p, x is what the prior N(p, e^(2 beta u)) and the data N(y, e^(2 a)) leave, or what they
+    leave of (x - p) e^(-beta u) where it is not centred.
+    """
+    rng = np.random.default_rng(seed)
+    u, p, v = (
+        rng.normal(0.0, 0.8 / abs(beta), n),
+        rng.normal(0.0, 1.0 if located else 1e-9, n),
+        rng.normal(size=n),
+    )
+    a = rng.normal(0.3, 0.4, M) if knees is None else np.broadcast_to(knees, M)
+    y = rng.normal(0.0, 1.5, M)
+    z = rng.normal(size=(n, M))
+
+    def log_density(u: np.ndarray, p: np.ndarray, x: np.ndarray) -> np.ndarray:
+        eta = (beta if centred else -beta) * u
+        w = weights(eta, a if centred else -a)
+        place, scale = means(w, p)
+        scale_u = 0.8 / abs(beta)
+        logs = -0.5 * np.square((x - place) / scale) - np.log(scale)
+        return logs.sum(axis=1) - 0.5 * np.square(u / scale_u) - 0.5 * np.square(p)
+
+    def means(w: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        at = p[:, None] if located else 0.0 * p[:, None]
+        if centred:
+            return (1.0 - w) * at + w * y, np.exp(a) * np.sqrt(w)
+        return np.sqrt(w * (1.0 - w)) * np.exp(-a) * (y - at), np.sqrt(w)
+
+    place, scale = means(weights((beta if centred else -beta) * u, a if centred else -a), p)
+    x = place + scale * z
+    h = 1e-5
+    score_u = (log_density(u + h, p, x) - log_density(u - h, p, x)) / (2 * h)
+    score_p = (log_density(u, p + h, x) - log_density(u, p - h, x)) / (2 * h)
+    points = np.column_stack((u, p, v, x))
+    scores = np.column_stack((score_u, score_p, -v, normal_score(x, place, scale)))
+    return points, scores, a, y
+
+
+GROUPS = np.array([0, 1, 2] + [3] * M)
+
+
+def learn(points: np.ndarray, scores: np.ndarray, groups: np.ndarray = GROUPS) -> list[Pair]:
+    return pairs_of(learn_transport(no_transport(), points, scores, groups, 0))
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.5])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_centred_hierarchy_is_found_with_its_numbers(seed: int, beta: float) -> None:
+    points, scores, a, y = hierarchy(400, seed, beta=beta)
+    (pair,) = learn(points, scores)
+    assert (pair.members.tolist(), pair.heads.tolist()) == (list(range(3, 3 + M)), [0])
+    assert (pair.beta, pair.location, pair.slope) == (beta, 1, 1.0)
+    np.testing.assert_allclose(pair.knees, a, atol=0.5)
+    np.testing.assert_allclose(pair.data, y, atol=4.0 * np.exp(a.max()) / 20.0 * 2.0)
+    z, scores_z = transport_draws(pair_rows([pair], points), points, scores)
+    cov = np.cov(np.column_stack((z, scores_z)).T)
+    d = len(points[0])
+    np.testing.assert_allclose(np.diag(cov)[:d] * np.diag(cov)[d:], 1.0, atol=0.4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_hierarchy_that_is_not_centred_is_found(seed: int) -> None:
+    """Data that say much make the other program the better one."""
+    points, scores, *_ = hierarchy(400, seed, centred=False, knees=-1.5)
+    (pair,) = learn(points, scores)
+    assert (pair.heads.tolist(), pair.beta, pair.location) == ([0], -1.0, 1)
+    assert pair.slope == pytest.approx(-1.0, abs=0.3)
+    np.testing.assert_allclose(pair.knees, 1.5, atol=0.6)
+
+
+def test_half_of_a_hierarchy_tells_all_of_it() -> None:
+    """A map from draws that have not seen the neck is right in it, since the law is that of the model."""
+    points, scores, *_ = hierarchy(2_000, 1, knees=40.0, located=False)
+    seen = points[:, 0] > 0.0
+    (pair,) = learn(points[seen][:200], scores[seen][:200])
+    z, scores_z = transport_draws(pair_rows([pair], points), points, scores)
+    members = slice(3, None)
+    np.testing.assert_allclose(z[~seen, members].std(axis=0) / z[seen, members].std(axis=0), 1.0, atol=0.15)
+    np.testing.assert_allclose(scores_z[:, 0], -points[:, 0] / 0.64, atol=1e-3)
+
+
+def test_a_pure_funnel_has_no_knee() -> None:
+    for seed in range(20):
+        points, scores, *_ = hierarchy(120, seed, knees=40.0, located=False)
+        (pair,) = learn(points, scores)
+        assert np.all(pair.knees > points[:, 0].max() + 3.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_names_the_group_is_found_in_the_draws(seed: int) -> None:
+    points, scores, *_ = hierarchy(250, seed, knees=40.0, located=False)
+    pairs = learn(points, scores, np.zeros(3 + M, np.int64))
+    assert [pair.heads.tolist() for pair in pairs][:1] == [[0]]
+    assert set(range(3, 3 + M)) == {int(i) for pair in pairs for i in pair.members}
+
+
+def horseshoe(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log scales u_0, u_1 ... u_M and x_i ~ N(0, e^(2 (u_0 + u_i)))."""
+    rng = np.random.default_rng(seed)
+    u, own, z = rng.normal(0.0, 0.7, n), rng.normal(0.0, 0.8, (n, M)), rng.normal(size=(n, M))
+    scale = np.exp(u[:, None] + own)
+    x = scale * z
+    pulls = np.square(z) - 1.0
+    points = np.column_stack((u, rng.normal(size=n), own, x))
+    scores = np.column_stack((-u / 0.49 + pulls.sum(axis=1), -points[:, 1], -own / 0.64 + pulls, -z / scale))
+    return points, scores, np.array([0, 1] + [2] * M + [3] * M)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_own_heads_and_a_second_one(seed: int) -> None:
+    points, scores, groups = horseshoe(300, seed)
+    table = no_transport()
+    for _ in range(3):  # windows
+        table = learn_transport(table, points, scores, groups, 100)
+    (pair,) = pairs_of(table)
+    assert pair.members.tolist() == list(range(2 + M, 2 + 2 * M))
+    if len(pair.heads) > 1:
+        assert (pair.heads.tolist(), pair.beta) == (list(range(2, 2 + M)), 1.0)
+        assert (pair.second, pair.beta_2) == (0, 1.0)
+    z, scores_z = transport_draws(table, points, scores)
+    members = slice(2 + M, None)
+    before = (points.var(axis=0) * scores.var(axis=0))[members]
+    after = (z.var(axis=0) * scores_z.var(axis=0))[members]
+    assert np.all(after < 2.0)
+    assert np.median(before) > 10.0
+
+
+def light(kind: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draws and scores of a law without scales that vary."""
+    rng = np.random.default_rng(seed)
+    d = 3 + M
+    if kind == "normal":
+        x = rng.normal(size=(n, d))
+        return x, -x
+    if kind == "correlated":
+        root = np.linalg.cholesky(0.95 + 0.05 * np.eye(d))
+        x = rng.normal(size=(n, d)) @ root.T
+        return x, -np.linalg.solve(root @ root.T, x.T).T
+    if kind == "skewed":
+        x = np.log(rng.gamma(3.0, size=(n, d)))
+        return x, 3.0 - np.exp(x)
+    x = rng.standard_t(6.0, size=(n, d))
+    return x, -7.0 * x / (6.0 + x**2)
+
+
+@pytest.mark.parametrize("kind", ["normal", "correlated", "skewed", "t"])
+@pytest.mark.parametrize("n", [45, 100, 250])
+def test_what_is_no_hierarchy_is_left_alone(kind: str, n: int) -> None:
+    """With names and without, in two of a hundred windows at most."""
+    found = 0
+    for seed in range(50):
+        points, scores = light(kind, n, seed)
+        for groups in (GROUPS, np.zeros(3 + M, np.int64)):
+            found += len(learn(points, scores, groups)) > 0
+    assert found <= 2
+
+
+def test_a_pair_that_serves_stays_and_one_that_does_not_goes() -> None:
+    points, scores, *_ = hierarchy(300, 3)
+    table = learn_transport(no_transport(), points, scores, GROUPS, 150)
+    again = learn_transport(table, points, scores, GROUPS, 150)
+    assert len(table) == M
+    np.testing.assert_array_equal(again, table)
+    wrong = pairs_of(table)[0]._replace(heads=np.array([2]))
+    judged = learn_transport(pair_rows([wrong], points), points, scores, GROUPS, 150)
+    assert same_law(judged, table)
+
+
+def test_the_last_window_adds_nothing() -> None:
+    points, scores, *_ = hierarchy(300, 4)
+    assert not len(learn_transport(no_transport(), points, scores, GROUPS, 150, new=False))
+
+
+def test_few_draws_and_draws_that_are_not_finite_teach_nothing() -> None:
+    points, scores, *_ = hierarchy(60, 5)
+    assert not len(learn_transport(no_transport(), points[:44], scores[:44], GROUPS, 0))
+    scores[3, 3] = np.inf
+    assert not len(learn_transport(no_transport(), points, scores, GROUPS, 0))
+
+
+def test_divergence_is_that_of_the_transported_draws() -> None:
+    points, scores, *_ = hierarchy(200, 6)
+    (pair,) = learn(points, scores)
+    z, scores_z = transport_draws(pair_rows([pair], points), points, scores)
+    spread = z.var(axis=0) * scores_z.var(axis=0)
+    wanted = 0.5 * np.log(spread[pair.members]).sum() + 0.5 * np.log1p(spread[[0, 1]]).sum()
+    assert divergence(Draws(points, scores), pair) == pytest.approx(wanted, rel=1e-8)
