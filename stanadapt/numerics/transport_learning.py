@@ -142,10 +142,14 @@ def learn_transport(
     """The map that draws and scores in x (n, d), the older ones first, show.
 
     The first `before` of them are those of the window before; `table` is the map of the present one. `groups`
-    (d,) are the variables that coordinates belong to. Without `new` no pair is added: one of the last window
-    would be judged by nobody.
+    (d,) are the variables that coordinates belong to; where it is empty, nothing is learnt. Without `new` no
+    pair is added: one of the last window would be judged by nobody.
     """
-    if len(points) < LEAST or not (np.isfinite(points).all() and np.isfinite(scores).all()):
+    if (
+        not len(groups)
+        or len(points) < LEAST
+        or not (np.isfinite(points).all() and np.isfinite(scores).all())
+    ):
         return table
     moves = _learn_moves(table[table[:, KIND] != TAIL], Draws(points, scores), groups, before, new)
     moved = moves[:, OWN].astype(np.int64)
@@ -228,6 +232,35 @@ def pair_rows(pairs: list[Pair], points: np.ndarray) -> np.ndarray:
             rows[0, ROWS], rows[0, LOG_UNITS] = len(rows), np.log(units).sum()
         tables.append(rows)
     return np.concatenate(tables)
+
+
+def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
+    """What a map does to each coordinate (d,), as results have it.
+
+    `tail_rate` is delta, 0 where no tail is heavy. `scale_head` and `scale_location` are the places of the
+    head and the location, -1 for none; `scale_beta` and `scale_knee` the law's beta and a; `data_weight` is
+    the weight of the data where the head has its mean: near 1 the coordinate is sampled as in a centred
+    program, near 0 as in the other one. NaN where the coordinate is not moved.
+    """
+    tails = tails_of(table)
+    described: dict[str, np.ndarray] = {"tail_rate": np.zeros(d)}
+    described["tail_rate"][tails.places] = tails.rates
+    moves = table[table[:, KIND] != TAIL]
+    own = moves[:, OWN].astype(np.int64)
+    for name, column in (("scale_head", HEAD), ("scale_location", LOCATION)):
+        described[name] = np.full(d, -1)
+        described[name][own] = moves[:, column]
+    weight = 1.0 / np.square(moves[:, UNIT])
+    knees = [pair.knees for pair in pairs_of(table)]
+    numbers = {
+        "scale_beta": moves[:, BETA],
+        "scale_knee": np.concatenate(knees) if knees else np.zeros(0),
+        "data_weight": np.where(moves[:, BETA] > 0.0, weight, 1.0 - weight),
+    }
+    for name, values in numbers.items():
+        described[name] = np.full(d, np.nan)
+        described[name][own] = values
+    return described
 
 
 def same_law(one: np.ndarray, other: np.ndarray) -> bool:

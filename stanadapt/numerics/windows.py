@@ -74,8 +74,8 @@ def learn_windows(
 ) -> Lesson:
     """Coordinates and metric at the end of a window; without draws the Hessian's metric, if there is one.
 
-    A dense metric is compressed to low rank where that saves time, if `compressing` is set. Without `new` no
-    coordinates are moved that were not before.
+    A dense metric is compressed to low rank where that saves time, if `compressing` is set. Without `new`
+    no coordinates are moved that were not before.
     """
     (points, scores, n, before), steady = windows, False
     learnt = learn_transport(transport, points[:n], scores[:n], groups, before, new=new)
@@ -90,7 +90,7 @@ def learn_windows(
     return Lesson(learnt, metric, steady)
 
 
-def has_other_coordinates(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:
+def has_changed(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:
     """Whether the draws so far show other coordinates than `transport` changes, or other laws."""
     points, scores = windows.points[: windows.seen], windows.scores[: windows.seen]
     return not same_law(learn_transport(transport, points, scores, groups, windows.before), transport)

@@ -21,6 +21,7 @@ from ..run.prepare import Prepared
 from ..run.request import Request
 from ..run.tails import tail_indices
 from .container import OWN_GROUP, Groups, container
+from .coordinates import coordinates_text
 from .labels import SAMPLE_DIMS, Labels
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ def _draws(
         groups["sample_stats"] = _stats(draws.stats, kept)
         chains = [run.chains[i] for i in kept]
         groups[OWN_GROUP] = _adaptation(chains, posterior, own_dims, _missed(chains, draws, posterior))
+        if text := coordinates_text([chain.learnt for chain in chains], posterior.unconstrained_names):
+            groups[OWN_GROUP].attrs["coordinates"] = text
     if draws.x is not None:
         groups["unconstrained_posterior"] = _unconstrained(draws.x, kept, posterior)
     return groups

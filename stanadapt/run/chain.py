@@ -17,6 +17,7 @@ import numpy as np
 
 from ..model.backends.base import Writer
 from ..model.posterior import Posterior
+from ..numerics.transport_learning import describe
 from ..samplers import Sampler, advance, climbs, keeps_adapting, sampler
 from ..target import Failures
 from ..trace import Trace, empty_trace
@@ -146,7 +147,7 @@ class KernelChain(Chain):
         self.resumed_at = self.turn_began - value.seconds
         if value.warmup_iterations is None:
             yield from self._warm_up()
-            value.learnt = self.sampler.learnt(value.state)
+            value.learnt = self._learnt()
             value.failures_warmup = int(value.failures.total[0])
             value.counts_warmup = self.model.counts()
             value.seconds_warmup = self._spent()
@@ -182,6 +183,13 @@ class KernelChain(Chain):
         """Take over what warm-up has come to."""
         value, self.target = self.value, warm_up.target
         value.place, value.state, value.transport = warm_up.place, warm_up.state, warm_up.target.transport
+
+    def _learnt(self) -> dict[str, np.ndarray]:
+        """What the method has learnt, and the coordinates that it moves in, if it or its pilot learns any."""
+        learnt = self.sampler.learnt(self.value.state)
+        if self.sampler.FACTS.transports or len(self.value.transport):
+            learnt |= describe(self.value.transport, self.posterior.dim)
+        return learnt
 
     def _sample(self) -> Iterator[None]:
         """Draws, with everything learnt frozen, unless the method goes on adapting ever more rarely."""

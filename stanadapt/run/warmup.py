@@ -124,7 +124,7 @@ class WarmUp:
         if place is None:
             first = segments[0]
             self.state = first.sampler.start(target, first.settings, x, rng)
-            if first.sampler.FACTS.transports and groups is not None:
+            if groups is not None and first.sampler.FACTS.transports and len(self.state.groups):
                 self.state = self.state._replace(groups=groups)
 
     @property

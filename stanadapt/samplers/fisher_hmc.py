@@ -16,6 +16,7 @@ the draws and the scores of a Gaussian (numerics/metric.py).
              settings.metric                  "dense", "low_rank", or "auto": dense up to d = 500, compressed
                                               to low rank where that makes products cheaper
              settings.curvature               whether the first metric is that of the Hessian
+    T(z)     settings.transport               whether coordinates are learnt ("auto") or z is x ("off")
 
 One iteration draws p, takes n steps of h (1 + jitter u) with u uniform on (-1, 1), and accepts the end with
 probability min(1, e^-dH). The reasons for these choices:
@@ -31,8 +32,8 @@ probability min(1, e^-dH). The reasons for these choices:
    where curvature is largest. The chain could get stuck there, so h aims at `careful_accept`.
 4. The first metric is that of the Hessian at the start, where the climb has ended (2 d gradients, up to
    d = 500).
-5. Coordinates with tails like a power are replaced by others in which their tails are light, where draws
-   and scores show that (numerics/transport.py). The chain moves there; what is reported is in x.
+5. The chain moves in coordinates z in which the posterior is nearly normal, where draws and scores show
+   heavy tails or the scales of a hierarchy (transport.py): x here is z then. What is reported is in x.
 6. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
    one before. After each window a new metric is learnt from the draws and scores of the last two. If no
    variance changes by a factor of 1.5, and the chain was in the same place in both windows, the next window
@@ -50,20 +51,12 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
-from ..numerics.heavy_tails import tails_of
 from ..numerics.linear import dot
 from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, velocity_into
 from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.splitting import split_steps
 from ..numerics.step_size import DualAveraging, average_step_size, dual_averaging, final_step_size
-from ..numerics.windows import (
-    Windows,
-    empty_windows,
-    has_other_coordinates,
-    learn_windows,
-    next_window,
-    push,
-)
+from ..numerics.windows import Windows, empty_windows, has_changed, learn_windows, next_window, push
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
 from ..transport import change_coordinates, into_x, no_transport, score_in_x, transport_draws
@@ -74,8 +67,8 @@ LAST = "last_window"
 LARGEST_DENSE = 500  # dimension up to which "auto" learns all of A
 LARGEST_SHOWN = 1_000  # dimension up to which results have A if it is of low rank
 
-METRICS = Choice(("auto", "dense", "low_rank"))
-AUTO, DENSE = 0, 1  # indices of the first two
+METRICS, TRANSPORTS = Choice(("auto", "dense", "low_rank")), Choice(("auto", "off"))
+AUTO, DENSE, OFF = 0, 1, 1  # indices
 
 
 class Settings(NamedTuple):
@@ -87,6 +80,7 @@ class Settings(NamedTuple):
     max_steps: Annotated[int, Limit(1, 100_000), "largest number of steps of a trajectory"] = 64
     metric: Annotated[str | int, METRICS, "form of A; auto: dense to d = 500, or compressed"] = "auto"
     curvature: Annotated[bool, "whether the first metric is that of the Hessian"] = True
+    transport: Annotated[str | int, TRANSPORTS, "whether coordinates are learnt where they pay"] = "auto"
 
 
 FACTS = Facts(
@@ -118,7 +112,7 @@ class State(NamedTuple):
     hessian: np.ndarray  # (d, d) at the start, until it is used; then (0, 0)
     steady: bool  # whether the last two windows agree
     transport: np.ndarray  # the coordinates z that x, logp and score are in, see transport.py
-    groups: np.ndarray  # (d,) the variables of the program that coordinates belong to
+    groups: np.ndarray  # (d,) the variables that coordinates belong to; (0,) where no coordinates are learnt
 
 
 def n_matrices(settings: Any) -> int:
@@ -126,10 +120,8 @@ def n_matrices(settings: Any) -> int:
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    lengths = growing_windows(warmup)
-    return [
-        Stage(LAST if i == len(lengths) else f"window_{i}", length) for i, length in enumerate(lengths, 1)
-    ]
+    *first, last = growing_windows(warmup) or [0]
+    return [*(Stage(f"window_{i}", length) for i, length in enumerate(first, 1)), Stage(LAST, last)]
 
 
 @kernel
@@ -145,21 +137,10 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     k = d if dense else 0
     metric = Metric(np.eye(k), np.eye(k), np.ones(d), np.empty((0, d)), np.empty(0))
     search = DualAveraging(0.0, 0.0, 0.0, 0.0)
-    return State(
-        x.copy(),
-        logp,
-        score,
-        1.0,
-        search,
-        FEW,
-        0,
-        metric,
-        empty_windows(d),
-        curvature,
-        False,
-        no_transport(),
-        np.zeros(d, np.int64),
-    )
+    windows = empty_windows(d)
+    groups = np.zeros(0 if settings.transport == OFF else d, np.int64)
+    table = no_transport()
+    return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, table, groups)
 
 
 SHORT = 3.0  # a step is short if a trajectory is longer than so many steps
@@ -169,15 +150,9 @@ FEW = 4  # largest number of steps before the first window; it at most doubles w
 
 def enter(stage: str, state: State, settings: Settings) -> State:
     """Learn the metric from the last two windows, and start a new search for the step size."""
-    transport, metric, steady = learn_windows(
-        state.windows,
-        state.transport,
-        state.metric,
-        state.hessian,
-        state.groups,
-        compressing=settings.metric == AUTO,
-        new=stage != LAST,
-    )
+    seen = state.windows, state.transport, state.metric, state.hessian, state.groups
+    compressing, new = settings.metric == AUTO, stage != LAST
+    transport, metric, steady = learn_windows(*seen, compressing=compressing, new=new)
     x, logp, score = change_coordinates(state.transport, transport, state.x, state.logp, state.score)
     return state._replace(
         x=x,
@@ -195,7 +170,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 def is_settled(state: State) -> bool:
     """Whether the window that has just ended may be the last: nothing new was learnt before it, or is now."""
-    return state.steady and not has_other_coordinates(state.windows, state.transport, state.groups)
+    return state.steady and not has_changed(state.windows, state.transport, state.groups)
 
 
 class Point(NamedTuple):
@@ -287,10 +262,7 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    """A, or its diagonal if A is too large to be held as a matrix; and delta, 0 where no tail is heavy."""
-    rates = np.zeros(state.x.size)
-    tails = tails_of(state.transport)
-    rates[tails.places] = tails.rates
+    """A, or its diagonal if A is too large to be held as a matrix; both in z."""
     if len(state.metric.chol_t) or state.x.size <= LARGEST_SHOWN:
-        return {"preconditioner": as_matrix(state.metric), "tail_rate": rates}
-    return {"preconditioner_diagonal": diagonal(state.metric), "tail_rate": rates}
+        return {"preconditioner": as_matrix(state.metric)}
+    return {"preconditioner_diagonal": diagonal(state.metric)}

@@ -115,8 +115,29 @@ def test_warmup_ends_where_the_metric_has_settled() -> None:
 
 def test_warmup_goes_on_where_the_posterior_is_not_found() -> None:
     """The neck of a funnel gives another metric in every window."""
-    idata = datasets(sample(*model("funnel"), warmup=400))
+    idata = datasets(sample(*model("funnel"), warmup=400, settings={"transport": "off"}))
     np.testing.assert_array_equal(idata["adaptation"]["warmup_iterations"], 400)
+
+
+def test_the_scales_of_a_hierarchy_are_learnt_and_told() -> None:
+    """In z warm-up settles; the result says in numbers and in words what was learnt."""
+    groups = datasets(sample(*model("funnel"), warmup=600))
+    adaptation = groups["adaptation"]
+    assert np.all(adaptation["warmup_iterations"] < 600)
+    names = list(adaptation["unconstrained"].values)
+    head = names.index("v")
+    moved = np.array([name.startswith("x") for name in names])
+    np.testing.assert_array_equal(
+        adaptation["scale_head"].values, np.where(moved, head, -1)[None].repeat(2, 0)
+    )
+    np.testing.assert_array_equal(np.isnan(adaptation["data_weight"].values), [~moved] * 2)
+    assert np.all(adaptation["data_weight"].values[:, moved] < 1e-3)  # no data: as in the other program
+    assert adaptation.attrs["coordinates"] == (
+        f"x with the scale of v: {moved.sum()} of {moved.sum()} as in a program that is not centred"
+    )
+    off = datasets(sample(*model("funnel"), warmup=600, settings={"transport": "off"}))["adaptation"]
+    assert np.all(off["scale_head"] == -1)
+    assert "coordinates" not in off.attrs
 
 
 def test_what_settles() -> None:

@@ -1,0 +1,55 @@
+"""The coordinates that chains have learnt, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+_HALF = 0.5  # weight of the data below which a coordinate is sampled as in a program that is not centred
+
+
+def coordinates_text(learnt: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> str:
+    """Which variables move with which, from what chains have learnt; empty where none do.
+
+    Chains that have learnt the same are not told one by one.
+    """
+    told = Counter("; ".join(_chain(chain, names)) for chain in learnt if "scale_head" in chain)
+    del told[""]
+    if not told:
+        return ""
+    if len(told) == 1 and told.total() == len(learnt):
+        return next(iter(told))
+    return " | ".join(f"{count} of {len(learnt)} chains: {text}" for text, count in told.most_common())
+
+
+def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
+    """One sentence for each variable and what rules it."""
+    weights: dict[tuple[str, str, str], list[float]] = {}
+    for i, head in enumerate(learnt["scale_head"]):
+        if head < 0:
+            continue
+        own, ruler = _variable(names[i]), names[head]
+        if len(_members(names, ruler)) == len(_members(names, names[i])) > 1:
+            ruler = _variable(ruler)  # each coordinate has its own head
+        location = int(learnt["scale_location"][i])
+        place = names[location] if location >= 0 else ""
+        weights.setdefault((own, ruler, place), []).append(float(learnt["data_weight"][i]))
+    sentences = []
+    for (own, ruler, place), found in weights.items():
+        few = sum(weight < _HALF for weight in found)
+        at = f" around {place}" if place else ""
+        sentences.append(
+            f"{own} with the scale of {ruler}{at}: {few} of {len(found)} as in a program that is not centred"
+        )
+    return sentences
+
+
+def _variable(name: str) -> str:
+    return name.partition(".")[0].partition("[")[0]
+
+
+def _members(names: Sequence[str], name: str) -> list[str]:
+    """The coordinates of a name's variable."""
+    return [other for other in names if _variable(other) == _variable(name)]
