@@ -148,6 +148,16 @@ def _schools_log_likelihood(parameters: np.ndarray, data: Data) -> np.ndarray:
     return stats.norm.logpdf(data["y"], theta, data["sigma"]).sum(axis=-1)
 
 
+def _simulate_centred_schools(rng: np.random.Generator) -> Simulation:
+    truth, data = _simulate_schools(rng)
+    mu, tau, standardised = truth[0], truth[1], truth[2:]
+    return np.array([mu, tau, *(mu + tau * standardised)]), data
+
+
+def _centred_schools_log_likelihood(x: np.ndarray, data: dict[str, Any]) -> np.ndarray:
+    return stats.norm.logpdf(data["y"], x[..., 2:], data["sigma"]).sum(axis=-1)
+
+
 SIMULATED = {
     "linear_regression": Model(
         _shipped("linear_regression")[0],
@@ -163,7 +173,16 @@ SIMULATED = {
         _simulate_schools,
         _schools_log_likelihood,
     ),
+    # For those that learn the coordinates of a hierarchy; others do not reach its neck, and say so.
+    "eight_schools_centered": Model(
+        _shipped("eight_schools_centered")[0],
+        ("mu", "tau", "theta"),
+        ("mu", "tau", *(f"theta[{j}]" for j in range(1, 9)), "log_lik"),
+        _simulate_centred_schools,
+        _centred_schools_log_likelihood,
+    ),
 }
+OF_HIERARCHIES = ("eight_schools_centered",)
 
 
 def simulation(name: str, replicate: int) -> Simulation:

@@ -16,10 +16,11 @@ from stanadapt.errors import StanAdaptWarning
 from stanadapt.result.container import datasets
 
 MODELS = Path(__file__).parents[2] / "models"
+NECKS = ("eight_schools_centered", "funnel")
 GOOD = ("correlated_gaussian", "linear_regression", "logistic_regression", "eight_schools", "hierarchical")
 
 
-def run(model: str, seed: int) -> tuple[set[str], float]:
+def run(model: str, seed: int, **settings: str) -> tuple[set[str], float]:
     """Kinds of findings, and the smallest E-BFMI of a chain."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StanAdaptWarning)
@@ -28,6 +29,7 @@ def run(model: str, seed: int) -> tuple[set[str], float]:
             MODELS / model / f"{model}.json",
             method="fisher_hmc",
             seed=seed,
+            settings=settings,
             progress=False,
         )
         kinds = {finding.kind for finding in stanadapt.diagnose(idata)}
@@ -36,9 +38,9 @@ def run(model: str, seed: int) -> tuple[set[str], float]:
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
-@pytest.mark.parametrize("model", ["eight_schools_centered", "funnel"])
+@pytest.mark.parametrize("model", NECKS)
 def test_necks_are_found(model: str, seed: int) -> None:
-    kinds, bfmi = run(model, seed)
+    kinds, bfmi = run(model, seed, transport="off")
     assert "energy" in kinds
     assert bfmi < 0.3
 
@@ -50,7 +52,7 @@ def test_a_ridge_is_found(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("model", GOOD)
+@pytest.mark.parametrize("model", [*GOOD, *NECKS])
 def test_good_posteriors_are_not_accused(model: str, seed: int) -> None:
     kinds, bfmi = run(model, seed)
     assert not {"divergences", "energy"} & kinds

@@ -1,0 +1,159 @@
+"""Hierarchies in the coordinates that Fisher HMC learns: right in the neck and in both tails, at every seed.
+
+What is known: the funnel's v is normal; the spread of eight schools has a posterior that two integrals give,
+and so has the global scale of a horseshoe. HIERARCHY_SEEDS=20 runs so many seeds of each.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import stanadapt
+from cases import resolve
+from stanadapt.diagnostics.convergence import effective_size
+from stanadapt.result.container import datasets
+from stanadapt.run.warmup import variable_groups, warm_up
+from stanadapt.samplers.base import advance
+from stanadapt.target import log_density_gradient
+from stanadapt.transport import into_z
+
+MODELS = Path(__file__).parents[2] / "models"
+PROBABILITIES = np.array([0.001, 0.01, 0.05, 0.5, 0.95, 0.99, 0.999])
+LIMIT = 4.5  # standard errors; a hundred comparisons have one so far off once in a thousand times
+SEEDS = range(1, 1 + int(os.environ.get("HIERARCHY_SEEDS", "4")))
+SCHOOLS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+HORSESHOE = """
+data { int J; vector[J] y; }
+parameters { vector[J] theta; vector<lower=0>[J] lambda; real<lower=0> tau; }
+model { lambda ~ cauchy(0, 1); tau ~ cauchy(0, 1); theta ~ normal(0, tau * lambda); y ~ normal(theta, 1); }
+"""
+OUTCOMES = np.array([6.0, -5.0, 0.3, -0.8, 1.2, 0.1, -0.4, 0.9, -1.5, 0.6, 0.0, -0.2])
+
+
+@functools.cache
+def quantiles_of_schools() -> np.ndarray:
+    """Of log tau, by integrating mu out on a grid."""
+    u, mu = np.linspace(-14.0, 6.0, 4_001), np.linspace(-25.0, 35.0, 401)
+    tau = np.exp(u)[:, None]
+    log_p = stats.norm.logpdf(mu, 0.0, 5.0) + stats.cauchy.logpdf(tau, 0.0, 5.0) + u[:, None]
+    for y, error in zip(SCHOOLS, ERRORS, strict=True):
+        log_p = log_p + stats.norm.logpdf(y, mu, np.hypot(error, tau))
+    return quantiles(u, np.exp(log_p - log_p.max()).sum(axis=1))
+
+
+@functools.cache
+def quantiles_of_horseshoe() -> np.ndarray:
+    """Of log tau, by integrating each local scale out on a grid."""
+    u, v = np.linspace(-14.0, 8.0, 1_101), np.linspace(-14.0, 14.0, 1_401)
+    local = np.exp(v)
+    weights = local / (1.0 + local**2)
+    log_p = stats.cauchy.logpdf(np.exp(u)) + u
+    for y in OUTCOMES:
+        spread = np.sqrt(1.0 + np.exp(2.0 * u)[:, None] * local**2)
+        log_p = log_p + np.log((stats.norm.pdf(y, 0.0, spread) * weights).sum(axis=1))
+    return quantiles(u, np.exp(log_p - log_p.max()))
+
+
+def quantiles(grid: np.ndarray, density: np.ndarray) -> np.ndarray:
+    below = np.cumsum(density) - 0.5 * density
+    return np.interp(PROBABILITIES, below / density.sum(), grid)
+
+
+def errors(draws: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """How far the shares of draws (chain, draw) under known quantiles are off, in standard errors."""
+    found = []
+    for p, limit in zip(PROBABILITIES, limits, strict=True):
+        under = (draws <= limit).astype(float)
+        n = effective_size(under[None])[0] if 0.0 < under.mean() < 1.0 else draws.size / 20
+        found.append((under.mean() - p) / np.sqrt(p * (1.0 - p) / min(n, draws.size)))
+    return np.array(found)
+
+
+def run(model: str, *data: Any, **keywords: Any) -> tuple[Any, set[str]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
+        idata = stanadapt.sample(model, *data, progress=False, **keywords)
+    return datasets(idata)["posterior"], {finding.kind for finding in stanadapt.diagnose(idata)}
+
+
+def shipped(name: str) -> tuple[Path, Path]:
+    return MODELS / name / f"{name}.stan", MODELS / name / f"{name}.json"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_funnel_is_right_from_neck_to_mouth(seed: int) -> None:
+    posterior, findings = run(*shipped("funnel"), method="fisher_hmc", seed=seed)
+    assert not findings
+    assert np.abs(errors(posterior["v"].values, 3.0 * stats.norm.ppf(PROBABILITIES))).max() < LIMIT
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_centred_schools_are_right_from_neck_to_mouth(seed: int) -> None:
+    posterior, findings = run(*shipped("eight_schools_centered"), method="fisher_hmc", seed=seed)
+    assert not findings
+    assert np.abs(errors(np.log(posterior["tau"].values), quantiles_of_schools())).max() < LIMIT
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_horseshoe_is_right(seed: int) -> None:
+    data = {"J": len(OUTCOMES), "y": OUTCOMES}
+    posterior, findings = run(HORSESHOE, data, method="fisher_hmc", seed=seed)
+    assert not findings - {"ess_tail"}
+    assert np.abs(errors(np.log(posterior["tau"].values), quantiles_of_horseshoe())).max() < LIMIT
+
+
+def test_without_coordinates_the_neck_is_missed() -> None:
+    """The same run with them off never sees the lowest draws, and says that something is wrong."""
+    more = {"method": "fisher_hmc", "seed": 1, "settings": {"transport": "off"}}
+    posterior, findings = run(*shipped("eight_schools_centered"), **more)
+    assert np.mean(np.log(posterior["tau"].values) <= quantiles_of_schools()[1]) < 0.001
+    assert findings
+
+
+@pytest.mark.parametrize("method", ["fisher_mala", "ada_mala", "gad_mala_fast"])
+def test_a_pilot_hands_its_coordinates_over(method: str) -> None:
+    more = {"method": method, "seed": 1, "settings": {"pilot": 600}, "warmup": 2_000, "draws": 4_000}
+    posterior, findings = run(*shipped("eight_schools_centered"), **more)
+    assert not findings
+    assert np.abs(errors(np.log(posterior["tau"].values), quantiles_of_schools())).max() < LIMIT
+
+
+def test_a_frozen_chain_leaves_exact_draws_of_the_funnel_as_they_are() -> None:
+    posterior = stanadapt.Posterior(*shipped("funnel"))
+    d, rng = posterior.dim, np.random.default_rng(4)
+    sampler, settings = resolve("fisher_hmc", {})
+    groups = variable_groups(posterior.unconstrained_names)
+    driver = warm_up(sampler, settings, posterior.model.target(), rng.normal(size=d), rng, 600, groups)
+    state = driver.finish()
+    assert len(state.transport) == d - 1
+    head = posterior.unconstrained_names.index("v")
+    n, end, moved = 3_000, [], 0
+    trace = driver.room(4)
+    for _ in range(n):
+        v, w = 3.0 * rng.normal(), rng.normal(size=d)
+        x = np.exp(0.5 * v) * w
+        x[head] = v
+        z, score = np.empty(d), np.empty(d)
+        into_z(state.transport, x, z)
+        logp = log_density_gradient(driver.target, z, score)
+        here = state._replace(x=z, logp=logp, score=score)
+        advance(sampler, driver.target, settings, here, rng, False, trace)
+        end.append(trace.x[-1].copy())
+        moved += bool(trace.accepted.any())
+    assert moved > 0.99 * n
+    x = np.array(end)
+    standard = x * np.exp(-0.5 * x[:, [head]])
+    standard[:, head] = x[:, head] / 3.0
+    for column in standard.T:
+        assert stats.kstest(column, "norm").pvalue > 0.001
+    distances = stats.chi2.cdf(np.square(standard).sum(axis=1), d)
+    assert stats.kstest(distances, "uniform").pvalue > 0.001
