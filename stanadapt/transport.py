@@ -55,7 +55,7 @@ from typing import Any
 
 import numpy as np
 
-from .jit import kernel
+from .jit import exact
 
 COLUMNS = 14
 KIND, ROWS, OWN, HEAD, SECOND, LOCATION = range(6)
@@ -65,13 +65,13 @@ TAIL, CENTRED, NOT_CENTRED = 0.0, 1.0, -1.0  # kinds
 FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
 
 
-@kernel
+@exact
 def no_transport() -> Any:
     """z is x."""
     return np.empty((0, COLUMNS))
 
 
-@kernel
+@exact
 def _law(table: Any, k: Any, x: Any) -> Any:
     """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), p, and the row after its last."""
     first = table[k]
@@ -82,7 +82,7 @@ def _law(table: Any, k: Any, x: Any) -> Any:
     return np.exp(-2.0 * eta), p, k + int(first[ROWS])
 
 
-@kernel
+@exact
 def into_x(table: Any, z: Any, x: Any) -> Any:
     """Write x(z) to `x` (d,). Returns log |dx/dz|, infinite where x overflows."""
     log_det, k = 0.0, 0
@@ -122,7 +122,7 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
     return log_det if np.isfinite(log_det) else np.inf
 
 
-@kernel
+@exact
 def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
     """Of where x_i is for z_i = 0, in eta and in p; dx_i/dz_i; and 1 - w, which is that of its log in eta."""
     w = 1.0 / (1.0 + ratio * row[KNEE])
@@ -133,7 +133,7 @@ def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
     return (left - w) * middle * (row[DATA] + slope * p), middle * slope, root * row[UNIT], left
 
 
-@kernel
+@exact
 def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
     """The gradient of the log density in z, from the score in x; `score` (d,) changes in place."""
     end = len(table)
@@ -162,7 +162,7 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
         end = k
 
 
-@kernel
+@exact
 def _add(first: Any, score: Any, pull: Any, drag: Any) -> None:
     """Add to the scores of a pair's heads and location."""
     score[int(first[HEAD])] += first[BETA] * pull
@@ -172,7 +172,7 @@ def _add(first: Any, score: Any, pull: Any, drag: Any) -> None:
         score[int(first[LOCATION])] += drag
 
 
-@kernel
+@exact
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     """The score (d,) in x, from `score` in z."""
     found, k = score.copy(), 0
@@ -199,7 +199,7 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     return found
 
 
-@kernel
+@exact
 def into_z(table: Any, x: Any, z: Any) -> None:
     """Write z to `z` (d,), from `x`."""
     for i in range(x.size):
@@ -226,7 +226,7 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             k += 1
 
 
-@kernel
+@exact
 def rows_into_x(table: Any, points: Any, logp: Any) -> None:
     """Draws (n, d) and log densities (n,) in z become those in x, in place."""
     z = np.empty(points.shape[1])
@@ -235,7 +235,7 @@ def rows_into_x(table: Any, points: Any, logp: Any) -> None:
         logp[row] -= into_x(table, z, points[row])
 
 
-@kernel
+@exact
 def _rows_into_z(table: Any, points: Any, scores: Any, z: Any, scores_z: Any) -> None:
     for row in range(len(points)):
         into_z(table, points[row], z[row])

@@ -20,10 +20,11 @@ which short trajectories run into.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..jit import exact
 from ..transport import CENTER, COLUMNS, KIND, OWN, RATE, TAIL
 
 LEAST = 45  # draws to learn from
@@ -93,10 +94,8 @@ def learn_tails(
 
 def _coordinate(tails: Tails, i: int, x: np.ndarray, s: np.ndarray) -> tuple[float, float] | None:
     """Centre and rate of one coordinate, from its draws and scores (n,); None where it needs none."""
-    center = float(np.median(x))
-    low, high = np.quantile(x, (0.25, 0.75))
-    spread = float(high - low) / 1.35
-    if not (np.isfinite(spread) and spread > 0.0 and _growth(x - center, s) < POWER):
+    center, spread, growth = _look(x, s)
+    if not (np.isfinite(spread) and spread > 0.0 and growth < POWER):
         return None
     rates = np.concatenate([[0.0], _RATES / spread])
     values = _divergences(x - center, s, rates)
@@ -117,15 +116,35 @@ def _coordinate(tails: Tails, i: int, x: np.ndarray, s: np.ndarray) -> tuple[flo
     return center, float(rates[best])
 
 
-def _growth(u: np.ndarray, s: np.ndarray) -> float:
-    """The power of |u| by which the mean of -s u grows between the middle of the draws and the outer ones."""
-    size = np.abs(u)
-    low, mid, high = np.quantile(size, (0.3, 0.6, 0.85))
-    inner, outer = (size >= low) & (size <= mid), size >= high
-    pull = -s * u
-    return float(
-        np.log(pull[outer].mean() / pull[inner].mean()) / np.log(size[outer].mean() / size[inner].mean())
-    )
+@exact
+def _look(x: Any, s: Any) -> Any:
+    """The median, the spread by quartiles, and the power of |u| by which the mean of -s u grows.
+
+    It grows from the middle of the draws to the outer ones, where u is the distance from the median.
+    """
+    ordered = np.sort(x)
+    center = _quantile(ordered, 0.5)
+    spread = (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / 1.35
+    size = np.abs(x - center)
+    ordered = np.sort(size)
+    low, mid, high = _quantile(ordered, 0.3), _quantile(ordered, 0.6), _quantile(ordered, 0.85)
+    inner, outer, of_inner, of_outer, few, many = 0.0, 0.0, 0.0, 0.0, 0, 0
+    for i in range(x.size):
+        pull = -s[i] * (x[i] - center)
+        if low <= size[i] <= mid:
+            inner, of_inner, few = inner + pull, of_inner + size[i], few + 1
+        if size[i] >= high:
+            outer, of_outer, many = outer + pull, of_outer + size[i], many + 1
+    rise = np.log((outer / many) / (inner / few))
+    return center, spread, rise / np.log((of_outer / many) / (of_inner / few))
+
+
+@exact
+def _quantile(ordered: Any, p: float) -> Any:
+    place = p * (ordered.size - 1)
+    below = int(place)
+    after = min(below + 1, ordered.size - 1)
+    return ordered[below] + (place - below) * (ordered[after] - ordered[below])
 
 
 def _divergences(u: np.ndarray, s: np.ndarray, rates: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import exact, kernel
 from ..transport import (
     BETA,
     BETA_2,
@@ -305,7 +305,7 @@ def _pull(view: View, pair: Pair) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     return z, scores, pull, drag
 
 
-@kernel
+@exact
 def _evaluate(
     x: Any,
     s: Any,
@@ -344,7 +344,7 @@ def _evaluate(
     return total
 
 
-@kernel
+@exact
 def _variance(values: Any) -> Any:
     mean, squares = 0.0, 0.0
     for t in range(values.size):
@@ -442,7 +442,7 @@ def _fit(draws: Draws, law: Pair, *, free: bool = True) -> Pair:
     return other if better else pair
 
 
-@kernel
+@exact
 def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
     """C by weighted least squares, given the knees and y."""
     m, n = x.shape
@@ -712,7 +712,7 @@ def _detect_own_heads(
     return found
 
 
-@kernel
+@exact
 def _own_gain(points: Any, scores: Any, members: Any, heads: Any) -> Any:
     """The fall of F by one slope for all members on their own heads, and the sign of that slope."""
     n = len(points)
@@ -752,7 +752,7 @@ def _gains(
     return found[0], found[1]
 
 
-@kernel
+@exact
 def _screen(
     points: Any, scores: Any, members: Any, group: Any, heads: Any, as_is: Any, gain: Any, derivative: Any
 ) -> None:
@@ -811,7 +811,7 @@ def _screen(
             gain[h, g] = 0.5 * slope * slope / (4.0 * sizes[g] + spread / information[h])
 
 
-@kernel
+@exact
 def _centre(columns: Any, place: Any, out: Any) -> None:
     mean = 0.0
     for row in range(out.size):
@@ -822,7 +822,7 @@ def _centre(columns: Any, place: Any, out: Any) -> None:
         out[row] -= mean
 
 
-@kernel
+@exact
 def _mean_product(a: Any, b: Any) -> Any:
     total = 0.0
     for row in range(a.size):
@@ -830,7 +830,7 @@ def _mean_product(a: Any, b: Any) -> Any:
     return total / a.size
 
 
-@kernel
+@exact
 def _subtract(a: Any, b: Any, factor: Any) -> None:
     for row in range(a.size):
         a[row] -= factor * b[row]
