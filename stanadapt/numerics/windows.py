@@ -15,8 +15,9 @@ from .linear import double_capacity
 from .metric import Metric, compress, distance, drift, hessian_metric, learn_metric
 from .transport_learning import learn_transport, same_law
 
-# Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller. The
-# logarithm of the factor grows with the root of the dimension over FEW: the largest change of many is chance.
+# Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller.
+# The logarithm of the factor grows with the root of the dimension over FEW: the largest of many changes is
+# mostly chance.
 ENOUGH, CHANGE, DRIFT, FEW = 60, 1.5, 3.0, 60.0
 _FIRST_ROWS = 64
 
