@@ -246,7 +246,7 @@ FAULTS = [
 ]
 WITH_FAULTS = {
     "samplers/fisher_hmc.py": {
-        'that of the Hessian"] = True\n': 'that of the Hessian"] = True\n    fault: int = 0\n',
+        'learnt where they pay"] = "auto"\n': 'learnt where they pay"] = "auto"\n    fault: int = 0\n',
         "most: Any, rng: Any": "most: Any, rng: Any, fault: Any",
         "step_size, most, rng)": "step_size, most, rng, 0 if adapting else settings.fault)",
         "    energy = energy_of": "    if fault == 1:\n        momentum = z.copy()\n    energy = energy_of",
@@ -259,7 +259,7 @@ WITH_FAULTS = {
         "    logp_y, taken =": "    if fault == 6 and x[0] > 0.0:\n        n += 1\n    logp_y, taken =",
     },
     "numerics/splitting.py": {
-        "h: Any, n: Any\n": "h: Any, n: Any, fault: Any\n",
+        "h: Any, n: Any) ->": "h: Any, n: Any, fault: Any) ->",
         "momentum[i] += B * h": "momentum[i] += (0.5 if fault == 4 else 1.0) * B * h",
         "momentum[i] += push * score[i]": (
             "momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"
