@@ -7,14 +7,14 @@ from draws and scores (numerics/transport_learning.py, heavy_tails.py) and froze
 **Heavy tails.** For a coordinate whose tails fall like a power, x = c + sinh(delta z) / delta.
 
 **Scales that vary.** In a hierarchy the scale of many coordinates is itself a parameter, and no linear map
-straightens that: the posterior is a funnel. Suppose that x_i has the normal prior N(C p, e^(2u)) and that the
-data say N(y_i, sigma_i²), where the location p and the log scale u are coordinates too. Given them,
+straightens that: the posterior is a funnel. Suppose that x_i has the normal prior N(C p + c, e^(2u)) and that
+the data say N(y_i, sigma_i²), where the location p and the log scale u are coordinates too. Given them,
 
-    x_i ~ N((1 - w) C p + w y_i, sigma_i² w),  w = 1 / (1 + e^(-2 eta)),  eta = u - a_i,  a_i = log sigma_i,
+    x_i ~ N((1 - w) (C p + c) + w y_i, sigma_i² w),  w = 1 / (1 + e^(-2 eta)),  eta = u - a_i,
 
-with w the weight of the data. So, with a number o_i that keeps z_i on the scale of x_i,
+with w the weight of the data and a_i = log sigma_i. So, with a number o_i that keeps z_i on the scale of x_i,
 
-    x_i = (1 - w) C p + w y_i + o_i w^½ z_i                                                 (beta > 0)
+    x_i = (1 - w) (C p + c) + w y_i + o_i w^½ z_i                                           (beta > 0)
 
 has z_i normal and independent of u and p. Where w is near 1 this is the centred program, where it is near 0
 the other one; a coordinate finds its own place by its knee a_i. In a program that is not centred x_i is N(0,
@@ -25,7 +25,7 @@ the other one; a coordinate finds its own place by its knee a_i. In a program th
 where w is the weight of the prior. In general eta_i = beta u + beta' u' - a_i with one or two heads: beta is
 ±1 for a log scale, ±½ for a log variance or precision, and two heads make a product of scales.
 
-A map is a table (r, 14) of numbers, since kernels hand one array on for nothing and seven for a tenth of a
+A map is a table (r, 15) of numbers, since kernels hand one array on for nothing and seven for a tenth of a
 gradient. A row moves one coordinate, and rows of the same law, a pair, follow each other:
 
     symbol        column           meaning
@@ -37,7 +37,7 @@ gradient. A row moves one coordinate, and rows of the same law, a pair, follow e
     a             REFERENCE, KNEE  r, which the pair shares, and e^(2 (a_i - r))
     o             UNIT             and LOG_UNITS: the sum of log o_i of the pair, on its first row
     y             DATA
-    C             SLOPE            C; C e^(a_i) where beta < 0
+    C, c          SLOPE, OFFSET    C e^(a_i) and 0 where beta < 0
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
 
 Pairs come in an order in which a coordinate is moved before it is a head or location of others. T is
@@ -57,9 +57,9 @@ import numpy as np
 
 from .jit import exact
 
-COLUMNS = 14
+COLUMNS = 15
 KIND, ROWS, OWN, HEAD, SECOND, LOCATION = range(6)
-BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE = range(6, COLUMNS)
+BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE, OFFSET = range(6, COLUMNS)
 CENTER, RATE = DATA, UNIT
 TAIL, CENTRED, NOT_CENTRED = 0.0, 1.0, -1.0  # kinds
 FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
@@ -107,7 +107,7 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
             i = int(row[OWN])
             inverse = 1.0 + ratio * row[KNEE]
             w = 1.0 / inverse
-            root, here = np.sqrt(w), row[SLOPE] * p
+            root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
             if kind == CENTRED:
                 here += w * (row[DATA] - here)
             else:
@@ -128,7 +128,8 @@ def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
     w = 1.0 / (1.0 + ratio * row[KNEE])
     root, left, slope = np.sqrt(w), 1.0 - w, row[SLOPE]
     if kind == CENTRED:
-        return 2.0 * w * left * (row[DATA] - slope * p), left * slope, root * row[UNIT], left
+        at = row[OFFSET] + slope * p
+        return 2.0 * w * left * (row[DATA] - at), left * slope, root * row[UNIT], left
     middle = root * np.sqrt(left)
     return (left - w) * middle * (row[DATA] + slope * p), middle * slope, root * row[UNIT], left
 
@@ -217,7 +218,7 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             row = table[k]
             i = int(row[OWN])
             w = 1.0 / (1.0 + ratio * row[KNEE])
-            root, here = np.sqrt(w), row[SLOPE] * p
+            root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
             if kind == CENTRED:
                 here += w * (row[DATA] - here)
             else:

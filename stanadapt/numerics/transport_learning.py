@@ -28,8 +28,8 @@ At the end of a window, in this order:
    coordinates with the same head are a group.
 4. *Fit.* Given a head and a location, a coordinate has two free numbers, its knee a_i and y_i. F is taken on
    a grid of knees in one compiled pass, and a parabola gives the best; knees of a group are drawn together,
-   as by a prior. y_i and C are weighted least squares. C is made an integer where that fits as well: were it
-   not exactly 1 in a funnel, the neck would be left out. A knee just beyond the draws is taken for none.
+   as by a prior. y_i, C and c are weighted least squares. C is made an integer where that fits as well: were
+   it not exactly 1 in a funnel, the neck would be left out. A knee just beyond the draws is taken for none.
 5. *Guard.* Fitted to the older half of the draws, the law must beat on the newer half both no map and one
    that is linear in head and location, by a margin.
 
@@ -57,6 +57,7 @@ from ..transport import (
     LOCATION,
     LOG_UNITS,
     NOT_CENTRED,
+    OFFSET,
     OWN,
     REFERENCE,
     ROWS,
@@ -70,6 +71,8 @@ from .heavy_tails import learn_tails, tail_rows, tails_of
 
 LEAST = 45  # draws to learn from
 NEED = 20.0  # expected fall of F, times the number of draws, from which on a pair is tried
+PROMISE = 1.0  # the same, from which on a place with an offset is tried
+OFFSET_GAIN = 0.1  # fall of F a coordinate that an offset must bring
 LEAST_GAIN = 0.2  # the same, however many draws there are
 MARGIN = 0.3  # fall of F on the newer half of the draws that a pair must bring
 LEAD = 0.5  # fall of F by which a location must be better than none, or than another one
@@ -105,6 +108,7 @@ class Pair(NamedTuple):
     beta_2: float
     location: int  # -1 for none
     slope: float  # C
+    offset: float  # c; 0 where beta < 0
     knees: np.ndarray  # (m,) a
     data: np.ndarray  # (m,) y
 
@@ -172,13 +176,13 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
         found = _detect(pulled, pairs, groups, refused)
         if found is None:
             break
-        members, heads, sign, name = found
+        members, heads, sign, name, promise = found
         places = _locations(pulled, pairs, groups, members, heads)
-        pair = _choose(pulled, places, members, heads, sign)
+        pair = _choose(pulled, places, members, heads, sign, promise)
         if pair is None:
             refused.add(name)
         else:
-            pairs.append(pair)
+            pairs.append(_with_offset(pair, pulled) if pair.beta > 0.0 and pair.offset == 0.0 else pair)
     unchanged = len(pairs) == len(old) and all(a is b for a, b in zip(pairs, old, strict=True))
     return moves if unchanged else pair_rows(pairs, draws.points)
 
@@ -193,7 +197,7 @@ def pairs_of(table: np.ndarray) -> list[Pair]:
         slope = float(first[SLOPE] * (np.exp(-knees[0]) if first[BETA] < 0.0 else 1.0))
         heads, members = rows[:1, HEAD].astype(np.int64), rows[:, OWN].astype(np.int64)
         law = float(first[BETA]), int(first[SECOND]), float(first[BETA_2]), int(first[LOCATION])
-        pair = Pair(members, heads, *law, slope, knees, rows[:, DATA].copy())
+        pair = Pair(members, heads, *law, slope, float(first[OFFSET]), knees, rows[:, DATA].copy())
         before = found[-1] if found else None
         alone = len(rows) == 1 and before is not None and len(before.heads) == len(before.members)
         if before is not None and alone and before[2:6] == pair[2:6] and before.heads[-1] != pair.heads[0]:
@@ -226,6 +230,7 @@ def pair_rows(pairs: list[Pair], points: np.ndarray) -> np.ndarray:
         rows[:, KNEE], rows[:, UNIT] = np.exp(2.0 * (pair.knees - references)), units
         rows[:, DATA] = pair.data
         rows[:, SLOPE] = pair.slope * (np.exp(pair.knees) if pair.beta < 0.0 else 1.0)
+        rows[:, OFFSET] = pair.offset
         if own:
             rows[:, ROWS], rows[:, LOG_UNITS] = 1, np.log(units)
         else:
@@ -301,7 +306,7 @@ def _pull(view: View, pair: Pair) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
     """z and its scores (m, n), and what is added to the scores of the heads (over beta) and the location."""
     z, scores = np.empty_like(view.x), np.empty_like(view.s)
     pull, drag = np.zeros_like(view.eta), np.zeros_like(view.p)
-    _evaluate(*view, pair.slope, pair.knees, pair.data, z, scores, pull, drag)
+    _evaluate(*view, pair.slope, pair.offset, pair.knees, pair.data, z, scores, pull, drag)
     return z, scores, pull, drag
 
 
@@ -313,6 +318,7 @@ def _evaluate(
     p: Any,
     up: Any,
     slope: Any,
+    offset: Any,
     knees: Any,
     data: Any,
     z: Any,
@@ -330,8 +336,9 @@ def _evaluate(
             w = max(1.0 / (1.0 + np.exp(-2.0 * (eta[h, t] - knees[j]))), _TINY)
             root, left = np.sqrt(w), 1.0 - w
             if up:
-                here, along = left * factor * p[t] + w * data[j], left * factor
-                change = 2.0 * w * left * (data[j] - factor * p[t])
+                at = offset + factor * p[t]
+                here, along = left * at + w * data[j], left * factor
+                change = 2.0 * w * left * (data[j] - at)
             else:
                 middle = np.sqrt(w * left)
                 at = data[j] + factor * p[t]
@@ -360,7 +367,8 @@ def divergence(draws: Draws, pair: Pair, view: View | None = None) -> float:
     view = _view(draws, pair) if view is None else view
     pull, drag = np.zeros_like(view.eta), np.zeros_like(view.p)
     scratch = np.empty_like(view.x), np.empty_like(view.s)
-    total = float(_evaluate(*view, pair.slope, pair.knees, pair.data, *scratch, pull, drag))
+    numbers = pair.slope, pair.offset, pair.knees, pair.data
+    total = float(_evaluate(*view, *numbers, *scratch, pull, drag))
     for k, head in enumerate(pair.heads):
         total += _root(draws, head, pair.beta * pull[k])
     if pair.second >= 0:
@@ -418,56 +426,106 @@ def _fall(draws: Draws, pair: Pair, older: Draws | None = None) -> float:
     return min(plain_divergence(draws, pair), linear) - divergence(draws, pair)
 
 
-def _fit(draws: Draws, law: Pair, *, free: bool = True) -> Pair:
-    """The knees, y and, if it is `free`, C of a law, whose own are only where C begins."""
+def _fit(draws: Draws, law: Pair, *, free: bool = True, offset: bool = False) -> Pair:
+    """The knees and y of a law and, if it is `free`, C, and c if it is to have an `offset`.
+
+    Else C and c are those of the law.
+    """
     view = _view(draws, law)
+    if not free:
+        return _with_numbers(law, view, law.slope, law.offset)
+    return _fit_place(draws, law, view, offset=offset and view.up)
+
+
+def _fit_place(draws: Draws, law: Pair, view: View, *, offset: bool) -> Pair:
+    """The numbers of a law with C, if it has a location, and with c, if it is to have an `offset`."""
+    located = law.location >= 0
+    if not (located or offset):
+        return _with_numbers(law, view, 0.0, 0.0)
+    slope, shift = _first_place(view, located, offset)
+    pair = _with_numbers(law, view, slope, shift)
+    for _ in range(2):
+        pair = _with_numbers(law, view, *_solve_place(view, pair, located, offset))
+    whole = float(np.round(pair.slope))
+    if located and whole != 0.0 and abs(pair.slope - whole) < _NEARLY_WHOLE * abs(whole):
+        near = abs(pair.slope - whole) < _WHOLE * abs(whole)
+        shift = _solve_place(view, pair, False, offset, whole)[1]
+        other = _with_numbers(law, view, whole, shift)
+        if near or divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.p):
+            pair = other
+    if offset and pair.offset != 0.0:
+        plain = float(f"{pair.offset:.2g}")
+        other = _with_numbers(law, view, pair.slope, plain)
+        if divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.p):
+            pair = other
+    return pair
+
+
+def _with_numbers(law: Pair, view: View, slope: float, offset: float) -> Pair:
+    """The law with C and c, and with the knees and y that go with them."""
+    knees, data = _fit_knees(view, slope, offset)
+    return law._replace(slope=slope, offset=offset, knees=knees, data=data)
+
+
+def _first_place(view: View, located: bool, offset: bool) -> tuple[float, float]:
+    """C and c by least squares without weights, where beta is positive."""
+    if not view.up:
+        return 0.0, 0.0
+    x, p = view.x.mean(axis=0), view.p
+    if not located:
+        return 0.0, float(x.mean())
+    if not offset:
+        return float((x * p).sum() / np.square(p).sum()), 0.0
+    slope = float(np.cov(x, p)[0, 1] / p.var(ddof=1))
+    return slope, float(x.mean() - slope * p.mean())
+
+
+def _solve_place(
+    view: View, pair: Pair, located: bool, offset: bool, slope: float = 0.0
+) -> tuple[float, float]:
+    """C, if the law is `located`, and c, if it has an `offset`, by weighted least squares, given the knees
+    and y.
+
+    Without a location C is `slope`.
+    """
     x, _, eta, p, up = view
-    free = free and law.location >= 0
-    slope = law.slope
-    if free:
-        slope = float((x * p).sum() / (np.square(p).sum() * len(x))) if up else 0.0
-    knees, data = _fit_knees(view, slope)
-    for _ in range(2 if free else 0):
-        slope = float(_regress(x, eta, p, up, knees, data))
-        knees, data = _fit_knees(view, slope)
-    pair = law._replace(slope=slope, knees=knees, data=data)
-    whole = float(np.round(slope))
-    if not free or whole == 0.0 or not abs(slope - whole) < _NEARLY_WHOLE * abs(whole):
-        return pair
-    knees, data = _fit_knees(view, whole)
-    other = law._replace(slope=whole, knees=knees, data=data)
-    if abs(slope - whole) < _WHOLE * abs(whole):
-        return other
-    better = divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(p)
-    return other if better else pair
+    pp, p1, one, xp, x1 = _regress(x, eta, p, up, pair.knees, pair.data)
+    if located and offset:
+        det = pp * one - p1 * p1
+        return (xp * one - x1 * p1) / det, (x1 * pp - xp * p1) / det
+    if located:
+        return xp / pp, 0.0
+    return slope, (x1 - slope * p1) / one if offset else 0.0
 
 
 @exact
 def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
-    """C by weighted least squares, given the knees and y."""
+    """The weighted sums of p², p, 1, x p and x over all members, for the regression of x on p and 1."""
     m, n = x.shape
-    above, below = 0.0, 0.0
-    target = np.empty(n)
+    pp, p1, one, xp, x1 = 0.0, 0.0, 0.0, 0.0, 0.0
+    target, along = np.empty(n), np.empty(n)
     for j in range(m):
         h = j if len(eta) > 1 else 0
         factor = 1.0 if up else np.exp(knees[j])
-        product, square = 0.0, 0.0
         for t in range(n):
             w = max(1.0 / (1.0 + np.exp(-2.0 * (eta[h, t] - knees[j]))), _TINY)
             root, left = np.sqrt(w), 1.0 - w
             if up:
-                target[t], along = (x[j, t] - w * data[j]) / root, left / root * p[t]
+                target[t], along[t] = (x[j, t] - w * data[j]) / root, left / root
             else:
-                target[t], along = x[j, t] / root - np.sqrt(left) * data[j], np.sqrt(left) * factor * p[t]
-            product += target[t] * along
-            square += along * along
-        size = _variance(target)
-        above += product / size
-        below += square / size
-    return above / below
+                target[t], along[t] = x[j, t] / root - np.sqrt(left) * data[j], np.sqrt(left) * factor
+        size = 1.0 / _variance(target)
+        for t in range(n):
+            a = along[t] * size
+            pp += a * along[t] * p[t] * p[t]
+            p1 += a * along[t] * p[t]
+            one += a * along[t]
+            xp += a * target[t] * p[t]
+            x1 += a * target[t]
+    return pp, p1, one, xp, x1
 
 
-def _fit_knees(view: View, slope: float) -> tuple[np.ndarray, np.ndarray]:
+def _fit_knees(view: View, slope: float, offset: float) -> tuple[np.ndarray, np.ndarray]:
     """The knees and y of all members (m,), from a grid of knees."""
     x, s, eta, p, up = view
     (m, n), centres = x.shape, eta.mean(axis=1)
@@ -476,7 +534,7 @@ def _fit_knees(view: View, slope: float) -> tuple[np.ndarray, np.ndarray]:
     inner = np.linspace(low, high, max(3, int(np.ceil((high - low) / _STEP)) + 1))
     grid = np.concatenate(([min(-_LIMIT, low - 1.0)], inner, [max(_LIMIT, high + 1.0)]))
     values, data = np.empty((2, m, len(grid)))
-    _scan(x, s, eta, p, up, slope, centres, grid, values, data)
+    _scan(x, s, eta, slope * p + offset, up, centres, grid, values, data)
     values[~np.isfinite(values)] = np.inf
     prior = _PRIOR * np.square(np.clip(grid, -_FLAT, _FLAT))
     sums = values.sum(axis=0)
@@ -499,9 +557,12 @@ def _fit_knees(view: View, slope: float) -> tuple[np.ndarray, np.ndarray]:
 
 @kernel
 def _scan(
-    x: Any, s: Any, eta: Any, p: Any, up: Any, slope: Any, centres: Any, grid: Any, values: Any, data: Any
+    x: Any, s: Any, eta: Any, at: Any, up: Any, centres: Any, grid: Any, values: Any, data: Any
 ) -> None:
-    """log(V(z) V(s_z)) / 2 and y of m members for K knees, counted from the heads' means: both (m, K)."""
+    """log(V(z) V(s_z)) / 2 and y of m members for K knees, counted from the heads' means: both (m, K).
+
+    `at` (n,) is C p + c.
+    """
     m, n = x.shape
     root, inverse, left, place = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     weight, total = np.empty(n), 1.0
@@ -510,7 +571,7 @@ def _scan(
             if j == 0 or len(eta) > 1:  # what the members share
                 knee = centres[j if len(eta) > 1 else 0] + grid[k]
                 row = eta[j if len(eta) > 1 else 0]
-                factor = slope if up else slope * np.exp(knee)
+                factor = 1.0 if up else np.exp(knee)
                 total = _WEIGHT
                 for t in range(n):
                     w = max(1.0 / (1.0 + np.exp(-2.0 * (row[t] - knee))), _TINY)
@@ -518,7 +579,7 @@ def _scan(
                     inverse[t] = 1.0 / root[t]
                     left[t] = np.sqrt(1.0 - w)
                     # x_i = place + weight y + root z_i.
-                    place[t] = factor * p[t] * (left[t] * left[t] if up else root[t] * left[t])
+                    place[t] = factor * at[t] * (left[t] * left[t] if up else root[t] * left[t])
                     weight[t] = w if up else root[t] * left[t]
                     total += w if up else 1.0 - w
             y = 0.0
@@ -559,45 +620,80 @@ def _judge(pairs: list[Pair], draws: Draws) -> list[Pair]:
 def _refit(pair: Pair, draws: Draws) -> Pair:
     """The pair, fitted to all draws, where that makes enough of a difference."""
     best, least = pair, divergence(draws, pair) - SETTLED * len(pair.members)
-    free = not float(pair.slope).is_integer()
+    offset = pair.offset != 0.0
+    free = offset or not float(pair.slope).is_integer()
     for size in BETAS:
         beta = float(np.sign(pair.beta) * size)
-        fit = _fit(draws, pair._replace(beta=beta), free=free)
+        fit = _fit(draws, pair._replace(beta=beta), free=free, offset=offset)
         value = divergence(draws, fit) + (0.0 if beta == pair.beta else 3.0 / len(draws.points))
         if value < least:
             best, least = fit, value
-    return best
+    return best if offset or pair.beta < 0.0 else _with_offset(best, draws)
+
+
+def _with_offset(pair: Pair, draws: Draws) -> Pair:
+    """The pair with a place that has an offset, where both halves of the draws ask for it."""
+    least = LEAD + OFFSET_GAIN * len(pair.members)
+    shifted = _fit(draws, pair, offset=True)
+    if not divergence(draws, pair) - divergence(draws, shifted) > least:
+        return pair
+    half = len(draws.points) // 2
+    older, newer = draws.part(slice(0, half)), draws.part(slice(half, None))
+    gain = divergence(newer, _fit(older, pair)) - divergence(newer, _fit(older, pair, offset=True))
+    return shifted if gain > least else pair
 
 
 def _choose(
-    draws: Draws, places: list[int], members: np.ndarray, heads: np.ndarray, sign: float
+    draws: Draws,
+    places: list[int],
+    members: np.ndarray,
+    heads: np.ndarray,
+    sign: float,
+    promise: float,
 ) -> Pair | None:
-    """The law and location of a new pair; None where the newer half of the draws does not bear it out."""
+    """The law and location of a new pair; None where the newer half of the draws does not bear it out.
+
+    Where F should fall by much, the `promise` of its derivative, and does not, the place may have an offset.
+    """
+    pair = _choose_place(draws, places, members, heads, sign, offset=False)
+    if pair is None and promise > PROMISE and sign > 0.0:
+        pair = _choose_place(draws, places, members, heads, sign, offset=True)
+    return pair
+
+
+def _choose_place(
+    draws: Draws, places: list[int], members: np.ndarray, heads: np.ndarray, sign: float, *, offset: bool
+) -> Pair | None:
     none = np.zeros(0)
-    law = Pair(members, heads, sign * BETAS[0], -1, 0.0, -1, 0.0, none, none)
+    law = Pair(members, heads, sign * BETAS[0], -1, 0.0, -1, 0.0, 0.0, none, none)
     every = -(-len(members) // _SOME)
     some = law._replace(members=members[::every], heads=heads if len(heads) == 1 else heads[::every])
-    location, gain, scale = -1, _fall(draws, _fit(draws, some)), len(members) / len(some.members)
+    chosen = _fit(draws, some, offset=offset)
+    gain, scale = (
+        plain_divergence(draws, chosen) - divergence(draws, chosen),
+        len(members) / len(some.members),
+    )
     for place in places:
-        fall = _fall(draws, _fit(draws, some._replace(location=place)))
+        pair = _fit(draws, some._replace(location=place), offset=offset)
+        fall = plain_divergence(draws, pair) - divergence(draws, pair)
         if scale * (fall - gain) > LEAD:
-            location, gain = place, fall
-    if not scale * gain > MARGIN:
+            chosen, gain = pair, fall
+    if not scale * _fall(draws, chosen) > MARGIN:
         return None
-    best = _fit(draws, law._replace(location=location))
+    best = _fit(draws, law._replace(location=chosen.location), offset=offset)
     gain = _fall(draws, best)
     for size in BETAS[1:]:
-        pair = _fit(draws, best._replace(beta=sign * size))
+        pair = _fit(draws, best._replace(beta=sign * size), offset=offset)
         if (fall := _fall(draws, pair)) > gain + 1.0 / len(draws.points):
             best, gain = pair, fall
-    return best if _is_borne_out(draws, best) else None
+    return best if _is_borne_out(draws, best, offset) else None
 
 
-def _is_borne_out(draws: Draws, pair: Pair) -> bool:
+def _is_borne_out(draws: Draws, pair: Pair, offset: bool) -> bool:
     """Whether the law, fitted to the older half of the draws, beats having none on the newer half."""
     half = len(draws.points) // 2
     older, newer = draws.part(slice(0, half)), draws.part(slice(half, None))
-    return _fall(newer, _fit(older, pair), older) > MARGIN
+    return _fall(newer, _fit(older, pair, offset=offset), older) > MARGIN
 
 
 def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:
@@ -620,10 +716,11 @@ def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.nd
     best, gained = pair, MARGIN
     for size in BETAS:
         law = pair._replace(second=int(heads[k]), beta_2=float(np.sign(pair.beta) * size))
-        trial = _fit(older, law)
-        alone = divergence(newer, _fit(older, pair)) + _root(newer, law.second, 0.0)
+        offset = pair.offset != 0.0
+        trial = _fit(older, law, offset=offset)
+        alone = divergence(newer, _fit(older, pair, offset=offset)) + _root(newer, law.second, 0.0)
         if (fall := alone - divergence(newer, trial)) > gained:
-            best, gained = _fit(draws, law), fall
+            best, gained = _fit(draws, law, offset=offset), fall
     return best
 
 
@@ -648,10 +745,10 @@ def _may_rule(groups: np.ndarray) -> np.ndarray:
 
 def _detect(
     draws: Draws, pairs: list[Pair], groups: np.ndarray, refused: set[tuple[int, int]]
-) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int]] | None:
-    """The members, heads and sign of beta of the pair that promises most, and its name; None where none does.
+) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int], float] | None:
+    """The members, heads and sign of beta of the pair that promises most; None where none does.
 
-    Its name is its first member and head, as in `refused`.
+    With its name, its first member and head, as in `refused`, and the fall of F that it promises.
     """
     n, named = len(draws.points), groups.max() > 0
     moved = {int(i) for pair in pairs for i in pair.members}
@@ -681,7 +778,7 @@ def _detect(
             best, sign = float(gain[k, g]), float(signs[k, g]) if named else float(sides[g])
             chosen = group == g if named else (clear[k] > 0.0) & (signs[k] == sign)
             members = free[chosen & (free != heads[k])]
-            found = members, heads[k : k + 1], sign, (int(firsts[g]), int(heads[k]))
+            found = members, heads[k : k + 1], sign, (int(firsts[g]), int(heads[k])), best
     return _detect_own_heads(draws, free, groups, refused, moved, best) or found
 
 
@@ -692,7 +789,7 @@ def _detect_own_heads(
     refused: set[tuple[int, int]],
     moved: set[int],
     best: float,
-) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int]] | None:
+) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int], float] | None:
     """The same of two variables of one size: each coordinate of one is the head of its like in the other."""
     found = None
     sizes = np.bincount(groups)
@@ -708,7 +805,7 @@ def _detect_own_heads(
                 continue
             gain, sign = _own_gain(*draws, members, heads)
             if np.isfinite(gain) and gain > best:
-                found, best = (members, heads, sign, name), gain
+                found, best = (members, heads, sign, name, gain), gain
     return found
 
 

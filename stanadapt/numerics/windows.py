@@ -16,9 +16,7 @@ from .metric import Metric, compress, distance, drift, hessian_metric, learn_met
 from .transport_learning import learn_transport, same_law
 
 # Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller.
-# The logarithm of the factor grows with the root of the dimension over FEW: the largest of many changes is
-# mostly chance.
-ENOUGH, CHANGE, DRIFT, FEW = 60, 1.5, 3.0, 60.0
+ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0
 _FIRST_ROWS = 64
 
 
@@ -86,8 +84,7 @@ def learn_windows(
         z, score_z = transport_draws(learnt, points[:n], scores[:n])
         found = learn_metric(metric, z, score_z)
     if n >= ENOUGH and found is not None and len(found.chol_t) and same_law(learnt, transport):
-        limit = np.log(CHANGE) * max(1.0, np.sqrt(z.shape[1] / FEW))
-        steady = distance(metric, found) < limit and drift(found, z, before) < DRIFT
+        steady = distance(metric, found) < np.log(CHANGE) and drift(found, z, before) < DRIFT
     if found is not None:
         metric = compress(found) if compressing and len(found.chol_t) else found
     return Lesson(learnt, metric, steady)

@@ -31,7 +31,8 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         if head < 0:
             continue
         own, ruler = _variable(names[i]), names[head]
-        if len(_members(names, ruler)) == len(_members(names, names[i])) > 1:
+        alike = len(_members(names, ruler)) == len(_members(names, names[i])) > 1
+        if alike and own != _variable(ruler):
             ruler = _variable(ruler)  # each coordinate has its own head
         location = int(learnt["scale_location"][i])
         place = names[location] if location >= 0 else ""

@@ -36,7 +36,7 @@ probability min(1, e^-dH). The reasons for these choices:
    heavy tails or the scales of a hierarchy (transport.py): x here is z then. What is reported is in x.
 6. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
    one before. After each window a new metric is learnt from the draws and scores of the last two. If no
-   variance changes by a factor of 1.5 (more for d > 60), and the chain was in the same place in both
+   variance changes by a factor of 1.5, and the chain was in the same place in both
    windows, the next window is the last. Most posteriors need 160 iterations; `warmup` is the most.
 
 Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.

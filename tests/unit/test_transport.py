@@ -39,7 +39,8 @@ TAILS = tail_rows(Tails(np.array([0, 2]), np.array([1.0, -3.0]), np.array([0.7, 
 def pair(seed: int, members: list[int], heads: list[int], beta: float, second: int, location: int) -> Pair:
     rng = np.random.default_rng(seed)
     law = np.array(members), np.array(heads), beta, second, 0.5 * beta if second >= 0 else 0.0, location
-    return Pair(*law, 1.3 if location >= 0 else 0.0, *rng.normal(size=(2, len(members))))
+    offset = 0.7 if beta > 0.0 and location % 2 else 0.0
+    return Pair(*law, 1.3 if location >= 0 else 0.0, offset, *rng.normal(size=(2, len(members))))
 
 
 def table(*pairs: Pair) -> np.ndarray:
@@ -154,7 +155,7 @@ def test_a_place_that_overflows_has_no_density(target: Any, name: str) -> None:
 def test_many_small_scales_do_not_overflow() -> None:
     """The log determinant of weights whose product is no longer a number."""
     n = 400
-    law = Pair(np.arange(1, n + 1), np.array([0]), 1.0, -1, 0.0, -1, 0.0, np.zeros(n), np.zeros(n))
+    law = Pair(np.arange(1, n + 1), np.array([0]), 1.0, -1, 0.0, -1, 0.0, 0.0, np.zeros(n), np.zeros(n))
     rows = pair_rows([law], np.zeros((20, n + 1)))
     z, x = np.ones(n + 1), np.empty(n + 1)
     z[0] = -12.0

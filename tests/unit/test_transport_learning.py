@@ -101,6 +101,18 @@ def test_a_hierarchy_that_is_not_centred_is_found(seed: int) -> None:
     np.testing.assert_allclose(pair.knees, 1.5, atol=0.6)
 
 
+@pytest.mark.parametrize(("slope", "offset"), [(0.0, 2.5), (3.0, -2.0)])
+def test_a_location_with_an_offset(slope: float, offset: float) -> None:
+    """Around 2.5, or around 3 p - 2; without it the neck would be left out."""
+    points, scores, *_ = hierarchy(250, 2, knees=40.0, located=False)
+    p = np.random.default_rng(1).normal(size=len(points))
+    points[:, 1], scores[:, 1] = p, -p - slope * scores[:, 3:].sum(axis=1)
+    points[:, 3:] += (slope * p + offset)[:, None]
+    (pair,) = learn(points, scores)
+    assert pair.offset == pytest.approx(offset, abs=0.02)
+    assert (pair.location, pair.slope) == ((1, slope) if slope else (-1, 0.0))
+
+
 def test_half_of_a_hierarchy_tells_all_of_it() -> None:
     """A map from draws that have not seen the neck is right in it, since the law is that of the model."""
     points, scores, *_ = hierarchy(2_000, 1, knees=40.0, located=False)
