@@ -40,6 +40,7 @@ the metric learns what is linear; heads that are moved themselves.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,7 +81,7 @@ SETTLED = 0.02  # fall of F a coordinate, below which a pair stays as it is
 BETAS = (1.0, 0.5)  # a log scale; a log variance or precision
 _FEW = 4  # coordinates of a variable that may be heads and locations of others
 _PLACES = 3  # locations that are tried
-_SOME = 24  # coordinates of a group by which locations are compared
+_SOME = 16  # coordinates of a group by which locations are compared
 _REGRESSORS = 12  # heads that a location may be made of
 _ROUNDS = 4  # new pairs in a window
 _JUDGES = 15  # draws of a window that may judge a pair
@@ -89,6 +90,7 @@ _POOL = 3.0  # weight of the knees' common value, as a number of draws
 _PRIOR = 0.1  # the same of the middle of the head's draws
 _FLAT = 3.0  # distance from there beyond which all knees are alike
 _OUTSIDE, _STEP = 2.5, 0.5  # of the grid of knees beyond the draws, and between two of them
+_FARTHEST = 15.0  # distance beyond which draws ask for no knees: the chain is on its way
 _LIMIT = 12.0  # distance of the knee that stands for infinity
 # Fall of F, times the number of draws, up to which a knee near the last draws is none: a pure funnel has so
 # much by chance, and beyond a knee that is none the map would make a funnel.
@@ -155,7 +157,9 @@ def learn_transport(
         or not (np.isfinite(points).all() and np.isfinite(scores).all())
     ):
         return table
-    moves = _learn_moves(table[table[:, KIND] != TAIL], Draws(points, scores), groups, before, new)
+    moves = table[table[:, KIND] != TAIL]
+    with contextlib.suppress(np.linalg.LinAlgError):
+        moves = _learn_moves(moves, Draws(points, scores), groups, before, new)
     moved = moves[:, OWN].astype(np.int64)
     tails = learn_tails(tails_of(table), *transport_draws(moves, points, scores), moved)
     return np.concatenate((tail_rows(tails), moves))
@@ -529,8 +533,8 @@ def _fit_knees(view: View, slope: float, offset: float) -> tuple[np.ndarray, np.
     """The knees and y of all members (m,), from a grid of knees."""
     x, s, eta, p, up = view
     (m, n), centres = x.shape, eta.mean(axis=1)
-    low = float((eta.min(axis=1) - centres).min()) - _OUTSIDE
-    high = float((eta.max(axis=1) - centres).max()) + _OUTSIDE
+    low = max(float((eta.min(axis=1) - centres).min()), -_FARTHEST) - _OUTSIDE
+    high = min(float((eta.max(axis=1) - centres).max()), _FARTHEST) + _OUTSIDE
     inner = np.linspace(low, high, max(3, int(np.ceil((high - low) / _STEP)) + 1))
     grid = np.concatenate(([min(-_LIMIT, low - 1.0)], inner, [max(_LIMIT, high + 1.0)]))
     values, data = np.empty((2, m, len(grid)))
@@ -678,7 +682,7 @@ def _choose_place(
         fall = plain_divergence(draws, pair) - divergence(draws, pair)
         if scale * (fall - gain) > LEAD:
             chosen, gain = pair, fall
-    if not scale * _fall(draws, chosen) > MARGIN:
+    if not (scale * _fall(draws, chosen) > MARGIN and _is_borne_out(draws, chosen, offset, MARGIN / scale)):
         return None
     best = _fit(draws, law._replace(location=chosen.location), offset=offset)
     gain = _fall(draws, best)
@@ -686,14 +690,14 @@ def _choose_place(
         pair = _fit(draws, best._replace(beta=sign * size), offset=offset)
         if (fall := _fall(draws, pair)) > gain + 1.0 / len(draws.points):
             best, gain = pair, fall
-    return best if _is_borne_out(draws, best, offset) else None
+    return best if _is_borne_out(draws, best, offset, MARGIN) else None
 
 
-def _is_borne_out(draws: Draws, pair: Pair, offset: bool) -> bool:
+def _is_borne_out(draws: Draws, pair: Pair, offset: bool, margin: float) -> bool:
     """Whether the law, fitted to the older half of the draws, beats having none on the newer half."""
     half = len(draws.points) // 2
     older, newer = draws.part(slice(0, half)), draws.part(slice(half, None))
-    return _fall(newer, _fit(older, pair, offset=offset), older) > MARGIN
+    return _fall(newer, _fit(older, pair, offset=offset), older) > margin
 
 
 def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:

@@ -223,6 +223,20 @@ def test_few_draws_and_draws_that_are_not_finite_teach_nothing() -> None:
     assert not len(learn_transport(no_transport(), points, scores, GROUPS, 0))
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-200, 1e6, 1e100])
+def test_draws_of_a_chain_that_is_on_its_way_do_no_harm(scale: float) -> None:
+    """Coordinates that stand still, run off, or all but overflow; in the time of others."""
+    rng = np.random.default_rng(7)
+    points, scores, *_ = hierarchy(120, 7)
+    for place in (0, 1, 5):
+        far, pulls = points.copy(), scores.copy()
+        far[:, place] = scale * np.arange(120.0)
+        pulls[:, place] = rng.normal(size=120)
+        for groups in (GROUPS, np.zeros(3 + M, np.int64)):
+            table = learn_transport(no_transport(), far, pulls, groups, 60)
+            assert np.isfinite(table[:, 2]).all()
+
+
 def test_divergence_is_that_of_the_transported_draws() -> None:
     points, scores, *_ = hierarchy(200, 6)
     (pair,) = learn(points, scores)
