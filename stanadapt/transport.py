@@ -40,9 +40,10 @@ gradient. A row moves one coordinate, and rows of the same law, a pair, follow e
     C, c          SLOPE, OFFSET    C e^(a_i) and 0 where beta < 0
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
 
-Pairs come in an order in which a coordinate is moved before it is a head or location of others. T is
-triangular: its log determinant is the sum of log(o_i w_i^½). A gradient costs O(r) more, with one exponential
-a pair.
+Products are added one at a time, to what is a sum already, so that every copy of a kernel rounds alike
+(jit.py). Pairs come in an order in which a coordinate is moved before it is a head or location of others. T
+is triangular: its log determinant is the sum of log(o_i w_i^½). A gradient costs O(r) more, with one
+exponential a pair.
 
 Gorinova, Moore and Hoffman (2020), Automatic reparameterisation of probabilistic programs, learn a partial
 centring from the program; here the map comes from draws and scores alone. It is exact in both limits and in
@@ -111,7 +112,7 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
             if kind == CENTRED:
                 here += w * (row[DATA] - here)
             else:
-                here = root * np.sqrt(1.0 - w) * (row[DATA] + here)
+                here = 0.0 + root * np.sqrt(1.0 - w) * (row[DATA] + here)
             x[i] = here + root * row[UNIT] * z[i]
             product *= inverse
             if product > 1e150:  # logarithms are dear, and products overflow
@@ -144,7 +145,7 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
         if kind == TAIL:
             i, rate = int(table[k, OWN]), table[k, RATE]
             a = rate * z[i]
-            score[i] = score[i] * np.cosh(a) + rate * np.tanh(a)
+            score[i] = 0.0 + rate * np.tanh(a) + score[i] * np.cosh(a)
             end = k
             continue
         while table[k, ROWS] == 0.0:
@@ -156,7 +157,9 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
             i = int(row[OWN])
             s = score[i]
             change, slope, scale, left = _derivatives(row, kind, ratio, p)
-            pull += s * (change + left * scale * z[i]) + left
+            pull += left
+            pull += s * change
+            pull += s * left * scale * z[i]
             drag += s * slope
             score[i] = s * scale
         _add(table[k], score, pull, drag)
@@ -192,7 +195,9 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
             i = int(table[k, OWN])
             change, slope, scale, left = _derivatives(table[k], kind, ratio, p)
             s = found[i] / scale
-            pull += s * (change + left * scale * z[i]) + left
+            pull += left
+            pull += s * change
+            pull += s * left * scale * z[i]
             drag += s * slope
             found[i] = s
             k += 1

@@ -261,6 +261,57 @@ MUTATIONS = [
         '"tuning_steps": job.draws',
         unit("test_results", "test_attributes"),
     ),
+    # coordinates
+    Mutation(
+        "transport.py",
+        "return 2.0 * w * left * (row[DATA] - at), left * slope",
+        "return w * left * (row[DATA] - at), left * slope",
+        unit("test_transport", "test_density_and_score_against_their_definition"),
+    ),
+    Mutation(
+        "transport.py",
+        "log_det += table[k, LOG_UNITS]",
+        "log_det -= table[k, LOG_UNITS]",
+        unit("test_transport", "test_density_and_score_against_their_definition"),
+    ),
+    Mutation(
+        "target.py",
+        "    return logp + log_det\n",
+        "    return logp\n",
+        unit("test_transport", "test_density_and_score_against_their_definition"),
+    ),
+    Mutation(
+        "numerics/transport_learning.py",
+        "_WHOLE, _NEARLY_WHOLE = 0.06, 0.3",
+        "_WHOLE, _NEARLY_WHOLE = 0.0, 0.0",
+        unit("test_transport_learning", "test_a_centred_hierarchy_is_found_with_its_numbers"),
+    ),
+    Mutation(
+        "numerics/transport_learning.py",
+        "_FREE, _FREE_EACH = 4.0, 0.25",
+        "_FREE, _FREE_EACH = 0.0, 0.0",
+        unit("test_transport_learning", "test_a_pure_funnel_has_no_knee"),
+    ),
+    Mutation(
+        "numerics/transport_learning.py",
+        "        if not _fall(_pulled(draws, others), pair) > 0.0:",
+        "        if False:",
+        unit("test_transport_learning", "test_a_pair_that_serves_stays_and_one_that_does_not_goes"),
+    ),
+    Mutation(
+        "numerics/transport_learning.py",
+        "MARGIN = 0.3  #",
+        "MARGIN = -99.0  #",
+        unit("test_transport_learning", "test_what_is_no_hierarchy_is_left_alone"),
+    ),
+    Mutation(
+        "samplers/base.py",
+        "        rows_into_x(target.transport, trace.x, trace.logp)",
+        "        pass",
+        (
+            "statistical/test_hierarchies.py::test_a_frozen_chain_leaves_exact_draws_of_the_funnel_as_they_are",
+        ),
+    ),
     # diagnostics
     Mutation(
         "diagnostics/findings.py",

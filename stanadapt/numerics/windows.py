@@ -90,7 +90,7 @@ def learn_windows(
     return Lesson(learnt, metric, steady)
 
 
-def has_changed(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:
+def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:
     """Whether the draws so far show other coordinates than `transport` changes, or other laws."""
     points, scores = windows.points[: windows.seen], windows.scores[: windows.seen]
     return not same_law(learn_transport(transport, points, scores, groups, windows.before), transport)

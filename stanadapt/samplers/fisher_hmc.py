@@ -56,7 +56,7 @@ from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, veloci
 from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.splitting import split_steps
 from ..numerics.step_size import DualAveraging, average_step_size, dual_averaging, final_step_size
-from ..numerics.windows import Windows, empty_windows, has_changed, learn_windows, next_window, push
+from ..numerics.windows import Windows, empty_windows, has_news, learn_windows, next_window, push
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
 from ..transport import change_coordinates, into_x, no_transport, score_in_x, transport_draws
@@ -170,7 +170,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 def is_settled(state: State) -> bool:
     """Whether the window that has just ended may be the last: nothing new was learnt before it, or is now."""
-    return state.steady and not has_changed(state.windows, state.transport, state.groups)
+    return state.steady and not has_news(state.windows, state.transport, state.groups)
 
 
 class Point(NamedTuple):
