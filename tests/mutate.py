@@ -302,7 +302,7 @@ MUTATIONS = [
         "numerics/transport_learning.py",
         "MARGIN = 0.3  #",
         "MARGIN = -99.0  #",
-        unit("test_transport_learning", "test_what_is_no_hierarchy_is_left_alone"),
+        unit("test_transport_learning", "test_the_newer_half_of_the_draws_must_bear_a_pair_out"),
     ),
     Mutation(
         "samplers/base.py",

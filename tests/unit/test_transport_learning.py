@@ -211,6 +211,18 @@ def test_a_pair_that_serves_stays_and_one_that_does_not_goes() -> None:
     assert same_law(judged, table)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_newer_half_of_the_draws_must_bear_a_pair_out(seed: int) -> None:
+    """A funnel in the older half alone, which all draws together would still show."""
+    points, scores, *_ = hierarchy(200, seed, knees=40.0, located=False)
+    assert learn(points, scores)
+    rng = np.random.default_rng(seed)
+    points[100:, 3:] = rng.normal(size=(100, M))
+    scores[100:, 3:] = -points[100:, 3:]
+    scores[100:, 0] = -points[100:, 0] / 0.64
+    assert not learn(points, scores)
+
+
 def test_the_last_window_adds_nothing() -> None:
     points, scores, *_ = hierarchy(300, 4)
     assert not len(learn_transport(no_transport(), points, scores, GROUPS, 150, new=False))
