@@ -144,7 +144,10 @@ def _simulate_schools(rng: np.random.Generator) -> Simulation:
 
 
 def _schools_log_likelihood(parameters: np.ndarray, data: Data) -> np.ndarray:
-    theta = parameters[..., :1] + parameters[..., 1:2] * parameters[..., 2:]
+    return _log_likelihood_of_effects(parameters[..., :1] + parameters[..., 1:2] * parameters[..., 2:], data)
+
+
+def _log_likelihood_of_effects(theta: np.ndarray, data: Data) -> np.ndarray:
     return stats.norm.logpdf(data["y"], theta, data["sigma"]).sum(axis=-1)
 
 
@@ -154,8 +157,8 @@ def _simulate_centred_schools(rng: np.random.Generator) -> Simulation:
     return np.array([mu, tau, *(mu + tau * standardised)]), data
 
 
-def _centred_schools_log_likelihood(x: np.ndarray, data: dict[str, Any]) -> np.ndarray:
-    return stats.norm.logpdf(data["y"], x[..., 2:], data["sigma"]).sum(axis=-1)
+def _centred_schools_log_likelihood(parameters: np.ndarray, data: Data) -> np.ndarray:
+    return _log_likelihood_of_effects(parameters[..., 2:], data)
 
 
 SIMULATED = {

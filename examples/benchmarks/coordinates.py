@@ -15,15 +15,17 @@ import os
 
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
+import functools
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numba
 import numpy as np
 
 import stanadapt
+from diagnosis import seconds
 from stanadapt.numerics import transport_learning, windows
 from stanadapt.numerics.transport_learning import Pair, pair_rows
 from stanadapt.run.warmup import pilot, variable_groups, warm_up
@@ -52,15 +54,6 @@ def gradients(target: Any, z: Any, score: Any, n: int) -> float:
     return total
 
 
-def smallest(function: Callable[[], Any], repeats: int) -> float:
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - began)
-    return min(times)
-
-
 def of_a_gradient(repeats: int) -> None:
     posterior = stanadapt.Posterior(CENTRED, {"J": GROUP, "y": np.zeros(GROUP)})
     rng, d, n = np.random.default_rng(1), posterior.dim, 2_000
@@ -73,8 +66,7 @@ def of_a_gradient(repeats: int) -> None:
         table = pair_rows([law] if m else [], rng.normal(size=(50, d)))
         target = posterior.model.target()._replace(transport=table)
         gradients(target, z, score, 1)
-        took = smallest(lambda target=target: gradients(target, z, score, n), repeats)  # type: ignore[misc]
-        took *= 1e6 / n
+        took = seconds(functools.partial(gradients, target, z, score, n), repeats) * 1e6 / n
         plain = took if plain is None else plain
         print(f"| {m} | {took:.2f} | {took - plain:.2f} |")
 
@@ -101,11 +93,10 @@ def of_learning(repeats: int) -> None:
                 spent.append(time.perf_counter() - began)
                 return table
 
-            windows.learn_transport = timed  # type: ignore[assignment]
             began = time.perf_counter()
-            chain(posterior).finish()
+            with mock.patch.object(windows, "learn_transport", timed):
+                chain(posterior).finish()
             best = min(best, (sum(spent), len(spent), time.perf_counter() - began))
-        windows.learn_transport = learn
         print(f"| {name} | {posterior.dim} | {1e3 * best[0]:.1f} | {best[1]} | {1e3 * best[2]:.0f} |")
 
 

@@ -32,6 +32,11 @@ class Variable(NamedTuple):
         return values[..., self.columns]
 
 
+def variable_of(name: str) -> str:
+    """The variable that a coordinate belongs to, by its name `theta.1` or `theta[1]`."""
+    return name.partition(".")[0].partition("[")[0]
+
+
 def variables(names: list[str]) -> dict[str, Variable]:
     """Group flat names into variables, in their order. Complex numbers get a last axis (real, imaginary)."""
     entries: dict[str, list[tuple[tuple[int, ...], int]]] = {}

@@ -8,8 +8,8 @@ What is minimised is, with the draws z and scores s_z that a map gives,
 log V(z) V(s_z) is 0 for a normal law of any scale and grows with every way in which draws and scores
 disagree: it is the Fisher divergence from a normal law, E |s_z + z|², without its scale. For a pure funnel
 x_i = e^u w_i the score is -e^-u w_i, and log |x_i| - log |s_i| = 2 u exactly: few draws tell the law. A map
-that is fitted to draws that have not seen the neck still reaches into it, because the law is
-that of the model.
+that is fitted to draws that have not seen the neck still reaches into it, because the law is that of the
+model.
 
 At the end of a window, in this order:
 
@@ -68,13 +68,12 @@ from ..transport import (
     UNIT,
     transport_draws,
 )
-from .heavy_tails import learn_tails, tail_rows, tails_of
+from .heavy_tails import LEAST, learn_tails, tail_rows, tails_of
 
-LEAST = 45  # draws to learn from
 NEED = 20.0  # expected fall of F, times the number of draws, from which on a pair is tried
-PROMISE = 1.0  # the same, from which on a place with an offset is tried
+LEAST_GAIN = 0.2  # the expected fall of F itself that this takes at least, however many draws there are
+PROMISE = 1.0  # expected fall of F from which on a place with an offset is tried
 OFFSET_GAIN = 0.1  # fall of F a coordinate that an offset must bring
-LEAST_GAIN = 0.2  # the same, however many draws there are
 MARGIN = 0.3  # fall of F on the newer half of the draws that a pair must bring
 LEAD = 0.5  # fall of F by which a location must be better than none, or than another one
 SETTLED = 0.02  # fall of F a coordinate, below which a pair stays as it is
@@ -124,6 +123,11 @@ class Draws(NamedTuple):
     def part(self, rows: slice) -> Draws:
         return Draws(self.points[rows], self.scores[rows])
 
+    def halves(self) -> tuple[Draws, Draws]:
+        """The older and the newer ones."""
+        half = len(self.points) // 2
+        return self.part(slice(0, half)), self.part(slice(half, None))
+
 
 class View(NamedTuple):
     """What a pair sees of n draws."""
@@ -151,11 +155,8 @@ def learn_transport(
     (d,) are the variables that coordinates belong to; where it is empty, nothing is learnt. Without `new` no
     pair is added: one of the last window would be judged by nobody.
     """
-    if (
-        not len(groups)
-        or len(points) < LEAST
-        or not (np.isfinite(points).all() and np.isfinite(scores).all())
-    ):
+    finite = np.isfinite(points).all() and np.isfinite(scores).all()
+    if not (len(groups) and len(points) >= LEAST and finite):
         return table
     moves = table[table[:, KIND] != TAIL]
     with contextlib.suppress(np.linalg.LinAlgError):
@@ -186,7 +187,7 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
         if pair is None:
             refused.add(name)
         else:
-            pairs.append(_with_offset(pair, pulled) if pair.beta > 0.0 and pair.offset == 0.0 else pair)
+            pairs.append(_with_offset(pair, pulled))
     unchanged = len(pairs) == len(old) and all(a is b for a, b in zip(pairs, old, strict=True))
     return moves if unchanged else pair_rows(pairs, draws.points)
 
@@ -632,17 +633,18 @@ def _refit(pair: Pair, draws: Draws) -> Pair:
         value = divergence(draws, fit) + (0.0 if beta == pair.beta else 3.0 / len(draws.points))
         if value < least:
             best, least = fit, value
-    return best if offset or pair.beta < 0.0 else _with_offset(best, draws)
+    return _with_offset(best, draws)
 
 
 def _with_offset(pair: Pair, draws: Draws) -> Pair:
-    """The pair with a place that has an offset, where both halves of the draws ask for it."""
+    """The pair with an offset of its place, where it can have one and both halves of the draws ask for it."""
+    if pair.beta < 0.0 or pair.offset != 0.0:
+        return pair
     least = LEAD + OFFSET_GAIN * len(pair.members)
     shifted = _fit(draws, pair, offset=True)
     if not divergence(draws, pair) - divergence(draws, shifted) > least:
         return pair
-    half = len(draws.points) // 2
-    older, newer = draws.part(slice(0, half)), draws.part(slice(half, None))
+    older, newer = draws.halves()
     gain = divergence(newer, _fit(older, pair)) - divergence(newer, _fit(older, pair, offset=True))
     return shifted if gain > least else pair
 
@@ -695,8 +697,7 @@ def _choose_place(
 
 def _is_borne_out(draws: Draws, pair: Pair, offset: bool, margin: float) -> bool:
     """Whether the law, fitted to the older half of the draws, beats having none on the newer half."""
-    half = len(draws.points) // 2
-    older, newer = draws.part(slice(0, half)), draws.part(slice(half, None))
+    older, newer = draws.halves()
     return _fall(newer, _fit(older, pair, offset=offset), older) > margin
 
 
@@ -715,8 +716,7 @@ def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.nd
         pair.beta
     ):
         return pair
-    half = len(draws.points) // 2
-    older, newer = draws.part(slice(0, half)), draws.part(slice(half, None))
+    older, newer = draws.halves()
     best, gained = pair, MARGIN
     for size in BETAS:
         law = pair._replace(second=int(heads[k]), beta_2=float(np.sign(pair.beta) * size))

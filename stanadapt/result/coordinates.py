@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..model.variables import variable_of
+
 _HALF = 0.5  # weight of the data below which a coordinate is sampled as in a program that is not centred
 
 
@@ -30,10 +32,10 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     for i, head in enumerate(learnt["scale_head"]):
         if head < 0:
             continue
-        own, ruler = _variable(names[i]), names[head]
+        own, ruler = variable_of(names[i]), names[head]
         alike = len(_members(names, ruler)) == len(_members(names, names[i])) > 1
-        if alike and own != _variable(ruler):
-            ruler = _variable(ruler)  # each coordinate has its own head
+        if alike and own != variable_of(ruler):
+            ruler = variable_of(ruler)  # each coordinate has its own head
         location = int(learnt["scale_location"][i])
         place = names[location] if location >= 0 else ""
         weights.setdefault((own, ruler, place), []).append(float(learnt["data_weight"][i]))
@@ -47,10 +49,6 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     return sentences
 
 
-def _variable(name: str) -> str:
-    return name.partition(".")[0].partition("[")[0]
-
-
 def _members(names: Sequence[str], name: str) -> list[str]:
     """The coordinates of a name's variable."""
-    return [other for other in names if _variable(other) == _variable(name)]
+    return [other for other in names if variable_of(other) == variable_of(name)]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..errors import ArgumentError
+from ..model.variables import variable_of
 from ..samplers import Handover, Sampler, Stage, advance, resolve, sampler
 from ..trace import Trace, empty_trace
 from ..transport import into_z
@@ -219,6 +220,6 @@ def warm_up(
 
 def variable_groups(names: Sequence[str]) -> np.ndarray:
     """The number of the variable that each coordinate (d,) belongs to, by names such as `theta.1`."""
-    own = [name.partition(".")[0].partition("[")[0] for name in names]
+    own = [variable_of(name) for name in names]
     numbers = {name: i for i, name in enumerate(dict.fromkeys(own))}
     return np.array([numbers[name] for name in own], np.int64)
