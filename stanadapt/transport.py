@@ -1,10 +1,19 @@
 """Coordinates in which a posterior is nearly normal, and the density and its score in them.
 
 A chain moves in z, and the density is known in x = T(z). Draws of z are exact for the density
-p(T(z)) |dT/dz|, whatever T is; a good T makes trajectories and random walks short. T has two parts, learnt
-from draws and scores (numerics/transport_learning.py, heavy_tails.py) and frozen when warm-up ends.
+p(T(z)) |dT/dz|, whatever T is; a good T makes trajectories and random walks short. T has three parts, learnt
+from draws and scores (numerics/transport_learning.py, heavy_tails.py, bends.py) and frozen when warm-up
+ends.
 
 **Heavy tails.** For a coordinate whose tails fall like a power, x = c + sinh(delta z) / delta.
+
+**Bends.** The log of a scale of which the data say only that it is small has an exponential tail on the left
+and nearly none on the right. With S(t) = log(1 + e^t)² / 2, which is 0 on one side and t²/2 on the other,
+
+    x = z + sigma q omega (S(t) - S(t - l)),  t = sigma (z - k) / omega,                  (sigma = ±1)
+
+is x = z on one side of the knot k. On the other one x goes like z², so that an exponential tail becomes a
+normal one, as far as draws have been: from t = l on the slope is 1 + q l and grows no more.
 
 **Scales that vary.** In a hierarchy the scale of many coordinates is itself a parameter, and no linear map
 straightens that: the posterior is a funnel. Suppose that x_i has the normal prior N(C p + c, e^(2u)) and that
@@ -29,7 +38,7 @@ A map is a table (r, 15) of numbers, since kernels hand one array on for nothing
 gradient. A row moves one coordinate, and rows of the same law, a pair, follow each other:
 
     symbol        column           meaning
-                  KIND             TAIL, or the sign of beta: CENTRED where it is positive, else NOT_CENTRED
+                  KIND             TAIL, BEND, or for beta > 0 CENTRED, for beta < 0 NOT_CENTRED
                   ROWS             number of rows of the pair, on its first row
     i             OWN              the coordinate
     u, u', p      HEAD, SECOND, LOCATION        coordinates too, -1 for none
@@ -39,6 +48,8 @@ gradient. A row moves one coordinate, and rows of the same law, a pair, follow e
     y             DATA
     C, c          SLOPE, OFFSET    C e^(a_i) and 0 where beta < 0
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
+    k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
+    sigma, l      SIDE, REACH      of a bend, in the columns of BETA and KNEE
 
 Products are added one at a time, to what is a sum already, so that every copy of a kernel rounds alike
 (jit.py). Pairs come in an order in which a coordinate is moved before it is a head or location of others. T
@@ -62,14 +73,89 @@ COLUMNS = 15
 KIND, ROWS, OWN, HEAD, SECOND, LOCATION = range(6)
 BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE, OFFSET = range(6, COLUMNS)
 CENTER, RATE = DATA, UNIT
-TAIL, CENTRED, NOT_CENTRED = 0.0, 1.0, -1.0  # kinds
+KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, KNEE
+TAIL, CENTRED, NOT_CENTRED, BEND = 0.0, 1.0, -1.0, 2.0  # kinds
 FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
+_MOST_NEWTON = 60  # steps; seven do, and a point that is not finite has no end
 
 
 @exact
 def no_transport() -> Any:
     """z is x."""
     return np.empty((0, COLUMNS))
+
+
+def is_pair(table: np.ndarray) -> np.ndarray:
+    """Which rows (r,) are those of pairs; the others change one coordinate alone, and come first."""
+    return np.asarray(np.abs(table[:, KIND]) == CENTRED)
+
+
+@exact
+def _half_square(t: Any) -> Any:
+    """S(t), and its first and second derivatives."""
+    small = np.exp(-abs(t))
+    soft, share = max(t, 0.0) + np.log1p(small), 1.0 / (1.0 + small)
+    if t < 0.0:
+        share *= small
+    second = 0.0 + share * share
+    second += soft * share * (1.0 - share)
+    return 0.5 * soft * soft, soft * share, second
+
+
+@exact
+def bend(t: Any, strength: Any, reach: Any) -> Any:
+    """t + q (S(t) - S(t - l)), and its first and second derivatives."""
+    near, near_1, near_2 = _half_square(t)
+    far, far_1, far_2 = _half_square(t - reach)  # zeros for a reach without end
+    value, slope = t, 1.0
+    value += strength * (near - far)
+    slope += strength * (near_1 - far_1)
+    return value, slope, strength * (near_2 - far_2)
+
+
+@exact
+def _alone(row: Any, z: Any) -> Any:
+    """x of a coordinate that is changed alone, dx/dz, the logarithm of that, and its derivative."""
+    if row[KIND] == TAIL:
+        rate = row[RATE]
+        a = rate * z
+        if not abs(a) < FARTHEST:
+            return np.nan, np.nan, np.nan, np.nan
+        log_slope = abs(a) + np.log1p(np.exp(-2.0 * abs(a))) - np.log(2.0)
+        return row[CENTER] + np.sinh(a) / rate, np.cosh(a), log_slope, rate * np.tanh(a)
+    scale = row[SIDE] * row[WIDTH]
+    t = (z - row[KNOT]) / scale
+    value, slope, second = bend(t, row[STRENGTH], row[REACH])
+    x = row[KNOT]
+    x += scale * value
+    return x, slope, np.log(slope), second / slope / scale
+
+
+@exact
+def unbend(y: Any, strength: Any, reach: Any) -> Any:
+    """The t whose `bend` is `y`, by Newton's method; from there it comes from above."""
+    t = y if y < 0.0 or strength == 0.0 else (np.sqrt(1.0 + 2.0 * strength * y) - 1.0) / strength
+    if reach < np.inf:
+        t = max(t, y / (1.0 + strength * reach))
+    for _ in range(_MOST_NEWTON):
+        value, slope, _ = bend(t, strength, reach)
+        change = (value - y) / slope
+        t -= change
+        if not abs(change) > 1e-14 * (1.0 + abs(t)):
+            break
+    return t
+
+
+@exact
+def _alone_into_z(row: Any, x: Any) -> Any:
+    """z of a coordinate that is changed alone."""
+    if row[KIND] == TAIL:
+        rate = row[RATE]
+        return np.arcsinh(rate * (x - row[CENTER])) / rate
+    scale = row[SIDE] * row[WIDTH]
+    z = row[KNOT]
+    z += scale * unbend((x - row[KNOT]) / scale, row[STRENGTH], row[REACH])
+    return z
 
 
 @exact
@@ -91,13 +177,10 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
         x[i] = z[i]
     while k < len(table):
         kind = table[k, KIND]
-        if kind == TAIL:
-            i, rate = int(table[k, OWN]), table[k, RATE]
-            a = rate * z[i]
-            if not abs(a) < FARTHEST:
-                return np.inf
-            x[i] = table[k, CENTER] + np.sinh(a) / rate
-            log_det += abs(a) + np.log1p(np.exp(-2.0 * abs(a))) - np.log(2.0)
+        if abs(kind) != CENTRED:
+            i = int(table[k, OWN])
+            x[i], _, log_slope, _ = _alone(table[k], z[i])
+            log_det += log_slope
             k += 1
             continue
         ratio, p, after = _law(table, k, x)
@@ -142,10 +225,11 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
     while end > 0:
         k = end - 1
         kind = table[k, KIND]
-        if kind == TAIL:
-            i, rate = int(table[k, OWN]), table[k, RATE]
-            a = rate * z[i]
-            score[i] = 0.0 + rate * np.tanh(a) + score[i] * np.cosh(a)
+        if abs(kind) != CENTRED:
+            i = int(table[k, OWN])
+            _, slope, _, change = _alone(table[k], z[i])
+            change += score[i] * slope
+            score[i] = change
             end = k
             continue
         while table[k, ROWS] == 0.0:
@@ -182,10 +266,10 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     found, k = score.copy(), 0
     while k < len(table):
         kind = table[k, KIND]
-        if kind == TAIL:
-            i, rate = int(table[k, OWN]), table[k, RATE]
-            a = rate * z[i]
-            found[i] = (score[i] - rate * np.tanh(a)) / np.cosh(a)
+        if abs(kind) != CENTRED:
+            i = int(table[k, OWN])
+            _, slope, _, change = _alone(table[k], z[i])
+            found[i] = (score[i] - change) / slope
             k += 1
             continue
         first = k
@@ -213,9 +297,9 @@ def into_z(table: Any, x: Any, z: Any) -> None:
     k = 0
     while k < len(table):
         kind = table[k, KIND]
-        if kind == TAIL:
-            i, rate = int(table[k, OWN]), table[k, RATE]
-            z[i] = np.arcsinh(rate * (x[i] - table[k, CENTER])) / rate
+        if abs(kind) != CENTRED:
+            i = int(table[k, OWN])
+            z[i] = _alone_into_z(table[k], x[i])
             k += 1
             continue
         ratio, p, after = _law(table, k, x)

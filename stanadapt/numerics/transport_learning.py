@@ -64,10 +64,11 @@ from ..transport import (
     ROWS,
     SECOND,
     SLOPE,
-    TAIL,
     UNIT,
+    is_pair,
     transport_draws,
 )
+from .bends import bend_rows, bends_of, learn_bends
 from .heavy_tails import LEAST, learn_tails, tail_rows, tails_of
 
 NEED = 20.0  # expected fall of F, times the number of draws, from which on a pair is tried
@@ -158,12 +159,14 @@ def learn_transport(
     finite = np.isfinite(points).all() and np.isfinite(scores).all()
     if not (len(groups) and len(points) >= LEAST and finite):
         return table
-    moves = table[table[:, KIND] != TAIL]
+    moves = table[is_pair(table)]
     with contextlib.suppress(np.linalg.LinAlgError):
         moves = _learn_moves(moves, Draws(points, scores), groups, before, new)
     moved = moves[:, OWN].astype(np.int64)
-    tails = learn_tails(tails_of(table), *transport_draws(moves, points, scores), moved)
-    return np.concatenate((tail_rows(tails), moves))
+    pulled = transport_draws(moves, points, scores)
+    tails = learn_tails(tails_of(table), *pulled, moved)
+    bends = learn_bends(bends_of(table), *pulled, np.concatenate((moved, tails.places)))
+    return np.concatenate((tail_rows(tails), bend_rows(bends), moves))
 
 
 def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: int, new: bool) -> np.ndarray:
@@ -195,7 +198,7 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
 def pairs_of(table: np.ndarray) -> list[Pair]:
     """The pairs of a map, in its order; rows with heads of their own that share all else are one."""
     found: list[Pair] = []
-    for k in np.flatnonzero((table[:, KIND] != TAIL) & (table[:, ROWS] > 0.0)):
+    for k in np.flatnonzero(is_pair(table) & (table[:, ROWS] > 0.0)):
         rows = table[k : k + int(table[k, ROWS])]
         first = rows[0]
         knees = first[REFERENCE] + 0.5 * np.log(rows[:, KNEE])
@@ -247,15 +250,19 @@ def pair_rows(pairs: list[Pair], points: np.ndarray) -> np.ndarray:
 def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What a map does to each coordinate (d,), as results have it.
 
-    `tail_rate` is delta, 0 where no tail is heavy. `scale_head` and `scale_location` are the places of the
-    head and the location, -1 for none; `scale_beta` and `scale_knee` the law's beta and a; `data_weight` is
-    the weight of the data where the head has its mean: near 1 the coordinate is sampled as in a centred
-    program, near 0 as in the other one. NaN where the coordinate is not moved.
+    `tail_rate` is delta, 0 where no tail is heavy, and `bend` is sigma q, 0 where there is none. `scale_head`
+    and `scale_location` are the places of the head and the location, -1 for none; `scale_beta` and
+    `scale_knee` the law's beta and a; `data_weight` is the weight of the data where the head has its mean:
+    near 1 the coordinate is sampled as in a centred program, near 0 as in the other one. NaN where the
+    coordinate is not moved.
     """
     tails = tails_of(table)
     described: dict[str, np.ndarray] = {"tail_rate": np.zeros(d)}
     described["tail_rate"][tails.places] = tails.rates
-    moves = table[table[:, KIND] != TAIL]
+    described["bend"] = np.zeros(d)
+    for one in bends_of(table):
+        described["bend"][one.place] = one.side * one.strength
+    moves = table[is_pair(table)]
     own = moves[:, OWN].astype(np.int64)
     for name, column in (("scale_head", HEAD), ("scale_location", LOCATION)):
         described[name] = np.full(d, -1)

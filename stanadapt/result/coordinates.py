@@ -9,11 +9,12 @@ import numpy as np
 
 from ..model.variables import variable_of
 
+_FEW = 3  # names in a list
 _HALF = 0.5  # weight of the data below which a coordinate is sampled as in a program that is not centred
 
 
 def coordinates_text(learnt: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> str:
-    """Which variables move with which, from what chains have learnt; empty where none do.
+    """Which variables move with which, and which are bent, as chains have learnt; empty where none are.
 
     Chains that have learnt the same are not told one by one.
     """
@@ -46,7 +47,16 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         sentences.append(
             f"{own} with the scale of {ruler}{at}: {few} of {len(found)} as in a program that is not centred"
         )
+    for side, place in ((-1.0, "left"), (1.0, "right")):
+        bent = [name for name, bend in zip(names, learnt["bend"], strict=True) if np.sign(bend) == side]
+        if bent:
+            sentences.append(f"the long {place} tail of {_list(bent)} made normal")
     return sentences
+
+
+def _list(names: Sequence[str]) -> str:
+    """The first few names."""
+    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} others" if len(names) > _FEW else "")
 
 
 def _members(names: Sequence[str], name: str) -> list[str]:

@@ -10,6 +10,7 @@ from scipy import stats
 
 import stanadapt
 from cases import resolve
+from stanadapt.numerics.bends import Bend, bend_rows
 from stanadapt.numerics.heavy_tails import Tails, tail_rows
 from stanadapt.numerics.transport_learning import Pair, pair_rows, pairs_of, same_law
 from stanadapt.run.warmup import warm_up
@@ -21,6 +22,7 @@ from stanadapt.transport import (
     change_coordinates,
     into_x,
     into_z,
+    is_pair,
     no_transport,
     rows_into_x,
     score_in_x,
@@ -34,6 +36,7 @@ model { x ~ cauchy(1, 2); x[1] ~ normal(x[2] * x[3], 4); x[4:9] ~ normal(x[2], e
 """
 POSTERIOR = stanadapt.Posterior(PROGRAM)
 TAILS = tail_rows(Tails(np.array([0, 2]), np.array([1.0, -3.0]), np.array([0.7, 2.5])))
+BENDS = bend_rows([Bend(0, 0.3, 2.0, 0.5, -1.0, 3.0), Bend(1, -0.2, 0.5, 1.5, 1.0, 1.0)])
 
 
 def pair(seed: int, members: list[int], heads: list[int], beta: float, second: int, location: int) -> Pair:
@@ -51,7 +54,11 @@ def table(*pairs: Pair) -> np.ndarray:
 MAPS = {
     "no": no_transport(),
     "tails": TAILS,
+    "bends": BENDS,
     "centred": table(pair(1, [3, 4, 5, 6], [0], 1.0, -1, 1)),
+    "centred, with a bent head and location": np.concatenate(
+        (BENDS, table(pair(1, [3, 4, 5, 6], [0], 1.0, -1, 1)))
+    ),
     "centred, no location": table(pair(2, [3, 4, 8], [0], 0.5, -1, -1)),
     "not centred": table(pair(3, [3, 4, 5, 6, 7], [0], -1.0, -1, 1)),
     "two heads": table(pair(4, [5, 6, 7, 8], [0], 1.0, 2, 1)),
@@ -116,10 +123,10 @@ def test_rows_are_mapped_like_points(target: Any, name: str) -> None:
     np.testing.assert_allclose(logp, [log_density(target, point) for point in x], rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in MAPS if name not in ("no", "tails")])
+@pytest.mark.parametrize("name", [name for name in MAPS if name not in ("no", "tails", "bends")])
 def test_a_table_holds_its_pairs(name: str) -> None:
     """Read and written again it is the same, in numbers too."""
-    rows = MAPS[name][MAPS[name][:, 0] != 0.0]
+    rows = MAPS[name][is_pair(MAPS[name])]
     again = pair_rows(pairs_of(rows), np.random.default_rng(0).normal(size=(20, D)))
     np.testing.assert_allclose(again, rows, rtol=1e-12, atol=1e-14)
     assert same_law(again, rows)

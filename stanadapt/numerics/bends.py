@@ -1,0 +1,224 @@
+"""Which coordinates have one long and one short tail, learnt from draws and scores.
+
+The log of a scale often has an exponential tail on the left, where the data cannot tell it from 0, and nearly
+none on the right, where they forbid it. Trajectories of one length for both sides are too short for the one
+or too long for the other. The bend of transport.py makes such a law normal: that of the log of a gamma
+variable of any shape, and of a half-normal one, to a hundredth of the divergence.
+
+What is minimised is log(V(z) V(s_z)) / 2, as in heavy_tails.py, but with the variances of what is left of z
+and s_z when they are regressed on the draws and scores of those coordinates that correlate with them: the
+metric learns what is linear, and a coordinate that is bent out of a narrow ridge loses more than it gains.
+
+A coordinate is a suspect if the derivative of the divergence in the strength q of a wide bend,
+
+    E[u³] / (2 V(u)^(3/2)) - E[t² u] / (V(t) V(u)^½)    for draws u and scores t less their means,
+
+is far from 0; its sign tells the side. Draws that a slow chain has made are skew by chance, but the score is
+what it is wherever the chain has been. So its regression on 1, u and u² must show the curvature of a law with
+one long tail, too. The width of a bend is half the spread of the draws. Knots and
+strengths are tried on a grid, which is fine enough: between its points the divergence changes by less than
+its error. A bend goes no farther than draws have been.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import exact
+from ..transport import BEND, COLUMNS, KIND, KNOT, OWN, REACH, SIDE, STRENGTH, WIDTH, bend, unbend
+from .heavy_tails import LEAST, spread_of
+
+GAIN = 0.1  # fall of the divergence that a coordinate must bring in all draws; more where they are few:
+GAIN_DRAWS = 8.0  # at least this over their number; and a quarter of it in the older and in the newer half
+STAY = 0.05  # gain from which on a bend that is in use is replaced
+CURVED, STILL_CURVED = 4.0, 2.5  # standard errors of the score's curvature, of a new bend and of one in use
+_CURVATURE = 5.0  # twice the second derivative of the divergence in q, for a normal law
+_KNOTS = np.array(
+    [0.0, 0.5, 1.0, 1.5]
+)  # distances from the median, in spreads, to the side of the short tail
+_STRENGTHS = np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
+_BEYOND = 2.0  # widths by which a bend reaches farther than the last draw
+_OTHERS, _RELATED = 6, 0.3  # number of coordinates that are regressed on, and their least correlation
+
+
+class Bend(NamedTuple):
+    """A coordinate with a bend."""
+
+    place: int
+    knot: float
+    strength: float
+    width: float
+    side: float
+    reach: float
+
+
+def bends_of(table: np.ndarray) -> list[Bend]:
+    """The bends of a map."""
+    columns = [KNOT, STRENGTH, WIDTH, SIDE, REACH]
+    return [
+        Bend(int(row[OWN]), *(float(row[column]) for column in columns))
+        for row in table[table[:, KIND] == BEND]
+    ]
+
+
+def bend_rows(bends: list[Bend]) -> np.ndarray:
+    """The rows of a map (b, COLUMNS)."""
+    rows = np.zeros((len(bends), COLUMNS))
+    rows[:, KIND] = BEND
+    for row, one in zip(rows, bends, strict=True):
+        row[[OWN, KNOT, STRENGTH, WIDTH, SIDE, REACH]] = one
+    return rows
+
+
+@np.errstate(all="ignore")  # what is not finite is not taken
+def learn_bends(bends: list[Bend], points: np.ndarray, scores: np.ndarray, others: np.ndarray) -> list[Bend]:
+    """The coordinates that draws and scores (n, d), the older ones first, show to need a bend.
+
+    A bend that is in use stays unless another one is clearly better. The coordinates `others` are left as
+    they are: they are changed already.
+    """
+    n = len(points)
+    if n < LEAST:
+        return bends
+    used = {one.place: one for one in bends}
+    found = []
+    for i, side in _suspects(points, scores, np.array(sorted(used), np.int64), others):
+        one = _coordinate(used.get(i), i, side, points, scores)
+        if one is not None:
+            found.append(one)
+    return found
+
+
+def _suspects(
+    points: np.ndarray, scores: np.ndarray, used: np.ndarray, others: np.ndarray
+) -> list[tuple[int, float]]:
+    """The coordinates to look at, and the sides of their long tails."""
+    n = len(points)
+    u, t = points - points.mean(axis=0), scores - scores.mean(axis=0)
+    squares = np.square(u)
+    variance, information = squares.mean(axis=0), np.square(t).mean(axis=0)
+    root = np.sqrt(variance)
+    slope = 0.5 * np.einsum("ij,ij->j", squares, u) / n / (variance * root)
+    slope -= np.einsum("ij,ij,ij->j", t, t, u) / n / (information * root)
+    clear = np.square(slope) / _CURVATURE > max(0.5 * GAIN, GAIN_DRAWS / n)
+    clear[used] = True
+    clear[others] = False
+    return [(int(i), float(np.sign(slope[i]))) for i in np.flatnonzero(clear & np.isfinite(slope))]
+
+
+def _coordinate(
+    used: Bend | None, i: int, side: float, points: np.ndarray, scores: np.ndarray
+) -> Bend | None:
+    """The bend of one coordinate with its long tail on a `side`; None where it needs none."""
+    x, s = np.ascontiguousarray(points[:, i]), np.ascontiguousarray(scores[:, i])
+    n, half = len(x), len(x) // 2
+    side = side if used is None else used.side
+    if not side * _score_curvature(x, s) > (CURVED if used is None else STILL_CURVED):
+        return None
+    center, spread = spread_of(x)
+    if not (np.isfinite(spread) and spread > 0.0):
+        return None
+    of_x, of_s = _basis(points, i), _basis(scores, i)
+    plain, now = _divergence(x, s, of_x, of_s), np.inf
+    if used is not None:
+        now = _divergence(*_unbent(x, s, *used[1:]), of_x, of_s)
+    knots, width = center - side * spread * _KNOTS, 0.5 * spread
+    values, reaches = _grid(x, s, side, knots, width, _STRENGTHS, of_x, of_s)
+    values[~np.isfinite(values)] = np.inf
+    k, q = np.unravel_index(int(values.argmin()), values.shape)
+    if used is not None and now - values[k, q] < STAY and now < plain:
+        return used
+    one = Bend(i, float(knots[k]), float(_STRENGTHS[q]), width, side, float(reaches[k, q]))
+    least = max(GAIN, GAIN_DRAWS / n)
+    if not plain - values[k, q] > least:
+        return None
+    z, s_z = _unbent(x, s, *one[1:])
+    for part in (slice(None, half), slice(half, None)):
+        none = np.empty((len(x[part]), 0))
+        fall = _divergence(x[part], s[part], none, none) - _divergence(z[part], s_z[part], none, none)
+        if not fall > 0.25 * least:
+            return None
+    return one
+
+
+def _basis(columns: np.ndarray, i: int) -> np.ndarray:
+    """An orthonormal basis (n, k) of the columns that correlate most with column `i`, and have its mean."""
+    v = columns - columns.mean(axis=0)
+    r = np.abs(v.T @ v[:, i]) / np.sqrt(np.square(v).sum(axis=0) * np.square(v[:, i]).sum())
+    r[i] = 0.0
+    r[~(r > _RELATED)] = 0.0
+    strongest = np.argsort(-r, kind="stable")[: min(_OTHERS, np.count_nonzero(r))]
+    return np.ascontiguousarray(np.linalg.qr(v[:, strongest])[0])
+
+
+@exact
+def _score_curvature(x: Any, s: Any) -> Any:
+    """The coefficient of x² in the regression of scores on 1, x and x² (n,), in its standard errors."""
+    n = x.size
+    mean, mean_s = x.mean(), s.mean()
+    m2, m3, m4, s0, s1, s2 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for row in range(n):
+        u, v = x[row] - mean, s[row] - mean_s
+        m2 += u * u / n
+        m3 += u * u * u / n
+        m4 += u * u * u * u / n
+        s0 += v * v / n
+        s1 += v * u / n
+        s2 += v * u * u / n
+    own = m4 - m2 * m2 - m3 * m3 / m2  # of x², what is left of it when it is regressed on 1 and x
+    with_it = s2 - s1 * m3 / m2
+    rest = s0 - s1 * s1 / m2 - with_it * with_it / own
+    return with_it / np.sqrt(own * max(rest, 1e-12 * s0) / n)
+
+
+@exact
+def _rest(values: Any, basis: Any) -> Any:
+    """The mean square of what is left of values (n,) when they are regressed on 1 and a basis (n, k)."""
+    n, k = basis.shape
+    mean, total = 0.0, 0.0
+    for row in range(n):
+        mean += values[row]
+    mean /= n
+    for row in range(n):
+        total += (values[row] - mean) ** 2
+    for column in range(k):
+        along = 0.0
+        for row in range(n):
+            along += basis[row, column] * (values[row] - mean)
+        total -= along * along
+    return total / n
+
+
+@exact
+def _divergence(z: Any, s: Any, of_z: Any, of_s: Any) -> Any:
+    """log(V(z) V(s)) / 2 without what the bases explain."""
+    return 0.5 * np.log(_rest(z, of_z) * _rest(s, of_s))
+
+
+@exact
+def _unbent(x: Any, s: Any, knot: Any, strength: Any, width: Any, side: Any, reach: Any) -> Any:
+    """z and s_z (n,) under a bend."""
+    z, s_z, scale = np.empty_like(x), np.empty_like(s), side * width
+    for row in range(x.size):
+        t = unbend((x[row] - knot) / scale, strength, reach)
+        _, slope, second = bend(t, strength, reach)
+        z[row] = knot + scale * t
+        s_z[row] = s[row] * slope + second / slope / scale
+    return z, s_z
+
+
+@exact
+def _grid(x: Any, s: Any, side: Any, knots: Any, width: Any, strengths: Any, of_x: Any, of_s: Any) -> Any:
+    """The divergence for each knot and strength, and how far the bend reaches, in widths."""
+    values, reaches = np.empty((2, knots.size, strengths.size))
+    for k in range(knots.size):
+        last = -np.inf
+        for row in range(x.size):
+            last = max(last, side * (x[row] - knots[k]) / width)
+        for q in range(strengths.size):
+            reach = max(unbend(last, strengths[q], np.inf), 0.0) + _BEYOND
+            z, s_z = _unbent(x, s, knots[k], strengths[q], width, side, reach)
+            values[k, q], reaches[k, q] = _divergence(z, s_z, of_x, of_s), reach
+    return values, reaches
