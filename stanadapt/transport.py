@@ -106,7 +106,9 @@ def _half_square(t: Any) -> Any:
 def bend(t: Any, strength: Any, reach: Any) -> Any:
     """t + q (S(t) - S(t - l)), and its first and second derivatives."""
     near, near_1, near_2 = _half_square(t)
-    far, far_1, far_2 = _half_square(t - reach)  # zeros for a reach without end
+    far, far_1, far_2 = 0.0, 0.0, 0.0
+    if reach < np.inf:
+        far, far_1, far_2 = _half_square(t - reach)
     value, slope = t, 1.0
     value += strength * (near - far)
     slope += strength * (near_1 - far_1)

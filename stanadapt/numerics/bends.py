@@ -124,13 +124,16 @@ def _coordinate(
     plain, now = _divergence(x, s, of_x, of_s), np.inf
     if used is not None:
         now = _divergence(*_unbent(x, s, *used[1:]), of_x, of_s)
+        if now < min(plain, STAY):
+            return used
     knots, width = center - side * spread * _KNOTS, 0.5 * spread
-    values, reaches = _grid(x, s, side, knots, width, _STRENGTHS, of_x, of_s)
+    values = _grid(x, s, side, knots, width, _STRENGTHS, of_x, of_s)
     values[~np.isfinite(values)] = np.inf
     k, q = np.unravel_index(int(values.argmin()), values.shape)
     if used is not None and now - values[k, q] < STAY and now < plain:
         return used
-    one = Bend(i, float(knots[k]), float(_STRENGTHS[q]), width, side, float(reaches[k, q]))
+    last = unbend(float((side * (x - knots[k])).max()) / width, _STRENGTHS[q], np.inf)
+    one = Bend(i, float(knots[k]), float(_STRENGTHS[q]), width, side, max(last, 0.0) + _BEYOND)
     least = max(GAIN, GAIN_DRAWS / n)
     if not plain - values[k, q] > least:
         return None
@@ -211,14 +214,10 @@ def _unbent(x: Any, s: Any, knot: Any, strength: Any, width: Any, side: Any, rea
 
 @exact
 def _grid(x: Any, s: Any, side: Any, knots: Any, width: Any, strengths: Any, of_x: Any, of_s: Any) -> Any:
-    """The divergence for each knot and strength, and how far the bend reaches, in widths."""
-    values, reaches = np.empty((2, knots.size, strengths.size))
+    """The divergence for each knot and strength, of bends without end."""
+    values = np.empty((knots.size, strengths.size))
     for k in range(knots.size):
-        last = -np.inf
-        for row in range(x.size):
-            last = max(last, side * (x[row] - knots[k]) / width)
         for q in range(strengths.size):
-            reach = max(unbend(last, strengths[q], np.inf), 0.0) + _BEYOND
-            z, s_z = _unbent(x, s, knots[k], strengths[q], width, side, reach)
-            values[k, q], reaches[k, q] = _divergence(z, s_z, of_x, of_s), reach
-    return values, reaches
+            z, s_z = _unbent(x, s, knots[k], strengths[q], width, side, np.inf)
+            values[k, q] = _divergence(z, s_z, of_x, of_s)
+    return values

@@ -41,6 +41,7 @@ the metric learns what is linear; heads that are moved themselves.
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +66,9 @@ from ..transport import (
     SECOND,
     SLOPE,
     UNIT,
+    change_coordinates,
     is_pair,
+    rows_into_x,
     transport_draws,
 )
 from .bends import bend_rows, bends_of, learn_bends
@@ -245,6 +248,27 @@ def pair_rows(pairs: list[Pair], points: np.ndarray) -> np.ndarray:
             rows[0, ROWS], rows[0, LOG_UNITS] = len(rows), np.log(units).sum()
         tables.append(rows)
     return np.concatenate(tables)
+
+
+@functools.cache
+def learn_funnel() -> np.ndarray:
+    """The map of a small hierarchy, x_i ~ N(p, e^(2u)) with a long left tail of u, from exact draws.
+
+    It is learnt once in a process before chains start, so that no chain waits in the middle of its warm-up
+    until what learning calls is compiled or loaded.
+    """
+    rng, n, m = np.random.default_rng(1), 100, 6
+    e, p, w = rng.exponential(size=(n, 1)), rng.normal(size=(n, 1)), rng.normal(size=(n, m))
+    u = np.log(e)
+    points = np.concatenate((u, p, p + e * w), axis=1)
+    pulls = np.square(w).sum(axis=1, keepdims=True) - m, (w / e).sum(axis=1, keepdims=True)
+    scores = np.concatenate((1.0 - e + pulls[0], -p + pulls[1], -w / e), axis=1)
+    groups = np.array([0, 1, *[2] * m])
+    table = learn_transport(np.empty((0, COLUMNS)), points, scores, groups, n // 2)
+    table = learn_transport(table, points, scores, groups, n // 2)
+    rows_into_x(table, transport_draws(table, points, scores)[0], np.zeros(n))
+    change_coordinates(table, table, points[0], 0.0, scores[0])
+    return table
 
 
 def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
@@ -540,31 +564,63 @@ def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
 def _fit_knees(view: View, slope: float, offset: float) -> tuple[np.ndarray, np.ndarray]:
     """The knees and y of all members (m,), from a grid of knees."""
     x, s, eta, p, up = view
-    (m, n), centres = x.shape, eta.mean(axis=1)
-    low = max(float((eta.min(axis=1) - centres).min()), -_FARTHEST) - _OUTSIDE
-    high = min(float((eta.max(axis=1) - centres).max()), _FARTHEST) + _OUTSIDE
-    inner = np.linspace(low, high, max(3, int(np.ceil((high - low) / _STEP)) + 1))
-    grid = np.concatenate(([min(-_LIMIT, low - 1.0)], inner, [max(_LIMIT, high + 1.0)]))
-    values, data = np.empty((2, m, len(grid)))
-    _scan(x, s, eta, slope * p + offset, up, centres, grid, values, data)
-    values[~np.isfinite(values)] = np.inf
-    prior = _PRIOR * np.square(np.clip(grid, -_FLAT, _FLAT))
-    sums = values.sum(axis=0)
-    common = int(np.argmin(sums + 0.5 * m * prior / n))
-    if sums[-1] - sums[common] < (_FREE + _FREE_EACH * m) / n:
-        common = len(grid) - 1
-    values += 0.5 * (_POOL * np.square(np.clip(grid - grid[common], -_FLAT, _FLAT)) + prior) / n
-    best = np.argmin(values, axis=1)
-    rows, inside = np.arange(m), (best > 1) & (best < len(grid) - 2)
-    knees, chosen = grid[best], data[rows, best]
-    at, row = best[inside], rows[inside]
-    below, here, above = (values[row, at + k] for k in (-1, 0, 1))
-    shift = np.clip(0.5 * (below - above) / (below - 2.0 * here + above), -0.5, 0.5)
-    shift[~np.isfinite(shift)] = 0.0
-    knees[inside] += shift * (inner[1] - inner[0])
-    side = np.where(shift > 0.0, 1, -1)
-    chosen[inside] += np.abs(shift) * (data[row, at + side] - chosen[inside])
-    return centres + knees, chosen
+    knees, data = _search_knees(x, s, eta, slope * p + offset, up)
+    return knees, data
+
+
+@exact
+def _search_knees(x: Any, s: Any, eta: Any, at: Any, up: Any) -> Any:
+    """The same, where `at` (n,) is C p + c."""
+    (m, n), heads = x.shape, len(eta)
+    centres, low, high = np.empty(heads), np.inf, -np.inf
+    for h in range(heads):
+        centres[h] = eta[h].sum() / n
+        low, high = min(low, eta[h].min() - centres[h]), max(high, eta[h].max() - centres[h])
+    low, high = max(low, -_FARTHEST) - _OUTSIDE, min(high, _FARTHEST) + _OUTSIDE
+    inside = max(3, int(np.ceil((high - low) / _STEP)) + 1)
+    step, last = (high - low) / (inside - 1), inside + 1
+    grid = np.empty(inside + 2)
+    grid[0], grid[last] = min(-_LIMIT, low - 1.0), max(_LIMIT, high + 1.0)
+    for k in range(inside):
+        grid[k + 1] = low
+        grid[k + 1] += k * step
+    values, data = np.empty((m, inside + 2)), np.empty((m, inside + 2))
+    _scan(x, s, eta, at, up, centres, grid, values, data)
+    common, least, sums = 0, np.inf, np.zeros(inside + 2)
+    for k in range(inside + 2):
+        for j in range(m):
+            if not np.isfinite(values[j, k]):
+                values[j, k] = np.inf
+            sums[k] += values[j, k]
+        if sums[k] + 0.5 * m * _prior(grid[k]) / n < least:
+            common, least = k, sums[k] + 0.5 * m * _prior(grid[k]) / n
+    if sums[last] - sums[common] < (_FREE + _FREE_EACH * m) / n:
+        common = last
+    knees, chosen = np.empty(m), np.empty(m)
+    for j in range(m):
+        best, least = 0, np.inf
+        for k in range(inside + 2):
+            apart = min(max(grid[k] - grid[common], -_FLAT), _FLAT)
+            values[j, k] += 0.5 * (_POOL * (apart * apart) + _prior(grid[k])) / n
+            if values[j, k] < least:
+                best, least = k, values[j, k]
+        knees[j], chosen[j] = grid[best], data[j, best]
+        if 1 < best < inside:  # a parabola through the best and its neighbours
+            below, above = values[j, best - 1], values[j, best + 1]
+            shift = 0.5 * (below - above) / (below - 2.0 * values[j, best] + above)
+            if np.isfinite(shift):
+                shift = min(max(shift, -0.5), 0.5)
+                side = 1 if shift > 0.0 else -1
+                knees[j] += shift * step
+                chosen[j] += abs(shift) * (data[j, best + side] - chosen[j])
+        knees[j] += centres[j if heads > 1 else 0]
+    return knees, chosen
+
+
+@exact
+def _prior(knee: Any) -> Any:
+    near = min(max(knee, -_FLAT), _FLAT)
+    return _PRIOR * (near * near)
 
 
 @kernel

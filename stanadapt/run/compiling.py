@@ -10,6 +10,7 @@ import numpy as np
 from ..jit import is_compiled
 from ..model.posterior import Posterior
 from ..numerics.ascent import climb
+from ..numerics.transport_learning import learn_funnel
 from ..samplers import climbs, is_engine, sampler
 from ..target import log_density_gradient
 from ..trace import empty_trace
@@ -18,6 +19,8 @@ from .board import Board
 from .interrupts import interrupts
 from .job import Job
 from .progress import tell
+
+_SEVERAL = 5  # coordinates of a variable from which on a hierarchy is likely
 
 
 def compile_job(job: Job, posterior: Posterior, progress: bool) -> None:
@@ -58,4 +61,7 @@ def _compile(method: str, settings: Any, posterior: Posterior, progress: bool) -
         start.compile((target, kind, x, generator))
         state = next(iter(start.overloads.values())).signature.return_type
         sweep.compile((target, kind, state, generator, numba.types.boolean, trace))
+        groups = warmup.variable_groups(posterior.unconstrained_names)
+        if module.FACTS.transports and np.bincount(groups).max() >= _SEVERAL:
+            learn_funnel()
     caught.raise_again()

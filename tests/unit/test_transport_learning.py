@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stanadapt.numerics.bends import bends_of
 from stanadapt.numerics.transport_learning import (
     Draws,
     Pair,
     divergence,
+    learn_funnel,
     learn_transport,
     pair_rows,
     pairs_of,
@@ -256,3 +258,12 @@ def test_divergence_is_that_of_the_transported_draws() -> None:
     spread = z.var(axis=0) * scores_z.var(axis=0)
     wanted = 0.5 * np.log(spread[pair.members]).sum() + 0.5 * np.log1p(spread[[0, 1]]).sum()
     assert divergence(Draws(points, scores), pair) == pytest.approx(wanted, rel=1e-8)
+
+
+def test_a_funnel_that_is_learnt_before_chains_start_needs_all_parts_of_a_map() -> None:
+    """So that all that learning calls is compiled then: its head is bent, and its members have a location."""
+    table = learn_funnel()
+    assert [one.place for one in bends_of(table)] == [0]
+    (pair,) = pairs_of(table)
+    assert (pair.heads.tolist(), pair.location, pair.members.tolist()) == ([0], 1, [2, 3, 4, 5, 6, 7])
+    assert table is learn_funnel()
