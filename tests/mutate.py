@@ -305,6 +305,30 @@ MUTATIONS = [
         unit("test_transport_learning", "test_the_newer_half_of_the_draws_must_bear_a_pair_out"),
     ),
     Mutation(
+        "transport.py",
+        "    return value, slope, strength * (near_2 - far_2)",
+        "    return value, slope, strength * near_2",
+        unit("test_transport", "test_density_and_score_against_their_definition"),
+    ),
+    Mutation(
+        "numerics/bends.py",
+        "    if not side * _score_curvature(x, s) > (CURVED if used is None else STILL_CURVED):",
+        "    if not np.isfinite(_score_curvature(x, s)):",
+        unit("test_bends", "test_draws_that_are_skew_by_chance_are_no_long_tail"),
+    ),
+    Mutation(
+        "numerics/bends.py",
+        "    of_x, of_s = _basis(points, i), _basis(scores, i)",
+        "    of_x, of_s = np.empty((n, 0)), np.empty((n, 0))",
+        unit("test_bends", "test_a_ridge_is_not_bent"),
+    ),
+    Mutation(
+        "numerics/bends.py",
+        "    one = Bend(i, float(knots[k]), float(_STRENGTHS[q]), width, side, max(last, 0.0) + _BEYOND)",
+        "    one = Bend(i, float(knots[k]), float(_STRENGTHS[q]), width, side, 1e3 + last)",
+        unit("test_bends", "test_a_bend_reaches_beyond_the_draws_and_no_farther"),
+    ),
+    Mutation(
         "samplers/base.py",
         "        rows_into_x(target.transport, trace.x, trace.logp)",
         "        pass",

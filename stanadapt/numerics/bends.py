@@ -7,7 +7,7 @@ variable of any shape, and of a half-normal one, to a hundredth of the divergenc
 
 What is minimised is log(V(z) V(s_z)) / 2, as in heavy_tails.py, but with the variances of what is left of z
 and s_z when they are regressed on the draws and scores of those coordinates that correlate with them: the
-metric learns what is linear, and a coordinate that is bent out of a narrow ridge loses more than it gains.
+metric learns what is linear, and a coordinate that is bent out of a ridge loses more than it gains.
 
 A coordinate is a suspect if the derivative of the divergence in the strength q of a wide bend,
 
