@@ -339,7 +339,7 @@ def _trajectory(
     native = exact.target.target()
     x, p, score = x.copy(), p.copy(), np.empty_like(x)
     log_density_gradient(native, x, score)
-    logp, taken = splitting.split_steps(native, metric, x, p, score, h, n)
+    logp, taken = splitting.split_steps(native, metric, x, p, score, np.empty_like(x), h, n)
     assert taken == 2 * n
     again = np.empty_like(x)
     assert logp == log_density_gradient(native, x, again)
@@ -385,7 +385,7 @@ def test_a_quarter_is_leapfrog_with_half_the_step(n: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(splitting, "B", 0.25)
     y, q = X.copy(), P.copy()
     log_density_gradient(native, y, score)
-    found = splitting.split_steps.py_func(native, _of(np.eye(3)), y, q, score, 0.2, n)
+    found = splitting.split_steps.py_func(native, _of(np.eye(3)), y, q, score, np.empty(3), 0.2, n)
     np.testing.assert_allclose(y, x, rtol=1e-12)
     np.testing.assert_allclose(q, p, rtol=1e-12)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
@@ -398,7 +398,7 @@ def test_the_kernel_is_what_was_written() -> None:
     native = (exact := TARGETS["skewed"]()).target.target()
     y, q, score = X.copy(), P.copy(), np.empty(3)
     log_density_gradient(native, y, score)
-    splitting.split_steps.py_func(native, metric, y, q, score, 0.2, 3)
+    splitting.split_steps.py_func(native, metric, y, q, score, np.empty(3), 0.2, 3)
     np.testing.assert_allclose(np.concatenate([y, q]), np.concatenate([x, p]), rtol=1e-12)
     assert exact.target.dim == 3
 
@@ -416,7 +416,7 @@ def test_trajectories_end_where_there_is_no_density() -> None:
     )
     native = wall.target()
     x, p, score = X.copy(), np.array([1.0, 0.0, 0.0]), -X
-    assert splitting.split_steps(native, _of(np.eye(3)), x, p, score, 1.0, 50) == (-np.inf, 2)
+    assert splitting.split_steps(native, _of(np.eye(3)), x, p, score, np.empty(3), 1.0, 50) == (-np.inf, 2)
 
 
 def _largest_energy_error(b: float) -> float:
