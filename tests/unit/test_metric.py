@@ -116,6 +116,23 @@ def test_what_few_draws_tell_is_drawn_to_the_metric_so_far() -> None:
     np.testing.assert_array_less(worst, [1.0, 0.7, 0.2, 0.05])
 
 
+@pytest.mark.parametrize("d", [1, 4, 30])
+def test_distance_is_the_largest_log_ratio_of_variances(d: int) -> None:
+    rng = np.random.default_rng(d)
+    one, other = _cov(rng, d), 3.0 * _cov(rng, d)
+    ratios = np.log(_distances(one, other))
+    assert of_metric.distance(_of(one), _of(other)) == pytest.approx(np.abs(ratios).max(), rel=1e-8)
+    assert of_metric.distance(_of(one), _of(one)) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_drift_is_the_distance_of_means_over_its_expectation() -> None:
+    rng = np.random.default_rng(7)
+    cov, points = _cov(rng, 4), rng.normal(size=(50, 4))
+    gap = points[:20].mean(axis=0) - points[20:].mean(axis=0)
+    wanted = gap @ np.linalg.solve(cov, gap) / 4 / (1 / 20 + 1 / 30)
+    assert of_metric.drift(_of(cov), points, 20) == pytest.approx(wanted, rel=1e-10)
+
+
 def test_other_coordinates_give_the_same_metric() -> None:
     """x -> T x with T upper triangular leaves the coordinates in which the equation is solved alone."""
     rng = np.random.default_rng(3)
