@@ -40,7 +40,7 @@ def solve_equation(chol_t: Any, points: Any, scores: Any, weight: Any) -> Any:
         _scale(u[i], 1.0 / scale[i])
         _scale(t[i], scale[i])
     cov, fisher = _shrunk(u, weight), _shrunk(t, weight)
-    if not (_is_finite(cov) and _is_finite(fisher)):
+    if not (is_finite(cov) and is_finite(fisher)):
         return u, False
     root = np.linalg.cholesky(fisher)
     values, vectors = np.linalg.eigh(_symmetric(root.T @ cov @ root))
@@ -65,7 +65,7 @@ def curvature_factor(hessian: Any, smallest: Any) -> Any:
     for i in range(d):
         for j in range(d):
             scaled[i, j] = hessian[i, j] / (scale[i] * scale[j])
-    if not _is_finite(scaled):
+    if not is_finite(scaled):
         return scaled, False
     values, vectors = np.linalg.eigh(scaled)
     largest = max(abs(values[0]), abs(values[-1]))
@@ -91,7 +91,7 @@ def inverse_mass(factor: Any) -> Any:
             _add(root[i], -chol_t[i, j], root[j])
         _scale(root[i], 1.0 / chol_t[i, i])
     a = root @ root.T
-    return a, chol_t, _is_finite(a) and _is_finite(chol_t)
+    return a, chol_t, is_finite(a) and is_finite(chol_t)
 
 
 @exact
@@ -104,7 +104,7 @@ def largest_ratio(one_t: Any, other_t: Any) -> Any:
             _add(root[i], -one_t[j, i], root[j])
         _scale(root[i], 1.0 / one_t[i, i])
     ratios = root @ root.T
-    if not _is_finite(ratios):
+    if not is_finite(ratios):
         return np.inf
     values, _ = np.linalg.eigh(ratios)
     return max(abs(np.log(values[-1])), abs(np.log(values[0]))) if values[0] > 0.0 else np.inf
@@ -129,7 +129,7 @@ def mean_shift(chol_t: Any, points: Any, before: Any) -> Any:
 @exact
 def is_informative(rows: Any) -> Any:
     """Whether rows (n, d) are finite and no column is constant."""
-    if not _is_finite(rows):
+    if not is_finite(rows):
         return False
     for j in range(rows.shape[1]):
         same = True
@@ -188,7 +188,8 @@ def _symmetric(matrix: Any) -> Any:
 
 
 @exact
-def _is_finite(matrix: Any) -> Any:
+def is_finite(matrix: Any) -> Any:
+    """Whether all entries of a matrix are finite."""
     finite = True
     for i in range(len(matrix)):
         for j in range(matrix.shape[1]):

@@ -35,7 +35,7 @@ POWER = (
 )
 STAY = 0.05  # gain from which on a delta that is in use is replaced
 _RATES = np.array([0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0])  # that are tried, in units of one over the spread
-_SUSPECT = -0.5  # slope of the divergence in delta² at 0, for a variance of 1, below which rates are tried
+SUSPECT = -0.5  # slope of the divergence in delta² at 0, for a variance of 1, below which rates are tried
 
 
 class Tails(NamedTuple):
@@ -75,8 +75,8 @@ def learn_tails(
     n = len(points)
     if n < LEAST:
         return tails
-    slope = _slopes(np.ascontiguousarray(points), np.ascontiguousarray(scores))
-    suspects = np.flatnonzero(slope < _SUSPECT)
+    slope = tail_slopes(np.ascontiguousarray(points), np.ascontiguousarray(scores))
+    suspects = np.flatnonzero(slope < SUSPECT)
     if tails.places.size:
         suspects = np.union1d(suspects, tails.places)
     if not suspects.size:
@@ -95,7 +95,7 @@ def learn_tails(
 
 
 @exact
-def _slopes(points: Any, scores: Any) -> Any:
+def tail_slopes(points: Any, scores: Any) -> Any:
     """The derivative (d,) of the divergence in delta² at 0, times 2 / variance, of draws and scores (n, d).
 
     It is 0 for every normal law, correlated ones too, where E[(s u)²] = V(s) V(u) + 2.
@@ -118,6 +118,21 @@ def _slopes(points: Any, scores: Any) -> Any:
         slope = (products / n - 2.0) / (information / n * (variance / n))
         slopes[j] = slope - fourth / n / (3.0 * (variance / n) ** 2)
     return slopes
+
+
+@exact
+def may_have_tails(points: Any, scores: Any) -> Any:
+    """Whether any coordinate of draws and scores (n, d) would have rates tried."""
+    slopes = tail_slopes(points, scores)
+    x, s = np.empty(len(points)), np.empty(len(points))
+    for j in range(slopes.size):
+        if slopes[j] < SUSPECT:
+            for i in range(len(points)):
+                x[i], s[i] = points[i, j], scores[i, j]
+            _, spread, growth = _look(x, s)
+            if 0.0 < spread < np.inf and growth < POWER:
+                return True
+    return False
 
 
 def _coordinate(tails: Tails, i: int, x: np.ndarray, s: np.ndarray) -> tuple[float, float] | None:

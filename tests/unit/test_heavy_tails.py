@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stanadapt.numerics.heavy_tails import Tails, _slopes, learn_tails, tail_rows, tails_of
+from stanadapt.numerics.heavy_tails import Tails, learn_tails, tail_rows, tail_slopes, tails_of
 
 NONE = Tails(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
@@ -80,4 +80,4 @@ def test_the_slope_by_which_tails_are_suspected(n: int) -> None:
     variance, information = np.square(u).mean(axis=0), np.square(s).mean(axis=0)
     wanted = (np.square(u * s).mean(axis=0) - 2.0) / (information * variance)
     wanted -= np.square(u * u).mean(axis=0) / (3.0 * np.square(variance))
-    np.testing.assert_allclose(_slopes(points, scores), wanted, rtol=1e-12)
+    np.testing.assert_allclose(tail_slopes(points, scores), wanted, rtol=1e-12)
