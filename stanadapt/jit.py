@@ -40,7 +40,9 @@ except ImportError:  # not a POSIX system
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
-_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|exact|callback)\b", re.MULTILINE)
+_ALWAYS = {"nogil": True, "error_model": "numpy"}
+_REORDERED = {"reassoc", "contract"}
+_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|exact|bare|callback)\b", re.MULTILINE)
 
 
 @functools.cache
@@ -92,9 +94,18 @@ def _prune(current: Path) -> None:
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` to machine code at its first call. It runs without the GIL and is cached on disk."""
-    return _cached(
-        numba.njit(nogil=True, error_model="numpy", fastmath={"reassoc", "contract"})(function), function
-    )
+    return _cached(numba.njit(fastmath=_REORDERED, _nrt=True, **_ALWAYS)(function), function)
+
+
+def bare(function: Callable[..., Any]) -> Any:
+    """Compile `function` like `kernel` does, but count no references to arrays.
+
+    A kernel counts every array that it is handed, in a tuple or alone, and counts it back at the end, by
+    atomic instructions: those took half of an iteration on a small model. A bare kernel may neither make an
+    array, nor take one that another kernel returns, nor return one; NumPy's views of rows are fine. What
+    calls it holds the arrays meanwhile.
+    """
+    return _cached(numba.njit(fastmath=_REORDERED, _nrt=False, **_ALWAYS)(function), function)
 
 
 def exact(function: Callable[..., Any]) -> Any:
@@ -108,7 +119,7 @@ def exact(function: Callable[..., Any]) -> Any:
     Every kernel may fuse a product with a sum. In a b + c d the compiler can fuse either product, and the
     last digits differ. So add products one at a time, to a value that is no product itself: (e + a b) + c d.
     """
-    return _cached(numba.njit(nogil=True, error_model="numpy")(function), function)
+    return _cached(numba.njit(_nrt=True, **_ALWAYS)(function), function)
 
 
 def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:

@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .jit import kernel
+from .jit import bare, kernel
 from .transport import COLUMNS, into_x, pull_back
 
 
@@ -75,7 +75,18 @@ def _call(typing_context: Any, address: Any, context: Any, x: Any, score: Any) -
     return types.float64(types.uintp, types.uintp, types.uintp, types.uintp), generate
 
 
-@kernel
+@intrinsic  # type: ignore[untyped-decorator]
+def _address(typing_context: Any, array: Any) -> Any:
+    """Where the numbers of an array begin; its `ctypes.data` would count a reference."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        held = context.make_array(signature.args[0])(context, builder, arguments[0])
+        return builder.ptrtoint(held.data, ir.IntType(64))
+
+    return types.uint64(array), generate
+
+
+@bare
 def log_density(target: Any, z: Any) -> Any:
     """Log density at `z` (d,) in the target's coordinates.
 
@@ -84,22 +95,25 @@ def log_density(target: Any, z: Any) -> Any:
     """
     if len(target.transport) == 0:
         return _density(target, z)
+    return _moved_density(target, z)
+
+
+@kernel
+def _moved_density(target: Any, z: Any) -> Any:
     x = np.empty_like(z)
     log_det = into_x(target.transport, z, x)
     return -np.inf if log_det == np.inf else _density(target, x) + log_det
 
 
-@kernel
+@bare
 def _density(target: Any, x: Any) -> Any:
-    value = _call(
-        np.uint64(target.log_density), np.uint64(target.context), np.uint64(x.ctypes.data), np.uint64(0)
-    )
+    value = _call(np.uint64(target.log_density), np.uint64(target.context), _address(x), np.uint64(0))
     if np.isfinite(value) or value == -np.inf:
         return value
-    return _count_failure(target, x)
+    return _count_failure(target.failures, x)
 
 
-@kernel
+@bare
 def log_density_gradient(target: Any, z: Any, score: Any) -> Any:
     """Log density at `z` (d,) in the target's coordinates; its gradient is written to `score` (d,).
 
@@ -108,6 +122,11 @@ def log_density_gradient(target: Any, z: Any, score: Any) -> Any:
     """
     if len(target.transport) == 0:
         return _density_gradient(target, z, score)
+    return _moved_density_gradient(target, z, score)
+
+
+@kernel
+def _moved_density_gradient(target: Any, z: Any, score: Any) -> Any:
     x = np.empty_like(z)
     log_det = into_x(target.transport, z, x)
     if log_det == np.inf:
@@ -119,20 +138,30 @@ def log_density_gradient(target: Any, z: Any, score: Any) -> Any:
     return logp + log_det
 
 
-@kernel
+@bare
 def _density_gradient(target: Any, x: Any, score: Any) -> Any:
     value = _call(
-        np.uint64(target.log_density_gradient),
-        np.uint64(target.context),
-        np.uint64(x.ctypes.data),
-        np.uint64(score.ctypes.data),
+        np.uint64(target.log_density_gradient), np.uint64(target.context), _address(x), _address(score)
     )
-    # If the sum is finite, all entries are. If not, the sum may have overflowed, so look at each entry.
-    if np.isfinite(value) and (np.isfinite(np.sum(score)) or np.all(np.isfinite(score))):
+    if np.isfinite(value) and _all_finite(score):
         return value
     if value == -np.inf:
         return value
-    return _count_failure(target, x)
+    return _count_failure(target.failures, x)
+
+
+@bare
+def _all_finite(v: Any) -> Any:
+    """Whether all entries are finite. If their sum is, they are; if not, it may have overflowed."""
+    total = 0.0
+    for i in range(v.size):
+        total += v[i]
+    if np.isfinite(total):
+        return True
+    finite = True
+    for i in range(v.size):
+        finite = finite and np.isfinite(v[i])
+    return finite
 
 
 _DIFFERENCE = np.finfo(float).eps ** (1 / 3)  # relative step that balances truncation and rounding
@@ -186,10 +215,11 @@ def hessian(target: Any, x: Any, out: Any) -> Any:
     return True
 
 
-@kernel
-def _count_failure(target: Any, x: Any) -> Any:
+@bare
+def _count_failure(failures: Any, x: Any) -> Any:
     """Count a failure at `x` (d,). Returns -inf."""
-    if target.failures.total[0] == 0:
-        target.failures.first[:] = x
-    target.failures.total[0] += 1
+    if failures.total[0] == 0:
+        for i in range(x.size):
+            failures.first[i] = x[i]
+    failures.total[0] += 1
     return -np.inf

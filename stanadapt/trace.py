@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .jit import kernel
+from .jit import bare
 
 NOTHING = None  # `Info.own` of a method that has no columns of its own
 
@@ -50,7 +50,7 @@ def empty_trace(n: int, d: int, k: int = 0) -> Trace:
     )
 
 
-@kernel
+@bare
 def record(trace: Any, i: Any, x: Any, logp: Any, info: Any) -> None:
     """Write iteration `i`, which ended at `x` (d,)."""
     for j in range(x.size):  # faster than assigning the row
@@ -63,7 +63,7 @@ def record(trace: Any, i: Any, x: Any, logp: Any, info: Any) -> None:
     _record_own(trace.own, i, info.own)
 
 
-@kernel
+@bare
 def _record_own(rows: Any, i: Any, own: Any) -> None:
     """Write the columns of the method's own. Where it has none, `own` is None and numba drops the branch."""
     if own is not None:

@@ -95,17 +95,55 @@ def _suspects(
     points: np.ndarray, scores: np.ndarray, used: np.ndarray, others: np.ndarray
 ) -> list[tuple[int, float]]:
     """The coordinates to look at, and the sides of their long tails."""
-    n = len(points)
-    u, t = points - points.mean(axis=0), scores - scores.mean(axis=0)
-    squares = np.square(u)
-    variance, information = squares.mean(axis=0), np.square(t).mean(axis=0)
-    root = np.sqrt(variance)
-    slope = 0.5 * np.einsum("ij,ij->j", squares, u) / n / (variance * root)
-    slope -= np.einsum("ij,ij,ij->j", t, t, u) / n / (information * root)
-    clear = np.square(slope) / _CURVATURE > max(0.5 * GAIN, GAIN_DRAWS / n)
+    slopes = _slopes(points, scores)
+    clear = np.square(slopes) > _clear(len(points))
     clear[used] = True
     clear[others] = False
-    return [(int(i), float(np.sign(slope[i]))) for i in np.flatnonzero(clear & np.isfinite(slope))]
+    return [(int(i), float(np.sign(slopes[i]))) for i in np.flatnonzero(clear & np.isfinite(slopes))]
+
+
+@exact
+def _clear(n: Any) -> Any:
+    """The square from which on a slope of `n` draws makes a suspect."""
+    return _CURVATURE * max(0.5 * GAIN, GAIN_DRAWS / n)
+
+
+@exact
+def _slopes(points: Any, scores: Any) -> Any:
+    """The derivative (d,) of the divergence in the strength of a wide bend, for draws and scores (n, d)."""
+    n, d = points.shape
+    slopes = np.empty(d)
+    for j in range(d):
+        mean, mean_s = 0.0, 0.0
+        for i in range(n):
+            mean += points[i, j]
+            mean_s += scores[i, j]
+        mean, mean_s = mean / n, mean_s / n
+        variance, information, cubes, products = 0.0, 0.0, 0.0, 0.0
+        for i in range(n):
+            u, t = points[i, j] - mean, scores[i, j] - mean_s
+            variance += u * u
+            information += t * t
+            cubes += u * u * u
+            products += t * t * u
+        root = np.sqrt(variance / n)
+        slopes[j] = 0.5 * cubes / (variance * root)
+        slopes[j] -= products / (information * root)
+    return slopes
+
+
+@exact
+def may_have_bends(points: Any, scores: Any) -> Any:
+    """Whether any coordinate of draws and scores (n, d) would have bends tried."""
+    slopes = _slopes(points, scores)
+    x, s = np.empty(len(points)), np.empty(len(points))
+    for j in range(slopes.size):
+        if slopes[j] * slopes[j] > _clear(len(points)):
+            for i in range(len(points)):
+                x[i], s[i] = points[i, j], scores[i, j]
+            if np.sign(slopes[j]) * _score_curvature(x, s) > CURVED:
+                return True
+    return False
 
 
 def _coordinate(

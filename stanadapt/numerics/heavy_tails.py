@@ -35,7 +35,7 @@ POWER = (
 )
 STAY = 0.05  # gain from which on a delta that is in use is replaced
 _RATES = np.array([0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0])  # that are tried, in units of one over the spread
-_SUSPECT = -0.5  # slope of the divergence in delta² at 0, for a variance of 1, below which rates are tried
+SUSPECT = -0.5  # slope of the divergence in delta² at 0, for a variance of 1, below which rates are tried
 
 
 class Tails(NamedTuple):
@@ -44,6 +44,9 @@ class Tails(NamedTuple):
     places: np.ndarray  # (b,) int64
     centers: np.ndarray  # (b,)
     rates: np.ndarray  # (b,)
+
+
+_NO_TAILS = Tails(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
 
 def tails_of(table: np.ndarray) -> Tails:
@@ -72,13 +75,12 @@ def learn_tails(
     n = len(points)
     if n < LEAST:
         return tails
-    u, t = points - np.median(points, axis=0), scores - scores.mean(axis=0)
-    variance, information = np.square(u).mean(axis=0), np.square(t).mean(axis=0)
-    # The derivative of the divergence in delta² at 0, times 2 / variance; it is 0 for every normal law,
-    # correlated ones too, where E[(s u)²] = V(s) V(u) + 2.
-    slope = (np.square(u * t).mean(axis=0) - 2.0) / (information * variance)
-    slope -= np.square(u * u).mean(axis=0) / (3.0 * np.square(variance))
-    suspects = np.flatnonzero((slope < _SUSPECT) | np.isin(np.arange(u.shape[1]), tails.places))
+    slope = tail_slopes(np.ascontiguousarray(points), np.ascontiguousarray(scores))
+    suspects = np.flatnonzero(slope < SUSPECT)
+    if tails.places.size:
+        suspects = np.union1d(suspects, tails.places)
+    if not suspects.size:
+        return _NO_TAILS
     if moved is not None:
         suspects = np.setdiff1d(suspects, moved)
     taken: list[tuple[int, float, float]] = []
@@ -87,9 +89,50 @@ def learn_tails(
         if found is not None:
             taken.append((int(i), *found))
     if not taken:
-        return Tails(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+        return _NO_TAILS
     places, centers, rates = zip(*taken, strict=True)
     return Tails(np.array(places, np.int64), np.array(centers), np.array(rates))
+
+
+@exact
+def tail_slopes(points: Any, scores: Any) -> Any:
+    """The derivative (d,) of the divergence in delta² at 0, times 2 / variance, of draws and scores (n, d).
+
+    It is 0 for every normal law, correlated ones too, where E[(s u)²] = V(s) V(u) + 2.
+    """
+    n, d = points.shape
+    column, slopes = np.empty(n), np.empty(d)
+    for j in range(d):
+        mean = 0.0
+        for i in range(n):
+            column[i] = points[i, j]
+            mean += scores[i, j]
+        center, mean = _quantile(np.sort(column), 0.5), mean / n
+        variance, information, products, fourth = 0.0, 0.0, 0.0, 0.0
+        for i in range(n):
+            u, s = column[i] - center, scores[i, j] - mean
+            variance += u * u
+            information += s * s
+            products += (s * u) * (s * u)
+            fourth += (u * u) * (u * u)
+        slope = (products / n - 2.0) / (information / n * (variance / n))
+        slopes[j] = slope - fourth / n / (3.0 * (variance / n) ** 2)
+    return slopes
+
+
+@exact
+def may_have_tails(points: Any, scores: Any) -> Any:
+    """Whether any coordinate of draws and scores (n, d) would have rates tried."""
+    slopes = tail_slopes(points, scores)
+    x, s = np.empty(len(points)), np.empty(len(points))
+    for j in range(slopes.size):
+        if slopes[j] < SUSPECT:
+            for i in range(len(points)):
+                x[i], s[i] = points[i, j], scores[i, j]
+            _, spread, growth = _look(x, s)
+            if 0.0 < spread < np.inf and growth < POWER:
+                return True
+    return False
 
 
 def _coordinate(tails: Tails, i: int, x: np.ndarray, s: np.ndarray) -> tuple[float, float] | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import bare, kernel
 
 
 @kernel
@@ -32,7 +32,7 @@ def times(root_t: Any, v: Any) -> Any:
     return out
 
 
-@kernel
+@bare
 def add_times(out: Any, root_t: Any, v: Any) -> None:
     """out += R @ v, four columns in a pass: so `out` is read and written a quarter as often."""
     d = v.size
@@ -55,7 +55,7 @@ def transposed_times(root_t: Any, v: Any) -> Any:
     return out
 
 
-@kernel
+@bare
 def transposed_times_into(out: Any, root_t: Any, v: Any) -> None:
     """out = R^T @ v."""
     d = v.size
@@ -66,7 +66,7 @@ def transposed_times_into(out: Any, root_t: Any, v: Any) -> None:
         out[k] = total
 
 
-@kernel
+@bare
 def add_outer(root_t: Any, scale: Any, weight: Any, u: Any, v: Any) -> Any:
     """R = scale (R + weight u v^T), in place. Returns the sum of the squares of the new R.
 
@@ -83,7 +83,7 @@ def add_outer(root_t: Any, scale: Any, weight: Any, u: Any, v: Any) -> Any:
     return total
 
 
-@kernel
+@bare
 def dot(u: Any, v: Any) -> Any:
     """u . v, without a call to BLAS."""
     total = 0.0

@@ -20,9 +20,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from ..jit import kernel
+from ..jit import bare
+from .dense_metric import (
+    curvature_factor,
+    inverse_mass,
+    is_informative,
+    largest_ratio,
+    mean_shift,
+    solve_equation,
+)
 from .linear import transposed_times_into
 
 PRIOR = 5.0  # weight of the present metric, as a number of draws
@@ -47,7 +54,7 @@ class Metric(NamedTuple):
     variances: np.ndarray  # (k,) v
 
 
-@kernel
+@bare
 def velocity_into(out: Any, metric: Any, momentum: Any) -> None:
     """out = A p."""
     if len(metric.inverse_mass) > 0:
@@ -61,7 +68,7 @@ def velocity_into(out: Any, metric: Any, momentum: Any) -> None:
         out[i] *= metric.scale[i]
 
 
-@kernel
+@bare
 def momentum_into(out: Any, metric: Any, z: Any) -> None:
     """out = p with covariance A^-1, made from `z` (d,) standard normal; p^T A p = z^T z."""
     if len(metric.inverse_mass) > 0:
@@ -81,7 +88,7 @@ def momentum_into(out: Any, metric: Any, z: Any) -> None:
         out[i] /= metric.scale[i]
 
 
-@kernel
+@bare
 def _stretch(v: Any, direction: Any, factor: Any) -> None:
     """Multiply the component of v along the unit vector `direction` by `factor`, in place."""
     along = 0.0
@@ -98,15 +105,15 @@ def learn_metric(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metr
 
     It is None where there are fewer than three points, a coordinate is constant, or numbers have overflowed.
     """
-    if len(points) < 3 or not (_is_informative(points) and _is_informative(scores)):
+    if len(points) < 3 or not (is_informative(points) and is_informative(scores)):
         return None
     try:
-        found = (
-            _learn_dense(metric, points, scores) if len(metric.chol_t) else _learn_low_rank(points, scores)
-        )
-    except (np.linalg.LinAlgError, ValueError):  # scipy raises these where numbers have overflowed
+        if not len(metric.chol_t):
+            return _finite_or_none(_learn_low_rank(points, scores))
+        found, exists = solve_equation(metric.chol_t, points, scores, _weight(len(points)))
+        return _dense_or_none(found) if exists else None
+    except (np.linalg.LinAlgError, ValueError):  # LAPACK's callers raise these where numbers have overflowed
         return None
-    return _finite_or_none(found)
 
 
 def _finite_or_none(metric: Metric) -> Metric | None:
@@ -114,37 +121,23 @@ def _finite_or_none(metric: Metric) -> Metric | None:
     return metric if all(np.all(np.isfinite(array)) for array in metric) else None
 
 
-def _is_informative(rows: np.ndarray) -> bool:
-    """Whether rows (n, d) are finite and no column is constant."""
-    return bool(np.all(np.isfinite(rows)) and np.all(np.ptp(rows, axis=0) > 0.0))
-
-
-def _learn_dense(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric:
-    """The dense form, solved in the coordinates u = L^T x, in which the scores are L^-1 s."""
-    chol_t = metric.chol_t
-    u = (points - points.mean(axis=0)) @ chol_t.T
-    t = solve_triangular(chol_t, (scores - scores.mean(axis=0)).T, trans="T").T
-    scale = np.sqrt(u.std(axis=0) / t.std(axis=0))
-    root = _inverse_root(_shrink_covariance(u / scale), _shrink_covariance(t * scale))
-    # A^-1 is L R^-1 K K^T R^-1 L^T with R = diag(scale). Its factor comes from K, so that A^-1 is not formed.
-    return dense_metric(_triangular_factor(root / scale[:, None]) @ chol_t)
-
-
 def dense_metric(chol_t: np.ndarray) -> Metric:
     """The metric with A^-1 = L L^T, from L^T (d, d); that is upper triangular, with rows of any sign."""
-    chol_t = np.triu(chol_t) * np.sign(np.diag(chol_t))[:, None]
-    root = solve_triangular(chol_t, np.eye(len(chol_t)))
-    d = len(chol_t)
-    return Metric(root @ root.T, chol_t, np.ones(d), np.empty((0, d)), np.empty(0))
+    a, chol_t, _ = inverse_mass(np.ascontiguousarray(chol_t))
+    d = len(a)
+    return Metric(a, chol_t, np.ones(d), np.empty((0, d)), np.empty(0))
+
+
+def _dense_or_none(chol_t: np.ndarray) -> Metric | None:
+    """The same if all its numbers are finite, else None."""
+    a, chol_t, finite = inverse_mass(chol_t)
+    d = len(a)
+    return Metric(a, chol_t, np.ones(d), np.empty((0, d)), np.empty(0)) if finite else None
 
 
 def distance(one: Metric, other: Metric) -> float:
     """The largest absolute log ratio of the variances of two dense metrics in any direction."""
-    root = solve_triangular(one.chol_t, other.chol_t.T, trans="T", check_finite=False)
-    if not np.all(np.isfinite(root)):
-        return float("inf")
-    with np.errstate(divide="ignore"):
-        return float(2.0 * np.abs(np.log(np.linalg.svd(root, compute_uv=False))).max())
+    return float(largest_ratio(one.chol_t, other.chol_t))
 
 
 def drift(metric: Metric, points: np.ndarray, before: int) -> float:
@@ -152,9 +145,8 @@ def drift(metric: Metric, points: np.ndarray, before: int) -> float:
 
     It is measured in the metric and divided by its expectation for independent draws.
     """
-    u = points @ metric.chol_t.T
-    gap = u[:before].mean(axis=0) - u[before:].mean(axis=0)
-    return float(np.square(gap).sum() / u.shape[1] / (1.0 / before + 1.0 / (len(u) - before)))
+    n, d = points.shape
+    return float(mean_shift(metric.chol_t, points, before) / d / (1.0 / before + 1.0 / (n - before)))
 
 
 def _inverse_root(cov: np.ndarray, fisher: np.ndarray) -> np.ndarray:
@@ -163,11 +155,6 @@ def _inverse_root(cov: np.ndarray, fisher: np.ndarray) -> np.ndarray:
     root = (vectors * np.sqrt(values)) @ vectors.T
     values, vectors = _positive_spectrum(root @ cov @ root)
     return np.asarray(root @ vectors * values**-0.25)
-
-
-def _triangular_factor(root: np.ndarray) -> np.ndarray:
-    """U upper triangular with U^T U = K K^T, whose factor L is U^T."""
-    return np.asarray(np.linalg.qr(root.T, mode="r"))
 
 
 def _positive_spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -179,12 +166,6 @@ def _positive_spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _weight(n: int) -> float:
     """The weight of an estimate from `n` draws against `PRIOR`."""
     return n / (n + PRIOR)
-
-
-def _shrink_covariance(u: np.ndarray) -> np.ndarray:
-    """The covariance of centred rows (n, d), shrunk to its diagonal."""
-    cov, weight = u.T @ u / len(u), _weight(len(u))
-    return np.asarray(weight * cov + (1.0 - weight) * np.diag(np.diag(cov)))
 
 
 def _learn_low_rank(points: np.ndarray, scores: np.ndarray) -> Metric:
@@ -215,17 +196,11 @@ def hessian_metric(hessian: np.ndarray) -> Metric | None:
     Parameters are scaled so that |H_ii| = 1, and |H| has the absolute eigenvalues of the scaled H. This is
     the metric of Betancourt (2013), A general metric for Riemannian manifold HMC, without its softening.
     """
-    diagonal = np.abs(np.diag(hessian))
-    if not (np.all(np.isfinite(hessian)) and np.all(diagonal > 0.0)):
-        return None
-    scale = np.sqrt(diagonal)
     try:
-        values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
-        values = np.maximum(np.abs(values), _CURVATURE * np.abs(values).max())
-        found = dense_metric(_triangular_factor(vectors * np.sqrt(values) * scale[:, None]))
+        found, exists = curvature_factor(hessian, _CURVATURE)
     except (np.linalg.LinAlgError, ValueError):
         return None
-    return _finite_or_none(found)
+    return _dense_or_none(found) if exists else None
 
 
 def compress(metric: Metric) -> Metric:

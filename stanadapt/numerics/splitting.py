@@ -12,11 +12,11 @@ hybrid Monte Carlo method.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import bare, kernel
 from ..target import log_density_gradient
 from .metric import velocity_into
 
@@ -26,14 +26,33 @@ from .metric import velocity_into
 B = 0.2145
 
 
+class Room(NamedTuple):
+    """What a trajectory works in, each (d,)."""
+
+    z: np.ndarray
+    momentum: np.ndarray
+    y: np.ndarray
+    score: np.ndarray
+    velocity: np.ndarray
+
+
 @kernel
-def split_steps(target: Any, metric: Any, x: Any, momentum: Any, score: Any, h: Any, n: Any) -> Any:
+def room(d: Any) -> Any:
+    """Room for trajectories in dimension `d`."""
+    return Room(np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d))
+
+
+@bare
+def split_steps(
+    target: Any, metric: Any, x: Any, momentum: Any, score: Any, velocity: Any, h: Any, n: Any
+) -> Any:
     """`n` steps of length `h` from (x, momentum) and the score there; all three (d,) change in place.
+
+    `velocity` (d,) is room to work in.
 
     Returns the log density at the end and the number of gradients. A trajectory that meets a point without a
     log density ends there and returns -inf, because the way back would meet that point too.
     """
-    velocity = np.empty_like(x)
     logp, taken = -np.inf, 0
     push = B * h
     for _ in range(n):

@@ -71,8 +71,9 @@ from ..transport import (
     rows_into_x,
     transport_draws,
 )
-from .bends import bend_rows, bends_of, learn_bends
-from .heavy_tails import LEAST, learn_tails, tail_rows, tails_of
+from .bends import bend_rows, bends_of, learn_bends, may_have_bends
+from .dense_metric import is_finite
+from .heavy_tails import LEAST, learn_tails, may_have_tails, tail_rows, tails_of
 
 NEED = 20.0  # expected fall of F, times the number of draws, from which on a pair is tried
 LEAST_GAIN = 0.2  # the expected fall of F itself that this takes at least, however many draws there are
@@ -159,8 +160,12 @@ def learn_transport(
     (d,) are the variables that coordinates belong to; where it is empty, nothing is learnt. Without `new` no
     pair is added: one of the last window would be judged by nobody.
     """
-    finite = np.isfinite(points).all() and np.isfinite(scores).all()
-    if not (len(groups) and len(points) >= LEAST and finite):
+    if not (len(groups) and len(points) >= LEAST):
+        return table
+    points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
+    if not (is_finite(points) and is_finite(scores)):
+        return table
+    if not len(table) and _is_plain(points, scores, groups, new):
         return table
     moves = table[is_pair(table)]
     with contextlib.suppress(np.linalg.LinAlgError):
@@ -170,6 +175,50 @@ def learn_transport(
     tails = learn_tails(tails_of(table), *pulled, moved)
     bends = learn_bends(bends_of(table), *pulled, np.concatenate((moved, tails.places)))
     return np.concatenate((tail_rows(tails), bend_rows(bends), moves))
+
+
+@exact
+def _is_plain(points: Any, scores: Any, groups: Any, new: Any) -> Any:
+    """Whether draws and scores (n, d) show nothing that `learn_transport` would look at, if there is no map.
+
+    Most posteriors show nothing, and to find that out by NumPy's calls takes as long as a hundred draws of a
+    small model. What is detected is what `_detect`, `learn_tails` and `learn_bends` detect, or more.
+    """
+    n, d = points.shape
+    if may_have_tails(points, scores) or may_have_bends(points, scores):
+        return False
+    if not new:
+        return True
+    last = groups.max()
+    sizes = np.zeros(last + 1, np.int64)
+    for j in range(d):
+        sizes[groups[j]] += 1
+    for g in range(last + 1):
+        for h in range(g):
+            if sizes[g] == sizes[h] and sizes[g] > _FEW:  # one may have its heads in the other
+                return False
+    members, group, as_is = np.arange(d), np.arange(d), np.zeros(d, np.bool_)
+    heads, k = np.empty(d, np.int64), 0
+    for j in range(d):
+        if last > 0:
+            group[j] = groups[j]
+        if last == 0 or sizes[groups[j]] <= _FEW:
+            as_is[j] = True
+            heads[k] = j
+            k += 1
+    if k == 0:
+        return True
+    gain, derivative = np.zeros((k, group.max() + 1)), np.zeros((k, group.max() + 1))
+    _screen(points, scores, members, group, heads[:k], as_is, gain, derivative)
+    least = max(NEED / n, LEAST_GAIN)
+    for h in range(k):
+        total = 0.0  # without names, the groups of one head are taken together
+        for g in range(gain.shape[1]):
+            if g != group[heads[h]] and np.isfinite(gain[h, g]) and np.isfinite(derivative[h, g]):
+                total = max(total, gain[h, g]) if last > 0 else total + gain[h, g]
+        if total >= least:
+            return False
+    return True
 
 
 def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: int, new: bool) -> np.ndarray:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import kernel
-from ..transport import transport_draws
+from ..jit import bare, kernel
+from ..transport import into_x, score_in_x, transport_draws
 from .linear import double_capacity
 from .metric import Metric, compress, distance, drift, hessian_metric, learn_metric
 from .transport_learning import learn_transport, same_law
@@ -44,14 +44,31 @@ def empty_windows(d: Any) -> Any:
 
 
 @kernel
-def push(points: Any, scores: Any, seen: Any, x: Any, score: Any) -> Any:
-    """Write a point and its score (d,) to the next row. Returns the two arrays, which may have grown."""
-    if seen == len(points):
+def with_room(windows: Any, n: Any) -> Any:
+    """The windows with room for `n` rows more."""
+    points, scores = windows.points, windows.scores
+    while len(points) < windows.seen + n:
         points, scores = double_capacity(points), double_capacity(scores)
-    for j in range(x.size):
-        points[seen, j] = x[j]
-        scores[seen, j] = score[j]
-    return points, scores
+    return Windows(points, scores, windows.seen, windows.before)
+
+
+@bare
+def put(windows: Any, row: Any, transport: Any, z: Any, score: Any) -> None:
+    """Write a point z (d,) and its score, which are in the coordinates of `transport`, to a row."""
+    if len(transport) > 0:
+        _put_in_x(windows.points[row], windows.scores[row], transport, z, score)
+        return
+    for j in range(z.size):
+        windows.points[row, j] = z[j]
+        windows.scores[row, j] = score[j]
+
+
+@kernel
+def _put_in_x(point: Any, its_score: Any, transport: Any, z: Any, score: Any) -> None:
+    into_x(transport, z, point)
+    found = score_in_x(transport, z, point, score)
+    for j in range(z.size):
+        its_score[j] = found[j]
 
 
 def next_window(windows: Windows) -> Windows:

@@ -55,7 +55,8 @@ class Chain(abc.ABC):
         gq_seed = int(self.seeds.generate_state(1, np.uint64)[0])
         self.model = posterior.model.for_chain(index, self.seeds.spawn(1)[0])
         self.write_values = self.model.writer(gq_seed)
-        self.write_warmup = self.model.writer(gq_seed ^ 1)  # so that saving warm-up changes no draw
+        # Another seed, so that saving warm-up changes no draw.
+        self.write_warmup = self.write_values if warmup is None else self.model.writer(gq_seed ^ 1)
         self.draws, self.warmup = draws, warmup
 
     def blocks(self) -> Iterator[None]:

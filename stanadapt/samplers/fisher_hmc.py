@@ -49,17 +49,17 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from ..jit import kernel
+from ..jit import bare, kernel
 from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
 from ..numerics.linear import dot
 from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, velocity_into
 from ..numerics.metropolis import accept_probability_if_finite
-from ..numerics.splitting import split_steps
+from ..numerics.splitting import room, split_steps
 from ..numerics.step_size import DualAveraging, average_step_size, dual_averaging, final_step_size
-from ..numerics.windows import Windows, empty_windows, has_news, learn_windows, next_window, push
+from ..numerics.windows import Windows, empty_windows, has_news, learn_windows, next_window, put, with_room
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
-from ..transport import change_coordinates, into_x, no_transport, score_in_x, transport_draws
+from ..transport import change_coordinates, no_transport, transport_draws
 from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts, Handover, Stage, growing_windows
 from .settings import PROBABILITY, SCALE, Choice, Limit
 
@@ -173,80 +173,80 @@ def is_settled(state: State) -> bool:
     return state.steady and not has_news(state.windows, state.transport, state.groups)
 
 
-class Point(NamedTuple):
-    """The part of the state that a step changes."""
+@bare
+def step(target: Any, settings: Any, state: Any, logp: Any, step_size: Any, room: Any, rng: Any) -> Any:
+    """One trajectory from the state's point, which it replaces in place, as it does the score there.
 
-    x: np.ndarray
-    logp: float
-    score: np.ndarray
-
-
-@kernel
-def step(target: Any, settings: Any, metric: Any, point: Any, step_size: Any, most: Any, rng: Any) -> Any:
-    """One trajectory. Returns the next point, its Info, and whether it met a point without a log density."""
-    x, logp, score = point
-    d = x.size
-    z, momentum, y, score_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    for i in range(d):
+    The state's other numbers are passed by, for those that change. Returns the log density, the Info, and
+    whether the trajectory met a point without a log density.
+    """
+    x, score, metric, z, y = state.x, state.score, state.metric, room.z, room.y
+    for i in range(x.size):
         z[i] = rng.standard_normal()
         y[i] = x[i]
-        score_y[i] = score[i]
-    momentum_into(momentum, metric, z)
+        room.score[i] = score[i]
+    momentum_into(room.momentum, metric, z)
     energy = energy_of(logp, 0.5 * dot(z, z))
     h = step_size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
     n = settings.trajectory / step_size
     if n > 2.0:
         n *= (0.5 * n) ** settings.stretch
-    n = max(1, int(min(n, most) + rng.random()))
-    logp_y, taken = split_steps(target, metric, y, momentum, score_y, h, n)
+    n = max(1, int(min(n, state.most) + rng.random()))
+    logp_y, taken = split_steps(target, metric, y, room.momentum, room.score, room.velocity, h, n)
     energy_y, met = np.inf, logp_y == -np.inf
     if not met:
-        velocity_into(z, metric, momentum)
-        energy_y = energy_of(logp_y, 0.5 * dot(momentum, z))
+        velocity_into(z, metric, room.momentum)
+        energy_y = energy_of(logp_y, 0.5 * dot(room.momentum, z))
     rise = energy_y - energy
     accept_prob, diverging = accept_probability_if_finite(-rise), diverges(rise)
     accepted = rng.random() < accept_prob
     if accepted:
-        point, energy = Point(y, logp_y, score_y), energy_y
-    return point, Info(accept_prob, accepted, step_size, taken, (energy, rise, diverging)), met
+        logp, energy = logp_y, energy_y
+        for i in range(x.size):
+            x[i] = y[i]
+            score[i] = room.score[i]
+    return logp, Info(accept_prob, accepted, step_size, taken, (energy, rise, diverging)), met
 
 
 @kernel
 def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`.
-
-    The loop is not that of loop.py: to pack this state in every iteration costs as much as a gradient of a
-    small model.
-    """
+    """Run one iteration for every row of `trace`. To pack this state each time, as loop.py does, is dear."""
     x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, transport, groups = (
         state
     )
-    point, (points, scores, seen, before) = Point(x, logp, score), windows
-    if not adapting and search.t > 0.0:
+    n = trace.logp.size
+    if adapting:
+        windows = with_room(windows, n)
+    elif search.t > 0.0:
         step_size = final_step_size(search, settings.trajectory)
-    for i in range(trace.logp.size):
-        point, info, met = step(target, settings, metric, point, step_size, most, rng)
-        lost = lost + 1 if met else 0
-        if adapting and not 0 < lost < LOST:
-            aim = settings.target_accept
-            if SHORT * step_size < settings.trajectory:
-                aim = max(aim, settings.careful_accept)
-            search, step_size = average_step_size(search, info.accept_prob, aim, settings.trajectory)
-        if adapting:
-            here, score = point.x, point.score
-            if len(transport) > 0:
-                here = np.empty_like(point.x)
-                into_x(transport, point.x, here)
-                score = score_in_x(transport, point.x, here, point.score)
-            points, scores = push(points, scores, seen, here, score)
-            seen += 1
-        info = Info(info.accept_prob, info.accepted, step_size, info.n_steps, info.own)
-        record(trace, i, point.x, point.logp, info)
-    x, logp, score = point
-    windows = Windows(points, scores, seen, before)
+    x, score = x.copy(), score.copy()
+    state = State(
+        x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, transport, groups
+    )
+    logp, step_size, search, lost = _iterate(target, settings, state, room(x.size), rng, adapting, trace)
+    if adapting:
+        windows = Windows(windows.points, windows.scores, windows.seen + n, windows.before)
     return State(
         x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, transport, groups
     )
+
+
+@bare
+def _iterate(target: Any, settings: Any, state: Any, room: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """The loop of `sweep`. Returns the numbers of the state that it changes; arrays change in place."""
+    logp, h, search, lost = state.logp, state.step_size, state.search, state.lost
+    for i in range(trace.logp.size):
+        logp, info, met = step(target, settings, state, logp, h, room, rng)
+        lost = lost + 1 if met else 0
+        if adapting and not 0 < lost < LOST:
+            aim = settings.target_accept
+            if SHORT * h < settings.trajectory:
+                aim = max(aim, settings.careful_accept)
+            search, h = average_step_size(search, info.accept_prob, aim, settings.trajectory)
+        if adapting:
+            put(state.windows, state.windows.seen + i, target.transport, state.x, state.score)
+        record(trace, i, state.x, logp, Info(info.accept_prob, info.accepted, h, info.n_steps, info.own))
+    return logp, h, search, lost
 
 
 def hand_over(state: State, settings: Settings, n: int) -> Handover:

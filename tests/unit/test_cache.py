@@ -12,8 +12,11 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from unittest import mock
 
+import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from stanadapt import cache, jit
 from stanadapt.errors import StanAdaptWarning
@@ -237,3 +240,27 @@ def test_a_changed_source_gives_another_folder(tmp_path: Path) -> None:
     with (tmp_path / "stanadapt" / "numerics" / "linear.py").open("a") as source:
         source.write("# another line\n")
     assert folder()[1] != before
+
+
+def test_a_bare_kernel_counts_no_references() -> None:
+    """Nor can it make arrays; kernels that it calls can."""
+
+    def total(numbers):
+        return numbers[0].sum() + numbers[1].sum()
+
+    def doubled(v):
+        return np.concatenate((v, v)).sum()
+
+    inner = jit.kernel(doubled)
+
+    def through(v):
+        return inner(v)
+
+    pair = np.ones(3), np.ones(2)
+    with mock.patch.object(jit, "_cached", lambda compiled, function: compiled):
+        bare, calls, makes = jit.bare(total), jit.bare(through), jit.bare(doubled)
+    assert bare(pair) == 5.0
+    assert calls(pair[0]) == 6.0
+    assert "call void @NRT_incref" not in bare.inspect_llvm(bare.signatures[0])
+    with pytest.raises(TypingError):
+        makes(pair[0])

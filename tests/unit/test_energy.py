@@ -15,6 +15,7 @@ import stanadapt
 from cases import resolve
 from exact import gaussian
 from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
+from stanadapt.numerics import splitting
 from stanadapt.numerics.energy import LIMIT, diverges, energy_of
 from stanadapt.numerics.langevin import langevin_proposal, log_proposal_ratio
 from stanadapt.numerics.leapfrog import leapfrog
@@ -92,7 +93,7 @@ def test_energy_of_two_stage_trajectories() -> None:
     exact, rng = gaussian(), np.random.default_rng(5)
     target = exact.target.target()
     state = warm_up(fisher_hmc, settings, target, np.array([0.3, -0.2, 0.5]), rng, 300).finish()
-    point = fisher_hmc.Point(state.x, state.logp, state.score)
+    state, logp, room = state._replace(most=1), state.logp, splitting.room(3)
     outcomes, h, matrix = set(), 2.8, state.metric.inverse_mass  # long steps, so that some are rejected
     assert matrix.shape == (3, 3)
     for _ in range(40):
@@ -100,11 +101,11 @@ def test_energy_of_two_stage_trajectories() -> None:
         again.bit_generator.state = rng.bit_generator.state
         momentum = np.empty(3)
         momentum_into(momentum, state.metric, again.standard_normal(3))
-        x, score = point.x.copy(), point.score.copy()
-        before = -point.logp + 0.5 * momentum @ matrix @ momentum
-        logp, _ = split_steps(target, state.metric, x, momentum, score, h, 1)
-        after = -logp + 0.5 * momentum @ matrix @ momentum
-        point, info, met = fisher_hmc.step(target, settings, state.metric, point, h, 1, rng)
+        x, score = state.x.copy(), state.score.copy()
+        before = -logp + 0.5 * momentum @ matrix @ momentum
+        logp_y, _ = split_steps(target, state.metric, x, momentum, score, np.empty(3), h, 1)
+        after = -logp_y + 0.5 * momentum @ matrix @ momentum
+        logp, info, met = fisher_hmc.step(target, settings, state, logp, h, room, rng)
         energy, rise, diverging = info.own
         assert energy == pytest.approx(after if info.accepted else before, rel=1e-9)
         assert rise == pytest.approx(after - before, rel=1e-6, abs=1e-9)
@@ -187,14 +188,15 @@ def test_a_momentum_that_overflows_is_rejected() -> None:
     velocity, momentum = np.empty(2), np.array([1.0, 2.0])
     velocity_into(velocity, metric, momentum)
     assert momentum[0] * velocity[0] < 0.0 < momentum @ velocity
-    start = fisher_hmc.Point(np.zeros(2), 0.0, np.zeros(2))
+    state = fisher_hmc.start(target, settings, np.zeros(2), np.random.default_rng(0))
+    state = state._replace(logp=0.0, score=np.zeros(2), metric=metric, most=1)
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        point, info, met = fisher_hmc.step(target, settings, metric, start, 1.0, 1, rng)
+        _, info, met = fisher_hmc.step(target, settings, state, 0.0, 1.0, splitting.room(2), rng)
         assert (info.accept_prob, info.accepted) == (0.0, False)
         assert info.own[1:] == (np.inf, 1.0)
         assert not met
-        np.testing.assert_array_equal(point.x, start.x)
+        np.testing.assert_array_equal(state.x, np.zeros(2))
 
 
 def test_acceptance_of_infinite_ratios() -> None:

@@ -245,6 +245,31 @@ def _log_density(x: np.ndarray) -> float:
     return -0.5 * float(x @ x)
 
 
+def test_a_block_leaves_the_state_before_it_alone() -> None:
+    exact = gaussian()  # it holds the functions that the target calls
+    target = exact.target.target()
+    settings = resolve("fisher_hmc", None)[1]
+    rng = np.random.default_rng(4)
+    state = warm_up(fisher_hmc, settings, target, np.zeros(3), rng, 300).finish()
+    before = state.x.copy(), state.score.copy()
+    after = fisher_hmc.sweep(target, settings, state, rng, False, empty_trace(5, 3, 3))
+    np.testing.assert_array_equal((state.x, state.score), before)
+    assert not np.array_equal(after.x, state.x)
+
+
+def test_windows_grow_with_a_block() -> None:
+    """A block of more iterations than there is room for, in coordinates of its own and in x."""
+    exact = gaussian()  # it holds the functions that the target calls
+    target = exact.target.target()
+    settings = resolve("fisher_hmc", None)[1]
+    rng = np.random.default_rng(5)
+    state = fisher_hmc.start(target, settings, np.zeros(3), rng)
+    trace = empty_trace(200, 3, 3)
+    state = fisher_hmc.sweep(target, settings, state, rng, True, trace)
+    assert (state.windows.seen, state.windows.before) == (200, 0)
+    np.testing.assert_array_equal(state.windows.points[:200], trace.x)
+
+
 def test_state_can_be_pickled() -> None:
     sampler, settings = resolve("fisher_hmc", {})
     exact = gaussian()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stanadapt.numerics.heavy_tails import Tails, learn_tails, tail_rows, tails_of
+from stanadapt.numerics.heavy_tails import Tails, learn_tails, tail_rows, tail_slopes, tails_of
 
 NONE = Tails(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
@@ -70,3 +70,14 @@ def test_a_rate_that_serves_stays() -> None:
     again = learn_tails(first, *draws_of(*HEAVY["cauchy"], 156, 2))
     np.testing.assert_array_equal(again.places, first.places)
     np.testing.assert_array_equal(again.rates, first.rates)
+
+
+@pytest.mark.parametrize("n", [50, 51])
+def test_the_slope_by_which_tails_are_suspected(n: int) -> None:
+    rng = np.random.default_rng(n)
+    points, scores = rng.standard_t(2, size=(n, 3)), rng.normal(size=(n, 3))
+    u, s = points - np.median(points, axis=0), scores - scores.mean(axis=0)
+    variance, information = np.square(u).mean(axis=0), np.square(s).mean(axis=0)
+    wanted = (np.square(u * s).mean(axis=0) - 2.0) / (information * variance)
+    wanted -= np.square(u * u).mean(axis=0) / (3.0 * np.square(variance))
+    np.testing.assert_allclose(tail_slopes(points, scores), wanted, rtol=1e-12)

@@ -116,6 +116,23 @@ def test_what_few_draws_tell_is_drawn_to_the_metric_so_far() -> None:
     np.testing.assert_array_less(worst, [1.0, 0.7, 0.2, 0.05])
 
 
+@pytest.mark.parametrize("d", [1, 4, 30])
+def test_distance_is_the_largest_log_ratio_of_variances(d: int) -> None:
+    rng = np.random.default_rng(d)
+    one, other = _cov(rng, d), 3.0 * _cov(rng, d)
+    ratios = np.log(_distances(one, other))
+    assert of_metric.distance(_of(one), _of(other)) == pytest.approx(np.abs(ratios).max(), rel=1e-8)
+    assert of_metric.distance(_of(one), _of(one)) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_drift_is_the_distance_of_means_over_its_expectation() -> None:
+    rng = np.random.default_rng(7)
+    cov, points = _cov(rng, 4), rng.normal(size=(50, 4))
+    gap = points[:20].mean(axis=0) - points[20:].mean(axis=0)
+    wanted = gap @ np.linalg.solve(cov, gap) / 4 / (1 / 20 + 1 / 30)
+    assert of_metric.drift(_of(cov), points, 20) == pytest.approx(wanted, rel=1e-10)
+
+
 def test_other_coordinates_give_the_same_metric() -> None:
     """x -> T x with T upper triangular leaves the coordinates in which the equation is solved alone."""
     rng = np.random.default_rng(3)
@@ -339,7 +356,7 @@ def _trajectory(
     native = exact.target.target()
     x, p, score = x.copy(), p.copy(), np.empty_like(x)
     log_density_gradient(native, x, score)
-    logp, taken = splitting.split_steps(native, metric, x, p, score, h, n)
+    logp, taken = splitting.split_steps(native, metric, x, p, score, np.empty_like(x), h, n)
     assert taken == 2 * n
     again = np.empty_like(x)
     assert logp == log_density_gradient(native, x, again)
@@ -385,7 +402,7 @@ def test_a_quarter_is_leapfrog_with_half_the_step(n: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(splitting, "B", 0.25)
     y, q = X.copy(), P.copy()
     log_density_gradient(native, y, score)
-    found = splitting.split_steps.py_func(native, _of(np.eye(3)), y, q, score, 0.2, n)
+    found = splitting.split_steps.py_func(native, _of(np.eye(3)), y, q, score, np.empty(3), 0.2, n)
     np.testing.assert_allclose(y, x, rtol=1e-12)
     np.testing.assert_allclose(q, p, rtol=1e-12)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
@@ -398,7 +415,7 @@ def test_the_kernel_is_what_was_written() -> None:
     native = (exact := TARGETS["skewed"]()).target.target()
     y, q, score = X.copy(), P.copy(), np.empty(3)
     log_density_gradient(native, y, score)
-    splitting.split_steps.py_func(native, metric, y, q, score, 0.2, 3)
+    splitting.split_steps.py_func(native, metric, y, q, score, np.empty(3), 0.2, 3)
     np.testing.assert_allclose(np.concatenate([y, q]), np.concatenate([x, p]), rtol=1e-12)
     assert exact.target.dim == 3
 
@@ -416,7 +433,7 @@ def test_trajectories_end_where_there_is_no_density() -> None:
     )
     native = wall.target()
     x, p, score = X.copy(), np.array([1.0, 0.0, 0.0]), -X
-    assert splitting.split_steps(native, _of(np.eye(3)), x, p, score, 1.0, 50) == (-np.inf, 2)
+    assert splitting.split_steps(native, _of(np.eye(3)), x, p, score, np.empty(3), 1.0, 50) == (-np.inf, 2)
 
 
 def _largest_energy_error(b: float) -> float:

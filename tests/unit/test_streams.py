@@ -142,3 +142,30 @@ def test_more_draws_and_workers_do_not_change_random_numbers(opened: stanadapt.P
 def test_nuts_fills_in_what_stan_left_out() -> None:
     whole, thinned = (sample(UNIFORM, method="nuts", thin=thin)["posterior"] for thin in (1, 3))
     np.testing.assert_array_equal(thinned["u"], whole["u"][:, 2::3])
+
+
+REJECTS = """
+parameters { real x; }
+transformed parameters {
+  real y = 3 * x;
+  if (x > 1) reject("no");
+}
+model { x ~ std_normal(); }
+"""
+
+
+@pytest.mark.parametrize("code", [REJECTS, UNIFORM], ids=["rejects", "draws random numbers"])
+def test_rows_written_at_once_are_those_written_alone(code: str) -> None:
+    """A point that repeats, as after a rejected proposal, too; and one at which the program fails."""
+    model = stanadapt.Posterior(code).model
+    x = np.array([0.5, 0.5, 2.0, 2.0, 0.5, 0.25, 0.25])[:, None]
+    width = len(model.names(transformed=True, generated=True))
+    together, alone, iterations = np.empty((7, width)), np.empty((7, width)), np.arange(7)
+    model.writer(3)(x, together, iterations)
+    for i in range(7):
+        model.writer(3)(x[i : i + 1], alone[i : i + 1], iterations[i : i + 1])
+    np.testing.assert_array_equal(together, alone)
+    assert np.isnan(together[2:4]).any() == (code is REJECTS)
+    assert np.all(together[[0, 1, 4, 5, 6], 0] == x[[0, 1, 4, 5, 6], 0])
+    if code is UNIFORM:
+        assert len(np.unique(together[:, 2:])) == 7 * K

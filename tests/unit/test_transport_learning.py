@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stanadapt.numerics import transport_learning
 from stanadapt.numerics.bends import bends_of
 from stanadapt.numerics.transport_learning import (
     Draws,
@@ -267,3 +268,30 @@ def test_a_funnel_that_is_learnt_before_chains_start_needs_all_parts_of_a_map() 
     (pair,) = pairs_of(table)
     assert (pair.heads.tolist(), pair.location, pair.members.tolist()) == ([0], 1, [2, 3, 4, 5, 6, 7])
     assert table is learn_funnel()
+
+
+@pytest.mark.parametrize("groups", [GROUPS, np.zeros(3 + M, np.int64)], ids=["named", "one variable"])
+def test_what_is_plain_teaches_nothing(groups: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled look says so of most normal draws, and never where the whole search finds a map."""
+    plain, rng = [], np.random.default_rng(8)
+    for n in (60, 150, 400):
+        for strength in (0.0, 0.0, 0.3, 0.6, 1.0):
+            points = rng.normal(size=(n, 3 + M))
+            scores = -points.copy()
+            scale = np.exp(strength * points[:, :1])
+            scores[:, 0] += strength * (np.square(points[:, 3:]).sum(axis=1) - M)
+            points[:, 3:] *= scale
+            scores[:, 3:] /= scale
+            points[:, 1] = np.sinh(2.0 * strength * points[:, 1])
+            scores[:, 1] = (
+                -1.5 * points[:, 1] / (1.0 + np.square(points[:, 1])) if strength else -points[:, 1]
+            )
+            for new in (False, True):
+                is_plain = bool(transport_learning._is_plain(points, scores, groups, new))
+                with monkeypatch.context() as patch:
+                    patch.setattr(transport_learning, "_is_plain", lambda *_: False)
+                    found = learn_transport(no_transport(), points, scores, groups, 0, new=new)
+                assert not (is_plain and len(found))
+                plain.append((strength == 0.0, is_plain))
+    assert np.mean([is_plain for normal, is_plain in plain if normal]) > 0.7
+    assert not all(is_plain for normal, is_plain in plain if not normal)

@@ -33,6 +33,7 @@ from .base import Writer
 from .streams import Streams, begin
 
 THREADS = "STAN_THREADS=true"
+_PARTS = ((False, False), (True, False), (True, True))  # with transformed parameters; and generated
 PROGRAM = "program.stan"  # the file that BridgeStan compiles a program from; it is gone afterwards
 _STDOUT = threading.Lock()  # two threads that redirect it at a time would restore each other's
 
@@ -82,13 +83,7 @@ class NativeModel:
     def writer(self, seed: int) -> Writer:
         streams = Streams(self.model, seed)
         address = self._address("bs_param_constrain")
-        sizes = np.array(
-            [
-                len(self.names(transformed=False, generated=False)),
-                len(self.names(transformed=True, generated=False)),
-                len(self.names(transformed=True, generated=True)),
-            ]
-        )
+        sizes = np.array([self.model.param_num(include_tp=tp, include_gq=gq) for tp, gq in _PARTS])
 
         def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
             x = np.ascontiguousarray(x)
@@ -275,16 +270,31 @@ def _call_constrain(
 
 
 @kernel
+def _is_same(x: Any, i: Any) -> Any:
+    """Whether row `i` of x (n, d) is the one before."""
+    for j in range(x.shape[1]):
+        if x[i, j] != x[i - 1, j]:
+            return False
+    return x.shape[1] > 0
+
+
+@kernel
 def _constrain(
     address: Any, model: Any, stream: Any, sizes: Any, x: Any, iterations: Any, values: Any
 ) -> Any:
     """Constrain every row of `x` (n, d) into `values` (n, c). Returns which rows have nothing but NaN.
 
     Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the
-    same for transformed parameters.
+    same for transformed parameters. A point that is the one before, which is what a rejected proposal leaves,
+    has the same values, unless generated quantities draw random numbers.
     """
     hopeless = np.zeros(len(x), np.bool_)
     for i in range(len(x)):
+        if i > 0 and sizes[2] == sizes[1] and _is_same(x, i):
+            for j in range(values.shape[1]):
+                values[i, j] = values[i - 1, j]
+            hopeless[i] = hopeless[i - 1]
+            continue
         values[i] = np.nan
         begin(stream, iterations[i])
         for included in (2, 1, 0):
