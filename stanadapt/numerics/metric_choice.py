@@ -76,8 +76,8 @@ def begins_dense(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 def is_coupled(target: Any, x: Any, rng: Any) -> Any:
     """Whether the Hessian H of the log density at `x` (d,) is far from a diagonal.
 
-    It is if the sum of H_ij² / |H_ii H_jj| over all other columns j exceeds `COUPLED` in most rows i, and it is
-    not where H z is not finite. For signs z that are drawn at random, z_i (H z)_i has the mean H_ii and the
+    It is if the sum of H_ij² / |H_ii H_jj| over all other columns j exceeds `COUPLED` in most rows i, and not
+    where H z is not finite. For signs z that are drawn at random, z_i (H z)_i has the mean H_ii and the
     variance sum H_ij² (Bekas, Kokiopoulou and Saad, 2007, An estimator for the diagonal of a matrix). Each
     round scales parameters by the H_ii of the round before.
     """
