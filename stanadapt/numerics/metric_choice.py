@@ -37,7 +37,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from ..jit import kernel
 from ..target import hessian_vector
-from .metric import Metric, compress, hessian_metric, learn_metric
+from .metric import CUTOFF, Metric, compress, hessian_metric, learn_metric
 
 EARLY = 100  # dimension up to which the metric is dense, and the first one the Hessian's, from the start
 LARGEST_DENSE = 2_000  # the same up to which it may become dense; then a chain holds three (d, d) arrays
@@ -215,8 +215,7 @@ def prune(metric: Metric) -> Metric:
     """
     strength = np.abs(np.log(metric.variances))
     order = np.argsort(-strength, kind="stable")
-    ratio = np.exp(np.append(strength[order], 0.0))  # the strongest that is left out, by the number kept
-    ratio[-1] = ratio[-2] if len(order) else 1.0  # what is below the cutoff is left out always
+    ratio = np.append(np.exp(strength[order]), CUTOFF)  # the strongest that is left out, by the number kept
     cost = 1.0 / np.square(np.tan(0.5 * _TRAJECTORY / np.sqrt(ratio)))
     kept = np.sort(order[: int(np.argmin((1.0 + np.arange(len(ratio)) / _DIRECTIONS) * cost))])
     return metric._replace(directions=metric.directions[kept], variances=metric.variances[kept])
