@@ -43,6 +43,7 @@ EARLY = 100  # dimension up to which the metric is dense, and the first one the 
 LARGEST_DENSE = 2_000  # the same up to which it may become dense; then a chain holds three (d, d) arrays
 FAR = 0.4  # divergence of the better candidate of the draws, beyond which the Hessian is asked for
 GAIN = 0.7  # share of the others' divergence that the Hessian's metric must be below
+TIE = 1.015  # low rank may be so much worse than the diagonal: few draws show the weaker directions
 LONG = 8.0  # gradients of a trajectory, from which on a better metric can save some
 # The Hessian's 2 d gradients may be so many times those of the window that has ended: early, while the run is
 # still to come, and in later windows, where a Hessian may have been refused before.
@@ -142,7 +143,7 @@ def choose_metric(
         # To compress takes a spectrum. What could not be compressed once is left alone.
         once = before == 0 or not len(metric.inverse_mass)
         return Choice(compress(dense) if once else dense, False)
-    if within < without:
+    if within < TIE * without:
         found = learn_metric(unit_metric(d), points, scores)
         found = None if found is None else prune(found)
     else:
