@@ -281,6 +281,24 @@ MUTATIONS = [
         unit("test_transport", "test_density_and_score_against_their_definition"),
     ),
     Mutation(
+        "numerics/metric_choice.py",
+        "if divergence(trial, *judges) < GAIN * best else None",
+        "if divergence(trial, *judges) < np.inf else None",
+        unit("test_metric_choice", "test_a_wrong_hessian_is_refused_and_a_wrong_dense_metric_given_up"),
+    ),
+    Mutation(
+        "numerics/metric_choice.py",
+        "(1.0 / np.sqrt(low.variances) - 1.0)",
+        "(1.0 / low.variances - 1.0)",
+        unit("test_metric_choice", "test_dense_metric_of_few_draws_solves_its_equation"),
+    ),
+    Mutation(
+        "numerics/metric_choice.py",
+        "(square[i] - size) * m / (m - 1.0) > COUPLED",
+        "square[i] * m / (m - 1.0) > COUPLED",
+        unit("test_metric_choice", "test_what_begins_dense"),
+    ),
+    Mutation(
         "numerics/transport_learning.py",
         "_WHOLE, _NEARLY_WHOLE = 0.06, 0.3",
         "_WHOLE, _NEARLY_WHOLE = 0.0, 0.0",

@@ -43,6 +43,18 @@ def room(d: Any) -> Any:
 
 
 @bare
+def trajectory_steps(settings: Any, step_size: Any, most: Any) -> Any:
+    """How many steps a trajectory should have, `most` at most, before it is rounded.
+
+    Steps that are short against the trajectory tell of scales that differ, and prolong it.
+    """
+    n = settings.trajectory / step_size
+    if n > 2.0:
+        n *= (0.5 * n) ** settings.stretch
+    return min(n, most)
+
+
+@bare
 def split_steps(
     target: Any, metric: Any, x: Any, momentum: Any, score: Any, velocity: Any, h: Any, n: Any
 ) -> Any:

@@ -86,6 +86,7 @@ BETAS = (1.0, 0.5)  # a log scale; a log variance or precision
 _FEW = 4  # coordinates of a variable that may be heads and locations of others
 _PLACES = 3  # locations that are tried
 _SOME = 16  # coordinates of a group by which locations are compared
+_HEADS = 100  # coordinates of one large variable that are tried as heads
 _REGRESSORS = 12  # heads that a location may be made of
 _ROUNDS = 4  # new pairs in a window
 _JUDGES = 15  # draws of a window that may judge a pair
@@ -873,6 +874,9 @@ def _detect(
     heads = np.array([i for i in np.flatnonzero(_may_rule(groups)) if i not in moved], np.int64)
     if not free.size:
         return None
+    if not named and heads.size > _HEADS:  # all pairs take O(n d²), and a head feels the scales of its group
+        spread = draws.points[:, heads].std(axis=0) * draws.scores[:, heads].std(axis=0)
+        heads = np.sort(heads[np.argsort(-spread, kind="stable")[:_HEADS]])
     _, first_of, group = np.unique(groups[free] if named else free, return_index=True, return_inverse=True)
     firsts = free[first_of]
     found, best = None, max(NEED / n, LEAST_GAIN)

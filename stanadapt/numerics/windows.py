@@ -13,6 +13,7 @@ from ..jit import bare, kernel
 from ..transport import into_x, score_in_x, transport_draws
 from .linear import double_capacity
 from .metric import Metric, compress, distance, drift, hessian_metric, learn_metric
+from .metric_choice import EARLY, choose_metric, curvature_metric, is_same, learn_dense
 from .transport_learning import learn_transport, same_law
 
 # Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller.
@@ -35,6 +36,7 @@ class Lesson(NamedTuple):
     transport: np.ndarray
     metric: Metric
     steady: bool  # whether the two agree, so that the next window may be the last
+    wanted: bool  # whether the next window is to begin with the Hessian
 
 
 @kernel
@@ -88,23 +90,53 @@ def learn_windows(
     *,
     compressing: bool,
     new: bool,
+    gradients: float = 0.0,
 ) -> Lesson:
     """Coordinates and metric at the end of a window; without draws the Hessian's metric, if there is one.
 
-    A dense metric is compressed to low rank where that saves time, if `compressing` is set. Without `new`
-    no coordinates are moved that were not before.
+    A dense metric is compressed to low rank where that saves time, if `compressing` is set. Then draws choose
+    the form too where there are many dimensions, see metric_choice.py; `gradients` are those of a trajectory.
+    Without `new` no coordinates are moved that were not before.
     """
     (points, scores, n, before), steady = windows, False
     learnt = learn_transport(transport, points[:n], scores[:n], groups, before, new=new)
+    z, score_z = transport_draws(learnt, points[:n], scores[:n])
+    if z.shape[1] > EARLY:
+        return _learn_large(learnt, transport, metric, hessian, z, score_z, before, compressing, gradients)
     found = hessian_metric(hessian) if len(hessian) else None
     if n:
-        z, score_z = transport_draws(learnt, points[:n], scores[:n])
         found = learn_metric(metric, z, score_z)
     if n >= ENOUGH and found is not None and len(found.chol_t) and same_law(learnt, transport):
         steady = distance(metric, found) < np.log(CHANGE) and drift(found, z, before) < DRIFT
     if found is not None:
         metric = compress(found) if compressing and len(found.chol_t) else found
-    return Lesson(learnt, metric, steady)
+    return Lesson(learnt, metric, steady, False)
+
+
+def _learn_large(
+    learnt: np.ndarray,
+    transport: np.ndarray,
+    metric: Metric,
+    hessian: np.ndarray,
+    z: np.ndarray,
+    score_z: np.ndarray,
+    before: int,
+    choosing: bool,
+    gradients: float,
+) -> Lesson:
+    """The same where a dense metric does not go without saying, from draws and scores in the coordinates."""
+    same, wanted, n = same_law(learnt, transport), False, len(z)
+    if n == 0:
+        found = curvature_metric(hessian) if len(hessian) else None
+    elif choosing:
+        at_hand = hessian if same else hessian[:0]
+        found, wanted = choose_metric(metric, at_hand, z, score_z, before, gradients=gradients)
+    else:
+        found = learn_dense(metric, z, score_z)
+    if found is None:
+        return Lesson(learnt, metric, False, wanted)
+    steady = n >= ENOUGH and same and is_same(metric, found, z, before, np.log(CHANGE), DRIFT)
+    return Lesson(learnt, found, steady, wanted)
 
 
 def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:

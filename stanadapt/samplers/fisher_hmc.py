@@ -13,8 +13,8 @@ the draws and the scores of a Gaussian (numerics/metric.py).
     T        settings.trajectory      ()      length of a trajectory where the target is a Gaussian
     n        n                        ()      steps of a trajectory, settings.max_steps at most
     alpha_*  settings.target_accept   ()      acceptance rate that h is adapted to; h is T at most
-             settings.metric                  "dense", "low_rank", or "auto": dense up to d = 500, compressed
-                                              to low rank where that makes products cheaper
+             settings.metric                  "dense", "low_rank", or "auto": dense up to d = 100, compressed
+                                              to low rank where that is cheaper; beyond, by evidence
              settings.curvature               whether the first metric is that of the Hessian
     T(z)     settings.transport               whether coordinates are learnt ("auto") or z is x ("off")
 
@@ -30,8 +30,8 @@ probability min(1, e^-dH). The reasons for these choices:
    more than two, scales differ from place to place, A is a compromise, and some directions have a longer
    period: then there are (T/2h)^stretch times as many steps. If it is more than three, most rejections happen
    where curvature is largest. The chain could get stuck there, so h aims at `careful_accept`.
-4. The first metric is that of the Hessian at the start, where the climb has ended (2 d gradients, up to
-   d = 500).
+4. The first metric is that of the Hessian at the start, where the climb has ended (2 d gradients), up to
+   d = 100. Beyond, only where it is far from a diagonal, and draws choose A's form (metric_choice.py).
 5. The chain moves in coordinates z in which the posterior is nearly normal, where draws and scores show
    heavy tails or the scales of a hierarchy (transport.py): x here is z then. What is reported is in x.
 6. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
@@ -40,7 +40,7 @@ probability min(1, e^-dH). The reasons for these choices:
    windows, the next window is the last. Most posteriors need 160 iterations; `warmup` is the most.
 
 Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
-Memory: three (d, d) arrays a chain up to d = 500 or with metric="dense", else none.
+Memory: three (d, d) arrays a chain with metric="dense", or up to d = 2,000 where that is chosen; else none.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ from ..jit import bare, kernel
 from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
 from ..numerics.linear import dot
 from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, velocity_into
+from ..numerics.metric_choice import begins_dense
 from ..numerics.metropolis import accept_probability_if_finite
-from ..numerics.splitting import room, split_steps
+from ..numerics.splitting import room, split_steps, trajectory_steps
 from ..numerics.step_size import DualAveraging, average_step_size, dual_averaging, final_step_size
 from ..numerics.windows import Windows, empty_windows, has_news, learn_windows, next_window, put, with_room
 from ..target import hessian, log_density_gradient
@@ -64,8 +65,7 @@ from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts, Hando
 from .settings import PROBABILITY, SCALE, Choice, Limit
 
 LAST = "last_window"
-LARGEST_DENSE = 500  # dimension up to which "auto" learns all of A
-LARGEST_SHOWN = 1_000  # dimension up to which results have A if it is of low rank
+LARGEST_SHOWN = 1_000  # dimension up to which results have all of A
 
 METRICS, TRANSPORTS = Choice(("auto", "dense", "low_rank")), Choice(("auto", "off"))
 AUTO, DENSE, OFF = 0, 1, 1  # indices
@@ -78,7 +78,7 @@ class Settings(NamedTuple):
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.8
     careful_accept: Annotated[float, PROBABILITY, "the same for trajectories of over three steps"] = 0.9
     max_steps: Annotated[int, Limit(1, 100_000), "largest number of steps of a trajectory"] = 64
-    metric: Annotated[str | int, METRICS, "form of A; auto: dense to d = 500, or compressed"] = "auto"
+    metric: Annotated[str | int, METRICS, "form of A; auto: dense to d = 100, then by evidence"] = "auto"
     curvature: Annotated[bool, "whether the first metric is that of the Hessian"] = True
     transport: Annotated[str | int, TRANSPORTS, "whether coordinates are learnt where they pay"] = "auto"
 
@@ -109,7 +109,7 @@ class State(NamedTuple):
     lost: int  # how many trajectories in a row met a point without a log density
     metric: Metric
     windows: Windows
-    hessian: np.ndarray  # (d, d) at the start, until it is used; then (0, 0)
+    hessian: np.ndarray  # (d, d) where the window began, or (0, 0); its first entry is NaN until it is taken
     steady: bool  # whether the last two windows agree
     transport: np.ndarray  # the coordinates z that x, logp and score are in, see transport.py
     groups: np.ndarray  # (d,) the variables that coordinates belong to; (0,) where no coordinates are learnt
@@ -130,7 +130,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     d = x.size
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
-    dense = settings.metric == DENSE or (settings.metric == AUTO and d <= LARGEST_DENSE)
+    dense = settings.metric == DENSE or (settings.metric == AUTO and begins_dense(target, settings, x, rng))
     curvature = np.empty((d, d) if dense and settings.curvature else (0, 0))
     if len(curvature) > 0 and not hessian(target, x, curvature):
         curvature = np.empty((0, 0))
@@ -152,19 +152,21 @@ def enter(stage: str, state: State, settings: Settings) -> State:
     """Learn the metric from the last two windows, and start a new search for the step size."""
     seen = state.windows, state.transport, state.metric, state.hessian, state.groups
     compressing, new = settings.metric == AUTO, stage != LAST
-    transport, metric, steady = learn_windows(*seen, compressing=compressing, new=new)
-    x, logp, score = change_coordinates(state.transport, transport, state.x, state.logp, state.score)
+    asking = settings.curvature and new
+    pace = 2.0 * trajectory_steps(settings, state.step_size, state.most) if asking else 0.0
+    lesson = learn_windows(*seen, compressing=compressing, new=new, gradients=pace)
+    x, logp, score = change_coordinates(state.transport, lesson.transport, state.x, state.logp, state.score)
     return state._replace(
         x=x,
         logp=logp,
         score=score,
         search=dual_averaging(state.step_size),
         most=min(2 * state.most, settings.max_steps),
-        metric=metric,
+        metric=lesson.metric,
         windows=next_window(state.windows),
-        hessian=np.empty((0, 0)),
-        steady=steady,
-        transport=transport,
+        hessian=np.full((state.x.size,) * 2, np.nan) if lesson.wanted else np.empty((0, 0)),
+        steady=lesson.steady,
+        transport=lesson.transport,
     )
 
 
@@ -188,10 +190,7 @@ def step(target: Any, settings: Any, state: Any, logp: Any, step_size: Any, room
     momentum_into(room.momentum, metric, z)
     energy = energy_of(logp, 0.5 * dot(z, z))
     h = step_size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
-    n = settings.trajectory / step_size
-    if n > 2.0:
-        n *= (0.5 * n) ** settings.stretch
-    n = max(1, int(min(n, state.most) + rng.random()))
+    n = max(1, int(trajectory_steps(settings, step_size, state.most) + rng.random()))
     logp_y, taken = split_steps(target, metric, y, room.momentum, room.score, room.velocity, h, n)
     energy_y, met = np.inf, logp_y == -np.inf
     if not met:
@@ -215,6 +214,8 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
         state
     )
     n = trace.logp.size
+    if len(curvature) > 0 and np.isnan(curvature[0, 0]) and not hessian(target, x, curvature):
+        curvature = np.empty((0, 0))
     if adapting:
         windows = with_room(windows, n)
     elif search.t > 0.0:
@@ -262,7 +263,8 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    """A, or its diagonal if A is too large to be held as a matrix; both in z."""
-    if len(state.metric.chol_t) or state.x.size <= LARGEST_SHOWN:
+    """A, or its diagonal if A is too large to be shown as a matrix, whatever its form; both in z."""
+    a = state.metric.inverse_mass
+    if state.x.size <= LARGEST_SHOWN:
         return {"preconditioner": as_matrix(state.metric)}
-    return {"preconditioner_diagonal": diagonal(state.metric)}
+    return {"preconditioner_diagonal": np.diag(a).copy() if len(a) else diagonal(state.metric)}

@@ -1,0 +1,48 @@
+"""fisher_hmc on a rotated Gaussian of a thousand dimensions: its law, and what an effective draw costs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cases import resolve
+from rotated import Rotated
+from stanadapt.run.warmup import warm_up
+from stanadapt.samplers import advance
+from stanadapt.trace import empty_trace
+
+DRAWS, BATCHES = 1_000, 40
+LIMIT = 4.5  # standard errors; 60 comparisons, two-sided, fail in 1 of 2,500 seeds
+
+
+def _z_score(series: np.ndarray, wanted: float, largest_error: float) -> float:
+    """How far the mean of a chain (n,) is from what it should be, in standard errors by batch means."""
+    means = series.reshape(BATCHES, -1).mean(axis=1)
+    error = means.std(ddof=1) / np.sqrt(BATCHES)
+    assert error < largest_error  # else the comparison would tell nothing
+    return abs(float(means.mean()) - wanted) / error
+
+
+def test_means_variances_tails_and_cost_of_a_rotated_gaussian() -> None:
+    law, (sampler, settings) = Rotated(1_000), resolve("fisher_hmc", {})
+    _model, target = law.target()
+    rng = np.random.default_rng(1)
+    driver = warm_up(sampler, settings, target, rng.normal(size=1_000), rng, 600)
+    gradients = 2 * 1_000 + 20  # the Hessian at the start, and whether it pays
+    while driver.next_stage():
+        trace = driver.room(driver.left)
+        driver.run(trace)
+        gradients += int(trace.n_steps.sum())
+    trace = empty_trace(DRAWS, 1_000, len(sampler.FACTS.columns))
+    before = [array.copy() for array in driver.state.metric]
+    state = advance(sampler, driver.target, settings, driver.state, rng, False, trace)
+    for kept, now in zip(before, state.metric, strict=True):
+        np.testing.assert_array_equal(kept, now)
+    gradients += int(trace.n_steps.sum())
+    z = law.standardize(trace.x)
+    # On the axes, from the smallest variance to the largest, in bands of 50.
+    for band in z.T.reshape(20, 50, DRAWS):
+        assert _z_score(band.mean(axis=0), 0.0, 0.02) < LIMIT
+        assert _z_score(np.square(band).mean(axis=0), 1.0, 0.03) < LIMIT
+        assert _z_score((np.abs(band) > 2.576).mean(axis=0), 0.01, 0.002) < LIMIT
+    error = z.reshape(BATCHES, -1, 1_000).mean(axis=1).std(axis=0, ddof=1) / np.sqrt(BATCHES)
+    assert gradients * np.quantile(np.square(error), 0.99) < 20.0  # gradients an effective draw of the mean
