@@ -58,9 +58,9 @@ import numpy as np
 
 from .jit import exact
 
-COLUMNS = 15
-KIND, ROWS, OWN, HEAD, SECOND, LOCATION = range(6)
-BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE, OFFSET = range(6, COLUMNS)
+COLUMNS = 16
+KIND, ROWS, OWN, HEAD, SECOND, LOCATION, APART = range(7)
+BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE, OFFSET = range(7, COLUMNS)
 CENTER, RATE = DATA, UNIT
 TAIL, CENTRED, NOT_CENTRED = 0.0, 1.0, -1.0  # kinds
 FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
@@ -74,13 +74,18 @@ def no_transport() -> Any:
 
 @exact
 def _law(table: Any, k: Any, x: Any) -> Any:
-    """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), p, and the row after its last."""
+    """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), p of the row, and the row after the last."""
     first = table[k]
     eta = first[BETA] * x[int(first[HEAD])] - first[REFERENCE]
     if first[SECOND] >= 0.0:
         eta += first[BETA_2] * x[int(first[SECOND])]
-    p = x[int(first[LOCATION])] if first[LOCATION] >= 0.0 else 0.0
-    return np.exp(-2.0 * eta), p, k + int(first[ROWS])
+    return np.exp(-2.0 * eta), _place(first, x), k + int(first[ROWS])
+
+
+@exact
+def _place(row: Any, x: Any) -> Any:
+    """p of a row."""
+    return x[int(row[LOCATION])] if row[LOCATION] >= 0.0 else 0.0
 
 
 @exact
@@ -106,6 +111,8 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
         while k < after:
             row = table[k]
             i = int(row[OWN])
+            if row[APART] > 0.0:
+                p = _place(row, x)
             inverse = 1.0 + ratio * row[KNEE]
             w = 1.0 / inverse
             root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
@@ -151,16 +158,21 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
         while table[k, ROWS] == 0.0:
             k -= 1
         ratio, p, _ = _law(table, k, x)
-        pull, drag = 0.0, 0.0
-        for m in range(k, end):
-            row = table[m]
+        pull, drag, apart = 0.0, 0.0, table[k, APART] > 0.0
+        for m in range(end - k):
+            row = table[end - 1 - m if apart else k + m]
             i = int(row[OWN])
+            if apart:
+                p = _place(row, x)
             s = score[i]
             change, slope, scale, left = _derivatives(row, kind, ratio, p)
             pull += left
             pull += s * change
             pull += s * left * scale * z[i]
-            drag += s * slope
+            if not apart:
+                drag += s * slope
+            elif row[LOCATION] >= 0.0:
+                score[int(row[LOCATION])] += s * slope
             score[i] = s * scale
         _add(table[k], score, pull, drag)
         end = k
@@ -168,11 +180,11 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
 
 @exact
 def _add(first: Any, score: Any, pull: Any, drag: Any) -> None:
-    """Add to the scores of a pair's heads and location."""
+    """Add to the scores of a pair's heads, and of its location if the rows share one."""
     score[int(first[HEAD])] += first[BETA] * pull
     if first[SECOND] >= 0.0:
         score[int(first[SECOND])] += first[BETA_2] * pull
-    if first[LOCATION] >= 0.0:
+    if first[LOCATION] >= 0.0 and first[APART] == 0.0:
         score[int(first[LOCATION])] += drag
 
 
@@ -192,13 +204,19 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
         ratio, p, after = _law(table, k, x)
         pull, drag = 0.0, 0.0
         while k < after:
-            i = int(table[k, OWN])
-            change, slope, scale, left = _derivatives(table[k], kind, ratio, p)
+            row = table[k]
+            i = int(row[OWN])
+            if row[APART] > 0.0:
+                p = _place(row, x)
+            change, slope, scale, left = _derivatives(row, kind, ratio, p)
             s = found[i] / scale
             pull += left
             pull += s * change
             pull += s * left * scale * z[i]
-            drag += s * slope
+            if row[APART] == 0.0:
+                drag += s * slope
+            elif row[LOCATION] >= 0.0:
+                found[int(row[LOCATION])] -= s * slope
             found[i] = s
             k += 1
         _add(table[first], found, -pull, -drag)
@@ -222,6 +240,8 @@ def into_z(table: Any, x: Any, z: Any) -> None:
         while k < after:
             row = table[k]
             i = int(row[OWN])
+            if row[APART] > 0.0:
+                p = _place(row, x)
             w = 1.0 / (1.0 + ratio * row[KNEE])
             root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
             if kind == CENTRED:

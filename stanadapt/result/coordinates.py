@@ -36,8 +36,7 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         alike = len(_members(names, ruler)) == len(_members(names, names[i])) > 1
         if alike and own != variable_of(ruler):
             ruler = variable_of(ruler)  # each coordinate has its own head
-        location = int(learnt["scale_location"][i])
-        place = names[location] if location >= 0 else ""
+        place = _place([int(learnt["scale_location"][k]) for k in _alike(learnt, names, i)], own, names)
         weights.setdefault((own, ruler, place), []).append(float(learnt["data_weight"][i]))
     sentences = []
     for (own, ruler, place), found in weights.items():
@@ -47,6 +46,21 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
             f"{own} with the scale of {ruler}{at}: {few} of {len(found)} as in a program that is not centred"
         )
     return sentences
+
+
+def _alike(learnt: Mapping[str, np.ndarray], names: Sequence[str], i: int) -> list[int]:
+    """The coordinates of the same variable that are moved."""
+    own = variable_of(names[i])
+    return [k for k, head in enumerate(learnt["scale_head"]) if head >= 0 and variable_of(names[k]) == own]
+
+
+def _place(locations: Sequence[int], own: str, names: Sequence[str]) -> str:
+    """What the coordinates of the variable `own` are around: one coordinate, or each its own."""
+    found = {names[k] for k in locations if k >= 0}
+    if len(found) == 1:
+        return found.pop()
+    variables = {variable_of(name) for name in found}
+    return "those before" if own in variables else " and ".join(sorted(variables))
 
 
 def _members(names: Sequence[str], name: str) -> list[str]:
