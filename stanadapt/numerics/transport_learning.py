@@ -98,6 +98,7 @@ _FREE, _FREE_EACH = 4.0, 0.25
 _WHOLE, _NEARLY_WHOLE = 0.06, 0.3  # relative distance of C from an integer that is taken, or tried
 _WEIGHT = 2.0  # of the prior of y, as a number of draws: the mean of x, or 0 where x is not centred
 _TINY = 1e-250  # smallest weight w
+_FEWEST = 3  # members that may have locations of their own
 _NOWHERE = np.array([-1])  # no location
 
 
@@ -872,28 +873,30 @@ def _correlations(points: np.ndarray, these: np.ndarray, those: np.ndarray) -> n
 
 def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
     """What may be the own location of each member: the coordinate of another variable that correlates most
-    with it, or the member before it, with the draws in which they are as in the program.
+    with it, or, in a program that is centred, the member before it.
+
+    With the draws in which they are as in the program.
     """
-    members, n = law.members, len(draws.points)
-    sizes = np.bincount(groups)
-    if len(law.heads) > 1 or len(members) < 3 or len(set(groups[members])) > 1:
+    members, sizes = law.members, np.bincount(groups)
+    if len(law.heads) > 1 or len(members) < _FEWEST or len(set(groups[members])) > 1:
         return []
-    found = [(0.0, np.concatenate((_NOWHERE, members[:-1])))]
-    strengths = [0.0]
-    ruled = set(groups[[*members, *law.heads]])
+    ruled, found, strengths = set(groups[[*members, *law.heads]]), [], []
     for g in np.flatnonzero((sizes > 1) & (sizes <= len(members))):
         if g in ruled:
             continue
         coordinates = np.flatnonzero(groups == g)
         strength = np.abs(_correlations(draws.points, coordinates, members))
         if np.isfinite(strength).all():
-            found.append((len(members) * np.log(sizes[g]) / n, coordinates[strength.argmax(axis=0)]))
+            cost = len(members) * np.log(sizes[g]) / len(draws.points)
+            found.append((coordinates[strength.argmax(axis=0)], cost))
             strengths.append(-strength.max(axis=0).mean())
+    likely = [found[k] for k in np.argsort(strengths)[:_PLACES]]
+    if law.beta > 0.0:
+        likely.append((np.concatenate((_NOWHERE, members[:-1])), 0.0))
     places = []
-    for k in [0, *(1 + np.argsort(strengths[1:])[:_PLACES])]:
-        cost, locations = found[k]
+    for locations, cost in likely:
         trial = law._replace(locations=locations)
-        if len(set(locations)) > 1 and _ordered([*(pair for pair in pairs if pair is not law), trial]):
+        if len(set(locations)) > 1 and _ordered([*pairs, trial]):
             places.append(Place(locations, _pulled(draws, _others([*pairs, trial], trial)), cost))
     return places
 
