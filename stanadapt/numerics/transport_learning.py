@@ -151,6 +151,7 @@ class View(NamedTuple):
 class Place(NamedTuple):
     """Where the members of a pair may be."""
 
+    members: np.ndarray
     locations: np.ndarray
     draws: Draws  # in which these are as in the program
     cost: float  # what F must fall by, since one of many is chosen
@@ -204,7 +205,7 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
         numbers = 0.0, 0.0, np.zeros(0), np.zeros(0)
         law = Pair(members, heads, sign * BETAS[0], -1, 0.0, _NOWHERE, *numbers)
         places = _locations(pulled, pairs, groups, law) + _own_locations(draws, pairs, groups, law)
-        pair = _choose([Place(_NOWHERE, pulled, 0.0), *places], law, promise)
+        pair = _choose([Place(members, _NOWHERE, pulled, 0.0), *places], law, promise)
         if pair is None:
             refused.add(name)
         else:
@@ -330,6 +331,11 @@ def _inner(pair: Pair) -> np.ndarray:
         place = {int(i): k for k, i in enumerate(pair.members)}
         found[:] = [place.get(int(i), -1) for i in pair.locations]
     return found
+
+
+def _follow(pair: Pair) -> bool:
+    """Whether members are locations of others."""
+    return bool((_inner(pair) >= 0).any())
 
 
 def _outer(pair: Pair) -> np.ndarray:
@@ -565,23 +571,25 @@ def _fit(draws: Draws, law: Pair, *, free: bool = True, offset: bool = False) ->
 
 def _fit_place(draws: Draws, law: Pair, view: View, *, offset: bool) -> Pair:
     """The numbers of a law with C, if it has a location, and with c, if it is to have an `offset`."""
+    if np.any(view.inner >= 0):  # were C not 1, a level that is not 0 would keep the neck out
+        return _with_numbers(_with_numbers(law, view, 1.0, 0.0), view, 1.0, 0.0)
     located = law.is_located
     if not (located or offset):
         return _with_numbers(law, view, 0.0, 0.0)
     slope, shift = _first_place(view, located, offset)
     pair = _with_numbers(law, view, slope, shift)
     for _ in range(2):
-        pair = _with_numbers(law, view, *_solve_place(view, pair, located, offset))
+        pair = _with_numbers(pair, view, *_solve_place(view, pair, located, offset))
     whole = float(np.round(pair.slope))
     if located and whole != 0.0 and abs(pair.slope - whole) < _NEARLY_WHOLE * abs(whole):
         near = abs(pair.slope - whole) < _WHOLE * abs(whole)
         shift = _solve_place(view, pair, False, offset, whole)[1]
-        other = _with_numbers(law, view, whole, shift)
+        other = _with_numbers(pair, view, whole, shift)
         if near or divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.x[0]):
             pair = other
     if offset and pair.offset != 0.0:
         plain = float(f"{pair.offset:.2g}")
-        other = _with_numbers(law, view, pair.slope, plain)
+        other = _with_numbers(pair, view, pair.slope, plain)
         if divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.x[0]):
             pair = other
     return pair
@@ -589,12 +597,10 @@ def _fit_place(draws: Draws, law: Pair, view: View, *, offset: bool) -> Pair:
 
 def _with_numbers(law: Pair, view: View, slope: float, offset: float) -> Pair:
     """The law with C and c, and with the knees and y that go with them."""
-    if np.any(view.inner >= 0):  # members follow each other, as far as their knees let them
-        knees = law.knees if len(law.knees) else np.full(len(view.x), np.inf)
-        w = 1.0 / (1.0 + np.exp(-2.0 * (view.eta - knees[:, None])))
-        along = 1.0 - w if view.up else np.sqrt(w * (1.0 - w)) * np.exp(knees)[:, None]
-        view = view._replace(s=_whole(view.s, view.inner, np.broadcast_to(slope * along, view.s.shape)))
-    knees, data = _fit_knees(view, slope, offset)
+    if np.any(view.inner >= 0):
+        knees, data = _fit_followers(view, slope, offset, law.knees)
+    else:
+        knees, data = _fit_knees(view, slope, offset)
     return law._replace(slope=slope, offset=offset, knees=knees, data=data)
 
 
@@ -658,32 +664,74 @@ def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
 
 def _fit_knees(view: View, slope: float, offset: float) -> tuple[np.ndarray, np.ndarray]:
     """The knees and y of all members (m,), from a grid of knees."""
-    x, s, eta, p, _, up = view
-    (m, n), centres = x.shape, eta.mean(axis=1)
+    m, n = view.x.shape
+    centres, grid = _grid(view.eta)
+    values, data = np.empty((2, m, len(grid)))
+    _scan(view.x, view.s, view.eta, slope * view.p + offset, view.up, centres, grid, values, data)
+    values[~np.isfinite(values)] = np.inf
+    sums = values.sum(axis=0)
+    common = int(np.argmin(sums + 0.5 * m * _prior(grid) / n))
+    if sums[-1] - sums[common] < (_FREE + _FREE_EACH * m) / n:
+        common = len(grid) - 1
+    knees, data = _best_knees(values, data, grid, grid[common], n)
+    return centres + knees, data
+
+
+def _fit_followers(
+    view: View, slope: float, offset: float, before: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same where members follow each other; `before` (m,) are their knees as far as these are known.
+
+    What the data say of a member they say through the later ones too, and how much depends on the knees of
+    these. So the last member is the first to be fitted.
+    """
+    m, n = view.x.shape
+    centres, grid = _grid(view.eta)
+    middle = float(np.median(before - centres)) if len(before) else None
+    at, score = slope * view.p + offset, view.s.copy()
+    knees, chosen = np.empty((2, m))
+    values, data = np.empty((2, 1, len(grid)))
+    for j in reversed(range(m)):
+        one = slice(j, j + 1)
+        _scan(view.x[one], score[one], view.eta, at[one], view.up, centres, grid, values, data)
+        values[~np.isfinite(values)] = np.inf
+        knees[one], chosen[one] = _best_knees(values, data, grid, middle, n)
+        if view.inner[j] >= 0:
+            w = 1.0 / (1.0 + np.exp(-2.0 * (view.eta[0] - centres[0] - knees[j])))
+            score[view.inner[j]] += slope * (1.0 - w) * score[j]
+    return centres + knees, chosen
+
+
+def _grid(eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The heads' means (1 or m,), and the grid of knees counted from there; its ends stand for infinity."""
+    centres = eta.mean(axis=1)
     low = max(float((eta.min(axis=1) - centres).min()), -_FARTHEST) - _OUTSIDE
     high = min(float((eta.max(axis=1) - centres).max()), _FARTHEST) + _OUTSIDE
     inner = np.linspace(low, high, max(3, int(np.ceil((high - low) / _STEP)) + 1))
-    grid = np.concatenate(([min(-_LIMIT, low - 1.0)], inner, [max(_LIMIT, high + 1.0)]))
-    values, data = np.empty((2, m, len(grid)))
-    _scan(x, s, eta, slope * p + offset, up, centres, grid, values, data)
-    values[~np.isfinite(values)] = np.inf
-    prior = _PRIOR * np.square(np.clip(grid, -_FLAT, _FLAT))
-    sums = values.sum(axis=0)
-    common = int(np.argmin(sums + 0.5 * m * prior / n))
-    if sums[-1] - sums[common] < (_FREE + _FREE_EACH * m) / n:
-        common = len(grid) - 1
-    values += 0.5 * (_POOL * np.square(np.clip(grid - grid[common], -_FLAT, _FLAT)) + prior) / n
+    return centres, np.concatenate(([min(-_LIMIT, low - 1.0)], inner, [max(_LIMIT, high + 1.0)]))
+
+
+def _prior(grid: np.ndarray) -> np.ndarray:
+    return np.asarray(_PRIOR * np.square(np.clip(grid, -_FLAT, _FLAT)))
+
+
+def _best_knees(
+    values: np.ndarray, data: np.ndarray, grid: np.ndarray, common: float | None, n: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Knees and y (m,), from the values (m, K) of a grid of knees, drawn to a `common` one."""
+    pool = 0.0 if common is None else _POOL * np.square(np.clip(grid - common, -_FLAT, _FLAT))
+    values = values + 0.5 * (pool + _prior(grid)) / n
     best = np.argmin(values, axis=1)
-    rows, inside = np.arange(m), (best > 1) & (best < len(grid) - 2)
+    rows, inside = np.arange(len(values)), (best > 1) & (best < len(grid) - 2)
     knees, chosen = grid[best], data[rows, best]
     at, row = best[inside], rows[inside]
     below, here, above = (values[row, at + k] for k in (-1, 0, 1))
     shift = np.clip(0.5 * (below - above) / (below - 2.0 * here + above), -0.5, 0.5)
     shift[~np.isfinite(shift)] = 0.0
-    knees[inside] += shift * (inner[1] - inner[0])
+    knees[inside] += shift * (grid[2] - grid[1])
     side = np.where(shift > 0.0, 1, -1)
     chosen[inside] += np.abs(shift) * (data[row, at + side] - chosen[inside])
-    return centres + knees, chosen
+    return knees, chosen
 
 
 @kernel
@@ -765,7 +813,7 @@ def _refit(pair: Pair, draws: Draws) -> Pair:
 
 def _with_offset(pair: Pair, draws: Draws) -> Pair:
     """The pair with an offset of its place, where it can have one and both halves of the draws ask for it."""
-    if pair.beta < 0.0 or pair.offset != 0.0:
+    if pair.beta < 0.0 or pair.offset != 0.0 or _follow(pair):
         return pair
     least = LEAD + OFFSET_GAIN * len(pair.members)
     shifted = _fit(draws, pair, offset=True)
@@ -791,18 +839,19 @@ def _choose_place(places: list[Place], law: Pair, *, offset: bool) -> tuple[Pair
     """The same with the draws that it is fitted to."""
     chosen, gain = None, -np.inf
     for place in places:
-        some = _part(law._replace(locations=place.locations))
-        scale = len(law.members) / len(some.members)
+        whole = law._replace(members=place.members, locations=place.locations)
+        some = _part(whole)
+        scale = len(whole.members) / len(some.members)
         pair = _fit(place.draws, some, offset=offset)
         fall = scale * (plain_divergence(place.draws, pair) - divergence(place.draws, pair)) - place.cost
         if chosen is None or fall - gain > LEAD:
-            chosen, gain = (place, pair, scale), fall
+            chosen, gain = (whole, pair, scale, place), fall
     assert chosen is not None
-    (locations, draws, cost), pair, scale = chosen
+    law, pair, scale, (*_, draws, cost) = chosen
     margin = MARGIN + cost
     if not (scale * _fall(draws, pair) > margin and _is_borne_out(draws, pair, offset, margin / scale)):
         return None
-    best = _fit(draws, law._replace(locations=locations), offset=offset)
+    best = _fit(draws, law, offset=offset)
     gain = _fall(draws, best)
     for size in BETAS[1:]:
         pair = _fit(draws, best._replace(beta=float(np.sign(law.beta) * size)), offset=offset)
@@ -814,7 +863,7 @@ def _choose_place(places: list[Place], law: Pair, *, offset: bool) -> tuple[Pair
 def _part(law: Pair) -> Pair:
     """The law of some of the members, unless these follow each other."""
     every = -(-len(law.members) // _SOME)
-    if len(law.locations) > 1 and not _outer(law).all():
+    if _follow(law):
         return law
     columns = {"members": law.members, "heads": law.heads, "locations": law.locations}
     return law._replace(**{key: v[::every] if len(v) > 1 else v for key, v in columns.items()})
@@ -855,14 +904,18 @@ def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.nd
 
 def _locations(pulled: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
     """The coordinates outside of the group that correlate most with it."""
-    members = law.members
-    taken = {int(i) for pair in pairs for i in pair.members} | {*map(int, members), *map(int, law.heads)}
-    free = np.array([i for i in np.flatnonzero(_may_rule(groups)) if i not in taken], np.int64)
+    members, free = law.members, _free_locations(pairs, groups, law)
     if not free.size:
         return []
     some = members[:: -(-len(members) // _SOME)]
     strength = np.abs(_correlations(pulled.points, free, some)).mean(axis=1)
-    return [Place(free[k : k + 1], pulled, 0.0) for k in np.argsort(-strength)[:_PLACES]]
+    return [Place(members, free[k : k + 1], pulled, 0.0) for k in np.argsort(-strength)[:_PLACES]]
+
+
+def _free_locations(pairs: list[Pair], groups: np.ndarray, law: Pair) -> np.ndarray:
+    """The coordinates that may be locations and are not moved."""
+    taken = {int(i) for pair in (*pairs, law) for i in pair.members} | {*map(int, law.heads)}
+    return np.array([i for i in np.flatnonzero(_may_rule(groups)) if i not in taken], np.int64)
 
 
 def _correlations(points: np.ndarray, these: np.ndarray, those: np.ndarray) -> np.ndarray:
@@ -873,9 +926,7 @@ def _correlations(points: np.ndarray, these: np.ndarray, those: np.ndarray) -> n
 
 def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
     """What may be the own location of each member: the coordinate of another variable that correlates most
-    with it, or, in a program that is centred, the member before it.
-
-    With the draws in which they are as in the program.
+    with it, or, in a program that is centred, the member before it; the first one is not moved then.
     """
     members, sizes = law.members, np.bincount(groups)
     if len(law.heads) > 1 or len(members) < _FEWEST or len(set(groups[members])) > 1:
@@ -888,29 +939,34 @@ def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pai
         strength = np.abs(_correlations(draws.points, coordinates, members))
         if np.isfinite(strength).all():
             cost = len(members) * np.log(sizes[g]) / len(draws.points)
-            found.append((coordinates[strength.argmax(axis=0)], cost))
+            found.append((members, coordinates[strength.argmax(axis=0)], cost))
             strengths.append(-strength.max(axis=0).mean())
     likely = [found[k] for k in np.argsort(strengths)[:_PLACES]]
     if law.beta > 0.0:
-        likely.append((np.concatenate((_NOWHERE, members[:-1])), 0.0))
+        begins = _free_locations(pairs, groups, law)
+        strength = _correlations(draws.points, begins, members).mean(axis=1)
+        for k in np.argsort(-strength)[:1]:
+            likely.append((members, np.concatenate((begins[k : k + 1], members[:-1])), 0.0))
+        likely.append((members[1:], members[:-1], 0.0))
     places = []
-    for locations, cost in likely:
-        trial = law._replace(locations=locations)
+    for these, locations, cost in likely:
+        trial = law._replace(members=these, locations=locations)
         if len(set(locations)) > 1 and _ordered([*pairs, trial]):
-            places.append(Place(locations, _pulled(draws, _others([*pairs, trial], trial)), cost))
+            pulled = _pulled(draws, _others([*pairs, trial], trial))
+            places.append(Place(these, locations, pulled, cost))
     return places
 
 
 def _with_own_locations(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:
     """The pair with locations of the members' own, where both halves of the draws ask for them."""
     offset = pair.offset != 0.0
-    present = Place(pair.locations, _pulled(draws, _others(pairs, pair)), 0.0)
+    present = Place(pair.members, pair.locations, _pulled(draws, _others(pairs, pair)), 0.0)
     best, gain = pair, _newer_fall(present, pair, offset)
     rest = [other for other in pairs if other is not pair]
     for place in _own_locations(draws, rest, groups, pair):
         if np.array_equal(place.locations, pair.locations):
             continue
-        law = pair._replace(locations=place.locations, knees=np.zeros(0), data=np.zeros(0))
+        law = pair._replace(members=place.members, locations=place.locations, knees=np.zeros(0))
         again = len(pair.locations) > 1 and set(groups[place.locations]) == set(groups[pair.locations])
         lead = SETTLED * len(pair.members) if again else LEAD + place.cost
         if (fall := _newer_fall(place, law, offset)) > gain + lead:

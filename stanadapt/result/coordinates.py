@@ -57,10 +57,10 @@ def _alike(learnt: Mapping[str, np.ndarray], names: Sequence[str], i: int) -> li
 def _place(locations: Sequence[int], own: str, names: Sequence[str]) -> str:
     """What the coordinates of the variable `own` are around: one coordinate, or each its own."""
     found = {names[k] for k in locations if k >= 0}
-    if len(found) == 1:
-        return found.pop()
     variables = {variable_of(name) for name in found}
-    return "those before" if own in variables else " and ".join(sorted(variables))
+    if own in variables:
+        return "those before"
+    return found.pop() if len(found) == 1 else " and ".join(sorted(variables))
 
 
 def _members(names: Sequence[str], name: str) -> list[str]:
