@@ -81,7 +81,7 @@ def two_levels() -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """
     rng = np.random.default_rng(1)
     parent = rng.permutation(np.repeat(np.arange(8), [2, 3, 4, 5, 5, 6, 7, 8]))
-    y = 1.0 + 0.7 * rng.normal(size=8)[parent] + np.hypot(1.0, 0.4) * rng.normal(size=len(parent))
+    y = 1.0 + 0.4 * rng.normal(size=8)[parent] + np.hypot(1.0, 0.4) * rng.normal(size=len(parent))
     sizes = np.bincount(parent)
     means = np.bincount(parent, y) / sizes
     u = np.linspace(-14.0, 3.0, 1_001)
