@@ -25,7 +25,7 @@ the other one; a coordinate finds its own place by its knee a_i. In a program th
 where w is the weight of the prior. In general eta_i = beta u + beta' u' - a_i with one or two heads: beta is
 ±1 for a log scale, ±½ for a log variance or precision, and two heads make a product of scales.
 
-A map is a table (r, 15) of numbers, since kernels hand one array on for nothing and seven for a tenth of a
+A map is a table (r, 16) of numbers, since kernels hand one array on for nothing and seven for a tenth of a
 gradient. A row moves one coordinate, and rows of the same law, a pair, follow each other:
 
     symbol        column           meaning
@@ -33,6 +33,7 @@ gradient. A row moves one coordinate, and rows of the same law, a pair, follow e
                   ROWS             number of rows of the pair, on its first row
     i             OWN              the coordinate
     u, u', p      HEAD, SECOND, LOCATION        coordinates too, -1 for none
+                  APART            1 in a pair whose rows have a location each, else 0
     beta, beta'   BETA, BETA_2
     a             REFERENCE, KNEE  r, which the pair shares, and e^(2 (a_i - r))
     o             UNIT             and LOG_UNITS: the sum of log o_i of the pair, on its first row
@@ -41,9 +42,9 @@ gradient. A row moves one coordinate, and rows of the same law, a pair, follow e
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
 
 Products are added one at a time, to what is a sum already, so that every copy of a kernel rounds alike
-(jit.py). Pairs come in an order in which a coordinate is moved before it is a head or location of others. T
-is triangular: its log determinant is the sum of log(o_i w_i^½). A gradient costs O(r) more, with one
-exponential a pair.
+(jit.py). Pairs come in an order in which a coordinate is moved before it is a head or location of others, and
+so do the rows of a pair that lie apart: x_i may follow x_(i-1), as in a random walk. T is triangular: its log
+determinant is the sum of log(o_i w_i^½). A gradient costs O(r) more, with one exponential a pair.
 
 Gorinova, Moore and Hoffman (2020), Automatic reparameterisation of probabilistic programs, learn a partial
 centring from the program; here the map comes from draws and scores alone. It is exact in both limits and in
@@ -74,7 +75,7 @@ def no_transport() -> Any:
 
 @exact
 def _law(table: Any, k: Any, x: Any) -> Any:
-    """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), p of the row, and the row after the last."""
+    """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), p, and the row after its last."""
     first = table[k]
     eta = first[BETA] * x[int(first[HEAD])] - first[REFERENCE]
     if first[SECOND] >= 0.0:
@@ -84,7 +85,7 @@ def _law(table: Any, k: Any, x: Any) -> Any:
 
 @exact
 def _place(row: Any, x: Any) -> Any:
-    """p of a row."""
+    """p of a row; 0 where there is none."""
     return x[int(row[LOCATION])] if row[LOCATION] >= 0.0 else 0.0
 
 

@@ -26,16 +26,26 @@ At the end of a window, in this order:
    fall by. Variables of the program are the groups, and those of a few coordinates may be heads; so may those
    of as many coordinates as the group has, each of them its own. Where there is one variable alone, all
    coordinates with the same head are a group.
-4. *Fit.* Given a head and a location, a coordinate has two free numbers, its knee a_i and y_i. F is taken on
+4. *Locate.* A location is that coordinate of a small variable that correlates most with the group. It may
+   also be one for each member: of another variable, as in a hierarchy of two levels, the coordinate that
+   correlates most with the member; or the member before it, as in a random walk, where the first one is
+   around a location of all or is not moved. F decides, and to choose among k coordinates for each of m
+   members costs m log k / n of its fall.
+5. *Fit.* Given a head and a location, a coordinate has two free numbers, its knee a_i and y_i. F is taken on
    a grid of knees in one compiled pass, and a parabola gives the best; knees of a group are drawn together,
    as by a prior. y_i, C and c are weighted least squares. C is made an integer where that fits as well: were
    it not exactly 1 in a funnel, the neck would be left out. A knee just beyond the draws is taken for none.
-5. *Guard.* Fitted to the older half of the draws, the law must beat on the newer half both no map and one
+   Where members follow each other C is 1, which is right in the neck for every autoregression around a level,
+   and the last member is fitted first: what the data say of a member they say through the later ones too.
+6. *Guard.* Fitted to the older half of the draws, the law must beat on the newer half both no map and one
    that is linear in head and location, by a margin.
+
+Pairs are undone from the last one of the map to its first. A pair is judged and fitted in draws in which the
+others are undone, but for those that move its heads and locations: its law is one of the program.
 
 What the law does not reach: scales whose logarithm is not a coordinate or a sum of two; locations that are
 regressions with other coefficients for every coordinate, and groups whose own correlations matter, of which
-the metric learns what is linear; heads that are moved themselves.
+the metric learns what is linear; heads that are moved themselves, unless each member has its own.
 """
 
 from __future__ import annotations
@@ -363,7 +373,7 @@ def _others(pairs: list[Pair], pair: Pair) -> list[Pair]:
 
 
 def _ordered(pairs: list[Pair]) -> list[Pair] | None:
-    """The pairs in an order in which a coordinate is moved before it rules others; None where there is none."""
+    """The pairs in an order in which a coordinate is moved before it rules others; None if there is none."""
     waiting, found = list(pairs), []
     while waiting:
         for pair in waiting:
@@ -529,12 +539,12 @@ def _whole(s: np.ndarray, inner: np.ndarray, slopes: np.ndarray) -> np.ndarray:
 
 
 def linear_map(draws: Draws, pair: Pair) -> np.ndarray:
-    """The coefficients (m, k) of regressions of all members on the heads that they share and the locations."""
+    """The coefficients (m, k) of regressions of the members on the heads that they share and locations."""
     x, rulers = draws.points[:, pair.members], _rulers(pair)
     x = x - x.mean(axis=0)
     if all(len(ruler) == 1 for ruler in rulers):
-        places = [int(ruler[0]) for ruler in rulers]
-        u = draws.points[:, places] - draws.points[:, places].mean(axis=0)
+        shared = [int(ruler[0]) for ruler in rulers]
+        u = draws.points[:, shared] - draws.points[:, shared].mean(axis=0)
         size = u.std(axis=0)
         u = u / size
         weak = np.linalg.solve(u.T @ u + np.eye(u.shape[1]), u.T @ x)
@@ -865,8 +875,11 @@ def _part(law: Pair) -> Pair:
     every = -(-len(law.members) // _SOME)
     if _follow(law):
         return law
-    columns = {"members": law.members, "heads": law.heads, "locations": law.locations}
-    return law._replace(**{key: v[::every] if len(v) > 1 else v for key, v in columns.items()})
+    return law._replace(
+        members=law.members[::every],
+        heads=law.heads if len(law.heads) == 1 else law.heads[::every],
+        locations=law.locations if len(law.locations) == 1 else law.locations[::every],
+    )
 
 
 def _is_borne_out(draws: Draws, pair: Pair, offset: bool, margin: float) -> bool:
@@ -925,8 +938,10 @@ def _correlations(points: np.ndarray, these: np.ndarray, those: np.ndarray) -> n
 
 
 def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
-    """What may be the own location of each member: the coordinate of another variable that correlates most
-    with it, or, in a program that is centred, the member before it; the first one is not moved then.
+    """What may be the own location of each member.
+
+    The coordinate of another variable that correlates most with it; or, in a program that is centred, the
+    member before it. The first one is around a location of all then, or is not moved.
     """
     members, sizes = law.members, np.bincount(groups)
     if len(law.heads) > 1 or len(members) < _FEWEST or len(set(groups[members])) > 1:

@@ -1,8 +1,8 @@
 """Hierarchies in the coordinates that Fisher HMC learns: right in the neck and in both tails, at every seed.
 
 What is known: the funnel's v is normal; the spread of eight schools has a posterior that two integrals give,
-and so have the global scale of a horseshoe and the two spreads of a hierarchy of two levels. HIERARCHY_SEEDS=20
-runs so many seeds of each.
+and so have the global scale of a horseshoe and the two spreads of a hierarchy of two levels. For stochastic
+volatility there is a long run of another program. HIERARCHY_SEEDS=20 runs so many seeds of each.
 """
 
 from __future__ import annotations
@@ -43,6 +43,25 @@ parameters { vector[N] theta; real<lower=0> tau; vector[J] mu; real<lower=0> ome
 model {
   mu0 ~ normal(0, 3); omega ~ normal(0, 2); tau ~ normal(0, 2);
   mu ~ normal(mu0, omega); theta ~ normal(mu[parent], tau); y ~ normal(theta, 1);
+}
+"""
+VOLATILITY = """
+data { int T; vector[T] y; }
+parameters { real mu; real<lower=0, upper=1> phi; real<lower=0> sigma; vector[T] h; }
+model {
+  mu ~ normal(0, 3); phi ~ beta(10, 2); sigma ~ normal(0, 1);
+  h[1] ~ normal(mu, sigma); h[2:T] ~ normal(mu + phi * (h[1:T-1] - mu), sigma);
+  y ~ normal(0, exp(h / 2));
+}
+"""
+STANDARDISED = """
+data { int T; vector[T] y; }
+parameters { real mu; real<lower=0, upper=1> phi; real<lower=0> sigma; vector[T] e; }
+model {
+  vector[T] h = mu + sigma * e;
+  for (t in 2:T) h[t] += phi * (h[t-1] - mu);
+  mu ~ normal(0, 3); phi ~ beta(10, 2); sigma ~ normal(0, 1); e ~ std_normal();
+  y ~ normal(0, exp(h / 2));
 }
 """
 OUTCOMES = np.array([6.0, -5.0, 0.3, -0.8, 1.2, 0.1, -0.4, 0.9, -1.5, 0.6, 0.0, -0.2])
@@ -99,6 +118,15 @@ def two_levels() -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     density = np.exp(log_p - log_p.max())
     data = {"J": 8, "N": len(y), "parent": parent + 1, "y": y}
     return data, quantiles(u, density.sum(axis=1)), quantiles(u, density.sum(axis=0))
+
+
+def volatility() -> dict[str, Any]:
+    """Data of 120 days whose log variance is an autoregression."""
+    rng = np.random.default_rng(2)
+    h = [-1.0 + 0.3 * rng.normal()]
+    for _ in range(119):
+        h.append(-1.0 + 0.93 * (h[-1] + 1.0) + 0.3 * rng.normal())
+    return {"T": len(h), "y": np.exp(0.5 * np.array(h)) * rng.normal(size=len(h))}
 
 
 def quantiles(grid: np.ndarray, density: np.ndarray) -> np.ndarray:

@@ -36,9 +36,7 @@ POSTERIOR = stanadapt.Posterior(PROGRAM)
 TAILS = tail_rows(Tails(np.array([0, 2]), np.array([1.0, -3.0]), np.array([0.7, 2.5])))
 
 
-def pair(
-    seed: int, members: list[int], heads: list[int], beta: float, second: int, *locations: int
-) -> Pair:
+def pair(seed: int, members: list[int], heads: list[int], beta: float, second: int, *locations: int) -> Pair:
     rng = np.random.default_rng(seed)
     beta_2 = 0.5 * beta if second >= 0 else 0.0
     law = np.array(members), np.array(heads), beta, second, beta_2, np.array(locations)

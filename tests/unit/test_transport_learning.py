@@ -8,13 +8,14 @@ import pytest
 from stanadapt.numerics.transport_learning import (
     Draws,
     Pair,
+    _pulled,
     divergence,
     learn_transport,
     pair_rows,
     pairs_of,
     same_law,
 )
-from stanadapt.transport import no_transport, transport_draws
+from stanadapt.transport import OWN, UNIT, no_transport, transport_draws
 
 M = 12  # members of a group
 
@@ -168,6 +169,81 @@ def test_own_heads_and_a_second_one(seed: int) -> None:
     after = (z.var(axis=0) * scores_z.var(axis=0))[members]
     assert np.all(after < 2.0)
     assert np.median(before) > 10.0
+
+
+PARENTS = np.tile(np.arange(6), 5)
+
+
+def two_levels(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log scales u and v, p, mu_j ~ N(p, e^(2v)) and x_i ~ N(mu_j, e^(2u)), where j is the parent of i."""
+    rng = np.random.default_rng(seed)
+    u, v, p = 0.8 * rng.normal(size=(3, n))
+    z, z_mu = rng.normal(size=(n, len(PARENTS))), rng.normal(size=(n, 6))
+    mu = p[:, None] + np.exp(v)[:, None] * z_mu
+    x = mu[:, PARENTS] + np.exp(u)[:, None] * z
+    s, prior = -z * np.exp(-u)[:, None], -z_mu * np.exp(-v)[:, None]
+    s_mu = prior - np.array([s[:, j == PARENTS].sum(axis=1) for j in range(6)]).T
+    s_u = -u / 0.64 + (np.square(z) - 1.0).sum(axis=1)
+    s_v = -v / 0.64 + (np.square(z_mu) - 1.0).sum(axis=1)
+    points = np.column_stack((u, v, p, mu, x))
+    scores = np.column_stack((s_u, s_v, -p / 0.64 - prior.sum(axis=1), s_mu, s))
+    return points, scores, np.repeat(np.arange(5), [1, 1, 1, 6, len(PARENTS)])
+
+
+def random_walk(n: int, seed: int, phi: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A log scale u, a level p, and x_1 ~ N(p, e^(2u)), x_t ~ N(p + phi (x_(t-1) - p), e^(2u))."""
+    rng = np.random.default_rng(seed)
+    u, p = 0.8 * rng.normal(size=n), 1.5 * rng.normal(size=n)
+    z = rng.normal(size=(n, M))
+    x, s = np.empty((n, M)), -z * np.exp(-u)[:, None]
+    for t in range(M):
+        x[:, t] = p + (phi * (x[:, t - 1] - p) if t else 0.0) + np.exp(u) * z[:, t]
+    points = np.column_stack((u, p, x))
+    s_u = -u / 0.64 + (np.square(z) - 1.0).sum(axis=1)
+    s_p = -p / 2.25 - s[:, 0] - (1.0 - phi) * s[:, 1:].sum(axis=1)
+    s[:, :-1] -= phi * s[:, 1:]
+    return points, np.column_stack((s_u, s_p, s)), np.repeat(np.arange(3), [1, 1, M])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_levels_are_found_with_the_location_of_each_member(seed: int) -> None:
+    """Whichever of the two is found first, the upper level comes first in the map; then all is normal."""
+    points, scores, groups = two_levels(300, seed)
+    upper, lower = learn(points, scores, groups)
+    assert (upper.members.tolist(), upper.heads.tolist()) == (list(range(3, 9)), [1])
+    assert (upper.locations.tolist(), upper.slope) == ([2], 1.0)
+    assert (lower.members.tolist(), lower.heads.tolist()) == (list(range(9, 39)), [0])
+    np.testing.assert_array_equal(lower.locations, 3 + PARENTS)
+    assert lower.slope == 1.0
+    z, scores_z = transport_draws(pair_rows([upper, lower], points), points, scores)
+    assert np.abs(np.log(z.var(axis=0) * scores_z.var(axis=0))).max() < 0.7
+
+
+@pytest.mark.parametrize("phi", [1.0, 0.9])
+@pytest.mark.parametrize("seed", range(5))
+def test_members_that_follow_each_other(seed: int, phi: float) -> None:
+    """With C = 1 in an autoregression too, where the neck is as wide as all else then."""
+    points, scores, groups = random_walk(300, seed, phi)
+    (pair,) = learn(points, scores, groups)
+    assert (pair.heads.tolist(), pair.beta, pair.slope, pair.offset) == ([0], 1.0, 1.0, 0.0)
+    assert pair.members.tolist() == list(range(2, 2 + M))
+    assert pair.locations.tolist() == [1, *range(2, 1 + M)]
+    z, _ = transport_draws(pair_rows([pair], points), points, scores)
+    neck = points[:, 0] < np.quantile(points[:, 0], 0.3)
+    np.testing.assert_allclose(z[neck, 2:].std(axis=0) / z[~neck, 2:].std(axis=0), 1.0, atol=0.35)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_are_undone_as_the_map_undoes_them(seed: int) -> None:
+    """Draws in which one learns are those of the map, but for its units."""
+    for points, scores, groups in (two_levels(200, seed), random_walk(200, seed, 0.9), horseshoe(200, seed)):
+        pairs = learn(points, scores, groups)
+        table = pair_rows(pairs, points)
+        pulled, (z, scores_z) = _pulled(Draws(points, scores), pairs), transport_draws(table, points, scores)
+        unit = np.ones(points.shape[1])
+        unit[table[:, OWN].astype(int)] = table[:, UNIT]
+        np.testing.assert_allclose(pulled.points, z * unit, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(pulled.scores, scores_z / unit, rtol=1e-8, atol=1e-8)
 
 
 def light(kind: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
