@@ -42,9 +42,9 @@ gradient. A row moves one coordinate, and rows of the same law, a pair, follow e
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
 
 Products are added one at a time, to what is a sum already, so that every copy of a kernel rounds alike
-(jit.py). Pairs come in an order in which a coordinate is moved before it is a head or location of others, and
-so do the rows of a pair that lie apart: x_i may follow x_(i-1), as in a random walk. T is triangular: its log
-determinant is the sum of log(o_i w_i^½). A gradient costs O(r) more, with one exponential a pair.
+(jit.py). Pairs come in an order in which a coordinate is moved before it is a head or location of others. T
+is triangular: its log determinant is the sum of log(o_i w_i^½). A gradient costs O(r) more, with one
+exponential a pair.
 
 Gorinova, Moore and Hoffman (2020), Automatic reparameterisation of probabilistic programs, learn a partial
 centring from the program; here the map comes from draws and scores alone. It is exact in both limits and in
@@ -160,8 +160,8 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
             k -= 1
         ratio, p, _ = _law(table, k, x)
         pull, drag, apart = 0.0, 0.0, table[k, APART] > 0.0
-        for m in range(end - k):
-            row = table[end - 1 - m if apart else k + m]
+        for m in range(k, end):
+            row = table[m]
             i = int(row[OWN])
             if apart:
                 p = _place(row, x)

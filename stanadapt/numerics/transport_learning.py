@@ -27,16 +27,13 @@ At the end of a window, in this order:
    of as many coordinates as the group has, each of them its own. Where there is one variable alone, all
    coordinates with the same head are a group.
 4. *Locate.* A location is that coordinate of a small variable that correlates most with the group. It may
-   also be one for each member: of another variable, as in a hierarchy of two levels, the coordinate that
-   correlates most with the member; or the member before it, as in a random walk, where the first one is
-   around a location of all or is not moved. F decides, and to choose among k coordinates for each of m
-   members costs m log k / n of its fall.
+   also be one for each member, as in a hierarchy of two levels: the coordinate of another variable that
+   correlates most with the member. F decides, and to choose among k coordinates for each of m members costs
+   m log k / n of its fall.
 5. *Fit.* Given a head and a location, a coordinate has two free numbers, its knee a_i and y_i. F is taken on
    a grid of knees in one compiled pass, and a parabola gives the best; knees of a group are drawn together,
    as by a prior. y_i, C and c are weighted least squares. C is made an integer where that fits as well: were
    it not exactly 1 in a funnel, the neck would be left out. A knee just beyond the draws is taken for none.
-   Where members follow each other C is 1, which is right in the neck for every autoregression around a level,
-   and the last member is fitted first: what the data say of a member they say through the later ones too.
 6. *Guard.* Fitted to the older half of the draws, the law must beat on the newer half both no map and one
    that is linear in head and location, by a margin.
 
@@ -45,7 +42,8 @@ others are undone, but for those that move its heads and locations: its law is o
 
 What the law does not reach: scales whose logarithm is not a coordinate or a sum of two; locations that are
 regressions with other coefficients for every coordinate, and groups whose own correlations matter, of which
-the metric learns what is linear; heads that are moved themselves, unless each member has its own.
+the metric learns what is linear; autoregressions, whose members are around the ones before; heads that are
+moved themselves.
 """
 
 from __future__ import annotations
@@ -154,14 +152,12 @@ class View(NamedTuple):
     s: np.ndarray  # (m, n) their scores
     eta: np.ndarray  # (1 or m, n) without the knee
     p: np.ndarray  # (1 or m, n) the location; zeros where there is none
-    inner: np.ndarray  # (m,) int64: which member of the pair is the location, -1 for none
     up: bool  # whether beta is positive
 
 
 class Place(NamedTuple):
     """Where the members of a pair may be."""
 
-    members: np.ndarray
     locations: np.ndarray
     draws: Draws  # in which these are as in the program
     cost: float  # what F must fall by, since one of many is chosen
@@ -215,7 +211,7 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
         numbers = 0.0, 0.0, np.zeros(0), np.zeros(0)
         law = Pair(members, heads, sign * BETAS[0], -1, 0.0, _NOWHERE, *numbers)
         places = _locations(pulled, pairs, groups, law) + _own_locations(draws, pairs, groups, law)
-        pair = _choose([Place(members, _NOWHERE, pulled, 0.0), *places], law, promise)
+        pair = _choose([Place(_NOWHERE, pulled, 0.0), *places], law, promise)
         if pair is None:
             refused.add(name)
         else:
@@ -331,31 +327,12 @@ def _view(draws: Draws, pair: Pair) -> View:
         eta += pair.beta_2 * draws.points[:, pair.second]
     p = np.ascontiguousarray(draws.points[:, pair.locations].T)
     p[pair.locations < 0] = 0.0
-    return View(x, s, eta, p, _inner(pair), pair.beta > 0.0)
-
-
-def _inner(pair: Pair) -> np.ndarray:
-    """Which member (m,) of the pair is the location of each, -1 for none."""
-    found = np.full(len(pair.members), -1)
-    if len(pair.locations) > 1:
-        place = {int(i): k for k, i in enumerate(pair.members)}
-        found[:] = [place.get(int(i), -1) for i in pair.locations]
-    return found
-
-
-def _follow(pair: Pair) -> bool:
-    """Whether members are locations of others."""
-    return bool((_inner(pair) >= 0).any())
-
-
-def _outer(pair: Pair) -> np.ndarray:
-    """Which of the pair's locations are coordinates of others."""
-    return np.asarray((pair.locations >= 0) & ~np.isin(pair.locations, pair.members))
+    return View(x, s, eta, p, pair.beta > 0.0)
 
 
 def _roots(pair: Pair) -> set[int]:
     """The heads and locations of a pair."""
-    return {int(i) for i in (*pair.heads, pair.second, *pair.locations[_outer(pair)])}
+    return {int(i) for i in (*pair.heads, pair.second, *pair.locations)} - {-1}
 
 
 def _others(pairs: list[Pair], pair: Pair) -> list[Pair]:
@@ -402,8 +379,8 @@ def _pulled(draws: Draws, pairs: list[Pair]) -> Draws:
         scores[:, pair.heads] += pair.beta * pull.T
         if pair.second >= 0:
             scores[:, pair.second] += pair.beta_2 * pull.sum(axis=0)
-        outer = _outer(pair)
-        np.add.at(scores.T, pair.locations[outer], drag[outer])
+        placed = pair.locations >= 0
+        np.add.at(scores.T, pair.locations[placed], drag[placed])
     return Draws(points, scores)
 
 
@@ -421,7 +398,6 @@ def _evaluate(
     s: Any,
     eta: Any,
     p: Any,
-    inner: Any,
     up: Any,
     slope: Any,
     offset: Any,
@@ -436,12 +412,8 @@ def _evaluate(
     (m, n), apart = x.shape, len(p) > 1
     total = 0.0
     for j in range(m):
-        for t in range(n):
-            scores[j, t] = s[j, t]
-    for step in range(m):
-        j = m - 1 - step if apart else step  # a member may be the location of later ones
         factor = slope if up else slope * np.exp(knees[j])
-        h, q, own = j if len(eta) > 1 else 0, j if apart else 0, inner[j]
+        h, q = j if len(eta) > 1 else 0, j if apart else 0
         for t in range(n):
             w = max(1.0 / (1.0 + np.exp(-2.0 * (eta[h, t] - knees[j]))), _TINY)
             root, left = np.sqrt(w), 1.0 - w
@@ -453,12 +425,10 @@ def _evaluate(
                 middle = np.sqrt(w * left)
                 at = data[j] + factor * p[q, t]
                 here, change, along = middle * at, (left - w) * middle * at, middle * factor
-            rest, score = x[j, t] - here, scores[j, t]
-            z[j, t], scores[j, t] = rest / root, score * root
-            pull[h, t] += score * (change + left * rest) + left
-            drag[q, t] += score * along
-            if own >= 0:
-                scores[own, t] += score * along
+            rest = x[j, t] - here
+            z[j, t], scores[j, t] = rest / root, s[j, t] * root
+            pull[h, t] += s[j, t] * (change + left * rest) + left
+            drag[q, t] += s[j, t] * along
         total += 0.5 * np.log(_variance(z[j]) * _variance(scores[j]))
     return total
 
@@ -485,7 +455,7 @@ def divergence(draws: Draws, pair: Pair, view: View | None = None) -> float:
         total += _root(draws, head, pair.beta * pull[k])
     if pair.second >= 0:
         total += _root(draws, pair.second, pair.beta_2 * pull.sum(axis=0))
-    for place in np.unique(pair.locations[_outer(pair)]):
+    for place in np.unique(pair.locations[pair.locations >= 0]):
         total += _root(draws, place, drag[pair.locations == place].sum(axis=0))
     return total
 
@@ -506,12 +476,10 @@ def plain_divergence(draws: Draws, pair: Pair, coefficients: np.ndarray | None =
     if len(pair.heads) > 1:
         added = {int(head): 0.0 for head in pair.heads}
     rulers = _rulers(pair)
-    if coefficients is not None and len(pair.locations) > 1:
-        s = _whole(s, _inner(pair), coefficients[:, -1])
     for k, ruler in enumerate(rulers):
         if coefficients is not None:
             x = x - coefficients[:, k, None] * draws.points[:, ruler].T
-        for place in np.unique(ruler[(ruler >= 0) & ~np.isin(ruler, pair.members)]):
+        for place in np.unique(ruler):
             ruled = slice(None) if len(ruler) == 1 else ruler == place
             added[int(place)] = 0.0 if coefficients is None else coefficients[ruled, k] @ s[ruled]
     total = 0.0
@@ -525,17 +493,6 @@ def _rulers(pair: Pair) -> list[np.ndarray]:
     rulers = [pair.heads] if len(pair.heads) == 1 else []
     rulers += [np.array([pair.second])] if pair.second >= 0 else []
     return rulers + ([pair.locations] if pair.is_located else [])
-
-
-def _whole(s: np.ndarray, inner: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """The scores (m, n) with those of later members that follow a member by `slopes` (m,) or (m, n)."""
-    if np.all(inner < 0):
-        return s
-    s = s.copy()
-    for j in reversed(range(len(s))):
-        if inner[j] >= 0:
-            s[inner[j]] += slopes[j] * s[j]
-    return s
 
 
 def linear_map(draws: Draws, pair: Pair) -> np.ndarray:
@@ -552,8 +509,7 @@ def linear_map(draws: Draws, pair: Pair) -> np.ndarray:
     places = np.column_stack([np.broadcast_to(ruler, len(pair.members)) for ruler in rulers])
     u = draws.points.T[places]
     u -= u.mean(axis=2, keepdims=True)
-    u[places < 0] = 0.0
-    size = np.where(places < 0, 1.0, u.std(axis=2))
+    size = u.std(axis=2)
     u /= size[:, :, None]
     weak = np.linalg.solve(u @ u.transpose(0, 2, 1) + np.eye(len(rulers)), u @ x.T[:, :, None])
     return np.asarray(weak[:, :, 0] / size)
@@ -581,25 +537,23 @@ def _fit(draws: Draws, law: Pair, *, free: bool = True, offset: bool = False) ->
 
 def _fit_place(draws: Draws, law: Pair, view: View, *, offset: bool) -> Pair:
     """The numbers of a law with C, if it has a location, and with c, if it is to have an `offset`."""
-    if np.any(view.inner >= 0):  # were C not 1, a level that is not 0 would keep the neck out
-        return _with_numbers(_with_numbers(law, view, 1.0, 0.0), view, 1.0, 0.0)
     located = law.is_located
     if not (located or offset):
         return _with_numbers(law, view, 0.0, 0.0)
     slope, shift = _first_place(view, located, offset)
     pair = _with_numbers(law, view, slope, shift)
     for _ in range(2):
-        pair = _with_numbers(pair, view, *_solve_place(view, pair, located, offset))
+        pair = _with_numbers(law, view, *_solve_place(view, pair, located, offset))
     whole = float(np.round(pair.slope))
     if located and whole != 0.0 and abs(pair.slope - whole) < _NEARLY_WHOLE * abs(whole):
         near = abs(pair.slope - whole) < _WHOLE * abs(whole)
         shift = _solve_place(view, pair, False, offset, whole)[1]
-        other = _with_numbers(pair, view, whole, shift)
+        other = _with_numbers(law, view, whole, shift)
         if near or divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.x[0]):
             pair = other
     if offset and pair.offset != 0.0:
         plain = float(f"{pair.offset:.2g}")
-        other = _with_numbers(pair, view, pair.slope, plain)
+        other = _with_numbers(law, view, pair.slope, plain)
         if divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.x[0]):
             pair = other
     return pair
@@ -607,10 +561,7 @@ def _fit_place(draws: Draws, law: Pair, view: View, *, offset: bool) -> Pair:
 
 def _with_numbers(law: Pair, view: View, slope: float, offset: float) -> Pair:
     """The law with C and c, and with the knees and y that go with them."""
-    if np.any(view.inner >= 0):
-        knees, data = _fit_followers(view, slope, offset, law.knees)
-    else:
-        knees, data = _fit_knees(view, slope, offset)
+    knees, data = _fit_knees(view, slope, offset)
     return law._replace(slope=slope, offset=offset, knees=knees, data=data)
 
 
@@ -674,74 +625,32 @@ def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
 
 def _fit_knees(view: View, slope: float, offset: float) -> tuple[np.ndarray, np.ndarray]:
     """The knees and y of all members (m,), from a grid of knees."""
-    m, n = view.x.shape
-    centres, grid = _grid(view.eta)
-    values, data = np.empty((2, m, len(grid)))
-    _scan(view.x, view.s, view.eta, slope * view.p + offset, view.up, centres, grid, values, data)
-    values[~np.isfinite(values)] = np.inf
-    sums = values.sum(axis=0)
-    common = int(np.argmin(sums + 0.5 * m * _prior(grid) / n))
-    if sums[-1] - sums[common] < (_FREE + _FREE_EACH * m) / n:
-        common = len(grid) - 1
-    knees, data = _best_knees(values, data, grid, grid[common], n)
-    return centres + knees, data
-
-
-def _fit_followers(
-    view: View, slope: float, offset: float, before: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The same where members follow each other; `before` (m,) are their knees as far as these are known.
-
-    What the data say of a member they say through the later ones too, and how much depends on the knees of
-    these. So the last member is the first to be fitted.
-    """
-    m, n = view.x.shape
-    centres, grid = _grid(view.eta)
-    middle = float(np.median(before - centres)) if len(before) else None
-    at, score = slope * view.p + offset, view.s.copy()
-    knees, chosen = np.empty((2, m))
-    values, data = np.empty((2, 1, len(grid)))
-    for j in reversed(range(m)):
-        one = slice(j, j + 1)
-        _scan(view.x[one], score[one], view.eta, at[one], view.up, centres, grid, values, data)
-        values[~np.isfinite(values)] = np.inf
-        knees[one], chosen[one] = _best_knees(values, data, grid, middle, n)
-        if view.inner[j] >= 0:
-            w = 1.0 / (1.0 + np.exp(-2.0 * (view.eta[0] - centres[0] - knees[j])))
-            score[view.inner[j]] += slope * (1.0 - w) * score[j]
-    return centres + knees, chosen
-
-
-def _grid(eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The heads' means (1 or m,), and the grid of knees counted from there; its ends stand for infinity."""
-    centres = eta.mean(axis=1)
+    x, s, eta, p, up = view
+    (m, n), centres = x.shape, eta.mean(axis=1)
     low = max(float((eta.min(axis=1) - centres).min()), -_FARTHEST) - _OUTSIDE
     high = min(float((eta.max(axis=1) - centres).max()), _FARTHEST) + _OUTSIDE
     inner = np.linspace(low, high, max(3, int(np.ceil((high - low) / _STEP)) + 1))
-    return centres, np.concatenate(([min(-_LIMIT, low - 1.0)], inner, [max(_LIMIT, high + 1.0)]))
-
-
-def _prior(grid: np.ndarray) -> np.ndarray:
-    return np.asarray(_PRIOR * np.square(np.clip(grid, -_FLAT, _FLAT)))
-
-
-def _best_knees(
-    values: np.ndarray, data: np.ndarray, grid: np.ndarray, common: float | None, n: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Knees and y (m,), from the values (m, K) of a grid of knees, drawn to a `common` one."""
-    pool = 0.0 if common is None else _POOL * np.square(np.clip(grid - common, -_FLAT, _FLAT))
-    values = values + 0.5 * (pool + _prior(grid)) / n
+    grid = np.concatenate(([min(-_LIMIT, low - 1.0)], inner, [max(_LIMIT, high + 1.0)]))
+    values, data = np.empty((2, m, len(grid)))
+    _scan(x, s, eta, slope * p + offset, up, centres, grid, values, data)
+    values[~np.isfinite(values)] = np.inf
+    prior = _PRIOR * np.square(np.clip(grid, -_FLAT, _FLAT))
+    sums = values.sum(axis=0)
+    common = int(np.argmin(sums + 0.5 * m * prior / n))
+    if sums[-1] - sums[common] < (_FREE + _FREE_EACH * m) / n:
+        common = len(grid) - 1
+    values += 0.5 * (_POOL * np.square(np.clip(grid - grid[common], -_FLAT, _FLAT)) + prior) / n
     best = np.argmin(values, axis=1)
-    rows, inside = np.arange(len(values)), (best > 1) & (best < len(grid) - 2)
+    rows, inside = np.arange(m), (best > 1) & (best < len(grid) - 2)
     knees, chosen = grid[best], data[rows, best]
     at, row = best[inside], rows[inside]
     below, here, above = (values[row, at + k] for k in (-1, 0, 1))
     shift = np.clip(0.5 * (below - above) / (below - 2.0 * here + above), -0.5, 0.5)
     shift[~np.isfinite(shift)] = 0.0
-    knees[inside] += shift * (grid[2] - grid[1])
+    knees[inside] += shift * (inner[1] - inner[0])
     side = np.where(shift > 0.0, 1, -1)
     chosen[inside] += np.abs(shift) * (data[row, at + side] - chosen[inside])
-    return knees, chosen
+    return centres + knees, chosen
 
 
 @kernel
@@ -823,7 +732,7 @@ def _refit(pair: Pair, draws: Draws) -> Pair:
 
 def _with_offset(pair: Pair, draws: Draws) -> Pair:
     """The pair with an offset of its place, where it can have one and both halves of the draws ask for it."""
-    if pair.beta < 0.0 or pair.offset != 0.0 or _follow(pair):
+    if pair.beta < 0.0 or pair.offset != 0.0:
         return pair
     least = LEAD + OFFSET_GAIN * len(pair.members)
     shifted = _fit(draws, pair, offset=True)
@@ -849,7 +758,7 @@ def _choose_place(places: list[Place], law: Pair, *, offset: bool) -> tuple[Pair
     """The same with the draws that it is fitted to."""
     chosen, gain = None, -np.inf
     for place in places:
-        whole = law._replace(members=place.members, locations=place.locations)
+        whole = law._replace(locations=place.locations)
         some = _part(whole)
         scale = len(whole.members) / len(some.members)
         pair = _fit(place.draws, some, offset=offset)
@@ -873,8 +782,6 @@ def _choose_place(places: list[Place], law: Pair, *, offset: bool) -> tuple[Pair
 def _part(law: Pair) -> Pair:
     """The law of some of the members, unless these follow each other."""
     every = -(-len(law.members) // _SOME)
-    if _follow(law):
-        return law
     return law._replace(
         members=law.members[::every],
         heads=law.heads if len(law.heads) == 1 else law.heads[::every],
@@ -922,7 +829,7 @@ def _locations(pulled: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) 
         return []
     some = members[:: -(-len(members) // _SOME)]
     strength = np.abs(_correlations(pulled.points, free, some)).mean(axis=1)
-    return [Place(members, free[k : k + 1], pulled, 0.0) for k in np.argsort(-strength)[:_PLACES]]
+    return [Place(free[k : k + 1], pulled, 0.0) for k in np.argsort(-strength)[:_PLACES]]
 
 
 def _free_locations(pairs: list[Pair], groups: np.ndarray, law: Pair) -> np.ndarray:
@@ -938,11 +845,7 @@ def _correlations(points: np.ndarray, these: np.ndarray, those: np.ndarray) -> n
 
 
 def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
-    """What may be the own location of each member.
-
-    The coordinate of another variable that correlates most with it; or, in a program that is centred, the
-    member before it. The first one is around a location of all then, or is not moved.
-    """
+    """What may be the own locations of members: the coordinates of another variable that correlate most."""
     members, sizes = law.members, np.bincount(groups)
     if len(law.heads) > 1 or len(members) < _FEWEST or len(set(groups[members])) > 1:
         return []
@@ -954,34 +857,28 @@ def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pai
         strength = np.abs(_correlations(draws.points, coordinates, members))
         if np.isfinite(strength).all():
             cost = len(members) * np.log(sizes[g]) / len(draws.points)
-            found.append((members, coordinates[strength.argmax(axis=0)], cost))
+            found.append((coordinates[strength.argmax(axis=0)], cost))
             strengths.append(-strength.max(axis=0).mean())
     likely = [found[k] for k in np.argsort(strengths)[:_PLACES]]
-    if law.beta > 0.0:
-        begins = _free_locations(pairs, groups, law)
-        strength = _correlations(draws.points, begins, members).mean(axis=1)
-        for k in np.argsort(-strength)[:1]:
-            likely.append((members, np.concatenate((begins[k : k + 1], members[:-1])), 0.0))
-        likely.append((members[1:], members[:-1], 0.0))
     places = []
-    for these, locations, cost in likely:
-        trial = law._replace(members=these, locations=locations)
+    for locations, cost in likely:
+        trial = law._replace(locations=locations)
         if len(set(locations)) > 1 and _ordered([*pairs, trial]):
             pulled = _pulled(draws, _others([*pairs, trial], trial))
-            places.append(Place(these, locations, pulled, cost))
+            places.append(Place(locations, pulled, cost))
     return places
 
 
 def _with_own_locations(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:
     """The pair with locations of the members' own, where both halves of the draws ask for them."""
     offset = pair.offset != 0.0
-    present = Place(pair.members, pair.locations, _pulled(draws, _others(pairs, pair)), 0.0)
+    present = Place(pair.locations, _pulled(draws, _others(pairs, pair)), 0.0)
     best, gain = pair, _newer_fall(present, pair, offset)
     rest = [other for other in pairs if other is not pair]
     for place in _own_locations(draws, rest, groups, pair):
         if np.array_equal(place.locations, pair.locations):
             continue
-        law = pair._replace(members=place.members, locations=place.locations, knees=np.zeros(0))
+        law = pair._replace(locations=place.locations)
         again = len(pair.locations) > 1 and set(groups[place.locations]) == set(groups[pair.locations])
         lead = SETTLED * len(pair.members) if again else LEAD + place.cost
         if (fall := _newer_fall(place, law, offset)) > gain + lead:

@@ -36,7 +36,7 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         alike = len(_members(names, ruler)) == len(_members(names, names[i])) > 1
         if alike and own != variable_of(ruler):
             ruler = variable_of(ruler)  # each coordinate has its own head
-        place = _place([int(learnt["scale_location"][k]) for k in _alike(learnt, names, i)], own, names)
+        place = _place([int(learnt["scale_location"][k]) for k in _alike(learnt, names, i)], names)
         weights.setdefault((own, ruler, place), []).append(float(learnt["data_weight"][i]))
     sentences = []
     for (own, ruler, place), found in weights.items():
@@ -54,13 +54,10 @@ def _alike(learnt: Mapping[str, np.ndarray], names: Sequence[str], i: int) -> li
     return [k for k, head in enumerate(learnt["scale_head"]) if head >= 0 and variable_of(names[k]) == own]
 
 
-def _place(locations: Sequence[int], own: str, names: Sequence[str]) -> str:
-    """What the coordinates of the variable `own` are around: one coordinate, or each its own."""
+def _place(locations: Sequence[int], names: Sequence[str]) -> str:
+    """What the coordinates of a variable are around: one coordinate, or each its own of another variable."""
     found = {names[k] for k in locations if k >= 0}
-    variables = {variable_of(name) for name in found}
-    if own in variables:
-        return "those before"
-    return found.pop() if len(found) == 1 else " and ".join(sorted(variables))
+    return found.pop() if len(found) == 1 else " and ".join(sorted({variable_of(name) for name in found}))
 
 
 def _members(names: Sequence[str], name: str) -> list[str]:

@@ -120,6 +120,11 @@ def two_levels() -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     return data, quantiles(u, density.sum(axis=1)), quantiles(u, density.sum(axis=0))
 
 
+# Of log sigma, from 240,000 draws of the standardised program in 8 chains without findings, about 50,000 of
+# them effective.
+VOLATILITY_QUANTILES = np.array([-6.47, -4.31, -2.80, -1.353, -0.675, -0.455, -0.229])
+
+
 def volatility() -> dict[str, Any]:
     """Data of 120 days whose log variance is an autoregression."""
     rng = np.random.default_rng(2)
@@ -181,10 +186,19 @@ def test_the_horseshoe_is_right(seed: int) -> None:
 def test_two_levels_are_right_from_neck_to_mouth(seed: int) -> None:
     """Two funnels, one upon the other: a member has the location of its group, which is moved itself."""
     data, tau, omega = two_levels()
-    posterior, findings = run(TWO_LEVELS, data, method="fisher_hmc", seed=seed)
-    assert not findings - {"divergences", "ess_tail"}
+    posterior, findings = run(TWO_LEVELS, data, method="fisher_hmc", seed=seed, draws=5_000)
+    assert not findings - {"divergences", "failures"}
     assert np.abs(errors(np.log(posterior["tau"].values), tau)).max() < LIMIT
     assert np.abs(errors(np.log(posterior["omega"].values), omega)).max() < LIMIT
+
+
+@pytest.mark.parametrize("program", [VOLATILITY, STANDARDISED], ids=["centred", "standardised"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_stochastic_volatility_is_right_or_says_that_it_is_not(seed: int, program: str) -> None:
+    """Each member is around the one before, which no law of coordinates reaches."""
+    posterior, findings = run(program, volatility(), method="fisher_hmc", seed=seed)
+    largest = np.abs(errors(np.log(posterior["sigma"].values), VOLATILITY_QUANTILES)).max()
+    assert findings or largest < LIMIT
 
 
 def test_without_coordinates_the_neck_is_missed() -> None:

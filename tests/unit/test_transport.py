@@ -48,8 +48,8 @@ def table(*pairs: Pair) -> np.ndarray:
     return pair_rows(list(pairs), np.random.default_rng(0).normal(size=(20, D)))
 
 
-# One law, a law of two heads, both signs of beta, own heads, own locations, members that follow each other, a
-# head and locations that are moved, and tails beneath.
+# One law, a law of two heads, both signs of beta, own heads, own locations, a head and locations that are
+# moved, and tails beneath.
 MAPS = {
     "no": no_transport(),
     "tails": TAILS,
@@ -62,8 +62,6 @@ MAPS = {
     "own locations": table(pair(9, [4, 5, 6, 7, 8], [0], 1.0, -1, 1, 2, 1, -1, 3)),
     "own locations, not centred": table(pair(10, [4, 5, 6, 7], [0], -0.5, 8, 1, 2, 3, 1)),
     "own heads and locations": table(pair(11, [6, 7, 8], [3, 4, 5], 1.0, 0, 1, 2, 1)),
-    "followers": table(pair(12, [4, 5, 6, 7, 8], [0], 1.0, -1, 3, 4, 5, 6, 4)),
-    "followers, not centred": table(pair(13, [4, 5, 6, 7], [0], -1.0, -1, -1, 4, 5, 6)),
     "two levels": table(pair(14, [1, 2], [0], 1.0, -1, 8), pair(15, [4, 5, 6, 7], [3], 1.0, -1, 1, 1, 2, 2)),
     "chain": np.concatenate(
         (TAILS, table(pair(7, [3, 4], [0], 1.0, -1, 1), pair(8, [6, 7, 8], [3], -1.0, 0, 4)))
