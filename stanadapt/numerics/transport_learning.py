@@ -194,7 +194,7 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
     """The rows of the pairs."""
     old = pairs_of(moves)
     pairs = _judge(old, draws.part(slice(before, None)))
-    for k in reversed(range(len(pairs))):
+    for k in range(len(pairs)):
         pulled = _pulled(draws, _others(pairs, pairs[k]))
         pairs[k] = _refit(pairs[k], pulled)
         if new:
