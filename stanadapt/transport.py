@@ -75,18 +75,19 @@ def no_transport() -> Any:
 
 @exact
 def _law(table: Any, k: Any, x: Any) -> Any:
-    """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), p, and the row after its last."""
+    """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), and the row after its last."""
     first = table[k]
     eta = first[BETA] * x[int(first[HEAD])] - first[REFERENCE]
     if first[SECOND] >= 0.0:
         eta += first[BETA_2] * x[int(first[SECOND])]
-    return np.exp(-2.0 * eta), _place(first, x), k + int(first[ROWS])
+    return np.exp(-2.0 * eta), k + int(first[ROWS])
 
 
 @exact
-def _place(row: Any, x: Any) -> Any:
-    """p of a row; 0 where there is none."""
-    return x[int(row[LOCATION])] if row[LOCATION] >= 0.0 else 0.0
+def _stretch(table: Any, k: Any, after: Any, x: Any) -> Any:
+    """p of row `k`, 0 where there is none, and the row after the last one that shares it."""
+    p = x[int(table[k, LOCATION])] if table[k, LOCATION] >= 0.0 else 0.0
+    return p, k + 1 if table[k, APART] > 0.0 else after
 
 
 @exact
@@ -106,27 +107,27 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
             log_det += abs(a) + np.log1p(np.exp(-2.0 * abs(a))) - np.log(2.0)
             k += 1
             continue
-        ratio, p, after = _law(table, k, x)
+        ratio, after = _law(table, k, x)
         log_det += table[k, LOG_UNITS]
         product = 1.0
-        while k < after:
-            row = table[k]
-            i = int(row[OWN])
-            if row[APART] > 0.0:
-                p = _place(row, x)
-            inverse = 1.0 + ratio * row[KNEE]
-            w = 1.0 / inverse
-            root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
-            if kind == CENTRED:
-                here += w * (row[DATA] - here)
-            else:
-                here = 0.0 + root * np.sqrt(1.0 - w) * (row[DATA] + here)
-            x[i] = here + root * row[UNIT] * z[i]
-            product *= inverse
-            if product > 1e150:  # logarithms are dear, and products overflow
-                log_det -= 0.5 * np.log(product)
-                product = 1.0
-            k += 1
+        while k < after:  # rows with the same p at once, which the compiler makes the most of
+            p, last = _stretch(table, k, after, x)
+            while k < last:
+                row = table[k]
+                i = int(row[OWN])
+                inverse = 1.0 + ratio * row[KNEE]
+                w = 1.0 / inverse
+                root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
+                if kind == CENTRED:
+                    here += w * (row[DATA] - here)
+                else:
+                    here = 0.0 + root * np.sqrt(1.0 - w) * (row[DATA] + here)
+                x[i] = here + root * row[UNIT] * z[i]
+                product *= inverse
+                if product > 1e150:  # logarithms are dear, and products overflow
+                    log_det -= 0.5 * np.log(product)
+                    product = 1.0
+                k += 1
         log_det -= 0.5 * np.log(product)
     return log_det if np.isfinite(log_det) else np.inf
 
@@ -158,35 +159,34 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
             continue
         while table[k, ROWS] == 0.0:
             k -= 1
-        ratio, p, _ = _law(table, k, x)
-        pull, drag, apart = 0.0, 0.0, table[k, APART] > 0.0
-        for m in range(k, end):
-            row = table[m]
-            i = int(row[OWN])
-            if apart:
-                p = _place(row, x)
-            s = score[i]
-            change, slope, scale, left = _derivatives(row, kind, ratio, p)
-            pull += left
-            pull += s * change
-            pull += s * left * scale * z[i]
-            if not apart:
+        ratio, _ = _law(table, k, x)
+        pull, m = 0.0, k
+        while m < end:
+            p, last = _stretch(table, m, end, x)
+            drag, location = 0.0, int(table[m, LOCATION])
+            while m < last:
+                row = table[m]
+                i = int(row[OWN])
+                s = score[i]
+                change, slope, scale, left = _derivatives(row, kind, ratio, p)
+                pull += left
+                pull += s * change
+                pull += s * left * scale * z[i]
                 drag += s * slope
-            elif row[LOCATION] >= 0.0:
-                score[int(row[LOCATION])] += s * slope
-            score[i] = s * scale
-        _add(table[k], score, pull, drag)
+                score[i] = s * scale
+                m += 1
+            if location >= 0:
+                score[location] += drag
+        _add(table[k], score, pull)
         end = k
 
 
 @exact
-def _add(first: Any, score: Any, pull: Any, drag: Any) -> None:
-    """Add to the scores of a pair's heads, and of its location if the rows share one."""
+def _add(first: Any, score: Any, pull: Any) -> None:
+    """Add to the scores of a pair's heads."""
     score[int(first[HEAD])] += first[BETA] * pull
     if first[SECOND] >= 0.0:
         score[int(first[SECOND])] += first[BETA_2] * pull
-    if first[LOCATION] >= 0.0 and first[APART] == 0.0:
-        score[int(first[LOCATION])] += drag
 
 
 @exact
@@ -202,25 +202,24 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
             k += 1
             continue
         first = k
-        ratio, p, after = _law(table, k, x)
-        pull, drag = 0.0, 0.0
+        ratio, after = _law(table, k, x)
+        pull = 0.0
         while k < after:
-            row = table[k]
-            i = int(row[OWN])
-            if row[APART] > 0.0:
-                p = _place(row, x)
-            change, slope, scale, left = _derivatives(row, kind, ratio, p)
-            s = found[i] / scale
-            pull += left
-            pull += s * change
-            pull += s * left * scale * z[i]
-            if row[APART] == 0.0:
+            p, last = _stretch(table, k, after, x)
+            drag, location = 0.0, int(table[k, LOCATION])
+            while k < last:
+                i = int(table[k, OWN])
+                change, slope, scale, left = _derivatives(table[k], kind, ratio, p)
+                s = found[i] / scale
+                pull += left
+                pull += s * change
+                pull += s * left * scale * z[i]
                 drag += s * slope
-            elif row[LOCATION] >= 0.0:
-                found[int(row[LOCATION])] -= s * slope
-            found[i] = s
-            k += 1
-        _add(table[first], found, -pull, -drag)
+                found[i] = s
+                k += 1
+            if location >= 0:
+                found[location] -= drag
+        _add(table[first], found, -pull)
     return found
 
 
@@ -237,20 +236,20 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             z[i] = np.arcsinh(rate * (x[i] - table[k, CENTER])) / rate
             k += 1
             continue
-        ratio, p, after = _law(table, k, x)
+        ratio, after = _law(table, k, x)
         while k < after:
-            row = table[k]
-            i = int(row[OWN])
-            if row[APART] > 0.0:
-                p = _place(row, x)
-            w = 1.0 / (1.0 + ratio * row[KNEE])
-            root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
-            if kind == CENTRED:
-                here += w * (row[DATA] - here)
-            else:
-                here = root * np.sqrt(1.0 - w) * (row[DATA] + here)
-            z[i] = (x[i] - here) / (root * row[UNIT])
-            k += 1
+            p, last = _stretch(table, k, after, x)
+            while k < last:
+                row = table[k]
+                i = int(row[OWN])
+                w = 1.0 / (1.0 + ratio * row[KNEE])
+                root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
+                if kind == CENTRED:
+                    here += w * (row[DATA] - here)
+                else:
+                    here = root * np.sqrt(1.0 - w) * (row[DATA] + here)
+                z[i] = (x[i] - here) / (root * row[UNIT])
+                k += 1
 
 
 @exact

@@ -306,8 +306,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport.py",
-        "                score[int(row[LOCATION])] += s * slope",
-        "                score[int(row[LOCATION])] += 0.5 * s * slope",
+        "                score[location] += drag",
+        "                score[location] += 0.5 * drag",
         unit("test_transport", "test_density_and_score_against_their_definition"),
     ),
     Mutation(
