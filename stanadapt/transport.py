@@ -34,7 +34,7 @@ the other one; a coordinate finds its own place by its knee a_i. In a program th
 where w is the weight of the prior. In general eta_i = beta u + beta' u' - a_i with one or two heads: beta is
 ±1 for a log scale, ±½ for a log variance or precision, and two heads make a product of scales.
 
-A map is a table (r, 15) of numbers, since kernels hand one array on for nothing and seven for a tenth of a
+A map is a table (r, 16) of numbers, since kernels hand one array on for nothing and seven for a tenth of a
 gradient. A row moves one coordinate, and rows of the same law, a pair, follow each other:
 
     symbol        column           meaning
@@ -42,6 +42,7 @@ gradient. A row moves one coordinate, and rows of the same law, a pair, follow e
                   ROWS             number of rows of the pair, on its first row
     i             OWN              the coordinate
     u, u', p      HEAD, SECOND, LOCATION        coordinates too, -1 for none
+                  APART            1 in a pair whose rows have a location each, else 0
     beta, beta'   BETA, BETA_2
     a             REFERENCE, KNEE  r, which the pair shares, and e^(2 (a_i - r))
     o             UNIT             and LOG_UNITS: the sum of log o_i of the pair, on its first row
@@ -69,9 +70,9 @@ import numpy as np
 
 from .jit import exact
 
-COLUMNS = 15
-KIND, ROWS, OWN, HEAD, SECOND, LOCATION = range(6)
-BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE, OFFSET = range(6, COLUMNS)
+COLUMNS = 16
+KIND, ROWS, OWN, HEAD, SECOND, LOCATION, APART = range(7)
+BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE, OFFSET = range(7, COLUMNS)
 CENTER, RATE = DATA, UNIT
 KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, KNEE
 TAIL, CENTRED, NOT_CENTRED, BEND = 0.0, 1.0, -1.0, 2.0  # kinds
@@ -162,13 +163,19 @@ def _alone_into_z(row: Any, x: Any) -> Any:
 
 @exact
 def _law(table: Any, k: Any, x: Any) -> Any:
-    """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), p, and the row after its last."""
+    """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), and the row after its last."""
     first = table[k]
     eta = first[BETA] * x[int(first[HEAD])] - first[REFERENCE]
     if first[SECOND] >= 0.0:
         eta += first[BETA_2] * x[int(first[SECOND])]
-    p = x[int(first[LOCATION])] if first[LOCATION] >= 0.0 else 0.0
-    return np.exp(-2.0 * eta), p, k + int(first[ROWS])
+    return np.exp(-2.0 * eta), k + int(first[ROWS])
+
+
+@exact
+def _stretch(table: Any, k: Any, after: Any, x: Any) -> Any:
+    """p of row `k`, 0 where there is none, and the row after the last one that shares it."""
+    p = x[int(table[k, LOCATION])] if table[k, LOCATION] >= 0.0 else 0.0
+    return p, k + 1 if table[k, APART] > 0.0 else after
 
 
 @exact
@@ -185,25 +192,27 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
             log_det += log_slope
             k += 1
             continue
-        ratio, p, after = _law(table, k, x)
+        ratio, after = _law(table, k, x)
         log_det += table[k, LOG_UNITS]
         product = 1.0
-        while k < after:
-            row = table[k]
-            i = int(row[OWN])
-            inverse = 1.0 + ratio * row[KNEE]
-            w = 1.0 / inverse
-            root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
-            if kind == CENTRED:
-                here += w * (row[DATA] - here)
-            else:
-                here = 0.0 + root * np.sqrt(1.0 - w) * (row[DATA] + here)
-            x[i] = here + root * row[UNIT] * z[i]
-            product *= inverse
-            if product > 1e150:  # logarithms are dear, and products overflow
-                log_det -= 0.5 * np.log(product)
-                product = 1.0
-            k += 1
+        while k < after:  # rows with the same p at once, which the compiler makes the most of
+            p, last = _stretch(table, k, after, x)
+            while k < last:
+                row = table[k]
+                i = int(row[OWN])
+                inverse = 1.0 + ratio * row[KNEE]
+                w = 1.0 / inverse
+                root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
+                if kind == CENTRED:
+                    here += w * (row[DATA] - here)
+                else:
+                    here = 0.0 + root * np.sqrt(1.0 - w) * (row[DATA] + here)
+                x[i] = here + root * row[UNIT] * z[i]
+                product *= inverse
+                if product > 1e150:  # logarithms are dear, and products overflow
+                    log_det -= 0.5 * np.log(product)
+                    product = 1.0
+                k += 1
         log_det -= 0.5 * np.log(product)
     return log_det if np.isfinite(log_det) else np.inf
 
@@ -236,30 +245,34 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
             continue
         while table[k, ROWS] == 0.0:
             k -= 1
-        ratio, p, _ = _law(table, k, x)
-        pull, drag = 0.0, 0.0
-        for m in range(k, end):
-            row = table[m]
-            i = int(row[OWN])
-            s = score[i]
-            change, slope, scale, left = _derivatives(row, kind, ratio, p)
-            pull += left
-            pull += s * change
-            pull += s * left * scale * z[i]
-            drag += s * slope
-            score[i] = s * scale
-        _add(table[k], score, pull, drag)
+        ratio, _ = _law(table, k, x)
+        pull, m = 0.0, k
+        while m < end:
+            p, last = _stretch(table, m, end, x)
+            drag, location = 0.0, int(table[m, LOCATION])
+            while m < last:
+                row = table[m]
+                i = int(row[OWN])
+                s = score[i]
+                change, slope, scale, left = _derivatives(row, kind, ratio, p)
+                pull += left
+                pull += s * change
+                pull += s * left * scale * z[i]
+                drag += s * slope
+                score[i] = s * scale
+                m += 1
+            if location >= 0:
+                score[location] += drag
+        _add(table[k], score, pull)
         end = k
 
 
 @exact
-def _add(first: Any, score: Any, pull: Any, drag: Any) -> None:
-    """Add to the scores of a pair's heads and location."""
+def _add(first: Any, score: Any, pull: Any) -> None:
+    """Add to the scores of a pair's heads."""
     score[int(first[HEAD])] += first[BETA] * pull
     if first[SECOND] >= 0.0:
         score[int(first[SECOND])] += first[BETA_2] * pull
-    if first[LOCATION] >= 0.0:
-        score[int(first[LOCATION])] += drag
 
 
 @exact
@@ -275,19 +288,24 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
             k += 1
             continue
         first = k
-        ratio, p, after = _law(table, k, x)
-        pull, drag = 0.0, 0.0
+        ratio, after = _law(table, k, x)
+        pull = 0.0
         while k < after:
-            i = int(table[k, OWN])
-            change, slope, scale, left = _derivatives(table[k], kind, ratio, p)
-            s = found[i] / scale
-            pull += left
-            pull += s * change
-            pull += s * left * scale * z[i]
-            drag += s * slope
-            found[i] = s
-            k += 1
-        _add(table[first], found, -pull, -drag)
+            p, last = _stretch(table, k, after, x)
+            drag, location = 0.0, int(table[k, LOCATION])
+            while k < last:
+                i = int(table[k, OWN])
+                change, slope, scale, left = _derivatives(table[k], kind, ratio, p)
+                s = found[i] / scale
+                pull += left
+                pull += s * change
+                pull += s * left * scale * z[i]
+                drag += s * slope
+                found[i] = s
+                k += 1
+            if location >= 0:
+                found[location] -= drag
+        _add(table[first], found, -pull)
     return found
 
 
@@ -304,18 +322,20 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             z[i] = _alone_into_z(table[k], x[i])
             k += 1
             continue
-        ratio, p, after = _law(table, k, x)
+        ratio, after = _law(table, k, x)
         while k < after:
-            row = table[k]
-            i = int(row[OWN])
-            w = 1.0 / (1.0 + ratio * row[KNEE])
-            root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
-            if kind == CENTRED:
-                here += w * (row[DATA] - here)
-            else:
-                here = root * np.sqrt(1.0 - w) * (row[DATA] + here)
-            z[i] = (x[i] - here) / (root * row[UNIT])
-            k += 1
+            p, last = _stretch(table, k, after, x)
+            while k < last:
+                row = table[k]
+                i = int(row[OWN])
+                w = 1.0 / (1.0 + ratio * row[KNEE])
+                root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
+                if kind == CENTRED:
+                    here += w * (row[DATA] - here)
+                else:
+                    here = root * np.sqrt(1.0 - w) * (row[DATA] + here)
+                z[i] = (x[i] - here) / (root * row[UNIT])
+                k += 1
 
 
 @exact

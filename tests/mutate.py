@@ -347,6 +347,30 @@ MUTATIONS = [
         unit("test_bends", "test_a_bend_reaches_beyond_the_draws_and_no_farther"),
     ),
     Mutation(
+        "transport.py",
+        "                score[location] += drag",
+        "                score[location] += 0.5 * drag",
+        unit("test_transport", "test_density_and_score_against_their_definition"),
+    ),
+    Mutation(
+        "numerics/transport_learning.py",
+        "    for pair in reversed(pairs):\n        view",
+        "    for pair in pairs:\n        view",
+        unit("test_transport_learning", "test_pairs_are_undone_as_the_map_undoes_them"),
+    ),
+    Mutation(
+        "numerics/transport_learning.py",
+        "np.add.at(scores.T, pair.locations[placed], drag[placed])",
+        "np.add.at(scores.T, pair.locations[placed], 0.5 * drag[placed])",
+        unit("test_transport_learning", "test_pairs_are_undone_as_the_map_undoes_them"),
+    ),
+    Mutation(
+        "numerics/transport_learning.py",
+        "        if not moved & _roots(pair):\n",
+        "        if True:\n",
+        unit("test_transport_learning", "test_two_levels_are_found_with_the_location_of_each_member"),
+    ),
+    Mutation(
         "samplers/base.py",
         "        rows_into_x(target.transport, trace.x, trace.logp)",
         "        pass",

@@ -62,7 +62,7 @@ def of_a_gradient(repeats: int) -> None:
     print("| moved | µs a gradient | µs added |\n| ---: | ---: | ---: |")
     for m in (0, 1, 10, 40, 85):
         members = np.arange(2, 2 + m)
-        law = Pair(members, np.array([1]), 1.0, -1, 0.0, 0, 1.0, 0.0, *rng.normal(size=(2, m)))
+        law = Pair(members, np.array([1]), 1.0, -1, 0.0, np.array([0]), 1.0, 0.0, *rng.normal(size=(2, m)))
         table = pair_rows([law] if m else [], rng.normal(size=(50, d)))
         target = posterior.model.target()._replace(transport=table)
         gradients(target, z, score, 1)

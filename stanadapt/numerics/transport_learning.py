@@ -26,16 +26,24 @@ At the end of a window, in this order:
    fall by. Variables of the program are the groups, and those of a few coordinates may be heads; so may those
    of as many coordinates as the group has, each of them its own. Where there is one variable alone, all
    coordinates with the same head are a group.
-4. *Fit.* Given a head and a location, a coordinate has two free numbers, its knee a_i and y_i. F is taken on
+4. *Locate.* A location is that coordinate of a small variable that correlates most with the group. It may
+   also be one for each member, as in a hierarchy of two levels: the coordinate of another variable that
+   correlates most with the member. F decides, and to choose among k coordinates for each of m members costs
+   m log k / n of its fall.
+5. *Fit.* Given a head and a location, a coordinate has two free numbers, its knee a_i and y_i. F is taken on
    a grid of knees in one compiled pass, and a parabola gives the best; knees of a group are drawn together,
    as by a prior. y_i, C and c are weighted least squares. C is made an integer where that fits as well: were
    it not exactly 1 in a funnel, the neck would be left out. A knee just beyond the draws is taken for none.
-5. *Guard.* Fitted to the older half of the draws, the law must beat on the newer half both no map and one
+6. *Guard.* Fitted to the older half of the draws, the law must beat on the newer half both no map and one
    that is linear in head and location, by a margin.
+
+Pairs are undone from the last one of the map to its first. A pair is judged and fitted in draws in which the
+others are undone, but for those that move its heads and locations: its law is one of the program.
 
 What the law does not reach: scales whose logarithm is not a coordinate or a sum of two; locations that are
 regressions with other coefficients for every coordinate, and groups whose own correlations matter, of which
-the metric learns what is linear; heads that are moved themselves.
+the metric learns what is linear; autoregressions, whose members are around the ones before; heads that are
+moved themselves.
 """
 
 from __future__ import annotations
@@ -48,6 +56,7 @@ import numpy as np
 
 from ..jit import exact, kernel
 from ..transport import (
+    APART,
     BETA,
     BETA_2,
     CENTRED,
@@ -103,6 +112,8 @@ _FREE, _FREE_EACH = 4.0, 0.25
 _WHOLE, _NEARLY_WHOLE = 0.06, 0.3  # relative distance of C from an integer that is taken, or tried
 _WEIGHT = 2.0  # of the prior of y, as a number of draws: the mean of x, or 0 where x is not centred
 _TINY = 1e-250  # smallest weight w
+_FEWEST = 3  # members that may have locations of their own
+_NOWHERE = np.array([-1])  # no location
 
 
 class Pair(NamedTuple):
@@ -113,11 +124,16 @@ class Pair(NamedTuple):
     beta: float
     second: int  # another head, that of all members; -1 for none
     beta_2: float
-    location: int  # -1 for none
+    locations: np.ndarray  # (1,) int64, -1 for none; or (m,), the own location of each member
     slope: float  # C
     offset: float  # c; 0 where beta < 0
     knees: np.ndarray  # (m,) a
     data: np.ndarray  # (m,) y
+
+    @property
+    def is_located(self) -> bool:
+        """Whether it has a location."""
+        return bool((self.locations >= 0).any())
 
 
 class Draws(NamedTuple):
@@ -141,8 +157,16 @@ class View(NamedTuple):
     x: np.ndarray  # (m, n) of its members
     s: np.ndarray  # (m, n) their scores
     eta: np.ndarray  # (1 or m, n) without the knee
-    p: np.ndarray  # (n,) the location; zeros where there is none
+    p: np.ndarray  # (1 or m, n) the location; zeros where there is none
     up: bool  # whether beta is positive
+
+
+class Place(NamedTuple):
+    """Where the members of a pair may be."""
+
+    locations: np.ndarray
+    draws: Draws  # in which these are as in the program
+    cost: float  # what F must fall by, since one of many is chosen
 
 
 @np.errstate(all="ignore")  # what is not finite is not taken
@@ -227,10 +251,12 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
     old = pairs_of(moves)
     pairs = _judge(old, draws.part(slice(before, None)))
     for k in range(len(pairs)):
-        pulled = _pulled(draws, [pair for pair in pairs if pair is not pairs[k]])
+        pulled = _pulled(draws, _others(pairs, pairs[k]))
         pairs[k] = _refit(pairs[k], pulled)
         if new:
+            pairs[k] = _with_own_locations(pairs[k], pairs, draws, groups)
             pairs[k] = _with_second_head(pairs[k], pairs, pulled, groups)
+    pairs = _ordered(pairs) or pairs
     refused: set[tuple[int, int]] = set()
     for _ in range(_ROUNDS if new else 0):
         pulled = _pulled(draws, pairs)
@@ -238,12 +264,14 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
         if found is None:
             break
         members, heads, sign, name, promise = found
-        places = _locations(pulled, pairs, groups, members, heads)
-        pair = _choose(pulled, places, members, heads, sign, promise)
+        numbers = 0.0, 0.0, np.zeros(0), np.zeros(0)
+        law = Pair(members, heads, sign * BETAS[0], -1, 0.0, _NOWHERE, *numbers)
+        places = _locations(pulled, pairs, groups, law) + _own_locations(draws, pairs, groups, law)
+        pair = _choose([Place(_NOWHERE, pulled, 0.0), *places], law, promise)
         if pair is None:
             refused.add(name)
         else:
-            pairs.append(_with_offset(pair, pulled))
+            pairs = _ordered([*pairs, pair]) or pairs
     unchanged = len(pairs) == len(old) and all(a is b for a, b in zip(pairs, old, strict=True))
     return moves if unchanged else pair_rows(pairs, draws.points)
 
@@ -256,21 +284,31 @@ def pairs_of(table: np.ndarray) -> list[Pair]:
         first = rows[0]
         knees = first[REFERENCE] + 0.5 * np.log(rows[:, KNEE])
         slope = float(first[SLOPE] * (np.exp(-knees[0]) if first[BETA] < 0.0 else 1.0))
+        apart = bool(first[APART] > 0.0)
         heads, members = rows[:1, HEAD].astype(np.int64), rows[:, OWN].astype(np.int64)
-        law = float(first[BETA]), int(first[SECOND]), float(first[BETA_2]), int(first[LOCATION])
+        locations = rows[: len(rows) if apart else 1, LOCATION].astype(np.int64)
+        law = float(first[BETA]), int(first[SECOND]), float(first[BETA_2]), locations
         pair = Pair(members, heads, *law, slope, float(first[OFFSET]), knees, rows[:, DATA].copy())
         before = found[-1] if found else None
         alone = len(rows) == 1 and before is not None and len(before.heads) == len(before.members)
-        if before is not None and alone and before[2:6] == pair[2:6] and before.heads[-1] != pair.heads[0]:
+        if before is not None and alone and _is_continued(before, pair, apart):
             found[-1] = before._replace(
                 members=np.append(before.members, pair.members),
                 heads=np.append(before.heads, pair.heads),
+                locations=np.append(before.locations, locations) if apart else locations,
                 knees=np.append(before.knees, pair.knees),
                 data=np.append(before.data, pair.data),
             )
         else:
             found.append(pair)
     return found
+
+
+def _is_continued(before: Pair, pair: Pair, apart: bool) -> bool:
+    """Whether a row with a head of its own, and perhaps a location of its own, belongs to the pair before."""
+    if before[2:5] != pair[2:5] or before.heads[-1] == pair.heads[0]:
+        return False
+    return apart or np.array_equal(before.locations, pair.locations)
 
 
 def pair_rows(pairs: list[Pair], points: np.ndarray) -> np.ndarray:
@@ -286,7 +324,8 @@ def pair_rows(pairs: list[Pair], points: np.ndarray) -> np.ndarray:
         units = np.sqrt(1.0 + np.exp(-2.0 * (middles - pair.knees)))
         rows[:, KIND] = CENTRED if pair.beta > 0.0 else NOT_CENTRED
         rows[:, OWN], rows[:, HEAD] = pair.members, pair.heads
-        rows[:, SECOND], rows[:, LOCATION] = pair.second, pair.location
+        rows[:, SECOND], rows[:, LOCATION] = pair.second, pair.locations
+        rows[:, APART] = len(pair.locations) > 1
         rows[:, BETA], rows[:, BETA_2], rows[:, REFERENCE] = pair.beta, pair.beta_2, references
         rows[:, KNEE], rows[:, UNIT] = np.exp(2.0 * (pair.knees - references)), units
         rows[:, DATA] = pair.data
@@ -367,29 +406,67 @@ def _view(draws: Draws, pair: Pair) -> View:
     eta = pair.beta * np.ascontiguousarray(draws.points[:, pair.heads].T)
     if pair.second >= 0:
         eta += pair.beta_2 * draws.points[:, pair.second]
-    p = draws.points[:, pair.location].copy() if pair.location >= 0 else np.zeros(len(draws.points))
+    p = np.ascontiguousarray(draws.points[:, pair.locations].T)
+    p[pair.locations < 0] = 0.0
     return View(x, s, eta, p, pair.beta > 0.0)
 
 
+def _roots(pair: Pair) -> set[int]:
+    """The heads and locations of a pair."""
+    return {int(i) for i in (*pair.heads, pair.second, *pair.locations)} - {-1}
+
+
+def _others(pairs: list[Pair], pair: Pair) -> list[Pair]:
+    """The pairs without this one, and without those that move its heads and locations.
+
+    A law is one of coordinates as they are in the program, so what rules must not be moved.
+    """
+    kept, roots = [], _roots(pair)
+    for other in reversed(pairs):
+        if roots.intersection(map(int, other.members)):
+            roots |= _roots(other)
+        elif other is not pair:
+            kept.append(other)
+    return kept[::-1]
+
+
+def _ordered(pairs: list[Pair]) -> list[Pair] | None:
+    """The pairs in an order in which a coordinate is moved before it rules others; None if there is none."""
+    waiting, found = list(pairs), []
+    while waiting:
+        for pair in waiting:
+            moved = {int(i) for other in waiting if other is not pair for i in other.members}
+            if not moved & _roots(pair):
+                break
+        else:
+            return None
+        found.append(pair)
+        waiting = [other for other in waiting if other is not pair]
+    return found
+
+
 def _pulled(draws: Draws, pairs: list[Pair]) -> Draws:
-    """The draws in the coordinates of `pairs`; z_i is not scaled to x_i."""
+    """The draws in the coordinates of `pairs`, the last of which is the first to be undone.
+
+    z_i is not scaled to x_i.
+    """
     if not pairs:
         return draws
     points, scores = draws.points.copy(), draws.scores.copy()
-    for pair in pairs:
-        view = _view(draws, pair)
+    for pair in reversed(pairs):
+        view = _view(Draws(points, scores), pair)
         z, scores_z, pull, drag = _pull(view, pair)
         points[:, pair.members], scores[:, pair.members] = z.T, scores_z.T
         scores[:, pair.heads] += pair.beta * pull.T
         if pair.second >= 0:
             scores[:, pair.second] += pair.beta_2 * pull.sum(axis=0)
-        if pair.location >= 0:
-            scores[:, pair.location] += drag
+        placed = pair.locations >= 0
+        np.add.at(scores.T, pair.locations[placed], drag[placed])
     return Draws(points, scores)
 
 
 def _pull(view: View, pair: Pair) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """z and its scores (m, n), and what is added to the scores of the heads (over beta) and the location."""
+    """z and its scores (m, n), and what is added to the scores of heads (over beta) and locations."""
     z, scores = np.empty_like(view.x), np.empty_like(view.s)
     pull, drag = np.zeros_like(view.eta), np.zeros_like(view.p)
     _evaluate(*view, pair.slope, pair.offset, pair.knees, pair.data, z, scores, pull, drag)
@@ -413,26 +490,26 @@ def _evaluate(
     drag: Any,
 ) -> Any:
     """Write what `_pull` returns. Returns the part of F that is the members'."""
-    m, n = x.shape
+    (m, n), apart = x.shape, len(p) > 1
     total = 0.0
     for j in range(m):
         factor = slope if up else slope * np.exp(knees[j])
-        h = j if len(eta) > 1 else 0
+        h, q = j if len(eta) > 1 else 0, j if apart else 0
         for t in range(n):
             w = max(1.0 / (1.0 + np.exp(-2.0 * (eta[h, t] - knees[j]))), _TINY)
             root, left = np.sqrt(w), 1.0 - w
             if up:
-                at = offset + factor * p[t]
+                at = offset + factor * p[q, t]
                 here, along = left * at + w * data[j], left * factor
                 change = 2.0 * w * left * (data[j] - at)
             else:
                 middle = np.sqrt(w * left)
-                at = data[j] + factor * p[t]
+                at = data[j] + factor * p[q, t]
                 here, change, along = middle * at, (left - w) * middle * at, middle * factor
             rest = x[j, t] - here
             z[j, t], scores[j, t] = rest / root, s[j, t] * root
             pull[h, t] += s[j, t] * (change + left * rest) + left
-            drag[t] += s[j, t] * along
+            drag[q, t] += s[j, t] * along
         total += 0.5 * np.log(_variance(z[j]) * _variance(scores[j]))
     return total
 
@@ -459,8 +536,8 @@ def divergence(draws: Draws, pair: Pair, view: View | None = None) -> float:
         total += _root(draws, head, pair.beta * pull[k])
     if pair.second >= 0:
         total += _root(draws, pair.second, pair.beta_2 * pull.sum(axis=0))
-    if pair.location >= 0:
-        total += _root(draws, pair.location, drag)
+    for place in np.unique(pair.locations[pair.locations >= 0]):
+        total += _root(draws, place, drag[pair.locations == place].sum(axis=0))
     return total
 
 
@@ -473,34 +550,50 @@ def _root(draws: Draws, place: int, added: np.ndarray | float) -> float:
 def plain_divergence(draws: Draws, pair: Pair, coefficients: np.ndarray | None = None) -> float:
     """F of the same coordinates without the law: as they are, or less what is linear in heads and location.
 
-    `coefficients` (m, 2) are those of `linear_map`.
+    `coefficients` (m, k) are those of `linear_map`.
     """
     x, s = draws.points[:, pair.members].T, draws.scores[:, pair.members].T
-    shared = len(pair.heads) == 1
-    total = 0.0
-    places = [int(pair.heads[0])] if shared else []
-    places += [place for place in (pair.second, pair.location) if place >= 0]
-    if not shared:
-        total += sum(_root(draws, head, 0.0) for head in pair.heads)
-    for k, place in enumerate(places):
-        added: np.ndarray | float = 0.0
+    added: dict[int, np.ndarray | float] = {}
+    if len(pair.heads) > 1:
+        added = {int(head): 0.0 for head in pair.heads}
+    rulers = _rulers(pair)
+    for k, ruler in enumerate(rulers):
         if coefficients is not None:
-            x = x - coefficients[:, k, None] * draws.points[:, place]
-            added = coefficients[:, k] @ s
-        total += _root(draws, place, added)
+            x = x - coefficients[:, k, None] * draws.points[:, ruler].T
+        for place in np.unique(ruler):
+            ruled = slice(None) if len(ruler) == 1 else ruler == place
+            added[int(place)] = 0.0 if coefficients is None else coefficients[ruled, k] @ s[ruled]
+    total = 0.0
+    for place, more in added.items():
+        total += _root(draws, place, more)
     return float(total + 0.5 * np.log(x.var(axis=1) * s.var(axis=1)).sum())
 
 
+def _rulers(pair: Pair) -> list[np.ndarray]:
+    """The heads that all members share, and the locations: (1,), or (m,) if each member has its own."""
+    rulers = [pair.heads] if len(pair.heads) == 1 else []
+    rulers += [np.array([pair.second])] if pair.second >= 0 else []
+    return rulers + ([pair.locations] if pair.is_located else [])
+
+
 def linear_map(draws: Draws, pair: Pair) -> np.ndarray:
-    """The coefficients (m, k) of regressions of all members on the heads and the location that they share."""
-    places = [int(pair.heads[0])] if len(pair.heads) == 1 else []
-    places += [place for place in (pair.second, pair.location) if place >= 0]
-    u = draws.points[:, places] - draws.points[:, places].mean(axis=0)
-    size = u.std(axis=0)
-    u = u / size
-    x = draws.points[:, pair.members]
-    weak = np.linalg.solve(u.T @ u + np.eye(u.shape[1]), u.T @ (x - x.mean(axis=0)))
-    return np.asarray(weak.T / size)
+    """The coefficients (m, k) of regressions of the members on the heads that they share and locations."""
+    x, rulers = draws.points[:, pair.members], _rulers(pair)
+    x = x - x.mean(axis=0)
+    if all(len(ruler) == 1 for ruler in rulers):
+        shared = [int(ruler[0]) for ruler in rulers]
+        u = draws.points[:, shared] - draws.points[:, shared].mean(axis=0)
+        size = u.std(axis=0)
+        u = u / size
+        weak = np.linalg.solve(u.T @ u + np.eye(u.shape[1]), u.T @ x)
+        return np.asarray(weak.T / size)
+    places = np.column_stack([np.broadcast_to(ruler, len(pair.members)) for ruler in rulers])
+    u = draws.points.T[places]
+    u -= u.mean(axis=2, keepdims=True)
+    size = u.std(axis=2)
+    u /= size[:, :, None]
+    weak = np.linalg.solve(u @ u.transpose(0, 2, 1) + np.eye(len(rulers)), u @ x.T[:, :, None])
+    return np.asarray(weak[:, :, 0] / size)
 
 
 def _fall(draws: Draws, pair: Pair, older: Draws | None = None) -> float:
@@ -525,7 +618,7 @@ def _fit(draws: Draws, law: Pair, *, free: bool = True, offset: bool = False) ->
 
 def _fit_place(draws: Draws, law: Pair, view: View, *, offset: bool) -> Pair:
     """The numbers of a law with C, if it has a location, and with c, if it is to have an `offset`."""
-    located = law.location >= 0
+    located = law.is_located
     if not (located or offset):
         return _with_numbers(law, view, 0.0, 0.0)
     slope, shift = _first_place(view, located, offset)
@@ -537,12 +630,12 @@ def _fit_place(draws: Draws, law: Pair, view: View, *, offset: bool) -> Pair:
         near = abs(pair.slope - whole) < _WHOLE * abs(whole)
         shift = _solve_place(view, pair, False, offset, whole)[1]
         other = _with_numbers(law, view, whole, shift)
-        if near or divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.p):
+        if near or divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.x[0]):
             pair = other
     if offset and pair.offset != 0.0:
         plain = float(f"{pair.offset:.2g}")
         other = _with_numbers(law, view, pair.slope, plain)
-        if divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.p):
+        if divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.x[0]):
             pair = other
     return pair
 
@@ -557,7 +650,7 @@ def _first_place(view: View, located: bool, offset: bool) -> tuple[float, float]
     """C and c by least squares without weights, where beta is positive."""
     if not view.up:
         return 0.0, 0.0
-    x, p = view.x.mean(axis=0), view.p
+    x, p = (view.x.mean(axis=0), view.p[0]) if len(view.p) == 1 else (view.x.ravel(), view.p.ravel())
     if not located:
         return 0.0, float(x.mean())
     if not offset:
@@ -574,7 +667,7 @@ def _solve_place(
 
     Without a location C is `slope`.
     """
-    x, _, eta, p, up = view
+    x, eta, p, up = view.x, view.eta, view.p, view.up
     pp, p1, one, xp, x1 = _regress(x, eta, p, up, pair.knees, pair.data)
     if located and offset:
         det = pp * one - p1 * p1
@@ -591,7 +684,7 @@ def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
     pp, p1, one, xp, x1 = 0.0, 0.0, 0.0, 0.0, 0.0
     target, along = np.empty(n), np.empty(n)
     for j in range(m):
-        h = j if len(eta) > 1 else 0
+        h, q = j if len(eta) > 1 else 0, j if len(p) > 1 else 0
         factor = 1.0 if up else np.exp(knees[j])
         for t in range(n):
             w = max(1.0 / (1.0 + np.exp(-2.0 * (eta[h, t] - knees[j]))), _TINY)
@@ -603,10 +696,10 @@ def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
         size = 1.0 / _variance(target)
         for t in range(n):
             a = along[t] * size
-            pp += a * along[t] * p[t] * p[t]
-            p1 += a * along[t] * p[t]
+            pp += a * along[t] * p[q, t] * p[q, t]
+            p1 += a * along[t] * p[q, t]
             one += a * along[t]
-            xp += a * target[t] * p[t]
+            xp += a * target[t] * p[q, t]
             x1 += a * target[t]
     return pp, p1, one, xp, x1
 
@@ -679,11 +772,11 @@ def _scan(
 ) -> None:
     """log(V(z) V(s_z)) / 2 and y of m members for K knees, counted from the heads' means: both (m, K).
 
-    `at` (n,) is C p + c.
+    `at` (1 or m, n) is C p + c.
     """
     m, n = x.shape
     root, inverse, left, place = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    weight, total = np.empty(n), 1.0
+    weight, total, factor = np.empty(n), 1.0, 1.0
     for k in range(grid.size):
         for j in range(m):
             if j == 0 or len(eta) > 1:  # what the members share
@@ -696,10 +789,12 @@ def _scan(
                     root[t] = np.sqrt(w)
                     inverse[t] = 1.0 / root[t]
                     left[t] = np.sqrt(1.0 - w)
-                    # x_i = place + weight y + root z_i.
-                    place[t] = factor * at[t] * (left[t] * left[t] if up else root[t] * left[t])
                     weight[t] = w if up else root[t] * left[t]
                     total += w if up else 1.0 - w
+            if j == 0 or len(eta) > 1 or len(at) > 1:
+                here = at[j if len(at) > 1 else 0]
+                for t in range(n):  # x_i = place + weight y + root z_i
+                    place[t] = factor * here[t] * (left[t] * left[t] if up else root[t] * left[t])
             y = 0.0
             if up:
                 mean = 0.0
@@ -729,9 +824,8 @@ def _judge(pairs: list[Pair], draws: Draws) -> list[Pair]:
     if len(draws.points) < _JUDGES:
         return kept
     for pair in pairs:
-        others = [other for other in kept if other is not pair]
-        if not _fall(_pulled(draws, others), pair) > 0.0:
-            kept = others
+        if not _fall(_pulled(draws, _others(kept, pair)), pair) > 0.0:
+            kept = [other for other in kept if other is not pair]
     return kept
 
 
@@ -762,50 +856,50 @@ def _with_offset(pair: Pair, draws: Draws) -> Pair:
     return shifted if gain > least else pair
 
 
-def _choose(
-    draws: Draws,
-    places: list[int],
-    members: np.ndarray,
-    heads: np.ndarray,
-    sign: float,
-    promise: float,
-) -> Pair | None:
+def _choose(places: list[Place], law: Pair, promise: float) -> Pair | None:
     """The law and location of a new pair; None where the newer half of the draws does not bear it out.
 
     Where F should fall by much, the `promise` of its derivative, and does not, the place may have an offset.
     """
-    pair = _choose_place(draws, places, members, heads, sign, offset=False)
-    if pair is None and promise > PROMISE and sign > 0.0:
-        pair = _choose_place(draws, places, members, heads, sign, offset=True)
-    return pair
+    found = _choose_place(places, law, offset=False)
+    if found is None and promise > PROMISE and law.beta > 0.0:
+        found = _choose_place(places, law, offset=True)
+    return None if found is None else _with_offset(*found)
 
 
-def _choose_place(
-    draws: Draws, places: list[int], members: np.ndarray, heads: np.ndarray, sign: float, *, offset: bool
-) -> Pair | None:
-    none = np.zeros(0)
-    law = Pair(members, heads, sign * BETAS[0], -1, 0.0, -1, 0.0, 0.0, none, none)
-    every = -(-len(members) // _SOME)
-    some = law._replace(members=members[::every], heads=heads if len(heads) == 1 else heads[::every])
-    chosen = _fit(draws, some, offset=offset)
-    gain, scale = (
-        plain_divergence(draws, chosen) - divergence(draws, chosen),
-        len(members) / len(some.members),
-    )
+def _choose_place(places: list[Place], law: Pair, *, offset: bool) -> tuple[Pair, Draws] | None:
+    """The same with the draws that it is fitted to."""
+    chosen, gain = None, -np.inf
     for place in places:
-        pair = _fit(draws, some._replace(location=place), offset=offset)
-        fall = plain_divergence(draws, pair) - divergence(draws, pair)
-        if scale * (fall - gain) > LEAD:
-            chosen, gain = pair, fall
-    if not (scale * _fall(draws, chosen) > MARGIN and _is_borne_out(draws, chosen, offset, MARGIN / scale)):
+        whole = law._replace(locations=place.locations)
+        some = _part(whole)
+        scale = len(whole.members) / len(some.members)
+        pair = _fit(place.draws, some, offset=offset)
+        fall = scale * (plain_divergence(place.draws, pair) - divergence(place.draws, pair)) - place.cost
+        if chosen is None or fall - gain > LEAD:
+            chosen, gain = (whole, pair, scale, place), fall
+    assert chosen is not None
+    law, pair, scale, (*_, draws, cost) = chosen
+    margin = MARGIN + cost
+    if not (scale * _fall(draws, pair) > margin and _is_borne_out(draws, pair, offset, margin / scale)):
         return None
-    best = _fit(draws, law._replace(location=chosen.location), offset=offset)
+    best = _fit(draws, law, offset=offset)
     gain = _fall(draws, best)
     for size in BETAS[1:]:
-        pair = _fit(draws, best._replace(beta=sign * size), offset=offset)
+        pair = _fit(draws, best._replace(beta=float(np.sign(law.beta) * size)), offset=offset)
         if (fall := _fall(draws, pair)) > gain + 1.0 / len(draws.points):
             best, gain = pair, fall
-    return best if _is_borne_out(draws, best, offset, MARGIN) else None
+    return (best, draws) if _is_borne_out(draws, best, offset, margin) else None
+
+
+def _part(law: Pair) -> Pair:
+    """The law of some of the members, unless these follow each other."""
+    every = -(-len(law.members) // _SOME)
+    return law._replace(
+        members=law.members[::every],
+        heads=law.heads if len(law.heads) == 1 else law.heads[::every],
+        locations=law.locations if len(law.locations) == 1 else law.locations[::every],
+    )
 
 
 def _is_borne_out(draws: Draws, pair: Pair, offset: bool, margin: float) -> bool:
@@ -841,18 +935,74 @@ def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.nd
     return best
 
 
-def _locations(
-    draws: Draws, pairs: list[Pair], groups: np.ndarray, members: np.ndarray, heads: np.ndarray
-) -> list[int]:
+def _locations(pulled: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
     """The coordinates outside of the group that correlate most with it."""
-    taken = {int(i) for pair in pairs for i in pair.members} | {*map(int, members), *map(int, heads)}
-    free = np.array([i for i in np.flatnonzero(_may_rule(groups)) if i not in taken], np.int64)
+    members, free = law.members, _free_locations(pairs, groups, law)
     if not free.size:
         return []
     some = members[:: -(-len(members) // _SOME)]
-    u, v = (draws.points[:, i] - draws.points[:, i].mean(axis=0) for i in (free, some))
-    strength = np.abs((u / u.std(axis=0)).T @ (v / v.std(axis=0))).mean(axis=1)
-    return [int(i) for i in free[np.argsort(-strength)[:_PLACES]]]
+    strength = np.abs(_correlations(pulled.points, free, some)).mean(axis=1)
+    return [Place(free[k : k + 1], pulled, 0.0) for k in np.argsort(-strength)[:_PLACES]]
+
+
+def _free_locations(pairs: list[Pair], groups: np.ndarray, law: Pair) -> np.ndarray:
+    """The coordinates that may be locations and are not moved."""
+    taken = {int(i) for pair in (*pairs, law) for i in pair.members} | {*map(int, law.heads)}
+    return np.array([i for i in np.flatnonzero(_may_rule(groups)) if i not in taken], np.int64)
+
+
+def _correlations(points: np.ndarray, these: np.ndarray, those: np.ndarray) -> np.ndarray:
+    """The correlations (these, those) of draws, times their number."""
+    u, v = (points[:, i] - points[:, i].mean(axis=0) for i in (these, those))
+    return np.asarray((u / u.std(axis=0)).T @ (v / v.std(axis=0)))
+
+
+def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
+    """What may be the own locations of members: the coordinates of another variable that correlate most."""
+    members, sizes = law.members, np.bincount(groups)
+    if len(law.heads) > 1 or len(members) < _FEWEST or len(set(groups[members])) > 1:
+        return []
+    ruled, found, strengths = set(groups[[*members, *law.heads]]), [], []
+    for g in np.flatnonzero((sizes > 1) & (sizes <= len(members))):
+        if g in ruled:
+            continue
+        coordinates = np.flatnonzero(groups == g)
+        strength = np.abs(_correlations(draws.points, coordinates, members))
+        if np.isfinite(strength).all():
+            cost = len(members) * np.log(sizes[g]) / len(draws.points)
+            found.append((coordinates[strength.argmax(axis=0)], cost))
+            strengths.append(-strength.max(axis=0).mean())
+    likely = [found[k] for k in np.argsort(strengths)[:_PLACES]]
+    places = []
+    for locations, cost in likely:
+        trial = law._replace(locations=locations)
+        if len(set(locations)) > 1 and _ordered([*pairs, trial]):
+            pulled = _pulled(draws, _others([*pairs, trial], trial))
+            places.append(Place(locations, pulled, cost))
+    return places
+
+
+def _with_own_locations(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:
+    """The pair with locations of the members' own, where both halves of the draws ask for them."""
+    offset = pair.offset != 0.0
+    present = Place(pair.locations, _pulled(draws, _others(pairs, pair)), 0.0)
+    best, gain = pair, _newer_fall(present, pair, offset)
+    rest = [other for other in pairs if other is not pair]
+    for place in _own_locations(draws, rest, groups, pair):
+        if np.array_equal(place.locations, pair.locations):
+            continue
+        law = pair._replace(locations=place.locations)
+        again = len(pair.locations) > 1 and set(groups[place.locations]) == set(groups[pair.locations])
+        lead = SETTLED * len(pair.members) if again else LEAD + place.cost
+        if (fall := _newer_fall(place, law, offset)) > gain + lead:
+            best, gain = _fit(place.draws, law, offset=offset), fall
+    return best
+
+
+def _newer_fall(place: Place, law: Pair, offset: bool) -> float:
+    """By how much F is smaller on the newer half of the draws under the law that the older ones show."""
+    older, newer = place.draws.halves()
+    return plain_divergence(newer, law) - divergence(newer, _fit(older, law, offset=offset))
 
 
 def _may_rule(groups: np.ndarray) -> np.ndarray:
@@ -869,7 +1019,8 @@ def _detect(
     """
     n, named = len(draws.points), groups.max() > 0
     moved = {int(i) for pair in pairs for i in pair.members}
-    roots = {int(i) for pair in pairs for i in (*pair.heads, pair.second, pair.location)}
+    roots = {int(ruler[0]) for pair in pairs for ruler in _rulers(pair) if len(ruler) == 1}
+    roots |= {int(i) for pair in pairs for i in pair.heads}
     free = np.array([i for i in range(len(groups)) if i not in moved and i not in roots], np.int64)
     heads = np.array([i for i in np.flatnonzero(_may_rule(groups)) if i not in moved], np.int64)
     if not free.size:

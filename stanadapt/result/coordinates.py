@@ -37,8 +37,7 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         alike = len(_members(names, ruler)) == len(_members(names, names[i])) > 1
         if alike and own != variable_of(ruler):
             ruler = variable_of(ruler)  # each coordinate has its own head
-        location = int(learnt["scale_location"][i])
-        place = names[location] if location >= 0 else ""
+        place = _place([int(learnt["scale_location"][k]) for k in _alike(learnt, names, i)], names)
         weights.setdefault((own, ruler, place), []).append(float(learnt["data_weight"][i]))
     sentences = []
     for (own, ruler, place), found in weights.items():
@@ -57,6 +56,18 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
 def _list(names: Sequence[str]) -> str:
     """The first few names."""
     return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} others" if len(names) > _FEW else "")
+
+
+def _alike(learnt: Mapping[str, np.ndarray], names: Sequence[str], i: int) -> list[int]:
+    """The coordinates of the same variable that are moved."""
+    own = variable_of(names[i])
+    return [k for k, head in enumerate(learnt["scale_head"]) if head >= 0 and variable_of(names[k]) == own]
+
+
+def _place(locations: Sequence[int], names: Sequence[str]) -> str:
+    """What the coordinates of a variable are around: one coordinate, or each its own of another variable."""
+    found = {names[k] for k in locations if k >= 0}
+    return found.pop() if len(found) == 1 else " and ".join(sorted({variable_of(name) for name in found}))
 
 
 def _members(names: Sequence[str], name: str) -> list[str]:

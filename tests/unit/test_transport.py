@@ -39,18 +39,20 @@ TAILS = tail_rows(Tails(np.array([0, 2]), np.array([1.0, -3.0]), np.array([0.7, 
 BENDS = bend_rows([Bend(0, 0.3, 2.0, 0.5, -1.0, 3.0), Bend(1, -0.2, 0.5, 1.5, 1.0, 1.0)])
 
 
-def pair(seed: int, members: list[int], heads: list[int], beta: float, second: int, location: int) -> Pair:
+def pair(seed: int, members: list[int], heads: list[int], beta: float, second: int, *locations: int) -> Pair:
     rng = np.random.default_rng(seed)
-    law = np.array(members), np.array(heads), beta, second, 0.5 * beta if second >= 0 else 0.0, location
-    offset = 0.7 if beta > 0.0 and location % 2 else 0.0
-    return Pair(*law, 1.3 if location >= 0 else 0.0, offset, *rng.normal(size=(2, len(members))))
+    beta_2 = 0.5 * beta if second >= 0 else 0.0
+    law = np.array(members), np.array(heads), beta, second, beta_2, np.array(locations)
+    offset = 0.7 if beta > 0.0 and locations[0] % 2 else 0.0
+    return Pair(*law, 1.3 if max(locations) >= 0 else 0.0, offset, *rng.normal(size=(2, len(members))))
 
 
 def table(*pairs: Pair) -> np.ndarray:
     return pair_rows(list(pairs), np.random.default_rng(0).normal(size=(20, D)))
 
 
-# One law, a law of two heads, both signs of beta, own heads, a head that is moved, and tails beneath.
+# One law, a law of two heads, both signs of beta, own heads, own locations, a head and locations that are
+# moved, and tails beneath.
 MAPS = {
     "no": no_transport(),
     "tails": TAILS,
@@ -64,6 +66,10 @@ MAPS = {
     "two heads": table(pair(4, [5, 6, 7, 8], [0], 1.0, 2, 1)),
     "own heads": table(pair(5, [6, 7, 8], [3, 4, 5], 1.0, 0, -1)),
     "own heads, not centred": table(pair(6, [6, 7, 8], [3, 4, 5], -0.5, -1, 1)),
+    "own locations": table(pair(9, [4, 5, 6, 7, 8], [0], 1.0, -1, 1, 2, 1, -1, 3)),
+    "own locations, not centred": table(pair(10, [4, 5, 6, 7], [0], -0.5, 8, 1, 2, 3, 1)),
+    "own heads and locations": table(pair(11, [6, 7, 8], [3, 4, 5], 1.0, 0, 1, 2, 1)),
+    "two levels": table(pair(14, [1, 2], [0], 1.0, -1, 8), pair(15, [4, 5, 6, 7], [3], 1.0, -1, 1, 1, 2, 2)),
     "chain": np.concatenate(
         (TAILS, table(pair(7, [3, 4], [0], 1.0, -1, 1), pair(8, [6, 7, 8], [3], -1.0, 0, 4)))
     ),
@@ -162,7 +168,8 @@ def test_a_place_that_overflows_has_no_density(target: Any, name: str) -> None:
 def test_many_small_scales_do_not_overflow() -> None:
     """The log determinant of weights whose product is no longer a number."""
     n = 400
-    law = Pair(np.arange(1, n + 1), np.array([0]), 1.0, -1, 0.0, -1, 0.0, 0.0, np.zeros(n), np.zeros(n))
+    nowhere, zeros = np.array([-1]), np.zeros(n)
+    law = Pair(np.arange(1, n + 1), np.array([0]), 1.0, -1, 0.0, nowhere, 0.0, 0.0, zeros, zeros)
     rows = pair_rows([law], np.zeros((20, n + 1)))
     z, x = np.ones(n + 1), np.empty(n + 1)
     z[0] = -12.0

@@ -10,6 +10,7 @@ from stanadapt.numerics.bends import bends_of
 from stanadapt.numerics.transport_learning import (
     Draws,
     Pair,
+    _pulled,
     divergence,
     learn_funnel,
     learn_transport,
@@ -17,7 +18,7 @@ from stanadapt.numerics.transport_learning import (
     pairs_of,
     same_law,
 )
-from stanadapt.transport import no_transport, transport_draws
+from stanadapt.transport import OWN, UNIT, no_transport, transport_draws
 
 M = 12  # members of a group
 
@@ -85,7 +86,7 @@ def test_a_centred_hierarchy_is_found_with_its_numbers(seed: int, beta: float) -
     points, scores, a, y = hierarchy(400, seed, beta=beta)
     (pair,) = learn(points, scores)
     assert (pair.members.tolist(), pair.heads.tolist()) == (list(range(3, 3 + M)), [0])
-    assert (pair.beta, pair.location, pair.slope) == (beta, 1, 1.0)
+    assert (pair.beta, pair.locations.tolist(), pair.slope) == (beta, [1], 1.0)
     np.testing.assert_allclose(pair.knees, a, atol=0.5)
     np.testing.assert_allclose(pair.data, y, atol=4.0 * np.exp(a.max()) / 20.0 * 2.0)
     z, scores_z = transport_draws(pair_rows([pair], points), points, scores)
@@ -99,7 +100,7 @@ def test_a_hierarchy_that_is_not_centred_is_found(seed: int) -> None:
     """Data that say much make the other program the better one."""
     points, scores, *_ = hierarchy(400, seed, centred=False, knees=-1.5)
     (pair,) = learn(points, scores)
-    assert (pair.heads.tolist(), pair.beta, pair.location) == ([0], -1.0, 1)
+    assert (pair.heads.tolist(), pair.beta, pair.locations.tolist()) == ([0], -1.0, [1])
     assert pair.slope == pytest.approx(-1.0, abs=0.3)
     np.testing.assert_allclose(pair.knees, 1.5, atol=0.6)
 
@@ -113,7 +114,7 @@ def test_a_location_with_an_offset(slope: float, offset: float) -> None:
     points[:, 3:] += (slope * p + offset)[:, None]
     (pair,) = learn(points, scores)
     assert pair.offset == pytest.approx(offset, abs=0.02)
-    assert (pair.location, pair.slope) == ((1, slope) if slope else (-1, 0.0))
+    assert (pair.locations.tolist(), pair.slope) == (([1], slope) if slope else ([-1], 0.0))
 
 
 def test_half_of_a_hierarchy_tells_all_of_it() -> None:
@@ -171,6 +172,52 @@ def test_own_heads_and_a_second_one(seed: int) -> None:
     after = (z.var(axis=0) * scores_z.var(axis=0))[members]
     assert np.all(after < 2.0)
     assert np.median(before) > 10.0
+
+
+PARENTS = np.tile(np.arange(6), 5)
+
+
+def two_levels(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log scales u and v, p, mu_j ~ N(p, e^(2v)) and x_i ~ N(mu_j, e^(2u)), where j is the parent of i."""
+    rng = np.random.default_rng(seed)
+    u, v, p = 0.8 * rng.normal(size=(3, n))
+    z, z_mu = rng.normal(size=(n, len(PARENTS))), rng.normal(size=(n, 6))
+    mu = p[:, None] + np.exp(v)[:, None] * z_mu
+    x = mu[:, PARENTS] + np.exp(u)[:, None] * z
+    s, prior = -z * np.exp(-u)[:, None], -z_mu * np.exp(-v)[:, None]
+    s_mu = prior - np.array([s[:, j == PARENTS].sum(axis=1) for j in range(6)]).T
+    s_u = -u / 0.64 + (np.square(z) - 1.0).sum(axis=1)
+    s_v = -v / 0.64 + (np.square(z_mu) - 1.0).sum(axis=1)
+    points = np.column_stack((u, v, p, mu, x))
+    scores = np.column_stack((s_u, s_v, -p / 0.64 - prior.sum(axis=1), s_mu, s))
+    return points, scores, np.repeat(np.arange(5), [1, 1, 1, 6, len(PARENTS)])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_levels_are_found_with_the_location_of_each_member(seed: int) -> None:
+    """Whichever of the two is found first, the upper level comes first in the map; then all is normal."""
+    points, scores, groups = two_levels(300, seed)
+    upper, lower = learn(points, scores, groups)
+    assert (upper.members.tolist(), upper.heads.tolist()) == (list(range(3, 9)), [1])
+    assert (upper.locations.tolist(), upper.slope) == ([2], 1.0)
+    assert (lower.members.tolist(), lower.heads.tolist()) == (list(range(9, 39)), [0])
+    np.testing.assert_array_equal(lower.locations, 3 + PARENTS)
+    assert lower.slope == 1.0
+    z, scores_z = transport_draws(pair_rows([upper, lower], points), points, scores)
+    assert np.abs(np.log(z.var(axis=0) * scores_z.var(axis=0))).max() < 0.7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_are_undone_as_the_map_undoes_them(seed: int) -> None:
+    """Draws in which one learns are those of the map, but for its units."""
+    for points, scores, groups in (two_levels(200, seed), horseshoe(200, seed)):
+        pairs = learn(points, scores, groups)
+        table = pair_rows(pairs, points)
+        pulled, (z, scores_z) = _pulled(Draws(points, scores), pairs), transport_draws(table, points, scores)
+        unit = np.ones(points.shape[1])
+        unit[table[:, OWN].astype(int)] = table[:, UNIT]
+        np.testing.assert_allclose(pulled.points, z * unit, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(pulled.scores, scores_z / unit, rtol=1e-8, atol=1e-8)
 
 
 def light(kind: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
