@@ -254,7 +254,7 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
         pulled = _pulled(draws, _others(pairs, pairs[k]))
         pairs[k] = _refit(pairs[k], pulled)
         if new:
-            pairs[k] = _with_own_locations(pairs[k], pairs, draws, groups)
+            pairs[k] = _with_other_locations(pairs[k], pairs, draws, groups)
             pairs[k] = _with_second_head(pairs[k], pairs, pulled, groups)
     pairs = _ordered(pairs) or pairs
     refused: set[tuple[int, int]] = set()
@@ -982,21 +982,41 @@ def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pai
     return places
 
 
-def _with_own_locations(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:
-    """The pair with locations of the members' own, where both halves of the draws ask for them."""
+def _with_other_locations(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:
+    """The pair with another location, or with locations of the members' own, where the draws ask for them.
+
+    The first draws may show the wrong one: where two hierarchies move together, either mean will do.
+    """
+    rest = [other for other in pairs if other is not pair]
+    places = _likeliest_location(draws, rest, groups, pair) + _own_locations(draws, rest, groups, pair)
+    places = [place for place in places if not np.array_equal(place.locations, pair.locations)]
+    if not places:
+        return pair
     offset = pair.offset != 0.0
     present = Place(pair.locations, _pulled(draws, _others(pairs, pair)), 0.0)
     best, gain = pair, _newer_fall(present, pair, offset)
-    rest = [other for other in pairs if other is not pair]
-    for place in _own_locations(draws, rest, groups, pair):
-        if np.array_equal(place.locations, pair.locations):
-            continue
+    for place in places:
         law = pair._replace(locations=place.locations)
         again = len(pair.locations) > 1 and set(groups[place.locations]) == set(groups[pair.locations])
         lead = SETTLED * len(pair.members) if again else LEAD + place.cost
         if (fall := _newer_fall(place, law, offset)) > gain + lead:
             best, gain = _fit(place.draws, law, offset=offset), fall
     return best
+
+
+def _likeliest_location(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
+    """The coordinate that correlates most with the members, as the draws are, whether it is moved or not."""
+    free = np.setdiff1d(np.flatnonzero(_may_rule(groups)), [*law.members, *law.heads])
+    if not free.size or len(law.members) < _FEWEST or len(law.locations) > 1:
+        return []
+    some = law.members[:: -(-len(law.members) // _SOME)]
+    strength = np.abs(_correlations(draws.points, free, some)).mean(axis=1)
+    if not np.isfinite(strength).all():
+        return []
+    trial = law._replace(locations=free[[strength.argmax()]])
+    if not _ordered([*pairs, trial]):
+        return []
+    return [Place(trial.locations, _pulled(draws, _others([*pairs, trial], trial)), 0.0)]
 
 
 def _newer_fall(place: Place, law: Pair, offset: bool) -> float:

@@ -343,3 +343,18 @@ def test_what_is_plain_teaches_nothing(groups: np.ndarray, monkeypatch: pytest.M
                 plain.append((strength == 0.0, is_plain))
     assert np.mean([is_plain for normal, is_plain in plain if normal]) > 0.7
     assert not all(is_plain for normal, is_plain in plain if not normal)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_wrong_location_is_put_right(seed: int) -> None:
+    """The first draws may show v as the location, even with p itself moved by the same head."""
+    points, scores, *_ = hierarchy(200, seed, knees=6.0)
+    (right,) = learn(points, scores)
+    wrong = [right._replace(locations=np.array([2]))]
+    numbers = np.array([2]), 1.0, 0.0, np.array([6.0]), np.zeros(1)
+    for pairs in (wrong, [Pair(np.array([1]), right.heads, 1.0, -1, 0.0, *numbers), *wrong]):
+        table = pair_rows(pairs, points)
+        for _ in range(2):  # what p was moved by is judged when it is a location again
+            table = learn_transport(table, points, scores, GROUPS, 100)
+        (pair,) = pairs_of(table)
+        assert (pair.members.tolist(), pair.locations.tolist()) == (right.members.tolist(), [1])
