@@ -27,7 +27,7 @@ import numpy as np
 import stanadapt
 from diagnosis import seconds
 from stanadapt.numerics import transport_learning, windows
-from stanadapt.numerics.transport_learning import Pair, pair_rows
+from stanadapt.numerics.transport_pairs import Pair, pair_rows
 from stanadapt.run.warmup import pilot, variable_groups, warm_up
 from stanadapt.target import log_density_gradient
 from stanadapt.transport import into_z

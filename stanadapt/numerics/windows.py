@@ -14,7 +14,8 @@ from ..transport import into_x, score_in_x, transport_draws
 from .linear import double_capacity
 from .metric import Metric, compress, distance, drift, hessian_metric, learn_metric
 from .metric_choice import EARLY, choose_metric, curvature_metric, is_same, learn_dense
-from .transport_learning import learn_transport, same_law
+from .transport_learning import learn_transport
+from .transport_pairs import same_law
 
 # Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller.
 ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0

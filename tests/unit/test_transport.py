@@ -12,7 +12,7 @@ import stanadapt
 from cases import resolve
 from stanadapt.numerics.bends import Bend, bend_rows
 from stanadapt.numerics.heavy_tails import Tails, tail_rows
-from stanadapt.numerics.transport_learning import Pair, pair_rows, pairs_of, same_law
+from stanadapt.numerics.transport_pairs import Pair, pair_rows, pairs_of, same_law
 from stanadapt.run.warmup import warm_up
 from stanadapt.samplers.base import advance
 from stanadapt.target import log_density, log_density_gradient

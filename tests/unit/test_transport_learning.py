@@ -7,15 +7,14 @@ import pytest
 
 from stanadapt.numerics import transport_learning
 from stanadapt.numerics.bends import bends_of
-from stanadapt.numerics.transport_learning import (
+from stanadapt.numerics.transport_learning import learn_funnel, learn_transport
+from stanadapt.numerics.transport_pairs import (
     Draws,
     Pair,
-    _pulled,
     divergence,
-    learn_funnel,
-    learn_transport,
     pair_rows,
     pairs_of,
+    pull_draws,
     same_law,
 )
 from stanadapt.transport import OWN, UNIT, no_transport, transport_draws
@@ -213,7 +212,10 @@ def test_pairs_are_undone_as_the_map_undoes_them(seed: int) -> None:
     for points, scores, groups in (two_levels(200, seed), horseshoe(200, seed)):
         pairs = learn(points, scores, groups)
         table = pair_rows(pairs, points)
-        pulled, (z, scores_z) = _pulled(Draws(points, scores), pairs), transport_draws(table, points, scores)
+        pulled, (z, scores_z) = (
+            pull_draws(Draws(points, scores), pairs),
+            transport_draws(table, points, scores),
+        )
         unit = np.ones(points.shape[1])
         unit[table[:, OWN].astype(int)] = table[:, UNIT]
         np.testing.assert_allclose(pulled.points, z * unit, rtol=1e-9, atol=1e-9)

@@ -1,0 +1,241 @@
+"""The numbers of a law (transport_pairs.py), from draws and scores.
+
+Given a head and a location, a coordinate has two free numbers, its knee a_i and y_i. F is taken on a grid of
+knees in one compiled pass, and a parabola gives the best; knees of a group are drawn together, as by a prior.
+y_i, C and c are weighted least squares. C is made an integer where that fits as well: were it not exactly 1
+in a funnel, the neck would be left out. A knee just beyond the draws is taken for none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import exact, kernel
+from .transport_pairs import TINY, Draws, Pair, View, divergence, variance, view_of
+
+_POOL = 3.0  # weight of the knees' common value, as a number of draws
+_PRIOR = 0.1  # the same of the middle of the head's draws
+_FLAT = 3.0  # distance from there beyond which all knees are alike
+_OUTSIDE, _STEP = 2.5, 0.5  # of the grid of knees beyond the draws, and between two of them
+_FARTHEST = 15.0  # distance beyond which draws ask for no knees: the chain is on its way
+_LIMIT = 12.0  # distance of the knee that stands for infinity
+# Fall of F, times the number of draws, up to which a knee near the last draws is none: a pure funnel has so
+# much by chance, and beyond a knee that is none the map would make a funnel.
+_FREE, _FREE_EACH = 4.0, 0.25
+_WHOLE, _NEARLY_WHOLE = 0.06, 0.3  # relative distance of C from an integer that is taken, or tried
+_WEIGHT = 2.0  # of the prior of y, as a number of draws: the mean of x, or 0 where x is not centred
+
+
+def fit_law(draws: Draws, law: Pair, *, free: bool = True, offset: bool = False) -> Pair:
+    """The knees and y of a law and, if it is `free`, C, and c if it is to have an `offset`.
+
+    Else C and c are those of the law.
+    """
+    view = view_of(draws, law)
+    if not free:
+        return _with_numbers(law, view, law.slope, law.offset)
+    return _fit_place(draws, law, view, offset=offset and view.up)
+
+
+def _fit_place(draws: Draws, law: Pair, view: View, *, offset: bool) -> Pair:
+    """The numbers of a law with C, if it has a location, and with c, if it is to have an `offset`."""
+    located = law.is_located
+    if not (located or offset):
+        return _with_numbers(law, view, 0.0, 0.0)
+    slope, shift = _first_place(view, located, offset)
+    pair = _with_numbers(law, view, slope, shift)
+    for _ in range(2):
+        pair = _with_numbers(law, view, *_solve_place(view, pair, located, offset))
+    whole = float(np.round(pair.slope))
+    if located and whole != 0.0 and abs(pair.slope - whole) < _NEARLY_WHOLE * abs(whole):
+        near = abs(pair.slope - whole) < _WHOLE * abs(whole)
+        shift = _solve_place(view, pair, False, offset, whole)[1]
+        other = _with_numbers(law, view, whole, shift)
+        if near or divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.x[0]):
+            pair = other
+    if offset and pair.offset != 0.0:
+        plain = float(f"{pair.offset:.2g}")
+        other = _with_numbers(law, view, pair.slope, plain)
+        if divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.x[0]):
+            pair = other
+    return pair
+
+
+def _with_numbers(law: Pair, view: View, slope: float, offset: float) -> Pair:
+    """The law with C and c, and with the knees and y that go with them."""
+    knees, data = _fit_knees(view, slope, offset)
+    return law._replace(slope=slope, offset=offset, knees=knees, data=data)
+
+
+def _first_place(view: View, located: bool, offset: bool) -> tuple[float, float]:
+    """C and c by least squares without weights, where beta is positive."""
+    if not view.up:
+        return 0.0, 0.0
+    x, p = (view.x.mean(axis=0), view.p[0]) if len(view.p) == 1 else (view.x.ravel(), view.p.ravel())
+    if not located:
+        return 0.0, float(x.mean())
+    if not offset:
+        return float((x * p).sum() / np.square(p).sum()), 0.0
+    slope = float(np.cov(x, p)[0, 1] / p.var(ddof=1))
+    return slope, float(x.mean() - slope * p.mean())
+
+
+def _solve_place(
+    view: View, pair: Pair, located: bool, offset: bool, slope: float = 0.0
+) -> tuple[float, float]:
+    """C, if the law is `located`, and c, if it has an `offset`, by weighted least squares, given the knees
+    and y.
+
+    Without a location C is `slope`.
+    """
+    x, eta, p, up = view.x, view.eta, view.p, view.up
+    pp, p1, one, xp, x1 = _regress(x, eta, p, up, pair.knees, pair.data)
+    if located and offset:
+        det = pp * one - p1 * p1
+        return (xp * one - x1 * p1) / det, (x1 * pp - xp * p1) / det
+    if located:
+        return xp / pp, 0.0
+    return slope, (x1 - slope * p1) / one if offset else 0.0
+
+
+@exact
+def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
+    """The weighted sums of p², p, 1, x p and x over all members, for the regression of x on p and 1."""
+    m, n = x.shape
+    pp, p1, one, xp, x1 = 0.0, 0.0, 0.0, 0.0, 0.0
+    target, along = np.empty(n), np.empty(n)
+    for j in range(m):
+        h, q = j if len(eta) > 1 else 0, j if len(p) > 1 else 0
+        factor = 1.0 if up else np.exp(knees[j])
+        for t in range(n):
+            w = max(1.0 / (1.0 + np.exp(-2.0 * (eta[h, t] - knees[j]))), TINY)
+            root, left = np.sqrt(w), 1.0 - w
+            if up:
+                target[t], along[t] = (x[j, t] - w * data[j]) / root, left / root
+            else:
+                target[t], along[t] = x[j, t] / root - np.sqrt(left) * data[j], np.sqrt(left) * factor
+        size = 1.0 / variance(target)
+        for t in range(n):
+            a = along[t] * size
+            pp += a * along[t] * p[q, t] * p[q, t]
+            p1 += a * along[t] * p[q, t]
+            one += a * along[t]
+            xp += a * target[t] * p[q, t]
+            x1 += a * target[t]
+    return pp, p1, one, xp, x1
+
+
+def _fit_knees(view: View, slope: float, offset: float) -> tuple[np.ndarray, np.ndarray]:
+    """The knees and y of all members (m,), from a grid of knees."""
+    x, s, eta, p, up = view
+    knees, data = _search_knees(x, s, eta, slope * p + offset, up)
+    return knees, data
+
+
+@exact
+def _search_knees(x: Any, s: Any, eta: Any, at: Any, up: Any) -> Any:
+    """The same, where `at` (n,) is C p + c."""
+    (m, n), heads = x.shape, len(eta)
+    centres, low, high = np.empty(heads), np.inf, -np.inf
+    for h in range(heads):
+        centres[h] = eta[h].sum() / n
+        low, high = min(low, eta[h].min() - centres[h]), max(high, eta[h].max() - centres[h])
+    low, high = max(low, -_FARTHEST) - _OUTSIDE, min(high, _FARTHEST) + _OUTSIDE
+    inside = max(3, int(np.ceil((high - low) / _STEP)) + 1)
+    step, last = (high - low) / (inside - 1), inside + 1
+    grid = np.empty(inside + 2)
+    grid[0], grid[last] = min(-_LIMIT, low - 1.0), max(_LIMIT, high + 1.0)
+    for k in range(inside):
+        grid[k + 1] = low
+        grid[k + 1] += k * step
+    values, data = np.empty((m, inside + 2)), np.empty((m, inside + 2))
+    _scan(x, s, eta, at, up, centres, grid, values, data)
+    common, least, sums = 0, np.inf, np.zeros(inside + 2)
+    for k in range(inside + 2):
+        for j in range(m):
+            if not np.isfinite(values[j, k]):
+                values[j, k] = np.inf
+            sums[k] += values[j, k]
+        if sums[k] + 0.5 * m * _prior(grid[k]) / n < least:
+            common, least = k, sums[k] + 0.5 * m * _prior(grid[k]) / n
+    if sums[last] - sums[common] < (_FREE + _FREE_EACH * m) / n:
+        common = last
+    knees, chosen = np.empty(m), np.empty(m)
+    for j in range(m):
+        best, least = 0, np.inf
+        for k in range(inside + 2):
+            apart = min(max(grid[k] - grid[common], -_FLAT), _FLAT)
+            values[j, k] += 0.5 * (_POOL * (apart * apart) + _prior(grid[k])) / n
+            if values[j, k] < least:
+                best, least = k, values[j, k]
+        knees[j], chosen[j] = grid[best], data[j, best]
+        if 1 < best < inside:  # a parabola through the best and its neighbours
+            below, above = values[j, best - 1], values[j, best + 1]
+            shift = 0.5 * (below - above) / (below - 2.0 * values[j, best] + above)
+            if np.isfinite(shift):
+                shift = min(max(shift, -0.5), 0.5)
+                side = 1 if shift > 0.0 else -1
+                knees[j] += shift * step
+                chosen[j] += abs(shift) * (data[j, best + side] - chosen[j])
+        knees[j] += centres[j if heads > 1 else 0]
+    return knees, chosen
+
+
+@exact
+def _prior(knee: Any) -> Any:
+    near = min(max(knee, -_FLAT), _FLAT)
+    return _PRIOR * (near * near)
+
+
+@kernel
+def _scan(
+    x: Any, s: Any, eta: Any, at: Any, up: Any, centres: Any, grid: Any, values: Any, data: Any
+) -> None:
+    """log(V(z) V(s_z)) / 2 and y of m members for K knees, counted from the heads' means: both (m, K).
+
+    `at` (1 or m, n) is C p + c.
+    """
+    m, n = x.shape
+    root, inverse, left, place = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    weight, total, factor = np.empty(n), 1.0, 1.0
+    for k in range(grid.size):
+        for j in range(m):
+            if j == 0 or len(eta) > 1:  # what the members share
+                knee = centres[j if len(eta) > 1 else 0] + grid[k]
+                row = eta[j if len(eta) > 1 else 0]
+                factor = 1.0 if up else np.exp(knee)
+                total = _WEIGHT
+                for t in range(n):
+                    w = max(1.0 / (1.0 + np.exp(-2.0 * (row[t] - knee))), TINY)
+                    root[t] = np.sqrt(w)
+                    inverse[t] = 1.0 / root[t]
+                    left[t] = np.sqrt(1.0 - w)
+                    weight[t] = w if up else root[t] * left[t]
+                    total += w if up else 1.0 - w
+            if j == 0 or len(eta) > 1 or len(at) > 1:
+                here = at[j if len(at) > 1 else 0]
+                for t in range(n):  # x_i = place + weight y + root z_i
+                    place[t] = factor * here[t] * (left[t] * left[t] if up else root[t] * left[t])
+            y = 0.0
+            if up:
+                mean = 0.0
+                for t in range(n):
+                    y += x[j, t] - place[t]
+                    mean += x[j, t]
+                y += _WEIGHT * mean / n
+            else:
+                for t in range(n):
+                    y += left[t] * inverse[t] * (x[j, t] - place[t])
+            y /= total
+            z1, z2, s1, s2 = 0.0, 0.0, 0.0, 0.0
+            for t in range(n):
+                z = (x[j, t] - place[t] - weight[t] * y) * inverse[t]
+                score = s[j, t] * root[t]
+                z1 += z
+                z2 += z * z
+                s1 += score
+                s2 += score * score
+            values[j, k] = 0.5 * np.log((z2 / n - z1 * z1 / n / n) * (s2 / n - s1 * s1 / n / n))
+            data[j, k] = y
