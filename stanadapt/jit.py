@@ -42,7 +42,7 @@ _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
 _ALWAYS = {"nogil": True, "error_model": "numpy"}
 _REORDERED = {"reassoc", "contract"}
-_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|exact|bare|callback)\b", re.MULTILINE)
+_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|exact|bare(_exact)?|callback)\b", re.MULTILINE)
 
 
 @functools.cache
@@ -120,6 +120,11 @@ def exact(function: Callable[..., Any]) -> Any:
     last digits differ. So add products one at a time, to a value that is no product itself: (e + a b) + c d.
     """
     return _cached(numba.njit(_nrt=True, **_ALWAYS)(function), function)
+
+
+def bare_exact(function: Callable[..., Any]) -> Any:
+    """Compile `function` like `exact` does, but count no references to arrays, see `bare`."""
+    return _cached(numba.njit(_nrt=False, **_ALWAYS)(function), function)
 
 
 def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:

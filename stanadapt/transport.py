@@ -68,7 +68,7 @@ from typing import Any
 
 import numpy as np
 
-from .jit import exact
+from .jit import bare_exact, exact
 
 COLUMNS = 16
 KIND, ROWS, OWN, HEAD, SECOND, LOCATION, APART = range(7)
@@ -91,7 +91,7 @@ def is_pair(table: np.ndarray) -> np.ndarray:
     return np.asarray(np.abs(table[:, KIND]) == CENTRED)
 
 
-@exact
+@bare_exact
 def _half_square(t: Any) -> Any:
     """S(t), and its first and second derivatives."""
     small = np.exp(-abs(t))
@@ -103,7 +103,7 @@ def _half_square(t: Any) -> Any:
     return 0.5 * soft * soft, soft * share, second
 
 
-@exact
+@bare_exact
 def bend(t: Any, strength: Any, reach: Any) -> Any:
     """t + q (S(t) - S(t - l)), and its first and second derivatives."""
     near, near_1, near_2 = _half_square(t)
@@ -116,7 +116,7 @@ def bend(t: Any, strength: Any, reach: Any) -> Any:
     return value, slope, strength * (near_2 - far_2)
 
 
-@exact
+@bare_exact
 def _alone(row: Any, z: Any) -> Any:
     """x of a coordinate that is changed alone, dx/dz, the logarithm of that, and its derivative."""
     if row[KIND] == TAIL:
@@ -134,7 +134,7 @@ def _alone(row: Any, z: Any) -> Any:
     return x, slope, np.log(slope), second / slope / scale
 
 
-@exact
+@bare_exact
 def unbend(y: Any, strength: Any, reach: Any) -> Any:
     """The t whose `bend` is `y`, by Newton's method; from there it comes from above."""
     t = y if y < 0.0 or strength == 0.0 else (np.sqrt(1.0 + 2.0 * strength * y) - 1.0) / strength
@@ -149,7 +149,7 @@ def unbend(y: Any, strength: Any, reach: Any) -> Any:
     return t
 
 
-@exact
+@bare_exact
 def _alone_into_z(row: Any, x: Any) -> Any:
     """z of a coordinate that is changed alone."""
     if row[KIND] == TAIL:
@@ -161,7 +161,7 @@ def _alone_into_z(row: Any, x: Any) -> Any:
     return z
 
 
-@exact
+@bare_exact
 def _law(table: Any, k: Any, x: Any) -> Any:
     """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), and the row after its last."""
     first = table[k]
@@ -171,14 +171,14 @@ def _law(table: Any, k: Any, x: Any) -> Any:
     return np.exp(-2.0 * eta), k + int(first[ROWS])
 
 
-@exact
+@bare_exact
 def _stretch(table: Any, k: Any, after: Any, x: Any) -> Any:
     """p of row `k`, 0 where there is none, and the row after the last one that shares it."""
     p = x[int(table[k, LOCATION])] if table[k, LOCATION] >= 0.0 else 0.0
     return p, k + 1 if table[k, APART] > 0.0 else after
 
 
-@exact
+@bare_exact
 def into_x(table: Any, z: Any, x: Any) -> Any:
     """Write x(z) to `x` (d,). Returns log |dx/dz|, infinite where x overflows."""
     log_det, k = 0.0, 0
@@ -217,7 +217,7 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
     return log_det if np.isfinite(log_det) else np.inf
 
 
-@exact
+@bare_exact
 def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
     """Of where x_i is for z_i = 0, in eta and in p; dx_i/dz_i; and 1 - w, which is that of its log in eta."""
     w = 1.0 / (1.0 + ratio * row[KNEE])
@@ -229,7 +229,7 @@ def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
     return (left - w) * middle * (row[DATA] + slope * p), middle * slope, root * row[UNIT], left
 
 
-@exact
+@bare_exact
 def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
     """The gradient of the log density in z, from the score in x; `score` (d,) changes in place."""
     end = len(table)
@@ -267,7 +267,7 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
         end = k
 
 
-@exact
+@bare_exact
 def _add(first: Any, score: Any, pull: Any) -> None:
     """Add to the scores of a pair's heads."""
     score[int(first[HEAD])] += first[BETA] * pull
@@ -309,7 +309,7 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     return found
 
 
-@exact
+@bare_exact
 def into_z(table: Any, x: Any, z: Any) -> None:
     """Write z to `z` (d,), from `x`."""
     for i in range(x.size):
