@@ -15,9 +15,9 @@ A coordinate is a suspect if the derivative of the divergence in the strength q 
 
 is far from 0; its sign tells the side. Draws that a slow chain has made are skew by chance, but the score is
 what it is wherever the chain has been. So its regression on 1, u and u² must show the curvature of a law with
-one long tail, too. The width of a bend is half the spread of the draws. Knots and
-strengths are tried on a grid, which is fine enough: between its points the divergence changes by less than
-its error. A bend goes no farther than draws have been.
+one long tail, too. A tail that falls like a power is none of a bend's business (heavy_tails.py). The width of
+a bend is half the spread of the draws. Knots and strengths are tried on a grid, which is fine enough: between
+its points the divergence changes by less than its error. A bend goes no farther than draws have been.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 
 from ..jit import exact
 from ..transport import BEND, COLUMNS, KIND, KNOT, OWN, REACH, SIDE, STRENGTH, WIDTH, bend, unbend
-from .heavy_tails import LEAST, spread_of
+from .heavy_tails import LEAST, POWER, look
 
 GAIN = 0.1  # fall of the divergence that a coordinate must bring in all draws; more where they are few:
 GAIN_DRAWS = 8.0  # at least this over their number; and a quarter of it in the older and in the newer half
@@ -155,8 +155,8 @@ def _coordinate(
     side = side if used is None else used.side
     if not side * _score_curvature(x, s) > (CURVED if used is None else STILL_CURVED):
         return None
-    center, spread = spread_of(x)
-    if not (np.isfinite(spread) and spread > 0.0):
+    center, spread, growth = look(x, s)
+    if growth < POWER or not (np.isfinite(spread) and spread > 0.0):
         return None
     of_x, of_s = _basis(points, i), _basis(scores, i)
     plain, now = _divergence(x, s, of_x, of_s), np.inf

@@ -33,6 +33,9 @@ GAIN_DRAWS = 15.0  # at least this over their number; and a quarter of it in the
 POWER = (
     0.65  # of |u| by which the mean of -s u grows, from the middle of the draws to the outer ones, at most
 )
+# Warm-up goes on while a coordinate that clearly deviates may have heavy tails, by its power: the first hundred
+# draws of one in forty chains on a Cauchy law are not far out.
+DOUBT, POWER_OF_DOUBT = -2.0, 0.85
 STAY = 0.05  # gain from which on a delta that is in use is replaced
 _RATES = np.array([0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0])  # that are tried, in units of one over the spread
 SUSPECT = -0.5  # slope of the divergence in delta² at 0, for a variance of 1, below which rates are tried
@@ -121,23 +124,26 @@ def tail_slopes(points: Any, scores: Any) -> Any:
 
 
 @exact
-def may_have_tails(points: Any, scores: Any) -> Any:
-    """Whether any coordinate of draws and scores (n, d) would have rates tried."""
+def may_have_tails(points: Any, scores: Any, slope: Any = SUSPECT, power: Any = POWER) -> Any:
+    """Whether any coordinate of draws and scores (n, d) would have rates tried.
+
+    Its slope and the power by which the mean of -s u grows are under these.
+    """
     slopes = tail_slopes(points, scores)
     x, s = np.empty(len(points)), np.empty(len(points))
     for j in range(slopes.size):
-        if slopes[j] < SUSPECT:
+        if slopes[j] < slope:
             for i in range(len(points)):
                 x[i], s[i] = points[i, j], scores[i, j]
-            _, spread, growth = _look(x, s)
-            if 0.0 < spread < np.inf and growth < POWER:
+            _, spread, growth = look(x, s)
+            if 0.0 < spread < np.inf and growth < power:
                 return True
     return False
 
 
 def _coordinate(tails: Tails, i: int, x: np.ndarray, s: np.ndarray) -> tuple[float, float] | None:
     """Centre and rate of one coordinate, from its draws and scores (n,); None where it needs none."""
-    center, spread, growth = _look(x, s)
+    center, spread, growth = look(x, s)
     if not (np.isfinite(spread) and spread > 0.0 and growth < POWER):
         return None
     rates = np.concatenate([[0.0], _RATES / spread])
@@ -160,7 +166,7 @@ def _coordinate(tails: Tails, i: int, x: np.ndarray, s: np.ndarray) -> tuple[flo
 
 
 @exact
-def _look(x: Any, s: Any) -> Any:
+def look(x: Any, s: Any) -> Any:
     """The median, the spread by quartiles, and the power of |u| by which the mean of -s u grows.
 
     It grows from the middle of the draws to the outer ones, where u is the distance from the median.

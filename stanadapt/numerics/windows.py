@@ -11,6 +11,7 @@ import numpy as np
 
 from ..jit import bare, kernel
 from ..transport import into_x, score_in_x, transport_draws
+from .heavy_tails import DOUBT, LEAST, POWER_OF_DOUBT, may_have_tails
 from .linear import double_capacity
 from .metric import Metric, compress, distance, drift, hessian_metric, learn_metric
 from .metric_choice import EARLY, choose_metric, curvature_metric, is_same, learn_dense
@@ -141,6 +142,11 @@ def _learn_large(
 
 
 def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:
-    """Whether the draws so far show other coordinates than `transport` changes, or other laws."""
+    """Whether the draws so far show other coordinates or laws than those of `transport`, or leave a doubt."""
     points, scores = windows.points[: windows.seen], windows.scores[: windows.seen]
-    return not same_law(learn_transport(transport, points, scores, groups, windows.before), transport)
+    if not same_law(learn_transport(transport, points, scores, groups, windows.before), transport):
+        return True
+    if not len(groups) or len(points) < LEAST:
+        return False
+    z, score_z = transport_draws(transport, points, scores)
+    return bool(may_have_tails(z, score_z, DOUBT, POWER_OF_DOUBT))

@@ -247,19 +247,23 @@ FAULTS = [
 WITH_FAULTS = {
     "samplers/fisher_hmc.py": {
         'learnt where they pay"] = "auto"\n': 'learnt where they pay"] = "auto"\n    fault: int = 0\n',
-        "most: Any, rng: Any": "most: Any, rng: Any, fault: Any",
-        "step_size, most, rng)": "step_size, most, rng, 0 if adapting else settings.fault)",
-        "    energy = energy_of": "    if fault == 1:\n        momentum = z.copy()\n    energy = energy_of",
-        "        velocity_into(z, metric, momentum)\n": (
-            "        velocity_into(z, metric, momentum)\n"
-            "        if fault == 2:\n            z = momentum\n"
-            "        if fault == 3:\n            energy, z = -logp, 0.0 * z\n"
+        "room: Any, rng: Any) -> Any:": "room: Any, rng: Any, fault: Any) -> Any:",
+        "state, logp, h, room, rng)": "state, logp, h, room, rng, 0 if adapting else settings.fault)",
+        "    energy = energy_of": (
+            "    if fault == 1:\n        for i in range(x.size):\n            room.momentum[i] = z[i]\n"
+            "    energy = energy_of"
         ),
-        "score_y, h, n)": "score_y, h, n, fault)",
+        "        velocity_into(z, metric, room.momentum)\n": (
+            "        velocity_into(z, metric, room.momentum)\n"
+            "        for i in range(x.size):\n"
+            "            if fault == 2:\n                z[i] = room.momentum[i]\n"
+            "            if fault == 3:\n                energy, z[i] = -logp, 0.0\n"
+        ),
+        "room.velocity, h, n)": "room.velocity, h, n, fault)",
         "    logp_y, taken =": "    if fault == 6 and x[0] > 0.0:\n        n += 1\n    logp_y, taken =",
     },
     "numerics/splitting.py": {
-        "h: Any, n: Any) ->": "h: Any, n: Any, fault: Any) ->",
+        "h: Any, n: Any\n) ->": "h: Any, n: Any, fault: Any\n) ->",
         "momentum[i] += B * h": "momentum[i] += (0.5 if fault == 4 else 1.0) * B * h",
         "momentum[i] += push * score[i]": (
             "momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"
