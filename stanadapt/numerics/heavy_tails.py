@@ -33,8 +33,8 @@ GAIN_DRAWS = 15.0  # at least this over their number; and a quarter of it in the
 POWER = (
     0.65  # of |u| by which the mean of -s u grows, from the middle of the draws to the outer ones, at most
 )
-# Warm-up goes on while a coordinate that clearly deviates may have heavy tails, by its power: the first hundred
-# draws of one in forty chains on a Cauchy law are not far out.
+# Warm-up goes on while a coordinate that clearly deviates may have heavy tails, by its power: of one chain in
+# forty on a Cauchy law the first hundred draws are not far out.
 DOUBT, POWER_OF_DOUBT = -2.0, 0.85
 STAY = 0.05  # gain from which on a delta that is in use is replaced
 _RATES = np.array([0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0])  # that are tried, in units of one over the spread
