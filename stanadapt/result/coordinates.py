@@ -29,15 +29,17 @@ def coordinates_text(learnt: Sequence[Mapping[str, np.ndarray]], names: Sequence
 
 def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     """One sentence for each variable and what rules it."""
+    variables = [variable_of(name) for name in names]
+    sizes, moved = Counter(variables), np.flatnonzero(learnt["scale_head"] >= 0)
+    locations: dict[str, set[int]] = {}
+    for i in moved:
+        locations.setdefault(variables[i], set()).add(int(learnt["scale_location"][i]))
     weights: dict[tuple[str, str, str], list[float]] = {}
-    for i, head in enumerate(learnt["scale_head"]):
-        if head < 0:
-            continue
-        own, ruler = variable_of(names[i]), names[head]
-        alike = len(_members(names, ruler)) == len(_members(names, names[i])) > 1
-        if alike and own != variable_of(ruler):
-            ruler = variable_of(ruler)  # each coordinate has its own head
-        place = _place([int(learnt["scale_location"][k]) for k in _alike(learnt, names, i)], names)
+    for i in moved:
+        head, own = int(learnt["scale_head"][i]), variables[i]
+        alike = sizes[variables[head]] == sizes[own] > 1 and own != variables[head]
+        ruler = variables[head] if alike else names[head]  # where alike, each coordinate has its own head
+        place = _place(locations[own], names, variables)
         weights.setdefault((own, ruler, place), []).append(float(learnt["data_weight"][i]))
     sentences = []
     for (own, ruler, place), found in weights.items():
@@ -58,18 +60,7 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} others" if len(names) > _FEW else "")
 
 
-def _alike(learnt: Mapping[str, np.ndarray], names: Sequence[str], i: int) -> list[int]:
-    """The coordinates of the same variable that are moved."""
-    own = variable_of(names[i])
-    return [k for k, head in enumerate(learnt["scale_head"]) if head >= 0 and variable_of(names[k]) == own]
-
-
-def _place(locations: Sequence[int], names: Sequence[str]) -> str:
+def _place(locations: set[int], names: Sequence[str], variables: Sequence[str]) -> str:
     """What the coordinates of a variable are around: one coordinate, or each its own of another variable."""
-    found = {names[k] for k in locations if k >= 0}
-    return found.pop() if len(found) == 1 else " and ".join(sorted({variable_of(name) for name in found}))
-
-
-def _members(names: Sequence[str], name: str) -> list[str]:
-    """The coordinates of a name's variable."""
-    return [other for other in names if variable_of(other) == variable_of(name)]
+    found = sorted(k for k in locations if k >= 0)
+    return names[found[0]] if len(found) == 1 else " and ".join(sorted({variables[k] for k in found}))

@@ -1,0 +1,57 @@
+"""The coordinates that chains have learnt, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stanadapt.result.coordinates import coordinates_text
+
+NAMES = ["theta.1", "theta.2", "theta.3", "lambda.1", "lambda.2", "lambda.3", "mu", "tau"]
+
+
+def chain(
+    heads: list[int], locations: list[int], bends: dict[int, float] | None = None
+) -> dict[str, np.ndarray]:
+    """What a chain has learnt that moves the first coordinates; the first of them stay as they are."""
+    rest = len(NAMES) - len(heads)
+    bend = np.zeros(len(NAMES))
+    for place, strength in (bends or {}).items():
+        bend[place] = strength
+    return {
+        "scale_head": np.array(heads + [-1] * rest),
+        "scale_location": np.array(locations + [-1] * rest),
+        "data_weight": np.concatenate(([0.9], np.full(len(heads) - 1, 0.1), np.full(rest, np.nan)))
+        if heads
+        else np.full(rest, np.nan),
+        "bend": bend,
+    }
+
+
+def test_a_shared_head_and_location() -> None:
+    text = coordinates_text([chain([7, 7, 7], [6, 6, 6])] * 2, NAMES)
+    assert text == "theta with the scale of tau around mu: 2 of 3 as in a program that is not centred"
+
+
+def test_heads_of_their_own_go_by_the_name_of_their_variable() -> None:
+    text = coordinates_text([chain([3, 4, 5], [-1, -1, -1])], NAMES)
+    assert text == "theta with the scale of lambda: 2 of 3 as in a program that is not centred"
+
+
+def test_locations_of_their_own_go_by_the_name_of_their_variable() -> None:
+    text = coordinates_text([chain([7, 7, 7], [3, 4, 4])], NAMES)
+    assert text == "theta with the scale of tau around lambda: 2 of 3 as in a program that is not centred"
+
+
+def test_bends_are_told_by_their_side() -> None:
+    left = dict.fromkeys((0, 1, 2, 3, 7), -1.0)
+    text = coordinates_text([chain([], [], left | {6: 2.0})], NAMES)
+    assert text == (
+        "the long left tail of theta.1, theta.2, theta.3 and 2 others made normal; "
+        "the long right tail of mu made normal"
+    )
+
+
+def test_chains_that_differ_are_counted() -> None:
+    chains = [chain([], [], {7: -1.0}), chain([], [], {7: -0.5}), chain([], [])]
+    assert coordinates_text(chains, NAMES) == "2 of 3 chains: the long left tail of tau made normal"
+    assert coordinates_text([chain([], [])] * 3, NAMES) == ""
