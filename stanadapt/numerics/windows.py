@@ -5,12 +5,13 @@ At the end of a window coordinates and metric are learnt anew from the draws and
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..jit import bare, kernel
-from ..transport import into_x, score_in_x, transport_draws
+from ..transport import into_x, no_transport, score_in_x, transport_draws
 from .heavy_tails import DOUBT, LEAST, POWER_OF_DOUBT, may_have_tails
 from .linear import double_capacity
 from .metric import Metric, compress, distance, drift, hessian_metric, learn_metric
@@ -150,3 +151,23 @@ def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> boo
         return False
     z, score_z = transport_draws(transport, points, scores)
     return bool(may_have_tails(z, score_z, DOUBT, POWER_OF_DOUBT))
+
+
+@functools.cache
+def rehearse() -> None:
+    """Learn from a few draws, normal ones and heavy-tailed ones.
+
+    It is done once in a process before chains start, so that no chain waits in its warm-up until what a
+    window's end calls is compiled or loaded.
+    """
+    n, d = 70, 3
+    rng, none = np.random.default_rng(1), np.empty((0, 0))
+    points, heavy, groups = rng.normal(size=(n, d)), rng.standard_cauchy(size=(n, d)), np.arange(d)
+    metric = Metric(np.eye(d), np.eye(d), np.ones(d), np.empty((0, d)), np.empty(0))
+    for windows, hessian in (
+        (empty_windows(d), -np.eye(d)),
+        (Windows(points, -points, n, n // 2), none),
+        (Windows(heavy, -2.0 * heavy / (1.0 + np.square(heavy)), n, n // 2), none),
+    ):
+        lesson = learn_windows(windows, no_transport(), metric, hessian, groups, compressing=True, new=True)
+        has_news(windows, lesson.transport, groups)

@@ -11,6 +11,7 @@ from ..jit import is_compiled
 from ..model.posterior import Posterior
 from ..numerics.ascent import climb
 from ..numerics.transport_learning import learn_funnel
+from ..numerics.windows import rehearse
 from ..samplers import climbs, is_engine, sampler
 from ..target import log_density_gradient
 from ..trace import empty_trace
@@ -61,7 +62,9 @@ def _compile(method: str, settings: Any, posterior: Posterior, progress: bool) -
         start.compile((target, kind, x, generator))
         state = next(iter(start.overloads.values())).signature.return_type
         sweep.compile((target, kind, state, generator, numba.types.boolean, trace))
-        groups = warmup.variable_groups(posterior.unconstrained_names)
-        if module.FACTS.transports and np.bincount(groups).max() >= _SEVERAL:
-            learn_funnel()
+        if module.FACTS.transports:
+            rehearse()
+            groups = warmup.variable_groups(posterior.unconstrained_names)
+            if np.bincount(groups).max() >= _SEVERAL:
+                learn_funnel()
     caught.raise_again()
