@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
+# Kernels that Python calls; those that only kernels call are loaded inside of these.
 REHEARSAL = """
-from stanadapt.numerics import bends, dense_metric, heavy_tails, transport_detection, windows
+from stanadapt.numerics import dense_metric, heavy_tails, windows
 windows.rehearse()
 kernels = (
     dense_metric.largest_ratio, dense_metric.mean_shift, dense_metric.solve_equation,
-    dense_metric.curvature_factor,
-    heavy_tails.look, heavy_tails.may_have_tails, bends.may_have_bends, transport_detection.screen,
+    dense_metric.curvature_factor, heavy_tails.look, heavy_tails.may_have_tails,
 )
 print([kernel.py_func.__name__ for kernel in kernels if not kernel.signatures])
 """
