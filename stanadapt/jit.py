@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numba.extending
 from numba.core import caching
 from numba.core.ccallback import CFunc
 
@@ -125,6 +126,11 @@ def exact(function: Callable[..., Any]) -> Any:
 def bare_exact(function: Callable[..., Any]) -> Any:
     """Compile `function` like `exact` does, but count no references to arrays, see `bare`."""
     return _cached(numba.njit(_nrt=False, **_ALWAYS)(function), function)
+
+
+def intrinsic(definition: Callable[..., Any]) -> Any:
+    """A function that kernels call and whose machine code `definition` writes."""
+    return numba.extending.intrinsic(definition)
 
 
 def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:

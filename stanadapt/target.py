@@ -13,9 +13,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .jit import bare, kernel
+from .jit import bare, intrinsic, kernel
 from .transport import COLUMNS, into_x, pull_back
 
 
@@ -43,7 +42,7 @@ def native_target(log_density_address: int, gradient_address: int, context: int,
     return NativeTarget(log_density_address, gradient_address, context, dim, failures, np.empty((0, COLUMNS)))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _call(typing_context: Any, address: Any, context: Any, x: Any, score: Any) -> Any:
     """Call the density at `address`. Returns its value, or NaN if it reports an error.
 
@@ -75,7 +74,7 @@ def _call(typing_context: Any, address: Any, context: Any, x: Any, score: Any) -
     return types.float64(types.uintp, types.uintp, types.uintp, types.uintp), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _address(typing_context: Any, array: Any) -> Any:
     """Where the numbers of an array begin; its `ctypes.data` would count a reference."""
 

@@ -35,9 +35,8 @@ GAIN_DRAWS = 8.0  # at least this over their number; and a quarter of it in the 
 STAY = 0.05  # gain from which on a bend that is in use is replaced
 CURVED, STILL_CURVED = 4.0, 2.5  # standard errors of the score's curvature, of a new bend and of one in use
 _CURVATURE = 5.0  # twice the second derivative of the divergence in q, for a normal law
-_KNOTS = np.array(
-    [0.0, 0.5, 1.0, 1.5]
-)  # distances from the median, in spreads, to the side of the short tail
+# Distances from the median to the side of the short tail, in spreads, and strengths that are tried.
+_KNOTS = np.array([0.0, 0.5, 1.0, 1.5])
 _STRENGTHS = np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
 _BEYOND = 2.0  # widths by which a bend reaches farther than the last draw
 _OTHERS, _RELATED = 6, 0.3  # number of coordinates that are regressed on, and their least correlation

@@ -171,7 +171,9 @@ def look(x: Any, s: Any) -> Any:
 
     It grows from the middle of the draws to the outer ones, where u is the distance from the median.
     """
-    center, spread = spread_of(x)
+    ordered = np.sort(x)
+    center = _quantile(ordered, 0.5)
+    spread = (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / 1.35
     size = np.abs(x - center)
     ordered = np.sort(size)
     low, mid, high = _quantile(ordered, 0.3), _quantile(ordered, 0.6), _quantile(ordered, 0.85)
@@ -184,13 +186,6 @@ def look(x: Any, s: Any) -> Any:
             outer, of_outer, many = outer + pull, of_outer + size[i], many + 1
     rise = np.log((outer / many) / (inner / few))
     return center, spread, rise / np.log((of_outer / many) / (of_inner / few))
-
-
-@exact
-def spread_of(x: Any) -> Any:
-    """The median of draws (n,), and their spread by quartiles, which is the deviation of a normal law."""
-    ordered = np.sort(x)
-    return _quantile(ordered, 0.5), (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / 1.35
 
 
 @exact

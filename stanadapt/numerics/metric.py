@@ -124,15 +124,19 @@ def _finite_or_none(metric: Metric) -> Metric | None:
 def dense_metric(chol_t: np.ndarray) -> Metric:
     """The metric with A^-1 = L L^T, from L^T (d, d); that is upper triangular, with rows of any sign."""
     a, chol_t, _ = inverse_mass(np.ascontiguousarray(chol_t))
+    return dense_form(a, chol_t)
+
+
+def dense_form(a: np.ndarray, chol_t: np.ndarray) -> Metric:
+    """The dense form, from A and its factor (d, d)."""
     d = len(a)
     return Metric(a, chol_t, np.ones(d), np.empty((0, d)), np.empty(0))
 
 
 def _dense_or_none(chol_t: np.ndarray) -> Metric | None:
-    """The same if all its numbers are finite, else None."""
+    """What `dense_metric` gives if all its numbers are finite, else None."""
     a, chol_t, finite = inverse_mass(chol_t)
-    d = len(a)
-    return Metric(a, chol_t, np.ones(d), np.empty((0, d)), np.empty(0)) if finite else None
+    return dense_form(a, chol_t) if finite else None
 
 
 def distance(one: Metric, other: Metric) -> float:
@@ -235,6 +239,8 @@ def as_matrix(metric: Metric) -> np.ndarray:
 
 
 def diagonal(metric: Metric) -> np.ndarray:
-    """The diagonal of A (d,), for the low-rank form."""
+    """The diagonal of A (d,), from either form."""
+    if len(metric.inverse_mass):
+        return np.diag(metric.inverse_mass).copy()
     added = np.square(metric.directions).T @ (metric.variances - 1.0)
     return np.asarray(np.square(metric.scale) * (1.0 + added))

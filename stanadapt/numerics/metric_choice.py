@@ -37,7 +37,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from ..jit import kernel
 from ..target import hessian_vector
-from .metric import CUTOFF, Metric, compress, hessian_metric, learn_metric
+from .metric import CUTOFF, Metric, compress, dense_form, hessian_metric, learn_metric
 
 EARLY = 100  # dimension up to which the metric is dense, and the first one the Hessian's, from the start
 LARGEST_DENSE = 2_000  # the same up to which it may become dense; then a chain holds three (d, d) arrays
@@ -254,15 +254,14 @@ def curvature_metric(hessian: np.ndarray) -> Metric | None:
 
 
 def _dense(chol_t: np.ndarray) -> Metric | None:
-    """The metric with A^-1 = L L^T, from L^T (d, d), upper triangular, with rows of any sign."""
+    """What `metric.dense_metric` gives if it is finite, by LAPACK, which is faster where d is large."""
     chol_t = np.triu(chol_t) * np.sign(np.diag(chol_t))[:, None]
     inverse, info = lapack.dpotri(chol_t)
     if info != 0 or not (np.all(np.isfinite(chol_t)) and np.all(np.isfinite(inverse))):
         return None
     inverse = np.triu(inverse)
-    d = len(chol_t)
     whole = np.ascontiguousarray(inverse + np.triu(inverse, 1).T)
-    return Metric(whole, np.ascontiguousarray(chol_t), np.ones(d), np.empty((0, d)), np.empty(0))
+    return dense_form(whole, np.ascontiguousarray(chol_t))
 
 
 def is_same(one: Metric, other: Metric, points: np.ndarray, before: int, most: float, drift: float) -> bool:
@@ -279,7 +278,10 @@ def is_same(one: Metric, other: Metric, points: np.ndarray, before: int, most: f
 
 @np.errstate(all="ignore")
 def _change(one: Metric, other: Metric) -> float:
-    """The largest absolute log ratio of the variances of two metrics in any direction."""
+    """The largest absolute log ratio of the variances of two metrics in any direction.
+
+    `metric.distance` is the same for dense metrics; LAPACK without vectors is faster where d is large.
+    """
     if len(one.chol_t) and len(other.chol_t):
         root = solve_triangular(one.chol_t, other.chol_t.T, trans="T", check_finite=False)
         if not np.all(np.isfinite(root)):

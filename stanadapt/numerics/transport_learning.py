@@ -38,13 +38,13 @@ import numpy as np
 from ..jit import exact
 from ..transport import (
     BETA,
-    COLUMNS,
     HEAD,
     LOCATION,
     OWN,
     UNIT,
     change_coordinates,
     is_pair,
+    no_transport,
     rows_into_x,
     transport_draws,
 )
@@ -78,7 +78,7 @@ _SOME = 16  # coordinates of a group by which locations are compared
 _ROUNDS = 4  # new pairs in a window
 _JUDGES = 15  # draws of a window that may judge a pair
 _FEWEST = 3  # members that may have locations of their own
-NOWHERE = np.array([-1])  # no location
+_NOWHERE = np.array([-1])  # no location
 
 
 class Place(NamedTuple):
@@ -185,9 +185,9 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
             break
         members, heads, sign, name, promise = found
         numbers = 0.0, 0.0, np.zeros(0), np.zeros(0)
-        law = Pair(members, heads, sign * BETAS[0], -1, 0.0, NOWHERE, *numbers)
+        law = Pair(members, heads, sign * BETAS[0], -1, 0.0, _NOWHERE, *numbers)
         places = _locations(pulled, pairs, groups, law) + _own_locations(draws, pairs, groups, law)
-        pair = _choose([Place(NOWHERE, pulled, 0.0), *places], law, promise)
+        pair = _choose([Place(_NOWHERE, pulled, 0.0), *places], law, promise)
         if pair is None:
             refused.add(name)
         else:
@@ -210,7 +210,7 @@ def learn_funnel() -> np.ndarray:
     pulls = np.square(w).sum(axis=1, keepdims=True) - m, (w / e).sum(axis=1, keepdims=True)
     scores = np.concatenate((1.0 - e + pulls[0], -p + pulls[1], -w / e), axis=1)
     groups = np.array([0, 1, *[2] * m])
-    table = learn_transport(np.empty((0, COLUMNS)), points, scores, groups, n // 2)
+    table = learn_transport(no_transport(), points, scores, groups, n // 2)
     table = learn_transport(table, points, scores, groups, n // 2)
     rows_into_x(table, transport_draws(table, points, scores)[0], np.zeros(n))
     change_coordinates(table, table, points[0], 0.0, scores[0])
@@ -325,7 +325,7 @@ def _choose_place(places: list[Place], law: Pair, *, offset: bool) -> tuple[Pair
 
 
 def _part(law: Pair) -> Pair:
-    """The law of some of the members, unless these follow each other."""
+    """The law of some of the members."""
     every = -(-len(law.members) // _SOME)
     return law._replace(
         members=law.members[::every],
@@ -371,18 +371,17 @@ def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.nd
 
 def _locations(pulled: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
     """The coordinates outside of the group that correlate most with it."""
-    members, free = law.members, _free_locations(pairs, groups, law)
+    moved = [int(i) for pair in pairs for i in pair.members]
+    free = np.setdiff1d(np.flatnonzero(may_rule(groups)), [*law.members, *law.heads, *moved])
     if not free.size:
         return []
-    some = members[:: -(-len(members) // _SOME)]
-    strength = np.abs(_correlations(pulled.points, free, some)).mean(axis=1)
+    strength = _strengths(pulled.points, free, law)
     return [Place(free[k : k + 1], pulled, 0.0) for k in np.argsort(-strength)[:_PLACES]]
 
 
-def _free_locations(pairs: list[Pair], groups: np.ndarray, law: Pair) -> np.ndarray:
-    """The coordinates that may be locations and are not moved."""
-    taken = {int(i) for pair in (*pairs, law) for i in pair.members} | {*map(int, law.heads)}
-    return np.array([i for i in np.flatnonzero(may_rule(groups)) if i not in taken], np.int64)
+def _strengths(points: np.ndarray, free: np.ndarray, law: Pair) -> np.ndarray:
+    """How much each of the coordinates `free` correlates with some of the members."""
+    return np.asarray(np.abs(_correlations(points, free, _part(law).members)).mean(axis=1))
 
 
 def _correlations(points: np.ndarray, these: np.ndarray, those: np.ndarray) -> np.ndarray:
@@ -407,13 +406,20 @@ def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pai
             found.append((coordinates[strength.argmax(axis=0)], cost))
             strengths.append(-strength.max(axis=0).mean())
     likely = [found[k] for k in np.argsort(strengths)[:_PLACES]]
-    places = []
-    for locations, cost in likely:
-        trial = law._replace(locations=locations)
-        if len(set(locations)) > 1 and order_pairs([*pairs, trial]):
-            pulled = pull_draws(draws, others_of([*pairs, trial], trial))
-            places.append(Place(locations, pulled, cost))
-    return places
+    return [
+        place
+        for locations, cost in likely
+        if len(set(locations)) > 1
+        for place in _places_at(locations, draws, pairs, law, cost)
+    ]
+
+
+def _places_at(locations: np.ndarray, draws: Draws, pairs: list[Pair], law: Pair, cost: float) -> list[Place]:
+    """The place at `locations`, which may be moved; none where a coordinate would rule what moves it."""
+    trial = law._replace(locations=locations)
+    if not order_pairs([*pairs, trial]):
+        return []
+    return [Place(locations, pull_draws(draws, others_of([*pairs, trial], trial)), cost)]
 
 
 def _with_other_locations(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:
@@ -443,14 +449,10 @@ def _likeliest_location(draws: Draws, pairs: list[Pair], groups: np.ndarray, law
     free = np.setdiff1d(np.flatnonzero(may_rule(groups)), [*law.members, *law.heads])
     if not free.size or len(law.members) < _FEWEST or len(law.locations) > 1:
         return []
-    some = law.members[:: -(-len(law.members) // _SOME)]
-    strength = np.abs(_correlations(draws.points, free, some)).mean(axis=1)
+    strength = _strengths(draws.points, free, law)
     if not np.isfinite(strength).all():
         return []
-    trial = law._replace(locations=free[[strength.argmax()]])
-    if not order_pairs([*pairs, trial]):
-        return []
-    return [Place(trial.locations, pull_draws(draws, others_of([*pairs, trial], trial)), 0.0)]
+    return _places_at(free[[strength.argmax()]], draws, pairs, law, 0.0)
 
 
 def _newer_fall(place: Place, law: Pair, offset: bool) -> float:

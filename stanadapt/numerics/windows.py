@@ -14,7 +14,7 @@ from ..jit import bare, kernel
 from ..transport import into_x, no_transport, score_in_x, transport_draws
 from .heavy_tails import DOUBT, LEAST, POWER_OF_DOUBT, may_have_tails
 from .linear import double_capacity
-from .metric import Metric, compress, distance, drift, hessian_metric, learn_metric
+from .metric import Metric, compress, dense_metric, distance, drift, hessian_metric, learn_metric
 from .metric_choice import EARLY, choose_metric, curvature_metric, is_same, learn_dense
 from .transport_learning import learn_transport
 from .transport_pairs import same_law
@@ -163,7 +163,7 @@ def rehearse() -> None:
     n, d = 70, 3
     rng, none = np.random.default_rng(1), np.empty((0, 0))
     points, heavy, groups = rng.normal(size=(n, d)), rng.standard_cauchy(size=(n, d)), np.arange(d)
-    metric = Metric(np.eye(d), np.eye(d), np.ones(d), np.empty((0, d)), np.empty(0))
+    metric = dense_metric(np.eye(d))
     for windows, hessian in (
         (empty_windows(d), -np.eye(d)),
         (Windows(points, -points, n, n // 2), none),

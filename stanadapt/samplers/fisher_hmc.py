@@ -264,7 +264,6 @@ def history(state: State) -> dict[str, float]:
 
 def learnt(state: State) -> dict[str, Any]:
     """A, or its diagonal if A is too large to be shown as a matrix, whatever its form; both in z."""
-    a = state.metric.inverse_mass
     if state.x.size <= LARGEST_SHOWN:
         return {"preconditioner": as_matrix(state.metric)}
-    return {"preconditioner_diagonal": np.diag(a).copy() if len(a) else diagonal(state.metric)}
+    return {"preconditioner_diagonal": diagonal(state.metric)}

@@ -23,10 +23,9 @@ import bridgestan
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from ...errors import ModelError
-from ...jit import kernel
+from ...jit import intrinsic, kernel
 from ...target import NativeTarget, native_target
 from ..variables import variables
 from .base import Writer
@@ -253,7 +252,7 @@ def demangled(name: str) -> str:
     return name.removeprefix(_MANGLED)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _call_constrain(
     typing_context: Any, address: Any, model: Any, tp: Any, gq: Any, x: Any, out: Any, rng: Any
 ) -> Any:

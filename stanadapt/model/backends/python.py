@@ -12,11 +12,10 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from ... import check
 from ...errors import ArgumentError, DataError
-from ...jit import callback
+from ...jit import callback, intrinsic
 from ...target import NativeTarget, native_target
 from .base import Writer
 
@@ -345,7 +344,7 @@ def _address(function: Any) -> int | None:
     return address if isinstance(address, int) else None
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _call_user(typing_context: Any, address: Any, x: Any, score: Any) -> Any:
     """Call the user's C function at `address`: of x alone where `score` is zero, else of both."""
     word, real = ir.IntType(64), ir.DoubleType()
