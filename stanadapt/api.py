@@ -22,6 +22,7 @@ from .run.interrupts import delayed_interrupts, raised_interrupts
 from .run.prepare import Prepared, prepare
 from .run.progress import Progress, tell
 from .run.request import Request, resolve
+from .run.turns import Work, run
 
 if TYPE_CHECKING:
     import pandas
@@ -159,9 +160,9 @@ def sample(
             prepared = prepare(request, posterior)
             compile_statistics(request.progress)
         with delayed_interrupts() as caught:  # from here on there are draws to lose
-            run, seconds = _run(prepared, request)
-            idata = _build(run, prepared, request, labels, seconds)
-            _warn(idata, posterior, request.progress, _is_hurried(run, caught.signal))
+            drawn, seconds = _run(prepared, request)
+            idata = _build(drawn, prepared, request, labels, seconds)
+            _warn(idata, posterior, request.progress, _is_hurried(drawn, caught.signal))
     except MemoryError as error:
         raise ChainError(
             f"the run needs more memory than there is ({check.one_line(error)}): use thin, fewer draws or "
@@ -222,11 +223,12 @@ def _run(prepared: Prepared, request: Request) -> tuple[Run, float]:
     """All chains, and the seconds that they took."""
     began = time.perf_counter()
     with Progress(prepared.job, request.progress) as look:
-        run = prepared.turns.run(prepared.posterior, prepared.job, prepared.inits, look)
-    return run, time.perf_counter() - began
+        work = Work(prepared.posterior, prepared.job, prepared.inits, look)
+        drawn = run(prepared.turns, work)
+    return drawn, time.perf_counter() - began
 
 
-def _build(run: Run, prepared: Prepared, request: Request, labels: Labels, seconds: float) -> InferenceData:
+def _build(drawn: Run, prepared: Prepared, request: Request, labels: Labels, seconds: float) -> InferenceData:
     """The result; where it cannot be built, the draws go to a file.
 
     Raises
@@ -235,19 +237,19 @@ def _build(run: Run, prepared: Prepared, request: Request, labels: Labels, secon
         It names that file.
     """
     try:
-        return build(run, prepared, request, labels, seconds)
+        return build(drawn, prepared, request, labels, seconds)
     except Exception as error:
         job = prepared.job
-        path = rescue(bare(run, prepared.posterior), {"method": job.method, "seed": job.seed})
+        path = rescue(bare(drawn, prepared.posterior), {"method": job.method, "seed": job.seed})
         raise OutputError(
             f"the result cannot be built ({type(error).__name__}: {check.one_line(error)}). The draws are in "
             f"{path}, for stanadapt summary and stanadapt diagnose, and for numpy.load"
         ) from error
 
 
-def _is_hurried(run: Run, number: int) -> bool:
+def _is_hurried(drawn: Run, number: int) -> bool:
     """Whether a signal asks to be done at once: one that a kill follows, or Ctrl-C after the run."""
-    return number not in (0, signal.SIGINT) or (number != 0 and not run.interrupted)
+    return number not in (0, signal.SIGINT) or (number != 0 and not drawn.interrupted)
 
 
 def _warn(idata: InferenceData, posterior: Posterior, progress: bool, is_hurried: bool) -> None:

@@ -37,7 +37,12 @@ SPECTRUM_LIMIT = 1_000  # dimension above which spectra of (d, d) are left out
 
 
 class Chain(abc.ABC):
-    """A chain that is run by exhausting `blocks()`; `result()` is valid after any of them."""
+    """A chain that is run by exhausting `blocks()`; `result()` is valid after any of them.
+
+    It pauses when it has `goal` rows of draws. `blocks()` asked for again goes on from there.
+    """
+
+    value: Any  # what it holds between two blocks, beside its rows
 
     def __init__(
         self,
@@ -58,6 +63,7 @@ class Chain(abc.ABC):
         # Another seed, so that saving warm-up changes no draw.
         self.write_warmup = self.write_values if warmup is None else self.model.writer(gq_seed ^ 1)
         self.draws, self.warmup = draws, warmup
+        self.goal = draws.rows
 
     def blocks(self) -> Iterator[None]:
         """Run the chain; yields now and then, so that another one can have its turn."""
@@ -73,14 +79,16 @@ class Chain(abc.ABC):
     def _generated_only(self) -> Iterator[None]:
         """A model without parameters: every draw evaluates the generated quantities."""
         job, draws = self.job, self.draws
-        while draws.n < len(draws.values):
-            rows = draws.values[draws.n : draws.n + _GENERATED_BLOCK]
-            iterations = (draws.n + 1 + np.arange(len(rows))) * job.thin - 1
-            self.write_values(np.empty((len(rows), 0)), rows, iterations)
-            draws.n += len(rows)
-            self.board.post(self.index, job.warmup + draws.n * job.thin, 1.0, np.nan, np.nan, 0.0)
+        self.value.warmup_iterations = 0
+        while draws.n < self.goal:
+            count = min(_GENERATED_BLOCK, self.goal - draws.n)
+            draws.evaluate(self.write_values, (draws.n + 1 + np.arange(count)) * job.thin - 1)
+            self.value.rows, self.value.done = draws.n, job.warmup + draws.n * job.thin
+            self.board.post(self.index, self.value.done, 1.0, np.nan, np.nan, 0.0)
             yield
-        self.board.post(self.index, job.warmup + job.draws, 1.0, np.nan, np.nan, 1.0)
+        if draws.n == draws.rows:
+            self.value.done = job.warmup + job.draws
+            self.board.post(self.index, self.value.done, 1.0, np.nan, np.nan, 1.0)
 
 
 @dataclass
@@ -106,19 +114,41 @@ class ChainValue:
     accept_count: int = 0
     history: dict[str, list[Any]] = field(default_factory=dict)
     learnt: dict[str, np.ndarray] = field(default_factory=dict)  # at the end of warm-up
+    first_failure: str = ""  # in words
     failures_warmup: int = 0
+    counts: dict[str, int] = field(default_factory=dict)  # by the model
     counts_warmup: dict[str, int] = field(default_factory=dict)
     seconds_warmup: float = 0.0
     seconds: float = 0.0  # of all blocks
     rows: int = 0  # written draws
     warmup_rows: int = 0
 
+    def result(self, job: Job, draws: Draws, warmup: Draws | None, library: str) -> ChainResult:
+        """What the chain hands over, finished or not; nothing is evaluated for it."""
+        out = ChainResult(self.index, draws, warmup, self.start, library, self.history, self.tops)
+        total = int(self.failures.total[0])
+        if self.warmup_iterations is None:  # stopped in warm-up
+            if self.state is not None and self.place is not None:
+                segments = plan(cast(Sampler, sampler(job.method)), job.settings, job.warmup, self.start.size)
+                out.learnt = segments[self.place.segment].sampler.learnt(self.state)
+            out.failures_warmup, out.counts_warmup, out.warmup_iterations = total, self.counts, self.done
+        else:
+            out.learnt, out.failures_warmup = self.learnt, self.failures_warmup
+            out.counts_warmup, out.warmup_iterations = self.counts_warmup, self.warmup_iterations
+        out.failures = total - out.failures_warmup
+        out.counts = {name: count - out.counts_warmup.get(name, 0) for name, count in self.counts.items()}
+        out.first_failure = self.first_failure
+        out.seconds_warmup, out.seconds_total = self.seconds_warmup, self.seconds
+        finished = self.done == job.warmup + job.draws and self.warmup_iterations is not None
+        out.seconds = self.seconds - self.seconds_warmup if finished else 0.0
+        return out
+
 
 class KernelChain(Chain):
     """A chain of a kernel sampler."""
 
     def __init__(self, posterior: Posterior, job: Job, *place: Any, value: ChainValue | None = None) -> None:
-        """From the beginning; or from `value`, whose rows are in the room that is given."""
+        """From the beginning; or from `value`, after whose rows the room that is given goes on."""
         super().__init__(posterior, job, *place)
         self.sampler = cast(Sampler, sampler(job.method))
         target = self.model.target()
@@ -128,10 +158,7 @@ class KernelChain(Chain):
             value = ChainValue(self.index, rng, target.failures, nowhere, none)
         else:
             self.model.carry(value.model)
-            self.draws.n = value.rows
-            if self.warmup is not None:
-                self.warmup.n = value.warmup_rows
-        self.value = value
+        self.value: ChainValue = value
         self.target = target._replace(failures=value.failures, transport=value.transport)
         self.step_seconds = 0.0
         self.resumed_at = self.turn_began = 0.0
@@ -154,7 +181,8 @@ class KernelChain(Chain):
             value.seconds_warmup = self._spent()
         yield from self._sample()
         self._set_down()
-        self.board.finish(self.index)
+        if self.draws.n == self.draws.rows:
+            self.board.finish(self.index)
 
     def _warm_up(self) -> Iterator[None]:
         """The start, and all stages of warm-up, with a note of the history now and then."""
@@ -196,7 +224,8 @@ class KernelChain(Chain):
         """Draws, with everything learnt frozen, unless the method goes on adapting ever more rarely."""
         value, job = self.value, self.job
         goes_on = keeps_adapting(self.sampler, job.settings)
-        while (left := job.warmup + job.draws - value.done) > 0:
+        end = job.draws if self.goal == self.draws.rows else self.goal * job.thin
+        while (left := job.warmup + end - value.done) > 0:
             trace = self._room(left)
             began = time.perf_counter()
             value.state = advance(
@@ -237,7 +266,7 @@ class KernelChain(Chain):
         """Complete the value, so that it can be taken up elsewhere."""
         value = self.value
         value.seconds = self._spent()
-        value.model = self.model.carried()
+        value.model, value.counts = self.model.carried(), self.model.counts()
         value.rows = self.draws.n
         value.warmup_rows = 0 if self.warmup is None else self.warmup.n
 
@@ -247,27 +276,10 @@ class KernelChain(Chain):
 
     def result(self) -> ChainResult:
         value = self.value
-        finished = value.done == self.job.warmup + self.job.draws and value.warmup_iterations is not None
-        out = ChainResult(
-            self.index, self.draws, self.warmup, value.start, self.posterior.library, value.history
-        )
-        total, counts = int(value.failures.total[0]), self.model.counts()
-        if value.warmup_iterations is None:  # stopped in warm-up
-            if value.state is not None and value.place is not None:
-                segments = plan(self.sampler, self.job.settings, self.job.warmup, self.posterior.dim)
-                out.learnt = segments[value.place.segment].sampler.learnt(value.state)
-            out.failures_warmup, out.counts_warmup, out.warmup_iterations = total, counts, value.done
-        else:
-            out.learnt, out.failures_warmup = value.learnt, value.failures_warmup
-            out.counts_warmup, out.warmup_iterations = value.counts_warmup, value.warmup_iterations
-        out.failures = total - out.failures_warmup
-        out.counts = {name: count - out.counts_warmup.get(name, 0) for name, count in counts.items()}
-        if total:
-            out.first_failure = self.posterior.failure(value.failures.first, self.sampler.FACTS.gradient)
-        out.tops = value.tops
-        out.seconds_warmup, out.seconds_total = value.seconds_warmup, value.seconds
-        out.seconds = value.seconds - value.seconds_warmup if finished else 0.0
-        return out
+        if value.failures.total[0] and not value.first_failure:
+            gradient = self.sampler.FACTS.gradient
+            value.first_failure = self.posterior.failure(value.failures.first, gradient)
+        return value.result(self.job, self.draws, self.warmup, self.posterior.library)
 
     def _find_start(self) -> Start:
         facts = self.sampler.FACTS

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,75 +15,142 @@ from ..trace import Trace
 from .job import Job
 
 
+class Sink(Protocol):
+    """What keeps blocks of rows, such as files on a disk."""
+
+    block: int  # number of rows of a block
+
+    def put(self, first: int, rows: Draws) -> None:
+        """Keep the block of rows that begins with row `first`. Raises OSError where there is no room."""
+        ...
+
+
 @dataclass
 class Draws:
-    """Rows of kept iterations: constrained values, unconstrained positions if wanted, and statistics."""
+    """Rows of kept iterations: constrained values, unconstrained positions if wanted, and statistics.
 
-    values: np.ndarray  # (n, c)
-    x: np.ndarray | None  # (n, d)
-    stats: dict[str, np.ndarray]  # each (n,): those that every kernel sampler has, then the method's own
+    With a sink every full block goes there. The room may then be that of one block, in which one block comes
+    after the other.
+    """
+
+    values: np.ndarray  # (room, c)
+    x: np.ndarray | None  # (room, d)
+    stats: dict[str, np.ndarray]  # each (room,): those that every kernel sampler has, then the method's own
     n: int = 0  # rows written so far
+    rows: int = -1  # rows there may be; as many as there is room for, where it is not said
+    first: int = 0  # the row that the room begins with
+    sink: Sink | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows < 0:
+            self.rows = len(self.values)
 
     def write(self, write_values: Writer, trace: Trace, rows: slice, offset: int) -> None:
         """Append the iterations of `trace` that `rows` picks; `offset` iterations came before it."""
         x = trace.x[rows]
-        here = slice(self.n, self.n + len(x))
-        write_values(x, self.values[here], np.arange(offset, offset + len(trace.x))[rows])
-        if self.x is not None:
-            self.x[here] = x
-        columns = [*trace[1:-1], *trace.own.T]
-        for name, column in zip(self.stats, columns, strict=True):
-            self.stats[name][here] = column[rows]
-        self.n = here.stop
+        iterations = np.arange(offset, offset + len(trace.x))[rows]
+        stats = [column[rows] for column in (*trace[1:-1], *trace.own.T)]
+        for part, here in self._parts(len(x)):
+            write_values(x[part], self.values[here], iterations[part])
+            if self.x is not None:
+                self.x[here] = x[part]
+            for column, given in zip(self.stats.values(), stats, strict=True):
+                column[here] = given[part]
 
-    def put(self, values: np.ndarray, x: np.ndarray | None, stats: dict[str, np.ndarray]) -> None:
-        """Write all rows at once."""
-        self.n = len(values)
-        self.values[:] = values
-        if self.x is not None:
-            self.x[:] = x
-        for name, column in stats.items():
-            self.stats[name][:] = column
+    def evaluate(self, write_values: Writer, iterations: np.ndarray) -> None:
+        """Append rows of a model without parameters, whose values come from the iterations' numbers."""
+        for part, here in self._parts(len(iterations)):
+            own = iterations[part]
+            write_values(np.empty((len(own), 0)), self.values[here], own)
+
+    def append(self, values: np.ndarray, x: np.ndarray | None, stats: Mapping[str, np.ndarray]) -> None:
+        """Append rows that have been drawn elsewhere."""
+        for part, here in self._parts(len(values)):
+            self.values[here] = values[part]
+            if self.x is not None and x is not None:
+                self.x[here] = x[part]
+            for name, column in stats.items():
+                self.stats[name][here] = column[part]
+
+    def part(self, first: int, stop: int) -> Draws:
+        """Rows from `first` on and before `stop`, as views; the room must hold them."""
+        here = slice(first - self.first, stop - self.first)
+        x = None if self.x is None else self.x[here]
+        stats = {name: column[here] for name, column in self.stats.items()}
+        return Draws(self.values[here], x, stats, stop - first)
 
     def written(self) -> Draws:
-        """The rows written so far, without the room for more."""
-        x = None if self.x is None else self.x[: self.n]
-        stats = {name: column[: self.n] for name, column in self.stats.items()}
-        return Draws(self.values[: self.n], x, stats, self.n)
+        """The rows written so far, as far as they are here, without the room for more."""
+        return self.part(self.first, self.n)
+
+    def tail(self) -> Draws:
+        """The rows that no full block of the sink holds."""
+        return self.part(0 if self.sink is None else self.n // self.sink.block * self.sink.block, self.n)
+
+    def restore(self, n: int, tail: Draws) -> None:
+        """Go on after `n` rows of which `tail` has the last; those before it are in the sink.
+
+        Where there is room for all of them, whoever has them puts them there.
+        """
+        self.n = n - len(tail.values)
+        self.first = self.n if self.sink is not None and len(self.values) < self.rows else 0
+        here = slice(self.n - self.first, n - self.first)
+        self.values[here] = tail.values
+        if self.x is not None and tail.x is not None:
+            self.x[here] = tail.x
+        for name, column in tail.stats.items():
+            self.stats[name][here] = column
+        self.n = n
+
+    def _parts(self, count: int) -> Iterator[tuple[slice, slice]]:
+        """Cut `count` new rows where blocks end: the rows, and the room that they go to.
+
+        What the room of a part is filled with counts when the next part is asked for.
+        """
+        done = 0
+        while done < count:
+            size = count - done
+            if self.sink is not None:
+                size = min(size, self.sink.block - self.n % self.sink.block)
+            yield slice(done, done + size), slice(self.n - self.first, self.n - self.first + size)
+            done += size
+            self._count(size)
+
+    def _count(self, size: int) -> None:
+        n = self.n + size
+        if self.sink is not None and n % self.sink.block == 0:
+            begin = n - self.sink.block
+            self.sink.put(begin, self.part(begin, n))  # rows that could not be kept do not count
+            if len(self.values) < self.rows:
+                self.first = n
+        self.n = n
 
 
 class Stack(NamedTuple):
     """Room for the draws of several chains, held once: chains write into views of it."""
 
-    values: np.ndarray  # (chains, n, c)
-    x: np.ndarray | None  # (chains, n, d)
-    stats: dict[str, np.ndarray]  # each (chains, n)
+    values: np.ndarray  # (chains, room, c)
+    x: np.ndarray | None  # (chains, room, d)
+    stats: dict[str, np.ndarray]  # each (chains, room)
+    rows: int  # that each chain may have
 
     @classmethod
-    def empty(cls, chains: int, n: int, posterior: Posterior, job: Job) -> Stack:
-        """The system hands out this memory only as it is written."""
+    def empty(cls, chains: int, rows: int, posterior: Posterior, job: Job, room: int | None = None) -> Stack:
+        """The system hands out this memory only as it is written. There is room for all rows by default."""
         columns = stats(sampler(job.method))
+        n = rows if room is None else min(rows, room)
         return cls(
             np.empty((chains, n, posterior.n_values)),
             np.empty((chains, n, posterior.dim)) if job.keep_unconstrained else None,
             {name: np.empty((chains, n), dtype) for name, dtype in columns.items()},
+            rows,
         )
 
-    def chain(self, i: int) -> Draws:
+    def chain(self, i: int, sink: Sink | None = None) -> Draws:
         """The rows of chain `i`."""
         x = None if self.x is None else self.x[i]
-        return Draws(self.values[i], x, {name: column[i] for name, column in self.stats.items()})
-
-    def absorb(self, i: int, draws: Draws) -> Draws:
-        """Copy what another process has drawn; returns the rows here."""
-        mine, n = self.chain(i), draws.n
-        mine.values[:n] = draws.values[:n]
-        if mine.x is not None and draws.x is not None:
-            mine.x[:n] = draws.x[:n]
-        for name, column in draws.stats.items():
-            mine.stats[name][:n] = column[:n]
-        mine.n = n
-        return mine
+        stats = {name: column[i] for name, column in self.stats.items()}
+        return Draws(self.values[i], x, stats, rows=self.rows, sink=sink)
 
 
 def stacks(job: Job, posterior: Posterior, chains: int) -> tuple[Stack, Stack | None]:
@@ -120,8 +188,9 @@ class Run(NamedTuple):
     chains: list[ChainResult]
     draws: Stack
     warmup: Stack | None
+    is_enough: bool = False  # whether it ended because all that was wanted was there
 
     @property
     def interrupted(self) -> bool:
-        """Whether Ctrl-C came before the last draw: nothing else ends a run early without an exception."""
-        return any(chain.draws.n < len(chain.draws.values) for chain in self.chains)
+        """Whether a signal or a limit came before the last draw that was wanted."""
+        return not self.is_enough and any(chain.draws.n < chain.draws.rows for chain in self.chains)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,29 +29,65 @@ _WANTED = "it needs a Stan program that stanli covers, or a CmdStanModel with it
 _STOP_SECONDS = 0.3  # Ctrl-C may end a program before it is known here
 
 
+@dataclass
+class EngineValue:
+    """What is known of an engine's chain beside its draws: nothing but its number until it is whole."""
+
+    index: int
+    start: np.ndarray  # (d,) NaN before it is found
+    library: str
+    learnt: dict[str, np.ndarray] = field(default_factory=dict)
+    warmup_iterations: int | None = None  # None before the chain is whole
+    seconds_warmup: float | None = None  # of the chain's parts, where they are known
+    seconds: float | None = None
+    seconds_total: float = 0.0
+    done: int = 0  # iterations
+    rows: int = 0  # written draws
+    warmup_rows: int = 0
+
+    def result(self, job: Job, draws: Draws, warmup: Draws | None, library: str) -> ChainResult:
+        """What the chain hands over; nothing is known of failures."""
+        return ChainResult(
+            self.index,
+            draws,
+            warmup,
+            self.start,
+            self.library,
+            tops=np.empty((0, self.start.size)),
+            learnt=self.learnt,
+            warmup_iterations=self.warmup_iterations or 0,
+            failures_warmup=None,
+            failures=None,
+            first_failure=None,
+            seconds_warmup=self.seconds_warmup,
+            seconds=self.seconds,
+            seconds_total=self.seconds_total,
+        )
+
+
 class EngineChain(Chain):
     """A chain of an engine: one block. Until its end it has no draws."""
 
-    def __init__(self, posterior: Posterior, job: Job, *place: Any) -> None:
+    def __init__(self, posterior: Posterior, job: Job, *place: Any, value: EngineValue | None = None) -> None:
         super().__init__(posterior, job, *place)
         self.engine = cast(Engine, sampler(job.method))
         self.rng = np.random.default_rng(self.seeds)
         start = np.full(posterior.dim, np.nan)
-        self.out = ChainResult(self.index, self.draws, self.warmup, start, posterior.library)
-        self.out.failures_warmup = self.out.failures = self.out.first_failure = None
-        self.out.seconds_warmup = self.out.seconds = None
+        self.value: EngineValue = value or EngineValue(self.index, start, posterior.library)
 
     def _run(self) -> Iterator[None]:
-        job, out = self.job, self.out
+        job, out = self.job, self.value
+        if out.warmup_iterations is not None:  # it is whole
+            return
         began = time.perf_counter()
         program = stan_program(job.method, self.posterior)  # not earlier: it may hold a copy of large data
         out.library = program.library
         more = {"use_gradient": True, "ascend": False}
         x = find(self.init, self.posterior, self.model, self.index, self.rng, **more).x
-        out.start, out.tops = x.copy(), np.empty((0, x.size))
+        out.start = x.copy()
         # 31 bits, and not zero, are a seed wherever Stan runs.
         seed = max(1, int(self.seeds.generate_state(2, np.uint32)[1] >> 1))
-        save_warmup = out.warmup is not None
+        save_warmup = self.warmup is not None
         plan = Plan(self.index, seed, job.warmup, job.draws, save_warmup, self._stopped, self._tell)
         try:
             whole = self.engine.run(program, job.settings, x, plan)
@@ -61,22 +98,23 @@ class EngineChain(Chain):
             if self.board.stopped:
                 return
             raise self._failure(error) from error
-        out.learnt = whole.learnt
-        out.warmup_iterations = job.warmup
+        n = len(whole.values) - job.draws
+        if self.warmup is not None:
+            self._keep(whole, slice(0, n), self.warmup, self.write_warmup)
+            out.warmup_rows = self.warmup.n
+        self._keep(whole, slice(n, None), self.draws, self.write_values)
+        out.learnt, out.rows = whole.learnt, self.draws.n
         if whole.seconds is not None:
             out.seconds_warmup, out.seconds = whole.seconds
-        n = len(whole.values) - job.draws
-        if out.warmup is not None:
-            self._keep(whole, slice(0, n), out.warmup, self.write_warmup)
-        self._keep(whole, slice(n, None), out.draws, self.write_values)
         out.seconds_total = sum(whole.seconds) if whole.seconds else time.perf_counter() - began
+        out.warmup_iterations, out.done = job.warmup, job.warmup + job.draws
         acceptance = float(whole.stats["acceptance_rate"][n:].mean())
         step_size = float(whole.learnt["step_size"])
         self.board.post(self.index, job.warmup + job.draws, 1.0, acceptance, step_size, 1.0)
         yield
 
     def result(self) -> ChainResult:
-        return self.out
+        return self.value.result(self.job, self.draws, self.warmup, self.posterior.library)
 
     def _stopped(self) -> bool:
         return self.board.stopped
@@ -91,7 +129,7 @@ class EngineChain(Chain):
         given = whole.values[rows]
         iterations = np.arange(len(given))[thinned]
         values, x = self._completed(whole.names, given[thinned], iterations, draws.x is not None, write)
-        draws.put(values, x, {name: column[rows][thinned] for name, column in whole.stats.items()})
+        draws.append(values, x, {name: column[rows][thinned] for name, column in whole.stats.items()})
 
     def _completed(
         self, names: list[str], given: np.ndarray, iterations: np.ndarray, with_x: bool, write: Writer
@@ -137,7 +175,7 @@ class EngineChain(Chain):
             return np.full(self.posterior.dim, np.nan)
 
     def _failure(self, error: Exception) -> ChainError | InitializationError:
-        text = f"chain {self.index}: {self.out.library} failed: {check.one_line(error)}"
+        text = f"chain {self.index}: {self.value.library} failed: {check.one_line(error)}"
         kind = InitializationError if "initialization failed" in text.lower() else ChainError
         return kind(text)
 

@@ -6,13 +6,16 @@ loky's workers start from scratch (no fork) and do not run the user's script aga
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import pickle
 import re
 import tempfile
+from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -21,12 +24,13 @@ from ..errors import ArgumentError, ChainError
 from ..model.posterior import Posterior
 from ..workers import blocked_signals, end_with_parent, ignore_signals
 from .board import Board
-from .draws import ChainResult, Run, stacks
-from .failures import Failure, PackedFailure, raise_first
-from .inits import Init
-from .interrupts import interrupts
+from .failures import PackedFailure
 from .job import Job
-from .turns import Look, blocks_of, chain_blas, make_chains, take_turns, watch
+from .segments import Piece, Segment, SegmentTeam, run_segment
+from .turns import Work
+
+_MODEL, _BOARD = "model", "board"  # files that the processes share
+_KEEPING_SECONDS = 10.0  # of a segment, where its end is a checkpoint
 
 
 def pack(posterior: Posterior) -> bytes:
@@ -49,49 +53,41 @@ def pack(posterior: Posterior) -> bytes:
 
 
 class Processes(NamedTuple):
-    """See `turns.Turns`. Each process has a share of the chains, and one thread for all of them."""
+    """See `turns.Turns`. A process has a chain for as long as its segment lasts, and one thread."""
 
     workers: int
     packed: bytes  # the posterior, as `pack` gives it
 
-    def run(self, posterior: Posterior, job: Job, inits: list[Init], look: Look) -> Run:
+    @contextlib.contextmanager
+    def team(self, work: Work) -> Iterator[SegmentTeam]:
         from loky import ProcessPoolExecutor
         from loky.process_executor import TerminatedWorkerError
 
-        with tempfile.TemporaryDirectory(prefix="stanadapt-") as folder:
-            path = Path(folder) / "board"
-            board = Board(np.memmap(path, mode="w+", shape=Board.shape(job.chains), dtype=float))
-            pool = ProcessPoolExecutor(self.workers, initializer=_begin, initargs=(os.getpid(), path.parent))
-            shares = [list(range(first, job.chains, self.workers)) for first in range(self.workers)]
-            with interrupts(board):
-                try:
-                    with blocked_signals():
-                        resource_tracker.ensure_running()  # which undoes the block, in older Pythons
-                    with blocked_signals():
-                        futures = [
-                            pool.submit(_run_share, self.packed, job, share, [inits[i] for i in share], path)
-                            for share in shares
-                        ]
-                    watch(futures, board, look)
-                    shared = [future.result() for future in futures]
-                except TerminatedWorkerError as error:
-                    codes = re.search(r"\{(.*)\}", str(error))
-                    raise ChainError(
-                        f"a worker process died ({codes[1] if codes else 'no exit code'}): the model "
-                        "crashed in it, or memory ran out"
-                    ) from error
-                finally:
-                    pool.shutdown(wait=True, kill_workers=True)
-        failures = [share.opened() for share in shared if isinstance(share, PackedFailure)]
-        raise_first(failures, in_processes=True)
-        draws, warmup = stacks(job, posterior, job.chains)
-        results = [result for share in shared for result in share]
-        for result in results:
-            result.draws = draws.absorb(result.index, result.draws)
-            if warmup is not None and result.warmup is not None:
-                result.warmup = warmup.absorb(result.index, result.warmup)
-        results.sort(key=lambda result: result.index)
-        return Run(results, draws, warmup)
+        with tempfile.TemporaryDirectory(prefix="stanadapt-") as name:
+            folder = Path(name)
+            (folder / _MODEL).write_bytes(self.packed)
+            rows = np.memmap(folder / _BOARD, mode="w+", shape=Board.shape(work.job.chains), dtype=float)
+            work.board.rows = rows
+            pool = ProcessPoolExecutor(self.workers, initializer=_begin, initargs=(os.getpid(), folder))
+
+            def submit(segment: Segment) -> Any:
+                with blocked_signals():
+                    resource_tracker.ensure_running()  # which undoes the block, in older Pythons
+                with blocked_signals():
+                    return pool.submit(_run, folder, work.job, segment)
+
+            seconds = _KEEPING_SECONDS if work.keeper is not None else np.inf
+            try:
+                yield SegmentTeam(work, submit, self.workers, seconds)
+            except TerminatedWorkerError as error:
+                codes = re.search(r"\{(.*)\}", str(error))
+                raise ChainError(
+                    f"a worker process died ({codes[1] if codes else 'no exit code'}): the model "
+                    "crashed in it, or memory ran out"
+                ) from error
+            finally:
+                pool.shutdown(wait=True, kill_workers=True)
+                work.board.rows = rows.copy()  # the file goes
 
 
 def _begin(parent: int, folder: Path) -> None:
@@ -100,23 +96,13 @@ def _begin(parent: int, folder: Path) -> None:
     ignore_signals()
 
 
-def _run_share(
-    packed: bytes, job: Job, share: list[int], inits: list[Init], path: Path
-) -> list[ChainResult] | PackedFailure:
-    """In a worker process: run some of the chains."""
-    board = Board(np.memmap(path, mode="r+", shape=Board.shape(job.chains), dtype=float))
-    try:
-        posterior = pickle.loads(packed)
-        chains = make_chains(posterior, job, share, inits, board, *stacks(job, posterior, len(share)))
-    except BaseException as error:  # a module of the user's may not be there
-        board.stop()
-        return Failure.of(share[0], error).packed()
-    with chain_blas(job):
-        failure = take_turns(blocks_of(chains), board)
-    if failure is not None:
-        return failure.packed()
-    results = [chain.result() for chain in chains]
-    for result in results:  # rows that an interrupted run never wrote would be sent as well
-        result.draws = result.draws.written()
-        result.warmup = None if result.warmup is None else result.warmup.written()
-    return results
+@functools.lru_cache(maxsize=1)
+def _open_model(folder: Path) -> Posterior:
+    """In a worker process: the model, opened once."""
+    return cast(Posterior, pickle.loads((folder / _MODEL).read_bytes()))
+
+
+def _run(folder: Path, job: Job, segment: Segment) -> Piece | PackedFailure:
+    """In a worker process: run a segment."""
+    board = Board(np.memmap(folder / _BOARD, mode="r+", shape=Board.shape(job.chains), dtype=float))
+    return run_segment(functools.partial(_open_model, folder), job, segment, board)

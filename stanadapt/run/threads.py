@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from ..model.posterior import Posterior
-from .board import Board
-from .draws import Run, stacks
+from .chain import Chain
+from .draws import ChainResult
 from .failures import raise_first
-from .inits import Init
-from .interrupts import interrupts
-from .job import Job
-from .turns import Look, blocks_of, chain_blas, make_chains, take_turns, watch
+from .turns import Work, blocks_of, chain_blas, make_chains, take_turns, watch
 
 
 class Threads(NamedTuple):
@@ -20,18 +18,48 @@ class Threads(NamedTuple):
 
     workers: int
 
-    def run(self, posterior: Posterior, job: Job, inits: list[Init], look: Look) -> Run:
-        board = Board.for_chains(job.chains)
-        draws, warmup = stacks(job, posterior, job.chains)
-        chains = make_chains(posterior, job, list(range(job.chains)), inits, board, draws, warmup)
+    @contextlib.contextmanager
+    def team(self, work: Work) -> Iterator[_ThreadTeam]:
+        inits = dict(enumerate(work.inits))
+        chains = make_chains(
+            work.posterior, work.job, inits, work.board, work.draws, work.warmup, work.values
+        )
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="stanadapt")
-        with interrupts(board), chain_blas(job):
-            try:
-                waiting = blocks_of(chains)
-                futures = [pool.submit(take_turns, waiting, board) for _ in range(self.workers)]
-                watch(futures, board, look)
-            finally:
-                board.stop()
-                pool.shutdown(wait=False)
-        raise_first([failure for future in futures if (failure := future.result())], in_processes=False)
-        return Run([chain.result() for chain in chains], draws, warmup)
+        team = _ThreadTeam(work, chains, pool, self.workers)
+        try:
+            with chain_blas(work.job):
+                yield team
+        finally:
+            work.board.stop()
+            pool.shutdown(wait=False)
+
+
+class _ThreadTeam:
+    """See `turns.Team`."""
+
+    def __init__(self, work: Work, chains: list[Chain], pool: ThreadPoolExecutor, workers: int) -> None:
+        self.work, self.chains, self.pool, self.workers = work, chains, pool, workers
+
+    def advance(self, goal: int) -> None:
+        work = self.work
+        for chain in self.chains:
+            chain.goal = goal
+        waiting = blocks_of(self.chains)
+        futures = [
+            self.pool.submit(take_turns, waiting, work.board, work.keeper) for _ in range(self.workers)
+        ]
+        watch(futures, work.board, work.look)
+        failures = [failure for future in futures if (failure := future.result())]
+        self._keep({failure.chain for failure in failures})
+        raise_first(failures, in_processes=False)
+
+    def results(self) -> list[ChainResult]:
+        return [chain.result() for chain in self.chains]
+
+    def _keep(self, failed: set[int]) -> None:
+        """A checkpoint of every chain that is between two blocks."""
+        if self.work.keeper is None:
+            return
+        for chain in self.chains:
+            if chain.index not in failed:
+                self.work.keeper.keep(chain.index, chain.value, chain.draws, chain.warmup)

@@ -1,4 +1,4 @@
-"""A chain between two blocks is a value: it can be pickled there, and taken up by another chain."""
+"""A chain between two blocks is a value: it can be written there, and taken up by another chain."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from stanadapt.run import chain as chain_module
 from stanadapt.run.board import Board
 from stanadapt.run.chain import KernelChain
 from stanadapt.run.draws import ChainResult, stacks
+from stanadapt.run.encoding import decode, encode
 from stanadapt.run.inits import Init
 from stanadapt.run.job import Job
 
@@ -51,10 +52,11 @@ def whole(posterior: stanadapt.Posterior, what: Job) -> ChainResult:
 
 
 def relayed(posterior: stanadapt.Posterior, what: Job) -> tuple[ChainResult, int]:
-    """The same, where after every block another chain takes up what was pickled; and how often one did."""
+    """The same, where after every block another chain takes up what was written; and how often one did."""
     draws, warmup = stacks(what, posterior, 1)
     assert warmup is not None
     value, count = None, 0
+    rows = draws.chain(0), warmup.chain(0)
     while True:
         chain = KernelChain(
             pickle.loads(pickle.dumps(posterior)),
@@ -62,14 +64,13 @@ def relayed(posterior: stanadapt.Posterior, what: Job) -> tuple[ChainResult, int
             0,
             Init(2.0),
             Board.for_chains(1),
-            draws.chain(0),
-            warmup.chain(0),
+            *rows,
             value=value,
         )
         blocks: Iterator[None] = chain.blocks()
         if next(blocks, "finished") == "finished":
             return chain.result(), count
-        value, count = pickle.loads(pickle.dumps(chain.value)), count + 1
+        value, count = decode(encode(chain.value)), count + 1
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from stanadapt.result import files
 from stanadapt.result.build import build
 from stanadapt.result.container import datasets, has_datatree
 from stanadapt.result.labels import Labels
+from stanadapt.run import turns
 from stanadapt.run.prepare import prepare
 from stanadapt.run.request import resolve
 
@@ -337,7 +338,7 @@ def test_chains_keep_their_labels_when_one_has_no_draws():
     posterior = stanadapt.Posterior(PROGRAM, DATA)
     request = resolve(**(RUN_ARGUMENTS | {"chains": 3}))
     prepared = prepare(request, posterior)
-    run = prepared.turns.run(posterior, prepared.job, prepared.inits, lambda board: None)
+    run = turns.run(prepared.turns, turns.Work(posterior, prepared.job, prepared.inits))
     run.chains[1].draws.n = 0
     idata = build(run, prepared, request, Labels({}, {}), 1.0)
     for name in ("posterior", "sample_stats", "adaptation"):
@@ -353,7 +354,7 @@ def test_draws_are_cut_to_the_shortest_chain_that_has_any():
     posterior = stanadapt.Posterior(PROGRAM, DATA)
     request = resolve(**(RUN_ARGUMENTS | {"chains": 3}))
     prepared = prepare(request, posterior)
-    run = prepared.turns.run(posterior, prepared.job, prepared.inits, lambda board: None)
+    run = turns.run(prepared.turns, turns.Work(posterior, prepared.job, prepared.inits))
     run.chains[0].draws.n, run.chains[2].draws.n = 0, 3
     groups = datasets(build(run, prepared, request, Labels({}, {}), 1.0))
     for name in ("posterior", "sample_stats"):

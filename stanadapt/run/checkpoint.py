@@ -1,0 +1,110 @@
+"""Checkpoints: what a chain is between two blocks, in files that a kill at any moment leaves whole.
+
+Each chain has a folder. A checkpoint is written beside the last one, flushed to the disk and renamed; its
+name has its number, its length and a hash of what it holds. So a file that is torn or damaged is noticed, and
+the one before it, which is kept too, is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .encoding import decode, encode
+
+KEPT = 2  # checkpoints of a chain
+_ENDING = ".npz"
+
+
+def write_checkpoint(folder: Path, value: Any) -> Path:
+    """Write a value as the newest checkpoint of `folder`, and remove all but the last two.
+
+    Raises
+    ------
+    OSError
+        There is no room, or the folder cannot be written. The checkpoints before it stay.
+    EncodingError
+        The value holds what cannot be written.
+    """
+    data = encode(value)
+    before = _numbered(folder)
+    number = 1 + max(before, default=0)
+    target = folder / f"{number:08d}-{len(data)}-{_hash(data)}{_ENDING}"
+    write_whole(target, data)
+    for old in sorted(before)[: 1 - KEPT]:
+        with contextlib.suppress(OSError):
+            before[old].unlink()
+    return target
+
+
+def read_checkpoint(folder: Path) -> Any:
+    """The value of the newest checkpoint that is whole; None where there is none.
+
+    Raises
+    ------
+    EncodingError
+        A whole file holds what this version cannot read.
+    """
+    for path in _newest_first(folder):
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:  # whoever runs the chain has replaced it meanwhile
+            return read_checkpoint(folder)
+        if _is_whole(path, data):
+            return decode(data)
+    return None
+
+
+def write_whole(target: Path, data: bytes) -> None:
+    """Write a file that is there as a whole or not at all, after a power cut too. Raises OSError."""
+    unfinished = target.with_name(f"{target.name}.part")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+        raise
+    flush_folder(target.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk, where the system can be told so."""
+    with contextlib.suppress(OSError):  # Windows opens no folders
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _numbered(folder: Path) -> dict[int, Path]:
+    """The checkpoints in a folder by their numbers."""
+    return {int(path.name.partition("-")[0]): path for path in _checkpoints(folder)}
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    return [path for _, path in sorted(_numbered(folder).items(), reverse=True)]
+
+
+def _checkpoints(folder: Path) -> Iterator[Path]:
+    for path in folder.glob(f"*{_ENDING}"):
+        if path.name.partition("-")[0].isdecimal():
+            yield path
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _is_whole(path: Path, data: bytes) -> bool:
+    """Whether a file holds what its name says."""
+    parts = path.name.removesuffix(_ENDING).split("-")
+    return parts[1:] == [str(len(data)), _hash(data)]
