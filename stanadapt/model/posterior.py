@@ -13,9 +13,9 @@ from ..errors import ArgumentError, EvaluationError
 from . import BACKENDS
 from .backends.python import Target
 from .data import holds_tuples, read
+from .description import Description
 from .opening import open_model
 from .program import observed_names
-from .variables import Variable, variables
 
 
 class Posterior:
@@ -192,7 +192,7 @@ class Posterior:
 
     def digest(self) -> str:
         """A hash of the program, for the record: 16 hexadecimal digits."""
-        return hashlib.sha256(self.code.encode() or self.model.identity()).hexdigest()[:16]
+        return self.description.hash
 
     def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Data that the program models (left of a `~`), and the others, as arrays."""
@@ -218,23 +218,19 @@ class Posterior:
         return point
 
     def _describe(self) -> None:
-        self.dim = self.model.dim
-        self.library = self.model.library
-        self.names = self.model.names(transformed=False, generated=False)
-        self.unconstrained_names = self.model.unconstrained_names()
-        with_transformed = self.model.names(transformed=True, generated=False)
-        everything = self.model.names(transformed=True, generated=True)
-        self.n_values = len(everything)
-        self.variables = variables(everything)
-        self.parameters = _within(self.variables, 0, len(self.names))
-        self.transformed_parameters = _within(self.variables, len(self.names), len(with_transformed))
-        self.generated_quantities = _within(self.variables, len(with_transformed), len(everything))
-
-
-def _within(all_variables: Mapping[str, Variable], start: int, stop: int) -> dict[str, Variable]:
-    """Variables whose columns lie in [start, stop)."""
-    return {
-        name: variable
-        for name, variable in all_variables.items()
-        if start <= int(variable.columns.min()) < stop
-    }
+        model = self.model
+        self.names = model.names(transformed=False, generated=False)
+        description = Description(
+            library=model.library,
+            noisy=model.noisy,
+            unconstrained_names=model.unconstrained_names(),
+            flat_names=model.names(transformed=True, generated=True),
+            n_parameters=len(self.names),
+            n_transformed=len(model.names(transformed=True, generated=False)) - len(self.names),
+            hash=hashlib.sha256(self.code.encode() or model.identity()).hexdigest()[:16],
+        )
+        self.description, self.dim, self.library = description, model.dim, model.library
+        self.unconstrained_names, self.n_values = description.unconstrained_names, description.n_values
+        self.variables, self.parameters = description.variables, description.parameters
+        self.transformed_parameters = description.transformed_parameters
+        self.generated_quantities = description.generated_quantities

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +13,9 @@ import xarray
 
 from .. import check, samplers
 from ..errors import ArgumentError
+from ..model.description import Description
 from ..model.posterior import Posterior
-from ..run.draws import ChainResult, Draws, Run, Stack
+from ..run.draws import ChainResult, Run, Stack
 from ..run.job import Job
 from ..run.modes import unvisited
 from ..run.prepare import Prepared
@@ -22,7 +23,8 @@ from ..run.request import Request
 from ..run.tails import tail_indices
 from .container import OWN_GROUP, Groups, container
 from .coordinates import coordinates_text
-from .labels import SAMPLE_DIMS, Labels
+from .labels import Labels
+from .schema import Schema
 
 if TYPE_CHECKING:
     from .container import InferenceData
@@ -44,18 +46,43 @@ def build(run: Run, prepared: Prepared, request: Request, labels: Labels, second
 
     Its attributes stand on every group and on the result itself.
     """
-    posterior, job = prepared.posterior, prepared.job
-    kept, n = _common_length(run)
-    attrs = _attributes(run, job, posterior, kept, n, seconds) | prepared.notes
-    moved = _moved(request)
-    own_dims = dict(samplers.facts(job.method).dims)
-    groups = _draws(run, kept, n, posterior, labels, moved, own_dims)
-    if run.warmup is not None:
-        groups |= _warmup(run, run.warmup, kept, posterior, labels, moved)
-    groups |= _data(posterior, labels)
+    posterior = prepared.posterior
+    schema = Schema.of(request, posterior.description, labels)
+    facts = attributes_of(run, prepared.job, schema.description, seconds) | prepared.notes
+    groups = run_groups(run, prepared.job, schema, posterior) | data_groups(posterior, labels)
+    return finish(groups, facts)
+
+
+def finish(groups: Groups, attrs: Mapping[str, Any]) -> InferenceData:
+    """The groups as a result, with the attributes on the whole and on each."""
     for group in groups.values():
-        group.attrs |= attrs
+        group.attrs.update(attrs)
     return container(groups, attrs)
+
+
+def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) -> Groups:
+    """The groups of what a run has drawn and learnt.
+
+    Without the posterior, nothing can be said of the tails and modes that the draws may lack.
+    """
+    kept, n = _common_length(run)
+    draws = _cut(run.draws, kept, n)
+    groups = schema.draws(draws, kept)
+    if schema.description.dim:
+        groups["sample_stats"] = _without_unknown(groups["sample_stats"])
+        chains = [run.chains[i] for i in kept]
+        missed = {} if posterior is None else _missed(chains, draws, posterior)
+        own_dims = dict(samplers.facts(job.method).dims)
+        groups[OWN_GROUP] = _adaptation(chains, schema.description, own_dims, missed)
+        learnt = [chain.learnt for chain in chains]
+        if text := coordinates_text(learnt, schema.description.unconstrained_names):
+            groups[OWN_GROUP].attrs["coordinates"] = text
+    if run.warmup is not None:
+        n = min(_warmup_rows(run.chains[i]) for i in kept)
+        warmup = schema.warmup(_cut(run.warmup, kept, n), kept)
+        warmup["warmup_sample_stats"] = _without_unknown(warmup["warmup_sample_stats"])
+        groups |= warmup
+    return groups
 
 
 def try_build(posterior: Posterior, request: Request, labels: Labels) -> None:
@@ -66,9 +93,10 @@ def try_build(posterior: Posterior, request: Request, labels: Labels) -> None:
     ArgumentError
         Variables and dimensions cannot stand together in a result.
     """
+    schema = Schema.of(request, posterior.description, labels)
     try:
-        groups = _quantities(np.empty((1, 0, posterior.n_values)), [0], posterior, labels, _moved(request))
-        container(groups | _data(posterior, labels), {})
+        groups = schema.quantities(np.empty((1, 0, posterior.n_values)), [0])
+        container(groups | data_groups(posterior, labels), {})
     except ValueError as error:
         raise ArgumentError(f"model: no result can hold its variables: {check.one_line(error)}") from error
 
@@ -83,78 +111,11 @@ def bare(run: Run, posterior: Posterior) -> dict[str, dict[str, np.ndarray]]:
     return arrays if draws.x is None else arrays | {"unconstrained_posterior": {"x": draws.x}}
 
 
-def _moved(request: Request) -> dict[str, str]:
-    """The group of each quantity that is not in the posterior."""
-    moved = dict.fromkeys(request.log_likelihood, "log_likelihood")
-    return moved | dict.fromkeys(request.posterior_predictive, "posterior_predictive")
-
-
-def _quantities(
-    values: np.ndarray,
-    chains: Sequence[int],
-    posterior: Posterior,
-    labels: Labels,
-    moved: Mapping[str, str],
-) -> Groups:
-    """The posterior, and the groups of quantities that are not in it; `values` are (chain, draw, column)."""
-    arrays: dict[str, dict[str, np.ndarray]] = {"posterior": {}}
-    for name, variable in posterior.variables.items():
-        arrays.setdefault(moved.get(name, "posterior"), {})[name] = variable.take(values)
-    coords = _sample_coords(chains, values.shape[1])
-    return {name: labels.dataset(group, coords) for name, group in arrays.items()}
-
-
-def _data(posterior: Posterior, labels: Labels) -> Groups:
+def data_groups(posterior: Posterior, labels: Labels) -> Groups:
     """The groups of the data, as far as there are any."""
     observed, constant = posterior.observed()
     groups = {"observed_data": observed, "constant_data": constant}
     return {name: labels.dataset(data, {}) for name, data in groups.items() if data}
-
-
-def _draws(
-    run: Run,
-    kept: list[int],
-    n: int,
-    posterior: Posterior,
-    labels: Labels,
-    moved: Mapping[str, str],
-    own_dims: Mapping[str, tuple[str, ...]],
-) -> Groups:
-    """The groups of the draws."""
-    draws = _cut(run.draws, kept, n)
-    groups = _quantities(draws.values, kept, posterior, labels, moved)
-    if posterior.dim:
-        groups["sample_stats"] = _stats(draws.stats, kept)
-        chains = [run.chains[i] for i in kept]
-        groups[OWN_GROUP] = _adaptation(chains, posterior, own_dims, _missed(chains, draws, posterior))
-        if text := coordinates_text([chain.learnt for chain in chains], posterior.unconstrained_names):
-            groups[OWN_GROUP].attrs["coordinates"] = text
-    if draws.x is not None:
-        groups["unconstrained_posterior"] = _unconstrained(draws.x, kept, posterior)
-    return groups
-
-
-def _warmup(
-    run: Run,
-    stack: Stack,
-    kept: list[int],
-    posterior: Posterior,
-    labels: Labels,
-    moved: Mapping[str, str],
-) -> Groups:
-    """The groups of the iterations of warm-up."""
-    n = min(_warmup_rows(run.chains[i]) for i in kept)
-    rows = _cut(stack, kept, n)
-    variables = {name: each for name, each in posterior.variables.items() if name not in moved}
-    values = {name: variable.take(rows.values) for name, variable in variables.items()}
-    return {
-        "warmup_posterior": labels.dataset(values, _sample_coords(kept, n)),
-        "warmup_sample_stats": _stats(rows.stats, kept),
-    }
-
-
-def _sample_coords(chains: Sequence[int], n: int) -> dict[str, Any]:
-    return {"chain": list(chains), "draw": np.arange(n)}
 
 
 def _common_length(run: Run) -> tuple[list[int], int]:
@@ -169,10 +130,10 @@ def _warmup_rows(chain: ChainResult) -> int:
     return 0 if chain.warmup is None else chain.warmup.n
 
 
-def _cut(stack: Stack, kept: list[int], n: int) -> Draws:
+def _cut(stack: Stack, kept: list[int], n: int) -> Stack:
     """The first `n` rows of the chains kept; a view when all of them are."""
     chains: Any = slice(None) if len(kept) == len(stack.values) else kept
-    return Draws(
+    return Stack(
         stack.values[chains, :n],
         None if stack.x is None else stack.x[chains, :n],
         {name: column[chains, :n] for name, column in stack.stats.items()},
@@ -180,14 +141,15 @@ def _cut(stack: Stack, kept: list[int], n: int) -> Draws:
     )
 
 
-def _stats(stats: Mapping[str, np.ndarray], chains: Sequence[int]) -> xarray.Dataset:
-    coords = _sample_coords(chains, next(iter(stats.values())).shape[1])
-    stated = {name: (SAMPLE_DIMS, value) for name, value in stats.items() if not _is_unknown(value)}
-    return xarray.Dataset(stated, coords=coords)
+def _without_unknown(stats: xarray.Dataset) -> xarray.Dataset:
+    """Without columns of nothing but NaN, which is what a method without a step size writes for it."""
+    variables = stats.variables
+    unknown = [name for name in stats.data_vars if _is_unknown(variables[name].values)]
+    return stats.drop_vars(unknown) if unknown else stats
 
 
 def _is_unknown(column: np.ndarray) -> bool:
-    """Whether it is nothing but NaN, which is what a method without a step size writes for it."""
+    """Whether it is nothing but NaN."""
     return column.size > 0 and column.dtype.kind == "f" and bool(np.all(np.isnan(column)))
 
 
@@ -196,14 +158,9 @@ def _common(columns: list[dict[str, Any]]) -> list[str]:
     return [name for name in columns[0] if all(name in others for others in columns)]
 
 
-def _unconstrained(x: np.ndarray, chains: Sequence[int], posterior: Posterior) -> xarray.Dataset:
-    coords = _sample_coords(chains, x.shape[1]) | {"unconstrained": posterior.unconstrained_names}
-    return xarray.Dataset({"x": ((*SAMPLE_DIMS, "unconstrained"), x)}, coords=coords)
-
-
 def _adaptation(
     chains: list[ChainResult],
-    posterior: Posterior,
+    description: Description,
     own_dims: Mapping[str, tuple[str, ...]],
     missed: Mapping[str, Any],
 ) -> xarray.Dataset:
@@ -213,7 +170,7 @@ def _adaptation(
     """
     coords: dict[str, Any] = {
         "chain": [chain.index for chain in chains],
-        "unconstrained": posterior.unconstrained_names,
+        "unconstrained": description.unconstrained_names,
     }
     variables = dict(missed)  # added one after another, each would take xarray a millisecond
     notes = min(len(chain.history.get("iteration", ())) for chain in chains)
@@ -227,11 +184,11 @@ def _adaptation(
         dims: tuple[str, ...] = tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
         if name in own_dims:
             dims = own_dims[name]
-        elif value.shape[1:] in ((posterior.dim,), (posterior.dim, posterior.dim)):
+        elif value.shape[1:] in ((description.dim,), (description.dim, description.dim)):
             dims = ("unconstrained", "unconstrained_2")[: value.ndim - 1]
         variables[name] = (("chain", *dims), value)
         if "unconstrained_2" in dims:
-            coords["unconstrained_2"] = posterior.unconstrained_names
+            coords["unconstrained_2"] = description.unconstrained_names
     variables["start"] = (("chain", "unconstrained"), np.stack([chain.start for chain in chains]))
     for name in _FACTS:
         facts = [getattr(chain, name) for chain in chains]
@@ -243,9 +200,9 @@ def _adaptation(
     return xarray.Dataset(variables, coords=coords)
 
 
-def _missed(chains: list[ChainResult], draws: Draws, posterior: Posterior) -> dict[str, Any]:
+def _missed(chains: list[ChainResult], draws: Stack, posterior: Posterior) -> dict[str, Any]:
     """What the draws may lack, with dimensions: tails that are heavy, and modes that no chain has visited."""
-    if not draws.n:
+    if not draws.rows:
         return {}
     missed: dict[str, Any] = {}
     indices = tail_indices(draws.values, posterior, int(draws.stats["n_steps"].sum()))
@@ -272,9 +229,7 @@ def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
     return stacked
 
 
-def _attributes(
-    run: Run, job: Job, posterior: Posterior, kept: list[int], n: int, seconds: float
-) -> dict[str, Any]:
+def attributes_of(run: Run, job: Job, description: Description, seconds: float) -> dict[str, Any]:
     """Facts about the run, as strings and numbers: netCDF takes nothing else."""
     method = samplers.sampler(job.method)
     attrs = {
@@ -289,11 +244,12 @@ def _attributes(
         "settings": json.dumps(samplers.named(method, job.settings)),
         "seed": job.seed,
         "backend": run.chains[0].library,
-        "noisy": int(posterior.model.noisy),
-        "model_hash": posterior.digest(),
+        "noisy": int(description.noisy),
+        "model_hash": description.hash,
         "interrupted": int(run.interrupted),
     }
     if run.interrupted:
+        kept, n = _common_length(run)
         attrs["interrupted_note"] = (
             f"interrupted: {len(kept)} of {job.chains} chains, {n} of {job.draws // job.thin} draws each"
         )

@@ -137,7 +137,7 @@ def _name(kind: type) -> str:
 def _instance(name: str, fields: Mapping[str, Any]) -> Any:
     """An instance of a class of this package, with these fields and no others."""
     module, _, own = name.rpartition(".")
-    kind = getattr(sys.modules.get(f"{_PACKAGE}.{module}"), own, None)
+    kind: Any = getattr(sys.modules.get(f"{_PACKAGE}.{module}"), own, None)
     known = _fields(kind) if isinstance(kind, type) else None
     if known is None:
         raise EncodingError(f"this version has no {name}")
