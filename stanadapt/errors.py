@@ -40,6 +40,10 @@ class OutputError(StanAdaptError, OSError):
     """The result cannot be written where the user wants it."""
 
 
+class StoreError(StanAdaptError, RuntimeError):
+    """The folder of a run cannot be used: it is damaged, in use, of another version, or the disk is full."""
+
+
 class StanAdaptWarning(UserWarning):
     """Something the user should know about a run that went on all the same."""
 

@@ -46,6 +46,13 @@ _REORDERED = {"reassoc", "contract"}
 _IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|exact|bare(_exact)?|callback)\b", re.MULTILINE)
 
 
+def processor() -> str:
+    """The type of the processor that kernels are compiled for, on which their last bits may depend."""
+    import llvmlite.binding
+
+    return str(llvmlite.binding.get_host_cpu_name())
+
+
 @functools.cache
 def cache_folder() -> Path:
     """The folder for compiled kernels of this very version of the sources.

@@ -40,7 +40,7 @@ def never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("sampling began")
 
     for turns in (Threads, Processes):
-        monkeypatch.setattr(turns, "run", run)
+        monkeypatch.setattr(turns, "team", run)
 
 
 @pytest.fixture(scope="session")

@@ -75,14 +75,19 @@ def write_whole(target: Path, data: bytes) -> None:
     flush_folder(target.parent)
 
 
+def flush_file(path: Path) -> None:
+    """Have what was written to a file on the disk. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def flush_folder(folder: Path) -> None:
     """Have the names in a folder on the disk, where the system can be told so."""
     with contextlib.suppress(OSError):  # Windows opens no folders
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        flush_file(folder)
 
 
 def _numbered(folder: Path) -> dict[int, Path]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..model.backends.base import Writer
+from ..model.description import Description
 from ..model.posterior import Posterior
 from ..samplers import sampler, stats
 from ..trace import Trace
@@ -135,7 +136,9 @@ class Stack(NamedTuple):
     rows: int  # that each chain may have
 
     @classmethod
-    def empty(cls, chains: int, rows: int, posterior: Posterior, job: Job, room: int | None = None) -> Stack:
+    def empty(
+        cls, chains: int, rows: int, posterior: Posterior | Description, job: Job, room: int | None = None
+    ) -> Stack:
         """The system hands out this memory only as it is written. There is room for all rows by default."""
         columns = stats(sampler(job.method))
         n = rows if room is None else min(rows, room)
@@ -151,6 +154,12 @@ class Stack(NamedTuple):
         x = None if self.x is None else self.x[i]
         stats = {name: column[i] for name, column in self.stats.items()}
         return Draws(self.values[i], x, stats, rows=self.rows, sink=sink)
+
+
+def row_bytes(job: Job, n_values: int, d: int) -> int:
+    """Bytes of a row of a chain."""
+    columns = n_values + (d if job.keep_unconstrained else 0) + len(stats(sampler(job.method)))
+    return 8 * columns
 
 
 def stacks(job: Job, posterior: Posterior, chains: int) -> tuple[Stack, Stack | None]:

@@ -1,0 +1,70 @@
+"""From rows of draws to datasets: which group each quantity is in, and what its dimensions are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray
+
+from ..model.description import Description
+from ..run.draws import Stack
+from ..run.request import Request
+from .container import Groups
+from .labels import SAMPLE_DIMS, Labels
+
+
+class Schema(NamedTuple):
+    """How the rows of a run are named in its result."""
+
+    description: Description
+    labels: Labels
+    moved: Mapping[str, str]  # the group of each quantity that is not in the posterior
+
+    @classmethod
+    def of(cls, request: Request, description: Description, labels: Labels) -> Schema:
+        """The schema for the arguments of a run."""
+        moved = dict.fromkeys(request.log_likelihood, "log_likelihood")
+        moved |= dict.fromkeys(request.posterior_predictive, "posterior_predictive")
+        return cls(description, labels, moved)
+
+    def draws(self, rows: Stack, chains: Sequence[int]) -> Groups:
+        """The groups of draws; arrays are (chain, draw, ...)."""
+        groups = self.quantities(rows.values, chains)
+        if self.description.dim:
+            groups["sample_stats"] = _stats(rows.stats, chains)
+        if rows.x is not None:
+            groups["unconstrained_posterior"] = self._unconstrained(rows.x, chains)
+        return groups
+
+    def warmup(self, rows: Stack, chains: Sequence[int]) -> Groups:
+        """The groups of the iterations of warm-up."""
+        variables = self.description.variables.items()
+        values = {name: each.take(rows.values) for name, each in variables if name not in self.moved}
+        return {
+            "warmup_posterior": self.labels.dataset(values, _sample_coords(chains, rows.values.shape[1])),
+            "warmup_sample_stats": _stats(rows.stats, chains),
+        }
+
+    def quantities(self, values: np.ndarray, chains: Sequence[int]) -> Groups:
+        """The posterior, and the groups of what is not in it; `values` are (chain, draw, column)."""
+        arrays: dict[str, dict[str, np.ndarray]] = {"posterior": {}}
+        for name, variable in self.description.variables.items():
+            arrays.setdefault(self.moved.get(name, "posterior"), {})[name] = variable.take(values)
+        coords = _sample_coords(chains, values.shape[1])
+        return {name: self.labels.dataset(group, coords) for name, group in arrays.items()}
+
+    def _unconstrained(self, x: np.ndarray, chains: Sequence[int]) -> xarray.Dataset:
+        names = self.description.unconstrained_names
+        coords = _sample_coords(chains, x.shape[1]) | {"unconstrained": names}
+        return xarray.Dataset({"x": ((*SAMPLE_DIMS, "unconstrained"), x)}, coords=coords)
+
+
+def _sample_coords(chains: Sequence[int], n: int) -> dict[str, Any]:
+    return {"chain": list(chains), "draw": np.arange(n)}
+
+
+def _stats(stats: Mapping[str, np.ndarray], chains: Sequence[int]) -> xarray.Dataset:
+    coords = _sample_coords(chains, next(iter(stats.values())).shape[1])
+    return xarray.Dataset({name: (SAMPLE_DIMS, value) for name, value in stats.items()}, coords=coords)

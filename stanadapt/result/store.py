@@ -1,0 +1,438 @@
+"""A run in a folder: what was asked, where each chain is, and its draws, so that a run outlives its process.
+
+    run.json         what was asked, the versions and the processor, the names of the quantities
+    asked.npz        where chains start, and the user's coordinates
+    program.stan     the program with its includes, where it is one
+    data.json        its data
+    chains/0/        the last two checkpoints of chain 0, see run/checkpoint.py
+    draws.zarr/      full blocks of draws while the run goes on, see blocks.py; the whole result when it is over
+    end.json         how it ended, unless it was killed
+    lock             held by the process that runs it; the system takes it from one that is dead
+
+Reading executes nothing: all of it is JSON and arrays, without pickles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import check, samplers
+from ..errors import ArgumentError, StoreError, warn
+from ..jit import processor
+from ..model.backends.base import RefusedError
+from ..model.data import to_json
+from ..model.description import Description
+from ..model.posterior import Posterior
+from ..run.checkpoint import flush_file, read_checkpoint, write_checkpoint, write_whole
+from ..run.draws import Draws, Stack, row_bytes
+from ..run.encoding import EncodingError, decode, encode
+from ..run.inits import Init
+from ..run.job import Job
+from ..run.prepare import Prepared
+from ..run.request import Request
+from ..run.warmup import pilot
+from .blocks import Blocks
+from .labels import Labels
+from .schema import Schema
+
+FORMAT = 1  # of the folder
+BLOCK_BYTES = 2**22  # of a block of a chain's rows, about
+MEMORY_BYTES = 2**28  # of draws that are held in memory as well; results with more of them are loaded lazily
+SECONDS = 10.0  # between checkpoints of a chain
+SHARE = 0.01  # of the time that checkpoints may take
+_RUN, _ASKED, _PROGRAM, _DATA, _END, _LOCK = (
+    "run.json",
+    "asked.npz",
+    "program.stan",
+    "data.json",
+    "end.json",
+    "lock",
+)
+_CHAINS, DRAWS = "chains", "draws.zarr"
+_PACKAGES = ("stanadapt", "numpy", "numba", "stanli", "bridgestan")
+
+
+class Asked(NamedTuple):
+    """What a folder says of its run."""
+
+    request: Request  # without starts
+    job: Job
+    inits: list[Init]
+    description: Description
+    notes: dict[str, str]
+    block: int  # rows of a block
+    facts: dict[str, Any]  # versions, processor, hashes of program and data, how it was opened
+
+
+class Store:
+    """The folder of a run, and the keeper of its chains (`run.turns.Keeper`)."""
+
+    def __init__(self, folder: Path, asked: Asked) -> None:
+        self.folder, self.asked = folder, asked
+        labels = Labels(asked.request.coords, asked.request.dims)
+        self.schema = Schema.of(asked.request, asked.description, labels)
+        self.blocks = Blocks(folder / DRAWS, self.schema, asked.job.chains, asked.block)
+        self._due = [time.monotonic() + SECONDS] * asked.job.chains
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether the draws are too many to be held in memory."""
+        job, description = self.asked.job, self.asked.description
+        rows = (job.rows + job.warmup_rows) * job.chains
+        return rows * row_bytes(job, description.n_values, description.dim) > MEMORY_BYTES
+
+    def is_due(self, chain: int) -> bool:
+        return time.monotonic() >= self._due[chain]
+
+    def keep(self, chain: int, value: Any, draws: Draws, warmup: Draws | None) -> None:
+        began = time.monotonic()
+        with _failures(self.folder):
+            for path in self.blocks.flush(chain):
+                flush_file(path)
+            tails = {"draws": _tail(draws), "warmup": None if warmup is None else _tail(warmup)}
+            write_checkpoint(self._chain(chain), {"value": value, **tails})
+        ended = time.monotonic()
+        self._due[chain] = ended + max(SECONDS, (ended - began) / SHARE)
+
+    def rooms(self) -> tuple[tuple[Stack, Stack | None], list[Draws], list[Draws | None], list[Any]]:
+        """Room for draws and warm-up, those of each chain with what it has drawn already, and its value.
+
+        Raises
+        ------
+        StoreError
+            A file is damaged, or by another version.
+        """
+        job, description = self.asked.job, self.asked.description
+        room = self.asked.block if self.is_lazy else None
+        draws = Stack.empty(job.chains, job.rows, description, job, room)
+        warmup = Stack.empty(job.chains, job.warmup_rows, description, job, room) if job.save_warmup else None
+        each: list[Draws] = []
+        early: list[Draws | None] = []
+        values = []
+        for i in range(job.chains):
+            held = self.checkpoint(i)
+            each.append(self._restored(i, draws, held and held["draws"], job.rows, False))
+            if warmup is None:
+                early.append(None)
+            else:
+                early.append(self._restored(i, warmup, held and held["warmup"], job.warmup_rows, True))
+            values.append(held and held["value"])
+        return (draws, warmup), each, early, values
+
+    def checkpoint(self, chain: int) -> Any:
+        """The last checkpoint of a chain; None where there is none. Raises StoreError."""
+        folder = self._chain(chain)
+        samplers.sampler(self.asked.job.method), pilot()  # whose classes it names
+        try:
+            held = read_checkpoint(folder)
+        except (EncodingError, OSError) as error:
+            raise StoreError(f"{folder}: a checkpoint cannot be read: {check.one_line(error)}") from error
+        if held is not None and held["value"].index != chain:
+            raise StoreError(f"{folder}: this is the checkpoint of chain {held['value'].index}, not {chain}")
+        return held
+
+    def end(self, **facts: Any) -> None:
+        """Say how the run has ended."""
+        with _failures(self.folder):
+            write_whole(self.folder / _END, json.dumps(facts).encode())
+
+    def ended(self) -> dict[str, Any]:
+        """How the run has ended, nothing if it has not, or was killed."""
+        try:
+            facts: dict[str, Any] = json.loads((self.folder / _END).read_text())
+        except (OSError, ValueError):
+            return {}
+        return facts
+
+    def begin_again(self, job: Job, request: Request) -> None:
+        """Go on, maybe with more draws."""
+        with _failures(self.folder), contextlib.suppress(FileNotFoundError):
+            (self.folder / _END).unlink()
+        if job != self.asked.job or self.blocks.is_closed():
+            with _failures(self.folder):
+                self.blocks.grow(job.rows)
+        self.asked = self.asked._replace(job=job, request=request)
+        self._write_run()
+
+    def open_posterior(self, model: Any, data: Any) -> Posterior:
+        """The posterior of the run, from the folder; or `model`, where the folder has no program.
+
+        Raises
+        ------
+        StoreError
+            The folder's program or data are damaged, or `model` is another one.
+        ArgumentError
+            The folder has no program, and there is no `model`.
+        """
+        facts = self.asked.facts
+        if facts["program"] is None and model is None:
+            raise ArgumentError(
+                f"{self.folder} has no Stan program, since the run was of {self.asked.description.library}: "
+                "pass the same model again, model=..."
+            )
+        if model is None:
+            code, text = (self._text(name, facts[key]) for name, key in ((_PROGRAM, "program"), (_DATA, "data")))
+            executable = facts["executable"]
+            model = code if not executable else _CompiledProgram(self.folder / _PROGRAM, executable)
+            data = text
+        try:
+            posterior = (
+                model if isinstance(model, Posterior) else Posterior(model, data, backend=facts["backend"])
+            )
+        except RefusedError as error:
+            raise StoreError(f"{self.folder}: its program cannot be opened again: {error}") from error
+        theirs, ours = posterior.description.to_json(), self.asked.description.to_json()
+        for name in ("hash", "unconstrained_names", "flat_names"):
+            if theirs[name] != ours[name]:
+                raise StoreError(
+                    f"{self.folder} is of another model: its {name.replace('_', ' ')} are "
+                    f"{check.shown(ours[name])}, and those of this one {check.shown(theirs[name])}"
+                )
+        if facts["program"] is None and _hash(_data_text(posterior)) != facts["data"]:
+            raise StoreError(f"{self.folder} is of a model with other data")
+        return posterior
+
+    def warn_of_differences(self, library: str) -> None:
+        """Say where this machine or its packages differ, since draws need not be the same to the last bit."""
+        was, now = self.asked.facts["machine"], _machine(library)
+        differences = [f"{name} was {was.get(name)} and is {now[name]}" for name in now if was.get(name) != now[name]]
+        if differences:
+            warn(
+                f"{self.folder} goes on elsewhere: {'; '.join(differences)}. The draws have the same law, but "
+                "they need not be those that the run would have had, bit for bit"
+            )
+
+    def _write_run(self) -> None:
+        asked = self.asked
+        request = asked.request._replace(inits=None, coords={}, settings=None)._asdict()
+        job = asked.job._asdict() | {"settings": samplers.named(samplers.sampler(asked.job.method), asked.job.settings)}
+        content = {
+            "request": request | {"dims": {name: list(dims) for name, dims in asked.request.dims.items()}},
+            "job": job,
+            "notes": asked.notes,
+            "description": asked.description.to_json(),
+            "block": asked.block,
+            "facts": asked.facts,
+        }
+        text = json.dumps({"format": FORMAT, "hash": _hash(json.dumps(content)), "run": content}, indent=1)
+        with _failures(self.folder):
+            write_whole(self.folder / _RUN, text.encode())
+
+    def _chain(self, chain: int) -> Path:
+        return self.folder / _CHAINS / str(chain)
+
+    def _restored(self, chain: int, stack: Stack, tail: Any, rows: int, warmup: bool) -> Draws:
+        """The room of a chain with the rows that it has drawn."""
+        sink = _Sink(self, chain, rows, warmup)
+        draws = stack.chain(chain)
+        if tail is not None:
+            n, last = int(tail["n"]), Draws(tail["values"], tail["x"], tail["stats"])
+            before = n - last.rows
+            if not self.is_lazy:
+                self.blocks.read(chain, draws, 0, before, warmup=warmup)
+            draws.sink = sink
+            draws.restore(n, last)
+        draws.sink = sink
+        return draws
+
+    def _text(self, name: str, digest: str) -> str:
+        try:
+            text = (self.folder / name).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{self.folder / name} cannot be read: {check.one_line(error)}") from error
+        if _hash(text) != digest:
+            raise StoreError(f"{self.folder / name} is damaged or of another run: it has changed since")
+        return text
+
+
+class _Sink:
+    """Where the full blocks of a chain go, see `run.draws.Sink`."""
+
+    def __init__(self, store: Store, chain: int, rows: int, warmup: bool) -> None:
+        self.store, self.chain, self.rows, self.warmup = store, chain, rows, warmup
+        self.block = store.asked.block
+
+    def put(self, first: int, rows: Draws) -> None:
+        with _failures(self.store.folder):
+            self.store.blocks.put(self.chain, first, rows, self.rows, warmup=self.warmup)
+
+
+class _CompiledProgram(NamedTuple):
+    """What `Posterior` asks of a CmdStanModel."""
+
+    stan_file: Path
+    exe_file: str
+
+
+def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepared, labels: Labels) -> Store:
+    """The folder of a run that is about to begin.
+
+    Raises
+    ------
+    StoreError
+        It cannot be made or written.
+    """
+    posterior, job = prepared.posterior, prepared.job
+    folder = check_folder(path)
+    is_program = bool(posterior.code)
+    data = _data_text(posterior)
+    facts = {
+        "program": _hash(posterior.code) if is_program else None,
+        "data": _hash(data),
+        "backend": posterior.model.backend if is_program else "auto",
+        "executable": posterior.executable,
+        "machine": _machine(posterior.library),
+    }
+    size = row_bytes(job, posterior.n_values, posterior.dim)
+    block = int(np.clip(BLOCK_BYTES // size, 16, 2**20))
+    coords = {name: _labels(name, given) for name, given in labels.coords.items()}
+    request = request._replace(coords=coords)
+    asked = Asked(request, job, prepared.inits, posterior.description, dict(prepared.notes), block, facts)
+    with _failures(folder):
+        for i in range(job.chains):
+            (folder / _CHAINS / str(i)).mkdir(parents=True, exist_ok=True)
+        if is_program:
+            write_whole(folder / _PROGRAM, posterior.code.encode())
+        write_whole(folder / _DATA, data.encode())
+        try:
+            write_whole(folder / _ASKED, encode({"inits": list(prepared.inits), "coords": coords}))
+        except EncodingError as error:
+            raise StoreError(f"inits or coords cannot be written: {error}") from error
+    store = Store(folder, asked)
+    store._write_run()
+    return store
+
+
+def check_folder(path: Any) -> Path:
+    """The folder for a new run, which is made. Raises ArgumentError if it is taken, StoreError if it cannot be."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise check.refused("store", path, "the path of a folder")
+    folder = Path(path).resolve()
+    if (folder / _RUN).exists():
+        raise ArgumentError(
+            f"store={os.fspath(path)!r} has a run already: stanadapt.resume goes on with it, stanadapt.extend "
+            "adds draws, and stanadapt.load reads it; or name another folder"
+        )
+    if folder.exists() and (not folder.is_dir() or any(path.name != _LOCK for path in folder.iterdir())):
+        raise ArgumentError(f"store={os.fspath(path)!r} exists already, and is no empty folder")
+    with _failures(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def open_store(path: str | os.PathLike[str]) -> Store:
+    """The folder of a run.
+
+    Raises
+    ------
+    StoreError
+        It is none, is damaged, or is by another version.
+    """
+    folder = Path(path).resolve()
+    try:
+        text = (folder / _RUN).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} is no store of a run: its {_RUN} cannot be read ({check.one_line(error)})") from error
+    try:
+        held = json.loads(text)
+        if held["format"] != FORMAT:
+            raise StoreError(
+                f"{path} is a store of format {held['format']}, and this version of stanadapt reads {FORMAT}"
+            )
+        content = held["run"]
+        if _hash(json.dumps(content)) != held["hash"]:
+            raise StoreError(f"{folder / _RUN} is damaged: its content does not have the hash that it names")
+        asked = decode((folder / _ASKED).read_bytes())
+        job = Job(**content["job"])
+        job = job._replace(settings=samplers.resolve(samplers.sampler(job.method), job.settings))
+        request = Request(**content["request"])._replace(coords=asked["coords"], settings=job.settings)
+        return Store(
+            folder,
+            Asked(
+                request._replace(
+                    log_likelihood=tuple(request.log_likelihood),
+                    posterior_predictive=tuple(request.posterior_predictive),
+                ),
+                job,
+                asked["inits"],
+                Description(**content["description"]),
+                content["notes"],
+                content["block"],
+                content["facts"],
+            ),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OSError, EncodingError) as error:
+        raise StoreError(
+            f"{path} cannot be read: it is damaged, or by another version ({type(error).__name__}: "
+            f"{check.one_line(error)})"
+        ) from error
+
+
+@contextlib.contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Have the folder for this process alone. Raises StoreError if another one has it."""
+    from filelock import FileLock, Timeout
+
+    held = FileLock(folder / _LOCK)
+    try:
+        held.acquire(timeout=0)
+    except Timeout as error:
+        raise StoreError(f"{folder} is in use by another process that runs it") from error
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be locked: {check.one_line(error)}") from error
+    try:
+        yield
+    finally:
+        held.release()
+
+
+@contextlib.contextmanager
+def _failures(folder: Path) -> Iterator[None]:
+    """What the system refuses, in words."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{folder} cannot be written: {error.strerror or check.one_line(error)}. What its last checkpoints have is safe: "
+            "when there is room, stanadapt.resume goes on from there"
+        ) from error
+
+
+def _tail(draws: Draws) -> Mapping[str, Any]:
+    tail = draws.tail()
+    return {"n": draws.n, "values": tail.values, "x": tail.x, "stats": tail.stats}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _data_text(posterior: Posterior) -> str:
+    return to_json(posterior.data)
+
+
+def _machine(library: str) -> dict[str, str]:
+    """What draws depend on to the last bit, beside the seed."""
+    versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    return {"processor": processor(), "system": platform.system(), "backend": library, **versions}
+
+
+def _labels(name: str, given: Any) -> np.ndarray:
+    """Coordinates as an array that a file can hold."""
+    array = np.asarray(given)
+    if array.dtype == object and all(isinstance(label, str) for label in array):
+        array = array.astype(str)
+    if array.dtype.kind not in "biufUMm":
+        raise check.refused(f"coords[{name!r}]", given, "numbers, texts or dates, so that the store can hold them")
+    return array
