@@ -120,7 +120,9 @@ class Until:
         """The limits as text, by their names."""
         limits = {}
         if self.seconds is not None:
-            unit = next(unit for unit, length in _UNITS.items() if self.seconds % length == 0.0 or unit == "s")
+            unit = next(
+                unit for unit, length in _UNITS.items() if self.seconds % length == 0.0 or unit == "s"
+            )
             limits["seconds"] = f"{_digits(self.seconds / _UNITS[unit])} {unit}"
         if self.gradients is not None:
             limits["gradients"] = f"{self.gradients} gradients"
@@ -286,10 +288,10 @@ def _read_clause(clause: str, text: str) -> tuple[str, Any]:
             case ["of", *variables] if variables:
                 return "of", variables
         if limit := _LIMIT.fullmatch(clause):
-            number = float(limit["number"])
+            amount = float(limit["number"])
             if limit["unit"] == "gradients":
-                return "gradients", int(number) if number.is_integer() else number
-            return "seconds", number * _UNITS[limit["unit"]]
+                return "gradients", int(amount) if amount.is_integer() else amount
+            return "seconds", amount * _UNITS[limit["unit"]]
     except ValueError:  # no number where one is due
         pass
     raise check.refused("until", text, f"{_GRAMMAR}; {clause!r} is none of these")
