@@ -182,7 +182,8 @@ class Schedule(NamedTuple):
             pause = min(look, pause)
         if self.until.gradients is not None:
             left, cost = self.until.gradients - gradients, _cost(rows, gradients, before)
-            pause = min(pause, PROBE if rows == 0 else rows + int(min(left / cost, self.most)))
+            # Halfway there, and again, since rows may come to cost more.
+            pause = min(pause, PROBE if rows == 0 else rows + math.ceil(min(left / cost / 2, self.most)))
         return pause
 
     def limit(self, rows: int, gradients: int = 0, before: int = 0) -> str:
