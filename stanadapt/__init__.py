@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .errors import StanAdaptError, StanAdaptWarning
     from .model.backends.python import Target
     from .model.posterior import Posterior
+    from .run.until import Until
     from .simulators.abc import abc
 
 __version__ = "0.1.0"
@@ -27,6 +28,7 @@ __all__ = [
     "StanAdaptError",
     "StanAdaptWarning",
     "Target",
+    "Until",
     "__version__",
     "abc",
     "diagnose",
@@ -43,6 +45,7 @@ _HOMES = {
     "StanAdaptError": "errors",
     "StanAdaptWarning": "errors",
     "Target": "model.backends.python",
+    "Until": "run.until",
     "abc": "simulators.abc",
     "diagnose": "diagnostics.findings",
     "methods": "api",

@@ -70,12 +70,13 @@ def diagnose(
 
     Looks at R-hat over 1.01 (over 1.05 of a single chain, whose halves it compares), chains that sit apart
     from the others or still move away, effective sample sizes under 100 a chain, acceptance far from its
-    target, chains that stand still or have learnt nothing, failed evaluations of the log density, and an
-    interrupted run; at heavy tails in which chains move slowly, modes that climbs have found and no chain has
-    visited, and a posterior that seems improper; of Hamiltonian methods at divergences, at trees that were
-    cut short, and at the energy's Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word
-    on noise where that may be the reason. One divergence of NUTS is a finding, as it is for Stan; our own
-    methods have some on good posteriors too, and there a share of 0.1 % is none.
+    target, chains that stand still or have learnt nothing, failed evaluations of the log density, an
+    interrupted run, and one that ended before the goals of `until` held; at heavy tails in which chains move
+    slowly, modes that climbs have found and no chain has visited, and a posterior that seems improper; of
+    Hamiltonian methods at divergences, at trees that were cut short, and at the energy's Bayesian fraction of
+    missing information (E-BFMI) under 0.3; and has a word on noise where that may be the reason. One
+    divergence of NUTS is a finding, as it is for Stan; our own methods have some on good posteriors too, and
+    there a share of 0.1 % is none.
 
     Parameters
     ----------
@@ -100,6 +101,9 @@ def diagnose(
     findings = []
     if note := str(attrs.get("interrupted_note", "")):
         findings.append(Finding("interrupted", f"The run was {note}."))
+    if "until_reason" in attrs and not np.any(attrs.get("until_reached", 0)):
+        text = f"until asked for {attrs.get('until', 'more')}: {attrs['until_reason']}."
+        findings.append(Finding("until", text))
     if posterior.sizes["draw"] < FEWEST:
         return [*findings, Finding("short", f"There are {posterior.sizes['draw']} draws a chain: too few.")]
     scalars = each(_Scalars.of, posterior, progress=progress)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -130,10 +131,19 @@ def column(stats: xarray.Dataset, name: str, combine: Callable[..., Any]) -> np.
 def each(
     function: Callable[[np.ndarray], Statistics], posterior: xarray.Dataset, *, progress: bool = False
 ) -> Statistics:
-    """Statistics of every scalar, in the order of `row_names`.
+    """Statistics of every scalar, in the order of `row_names`; see `each_column`."""
+    arrays = (values.transpose(*SAMPLE_DIMS, ...).values for values in variables(posterior).values())
+    flat = [array.reshape(*array.shape[:2], -1) for array in arrays]
+    return each_column(function, flat, progress=progress)
+
+
+def each_column(
+    function: Callable[[np.ndarray], Statistics], arrays: Sequence[np.ndarray], *, progress: bool = False
+) -> Statistics:
+    """Statistics of every column of arrays (chain, draw, column), one array after the other.
 
     `function` takes draws (k, chain, draw) to a named tuple of arrays whose first axis is k. It sees a block
-    of scalars at a time, in several threads: copies of all draws might not fit in memory. With `progress`,
+    of columns at a time, in several threads: copies of all draws might not fit in memory. With `progress`,
     what takes long says on stderr how far it is.
     """
 
@@ -141,7 +151,7 @@ def each(
         with np.errstate(all="ignore"):  # draws may be infinite, NaN or constant
             return function(_gather(block))
 
-    blocks = list(_blocks(posterior))
+    blocks = list(_blocks(arrays))
     parts: list[Statistics] = []
     told = time.perf_counter()
     pool = ThreadPoolExecutor(check.available_cores(), thread_name_prefix="stanadapt")
@@ -158,14 +168,12 @@ def each(
     return joined
 
 
-def _blocks(posterior: xarray.Dataset) -> Iterator[list[np.ndarray]]:
-    """Scalars in blocks, each a list of arrays (chain, draw, k)."""
-    together = max(1, _BLOCK // max(1, posterior.sizes["chain"] * posterior.sizes["draw"]))
+def _blocks(arrays: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """Columns in blocks, each a list of arrays (chain, draw, k)."""
+    together = max(1, _BLOCK // max(1, math.prod(arrays[0].shape[:2])))
     block: list[np.ndarray] = []
     room = together
-    for values in variables(posterior).values():
-        array = values.transpose(*SAMPLE_DIMS, ...).values
-        array = array.reshape(*array.shape[:2], -1)
+    for array in arrays:
         first = 0
         while first < array.shape[2]:
             piece = array[:, :, first : first + room]
