@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .model.backends.python import Target
     from .model.posterior import Posterior
     from .run.until import Until
+    from .runs import extend, load, resume
     from .simulators.abc import abc
 
 __version__ = "0.1.0"
@@ -33,7 +34,10 @@ __all__ = [
     "abc",
     "diagnose",
     "errors",
+    "extend",
+    "load",
     "methods",
+    "resume",
     "sample",
     "summary",
 ]
@@ -48,7 +52,10 @@ _HOMES = {
     "Until": "run.until",
     "abc": "simulators.abc",
     "diagnose": "diagnostics.findings",
+    "extend": "runs",
+    "load": "runs",
     "methods": "api",
+    "resume": "runs",
     "sample": "api",
     "summary": "diagnostics.table",
 }

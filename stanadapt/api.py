@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import signal
+import contextlib
+import os
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import check, samplers
-from .diagnostics.findings import diagnose
 from .diagnostics.statistics import compile_statistics
-from .errors import ArgumentError, ChainError, FindingsWarning, OutputError
+from .errors import ArgumentError, ChainError
 from .model.posterior import Posterior
-from .result.build import bare, build, try_build
-from .result.files import rescue
+from .result.build import try_build
 from .result.labels import Labels
-from .run.draws import Run
+from .result.store import check_folder, create_store, lock
 from .run.engine import open_posterior
-from .run.interrupts import delayed_interrupts, raised_interrupts
-from .run.prepare import Prepared, prepare
-from .run.progress import Progress, tell
+from .run.interrupts import raised_interrupts
+from .run.prepare import prepare
 from .run.request import Request, resolve
-from .run.turns import Work, run
+from .runs import Fit, complete
 
 if TYPE_CHECKING:
     import pandas
 
     from .result.container import InferenceData
+    from .run.until import Until
 
 
 def sample(
@@ -52,6 +50,9 @@ def sample(
     log_likelihood: str | Sequence[str] = (),
     posterior_predictive: str | Sequence[str] = (),
     keep_unconstrained: bool = False,
+    until: str | Mapping[str, Any] | Until | None = None,
+    store: str | os.PathLike[str] | None = None,
+    cluster: Any = None,
 ) -> InferenceData:
     """Draw from the posterior of a Stan program, or of any log density, in parallel chains.
 
@@ -103,6 +104,18 @@ def sample(
         Names of generated quantities to put in the groups of that name.
     keep_unconstrained
         Keep the unconstrained draws too, in a group unconstrained_posterior.
+    until
+        Draw in rounds until goals hold or a limit is reached: "ess 400", "ess 400, rhat 1.01, 10 min", or an
+        `Until`. `draws` is the most there may be then, by default 50 times the method's number. The run
+        looks at its draws at iterations that depend on nothing but the goals, so the draws of a seed that
+        reach a goal are the same everywhere; a limit of time is the one exception. Attributes until_reached,
+        until_reason and until_draws say how it ended.
+    store
+        A new folder in which the run lives while it goes on, with checkpoints every ten seconds or so:
+        `resume` goes on with it after a crash, `extend` adds draws, and `load` reads what is there. Draws of
+        more than 256 MiB are not held in memory then, and the result reads them when they are asked for.
+    cluster
+        A `dask.distributed.Client`, or the address of a scheduler: chains run there, in segments.
 
     Returns
     -------
@@ -120,6 +133,8 @@ def sample(
         An argument or a setting is not allowed; before anything runs.
     ModelError, DataError
         The model cannot be opened, or the data do not fit.
+    StoreError
+        The store cannot be written.
     InitializationError
         A chain found no starting point with a finite log density.
     ChainError
@@ -151,24 +166,26 @@ def sample(
         log_likelihood=log_likelihood,
         posterior_predictive=posterior_predictive,
         keep_unconstrained=keep_unconstrained,
+        until=until,
     )
-    try:
-        with raised_interrupts():
-            posterior = _open(model, data, request)
-            labels = Labels.checked(request.coords, request.dims, posterior)
-            try_build(posterior, request, labels)
-            prepared = prepare(request, posterior)
-            compile_statistics(request.progress)
-        with delayed_interrupts() as caught:  # from here on there are draws to lose
-            drawn, seconds = _run(prepared, request)
-            idata = _build(drawn, prepared, request, labels, seconds)
-            _warn(idata, posterior, request.progress, _is_hurried(drawn, caught.signal))
-    except MemoryError as error:
-        raise ChainError(
-            f"the run needs more memory than there is ({check.one_line(error)}): use thin, fewer draws or "
-            "fewer chains, or a method without d x d matrices"
-        ) from error
-    return idata
+    began = time.perf_counter()
+    with contextlib.ExitStack() as held:
+        try:
+            with raised_interrupts():
+                if store is not None:
+                    held.enter_context(lock(check_folder(store)))
+                posterior = _open(model, data, request)
+                labels = Labels.checked(request.coords, request.dims, posterior)
+                try_build(posterior, request, labels)
+                prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
+                compile_statistics(request.progress)
+                kept = None if store is None else create_store(store, request, prepared, labels)
+            return complete(Fit(prepared, request, labels, kept), began)
+        except MemoryError as error:
+            raise ChainError(
+                f"the run needs more memory than there is ({check.one_line(error)}): use thin, fewer draws "
+                "or fewer chains, or a method without d x d matrices"
+            ) from error
 
 
 def methods(name: str | None = None) -> pandas.DataFrame:
@@ -217,62 +234,3 @@ def _open(model: Any, data: Any, request: Request) -> Posterior:
     if data is not None:
         raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
     return model
-
-
-def _run(prepared: Prepared, request: Request) -> tuple[Run, float]:
-    """All chains, and the seconds that they took."""
-    began = time.perf_counter()
-    with Progress(prepared.job, request.progress) as look:
-        work = Work(prepared.posterior, prepared.job, prepared.inits, look)
-        drawn = run(prepared.turns, work)
-    return drawn, time.perf_counter() - began
-
-
-def _build(drawn: Run, prepared: Prepared, request: Request, labels: Labels, seconds: float) -> InferenceData:
-    """The result; where it cannot be built, the draws go to a file.
-
-    Raises
-    ------
-    OutputError
-        It names that file.
-    """
-    try:
-        return build(drawn, prepared, request, labels, seconds)
-    except Exception as error:
-        job = prepared.job
-        path = rescue(bare(drawn, prepared.posterior), {"method": job.method, "seed": job.seed})
-        raise OutputError(
-            f"the result cannot be built ({type(error).__name__}: {check.one_line(error)}). The draws are in "
-            f"{path}, for stanadapt summary and stanadapt diagnose, and for numpy.load"
-        ) from error
-
-
-def _is_hurried(drawn: Run, number: int) -> bool:
-    """Whether a signal asks to be done at once: one that a kill follows, or Ctrl-C after the run."""
-    return number not in (0, signal.SIGINT) or (number != 0 and not drawn.interrupted)
-
-
-def _warn(idata: InferenceData, posterior: Posterior, progress: bool, is_hurried: bool) -> None:
-    """The short version of `diagnose`: of the parameters only, one warning for all findings.
-
-    Whatever goes wrong here, the result is there and goes to the user.
-    """
-    if not posterior.dim:
-        return
-    reason = "a signal came"
-    try:
-        with raised_interrupts():
-            names = list(posterior.parameters)
-            findings = [] if is_hurried else diagnose(idata, names, progress=progress)
-            if findings:
-                warnings.warn(FindingsWarning(findings), stacklevel=3)
-        if not is_hurried:
-            return
-    except (KeyboardInterrupt, SystemExit):
-        pass
-    except FindingsWarning as warning:  # for a user whose warnings are errors
-        tell(f"stanadapt: {warning}")
-        return
-    except Exception as error:
-        reason = f"{type(error).__name__}: {check.one_line(error)}"
-    tell(f"stanadapt: the result was not diagnosed ({reason}); stanadapt.diagnose does it later")

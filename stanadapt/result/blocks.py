@@ -1,15 +1,18 @@
 """Draws on a disk: arrays of Zarr, format 3, which are written in blocks of rows while a run goes on.
 
-A block is a chunk of one chain's rows. It is written once, when all its rows are there; only after that does a
-checkpoint count them, so a block that a kill has torn is drawn again. Every chunk has a checksum. xarray opens
-the folder without this package.
+A block is a chunk of one chain's rows. It is written once, when all its rows are there; only after that does
+a checkpoint count them, so a block that a kill has torn is drawn again. Every chunk has a checksum. xarray
+opens the folder without this package.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import shutil
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,18 @@ from .container import Groups
 from .labels import SAMPLE_DIMS
 from .schema import Schema
 
-WARMUP = "warmup_"  # how the names of groups of warm-up begin
+# Groups whose arrays are written while a run goes on. Those of warm-up have names that begin so.
+WARMUP = "warmup_"
+SAMPLED = (
+    "posterior",
+    "log_likelihood",
+    "posterior_predictive",
+    "sample_stats",
+    "unconstrained_posterior",
+    "warmup_posterior",
+    "warmup_sample_stats",
+)
+_METADATA = "zarr.json"
 
 
 class Blocks:
@@ -39,19 +53,20 @@ class Blocks:
 
         Raises OSError where there is no room.
         """
-        for group, name, values in self._columns(rows, warmup):
-            array = self._array(group, name, values, total, self.block)
+        for group, name, values in self._columns([rows], warmup):
+            array = self._array(group, name) or self._new_array(group, name, values, total, self.block)
             array[chain, first : first + len(rows.values)] = values.values[0]
-            key = array.metadata.encode_chunk_key((chain, first // self.block, *[0] * (array.ndim - 2)))
-            self._unflushed[chain].append(self.folder / group / name / key)
+            self._unflushed[chain].append(self._chunk(array, group, name, chain, first))
 
     def flush(self, chain: int) -> list[Path]:
         """The files of a chain that have been written since the last call."""
         paths, self._unflushed[chain] = self._unflushed[chain], []
         return paths
 
-    def read(self, chain: int, rows: Draws, first: int, stop: int, *, warmup: bool = False, step: int = 1) -> None:
-        """Append rows of a chain from the blocks, every `step`-th from `first` on and before `stop`.
+    def read(
+        self, chain: int, rows: Draws, first: int, stop: int, *, warmup: bool = False, step: int = 1
+    ) -> None:
+        """Append rows of a chain to `rows`: every `step`-th from `first` on and before `stop`.
 
         Raises
         ------
@@ -62,101 +77,229 @@ class Blocks:
         if not count:
             return
         values = np.full((count, rows.values.shape[1]), np.nan)
-        x = None if rows.x is None else np.full((count, rows.x.shape[1]), np.nan)
+        x = None if rows.x is None else np.empty((count, rows.x.shape[1]))
         stats = {name: np.empty(count, column.dtype) for name, column in rows.stats.items()}
-        for group, name, template in self._columns(_one_row(rows), warmup):
-            array = self._array(group, name, template, stop, self.block, write=False)
-            try:
-                part = array[chain, first:stop:step]
-            except Exception as error:  # the library raises nearly anything at a damaged file
-                raise StoreError(
-                    f"{self.folder / group / name}: a block of chain {chain} is damaged, among draws {first} to "
-                    f"{stop - 1} ({type(error).__name__}: {error})"
-                ) from error
+        for group, name, like in self._columns([_one_row(rows)], warmup):
+            part = self._read_part(group, name, like, chain, slice(first, stop, step))
             if group.endswith("sample_stats"):
                 stats[name] = part
             elif group == "unconstrained_posterior":
                 x = part
             else:
-                values[:, self.schema.description.variables[name].columns.ravel()] = part.reshape(count, -1)
+                columns = self.schema.description.variables[name].columns.ravel()
+                values[:, columns] = part.reshape(count, -1)
         rows.append(values, x, stats)
 
-    def close(self, stack: Stack, first: int, n: int, *, warmup: bool = False) -> None:
-        """Write the rows from `first` on, which no full block has, and cut the arrays to `n` rows.
+    def close(self, rest: list[Draws], n: int, *, warmup: bool = False) -> None:
+        """Write the last of `n` rows of each chain, which no full block has, and cut the arrays to them.
 
         Where no block has been written at all, the arrays are made now, as long as they need be.
         """
-        rows = Draws(*stack[:3], n=n - first)
-        for group, name, values in self._columns(rows, warmup, range(self.chains)):
-            array = self._array(group, name, values, n, self.block if first else max(1, n))
+        for group, name, values in self._columns(rest, warmup):
+            array = self._array(group, name) or self._new_array(group, name, values, n, max(1, n))
             array.resize((self.chains, n, *values.shape[2:]))
-            array[:, first:n] = values.values
+            array[:, n - values.shape[1] : n] = values.values
 
     def grow(self, total: int) -> None:
-        """Have room for `total` rows of each chain. Arrays without a full block go, and are made again."""
+        """Have room for `total` rows of each chain, where draws of a result were written.
+
+        Arrays that were made without a full block go, since checkpoints have all their rows.
+        """
+        for group in SAMPLED:
+            for name, array in self._drawn(group):
+                if array.chunks[1] != self.block:
+                    del self._arrays[group, name]
+                    shutil.rmtree(self.folder / group / name)
+                elif not group.startswith(WARMUP):
+                    array.resize((self.chains, total, *array.shape[2:]))
+
+    def write_labels(self, name: str, group: xarray.Dataset) -> None:
+        """Write coordinates and attributes of a group of draws, and remove arrays that it does not have."""
+        for path in self._paths(name):
+            if path.name not in group.data_vars:
+                self._arrays.pop((name, path.name), None)
+                shutil.rmtree(path)
+        self._write(name, group.drop_vars(list(group.data_vars)))
+
+    def write_group(self, name: str, group: xarray.Dataset) -> None:
+        """Write a group that has no draws."""
+        if (self.folder / name).exists():
+            shutil.rmtree(self.folder / name)
+        self._write(name, group)
+
+    def write_attributes(self, attrs: Mapping[str, Any]) -> None:
+        """Write the attributes of the whole."""
         import zarr
 
-        for group, names in self._known().items():
-            for name in names:
-                array = zarr.open_array(self.folder / group / name, mode="r+")
-                if group.startswith(WARMUP):
-                    continue
-                if array.chunks[1] != self.block:
-                    del zarr.open_group(self.folder / group, mode="r+")[name]
-                else:
-                    array.resize((self.chains, total, *array.shape[2:]))
-        self._arrays.clear()
+        root = zarr.open_group(self.folder, mode="a")
+        root.attrs.clear()
+        root.attrs.update(attrs)
 
-    def _known(self) -> dict[str, list[str]]:
-        """Names of the arrays of draws that are there, by group."""
-        known: dict[str, list[str]] = {}
-        for path in self.folder.glob("*/*/zarr.json"):
-            known.setdefault(path.parts[-3], []).append(path.parts[-2])
-        return known
+    def open_groups(self) -> tuple[Groups, dict[str, Any]]:
+        """The groups that are there, not yet read, and the attributes of the whole.
 
-    def _columns(
-        self, rows: Draws, warmup: bool, chains: Any = (0,)
-    ) -> Iterator[tuple[str, str, xarray.Variable]]:
-        """Group, name and values (chain, row, ...) of every quantity."""
-        arrays = (rows.values, rows.x, rows.stats)
-        if rows.values.ndim == 2:
-            x = None if rows.x is None else rows.x[None]
-            arrays = (rows.values[None], x, {name: column[None] for name, column in rows.stats.items()})
-        stack = Stack(*arrays, rows=rows.n)
-        groups = self.schema.warmup(stack, chains) if warmup else self.schema.draws(stack, chains)
+        Raises
+        ------
+        StoreError
+            A file is missing or damaged.
+        """
+        if not (self.folder / _METADATA).is_file():
+            return {}, {}
+        try:
+            with _quiet():
+                tree = xarray.open_datatree(
+                    self.folder, engine="zarr", consolidated=False, chunks=None, mask_and_scale=False
+                )
+            groups = {name: _with_texts(node.to_dataset()) for name, node in tree.children.items()}
+        except Exception as error:  # the libraries raise nearly anything at damaged files
+            raise StoreError(f"{self.folder} is damaged ({type(error).__name__}: {error})") from error
+        return groups, {str(name): value for name, value in tree.attrs.items()}
+
+    def check(self) -> None:
+        """Raise StoreError where a block of a result is missing: Zarr would read it as NaN."""
+        for group in SAMPLED:
+            for name, array in self._drawn(group):
+                for chain in range(self.chains):
+                    for first in range(0, array.shape[1], array.chunks[1]):
+                        self._check_chunk(array, group, name, chain, first)
+
+    def digest(self) -> str:
+        """A hash of the descriptions of all arrays, which have no checksums of their own."""
+        texts = [path.read_bytes() for path in sorted(self.folder.rglob(_METADATA))]
+        return hashlib.sha256(b"".join(texts)).hexdigest()
+
+    def _read_part(self, group: str, name: str, like: xarray.Variable, chain: int, rows: slice) -> np.ndarray:
+        """Rows of a chain's quantity, which is like `like`."""
+        array = self._array(group, name)
+        if array is None:
+            raise StoreError(f"{self.folder / group / name} is missing")
+        expected = (self.block, like.dtype, like.shape[2:])
+        if (array.chunks[1], array.dtype, array.shape[2:]) != expected or array.shape[1] < rows.stop:
+            raise StoreError(f"{self.folder / group / name} is damaged: its description has changed")
+        for start in range(rows.start // self.block * self.block, rows.stop, self.block):
+            self._check_chunk(array, group, name, chain, start)
+        try:
+            return np.asarray(array[chain, rows])
+        except Exception as error:  # the library raises nearly anything at a damaged file
+            raise StoreError(
+                f"{self.folder / group / name}: a block of chain {chain} is damaged, among draws "
+                f"{rows.start} to {rows.stop - 1} ({type(error).__name__}: {error})"
+            ) from error
+
+    def _check_chunk(self, array: Any, group: str, name: str, chain: int, first: int) -> None:
+        path = self._chunk(array, group, name, chain, first)
+        if not path.is_file():
+            raise StoreError(f"{path} is missing: it had draws of chain {chain} from {first} on")
+
+    def _chunk(self, array: Any, group: str, name: str, chain: int, first: int) -> Path:
+        """The file of a block."""
+        place = (chain, first // array.chunks[1], *[0] * (array.ndim - 2))
+        return self.folder / group / name / str(array.metadata.encode_chunk_key(place))
+
+    def _drawn(self, group: str) -> list[tuple[str, Any]]:
+        """The arrays of a group that have draws, with their names."""
+        arrays = [(path.name, self._array(group, path.name)) for path in self._paths(group)]
+        return [each for each in arrays if tuple(each[1].metadata.dimension_names[:2]) == SAMPLE_DIMS]
+
+    def _paths(self, group: str) -> list[Path]:
+        """The folders of a group's arrays."""
+        return sorted(path.parent for path in (self.folder / group).glob(f"*/{_METADATA}"))
+
+    def _columns(self, chains: list[Draws], warmup: bool) -> Iterator[tuple[str, str, xarray.Variable]]:
+        """Group, name and values (chain, row, ...) of every quantity of chains with as many rows each."""
+        first = chains[0]
+        stack = Stack(
+            np.stack([rows.values for rows in chains]),
+            None if first.x is None else np.stack([rows.x for rows in chains if rows.x is not None]),
+            {name: np.stack([rows.stats[name] for rows in chains]) for name in first.stats},
+            len(first.values),
+        )
+        numbers = range(len(chains))
+        groups = self.schema.warmup(stack, numbers) if warmup else self.schema.draws(stack, numbers)
         for group, dataset in groups.items():
             for name in dataset.data_vars:
                 yield group, str(name), dataset.variables[name]
 
-    def _array(
-        self, group: str, name: str, like: xarray.Variable, total: int, block: int, write: bool = True
-    ) -> Any:
-        """The array of a quantity, which is made where it is missing."""
+    def _array(self, group: str, name: str) -> Any:
+        """The array of a quantity; None where there is none."""
+        import zarr
+
+        with self._lock:
+            known = self._arrays.get((group, name))
+            path = self.folder / group / name
+            if known is None and (path / _METADATA).is_file():
+                try:
+                    with _quiet():
+                        known = zarr.open_array(path, mode="r+")
+                except Exception as error:  # the library raises nearly anything at a damaged file
+                    raise StoreError(f"{path} is damaged ({type(error).__name__}: {error})") from error
+                self._arrays[group, name] = known
+            return known
+
+    def _new_array(self, group: str, name: str, like: xarray.Variable, total: int, block: int) -> Any:
+        """A new array for `total` rows; another thread may have made it meanwhile."""
         import zarr
         from zarr.codecs import Crc32cCodec
 
-        with self._lock:
+        own = like.shape[2:]
+        with self._lock, _quiet():
             if (group, name) not in self._arrays:
-                path = self.folder / group / name
-                if (path / "zarr.json").is_file():
-                    array = zarr.open_array(path, mode="r+" if write else "r")
-                elif not write:
-                    raise StoreError(f"{path} is missing")
-                else:
-                    own = like.shape[2:]
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        array = zarr.open_group(self.folder, mode="a").require_group(group).create_array(
-                            name,
-                            shape=(self.chains, total, *own),
-                            chunks=(1, block, *own),
-                            dtype=like.dtype,
-                            fill_value=np.nan if like.dtype.kind == "f" else 0,
-                            compressors=[Crc32cCodec()],
-                            dimension_names=[str(dim) for dim in like.dims],
-                        )
-                self._arrays[group, name] = array
+                held = zarr.open_group(self.folder, mode="a").require_group(group)
+                self._arrays[group, name] = held.create_array(
+                    name,
+                    shape=(self.chains, total, *own),
+                    chunks=(1, block, *(max(1, size) for size in own)),
+                    dtype=like.dtype,
+                    fill_value=np.nan if like.dtype.kind == "f" else 0,
+                    compressors=[Crc32cCodec()],
+                    dimension_names=[str(dim) for dim in like.dims],
+                )
             return self._arrays[group, name]
+
+    def _write(self, place: str, group: xarray.Dataset) -> None:
+        """Write a dataset beside what is in the group already."""
+        for variable in group.variables:
+            path = self.folder / place / str(variable)
+            if path.exists():
+                shutil.rmtree(path)
+        from zarr.codecs import Crc32cCodec
+
+        texts = {
+            name: (variable.dims, variable.values.astype(object))
+            for name, variable in group.variables.items()
+            if variable.dtype.kind == "U"
+        }
+        encoding = {name: {"compressors": [Crc32cCodec()]} for name in group.variables}
+        with _quiet():
+            labelled = group.assign_coords({name: texts[name] for name in texts if name in group.coords})
+            labelled = labelled.assign({name: texts[name] for name in texts if name in group.data_vars})
+            labelled.to_zarr(
+                self.folder, group=place, mode="a", consolidated=False, zarr_format=3, encoding=encoding
+            )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without warnings of texts in format 3; and with chunks written whatever they hold."""
+    import zarr
+
+    with warnings.catch_warnings(), zarr.config.set({"array.write_empty_chunks": True}):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _with_texts(group: xarray.Dataset) -> xarray.Dataset:
+    """Texts as the run had them: arrays of texts as coordinates, and of objects as variables."""
+    texts = {
+        name: (variable.dims, variable.values.astype(object))
+        for name, variable in group.variables.items()
+        if variable.dtype.kind in "OT"
+    }
+    coords = {name: (dims, values.astype(str)) for name, (dims, values) in texts.items()}
+    coords = {name: text for name, text in coords.items() if name in group.coords}
+    return group.assign_coords(coords).assign(
+        {name: text for name, text in texts.items() if name in group.data_vars}
+    )
 
 
 def _one_row(rows: Draws) -> Draws:

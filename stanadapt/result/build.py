@@ -249,8 +249,17 @@ def attributes_of(run: Run, job: Job, description: Description, seconds: float) 
         "interrupted": int(run.interrupted),
     }
     if run.interrupted:
-        kept, n = _common_length(run)
-        attrs["interrupted_note"] = (
-            f"interrupted: {len(kept)} of {job.chains} chains, {n} of {job.draws // job.thin} draws each"
-        )
+        attrs["interrupted_note"] = interrupted_note(run, job)
+        attrs["ended_by"] = run.ended_by
     return attrs
+
+
+def interrupted_note(run: Run, job: Job) -> str:
+    """What a run that ended early has of what it was asked for; `diagnose` prints it."""
+    kept, n = _common_length(run)
+    note = f"interrupted: {len(kept)} of {job.chains} chains, {n} of {job.draws // job.thin} draws each"
+    early = [chain.index for chain in run.chains if chain.draws.n == 0]
+    if early and not samplers.facts(job.method).whole_chains:
+        listed = ", ".join(map(str, early[:5])) + (", ..." if len(early) > 5 else "")
+        note += f"; still in warm-up: {listed}"
+    return note

@@ -5,7 +5,7 @@
     program.stan     the program with its includes, where it is one
     data.json        its data
     chains/0/        the last two checkpoints of chain 0, see run/checkpoint.py
-    draws.zarr/      full blocks of draws while the run goes on, see blocks.py; the whole result when it is over
+    draws.zarr/      full blocks of draws while the run goes on, see blocks.py; when it is over, the result
     end.json         how it ended, unless it was killed
     lock             held by the process that runs it; the system takes it from one that is dead
 
@@ -15,6 +15,7 @@ Reading executes nothing: all of it is JSON and arrays, without pickles.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import importlib.metadata
 import json
@@ -23,7 +24,7 @@ import platform
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -39,16 +40,18 @@ from ..run.draws import Draws, Stack, row_bytes
 from ..run.encoding import EncodingError, decode, encode
 from ..run.inits import Init
 from ..run.job import Job
+from ..run.memory import exceeds_memory
 from ..run.prepare import Prepared
 from ..run.request import Request
+from ..run.until import Until
 from ..run.warmup import pilot
 from .blocks import Blocks
+from .build import data_groups
 from .labels import Labels
 from .schema import Schema
 
 FORMAT = 1  # of the folder
 BLOCK_BYTES = 2**22  # of a block of a chain's rows, about
-MEMORY_BYTES = 2**28  # of draws that are held in memory as well; results with more of them are loaded lazily
 SECONDS = 10.0  # between checkpoints of a chain
 SHARE = 0.01  # of the time that checkpoints may take
 _RUN, _ASKED, _PROGRAM, _DATA, _END, _LOCK = (
@@ -87,17 +90,21 @@ class Store:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the draws are too many to be held in memory."""
-        job, description = self.asked.job, self.asked.description
-        rows = (job.rows + job.warmup_rows) * job.chains
-        return rows * row_bytes(job, description.n_values, description.dim) > MEMORY_BYTES
+        """Whether the draws are too many to be held in memory. Goals of `until` look at all of them there."""
+        asked = self.asked
+        return asked.request.until is None and exceeds_memory(asked.job, asked.description)
+
+    @property
+    def is_whole_chains(self) -> bool:
+        """Whether chains cannot go on from within."""
+        return samplers.facts(self.asked.job.method).whole_chains
 
     def is_due(self, chain: int) -> bool:
         return time.monotonic() >= self._due[chain]
 
     def keep(self, chain: int, value: Any, draws: Draws, warmup: Draws | None) -> None:
         began = time.monotonic()
-        with _failures(self.folder):
+        with failures(self.folder):
             for path in self.blocks.flush(chain):
                 flush_file(path)
             tails = {"draws": _tail(draws), "warmup": None if warmup is None else _tail(warmup)}
@@ -142,9 +149,20 @@ class Store:
             raise StoreError(f"{folder}: this is the checkpoint of chain {held['value'].index}, not {chain}")
         return held
 
+    def state(self) -> str:
+        """Whether the run goes on, or what has ended it, in words."""
+        ended = self.ended()
+        if ended:
+            return f"ended by {ended.get('ended_by') or 'a limit'}: stanadapt.resume goes on with it"
+        try:
+            with lock(self.folder):
+                return "it was killed, or has failed: stanadapt.resume goes on with it"
+        except StoreError:
+            return "it goes on at this moment"
+
     def end(self, **facts: Any) -> None:
         """Say how the run has ended."""
-        with _failures(self.folder):
+        with failures(self.folder):
             write_whole(self.folder / _END, json.dumps(facts).encode())
 
     def ended(self) -> dict[str, Any]:
@@ -157,12 +175,10 @@ class Store:
 
     def begin_again(self, job: Job, request: Request) -> None:
         """Go on, maybe with more draws."""
-        with _failures(self.folder), contextlib.suppress(FileNotFoundError):
-            (self.folder / _END).unlink()
-        if job != self.asked.job or self.blocks.is_closed():
-            with _failures(self.folder):
-                self.blocks.grow(job.rows)
-        self.asked = self.asked._replace(job=job, request=request)
+        with failures(self.folder):
+            (self.folder / _END).unlink(missing_ok=True)
+            self.blocks.grow(job.rows)
+        self.asked = self.asked._replace(job=job, request=request._replace(coords=self.asked.request.coords))
         self._write_run()
 
     def open_posterior(self, model: Any, data: Any) -> Posterior:
@@ -182,7 +198,9 @@ class Store:
                 "pass the same model again, model=..."
             )
         if model is None:
-            code, text = (self._text(name, facts[key]) for name, key in ((_PROGRAM, "program"), (_DATA, "data")))
+            code, text = (
+                self._text(name, facts[key]) for name, key in ((_PROGRAM, "program"), (_DATA, "data"))
+            )
             executable = facts["executable"]
             model = code if not executable else _CompiledProgram(self.folder / _PROGRAM, executable)
             data = text
@@ -203,22 +221,41 @@ class Store:
             raise StoreError(f"{self.folder} is of a model with other data")
         return posterior
 
-    def warn_of_differences(self, library: str) -> None:
-        """Say where this machine or its packages differ, since draws need not be the same to the last bit."""
+    def check_machine(self, library: str) -> None:
+        """Say where this machine or its packages differ, since draws need not be the same to the last bit.
+
+        Raises
+        ------
+        StoreError
+            The run was begun by another version of this package.
+        """
         was, now = self.asked.facts["machine"], _machine(library)
-        differences = [f"{name} was {was.get(name)} and is {now[name]}" for name in now if was.get(name) != now[name]]
+        if was.get("stanadapt") != now["stanadapt"]:
+            raise StoreError(
+                f"{self.folder} was begun by stanadapt {was.get('stanadapt')}, and this is "
+                f"{now['stanadapt']}: go on with that version. stanadapt.load reads what there is"
+            )
+        differences = [
+            f"{name} was {was.get(name)} and is {now[name]}" for name in now if was.get(name) != now[name]
+        ]
         if differences:
             warn(
-                f"{self.folder} goes on elsewhere: {'; '.join(differences)}. The draws have the same law, but "
-                "they need not be those that the run would have had, bit for bit"
+                f"{self.folder} goes on elsewhere: {'; '.join(differences)}. The draws have the same law, "
+                "but they need not be those that the run would have had, bit for bit"
             )
 
     def _write_run(self) -> None:
         asked = self.asked
         request = asked.request._replace(inits=None, coords={}, settings=None)._asdict()
-        job = asked.job._asdict() | {"settings": samplers.named(samplers.sampler(asked.job.method), asked.job.settings)}
+        job = asked.job._asdict() | {
+            "settings": samplers.named(samplers.sampler(asked.job.method), asked.job.settings)
+        }
         content = {
-            "request": request | {"dims": {name: list(dims) for name, dims in asked.request.dims.items()}},
+            "request": request
+            | {
+                "dims": {name: list(dims) for name, dims in asked.request.dims.items()},
+                "until": None if asked.request.until is None else dataclasses.asdict(asked.request.until),
+            },
             "job": job,
             "notes": asked.notes,
             "description": asked.description.to_json(),
@@ -226,7 +263,7 @@ class Store:
             "facts": asked.facts,
         }
         text = json.dumps({"format": FORMAT, "hash": _hash(json.dumps(content)), "run": content}, indent=1)
-        with _failures(self.folder):
+        with failures(self.folder):
             write_whole(self.folder / _RUN, text.encode())
 
     def _chain(self, chain: int) -> Path:
@@ -264,7 +301,7 @@ class _Sink:
         self.block = store.asked.block
 
     def put(self, first: int, rows: Draws) -> None:
-        with _failures(self.store.folder):
+        with failures(self.store.folder):
             self.store.blocks.put(self.chain, first, rows, self.rows, warmup=self.warmup)
 
 
@@ -297,9 +334,9 @@ def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepa
     size = row_bytes(job, posterior.n_values, posterior.dim)
     block = int(np.clip(BLOCK_BYTES // size, 16, 2**20))
     coords = {name: _labels(name, given) for name, given in labels.coords.items()}
-    request = request._replace(coords=coords)
+    request = request._replace(coords=cast(Any, coords))
     asked = Asked(request, job, prepared.inits, posterior.description, dict(prepared.notes), block, facts)
-    with _failures(folder):
+    with failures(folder):
         for i in range(job.chains):
             (folder / _CHAINS / str(i)).mkdir(parents=True, exist_ok=True)
         if is_program:
@@ -310,23 +347,34 @@ def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepa
         except EncodingError as error:
             raise StoreError(f"inits or coords cannot be written: {error}") from error
     store = Store(folder, asked)
+    with failures(folder):
+        for name, group in data_groups(posterior, labels).items():
+            store.blocks.write_group(name, group)
     store._write_run()
     return store
 
 
 def check_folder(path: Any) -> Path:
-    """The folder for a new run, which is made. Raises ArgumentError if it is taken, StoreError if it cannot be."""
+    """The folder for a new run, which is made.
+
+    Raises
+    ------
+    ArgumentError
+        It has a run already, or is no empty folder.
+    StoreError
+        It cannot be made.
+    """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise check.refused("store", path, "the path of a folder")
     folder = Path(path).resolve()
     if (folder / _RUN).exists():
         raise ArgumentError(
-            f"store={os.fspath(path)!r} has a run already: stanadapt.resume goes on with it, stanadapt.extend "
-            "adds draws, and stanadapt.load reads it; or name another folder"
+            f"store={os.fspath(path)!r} has a run already: stanadapt.resume goes on with it, "
+            "stanadapt.extend adds draws, and stanadapt.load reads it; or name another folder"
         )
     if folder.exists() and (not folder.is_dir() or any(path.name != _LOCK for path in folder.iterdir())):
         raise ArgumentError(f"store={os.fspath(path)!r} exists already, and is no empty folder")
-    with _failures(folder):
+    with failures(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -343,7 +391,9 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     try:
         text = (folder / _RUN).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path} is no store of a run: its {_RUN} cannot be read ({check.one_line(error)})") from error
+        raise StoreError(
+            f"{path} is no store of a run: its {_RUN} cannot be read ({check.one_line(error)})"
+        ) from error
     try:
         held = json.loads(text)
         if held["format"] != FORMAT:
@@ -361,6 +411,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
             folder,
             Asked(
                 request._replace(
+                    until=Until.parse(request.until),
                     log_likelihood=tuple(request.log_likelihood),
                     posterior_predictive=tuple(request.posterior_predictive),
                 ),
@@ -398,14 +449,14 @@ def lock(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _failures(folder: Path) -> Iterator[None]:
+def failures(folder: Path) -> Iterator[None]:
     """What the system refuses, in words."""
     try:
         yield
     except OSError as error:
         raise StoreError(
-            f"{folder} cannot be written: {error.strerror or check.one_line(error)}. What its last checkpoints have is safe: "
-            "when there is room, stanadapt.resume goes on from there"
+            f"{folder} cannot be written: {error.strerror or check.one_line(error)}. What its last "
+            "checkpoints have is safe: when there is room, stanadapt.resume goes on from there"
         ) from error
 
 
@@ -434,5 +485,7 @@ def _labels(name: str, given: Any) -> np.ndarray:
     if array.dtype == object and all(isinstance(label, str) for label in array):
         array = array.astype(str)
     if array.dtype.kind not in "biufUMm":
-        raise check.refused(f"coords[{name!r}]", given, "numbers, texts or dates, so that the store can hold them")
+        raise check.refused(
+            f"coords[{name!r}]", given, "numbers, texts or dates, so that the store can hold them"
+        )
     return array

@@ -120,8 +120,16 @@ class ChainValue:
     counts_warmup: dict[str, int] = field(default_factory=dict)
     seconds_warmup: float = 0.0
     seconds: float = 0.0  # of all blocks
+    evaluations_warmup: int = 0  # of the density or its gradient, by iterations
+    evaluations: int = 0
     rows: int = 0  # written draws
     warmup_rows: int = 0
+    goal: int = 0  # rows at which it is to pause
+
+    @property
+    def spent(self) -> float:
+        """Seconds so far."""
+        return self.seconds
 
     def result(self, job: Job, draws: Draws, warmup: Draws | None, library: str) -> ChainResult:
         """What the chain hands over, finished or not; nothing is evaluated for it."""
@@ -177,7 +185,7 @@ class KernelChain(Chain):
             yield from self._warm_up()
             value.learnt = self._learnt()
             value.failures_warmup = int(value.failures.total[0])
-            value.counts_warmup = self.model.counts()
+            value.counts_warmup, value.evaluations_warmup = self.model.counts(), value.evaluations
             value.seconds_warmup = self._spent()
         yield from self._sample()
         self._set_down()
@@ -248,6 +256,7 @@ class KernelChain(Chain):
             rows = slice(-(offset + 1) % self.job.thin, None, self.job.thin)
             draws.write(write_values, trace, rows, offset)
         value.done += n
+        value.evaluations += int(trace.n_steps.sum())
         # One after another: the last digit of NumPy's own sum would tell where blocks end.
         value.accept_sum = float(np.cumsum(np.append(value.accept_sum, trace.accept_prob))[-1])
         value.accept_count += n

@@ -88,6 +88,12 @@ class Draws:
         """The rows that no full block of the sink holds."""
         return self.part(0 if self.sink is None else self.n // self.sink.block * self.sink.block, self.n)
 
+    def room(self, rows: int) -> Draws:
+        """Other room, for so many rows of the same kind."""
+        x = None if self.x is None else np.empty((rows, self.x.shape[1]))
+        stats = {name: np.empty(rows, column.dtype) for name, column in self.stats.items()}
+        return Draws(np.empty((rows, self.values.shape[1])), x, stats)
+
     def restore(self, n: int, tail: Draws) -> None:
         """Go on after `n` rows of which `tail` has the last; those before it are in the sink.
 
@@ -197,9 +203,15 @@ class Run(NamedTuple):
     chains: list[ChainResult]
     draws: Stack
     warmup: Stack | None
-    is_enough: bool = False  # whether it ended because all that was wanted was there
+    is_enough: bool = False  # whether goals or a limit of `until` have ended it
+    ended_by: str = ""  # the signal that has ended it, such as "SIGINT"
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a chain has not all draws that it may have."""
+        return any(chain.draws.n < chain.draws.rows for chain in self.chains)
 
     @property
     def interrupted(self) -> bool:
-        """Whether a signal or a limit came before the last draw that was wanted."""
-        return not self.is_enough and any(chain.draws.n < chain.draws.rows for chain in self.chains)
+        """Whether it ended before the last draw that was wanted, or a chain has none."""
+        return self.is_short and not (self.is_enough and all(chain.draws.n for chain in self.chains))

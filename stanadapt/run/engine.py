@@ -44,6 +44,12 @@ class EngineValue:
     done: int = 0  # iterations
     rows: int = 0  # written draws
     warmup_rows: int = 0
+    goal: int = 0  # rows: all, where it runs
+
+    @property
+    def spent(self) -> float:
+        """Seconds so far."""
+        return self.seconds_total
 
     def result(self, job: Job, draws: Draws, warmup: Draws | None, library: str) -> ChainResult:
         """What the chain hands over; nothing is known of failures."""

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import multiprocessing
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from .. import check, samplers
 from ..errors import ArgumentError, ModelError, warn
 from ..model.posterior import Posterior
 from . import auto, inits, warmup
 from .compiling import compile_job, compile_pilot
+from .draws import row_bytes
 from .engine import check_posterior
 from .inits import Init
 from .job import Job
-from .memory import check_chains, check_memory
+from .memory import check_chains, check_memory, exceeds_memory
 from .processes import Processes, pack
 from .progress import tell
 from .request import Request
 from .threads import Threads
 from .turns import Turns
+from .until import Until, check_until
 
 
 class Prepared(NamedTuple):
@@ -31,8 +33,8 @@ class Prepared(NamedTuple):
     notes: dict[str, str]  # for the result's attributes
 
 
-def prepare(request: Request, posterior: Posterior) -> Prepared:
-    """All that comes before the first iteration.
+def prepare(request: Request, posterior: Posterior, *, stored: bool = False, cluster: Any = None) -> Prepared:
+    """All that comes before the first iteration. `stored`: draws go to a disk where they are many.
 
     Raises
     ------
@@ -46,11 +48,30 @@ def prepare(request: Request, posterior: Posterior) -> Prepared:
     starts = inits.plan(request.inits, request.init_radius, posterior, request.chains)
     job, notes = _choose(request, posterior, starts[0])
     _check_method(job, posterior)
-    check_memory(posterior, job, request.workers)
+    if request.until is not None:
+        job = _check_goals(request, request.until, job, posterior)
+    on_disk = stored and request.until is None and exceeds_memory(job, posterior.description)
+    check_memory(posterior, job, request.workers, on_disk)
     sampler = cast(samplers.Sampler, samplers.sampler(job.method))
     if sampler.FACTS.cautious and (advice := sampler.caution(job.settings, posterior.dim)):
         warn(f"method={job.method!r}: {advice}")
-    turns = _turns(request, posterior)
+    turns = _turns(request, posterior, cluster)
+    compile_job(job, posterior, request.progress)
+    return Prepared(posterior, job, starts, turns, notes)
+
+
+def prepare_again(
+    request: Request,
+    job: Job,
+    posterior: Posterior,
+    starts: list[Init],
+    notes: dict[str, str],
+    on_disk: bool,
+    cluster: Any = None,
+) -> Prepared:
+    """The same for a run that has begun already: its job, its starts and its notes are known."""
+    check_memory(posterior, job, request.workers, on_disk)
+    turns = _turns(request, posterior, cluster)
     compile_job(job, posterior, request.progress)
     return Prepared(posterior, job, starts, turns, notes)
 
@@ -102,8 +123,27 @@ def _check_method(job: Job, posterior: Posterior) -> None:
         warmup.plan(cast(samplers.Sampler, sampler), job.settings, job.warmup, posterior.dim)
 
 
-def _turns(request: Request, posterior: Posterior) -> Turns:
+def _check_goals(request: Request, until: Until, job: Job, posterior: Posterior) -> Job:
+    """Refuse goals out of reach. Where nobody has said how many draws there may be, memory says it."""
+    if samplers.facts(job.method).whole_chains:
+        raise ArgumentError(
+            f"until={str(until)!r} is not allowed with method={job.method!r}, whose chains run as a whole: "
+            "leave it out, or use another method"
+        )
+    if request.draws is None:
+        size = row_bytes(job, posterior.n_values, posterior.dim) * job.chains / job.thin
+        most = int(min(0.5 * check.free_memory() / size, job.draws))
+        job = job._replace(draws=max(most, samplers.facts(job.method).draws))
+    check_until(until, posterior, job.chains, job.rows)
+    return job
+
+
+def _turns(request: Request, posterior: Posterior, cluster: Any) -> Turns:
     """Threads; or processes, where the model is not for threads and several chains run at a time."""
+    if cluster is not None:
+        from .cluster import Cluster
+
+        return Cluster.of(cluster, pack(posterior))
     workers = min(request.workers, request.chains)
     if workers == 1 or posterior.model.thread_safe:
         return Threads(workers)

@@ -6,11 +6,12 @@ What goes wrong while showing progress (stderr closed, a broken pipe, no widgets
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 import warnings
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,11 +24,26 @@ _LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
 
-class Progress:
-    """Shows the board's state; a context manager. `enabled=False` shows nothing."""
+class Goal(Protocol):
+    """How far a run with `until` is."""
 
-    def __init__(self, job: Job, enabled: bool) -> None:
-        self.job = job
+    @property
+    def words(self) -> str: ...
+
+    @property
+    def rows_needed(self) -> float:
+        """Infinity where it is not known."""
+        ...
+
+
+class Progress:
+    """Shows the board's state; a context manager. `enabled=False` shows nothing.
+
+    Where there is a goal, the whole is what it takes to reach it, as far as that can be told.
+    """
+
+    def __init__(self, job: Job, enabled: bool, goal: Goal | None = None) -> None:
+        self.job, self.goal = job, goal
         self.total = job.chains * (job.warmup + job.draws)
         self.enabled = enabled
         self.whole = is_engine(sampler(job.method))  # whether a chain tells nothing before its end
@@ -62,6 +78,8 @@ class Progress:
     def _show(self, board: Board) -> None:
         rows = board.rows[:-1]
         done = int(rows[:, 0].sum())
+        if self.goal is not None:
+            self._aim(done)
         if self.bar is None:
             self._log(done, rows)
         else:
@@ -72,6 +90,17 @@ class Progress:
             end = "with the chains that are whole" if self.whole else "when the present block ends"
             text = f"{self.job.method}: stopping {end}; Ctrl-C again gives up at once"
             tell(text) if self.bar is None else self.bar.write(text, file=sys.stderr)
+
+    def _aim(self, done: int) -> None:
+        """Take what the goal needs for the whole."""
+        assert self.goal is not None
+        job, needed = self.job, self.goal.rows_needed
+        whole = job.chains * (job.warmup + job.draws)
+        if math.isfinite(needed):
+            whole = min(whole, job.chains * (job.warmup + math.ceil(needed) * job.thin))
+        self.total = max(whole, done)
+        if self.bar is not None:
+            self.bar.total = self.total
 
     def _log(self, done: int, rows: np.ndarray) -> None:
         now = time.perf_counter()
@@ -87,7 +116,8 @@ class Progress:
         """Stage, acceptance and step size over chains; of whole chains, how many there are."""
         finished = rows[rows[:, 4] > 0]
         if not self.whole:
-            return _stage(rows) + _figures(rows[rows[:, 0] > 0])
+            aims = f", {self.goal.words}" if self.goal is not None and self.goal.words else ""
+            return _stage(rows) + _figures(rows[rows[:, 0] > 0]) + aims
         return f"{len(finished)}/{len(rows)} chains" + _figures(finished)
 
 

@@ -10,6 +10,9 @@ from .. import check, samplers
 from ..model import BACKENDS
 from . import auto
 from .job import Job
+from .until import Until
+
+_TIMES = 50  # times a method's number of draws, which a run with `until` may have
 
 
 class Request(NamedTuple):
@@ -33,11 +36,13 @@ class Request(NamedTuple):
     log_likelihood: tuple[str, ...]
     posterior_predictive: tuple[str, ...]
     keep_unconstrained: bool
+    until: Until | None
 
     def job(self, method: str, settings: Any) -> Job:
         """The job for a method; what is None here is as the method has it."""
         sampler = samplers.sampler(method)
-        draws = sampler.FACTS.draws if self.draws is None else self.draws
+        most = sampler.FACTS.draws * (1 if self.until is None else _TIMES)
+        draws = min(most, check.LARGEST_COUNT) if self.draws is None else self.draws
         return Job(
             method=method,
             settings=samplers.resolve(sampler, settings),
@@ -71,6 +76,7 @@ def resolve(
     log_likelihood: Any,
     posterior_predictive: Any,
     keep_unconstrained: Any,
+    until: Any = None,
 ) -> Request:
     """The arguments of `sample`, checked before anything is opened or run.
 
@@ -101,6 +107,7 @@ def resolve(
         log_likelihood=_names("log_likelihood", log_likelihood),
         posterior_predictive=_names("posterior_predictive", posterior_predictive),
         keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
+        until=Until.parse(until),
     )
     if method != auto.NAME:
         request.job(method, settings)

@@ -55,7 +55,7 @@ def run_segment(
         draws, warmup = _rooms(job, posterior, segment, before)
         places = [draws], [warmup], [segment.value]
         chain = make_chains(posterior, job, {segment.chain: segment.init}, board, *places)[0]
-        chain.goal = segment.goal
+        chain.goal = chain.value.goal = segment.goal
         blocks = _until_late(chain.blocks(), segment.seconds)
     except BaseException as error:
         return Failure.of(segment.chain, error).packed()

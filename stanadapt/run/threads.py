@@ -24,6 +24,7 @@ class Threads(NamedTuple):
         chains = make_chains(
             work.posterior, work.job, inits, work.board, work.draws, work.warmup, work.values
         )
+        work.values[:] = [chain.value for chain in chains]
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="stanadapt")
         team = _ThreadTeam(work, chains, pool, self.workers)
         try:
@@ -43,7 +44,7 @@ class _ThreadTeam:
     def advance(self, goal: int) -> None:
         work = self.work
         for chain in self.chains:
-            chain.goal = goal
+            chain.goal = chain.value.goal = goal
         waiting = blocks_of(self.chains)
         futures = [
             self.pool.submit(take_turns, waiting, work.board, work.keeper) for _ in range(self.workers)

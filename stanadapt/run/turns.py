@@ -10,11 +10,14 @@ A run goes in rounds, at whose ends all chains have the same number of draws. Wh
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import numpy as np
 
 from ..model.posterior import Posterior
 from ..numerics.blas import one_thread
@@ -31,7 +34,14 @@ from .job import Job
 LOOK_SECONDS = 0.1  # how often the one who waits looks at the board
 
 Look = Callable[[Board], None]
-Enough = Callable[[list[Draws]], int | None]  # the rows so far -> rows at which to look again; None: enough
+
+
+class Enough(Protocol):
+    """What says how long a run goes on, see until.py."""
+
+    def __call__(self, work: Work) -> int | None:
+        """The rows at which all chains are to pause next; None where there are enough."""
+        ...
 
 
 class Keeper(Protocol):
@@ -70,6 +80,17 @@ class Work:
         self.warmup = self.warmup or [None if warmup is None else warmup.chain(i) for i in chains]
         self.values = self.values or [None for _ in chains]
         self.board = Board.for_chains(self.job.chains)
+
+    @property
+    def rows(self) -> int:
+        """Draws that every chain has."""
+        return min(draws.n for draws in self.draws)
+
+    @property
+    def values_so_far(self) -> np.ndarray:
+        """The constrained values (chains, rows, c) of these draws, where memory holds them all."""
+        assert self.room is not None
+        return self.room[0].values[:, : self.rows]
 
 
 class Team(Protocol):
@@ -113,17 +134,17 @@ def run(turns: Turns, work: Work) -> Run:
         Whatever a Python callable raised.
     """
     rows = work.job.rows
-    goal: int | None = rows if work.enough is None else work.enough(work.draws)
-    with interrupts(work.board), turns.team(work) as team:
+    goal = rows if work.enough is None else work.enough(work)
+    with interrupts(work.board) as caught, turns.team(work) as team:
         while goal is not None:
             team.advance(min(goal, rows))
             if work.board.stopped or work.enough is None:
                 break
-            goal = work.enough(work.draws)
+            goal = work.enough(work)
         results = team.results()
     assert work.room is not None
-    is_enough = goal is None and not work.board.stopped
-    return Run(results, *work.room, is_enough)
+    ended_by = signal.Signals(caught.signal).name if caught.signal else ""
+    return Run(results, *work.room, goal is None and not work.board.stopped, ended_by)
 
 
 def make_chains(

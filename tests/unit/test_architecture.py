@@ -35,7 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("workers",),
     ("errors",),
 )
-DOORS = ("__init__", "api", "cli")
+DOORS = ("__init__", "api", "cli", "runs")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
@@ -213,9 +213,12 @@ def test_no_parameter_hides_a_module() -> None:
     [
         ("arviz", "result/container.py"),
         ("click", "cli.py"),
+        ("distributed", "run/cluster.py"),
+        ("filelock", "result/store.py"),
         ("loky", "run/processes.py"),
         ("threadpoolctl", "numerics/blas.py"),
         ("tqdm", "run/progress.py"),
+        ("zarr", "result/blocks.py"),
     ],
 )
 def test_each_library_has_one_door(library: str, door: str) -> None:

@@ -1,0 +1,342 @@
+"""Runs as values: what beginning, resuming and extending one have in common, and reading one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import check
+from .diagnostics.findings import diagnose
+from .diagnostics.goals import Goals
+from .errors import ArgumentError, FindingsWarning, OutputError, StoreError, warn
+from .model.posterior import Posterior
+from .result.build import attributes_of, bare, data_groups, finish, run_groups
+from .result.container import attributes
+from .result.files import rescue
+from .result.labels import Labels
+from .result.schema import Schema
+from .result.store import Store, lock, open_store
+from .result.stored import read_store, thin_run, write_result
+from .run.draws import Run
+from .run.interrupts import delayed_interrupts, raised_interrupts
+from .run.prepare import Prepared, prepare_again
+from .run.progress import Progress, tell
+from .run.request import Request
+from .run.turns import Work, run
+
+if TYPE_CHECKING:
+    from .result.container import InferenceData
+
+
+class Fit(NamedTuple):
+    """A run that can begin, or go on."""
+
+    prepared: Prepared
+    request: Request
+    labels: Labels
+    store: Store | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """How its draws are named."""
+        return Schema.of(self.request, self.prepared.posterior.description, self.labels)
+
+
+def complete(fit: Fit, began: float) -> InferenceData:
+    """Run the chains, build the result, and say what is found in it. `began` is when the user's call did.
+
+    Raises
+    ------
+    OutputError
+        The result cannot be built, and the message names the file that has the draws.
+    StoreError
+        The store cannot be written, and has what was drawn until then.
+    Exception
+        What a chain raised; where there is a store, it has the draws until then.
+    """
+    with delayed_interrupts() as caught:  # from here on there are draws to lose
+        work, goals = _work(fit, began)
+        spent = max((value.spent for value in work.values if value is not None), default=0.0)
+        started = time.perf_counter()
+        with _safe(fit.store), Progress(fit.prepared.job, fit.request.progress, goals) as look:
+            work.look = look if goals is None else goals.watched(look)
+            drawn = run(fit.prepared.turns, work)
+        seconds = spent + time.perf_counter() - started
+        if goals is not None:
+            drawn = goals.ending(work, drawn)
+        notes = {} if goals is None else goals.attributes
+        store = fit.store
+        if store is not None and store.is_lazy:
+            idata = seen = _build(drawn, fit, seconds, notes, thin_run(store, work, drawn))
+        else:
+            idata = seen = _build(drawn, fit, seconds, notes, drawn)
+        if store is not None:
+            idata = _keep(idata, drawn, work, store, notes)
+        _warn(seen, fit.prepared.posterior, fit.request.progress, _is_hurried(drawn, caught.signal))
+    return idata
+
+
+def resume(
+    store: str | os.PathLike[str],
+    model: Any = None,
+    data: Any = None,
+    *,
+    workers: int | None = None,
+    progress: bool = True,
+    cluster: Any = None,
+) -> InferenceData:
+    """Go on with a run that was kept in a folder, wherever it was stopped.
+
+    The draws are those that the run would have had without the stop, bit for bit on the same type of
+    processor with the same versions of the packages; where these differ, a warning says so. At most the time
+    since the last checkpoints is lost: some ten seconds.
+
+    Parameters
+    ----------
+    store
+        The folder, as `sample(..., store=...)` had it.
+    model, data
+        Only for a run whose model was no Stan program: the same Target or library, and its data.
+    workers
+        Chains that run at the same time; by default as many as there are cores.
+    progress
+        Show a progress bar.
+    cluster
+        See `sample`.
+
+    Returns
+    -------
+    arviz.InferenceData or xarray.DataTree
+        What `sample` would have returned. A run that is over already is loaded. A limit of time in `until`
+        counts anew.
+
+    Raises
+    ------
+    StoreError
+        The folder is none of a run, is damaged, by another version, of another model, or in use.
+    ArgumentError
+        An argument is not allowed.
+    """
+    return _go_on(store, 0, model, data, workers, progress, cluster)
+
+
+def extend(
+    run: Any,
+    draws: int,
+    model: Any = None,
+    data: Any = None,
+    *,
+    workers: int | None = None,
+    progress: bool = True,
+    cluster: Any = None,
+) -> InferenceData:
+    """Add draws to a run that was kept in a folder.
+
+    They are those of a run that was asked for more from the start, bit for bit. Goals of `until` are given
+    up: all draws are drawn.
+
+    Parameters
+    ----------
+    run
+        The folder, or a result that has one.
+    draws
+        Iterations to add to each chain: to those it has, where goals or a limit ended the run, or else to
+        those it was asked for.
+    model, data, workers, progress, cluster
+        See `resume`.
+
+    Returns
+    -------
+    arviz.InferenceData or xarray.DataTree
+        All draws.
+
+    Raises
+    ------
+    StoreError, ArgumentError
+        As `resume`; also for the method nuts, whose chains run as a whole.
+    """
+    more = check.integer("draws", draws, 1, check.LARGEST_COUNT)
+    if not isinstance(run, str | os.PathLike):
+        known = attributes(run).get("store")
+        if not known:
+            raise ArgumentError(
+                "run has no store: sample(..., store=...) keeps one, and its folder is needed"
+            )
+        run = str(known)
+    return _go_on(run, more, model, data, workers, progress, cluster)
+
+
+def load(store: str | os.PathLike[str]) -> InferenceData:
+    """What a folder has of its run: the result where it is over, and else the draws so far.
+
+    It may be read while the run goes on, by another process too. Nothing is executed. The draws of a run
+    that is not over are cut to equal lengths, and its attribute interrupted_note and `diagnose` say what is
+    missing. Draws of more than 256 MiB stay on the disk until they are asked for.
+
+    Parameters
+    ----------
+    store
+        The folder, as `sample(..., store=...)` had it.
+
+    Returns
+    -------
+    arviz.InferenceData or xarray.DataTree
+
+    Raises
+    ------
+    StoreError
+        The folder is none of a run, is damaged, or by another version.
+    """
+    return read_store(open_store(store))
+
+
+def _go_on(
+    path: Any, more: int, model: Any, data: Any, workers: Any, progress: Any, cluster: Any
+) -> InferenceData:
+    began = time.perf_counter()
+    if not isinstance(path, str | os.PathLike):
+        raise check.refused("store", path, "the path of a folder")
+    most = check.LARGEST_COUNT
+    changes: dict[str, Any] = {"progress": check.boolean("progress", progress)}
+    changes["workers"] = (
+        check.available_cores() if workers is None else check.integer("workers", workers, 1, most)
+    )
+    store = open_store(path)
+    with lock(store.folder):
+        store = open_store(path)  # as it is now that nobody else can change it
+        ended = store.ended()
+        if ended.get("finished") and not more:
+            return read_store(store)
+        request, job = store.asked.request._replace(**changes), store.asked.job
+        if more:
+            if store.is_whole_chains:
+                raise ArgumentError(
+                    f"{path} is of method={job.method!r}, whose chains run as a whole: none can be extended"
+                )
+            drawn = job.draws
+            if ended.get("finished") and ended["rows"] < job.rows:
+                drawn = ended["rows"] * job.thin
+            total = check.integer("draws, with those there are,", drawn + more, 1, most)
+            request, job = request._replace(draws=total, until=None), job._replace(draws=total)
+        with raised_interrupts():
+            posterior = store.open_posterior(model, data)
+            store.check_machine(posterior.library)
+            labels = Labels(request.coords, request.dims)
+            asked = store.asked
+            prepared = prepare_again(
+                request, job, posterior, asked.inits, asked.notes, store.is_lazy, cluster
+            )
+            store.begin_again(job, request)
+        return complete(Fit(prepared, request, labels, store), began)
+
+
+def _work(fit: Fit, began: float) -> tuple[Work, Goals | None]:
+    """What is to be run, with what the store has of it."""
+    prepared, store = fit.prepared, fit.store
+    goals = None
+    if fit.request.until is not None:
+        goals = Goals(fit.request.until, prepared.posterior, prepared.job, began)
+    work = Work(prepared.posterior, prepared.job, prepared.inits, enough=goals)
+    if store is not None:
+        room, draws, warmup, values = store.rooms()
+        work = Work(
+            prepared.posterior,
+            prepared.job,
+            prepared.inits,
+            room=room,
+            draws=draws,
+            warmup=warmup,
+            values=values,
+            keeper=store,
+            enough=goals,
+        )
+    return work, goals
+
+
+@contextlib.contextmanager
+def _safe(store: Store | None) -> Iterator[None]:
+    """Say with an exception of a chain where its draws are."""
+    try:
+        yield
+    except BaseException as error:
+        if store is not None and not isinstance(error, StoreError):
+            error.add_note(f"The draws so far are in {store.folder}: stanadapt.resume goes on with them.")
+        raise
+
+
+def _build(drawn: Run, fit: Fit, seconds: float, notes: dict[str, Any], shown: Run) -> InferenceData:
+    """The result of a run, with the draws of `shown`; where it cannot be built, the draws go to a file.
+
+    Raises
+    ------
+    OutputError
+        It names that file.
+    """
+    prepared = fit.prepared
+    posterior, job = prepared.posterior, prepared.job
+    try:
+        facts = attributes_of(drawn, job, posterior.description, seconds) | prepared.notes | notes
+        if fit.store is not None:
+            facts["store"] = str(fit.store.folder)
+        groups = run_groups(shown, job, fit.schema, posterior) | data_groups(posterior, fit.labels)
+        return finish(groups, facts)
+    except Exception as error:
+        where = "in the store"
+        if fit.store is None:
+            where = f"in {rescue(bare(drawn, posterior), {'method': job.method, 'seed': job.seed})}"
+        raise OutputError(
+            f"the result cannot be built ({type(error).__name__}: {check.one_line(error)}). The draws are "
+            f"{where}, for stanadapt summary and stanadapt diagnose, and for numpy.load"
+        ) from error
+
+
+def _keep(idata: InferenceData, drawn: Run, work: Work, store: Store, notes: dict[str, Any]) -> InferenceData:
+    """Complete the store; the result is returned in any case."""
+    lengths = {each.n for each in work.draws}
+    finished = len(lengths) == 1 and (drawn.is_enough or not drawn.is_short)
+    try:
+        if finished:
+            write_result(store, idata, work.draws, work.warmup)
+        digest = store.blocks.digest() if finished else ""
+        store.end(digest=digest, finished=finished, rows=work.rows, ended_by=drawn.ended_by, notes=notes)
+        if store.is_lazy:
+            return read_store(store)
+    except StoreError as error:
+        warn(f"the result is returned, and its store is not complete: {error}")
+    return idata
+
+
+def _is_hurried(drawn: Run, number: int) -> bool:
+    """Whether a signal asks to be done at once: one that a kill follows, or Ctrl-C after the run."""
+    return number not in (0, signal.SIGINT) or (number != 0 and not drawn.interrupted)
+
+
+def _warn(idata: InferenceData, posterior: Posterior, progress: bool, is_hurried: bool) -> None:
+    """The short version of `diagnose`: of the parameters only, one warning for all findings.
+
+    Whatever goes wrong here, the result is there and goes to the user.
+    """
+    if not posterior.dim:
+        return
+    reason = "a signal came"
+    try:
+        with raised_interrupts():
+            names = list(posterior.parameters)
+            findings = [] if is_hurried else diagnose(idata, names, progress=progress)
+            if findings:
+                warnings.warn(FindingsWarning(findings), stacklevel=4)
+        if not is_hurried:
+            return
+    except (KeyboardInterrupt, SystemExit):
+        pass
+    except FindingsWarning as warning:  # for a user whose warnings are errors
+        tell(f"stanadapt: {warning}")
+        return
+    except Exception as error:
+        reason = f"{type(error).__name__}: {check.one_line(error)}"
+    tell(f"stanadapt: the result was not diagnosed ({reason}); stanadapt.diagnose does it later")
