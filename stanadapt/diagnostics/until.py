@@ -3,10 +3,11 @@
 A look's answer depends on the draws alone, and costs little beside them:
 
 - Long chains are thinned. The mean of all draws varies no more than the mean of every k-th, so an effective
-  size of thinned draws is that of fewer draws than there are, and does not promise too much; `_PER_EFFECTIVE`
-  draws for each effective one that is asked for leave nearly nothing of the difference.
+  size of thinned draws is that of fewer draws than there are, and does not promise too much. Four draws or
+  more for each effective one that is asked for leave nearly nothing of the difference.
 - Quantities are looked at in batches, those first that were worst at the last look, and a batch in which a
-  goal does not hold ends the look: a "no" costs a few quantities, and only a "yes" takes all of them.
+  goal does not hold ends the look: a "no" costs a few quantities, and only a "yes" takes all of them. Most
+  of them are far better than the worst ones, and show it in very few draws; the others get more.
 
 Quantities that are constant so far are left out, as `diagnose` leaves them out. One with NaN or infinite
 draws can reach no goal: the run ends when all others have reached theirs, and the answer names it.
@@ -20,71 +21,20 @@ from typing import NamedTuple
 import numpy as np
 
 from ..model.posterior import Posterior
+from ..run.status import Figure, Status
 from ..run.until import MINIMUM, Until
 from .convergence import convergence, mcse_mean, r_hat
 from .statistics import each_column
 
-_PER_EFFECTIVE = 8  # thinned draws for an effective one that a goal asks for
-_THINNED = 4_000  # draws of all chains, and
-_THINNED_ROWS = 250  # of each chain, that are left at least
-_BATCH = 4  # quantities that are looked at first; a batch is as large as all before it
+# Thinned draws for an effective one that a goal asks for, at most, and at least half of them: fine enough to
+# decide by, and what the batches after the first are screened with.
+_FINE, _COARSE = 8, 2
+_CLEAR = 0.8  # of what a screened quantity may need
+_SIZE = 500  # effective draws that R-hat is thinned for; its means need no more
+_THINNED_ROWS = 250  # of each chain that are left, at least half of them
+_CANDIDATES = 8  # for the worst quantity by each goal, of those that are clear
+_BATCH = 2  # quantities that are looked at first; a batch is as large as all before it
 _LISTED = 3  # quantities that a text names
-
-
-class Figure(NamedTuple):
-    """How far one goal is, in the quantity that is farthest from it."""
-
-    goal: str  # "ess", "rhat" or "mcse NAME"
-    value: float
-    limit: float
-    quantity: str
-
-    @property
-    def is_met(self) -> bool:
-        return self._holds(self.value)
-
-    def __str__(self) -> str:
-        """Such as "ess 310/400"."""
-        return f"{self.goal} {self.shown}/{self.limit:.10g}"
-
-    @property
-    def shown(self) -> str:
-        """The value, with as many digits as it takes to see on which side of the limit it is."""
-        if not math.isfinite(self.value):
-            return str(self.value)
-        digits = max(4 if self.limit < 10.0 else 1, len(str(int(self.value))))
-        while digits < 17 and self._holds(float(f"{self.value:.{digits}g}")) != self._holds(self.value):
-            digits += 1
-        return f"{self.value:.{digits}g}"
-
-    def _holds(self, value: float) -> bool:
-        return value >= self.limit if self.goal == "ess" else value <= self.limit
-
-
-class Status(NamedTuple):
-    """What a look has seen. Of a "no" the figures are those of the quantities that it took."""
-
-    rows: int  # draws of each chain
-    figures: tuple[Figure, ...]  # empty where nothing could be judged
-    holds: bool  # whether all goals hold in all quantities that can reach them
-    done: bool  # whether more draws would change nothing of that
-    rows_needed: float  # estimate of the rows at which all goals hold; infinity where there is none
-    unusable: str  # quantities with NaN or infinite draws, as text
-    obstacle: str  # why nothing could be judged
-
-    @property
-    def reached(self) -> bool:
-        """Whether all goals hold in every quantity."""
-        return self.holds and not self.unusable
-
-    def words(self, seconds_left: float | None = None) -> str:
-        """For a progress bar: "ess 310/400, rhat 1.008/1.01, 12 s left"."""
-        parts = [str(figure) for figure in self.figures] or [self.obstacle]
-        if self.unusable and self.figures:
-            parts.append(f"NaN or infinite draws in {self.unusable}")
-        if seconds_left is not None and math.isfinite(seconds_left):
-            parts.append(f"{_duration(seconds_left)} left")
-        return ", ".join(part for part in parts if part)
 
 
 class _Errors(NamedTuple):
@@ -147,16 +97,27 @@ class Watch:
             hopeless = not self.finite.any()
             obstacle = f"NaN or infinite draws in {unusable}" if hopeless else "all draws the same"
             return Status(rows, (), False, hopeless, math.inf, unusable, obstacle)
-        measures, needs = np.full((2, *self.limits.shape), np.nan)
-        strides = self._strides(values, order)
+        measures, fine = np.full(self.limits.shape, np.nan), np.zeros(len(self.columns), np.bool_)
+        coarse_strides, fine_strides = self._strides(values, order)
         taken, holds = 0, True
         while taken < len(order) and (holds or whole):
-            batch = np.sort(order[taken : len(order) if whole else max(_BATCH, 2 * taken)])
-            measures[:, batch] = self._measure(values, batch, strides)
-            holds = holds and bool(_meets(measures[:, batch], self.limits[:, batch]).all())
+            batch = np.sort(order[taken : max(_BATCH, 2 * taken)])
+            measures[:, batch] = self._measure(values, batch, coarse_strides)
+            if coarse_strides != fine_strides:
+                unclear = batch[~(self._needs(measures, batch).max(axis=0) <= _CLEAR)]
+                measures[:, unclear], fine[unclear] = self._measure(values, unclear, fine_strides), True
+            else:
+                fine[batch] = True
+            holds = holds and bool(self._meets(measures, batch).all())
             taken += len(batch)
         looked = order[:taken]
-        needs = _needs(measures[:, looked], self.limits[:, looked])
+        if holds or whole:  # figures for the record, of those that seem to be the worst ones
+            needs = self._needs(measures, looked)
+            worst = looked[np.unique(np.argsort(-needs, axis=1, kind="stable")[:, :_CANDIDATES])]
+            self._refine(values, worst[~fine[worst]], fine_strides, measures)
+            fine[worst] = True
+        looked = looked[fine[looked]]
+        needs = self._needs(measures, looked)
         front = looked[np.argsort(-needs.max(axis=0), kind="stable")[:_BATCH]]
         self.order = np.concatenate((front, np.setdiff1d(np.arange(len(self.columns)), front)))
         figures = self._figures(measures, looked, needs)
@@ -182,35 +143,63 @@ class Watch:
                     self.constant[still] = (rows[:, self.columns[still]] == first).all(axis=0)
         self.seen = values.shape[1]
 
-    def _strides(self, values: np.ndarray, order: np.ndarray) -> tuple[int, int]:
-        """Every how many rows are looked at, for R-hat and sizes and for standard errors."""
+    def _strides(self, values: np.ndarray, order: np.ndarray) -> list[list[int]]:
+        """Every how many rows are looked at, coarse and fine: for R-hat and sizes, and for errors."""
         chains, rows, _ = values.shape
-        ranks = _stride(chains, rows, self.until.ess or 0.0)
+        sizes = [max(_SIZE, self.until.ess or 0.0), _SIZE]
         with_error = order[~np.isnan(self.limits[2, order])]
-        if not with_error.size:
-            return ranks, 1
-        some = values[:, :: _stride(chains, rows, 0.0)][..., self.columns[with_error]]
-        with np.errstate(all="ignore"):  # of huge draws the variance is infinite, and all rows are taken
-            sizes = some.reshape(-1, with_error.size).var(axis=0) / self.limits[2, with_error] ** 2
-        return ranks, _stride(chains, rows, float(sizes.max()))
+        if with_error.size:
+            some = values[:, :: _stride(chains, rows, _FINE * _SIZE)][..., self.columns[with_error]]
+            with np.errstate(all="ignore"):  # of huge draws the variance is infinite, and all rows are taken
+                needed = some.reshape(-1, with_error.size).var(axis=0) / self.limits[2, with_error] ** 2
+            sizes[1] = max(_SIZE, float(needed.max()))
+        return [[_stride(chains, rows, per * size) for size in sizes] for per in (_COARSE, _FINE)]
 
-    def _measure(self, values: np.ndarray, batch: np.ndarray, strides: tuple[int, int]) -> np.ndarray:
+    def _refine(
+        self, values: np.ndarray, chosen: np.ndarray, strides: list[int], measures: np.ndarray
+    ) -> None:
+        """Measure by more draws what a few have shown to be clear, and keep what is better."""
+        if chosen.size:
+            before, now = measures[:, chosen], self._measure(values, chosen, strides)
+            measures[:, chosen] = now
+            worse = self._needs(measures, chosen) > 1.0
+            measures[:, chosen] = np.where(worse, before, now)
+
+    def _measure(self, values: np.ndarray, batch: np.ndarray, strides: list[int]) -> np.ndarray:
         """The smaller effective size, R-hat and the standard error of a batch (3, k); NaN for no limit."""
         rows = values.shape[1]
         measures = np.full((3, len(batch)), np.nan)
+        self.computed += len(batch)
         ranked = np.flatnonzero(~np.isnan(self.limits[:2, batch]).all(axis=0))
         with_error = np.flatnonzero(~np.isnan(self.limits[2, batch]))
         if ranked.size:
-            found = each_column(convergence, [_thin(values, strides[0], self.columns[batch[ranked]])])
+            found = each_column(convergence, _thin(values, strides[0], self.columns[batch[ranked]]))
             measures[0, ranked] = np.minimum(found.ess_bulk, found.ess_tail)
             # With the number of all rows: the variance between means is weighted as for chains of that
             # length, and means of thinned chains vary no less.
             measures[1, ranked] = r_hat(found.moments, rows)
         if with_error.size:
             thinned = _thin(values, strides[1], self.columns[batch[with_error]])
-            measures[2, with_error] = each_column(lambda draws: _Errors(mcse_mean(draws)), [thinned]).mcse
-        self.computed += len(batch)
+            measures[2, with_error] = each_column(lambda draws: _Errors(mcse_mean(draws)), thinned).mcse
         return measures
+
+    def _meets(self, measures: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Whether measures of the quantities chosen are within their limits (3, k); of no limit they are."""
+        (ess, rhat, mcse), limits = measures[:, chosen], self.limits[:, chosen]
+        within = np.stack((ess >= limits[0], rhat <= limits[1], mcse <= limits[2]))
+        met: np.ndarray = within | np.isnan(limits)
+        return met
+
+    def _needs(self, measures: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """How many times the draws each goal takes (3, k), as sizes grow and R-hat - 1 and variances fall."""
+        (ess, rhat, mcse), limits = measures[:, chosen], self.limits[:, chosen]
+        with np.errstate(all="ignore"):
+            needs = np.stack(
+                (limits[0] / ess, (rhat**2 - 1.0) / (limits[1] ** 2 - 1.0), (mcse / limits[2]) ** 2)
+            )
+        needs[np.isnan(measures[:, chosen])] = math.inf  # what has no value is far from any limit
+        needs[np.isnan(limits)] = 0.0
+        return needs
 
     def _figures(self, measures: np.ndarray, looked: np.ndarray, needs: np.ndarray) -> tuple[Figure, ...]:
         """A figure for each goal of which a quantity was looked at."""
@@ -239,91 +228,14 @@ class Watch:
         return ", ".join(names) + more
 
 
-def _stride(chains: int, rows: int, effective: float) -> int:
-    """Every how many rows of a chain are enough to see whether there are so many effective draws."""
-    wanted = max(_THINNED_ROWS * chains, _THINNED, _PER_EFFECTIVE * effective)
-    return max(1, int(rows * chains // wanted)) if math.isfinite(wanted) else 1
+def _stride(chains: int, rows: int, draws: float) -> int:
+    """Every how many rows of a chain leave so many draws of all chains, or up to half as many."""
+    wanted = max(_THINNED_ROWS * chains, draws)
+    return math.ceil(max(rows * chains / wanted, 1.0))
 
 
-def _thin(values: np.ndarray, stride: int, columns: np.ndarray) -> np.ndarray:
-    """Columns of every so many rows, the last one among them: (chains, n, k)."""
-    rows = values.shape[1]
-    thinned: np.ndarray = values[:, (rows - 1) % stride :: stride][..., columns]
-    return thinned
-
-
-def _meets(measures: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Whether the sizes, R-hats and errors (3, k) are within their limits; of no limit they are."""
-    within = np.stack((measures[0] >= limits[0], measures[1] <= limits[1], measures[2] <= limits[2]))
-    met: np.ndarray = within | np.isnan(limits)
-    return met
-
-
-def _needs(measures: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """How many times the draws (3, k) it will take: sizes grow with them, R-hat - 1 and variances fall."""
-    with np.errstate(all="ignore"):
-        needs = np.stack(
-            (
-                limits[0] / measures[0],
-                (measures[1] ** 2 - 1.0) / (limits[1] ** 2 - 1.0),
-                (measures[2] / limits[2]) ** 2,
-            )
-        )
-    needs[np.isnan(measures)] = math.inf  # what has no value is far from any limit
-    needs[np.isnan(limits)] = 0.0
-    return needs
-
-
-def attributes(until: Until, status: Status, limit: str = "") -> dict[str, str | int]:
-    """The attributes of a result that tell how it ended.
-
-    until
-        What was asked, as text.
-    until_reached
-        1 where all goals hold in every quantity, or where nothing but limits was asked for.
-    until_reason
-        In words, such as "ess 412 of 400, rhat 1.004 of 1.01 at draw 650 of each chain".
-    until_limit
-        What ended the run before: "seconds", "gradients", "draws" or "interrupt"; empty if nothing did.
-    until_draws
-        Draws of each chain at that moment.
-
-    Parameters
-    ----------
-    until
-        What was asked.
-    status
-        The last look, at all draws there are.
-    limit
-        What ended the run, as in `until_limit`.
-    """
-    reached = status.reached if until.has_goals else limit != "interrupt"
-    return {
-        "until": str(until),
-        "until_reached": int(reached),
-        "until_reason": _reason(until, status, limit),
-        "until_limit": limit,
-        "until_draws": status.rows,
-    }
-
-
-def _reason(until: Until, status: Status, limit: str) -> str:
-    each_chain = f"{status.rows} of each chain"
-    met = ", ".join(f"{each.goal} {each.shown} of {each.limit:.10g}" for each in status.figures)
-    if status.reached:
-        return f"{met} at draw {each_chain}"
-    if status.holds:
-        return f"NaN or infinite draws in {status.unusable}, all else has {met} at draw {each_chain}"
-    words = {**until.limits, "draws": "the last draw", "interrupt": "an interrupt", "": "the end"}
-    came = f"{words[limit]} came {'first, ' if until.has_goals else ''}at draw {each_chain}"
-    far = [f"{each.goal} {each.shown} ({each.quantity})" for each in status.figures if not each.is_met]
-    if status.unusable and not status.obstacle:
-        far.append(f"NaN or infinite draws in {status.unusable}")
-    lacks = status.obstacle or ", ".join(far)
-    return f"{came}, with {lacks}" if lacks else came
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120.0:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200.0 else f"{seconds / 3600:.1f} h"
+def _thin(values: np.ndarray, stride: int, columns: np.ndarray) -> list[np.ndarray]:
+    """Columns of every so many rows, the last one among them: views (chains, n, k)."""
+    thinned = values[:, (values.shape[1] - 1) % stride :: stride]
+    pieces = np.split(columns, np.flatnonzero(np.diff(columns) != 1) + 1)
+    return [thinned[:, :, piece[0] : piece[-1] + 1] for piece in pieces]
