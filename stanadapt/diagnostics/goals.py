@@ -10,9 +10,10 @@ from ..model.posterior import Posterior
 from ..run.board import Board
 from ..run.draws import Run
 from ..run.job import Job
+from ..run.status import Status, attributes
 from ..run.turns import Look, Work
 from ..run.until import Schedule, Until, check_until
-from .until import Status, Watch, attributes
+from .until import Watch
 
 
 class Goals:

@@ -142,9 +142,10 @@ def run(turns: Turns, work: Work) -> Run:
                 break
             goal = work.enough(work)
         results = team.results()
+        is_enough = goal is None and not work.board.stopped
     assert work.room is not None
     ended_by = signal.Signals(caught.signal).name if caught.signal else ""
-    return Run(results, *work.room, goal is None and not work.board.stopped, ended_by)
+    return Run(results, *work.room, is_enough, ended_by)
 
 
 def make_chains(
