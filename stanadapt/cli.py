@@ -6,14 +6,16 @@ Everything but click is imported inside the commands, so that help comes at once
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import json
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,17 +23,32 @@ from . import __version__
 from .errors import ArgumentError, FindingsWarning, OutputError, StanAdaptError
 from .model import BACKENDS
 
-if TYPE_CHECKING:
-    from .model.posterior import Posterior
-
 _INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
 _WRITTEN = f"{__name__}.written"  # in the context's notes: the file, once it is there
 _MOST_ROWS = 30  # of the table after a run; `stanadapt summary` has them all
 
 _EXISTING = click.Path(exists=True, dir_okay=False)
+_RESULT = click.Path(exists=True)  # a file, or the folder of a run
+_STORE = click.Path(exists=True, file_okay=False)
 _COUNT: dict[str, Any] = {"type": click.IntRange(min=1), "metavar": "N"}
 _SEED: dict[str, Any] = {"type": click.IntRange(0, 2**32 - 1), "metavar": "N"}
 _RADIUS: dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "R", "default": 2.0}
+
+
+def _output_options(default: str) -> Callable[[Any], Any]:
+    """The options of commands that write a result."""
+    options = [
+        click.option("--no-progress", is_flag=True, help="No progress bar."),
+        click.option("--quiet", is_flag=True, help="Print errors only."),
+        click.option(
+            "--out",
+            type=click.Path(),
+            metavar="FILE",
+            help=f"The netCDF file to write. [default: {default}]",
+        ),
+        click.option("--force", is_flag=True, help="Replace the file if it exists."),
+    ]
+    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
 
 
 class _Group(click.Group):
@@ -149,15 +166,19 @@ def main() -> None:
     help="Generated quantity that is replicated data. May be repeated.",
 )
 @click.option("--keep-unconstrained", is_flag=True, help="Keep the unconstrained draws too.")
-@click.option("--no-progress", is_flag=True, help="No progress bar.")
-@click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.option(
-    "--out",
-    type=click.Path(),
-    metavar="FILE",
-    help="The netCDF file to write. [default: the model's name with .nc, in this folder]",
+    "--until",
+    metavar="GOALS",
+    help="Draw until goals hold or a limit is reached, such as 'ess 400, rhat 1.01, 10 min'; --draws is the "
+    "most there may be then.",
 )
-@click.option("--force", is_flag=True, help="Replace the file if it exists.")
+@click.option(
+    "--store",
+    type=click.Path(),
+    metavar="DIR",
+    help="A new folder in which the run lives: `stanadapt resume DIR` goes on with it after a crash.",
+)
+@_output_options("the model's name with .nc, in this folder")
 @click.pass_context
 def sample(
     ctx: click.Context,
@@ -188,37 +209,117 @@ def sample(
     SIGTERM and SIGHUP do the same, with 143 and 129.
     """
     with _warnings_as_lines(quiet):  # of the cache, at the first import
-        from . import api, check
-        from .result.container import attributes
+        from . import api
         from .run.engine import open_posterior
-        from .run.interrupts import delayed_interrupts
 
     out = out or f"{Path(model).stem}.nc"
+    _check_output(ctx, out, force)
+    chosen = _settings(method, settings)
+    starts = None if init is None else _inits(init)
+
+    def draw() -> Any:
+        opened = open_posterior(method, model, data, backend)
+        return api.sample(
+            opened,
+            method=method,
+            settings=chosen,
+            inits=starts,
+            progress=not (quiet or no_progress),
+            **keywords,
+        )
+
+    _draw_and_write(ctx, draw, out, quiet)
+
+
+@main.command()
+@click.argument("store", type=_STORE)
+@click.option("--workers", **_COUNT, help="Chains that run at a time. [default: one a core]")
+@_output_options("the folder's name with .nc, in this folder")
+@click.pass_context
+def resume(
+    ctx: click.Context,
+    store: str,
+    workers: int | None,
+    no_progress: bool,
+    quiet: bool,
+    out: str | None,
+    force: bool,
+) -> None:
+    """Go on with the run in the folder STORE, wherever it was stopped.
+
+    The draws are those that the run would have had without the stop.
+
+    \b
+    Example:
+      stanadapt sample model.stan --data data.json --seed 1 --store fits/model
+      stanadapt resume fits/model --out fit.nc
+    """
+    from . import runs
+
+    out = out or f"{Path(store).resolve().name}.nc"
+    _check_output(ctx, out, force)
+    progress = not (quiet or no_progress)
+    _draw_and_write(ctx, lambda: runs.resume(store, workers=workers, progress=progress), out, quiet)
+
+
+@main.command()
+@click.argument("store", type=_STORE)
+@click.option("--draws", **_COUNT, required=True, help="Iterations to add to each chain.")
+@click.option("--workers", **_COUNT, help="Chains that run at a time. [default: one a core]")
+@_output_options("the folder's name with .nc, in this folder")
+@click.pass_context
+def extend(
+    ctx: click.Context,
+    store: str,
+    draws: int,
+    workers: int | None,
+    no_progress: bool,
+    quiet: bool,
+    out: str | None,
+    force: bool,
+) -> None:
+    """Add draws to the run in the folder STORE.
+
+    They are those of a run that was asked for more from the start.
+
+    \b
+    Example:
+      stanadapt extend fits/model --draws 1000 --out fit.nc --force
+    """
+    from . import runs
+
+    out = out or f"{Path(store).resolve().name}.nc"
+    _check_output(ctx, out, force)
+    progress = not (quiet or no_progress)
+    _draw_and_write(ctx, lambda: runs.extend(store, draws, workers=workers, progress=progress), out, quiet)
+
+
+def _check_output(ctx: click.Context, out: str, force: bool) -> None:
+    """Refuse a file that cannot be written, before anything runs."""
+    from . import check
+
     try:
         check.output(out, overwrite=force)
     except OutputError as error:
         hint = ": use --force to replace it" if "exists already" in str(error) else ""
         raise click.BadParameter(f"{error}{hint}", ctx, param_hint="--out") from error
-    chosen = _settings(method, settings)
-    starts = None if init is None else _inits(init)
-    with _warnings_as_lines(quiet) as findings:
-        opened = open_posterior(method, model, data, backend)
-        with delayed_interrupts() as caught:  # once there are draws, until they are in the file
-            idata = api.sample(
-                opened,
-                method=method,
-                settings=chosen,
-                inits=starts,
-                progress=not (quiet or no_progress),
-                **keywords,
-            )
-            _write(idata, out)
-            ctx.meta[_WRITTEN] = out
+
+
+def _draw_and_write(ctx: click.Context, draw: Callable[[], Any], out: str, quiet: bool) -> None:
+    """Have a result drawn, write it to a file, and report on it."""
+    from .result.container import attributes
+    from .run.interrupts import delayed_interrupts
+
+    # Once there are draws, signals wait until they are in the file.
+    with _warnings_as_lines(quiet) as findings, delayed_interrupts() as caught:
+        idata = draw()
+        _write(idata, out)
+        ctx.meta[_WRITTEN] = out
     note = attributes(idata).get("interrupted_note", "")
     ended = caught.signal or (signal.SIGINT if note else 0)
     is_hurried = ended and (ended != signal.SIGINT or not note)  # a kill may follow, or the run was over
     if not quiet and not is_hurried:
-        _report(idata, opened, findings)
+        _report(idata, findings)
     if not quiet:
         with contextlib.suppress(OSError):  # the terminal is closed
             click.echo(f"\nWritten to {out}")
@@ -240,7 +341,7 @@ def _write(idata: Any, out: str) -> None:
 
 
 @main.command()
-@click.argument("file", type=_EXISTING)
+@click.argument("file", type=_RESULT)
 @click.option(
     "--var", "variables", multiple=True, metavar="NAME", help="Only this variable. May be repeated."
 )
@@ -253,7 +354,7 @@ def _write(idata: Any, out: str) -> None:
     help="Probability of the central interval.",
 )
 def summary(file: str, variables: Sequence[str], interval: float) -> None:
-    """Print a table of the draws in FILE.
+    """Print a table of the draws in FILE, which may be the folder of a run.
 
     It has means, standard deviations, intervals, effective sample sizes and R-hat.
 
@@ -262,28 +363,26 @@ def summary(file: str, variables: Sequence[str], interval: float) -> None:
       stanadapt summary fit.nc --var mu --var tau --interval 0.5
     """
     from .diagnostics import table
-    from .result.files import read
 
-    frame = table.summary(read(file), list(variables) or None, interval)
+    frame = table.summary(_read(file), list(variables) or None, interval)
     click.echo(table.summary_table(frame))
 
 
 @main.command()
-@click.argument("file", type=_EXISTING)
+@click.argument("file", type=_RESULT)
 @click.option(
     "--var", "variables", multiple=True, metavar="NAME", help="Only this variable. May be repeated."
 )
 def diagnose(file: str, variables: Sequence[str]) -> None:
-    """Say whether the draws in FILE can be trusted.
+    """Say whether the draws in FILE can be trusted; it may be the folder of a run, also while that goes on.
 
     \b
     Example:
       stanadapt diagnose fit.nc
     """
     from .diagnostics.findings import diagnose as find
-    from .result.files import read
 
-    click.echo(_worded(find(read(file), list(variables) or None)))
+    click.echo(_worded(find(_read(file), list(variables) or None)))
 
 
 @main.command()
@@ -371,6 +470,14 @@ def check_model(model: str, data: str | None, backend: str, init_radius: float, 
     click.echo(f"A gradient takes {_duration(seconds_per_gradient(opened.model.target(), x))} there")
 
 
+def _read(path: str) -> Any:
+    """A result in a file, or what the folder of a run has."""
+    from .result.files import read
+    from .runs import load
+
+    return load(path) if Path(path).is_dir() else read(path)
+
+
 def _settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
     """NAME=VALUE texts as the values that the method's settings take; what does not parse stays a text.
 
@@ -439,7 +546,7 @@ def _warmup(idata: Any) -> str:
     return str(done[0]) if done.min() == done.max() else f"{done.min()} to {done.max()}"
 
 
-def _report(idata: Any, opened: Posterior, findings: Sequence[Any]) -> None:
+def _report(idata: Any, findings: Sequence[Any]) -> None:
     """What was done, a summary of the parameters, and the findings."""
     from .diagnostics import table
     from .result.container import datasets
@@ -453,7 +560,9 @@ def _report(idata: Any, opened: Posterior, findings: Sequence[Any]) -> None:
     )
     if "auto_reason" in attrs:
         click.echo(f"Chosen because {attrs['auto_reason']}.")
-    names = list(opened.parameters) or [str(name) for name in draws.data_vars]
+    if "until_reason" in attrs:
+        click.echo(f"Drawn until {attrs['until']}: {attrs['until_reason']}.")
+    names = list(json.loads(attrs["parameters"])) or [str(name) for name in draws.data_vars]
     if sizes["draw"]:
         frame = table.summary(idata, names)
         click.echo("\n" + table.summary_table(frame[:_MOST_ROWS]))

@@ -246,6 +246,7 @@ def attributes_of(run: Run, job: Job, description: Description, seconds: float) 
         "backend": run.chains[0].library,
         "noisy": int(description.noisy),
         "model_hash": description.hash,
+        "parameters": json.dumps(list(description.parameters)),
         "interrupted": int(run.interrupted),
     }
     if run.interrupted:
