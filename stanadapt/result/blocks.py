@@ -113,13 +113,13 @@ class Blocks:
                 elif not group.startswith(WARMUP):
                     array.resize((self.chains, total, *array.shape[2:]))
 
-    def write_labels(self, name: str, group: xarray.Dataset) -> None:
-        """Write coordinates and attributes of a group of draws, and remove arrays that it does not have."""
+    def write_labels(self, name: str, labels: xarray.Dataset, kept: set[str]) -> None:
+        """Write coordinates and attributes of a group of draws, and remove all arrays but those to keep."""
         for path in self._paths(name):
-            if path.name not in group.data_vars:
+            if path.name not in kept:
                 self._arrays.pop((name, path.name), None)
                 shutil.rmtree(path)
-        self._write(name, group.drop_vars(list(group.data_vars)))
+        self._write(name, labels)
 
     def write_group(self, name: str, group: xarray.Dataset) -> None:
         """Write a group that has no draws."""

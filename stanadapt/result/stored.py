@@ -6,7 +6,6 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray
 
 from ..errors import StoreError
 from ..run.draws import ChainResult, Draws, Run, Stack
@@ -38,7 +37,10 @@ def write_result(store: Store, idata: InferenceData, draws: list[Draws], warmup:
             store.blocks.close(_rest(store, early, n_warmup, warmup=True), n_warmup, warmup=True)
         for name, group in groups.items():
             if name in SAMPLED:
-                store.blocks.write_labels(name, _as_long(group, n_warmup if name.startswith(WARMUP) else n))
+                length = n_warmup if name.startswith(WARMUP) else n
+                labels = group.drop_vars(list(group.data_vars)).isel(draw=slice(0)).drop_vars("draw")
+                labels = labels.assign_coords(draw=np.arange(length))
+                store.blocks.write_labels(name, labels, {str(each) for each in group.data_vars})
             else:
                 store.blocks.write_group(name, group)
         store.blocks.write_attributes(attributes(idata))
@@ -73,15 +75,6 @@ def thin_run(store: Store, work: Work, run: Run) -> Run:
             draws.append(part.values, part.x, part.stats)
         chains.append(dataclasses.replace(chain, draws=draws))
     return run._replace(chains=chains, draws=stack)
-
-
-def _as_long(group: xarray.Dataset, n: int) -> xarray.Dataset:
-    """A group of draws with the numbers of `n` draws, where it was made of some of them."""
-    return (
-        group
-        if group.sizes["draw"] == n
-        else group.isel(draw=slice(0)).drop_dims("draw").assign_coords(draw=np.arange(n))
-    )
 
 
 def _rest(store: Store, draws: list[Draws], n: int, *, warmup: bool) -> list[Draws]:
