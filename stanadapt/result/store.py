@@ -35,7 +35,7 @@ from ..model.backends.base import RefusedError
 from ..model.data import to_json
 from ..model.description import Description
 from ..model.posterior import Posterior
-from ..run.checkpoint import flush_file, read_checkpoint, write_checkpoint, write_whole
+from ..run.checkpoint import flush_files, read_checkpoint, write_checkpoint, write_whole
 from ..run.draws import Draws, Stack, row_bytes
 from ..run.encoding import EncodingError, decode, encode
 from ..run.inits import Init
@@ -51,7 +51,7 @@ from .labels import Labels
 from .schema import Schema
 
 FORMAT = 1  # of the folder
-BLOCK_BYTES = 2**22  # of a block of a chain's rows, about
+BLOCK_BYTES = 2**23  # of a block of a chain's rows, about
 SECONDS = 10.0  # between checkpoints of a chain
 SHARE = 0.01  # of the time that checkpoints may take
 _RUN, _ASKED, _PROGRAM, _DATA, _END, _LOCK = (
@@ -105,8 +105,7 @@ class Store:
     def keep(self, chain: int, value: Any, draws: Draws, warmup: Draws | None) -> None:
         began = time.monotonic()
         with failures(self.folder):
-            for path in self.blocks.flush(chain):
-                flush_file(path)
+            flush_files(self.blocks.flush(chain))
             tails = {"draws": _tail(draws), "warmup": None if warmup is None else _tail(warmup)}
             write_checkpoint(self._chain(chain), {"value": value, **tails})
         ended = time.monotonic()
