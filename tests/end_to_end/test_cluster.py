@@ -1,0 +1,139 @@
+"""Chains on a Dask cluster: the draws of this process, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stanadapt
+from stanadapt.errors import ArgumentError, FindingsWarning, InitializationError
+from stanadapt.result.container import attributes, datasets
+
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+
+PROGRAM = """
+data { int n; vector[n] y; }
+parameters { real mu; real<lower=0> tau; }
+model { mu ~ normal(1, 2); tau ~ exponential(1); y ~ normal(mu, tau); }
+generated quantities { real z = normal_rng(mu, tau); }
+"""
+DATA = {"n": 5, "y": [0.3, 1.2, -0.4, 2.2, 0.9]}
+RUN: dict[str, Any] = {"method": "fisher_hmc", "seed": 4, "progress": False, "chains": 3}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of two workers, in processes."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def sample(model: Any = PROGRAM, data: Any = DATA, **keywords: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FindingsWarning)
+        return stanadapt.sample(model, data, **(RUN | keywords))
+
+
+def assert_same(one: Any, other: Any) -> None:
+    ones, others = datasets(one), datasets(other)
+    assert set(ones) == set(others)
+    for group in set(ones) - {"adaptation"}:
+        assert set(ones[group]) == set(others[group])
+        for name in ones[group]:
+            np.testing.assert_array_equal(ones[group][name], others[group][name], err_msg=name)
+    for name in ("start", "warmup_iterations", "preconditioner"):
+        if name in ones["adaptation"]:
+            np.testing.assert_array_equal(ones["adaptation"][name], others["adaptation"][name])
+
+
+@pytest.mark.parametrize("method", ["fisher_hmc", "rwm", "nuts"])
+def test_draws_are_those_of_this_process(method: str, client: Any) -> None:
+    run = {"method": method, "draws": 400, "warmup": 300, "save_warmup": True, "keep_unconstrained": True}
+    assert_same(sample(**run), sample(cluster=client, **run))
+
+
+def test_an_address_is_enough(client: Any) -> None:
+    assert_same(sample(draws=100), sample(draws=100, cluster=client.scheduler.address))
+
+
+def test_python_functions_travel(client: Any) -> None:
+    target = stanadapt.Target.from_python(lambda x: -0.5 * float(x @ x), 2, lambda x: -x)
+    run = {"method": "mala", "draws": 60, "warmup": 60}
+    assert_same(sample(target, None, workers=1, **run), sample(target, None, cluster=client, **run))
+
+
+def test_goals_are_about_all_chains(client: Any) -> None:
+    here, there = sample(until="ess 900"), sample(until="ess 900", cluster=client)
+    assert_same(here, there)
+    assert attributes(here)["until_reason"] == attributes(there)["until_reason"]
+
+
+def test_a_worker_that_dies_costs_no_draws(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is killed when the first segment has come back; Dask starts another one, and segments again."""
+    from stanadapt.run import cluster, segments
+
+    killed: list[int] = []
+    take = segments.SegmentTeam._take
+
+    def kill(team: Any, piece: Any) -> None:
+        take(team, piece)
+        if not killed:
+            killed.append(next(iter(client.run(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    monkeypatch.setattr(cluster, "_SECONDS", 0.05)
+    monkeypatch.setattr(segments.SegmentTeam, "_take", kill)
+    there = sample(draws=60_000, thin=10, cluster=client)
+    assert killed
+    assert_same(sample(draws=60_000, thin=10), there)
+
+
+def test_a_run_goes_on_at_another_place(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped on the cluster, as by Ctrl-C, and goes on here; then more is drawn on the cluster."""
+    from stanadapt.run import cluster, segments
+
+    take = segments.SegmentTeam._take
+
+    def stop(team: Any, piece: Any) -> None:
+        take(team, piece)
+        if piece.value.rows:
+            team.work.board.stop()
+
+    monkeypatch.setattr(cluster, "_SECONDS", 0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr(segments.SegmentTeam, "_take", stop)
+        some = sample(draws=40_000, cluster=client, store=tmp_path / "run")
+    assert 0 < datasets(some)["posterior"].sizes["draw"] < 40_000
+    whole = stanadapt.resume(tmp_path / "run", progress=False)
+    assert_same(sample(draws=40_000), whole)
+    longer = stanadapt.extend(whole, 5_000, progress=False, cluster=client)
+    assert_same(sample(draws=45_000), longer)
+
+
+def test_errors_arrive_as_they_are(client: Any) -> None:
+    inits = np.array([[0.0, 0.0], [0.0, np.nan_to_num(np.inf)], [0.0, 0.0]])
+    with pytest.raises(InitializationError, match="chain 1"):
+        sample(inits=inits, cluster=client)
+
+
+@pytest.mark.usefixtures("never_runs")
+@pytest.mark.parametrize("given", [3, "tcp://127.0.0.1:1"])
+def test_what_is_no_cluster_is_refused(given: Any) -> None:
+    with pytest.raises(ArgumentError, match="cluster="):
+        sample(cluster=given)
+
+
+@pytest.mark.usefixtures("never_runs")
+def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ArgumentError, match=r"stanadapt\[dask\]"):
+        sample(cluster="tcp://127.0.0.1:1")
