@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import check, samplers
+from . import samplers
 from .diagnostics.statistics import compile_statistics
-from .errors import ArgumentError, ChainError
+from .errors import ArgumentError
 from .model.posterior import Posterior
 from .result.build import try_build
 from .result.labels import Labels
@@ -19,7 +19,7 @@ from .run.engine import open_posterior
 from .run.interrupts import raised_interrupts
 from .run.prepare import prepare
 from .run.request import Request, resolve
-from .runs import Fit, complete
+from .runs import Fit, complete, memory_in_words
 
 if TYPE_CHECKING:
     import pandas
@@ -169,23 +169,17 @@ def sample(
         until=until,
     )
     began = time.perf_counter()
-    with contextlib.ExitStack() as held:
-        try:
-            with raised_interrupts():
-                if store is not None:
-                    held.enter_context(lock(check_folder(store)))
-                posterior = _open(model, data, request)
-                labels = Labels.checked(request.coords, request.dims, posterior)
-                try_build(posterior, request, labels)
-                prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
-                compile_statistics(request.progress)
-                kept = None if store is None else create_store(store, request, prepared, labels)
-            return complete(Fit(prepared, request, labels, kept), began)
-        except MemoryError as error:
-            raise ChainError(
-                f"the run needs more memory than there is ({check.one_line(error)}): use thin, fewer draws "
-                "or fewer chains, or a method without d x d matrices"
-            ) from error
+    with memory_in_words(), contextlib.ExitStack() as held:
+        with raised_interrupts():
+            if store is not None:
+                held.enter_context(lock(check_folder(store)))
+            posterior = _open(model, data, request)
+            labels = Labels.checked(request.coords, request.dims, posterior)
+            try_build(posterior, request, labels)
+            prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
+            compile_statistics(request.progress)
+            kept = None if store is None else create_store(store, request, prepared, labels)
+        return complete(Fit(prepared, request, labels, kept), began)
 
 
 def methods(name: str | None = None) -> pandas.DataFrame:

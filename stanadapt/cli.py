@@ -354,7 +354,7 @@ def _write(idata: Any, out: str) -> None:
     help="Probability of the central interval.",
 )
 def summary(file: str, variables: Sequence[str], interval: float) -> None:
-    """Print a table of the draws in FILE, which may be the folder of a run.
+    """Print a table of the draws in FILE, or in a run's folder.
 
     It has means, standard deviations, intervals, effective sample sizes and R-hat.
 
@@ -374,7 +374,7 @@ def summary(file: str, variables: Sequence[str], interval: float) -> None:
     "--var", "variables", multiple=True, metavar="NAME", help="Only this variable. May be repeated."
 )
 def diagnose(file: str, variables: Sequence[str]) -> None:
-    """Say whether the draws in FILE can be trusted; it may be the folder of a run, also while that goes on.
+    """Say whether the draws in FILE, or in a run's folder, can be trusted.
 
     \b
     Example:

@@ -60,10 +60,11 @@ class FindingsWarning(StanAdaptWarning):
         return f"{lines}\nSee stanadapt.diagnose(idata)."
 
 
-def warn(message: str) -> None:
+def warn(message: str | Warning) -> None:
     """Warn, with the line that called this package as the place of the warning."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, StanAdaptWarning, stacklevel=level)
+    given = message if isinstance(message, Warning) else StanAdaptWarning(message)
+    warnings.warn(given, stacklevel=level)

@@ -6,14 +6,13 @@ import contextlib
 import os
 import signal
 import time
-import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import check
 from .diagnostics.findings import diagnose
 from .diagnostics.goals import Goals
-from .errors import ArgumentError, FindingsWarning, OutputError, StoreError, warn
+from .errors import ArgumentError, ChainError, FindingsWarning, OutputError, StoreError, warn
 from .model.posterior import Posterior
 from .result.build import attributes_of, bare, data_groups, finish, run_groups
 from .result.container import attributes
@@ -207,7 +206,7 @@ def _go_on(
         check.available_cores() if workers is None else check.integer("workers", workers, 1, most)
     )
     store = open_store(path)
-    with lock(store.folder):
+    with memory_in_words(), lock(store.folder):
         store = open_store(path)  # as it is now that nobody else can change it
         ended = store.ended()
         if ended.get("finished") and not more:
@@ -256,6 +255,18 @@ def _work(fit: Fit, began: float) -> tuple[Work, Goals | None]:
             enough=goals,
         )
     return work, goals
+
+
+@contextlib.contextmanager
+def memory_in_words() -> Iterator[None]:
+    """What to do where memory runs out. Raises ChainError."""
+    try:
+        yield
+    except MemoryError as error:
+        raise ChainError(
+            f"the run needs more memory than there is ({check.one_line(error)}): use thin, fewer draws or "
+            "fewer chains, or a method without d x d matrices"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -329,7 +340,7 @@ def _warn(idata: InferenceData, posterior: Posterior, progress: bool, is_hurried
             names = list(posterior.parameters)
             findings = [] if is_hurried else diagnose(idata, names, progress=progress)
             if findings:
-                warnings.warn(FindingsWarning(findings), stacklevel=4)
+                warn(FindingsWarning(findings))
         if not is_hurried:
             return
     except (KeyboardInterrupt, SystemExit):

@@ -20,7 +20,7 @@ from .inits import Init
 from .job import Job
 from .turns import LOOK_SECONDS, Work, chain_blas, make_chains, take_turns
 
-_TURN_SECONDS = 1.0  # of a chain, where there are more chains than workers
+_TURN_SECONDS = 0.25  # of a chain, where there are more chains than workers
 
 
 class Segment(NamedTuple):

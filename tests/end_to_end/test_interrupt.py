@@ -17,9 +17,10 @@ from stanadapt import samplers
 from stanadapt.errors import ArgumentError
 from stanadapt.result import files
 from stanadapt.result.container import datasets
-from stanadapt.run import processes
-from stanadapt.run.chain import Board, ChainResult, Job
+from stanadapt.run.board import Board
 from stanadapt.run.inits import Init
+from stanadapt.run.job import Job
+from stanadapt.run.segments import Piece, Segment, run_segment
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -133,7 +134,10 @@ def test_draws_so_far_are_returned(mode: str, tmp_path: Path) -> None:
             assert np.all(np.isfinite(values)), (group, name)
     assert groups["posterior"].attrs["interrupted"] == 1
     note = f"interrupted: {chains} of 3 chains, {n} of {ENDLESS // 100} draws each"
-    assert groups["posterior"].attrs["interrupted_note"] == note
+    told = groups["posterior"].attrs["interrupted_note"].partition("; still in warm-up: ")
+    assert told[0] == note
+    assert len(told[2].split(", ")) * bool(told[1]) == 3 - chains
+    assert groups["posterior"].attrs["ended_by"] == "SIGINT"
     assert note in stderr
     assert len(stanadapt.summary(idata)) == 2
     assert stanadapt.diagnose(idata)[0].kind == "interrupted"
@@ -167,16 +171,16 @@ def test_worker_processes_that_still_import_survive(tmp_path: Path) -> None:
     assert (posterior.sizes["chain"], posterior.sizes["draw"]) == (3, 0)
 
 
-def test_worker_processes_send_only_the_rows_they_wrote(tmp_path: Path) -> None:
+def test_worker_processes_send_only_the_rows_they_wrote() -> None:
     posterior = stanadapt.Posterior(CODE)
     sampler = samplers.sampler("rwm")
     job = Job("rwm", samplers.resolve(sampler, None), 100, 10**6, 1, 1, 1, True, True)
-    rows = np.memmap(tmp_path / "board", mode="w+", shape=(2, len(Board.COLUMNS)), dtype=float)
-    Board(rows).stop()
-    (result,) = processes._run_share(processes.pack(posterior), job, [0], [Init(2.0)], tmp_path / "board")
-    assert isinstance(result, ChainResult)
-    assert result.warmup is not None
-    for draws in (result.draws, result.warmup):
+    board = Board.for_chains(1)
+    board.stop()
+    piece = run_segment(lambda: posterior, job, Segment(0, Init(2.0), None, 10**6, 1.0), board)
+    assert isinstance(piece, Piece)
+    assert piece.warmup is not None
+    for draws in (piece.draws, piece.warmup):
         assert draws.x is not None
         assert (len(draws.values), len(draws.x), len(draws.stats["lp"])) == (0, 0, 0)
 

@@ -81,7 +81,7 @@ def test_what_cannot_be_sent_is_refused_before_anything_runs(monkeypatch):
             return log_density(x)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Processes, "run", lambda *_: pytest.fail("sampling began"))
+        patched.setattr(Processes, "team", lambda *_: pytest.fail("sampling began"))
         with pytest.raises(
             ArgumentError, match=r"cannot be sent.*cannot pickle.*lock.*threads=True.*workers=1"
         ):

@@ -19,7 +19,7 @@ import pytest
 from test_interrupt import CODE, ENDLESS, TALKATIVE, Child
 
 import stanadapt
-from stanadapt import api
+from stanadapt import runs
 from stanadapt.errors import FindingsWarning, OutputError
 from stanadapt.result import files
 from stanadapt.result.container import datasets
@@ -159,8 +159,8 @@ def test_command_that_is_terminated_before_it_draws(tmp_path: Path) -> None:
     script = """
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-from stanadapt import api, cli
-api.prepare = lambda *_: os.kill(os.getpid(), signal.SIGTERM)
+from stanadapt import runs, cli
+api.prepare = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
 cli.main()
 """
     arguments = ["sample", str(tmp_path / "model.stan"), "--out", str(tmp_path / "fit.nc")]
@@ -173,14 +173,14 @@ cli.main()
 def test_a_signal_while_the_result_is_built(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = api.build
+    whole = runs.run_groups
 
     def interrupted(*arguments: Any) -> Any:
         signal.raise_signal(number)
         signal.raise_signal(number)
         return whole(*arguments)
 
-    monkeypatch.setattr(api, "build", interrupted)
+    monkeypatch.setattr(runs, "run_groups", interrupted)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         idata = stanadapt.sample(CODE, **SHORT)
@@ -196,7 +196,7 @@ def test_a_signal_while_the_result_is_diagnosed(
         signal.raise_signal(number)
         pytest.fail("it goes on")
 
-    monkeypatch.setattr(api, "diagnose", interrupted)
+    monkeypatch.setattr(runs, "diagnose", interrupted)
     idata = stanadapt.sample(CODE, **SHORT)
     assert datasets(idata)["posterior"].sizes["draw"] == 50
     assert capsys.readouterr().err.count("was not diagnosed (a signal came)") == 1
@@ -208,7 +208,7 @@ def test_an_error_while_the_result_is_diagnosed(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of\nsomething")
 
-    monkeypatch.setattr(api, "diagnose", fail)
+    monkeypatch.setattr(runs, "diagnose", fail)
     idata = stanadapt.sample(CODE, **SHORT)
     assert datasets(idata)["posterior"].sizes["draw"] == 50
     assert "not diagnosed (ZeroDivisionError: of something)" in capsys.readouterr().err
@@ -232,7 +232,7 @@ def test_draws_are_rescued_where_no_result_can_be_built(
 
     whole = stanadapt.sample(CODE, keep_unconstrained=True, **SHORT)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(api, "build", fail)
+    monkeypatch.setattr(runs, "run_groups", fail)
     with pytest.raises(OutputError, match="cannot be built") as raised:
         stanadapt.sample(CODE, keep_unconstrained=True, **SHORT)
     (path,) = tmp_path.rglob("*.npz")

@@ -522,7 +522,7 @@ def test_memory_that_runs_out_has_a_name(monkeypatch, posterior):
     def run(*_):
         raise MemoryError("Unable to allocate 1 TiB")
 
-    monkeypatch.setattr(Threads, "run", run)
+    monkeypatch.setattr(Threads, "team", run)
     refused(ChainError, ["more memory than there is", "1 TiB", "thin"], posterior)
 
 
