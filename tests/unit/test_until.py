@@ -210,6 +210,21 @@ def test_looks_do_not_depend_on_the_end_nor_on_where_a_run_is_taken_up(text, cha
         assert schedule.next(rows) == min(look for look in long if look > rows)
 
 
+@pytest.mark.parametrize("rows", [0, 50, 100, 1000, 1234])
+def test_looks_that_cannot_be_good_yet_are_left_out(rows):
+    schedule = Schedule(Until(ess=400), 4, 50_000)
+    grid = pauses(schedule)
+    last = schedule.next(rows)
+    for needed in (0.0, 0.5 * rows, 1.1 * rows, 1.5 * rows, 3.0 * rows, 10.0 * rows, math.inf):
+        found = schedule.next(rows, needed=needed)
+        assert found in grid
+        assert found >= last
+        assert found <= max(schedule.next(rows), rows + max(needed - rows, 0.0) / 2)
+        assert found <= max(schedule.next(rows), 2 * rows)
+        last = found
+    assert last > (2 * rows / FACTOR - 2 if rows >= 100 else 0)
+
+
 def test_without_goals_nothing_is_looked_at():
     assert pauses(Schedule(Until(seconds=1), 4, 1000)) == [1000]
 
@@ -336,9 +351,11 @@ def test_thinning_never_promises_much_more_than_there_is(posterior, coefficient,
         rng = np.random.default_rng((7, seed))
         length = 300 + int(goal / 4 * 2.5 * (1 + coefficient) / (1 - coefficient))
         draws = filled(posterior, autoregressive(rng, (4, length, 4), coefficient))
-        schedule, watch, rows = Schedule(until, 4, length), Watch(until, posterior), 0
-        while (rows := schedule.next(rows)) < length:
-            if watch.look(draws[:, :rows]).done:
+        schedule, watch, rows, needed = Schedule(until, 4, length), Watch(until, posterior), 0, 0.0
+        while (rows := schedule.next(rows, needed=needed)) < length:
+            status = watch.look(draws[:, :rows])
+            needed = status.rows_needed
+            if status.done:
                 found.append(smaller_size(draws[:, :rows, :4]) / goal)
                 strides.append(looks._stride(4, rows, looks._FINE * goal))
                 break
