@@ -342,12 +342,12 @@ def test_chains_that_disagree_are_seen(posterior):
 
 @pytest.mark.parametrize(("coefficient", "goal"), [(0.97, 400), (0.99, 100), (0.0, 400), (-0.5, 400)])
 def test_thinning_never_promises_much_more_than_there_is(posterior, coefficient, goal):
-    """Of 40 runs with 4 quantities none stops with much less than it was to reach.
+    """Of 25 runs with 4 quantities none stops with much less than it was to reach.
 
     The sizes of a whole run are noisy themselves; a run stops at the first of several looks that is good.
     """
     until, found, strides = Until(ess=goal, rhat=1.05), [], []
-    for seed in range(40):
+    for seed in range(25):
         rng = np.random.default_rng((7, seed))
         length = 300 + int(goal / 4 * 2.5 * (1 + coefficient) / (1 - coefficient))
         draws = filled(posterior, autoregressive(rng, (4, length, 4), coefficient))
@@ -357,11 +357,11 @@ def test_thinning_never_promises_much_more_than_there_is(posterior, coefficient,
             needed = status.rows_needed
             if status.done:
                 found.append(smaller_size(draws[:, :rows, :4]) / goal)
-                strides.append(looks._stride(4, rows, looks._FINE * goal))
+                strides.append(looks._stride(4, rows, looks._DRAWS[-1] * goal))
                 break
-    assert len(found) >= 36
-    assert min(found) > 0.85
-    assert np.mean(np.array(found) < 0.97) < 0.1
+    assert len(found) >= 22
+    assert min(found) > 0.95
+    assert np.mean(np.array(found) < 0.99) < 0.1
     if coefficient > 0.9:
         assert max(strides) > 1  # so that something was thinned
 
@@ -493,7 +493,7 @@ def test_a_no_costs_a_few_quantities():
         assert not status.done
         assert not Watch(until, posterior).look(draws[:, :rows]).done
     assert status.figures[0].quantity in ("x[50]", "x[299]")
-    assert max(costs[2:]) <= 4  # the two worst ones, by a few draws and by more
+    assert max(costs[2:]) <= 2 * 6  # the worst ones, by few draws and by more
     assert sum(costs) < 300
     whole = watch.look(draws, whole=True)
     assert watch.computed >= 300
