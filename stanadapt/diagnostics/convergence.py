@@ -105,7 +105,7 @@ def _halves(draws: np.ndarray) -> np.ndarray:
     return draws.reshape(k, 2 * chains, n // 2)
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=4)  # of draws and of thinned draws
 def _normal_scores(n: int) -> np.ndarray:
     """The normal scores of the ranks 1, 1.5, 2, ..., n (2 n - 1,), with Blom's offset."""
     return np.asarray(ndtri((np.arange(2, 2 * n + 1) / 2 - 3 / 8) / (n + 1 / 4)))

@@ -26,14 +26,15 @@ from ..run.until import MINIMUM, Until
 from .convergence import convergence, mcse_mean, r_hat
 from .statistics import each_column
 
-# Thinned draws for an effective one that a goal asks for, at most, and at least half of them: fine enough to
-# decide by, and what the batches after the first are screened with.
-_FINE, _COARSE = 8, 2
-_CLEAR = 0.8  # of what a screened quantity may need
+# Draws for each effective one that a goal asks for, at most, and at least half of them: to see what is clear,
+# to decide, and to decide on what is neither here nor there.
+_DRAWS = (2, 8, 32)
+_CLEAR = 0.8  # of its draws are all that a clear quantity needs
 _SIZE = 500  # effective draws that R-hat is thinned for; its means need no more
 _THINNED_ROWS = 250  # of each chain that are left, at least half of them
 _CANDIDATES = 8  # for the worst quantity by each goal, of those that are clear
-_BATCH = 2  # quantities that are looked at first; a batch is as large as all before it
+_BATCH = 2  # quantities that are looked at first, or
+_SHARE = 50  # one in so many; a batch is as large as all before it
 _LISTED = 3  # quantities that a text names
 
 
@@ -75,6 +76,7 @@ class Watch:
         )
         for name, error in until.mcse.items():
             self.limits[2, np.isin(self.columns, self._columns([name]))] = error
+        self.front = max(_BATCH, k // _SHARE)
         self.order = np.arange(k)  # the worst quantities of the last look first
         self.finite, self.constant = np.ones((2, k), np.bool_)
         self.seen = 0  # rows that these two are about
@@ -98,27 +100,22 @@ class Watch:
             obstacle = f"NaN or infinite draws in {unusable}" if hopeless else "all draws the same"
             return Status(rows, (), False, hopeless, math.inf, unusable, obstacle)
         measures, fine = np.full(self.limits.shape, np.nan), np.zeros(len(self.columns), np.bool_)
-        coarse_strides, fine_strides = self._strides(values, order)
+        levels = self._levels(values, order)
         taken, holds = 0, True
         while taken < len(order) and (holds or whole):
-            batch = np.sort(order[taken : max(_BATCH, 2 * taken)])
-            measures[:, batch] = self._measure(values, batch, coarse_strides)
-            if coarse_strides != fine_strides:
-                unclear = batch[~(self._needs(measures, batch).max(axis=0) <= _CLEAR)]
-                measures[:, unclear], fine[unclear] = self._measure(values, unclear, fine_strides), True
-            else:
-                fine[batch] = True
+            batch = np.sort(order[taken : max(self.front, 2 * taken)])
+            self._judge(values, batch, levels, measures, fine)
             holds = holds and bool(self._meets(measures, batch).all())
             taken += len(batch)
         looked = order[:taken]
         if holds or whole:  # figures for the record, of those that seem to be the worst ones
             needs = self._needs(measures, looked)
             worst = looked[np.unique(np.argsort(-needs, axis=1, kind="stable")[:, :_CANDIDATES])]
-            self._refine(values, worst[~fine[worst]], fine_strides, measures)
+            self._refine(values, worst[~fine[worst]], levels[1], measures)
             fine[worst] = True
         looked = looked[fine[looked]]
         needs = self._needs(measures, looked)
-        front = looked[np.argsort(-needs.max(axis=0), kind="stable")[:_BATCH]]
+        front = looked[np.argsort(-needs.max(axis=0), kind="stable")[: self.front]]
         self.order = np.concatenate((front, np.setdiff1d(np.arange(len(self.columns)), front)))
         figures = self._figures(measures, looked, needs)
         rows_needed = rows * max(1.0, float(needs.max()))
@@ -143,17 +140,37 @@ class Watch:
                     self.constant[still] = (rows[:, self.columns[still]] == first).all(axis=0)
         self.seen = values.shape[1]
 
-    def _strides(self, values: np.ndarray, order: np.ndarray) -> list[list[int]]:
-        """Every how many rows are looked at, coarse and fine: for R-hat and sizes, and for errors."""
+    def _levels(self, values: np.ndarray, order: np.ndarray) -> list[list[int]]:
+        """Every how many rows are looked at, from coarse to fine: for R-hat and sizes, and for errors."""
         chains, rows, _ = values.shape
         sizes = [max(_SIZE, self.until.ess or 0.0), _SIZE]
         with_error = order[~np.isnan(self.limits[2, order])]
         if with_error.size:
-            some = values[:, :: _stride(chains, rows, _FINE * _SIZE)][..., self.columns[with_error]]
+            some = values[:, :: _stride(chains, rows, _DRAWS[1] * _SIZE)][..., self.columns[with_error]]
             with np.errstate(all="ignore"):  # of huge draws the variance is infinite, and all rows are taken
                 needed = some.reshape(-1, with_error.size).var(axis=0) / self.limits[2, with_error] ** 2
             sizes[1] = max(_SIZE, float(needed.max()))
-        return [[_stride(chains, rows, per * size) for size in sizes] for per in (_COARSE, _FINE)]
+        return [[_stride(chains, rows, per * size) for size in sizes] for per in _DRAWS]
+
+    def _judge(
+        self,
+        values: np.ndarray,
+        batch: np.ndarray,
+        levels: list[list[int]],
+        measures: np.ndarray,
+        fine: np.ndarray,
+    ) -> None:
+        """Measure a batch, by more draws where few do not tell; `fine` is where it was not by the fewest.
+
+        What is done with a quantity depends on its own draws alone, whenever it has its turn.
+        """
+        for place, strides in enumerate(levels):
+            if place == 0 or strides != levels[place - 1]:
+                measures[:, batch] = self._measure(values, batch, strides)
+            needs = self._needs(measures, batch).max(axis=0)
+            fine[batch] = place > 0
+            # Few draws may be much worse than all of them, so at first there is no early "no".
+            batch = batch[~(needs <= _CLEAR) & ((place == 0) | (needs <= 1.0 / _CLEAR))]
 
     def _refine(
         self, values: np.ndarray, chosen: np.ndarray, strides: list[int], measures: np.ndarray

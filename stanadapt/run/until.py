@@ -18,7 +18,7 @@ from ..errors import ArgumentError
 from ..model.posterior import Posterior
 
 FIRST = 50  # rows a chain at the first look: R-hat and sizes of fewer are mostly noise
-FACTOR = 1.15  # from one look to the next: examples/benchmarks/until.py has its costs
+FACTOR = 1.1  # from one look to the next; examples/benchmarks/README.md has what others cost
 MINIMUM = 4  # rows a chain that the statistics need
 PROBE = 10  # rows after which the cost of a row in gradients is known
 
@@ -72,8 +72,8 @@ class Until:
     Notes
     -----
     The definitions of R-hat and of the sizes are those of Vehtari, Gelman, Simpson, Carpenter and Bürkner
-    (2021), Bayesian Analysis 16(2). Whoever looks several times and stops at the first good one stops a
-    little early on average; that, and how far runs draw beyond their goals, is in examples/benchmarks.
+    (2021), Bayesian Analysis 16(2). Looks are some per cent of the draws apart, so runs draw a little more
+    than they need; examples/benchmarks has figures.
     """
 
     ess: float | None = None
@@ -166,18 +166,21 @@ class Schedule(NamedTuple):
         ess = self.until.ess or 0.0
         return max(FIRST, math.ceil(ess / self.chains))
 
-    def next(self, rows: int, gradients: int = 0, before: int = 0) -> int:
+    def next(self, rows: int, gradients: int = 0, before: int = 0, needed: float = 0.0) -> int:
         """Rows of the next pause after `rows`, at most the run's own; `rows` itself where a limit has fallen.
 
         `gradients` are those of all chains up to `rows`, and `before` those of them before the first row.
-        Both are needed for a limit of gradients only.
+        Both are needed for a limit of gradients only. `needed` is the last look's estimate of the rows at
+        which goals will hold: looks on less than half the way there are left out, but the rows at most
+        double. A run that is taken up again has the same pauses if it has the same looks, so it makes those
+        of its first rows again.
         """
         if self.limit(rows, gradients, before):
             return rows
         pause = self.most
         if self.until.has_goals:
-            look = self.first
-            while look <= rows:
+            look, least = self.first, rows + min(max(needed - rows, 0.0) / 2, rows)
+            while look <= rows or look * FACTOR <= least:
                 look = math.ceil(FACTOR * look)
             pause = min(look, pause)
         if self.until.gradients is not None:

@@ -210,6 +210,21 @@ def test_looks_do_not_depend_on_the_end_nor_on_where_a_run_is_taken_up(text, cha
         assert schedule.next(rows) == min(look for look in long if look > rows)
 
 
+@pytest.mark.parametrize("rows", [0, 50, 100, 1000, 1234])
+def test_looks_that_cannot_be_good_yet_are_left_out(rows):
+    schedule = Schedule(Until(ess=400), 4, 50_000)
+    grid = pauses(schedule)
+    last = schedule.next(rows)
+    for needed in (0.0, 0.5 * rows, 1.1 * rows, 1.5 * rows, 3.0 * rows, 10.0 * rows, math.inf):
+        found = schedule.next(rows, needed=needed)
+        assert found in grid
+        assert found >= last
+        assert found <= max(schedule.next(rows), rows + max(needed - rows, 0.0) / 2)
+        assert found <= max(schedule.next(rows), 2 * rows)
+        last = found
+    assert last > (2 * rows / FACTOR - 2 if rows >= 100 else 0)
+
+
 def test_without_goals_nothing_is_looked_at():
     assert pauses(Schedule(Until(seconds=1), 4, 1000)) == [1000]
 
@@ -225,7 +240,7 @@ def test_a_limit_of_gradients_falls_within_a_row(cost, before, text):
     assert schedule.limit(rows, spent, before) == "gradients"
     assert 100_000 - spent < cost
     assert spent <= max(100_000, before + PROBE * cost)
-    assert len(found) < 80
+    assert len(found) < 25 + (math.log(rows) / math.log(FACTOR) if schedule.until.has_goals else 0)
 
 
 def test_a_limit_of_gradients_where_rows_cost_more_and_more():
@@ -327,24 +342,26 @@ def test_chains_that_disagree_are_seen(posterior):
 
 @pytest.mark.parametrize(("coefficient", "goal"), [(0.97, 400), (0.99, 100), (0.0, 400), (-0.5, 400)])
 def test_thinning_never_promises_much_more_than_there_is(posterior, coefficient, goal):
-    """Of 40 runs with 4 quantities none stops with much less than it was to reach.
+    """Of 25 runs with 4 quantities none stops with much less than it was to reach.
 
     The sizes of a whole run are noisy themselves; a run stops at the first of several looks that is good.
     """
     until, found, strides = Until(ess=goal, rhat=1.05), [], []
-    for seed in range(40):
+    for seed in range(25):
         rng = np.random.default_rng((7, seed))
         length = 300 + int(goal / 4 * 2.5 * (1 + coefficient) / (1 - coefficient))
         draws = filled(posterior, autoregressive(rng, (4, length, 4), coefficient))
-        schedule, watch, rows = Schedule(until, 4, length), Watch(until, posterior), 0
-        while (rows := schedule.next(rows)) < length:
-            if watch.look(draws[:, :rows]).done:
+        schedule, watch, rows, needed = Schedule(until, 4, length), Watch(until, posterior), 0, 0.0
+        while (rows := schedule.next(rows, needed=needed)) < length:
+            status = watch.look(draws[:, :rows])
+            needed = status.rows_needed
+            if status.done:
                 found.append(smaller_size(draws[:, :rows, :4]) / goal)
-                strides.append(looks._stride(4, rows, looks._FINE * goal))
+                strides.append(looks._stride(4, rows, looks._DRAWS[-1] * goal))
                 break
-    assert len(found) >= 36
-    assert min(found) > 0.85
-    assert np.mean(np.array(found) < 0.97) < 0.1
+    assert len(found) >= 22
+    assert min(found) > 0.95
+    assert np.mean(np.array(found) < 0.99) < 0.1
     if coefficient > 0.9:
         assert max(strides) > 1  # so that something was thinned
 
@@ -476,7 +493,7 @@ def test_a_no_costs_a_few_quantities():
         assert not status.done
         assert not Watch(until, posterior).look(draws[:, :rows]).done
     assert status.figures[0].quantity in ("x[50]", "x[299]")
-    assert max(costs[2:]) <= 4  # the two worst ones, by a few draws and by more
+    assert max(costs[2:]) <= 2 * 6  # the worst ones, by few draws and by more
     assert sum(costs) < 300
     whole = watch.look(draws, whole=True)
     assert watch.computed >= 300
