@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
     from .diagnostics.findings import diagnose
+    from .diagnostics.replay import replay
     from .diagnostics.table import summary
     from .errors import StanAdaptError, StanAdaptWarning
     from .model.backends.python import Target
@@ -32,6 +33,7 @@ __all__ = [
     "diagnose",
     "errors",
     "methods",
+    "replay",
     "sample",
     "summary",
 ]
@@ -46,6 +48,7 @@ _HOMES = {
     "abc": "simulators.abc",
     "diagnose": "diagnostics.findings",
     "methods": "api",
+    "replay": "diagnostics.replay",
     "sample": "api",
     "summary": "diagnostics.table",
 }
