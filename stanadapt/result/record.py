@@ -20,7 +20,7 @@ from .labels import SAMPLE_DIMS
 if TYPE_CHECKING:
     from .container import InferenceData
 
-_MOST_ROWS = 40_000  # draws that are made unconstrained, of all chains
+_MOST_ROWS = 20_000  # draws that are made unconstrained, of all chains
 _ATTRIBUTES = ("method", "settings", "seed", "tuning_steps", "thin", "model_hash")
 _HISTORY = ("step_size", "acceptance_rate")  # of all that is noted in warm-up, what every method has
 _LOOKED_AT = 20  # draws whose log density is computed again
