@@ -5,10 +5,10 @@
 
 The first table has sound methods at their defaults, 4 chains: the smallest effective sample size of a
 parameter (median over seeds), the shares of runs whose p-value, corrected for the number of tests, is under
-0.05 and 0.01, how many have a finding at the default error rate of 0.001, the smallest p-value, and seconds of
-a run and of its replay. The second has kernels that are broken on purpose, as tests/broken.py has them, and a method that
-goes on adapting without vanishing: in how many runs there is a finding, which of the two checks fails, the
-median p-value, and how many of the runs `stanadapt.diagnose` says something of.
+0.05 and 0.01, how many have a finding at the default error rate of 0.001, the smallest p-value, and seconds
+of a run and of its replay. The second has kernels that are broken on purpose, as tests/broken.py has them,
+and a method that goes on adapting without vanishing: in how many runs there is a finding, which of the two
+checks fails, the median p-value, and how many of the runs `stanadapt.diagnose` says something of.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def faults() -> dict[str, Fault]:
         f"fisher_hmc: {name}": Fault("fisher_hmc", WITH_FAULTS, {"fault": i}) for i, name in enumerate(FAULTS)
     }
     memories = {
-        f"am that remembers {n} points for ever": Fault(
+        f"am that learns for ever from {n} points": Fault(
             "am", GOES_ON_ADAPTING, NEVER_LESS | {"learning_rate": 1 / n}
         )
         for n in (20, 50, 200)
@@ -123,7 +123,8 @@ def measure(method: str, name: str, seeds: int) -> str:
     p = np.array([each.p_value for each in runs])
     ess, seconds = np.median([each.ess for each in runs]), np.median([each.seconds for each in runs], axis=0)
     rates = f"{np.mean(p < 0.05):.2f} | {np.mean(p < 0.01):.2f} | {np.sum(p < 0.001)}"
-    return f"| {method} | {name} | {seeds} | {ess:.0f} | {rates} | {p.min():.1e} | {seconds[0]:.2f} / {seconds[1]:.2f} |"
+    spent = f"{seconds[0]:.2f} / {seconds[1]:.2f}"
+    return f"| {method} | {name} | {seeds} | {ess:.0f} | {rates} | {p.min():.1e} | {spent} |"
 
 
 @contextlib.contextmanager
