@@ -30,6 +30,7 @@ _ROWS = 10  # draws for each dimension that it takes
 _RIDGE = 1e-8  # that keeps its root real
 _QUARTILES = 1.349  # their distance for a standard normal law
 _BATCHES = 64  # at most
+_FARTHEST = 1e100  # square, in place of infinity
 
 LOCATION, SPREAD = "location", "spread"
 LOG_DENSITY, DISTANCE = "log density", "distance from the middle"
@@ -75,9 +76,10 @@ class Frame(NamedTuple):
         w = u
         if len(self.yardstick.root):
             w = solve_triangular(self.yardstick.root, u.reshape(-1, d).T, lower=True).T.reshape(u.shape)
-        radius = (w * w).sum(axis=-1, keepdims=True) / d
-        energy = ((logp - self.level) / self.height)[..., None]
-        return np.concatenate((u, energy), axis=-1), np.concatenate((u * u, radius), axis=-1)
+        with np.errstate(over="ignore"):  # far out in a heavy tail
+            radius = (w * w).sum(axis=-1, keepdims=True) / d
+            squares = np.minimum(np.concatenate((u * u, radius), axis=-1), _FARTHEST)
+        return np.concatenate((u, ((logp - self.level) / self.height)[..., None]), axis=-1), squares
 
 
 def names(coordinates: list[str]) -> list[tuple[str, str]]:

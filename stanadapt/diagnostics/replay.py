@@ -36,6 +36,7 @@ _STEP_COST = 3.0  # evaluations of a pair of the reference's proposals
 _FEWEST = 16  # draws a chain
 _PER_BATCH = 5.0  # independent draws in a batch of the reference's
 _FEWEST_BATCHES = 8
+_SUSPECT = 0.05  # p-value, corrected, above which nothing is said to be seen
 _STILL = 0.01  # share of iterations that move, under which the frozen kernel's check says nothing
 
 
@@ -177,6 +178,7 @@ def replay(
     if isinstance(model, Posterior) and data is not None:
         raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
     posterior = model if isinstance(model, Posterior) else open_posterior(record.method, model, data, backend)
+    check_target(posterior)
     record.check_model(posterior)
     job = record.job()
     draws, spacing = record.unconstrained(posterior)
@@ -386,9 +388,14 @@ def _words(tests: pandas.DataFrame, error_rate: float, checks: int) -> str:
         )
     if names_of_failed == {REFERENCE}:
         smallest = tests[tests["check"] == KERNEL]["p_corrected"].min()
+        if smallest < _SUSPECT:
+            return text + (
+                f"The frozen kernel of the run may change it too (smallest p-value {smallest:.2g}): then "
+                "adaptation has touched the draws, or warm-up was too short; else the kernel itself is wrong."
+            )
         return text + (
             f"The frozen kernel of the run is not seen to change it (smallest p-value {smallest:.2g}): then "
-            "the kernel itself has a wrong law, or its starts are too few to tell."
+            "the kernel itself is wrong, or its starts are too few to tell."
         )
     if names_of_failed == {KERNEL}:
         return text + (

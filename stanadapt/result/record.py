@@ -205,5 +205,5 @@ def _is_close(recorded: Any, value: Any) -> bool:
     if recorded.ndim != value.ndim or any(a < b for a, b in zip(recorded.shape, value.shape, strict=True)):
         return False
     part = recorded[tuple(slice(n) for n in value.shape)]
-    margin = _CLOSE * float(np.max(np.abs(value), initial=0.0))
+    margin = _CLOSE * float(np.nanmax(np.abs(value), initial=0.0))
     return bool(np.allclose(part, value, rtol=_CLOSE, atol=margin, equal_nan=True))
