@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
     from .diagnostics.findings import diagnose
+    from .diagnostics.replay import replay
     from .diagnostics.table import summary
     from .errors import StanAdaptError, StanAdaptWarning
     from .model.backends.python import Target
@@ -37,6 +38,7 @@ __all__ = [
     "extend",
     "load",
     "methods",
+    "replay",
     "resume",
     "sample",
     "summary",
@@ -55,6 +57,7 @@ _HOMES = {
     "extend": "runs",
     "load": "runs",
     "methods": "api",
+    "replay": "diagnostics.replay",
     "resume": "runs",
     "sample": "api",
     "summary": "diagnostics.table",

@@ -587,3 +587,64 @@ def _duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+@main.command()
+@click.argument("file", type=_EXISTING)
+@click.argument("model", type=_EXISTING)
+@click.option("--data", type=_EXISTING, metavar="FILE", help="The data of the run, as JSON.")
+@click.option("--seed", **_SEED, default=0, show_default=True, help="Of the replay.")
+@click.option(
+    "--error-rate",
+    type=click.FloatRange(0, 0.5, min_open=True),
+    metavar="P",
+    default=0.001,
+    show_default=True,
+    help="Probability of a finding where all is well.",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SHARE",
+    default=1.0,
+    show_default=True,
+    help="Evaluations of the density that it may take, as a share of those of the run's draws.",
+)
+@click.option(
+    "--init",
+    metavar="FILE|R",
+    help="Where chains started, as it was given to `stanadapt sample`.",
+)
+@click.option("--init-radius", **_RADIUS, show_default=True, help="As for sampling.")
+@click.option(
+    "--no-kernel",
+    is_flag=True,
+    help="Leave out the run's own kernel: for a run of another machine, whose warm-up cannot be run again.",
+)
+@click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@click.option("--workers", **_COUNT, help="Chains that run at a time. [default: one a core]")
+@click.option("--no-progress", is_flag=True, help="No progress bar.")
+def replay(
+    file: str, model: str, init: str | None, no_kernel: bool, no_progress: bool, **keywords: Any
+) -> None:
+    """Say whether adaptation has broken the law of the draws in FILE.
+
+    The frozen kernel of the run of MODEL takes them up again, and so does one that is known to be right.
+
+    \b
+    Example:
+      stanadapt replay fit.nc eight_schools.stan --data eight_schools.json
+    """
+    from .diagnostics import replay as diagnosis
+    from .result.files import read
+
+    with _warnings_as_lines(quiet=False):
+        outcome = diagnosis.replay(
+            read(file),
+            model,
+            inits=None if init is None else _inits(init),
+            kernel=not no_kernel,
+            progress=not no_progress,
+            **keywords,
+        )
+    click.echo(outcome)

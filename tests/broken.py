@@ -3,14 +3,103 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import stanadapt
+from stanadapt.samplers import METHODS
+
+# Faults of five to twenty per cent, which take more draws to be seen.
+SLIGHTLY_BROKEN = {
+    "mala with nine tenths of the drift": (
+        "mala",
+        "numerics/langevin.py",
+        "x[i] + (0.5 * s * s * score[i]",
+        "x[i] + (0.45 * s * s * score[i]",
+    ),
+    "fisher_mala with nine tenths of the drift": (
+        "fisher_mala",
+        "numerics/langevin.py",
+        "0.5 * s * s * rotated[i]",
+        "0.45 * s * s * rotated[i]",
+    ),
+    "rwm with nine tenths of the log ratio": (
+        "rwm",
+        "samplers/rwm.py",
+        "accept_prob = accept_probability(logp_y - logp)",
+        "accept_prob = accept_probability(0.9 * (logp_y - logp))",
+    ),
+    "arwmh whose walk drifts by a twentieth": (
+        "arwmh",
+        "numerics/walk.py",
+        "add_times(y, root_t, s * z)",
+        "add_times(y, root_t, s * z - 0.05 * s)",
+    ),
+    "kmc_finite that loses a tenth of the momentum": (
+        "kmc_finite",
+        "samplers/kmc.py",
+        "surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog)",
+        "surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog); momentum *= 0.9",
+    ),
+}
+
+# What is broken in fisher_hmc. Its kernel takes long to compile, so all of this is in one, and a setting
+# `fault` picks from it. Warm-up is sound, or steps could become so small that nothing moves.
+FAULTS = [
+    "nothing",
+    "momenta of another mass",
+    "kinetic energy without the metric",
+    "acceptance without the kinetic energy",
+    "last push too short",
+    "momentum lost on the way",
+    "number of steps that depends on where they begin",
+]
+WITH_FAULTS = {
+    "samplers/fisher_hmc.py": {
+        'learnt where they pay"] = "auto"\n': (
+            'learnt where they pay"] = "auto"\n    fault: Annotated[int, Limit(0, 6), "which"] = 0\n'
+        ),
+        "room: Any, rng: Any) -> Any:": "room: Any, rng: Any, fault: Any) -> Any:",
+        "state, logp, h, room, rng)": "state, logp, h, room, rng, 0 if adapting else settings.fault)",
+        "    energy = energy_of": (
+            "    if fault == 1:\n        for i in range(x.size):\n            room.momentum[i] = z[i]\n"
+            "    energy = energy_of"
+        ),
+        "        velocity_into(z, metric, room.momentum)\n": (
+            "        velocity_into(z, metric, room.momentum)\n"
+            "        for i in range(x.size):\n"
+            "            if fault == 2:\n                z[i] = room.momentum[i]\n"
+            "            if fault == 3:\n                energy, z[i] = -logp, 0.0\n"
+        ),
+        "room.velocity, h, n)": "room.velocity, h, n, fault)",
+        "    logp_y, taken =": "    if fault == 6 and x[0] > 0.0:\n        n += 1\n    logp_y, taken =",
+    },
+    "numerics/splitting.py": {
+        "h: Any, n: Any\n) ->": "h: Any, n: Any, fault: Any\n) ->",
+        "momentum[i] += B * h": "momentum[i] += (0.5 if fault == 4 else 1.0) * B * h",
+        "momentum[i] += push * score[i]": (
+            "momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"
+        ),
+    },
+}
+
+# am that goes on learning when draws are kept, and with such settings at a rate that never falls: its
+# proposals follow the chain's last points, which gives another law.
+GOES_ON_ADAPTING = {
+    "samplers/am.py": {
+        "class Settings(NamedTuple):\n": (
+            'class Settings(NamedTuple):\n    vanishing: Annotated[bool, "adapt after warm-up"] = True\n'
+        ),
+        "    acceptance=BOTH_SIDES,\n)": "    acceptance=BOTH_SIDES,\n    vanishing=True,\n)",
+    }
+}
+NEVER_LESS = {"horizon": 1e12}  # and a learning rate: one over the number of points that are remembered
 
 
 def broken_sampler(method: str, file: str, text: str, other: str, folder: Path) -> ModuleType:
@@ -40,6 +129,17 @@ def edited_sampler(
     if frozen:
         importing = ast.unparse(_Frozen().visit(ast.parse(importing)))
     return _load(f"stanadapt.samplers.broken_{method}", importing, folder)
+
+
+@contextlib.contextmanager
+def offered(sampler: ModuleType) -> Iterator[str]:
+    """The name under which a broken sampler can be asked for meanwhile."""
+    name = sampler.__name__.rpartition(".")[2]
+    METHODS[name] = "broken"
+    try:
+        yield name
+    finally:
+        del METHODS[name]
 
 
 class _Frozen(ast.NodeTransformer):

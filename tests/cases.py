@@ -13,7 +13,6 @@ from exact import Exact
 from stanadapt import samplers
 from stanadapt.run.warmup import warm_up
 from stanadapt.samplers import METHODS
-from stanadapt.target import log_density, log_density_gradient
 from stanadapt.trace import empty_trace
 
 # Not here: the funnel and the banana. Langevin and random-walk chains with one step size are not
@@ -87,25 +86,6 @@ def learnt_state(sampler: Any, settings: Any, exact: Exact, rng: np.random.Gener
     return warm_up(sampler, settings, target, x, rng, 3_000).finish()
 
 
-def placed(
-    sampler: Any, settings: Any, state: Any, target: Any, x: np.ndarray, logp: float | None = None
-) -> Any:
-    """`state` with its chain at `x`, everything learnt kept; `logp` is what it keeps of a noisy target."""
-    if sampler.FACTS.hessian:  # its metric is that of the place
-        return sampler.state_at(target, settings, x.copy(), state.step_size)
-    fields: dict[str, Any] = {"x": x.copy()}
-    if "score" in state._fields:
-        score = np.empty_like(x)
-        fields["logp"] = log_density_gradient(target, x, score)
-        fields["score"] = score
-    else:
-        fields["logp"] = log_density(target, x) if logp is None else logp
-    if "rotated" in state._fields:
-        root_t = state.root_t if "root_t" in state._fields else state.chol_t
-        fields["rotated"] = root_t @ fields["score"]
-    return state._replace(**fields)
-
-
 def p_values_after(
     sampler: Any,
     settings: Any,
@@ -136,7 +116,7 @@ def p_values_after(
     end, moves = np.empty((n, exact.target.dim)), 0
     for i, x in enumerate(exact.draw(n, rng)):
         logp = None if estimate is None else estimate(x, rng)
-        at = placed(sampler, settings, state, target, x, logp)
+        at = samplers.move_to(sampler, target, settings, state, x, logp)
         sampler.sweep(target, settings, at, rng, False, trace)
         end[i] = trace.x[-1]
         moves += np.any(np.diff(trace.x, axis=0, prepend=x[None]) != 0.0, axis=1).sum()

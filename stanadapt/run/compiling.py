@@ -10,6 +10,7 @@ import numpy as np
 from ..jit import is_compiled
 from ..model.posterior import Posterior
 from ..numerics.ascent import climb
+from ..numerics.reference import reference_steps
 from ..numerics.transport_learning import learn_funnel
 from ..numerics.windows import rehearse
 from ..samplers import climbs, is_engine, sampler
@@ -38,6 +39,17 @@ def compile_job(job: Job, posterior: Posterior, progress: bool) -> None:
 def compile_pilot(posterior: Posterior, progress: bool) -> None:
     """Compile what runs the pilot of other methods, and the trial of method="auto"."""
     _compile(warmup.PILOT, warmup.pilot()[1], posterior, progress)
+
+
+def compile_reference(posterior: Posterior, progress: bool) -> None:
+    """Compile the kernel that draws are measured by, see numerics/reference.py."""
+    _announce(reference_steps, posterior, "the reference kernel", progress)
+    d, rng = posterior.dim, np.random.default_rng(0)
+    points, root, room = np.empty((0, d)), np.empty((0, 0)), (np.empty((0, 2, d)), np.empty((0, 3)))
+    arguments = (posterior.model.target(), points, np.ones(d), root, 1.0, True, rng, *room, np.empty((0, 2)))
+    with interrupts(Board.for_chains(0)) as caught:
+        reference_steps(*arguments)
+    caught.raise_again()
 
 
 def _announce(kernel: Any, posterior: Posterior, method: str, progress: bool) -> None:

@@ -60,7 +60,7 @@ def run_segment(
     except BaseException as error:
         return Failure.of(segment.chain, error).packed()
     with chain_blas(job):
-        failure = take_turns(deque([(chain, blocks)]), board)
+        failure = take_turns(deque([(segment.chain, blocks)]), board)
     if failure is not None:
         return failure.packed()
     chain.result()  # puts a failure into words

@@ -47,7 +47,7 @@ class _ThreadTeam:
             chain.goal = chain.value.goal = goal
         waiting = blocks_of(self.chains)
         futures = [
-            self.pool.submit(take_turns, waiting, work.board, work.keeper) for _ in range(self.workers)
+            self.pool.submit(take_turns, waiting, work.board, self._keep_if_due) for _ in range(self.workers)
         ]
         watch(futures, work.board, work.look)
         failures = [failure for future in futures if (failure := future.result())]
@@ -56,6 +56,12 @@ class _ThreadTeam:
 
     def results(self) -> list[ChainResult]:
         return [chain.result() for chain in self.chains]
+
+    def _keep_if_due(self, index: int) -> None:
+        """A checkpoint of a chain, if the last one is long ago."""
+        keeper, chain = self.work.keeper, self.chains[index]
+        if keeper is not None and keeper.is_due(index):
+            keeper.keep(index, chain.value, chain.draws, chain.warmup)
 
     def _keep(self, failed: set[int]) -> None:
         """A checkpoint of every chain that is between two blocks."""

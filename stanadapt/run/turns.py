@@ -172,16 +172,19 @@ def chain_blas(job: Job) -> contextlib.AbstractContextManager[Any]:
     return one_thread() if computes else contextlib.nullcontext()
 
 
-Blocks = deque[tuple[Chain, Iterator[None]]]  # of chains that are not finished
+Blocks = deque[tuple[int, Iterator[None]]]  # of chains that are not finished, with their indices
 
 
 def blocks_of(chains: list[Chain]) -> Blocks:
     """What workers take their turns from."""
-    return deque((chain, chain.blocks()) for chain in chains)
+    return deque((chain.index, chain.blocks()) for chain in chains)
 
 
-def take_turns(waiting: Blocks, board: Board, keeper: Keeper | None = None) -> Failure | None:
-    """Run a block of one chain, then of the next, until all are done, one fails or the run is stopped."""
+def take_turns(waiting: Blocks, board: Board, after: Callable[[int], None] | None = None) -> Failure | None:
+    """Run a block of one chain, then of the next, until all are done, one fails or the run is stopped.
+
+    `after` is called with a chain's index between two of its blocks.
+    """
     while not board.stopped:
         try:
             chain, blocks = waiting.popleft()
@@ -189,13 +192,13 @@ def take_turns(waiting: Blocks, board: Board, keeper: Keeper | None = None) -> F
             return None
         try:
             next(blocks)
-            if keeper is not None and keeper.is_due(chain.index):
-                keeper.keep(chain.index, chain.value, chain.draws, chain.warmup)
+            if after is not None:
+                after(chain)
         except StopIteration:
             continue
         except BaseException as error:
             board.stop()
-            return Failure.of(chain.index, error)
+            return Failure.of(chain, error)
         waiting.append((chain, blocks))
     return None
 

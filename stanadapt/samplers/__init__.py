@@ -17,6 +17,7 @@ from .base import (
     climbs,
     is_engine,
     keeps_adapting,
+    move_to,
     stats,
 )
 from .settings import declared, named, parse, resolve
@@ -69,6 +70,7 @@ __all__ = [
     "facts",
     "is_engine",
     "keeps_adapting",
+    "move_to",
     "named",
     "parse",
     "resolve",

@@ -21,6 +21,7 @@ Some modules have more functions. FACTS says which; all are plain Python:
     until_refit     (refits) state -> number of iterations before the method learns in plain Python
     refit           (refits) state, settings, rng -> the state after that
     is_settled      (settles) state -> whether the stage that has just ended may be the last
+    state_at        (hessian) kernel: target, settings, x, step size -> the state there
 
 An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has
 Settings, FACTS, n_matrices and:
@@ -36,6 +37,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard
 import numpy as np
 
 from ..model.backends.base import Plan
+from ..target import log_density, log_density_gradient
 from ..trace import Trace
 from ..transport import rows_into_x
 
@@ -148,6 +150,7 @@ class Sampler(Method, Protocol):
     def until_refit(self, state: Any) -> int: ...
     def refit(self, state: Any, settings: Any, rng: np.random.Generator) -> Any: ...
     def is_settled(self, state: Any) -> bool: ...
+    def state_at(self, target: Any, settings: Any, x: Any, step_size: Any) -> Any: ...
 
 
 class WholeChain(NamedTuple):
@@ -202,6 +205,28 @@ def _advance_refitting(
         state = sampler.sweep(target, settings, state, rng, True, trace.part(rows))
         done = rows.stop
     return state
+
+
+def move_to(
+    sampler: Sampler, target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | None = None
+) -> Any:
+    """The state of a chain at `x` (d,), in the coordinates of the target, with all that it has learnt.
+
+    `logp` is what the chain keeps of a noisy target there.
+    """
+    if sampler.FACTS.hessian:  # its metric is that of the place
+        return sampler.state_at(target, settings, x.copy(), state.step_size)
+    fields: dict[str, Any] = {"x": x.copy()}
+    if "score" in state._fields:
+        score = np.empty_like(x)
+        fields["logp"] = log_density_gradient(target, x, score)
+        fields["score"] = score
+    else:
+        fields["logp"] = log_density(target, x) if logp is None else logp
+    if "rotated" in state._fields:
+        root_t = state.root_t if "root_t" in state._fields else state.chol_t
+        fields["rotated"] = root_t @ fields["score"]
+    return state._replace(**fields)
 
 
 def keeps_adapting(sampler: Method, settings: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from broken import broken_sampler, edited_sampler
+from broken import FAULTS, SLIGHTLY_BROKEN, WITH_FAULTS, broken_sampler, edited_sampler
 from cases import CASES, kernel_methods, methods, p_values_after, resolve
 from exact import TARGETS, Exact, gaussian, skewed, without_jacobian
 
@@ -179,41 +179,6 @@ def test_suite_goes_red_for_a_broken_kernel(what: str, tmp_path: Path) -> None:
     assert not all(_law_is_kept(sampler, settings, make(), sound) for make in (gaussian, skewed))
 
 
-# Faults of five to twenty per cent, which take more draws to be seen.
-SLIGHTLY_BROKEN = {
-    "mala with nine tenths of the drift": (
-        "mala",
-        "numerics/langevin.py",
-        "x[i] + (0.5 * s * s * score[i]",
-        "x[i] + (0.45 * s * s * score[i]",
-    ),
-    "fisher_mala with nine tenths of the drift": (
-        "fisher_mala",
-        "numerics/langevin.py",
-        "0.5 * s * s * rotated[i]",
-        "0.45 * s * s * rotated[i]",
-    ),
-    "rwm with nine tenths of the log ratio": (
-        "rwm",
-        "samplers/rwm.py",
-        "accept_prob = accept_probability(logp_y - logp)",
-        "accept_prob = accept_probability(0.9 * (logp_y - logp))",
-    ),
-    "arwmh whose walk drifts by a twentieth": (
-        "arwmh",
-        "numerics/walk.py",
-        "add_times(y, root_t, s * z)",
-        "add_times(y, root_t, s * z - 0.05 * s)",
-    ),
-    "kmc_finite that loses a tenth of the momentum": (
-        "kmc_finite",
-        "samplers/kmc.py",
-        "surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog)",
-        "surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog); momentum *= 0.9",
-    ),
-}
-
-
 @pytest.mark.parametrize("what", SLIGHTLY_BROKEN)
 def test_suite_with_more_draws_goes_red_for_a_slight_fault(what: str, tmp_path: Path) -> None:
     method, file, text, other = SLIGHTLY_BROKEN[what]
@@ -231,45 +196,6 @@ def test_suite_goes_red_where_nothing_moves(tmp_path: Path) -> None:
     sound, settings = resolve("mala", {})
     with pytest.raises(AssertionError, match=r"^0 of 100 iterations moved the chain"):
         p_values_after(sampler, settings, gaussian(), n=10, steps=10, seed=1, learner=sound)
-
-
-# What is broken in fisher_hmc. Its kernel takes long to compile, so all of this is in one, and a setting
-# `fault` picks from it. Warm-up is sound, or steps could become so small that nothing moves.
-FAULTS = [
-    "nothing",
-    "momenta of another mass",
-    "kinetic energy without the metric",
-    "acceptance without the kinetic energy",
-    "last push too short",
-    "momentum lost on the way",
-    "number of steps that depends on where they begin",
-]
-WITH_FAULTS = {
-    "samplers/fisher_hmc.py": {
-        'learnt where they pay"] = "auto"\n': 'learnt where they pay"] = "auto"\n    fault: int = 0\n',
-        "room: Any, rng: Any) -> Any:": "room: Any, rng: Any, fault: Any) -> Any:",
-        "state, logp, h, room, rng)": "state, logp, h, room, rng, 0 if adapting else settings.fault)",
-        "    energy = energy_of": (
-            "    if fault == 1:\n        for i in range(x.size):\n            room.momentum[i] = z[i]\n"
-            "    energy = energy_of"
-        ),
-        "        velocity_into(z, metric, room.momentum)\n": (
-            "        velocity_into(z, metric, room.momentum)\n"
-            "        for i in range(x.size):\n"
-            "            if fault == 2:\n                z[i] = room.momentum[i]\n"
-            "            if fault == 3:\n                energy, z[i] = -logp, 0.0\n"
-        ),
-        "room.velocity, h, n)": "room.velocity, h, n, fault)",
-        "    logp_y, taken =": "    if fault == 6 and x[0] > 0.0:\n        n += 1\n    logp_y, taken =",
-    },
-    "numerics/splitting.py": {
-        "h: Any, n: Any\n) ->": "h: Any, n: Any, fault: Any\n) ->",
-        "momentum[i] += B * h": "momentum[i] += (0.5 if fault == 4 else 1.0) * B * h",
-        "momentum[i] += push * score[i]": (
-            "momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"
-        ),
-    },
-}
 
 
 @pytest.fixture(scope="module")

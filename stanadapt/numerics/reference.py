@@ -1,0 +1,111 @@
+"""One step of a plain Metropolis kernel from every draw, as a yardstick for the law of draws.
+
+It is written anew on purpose. It shares no line with the samplers, so that an error in what they share cannot
+make both wrong alike; all it takes from the model is the density, and the gradient where there is one.
+
+    symbol  here       shape     meaning
+    x       point      (d,)      a draw
+    R       root       (k, k)    root of a correlation matrix; k = 0 stands for the identity
+    S       scale      (d,)      standard deviations, so that A = S R R^T S is about the covariance
+    w(x)    pull       (d,)      R^T S score(x), or 0 where there is no gradient
+    h       step       ()        length of a step
+    z       noise      (d,)      standard normal
+
+The proposals are y = x + S R ((h²/2) w(x) + h z): MALA (Roberts and Tweedie, 1996) with a gradient, and a
+random walk without. The noise that leads from y back to x is -z - (h/2) (w(x) + w(y)), so the proposal is
+accepted with probability
+
+    a(x, y) = min(1, exp(log p(y) - log p(x) + |z|²/2 - |z + (h/2) (w(x) + w(y))|²/2)).
+
+It leaves p as it is whatever A, h and w are: a gradient that is wrong, or a density that jumps, costs power
+and nothing else. From every draw go two proposals, with noises z and -z, since the larger part of what noise
+does to a mean is then gone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import kernel
+from ..target import log_density, log_density_gradient
+
+
+@kernel
+def _pull(score: Any, scale: Any, root: Any, out: Any) -> None:
+    """out = R^T S score."""
+    d = scale.size
+    for i in range(d):
+        out[i] = scale[i] * score[i]
+    if len(root) > 0:
+        for k in range(d):  # R is lower triangular, so entry k needs only those from k on
+            total = 0.0
+            for i in range(k, d):
+                total += root[i, k] * out[i]
+            out[k] = total
+
+
+@kernel
+def _push(move: Any, scale: Any, root: Any, out: Any) -> None:
+    """out = S R move."""
+    d = scale.size
+    for i in range(d):
+        total = move[i]
+        if len(root) > 0:
+            total = 0.0
+            for k in range(i + 1):
+                total += root[i, k] * move[k]
+        out[i] = scale[i] * total
+
+
+@kernel
+def _look(target: Any, x: Any, with_gradient: Any, scale: Any, root: Any, score: Any, pull: Any) -> Any:
+    """The log density at `x` (d,), and w(x) in `pull` (d,), which stays 0 where no gradient is used."""
+    if not with_gradient:
+        return log_density(target, x)
+    logp = log_density_gradient(target, x, score)
+    if logp > -np.inf:
+        _pull(score, scale, root, pull)
+    return logp
+
+
+@kernel
+def reference_steps(
+    target: Any,
+    points: Any,
+    scale: Any,
+    root: Any,
+    step: Any,
+    with_gradient: Any,
+    rng: Any,
+    proposals: Any,
+    logp: Any,
+    accept: Any,
+) -> None:
+    """Two proposals from every point (n, d), with opposite noise.
+
+    Written are `proposals` (n, 2, d), the log densities `logp` (n, 3) at the point and at both of them, and
+    the probabilities `accept` (n, 2) with which they are accepted.
+    """
+    d = scale.size
+    score, here, there = np.empty(d), np.zeros(d), np.zeros(d)
+    noise, move, shift = np.empty(d), np.empty(d), np.empty(d)
+    for i in range(len(points)):
+        logp[i, 0] = _look(target, points[i], with_gradient, scale, root, score, here)
+        for j in range(d):
+            noise[j] = rng.standard_normal()
+        for side in range(2):
+            sign = 1.0 - 2.0 * side
+            y = proposals[i, side]
+            for j in range(d):
+                move[j] = 0.5 * step * step * here[j] + sign * step * noise[j]
+            _push(move, scale, root, shift)
+            for j in range(d):
+                y[j] = points[i, j] + shift[j]
+            logp[i, side + 1] = _look(target, y, with_gradient, scale, root, score, there)
+            log_ratio = logp[i, side + 1] - logp[i, 0]
+            for j in range(d):
+                back = sign * noise[j] + 0.5 * step * (here[j] + there[j])
+                log_ratio += 0.5 * (noise[j] * noise[j] - back * back)
+            accept[i, side] = np.exp(min(0.0, log_ratio)) if log_ratio > -np.inf else 0.0

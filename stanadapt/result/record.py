@@ -1,0 +1,209 @@
+"""What a result records of its run, for those who take the run up again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import xarray
+
+from .. import check, samplers
+from ..errors import ArgumentError
+from ..model.posterior import Posterior
+from ..run.draws import ChainResult
+from ..run.job import Job
+from .container import OWN_GROUP, Groups, attributes, datasets
+from .labels import SAMPLE_DIMS
+
+if TYPE_CHECKING:
+    from .container import InferenceData
+
+_MOST_ROWS = 20_000  # draws that are made unconstrained, of all chains
+_ATTRIBUTES = ("method", "settings", "seed", "tuning_steps", "thin", "model_hash")
+_HISTORY = ("step_size", "acceptance_rate")  # of all that is noted in warm-up, what every method has
+_LOOKED_AT = 20  # draws whose log density is computed again
+_CLOSE = 1e-5  # relative; values that were written as text and read back are not the same to the last digit
+
+
+class Record(NamedTuple):
+    """A result with what its attributes say of the run."""
+
+    groups: Groups
+    attrs: dict[str, Any]
+
+    @classmethod
+    def of(cls, idata: InferenceData) -> Record:
+        """Of a result of `stanadapt.sample`.
+
+        Raises
+        ------
+        ArgumentError
+            It is another object, it has no draws, or attributes are missing.
+        """
+        groups = datasets(idata)
+        posterior = groups.get("posterior")
+        if posterior is None or not set(SAMPLE_DIMS) <= set(posterior.sizes) or not posterior.sizes["draw"]:
+            raise ArgumentError("idata has no draws: a result of stanadapt.sample with a posterior is needed")
+        attrs = posterior.attrs | attributes(idata)
+        missing = [name for name in _ATTRIBUTES if name not in attrs]
+        if missing:
+            raise ArgumentError(
+                f"idata lacks the attributes {', '.join(missing)}: a result of stanadapt.sample is needed"
+            )
+        if attrs["method"] not in samplers.METHODS:
+            raise ArgumentError(
+                f"idata is of the method {check.shown(attrs['method'])}, which is unknown here"
+            )
+        return cls(groups, attrs)
+
+    @property
+    def method(self) -> str:
+        return str(self.attrs["method"])
+
+    @property
+    def chains(self) -> list[int]:
+        """The numbers of the chains whose draws there are."""
+        return [int(i) for i in self.groups["posterior"]["chain"].values]
+
+    def job(self) -> Job:
+        """What the run was asked for, as far as chains' warm-up depends on it.
+
+        Raises
+        ------
+        ArgumentError
+            The settings are not those of this version.
+        """
+        sampler = samplers.sampler(self.method)
+        thin = int(self.attrs["thin"])
+        return Job(
+            method=self.method,
+            settings=samplers.resolve(sampler, json.loads(self.attrs["settings"])),
+            warmup=int(self.attrs["tuning_steps"]),
+            draws=thin * self.groups["posterior"].sizes["draw"],
+            thin=thin,
+            chains=max(self.chains) + 1,
+            seed=int(self.attrs["seed"]),
+            save_warmup=False,
+            keep_unconstrained=False,
+        )
+
+    def check_model(self, posterior: Posterior) -> None:
+        """Refuse a posterior that is not the run's: by its program, and by the log density of some draws.
+
+        Another backend may leave out other constants, so the log densities may differ by one number.
+        """
+        if posterior.digest() != self.attrs["model_hash"]:
+            raise ArgumentError("model: it is another program than the one that idata was drawn from")
+        stats = self.groups.get("sample_stats")
+        if not posterior.dim or posterior.model.noisy or stats is None or "lp" not in stats:
+            return
+        lp = stats["lp"].transpose(*SAMPLE_DIMS).values
+        rows = np.linspace(0, lp.shape[1] - 1, min(_LOOKED_AT, lp.shape[1])).astype(int)
+        there = [_log_density(posterior, x) for x in self._points(posterior, rows)[0]]
+        apart = np.array(there) - lp[0, rows]
+        same = np.abs(apart - np.nanmedian(apart)) <= _CLOSE * (1.0 + np.abs(lp[0, rows]))
+        if same.mean() <= 0.5:  # a few draws may lie where rounding decides
+            raise ArgumentError(
+                "data: the log density of the draws is not what the run has recorded: these are other data"
+            )
+
+    def unconstrained(self, posterior: Posterior) -> tuple[np.ndarray, int]:
+        """Unconstrained draws (C, n, d), and the iterations from one to the next: thinned if there are many.
+
+        Raises
+        ------
+        ArgumentError
+            Parameters are missing or have other shapes, or rounding has put draws on the boundary.
+        """
+        sizes = self.groups["posterior"].sizes
+        stride = -(-sizes["chain"] * sizes["draw"] // _MOST_ROWS)
+        stride = max(1, min(stride, sizes["draw"] // 100))
+        rows = np.arange(stride - 1, sizes["draw"], stride)
+        return self._points(posterior, rows), stride * int(self.attrs["thin"])
+
+    def check_warmup(self, results: Sequence[ChainResult]) -> None:
+        """Refuse chains whose warm-up has come to something else than the run's.
+
+        Raises
+        ------
+        ArgumentError
+            It says what differs, or that nothing is there to compare with.
+        """
+        own = self.groups.get(OWN_GROUP)
+        if own is None or "start" not in own:
+            raise ArgumentError(
+                "idata has no group adaptation, by which to see that warm-up has been run again as it was; "
+                "kernel=False replays without it"
+            )
+        for row, result in enumerate(results):
+            if not _is_close(own["start"].values[row], result.start):
+                raise ArgumentError(
+                    f"chain {result.index} of the run started elsewhere: pass inits and init_radius as they "
+                    "were; kernel=False replays without the warm-up"
+                )
+            notes = own.sizes.get("note", 0)  # which are as many as the chain with the fewest has
+            reached: dict[str, Any] = {
+                name: result.history[name][:notes] for name in _HISTORY if name in result.history and notes
+            }
+            reached |= result.learnt | {"warmup_iterations": result.warmup_iterations}
+            for name, value in reached.items():
+                if name not in own or not _is_close(own[name].values[row], value):
+                    raise ArgumentError(
+                        f"chain {result.index} comes to another {name} when its warm-up is run again: the "
+                        "run was made by another version or on another machine, whose rounding differs; "
+                        "kernel=False replays without the warm-up"
+                    )
+
+    def _points(self, posterior: Posterior, rows: np.ndarray) -> np.ndarray:
+        """Some of the draws, unconstrained (C, rows, d)."""
+        kept = self.groups.get("unconstrained_posterior")
+        if kept is not None and "x" in kept and kept["x"].shape[-1] == posterior.dim:
+            return np.asarray(kept["x"].transpose(*SAMPLE_DIMS, ...).values[:, rows])
+        draws = self.groups["posterior"].isel(draw=rows)
+        flat = np.empty((draws.sizes["chain"], len(rows), len(posterior.names)))
+        for name, variable in posterior.parameters.items():
+            flat[..., variable.columns] = _values(draws, name, variable.shape)
+        points = np.empty((*flat.shape[:2], posterior.dim))
+        for place in np.ndindex(*flat.shape[:2]):
+            try:
+                points[place] = posterior.model.unconstrain_flat(flat[place])
+            except RuntimeError as error:
+                raise ArgumentError(
+                    f"idata: draw {rows[place[1]]} of chain {self.chains[place[0]]} cannot be made "
+                    f"unconstrained ({check.one_line(error)}): rounding has put it on the boundary of its "
+                    "support. Draw with keep_unconstrained=True"
+                ) from error
+        if not np.isfinite(points).all():
+            raise ArgumentError(
+                "idata has draws that rounding has put on the boundary of their support, or that are not "
+                "finite: draw with keep_unconstrained=True"
+            )
+        return points
+
+
+def _values(draws: xarray.Dataset, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    if name not in draws:
+        raise ArgumentError(f"idata lacks the parameter {name} of the model")
+    values = draws[name].transpose(*SAMPLE_DIMS, ...).values
+    if values.shape[2:] != shape:
+        raise ArgumentError(f"idata has {name} of shape {values.shape[2:]}; the model declares {shape}")
+    return np.asarray(values)
+
+
+def _log_density(posterior: Posterior, x: np.ndarray) -> float:
+    try:
+        return posterior.model.log_density(x)
+    except RuntimeError:  # the model rejects the point
+        return np.nan
+
+
+def _is_close(recorded: Any, value: Any) -> bool:
+    """Whether a chain's value is what its result has, which may be padded with NaN."""
+    recorded, value = np.asarray(recorded), np.asarray(value)
+    if recorded.ndim != value.ndim or any(a < b for a, b in zip(recorded.shape, value.shape, strict=True)):
+        return False
+    part = recorded[tuple(slice(n) for n in value.shape)]
+    margin = _CLOSE * float(np.nanmax(np.abs(value), initial=0.0))
+    return bool(np.allclose(part, value, rtol=_CLOSE, atol=margin, equal_nan=True))
