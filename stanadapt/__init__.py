@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .diagnostics.findings import diagnose
     from .diagnostics.table import summary
     from .errors import StanAdaptError, StanAdaptWarning
+    from .many import sample_many
     from .model.backends.python import Target
     from .model.posterior import Posterior
     from .simulators.abc import abc
@@ -33,6 +34,7 @@ __all__ = [
     "errors",
     "methods",
     "sample",
+    "sample_many",
     "summary",
 ]
 
@@ -47,6 +49,7 @@ _HOMES = {
     "diagnose": "diagnostics.findings",
     "methods": "api",
     "sample": "api",
+    "sample_many": "many",
     "summary": "diagnostics.table",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib.metadata
 import json
 from collections.abc import Mapping, Sequence
@@ -272,6 +273,12 @@ def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
     return stacked
 
 
+@functools.cache
+def _version() -> str:
+    """Of this package, as installed: looking for it takes a millisecond."""
+    return importlib.metadata.version("stanadapt")
+
+
 def _attributes(
     run: Run, job: Job, posterior: Posterior, kept: list[int], n: int, seconds: float
 ) -> dict[str, Any]:
@@ -281,7 +288,7 @@ def _attributes(
         "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "creation_library": "stanadapt",
         "inference_library": "stanadapt",
-        "inference_library_version": importlib.metadata.version("stanadapt"),
+        "inference_library_version": _version(),
         "sampling_time": seconds,
         "tuning_steps": job.warmup,
         "thin": job.thin,

@@ -18,8 +18,8 @@ from ..samplers import is_engine, sampler
 from .board import Board
 from .job import Job
 
-_LOG_SHARE = 0.1  # a log file gets a line for every tenth of the run,
-_LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds
+LOG_SHARE = 0.1  # a log file gets a line for every tenth of the run,
+LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
 
@@ -39,8 +39,8 @@ class Progress:
     def __enter__(self) -> Progress:
         if self.enabled:
             try:
-                if sys.stderr.isatty() or _in_notebook():
-                    self.bar = _bar(self.job.method, self.total)
+                if has_bars():
+                    self.bar = bar(self.job.method, self.total)
             except Exception:  # stderr is closed or None
                 self.enabled = False
         return self
@@ -77,8 +77,8 @@ class Progress:
         now = time.perf_counter()
         share = done / self.total
         finished = share == 1.0 and self.logged < 1.0
-        if finished or share - self.logged >= _LOG_SHARE or now - self.logged_at >= _LOG_SECONDS:
-            when = _time(now - self.began, share)
+        if finished or share - self.logged >= LOG_SHARE or now - self.logged_at >= LOG_SECONDS:
+            when = time_left(now - self.began, share)
             text = f"{self.job.method}: {share:4.0%}, {done}/{self.total} iterations, {when}"
             print(f"{text}, {self._state(rows)}", file=sys.stderr, flush=True)
             self.logged, self.logged_at = share, now
@@ -98,11 +98,18 @@ def tell(text: str) -> None:
             print(text, file=sys.stderr, flush=True)
 
 
-def _bar(name: str, total: int) -> Any:
+def has_bars() -> bool:
+    """Whether stderr is a terminal or a notebook, where a line can be written over."""
+    return sys.stderr.isatty() or _in_notebook()
+
+
+def bar(name: str, total: int | None) -> Any:
     """tqdm's bar for the terminal or the notebook; its text bar in a notebook that has no widgets."""
     from tqdm.std import tqdm as text_bar
 
-    shape = {"total": total, "desc": name, "bar_format": _BAR, "unit_scale": True, "dynamic_ncols": True}
+    shape: dict[str, Any] = {"total": total, "desc": name, "unit_scale": True, "dynamic_ncols": True}
+    if total is not None:
+        shape["bar_format"] = _BAR
     # Without miniters tqdm learns it from fast iterations, and then the bar freezes at slow ones.
     shape |= {"miniters": 1, "mininterval": 0.25}
     with warnings.catch_warnings():
@@ -129,7 +136,7 @@ def _figures(rows: np.ndarray) -> str:
     return shown if np.isnan(step_size) else f"{shown}, step {step_size:.3g}"
 
 
-def _time(spent: float, share: float) -> str:
+def time_left(spent: float, share: float) -> str:
     """Time left at the pace so far, or the whole of it at the end."""
     if share == 1.0:
         return f"{timedelta(seconds=round(spent))} spent"

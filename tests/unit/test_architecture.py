@@ -35,7 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("workers",),
     ("errors",),
 )
-DOORS = ("__init__", "api", "cli")
+DOORS = ("__init__", "api", "cli", "many")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
