@@ -29,8 +29,8 @@ from ..run.engine import open_posterior
 from ..run.interrupts import Caught, interrupts
 from ..run.pools import Here, LocalProcesses, Loss, Pool, Task
 from ..run.prepare import prepare
+from ..run.progress import Tally
 from ..run.request import Request
-from ..run.tally import Tally
 from .worker import Common, Outcome, try_write
 
 _LOOK_SECONDS = 0.1

@@ -119,8 +119,14 @@ class LocalProcesses:
         with blocked_signals():
             if self._executor is None:
                 self._executor = self._start()
-        with blocked_signals():  # the resource tracker undoes the block, in older Pythons
-            future: Future[Any] = self._executor.submit(self.work, task)
+        from loky.process_executor import BrokenProcessPool
+
+        future: Future[Any] = Future()
+        try:
+            with blocked_signals():  # the resource tracker undoes the block, in older Pythons
+                future = self._executor.submit(self.work, task)
+        except BrokenProcessPool as error:  # another fit has ended its process
+            future.set_exception(error)
         return future
 
     def loss(self, error: BaseException) -> Loss | None:
