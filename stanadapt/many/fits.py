@@ -142,7 +142,8 @@ class Fits:
             except Exception as error:  # the user's, of an item or of a generator
                 self.is_exhausted, self.error = True, error
             else:
-                self._begin(entry)
+                if not caught.signal:  # which may have come while a generator was at work
+                    self._begin(entry)
 
     def _has_room(self) -> bool:
         return len(self.under_way) + len(self.ready) < self.pool.slots()

@@ -99,19 +99,25 @@ def test_a_fit_that_kills_its_process_has_an_error_and_no_other_does() -> None:
     assert kinds <= {"InferenceData", "DataTree"}
 
 
-# Two fits that are done at once, and others that take minutes.
+# Two fits that are done at once, and others that take minutes. It says so when it is asked for data after the
+# second result: then a signal comes to `sample_many`, and not to this script.
 LONG = """
 import sys, warnings
 import stanadapt
 warnings.simplefilter("always")
 out, workers = sys.argv[1:]
 CODE = "data { int n; } parameters { real x; } model { for (i in 1:n) target += -x * x / n; }"
-data = [{"n": 1 if i < 2 else 10**8} for i in range(100)]
+
+def data():
+    for i in range(100):
+        if i == (2 if workers == "1" else 5):
+            print("asked", file=sys.stderr, flush=True)
+        yield {"n": 1 if i < 2 else 10**8}
+
 arguments = dict(method="rwm", warmup=5, draws=5000, chains=1, seed=1, progress=False)
 came = []
-for key, result in stanadapt.sample_many(CODE, data, out=out, workers=int(workers), **arguments):
+for key, result in stanadapt.sample_many(CODE, data(), out=out, workers=int(workers), **arguments):
     came.append(key)
-    print("came", len(came), file=sys.stderr, flush=True)
 print(sorted(came))
 """
 
@@ -120,7 +126,7 @@ print(sorted(came))
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_ends_with_the_fits_that_are_done(workers: int, tmp_path: Path) -> None:
     child = Child(LONG, tmp_path, workers)
-    child.wait_for("came 2")
+    child.wait_for("asked")
     child.interrupt()
     status, stdout, stderr = child.end()
     assert (status, stdout) == (0, "[0, 1]\n"), stderr
