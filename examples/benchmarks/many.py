@@ -120,10 +120,8 @@ def main() -> None:
     print(f"| part of a fit with {asked.method}, 4 x {asked.draws} draws | ms |\n| --- | ---: |")
     for name, milliseconds in parts(arguments).items():
         print(f"| {name} | {milliseconds:.1f} |")
-    print(
-        f"\n| {asked.fits} fits, {asked.workers} workers | first result, s | all, s | ms a fit and worker |"
-    )
-    print("| --- | ---: | ---: | ---: |")
+    heads = [f"{asked.fits} fits, {asked.workers} workers", "first, s", "all, s", "processor, s", "a fit, ms"]
+    print(f"\n| {' | '.join(heads)} |\n| --- | ---: | ---: | ---: | ---: |")
 
     def show(name: str, out: str | None) -> None:
         first, seconds, spent = many(asked.fits, asked.workers, out, arguments)

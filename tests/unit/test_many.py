@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,7 +148,6 @@ def test_items_of_no_form_are_refused_after_the_results_before_them(
         ({"settings": {"x": 1}}, "x"),
         ({"out": 3}, "out=3 is not allowed"),
         ({"out": ""}, "out='' is not allowed"),
-        ({"cluster": 3, "workers": None}, "cluster=3 is not allowed"),
         ({"cluster": "tcp://127.0.0.1:1"}, "workers=1 is not allowed with cluster"),
     ],
 )
@@ -155,6 +155,18 @@ def test_items_of_no_form_are_refused_after_the_results_before_them(
 def test_arguments_are_checked_at_once(more: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         many([DATA], **more)
+
+
+def test_what_is_no_cluster_is_refused() -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    with pytest.raises(ArgumentError, match="cluster=3 is not allowed"):
+        many([DATA], cluster=3, workers=None)
+
+
+def test_without_dask_a_cluster_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ArgumentError, match=r"pip install 'stanadapt\[dask\]'"):
+        many([DATA], cluster="tcp://127.0.0.1:1", workers=None)
 
 
 @pytest.mark.usefixtures("never_runs")
