@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .diagnostics.replay import replay
     from .diagnostics.table import summary
     from .errors import StanAdaptError, StanAdaptWarning
+    from .many import sample_many
     from .model.backends.python import Target
     from .model.posterior import Posterior
     from .run.until import Until
@@ -41,6 +42,7 @@ __all__ = [
     "replay",
     "resume",
     "sample",
+    "sample_many",
     "summary",
 ]
 
@@ -60,6 +62,7 @@ _HOMES = {
     "replay": "diagnostics.replay",
     "resume": "runs",
     "sample": "api",
+    "sample_many": "many",
     "summary": "diagnostics.table",
 }
 

@@ -41,7 +41,7 @@ def ignore_signals() -> None:
                 signal.signal(number, signal.SIG_IGN)
 
 
-def end_with_parent(parent: int, folder: Path) -> None:
+def end_with_parent(parent: int, folder: Path | None = None) -> None:
     """Have this process end, and remove `folder`, soon after the process `parent` that started it has ended.
 
     A parent that is killed cannot end its workers. A thread looks, since nothing portable tells them. Kernels
@@ -51,7 +51,8 @@ def end_with_parent(parent: int, folder: Path) -> None:
     def look() -> None:
         while os.getppid() == parent:
             time.sleep(_LOOK_SECONDS)
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=look, name="stanadapt-parent", daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import math
 import os
@@ -50,13 +51,65 @@ def open_model(model: Any, data: Any, backend: str, seed: int) -> Opened:
 
 def read_program(model: Any, data: Any) -> tuple[str, str]:
     """The text of a Stan program, and its data as JSON, of a model that is one; nothing of another."""
-    if isinstance(model, Target) or hasattr(model, "param_unc_num"):
+    if is_opened(model):
         return "", ""
     source = _stan_file(model)
     if isinstance(source, Path) and source.suffix in _LIBRARIES:
         return "", ""
     _, _, code, values = _program_and_data(source, data)
     return code, to_json(values)
+
+
+def is_opened(model: Any) -> bool:
+    """Whether a model is an object that holds a log density with its data, rather than a program."""
+    return isinstance(model, Target) or hasattr(model, "param_unc_num")
+
+
+def portable(model: Any) -> Any:
+    """A program in the form in which another process or machine can open it, without the user's files.
+
+    That is its text with includes written in place; a library that BridgeStan compiled, and a CmdStanModel,
+    whose executable may be wanted, stay what they are, and so does a model that is opened.
+
+    Raises
+    ------
+    ArgumentError, ModelError
+        It is no model, or its file cannot be read.
+    """
+    if is_opened(model) or executable(model):
+        return model
+    source = _stan_file(model)
+    if isinstance(source, Path) and source.suffix in _LIBRARIES:
+        return source.resolve()
+    code = with_includes(*_program(source))
+    # A text that ends like the name of a file would be taken for one.
+    return f"{code}\n" if code.endswith((".stan", *_LIBRARIES)) else code
+
+
+def program_digest(model: Any) -> str:
+    """A hash of what `portable` gives for a program, for the record: 64 hexadecimal digits.
+
+    Raises
+    ------
+    ModelError
+        A library cannot be read.
+    """
+    if isinstance(model, str):
+        return hashlib.sha256(model.encode()).hexdigest()
+    if not isinstance(model, Path):
+        return program_digest(with_includes(*_program(_stan_file(model))))
+    try:
+        return hashlib.sha256(model.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ModelError(f"model={str(model)!r} cannot be read: {error}") from error
+
+
+def check_program(model: Any, backend: str) -> None:
+    """Refuse a program, as `portable` gives it, that compiles with no data. Raises ModelError."""
+    if isinstance(model, str) and backend != "bridgestan":
+        from .backends import stanli
+
+        stanli.compiled(model, None)
 
 
 def _program_and_data(source: Path | str, data: Any) -> tuple[str, Path | None, str, dict[str, Any]]:

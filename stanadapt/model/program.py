@@ -9,6 +9,7 @@ set must not be refused.
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -75,6 +76,7 @@ def without_comments(code: str) -> str:
     return _TOKEN.sub(lambda token: '""' if token["text"] else " ", code)
 
 
+@functools.lru_cache(maxsize=64)  # of some programs that are opened again and again
 def block(code: str, name: str) -> str:
     """The text between the braces of a block, without comments; empty if there is none."""
     text = re.sub(r"transformed\s+", "transformed ", without_comments(code))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib.metadata
 import json
 from collections.abc import Mapping
@@ -229,6 +230,12 @@ def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
     return stacked
 
 
+@functools.cache
+def _version() -> str:
+    """Of this package, as installed: looking for it takes a millisecond."""
+    return importlib.metadata.version("stanadapt")
+
+
 def attributes_of(run: Run, job: Job, description: Description, seconds: float) -> dict[str, Any]:
     """Facts about the run, as strings and numbers: netCDF takes nothing else."""
     method = samplers.sampler(job.method)
@@ -236,7 +243,7 @@ def attributes_of(run: Run, job: Job, description: Description, seconds: float) 
         "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "creation_library": "stanadapt",
         "inference_library": "stanadapt",
-        "inference_library_version": importlib.metadata.version("stanadapt"),
+        "inference_library_version": _version(),
         "sampling_time": seconds,
         "tuning_steps": job.warmup,
         "thin": job.thin,

@@ -18,11 +18,12 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple, cast
 
 from .. import check
-from ..errors import ArgumentError, ChainError
+from ..errors import ChainError
 from ..model.posterior import Posterior
 from .board import Board
 from .failures import PackedFailure
 from .job import Job
+from .pools import connect
 from .segments import Piece, Segment, SegmentTeam, run_segment
 from .turns import Work
 
@@ -44,26 +45,10 @@ class Cluster(NamedTuple):
         Raises
         ------
         ArgumentError
-            It is neither, `distributed` is not installed, or nothing answers there.
+            It is neither, Dask is not installed, or nothing answers there.
         """
-        try:
-            import distributed
-        except ImportError as error:
-            raise ArgumentError(
-                "cluster needs the package distributed: pip install 'stanadapt[dask]'"
-            ) from error
-        if isinstance(given, distributed.Client):
-            if given.asynchronous:
-                raise ArgumentError("cluster is an asynchronous Client: a synchronous one is needed")
-            return cls(given, packed, False)
-        if not isinstance(given, str):
-            raise check.refused("cluster", given, "a distributed.Client, or the address of a scheduler")
-        try:
-            return cls(cast(Any, distributed.Client)(given, timeout=10, set_as_default=False), packed, True)
-        except (OSError, ValueError) as error:
-            raise ArgumentError(
-                f"cluster={given!r}: no scheduler answers there ({check.one_line(error)})"
-            ) from error
+        client, is_own = connect(given)
+        return cls(client, packed, is_own)
 
     @contextlib.contextmanager
     def team(self, work: Work) -> Iterator[SegmentTeam]:

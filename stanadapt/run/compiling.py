@@ -36,6 +36,12 @@ def compile_job(job: Job, posterior: Posterior, progress: bool) -> None:
     _compile(job.method, job.settings, posterior, progress)
 
 
+def is_ready(method: str) -> bool:
+    """Whether what runs a method is compiled, in this process or on disk."""
+    module: Any = sampler(method)
+    return is_compiled(log_density_gradient if is_engine(module) else module.sweep)
+
+
 def compile_pilot(posterior: Posterior, progress: bool) -> None:
     """Compile what runs the pilot of other methods, and the trial of method="auto"."""
     _compile(warmup.PILOT, warmup.pilot()[1], posterior, progress)

@@ -17,14 +17,14 @@ _CALLERS = ("stanadapt.model.backends.python", "stanadapt.simulators.abc")  # of
 
 
 class Failure(NamedTuple):
-    """A chain that ended with an exception."""
+    """A chain that ended with an exception; or a whole fit, without the number of a chain."""
 
-    chain: int
+    chain: int | None
     error: BaseException
     traceback: str  # as Python prints it; nothing for errors of ours, which say what is to be said
 
     @classmethod
-    def of(cls, chain: int, error: BaseException) -> Failure:
+    def of(cls, chain: int | None, error: BaseException) -> Failure:
         frames = _users_frames(error)
         if frames is None and isinstance(error, StanAdaptError):
             return cls(chain, error, "")
@@ -46,7 +46,7 @@ class Failure(NamedTuple):
 class PackedFailure(NamedTuple):
     """What comes out of a worker process: nothing that could fail in the parent before it is looked at."""
 
-    chain: int
+    chain: int | None
     forms: list[bytes]  # the exception, pickled; its class and arguments, for a class that fails at that
     line: str  # its type and message
     traceback: str
@@ -61,14 +61,15 @@ class PackedFailure(NamedTuple):
                     error = kind.__new__(kind, *arguments)
                 if isinstance(error, BaseException):
                     return Failure(self.chain, error, self.traceback)
-        return Failure(self.chain, ChainError(f"chain {self.chain}: {self.line}"), self.traceback)
+        where = "" if self.chain is None else f"chain {self.chain}: "
+        return Failure(self.chain, ChainError(f"{where}{self.line}"), self.traceback)
 
 
 def raise_first(failures: list[Failure], *, in_processes: bool) -> None:
     """Raise the exception of the first chain that failed, if one did; what else happened is in its notes."""
     if not failures:
         return
-    first, *others = sorted(failures, key=lambda failure: failure.chain)
+    first, *others = sorted(failures, key=lambda failure: failure.chain or 0)
     if first.traceback:
         where = f", in a worker process:\n{first.traceback}" if in_processes else "."
         first.error.add_note(f"It was raised in chain {first.chain}{where}")

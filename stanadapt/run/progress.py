@@ -55,7 +55,7 @@ class Progress:
     def __enter__(self) -> Progress:
         if self.enabled:
             try:
-                if sys.stderr.isatty() or _in_notebook():
+                if _has_bars():
                     self.bar = _bar(self.job.method, self.total)
             except Exception:  # stderr is closed or None
                 self.enabled = False
@@ -121,6 +121,68 @@ class Progress:
         return f"{len(finished)}/{len(rows)} chains" + _figures(finished)
 
 
+class Tally:
+    """Counts whole fits of many, and shows how many there are; a context manager.
+
+    `enabled=False` shows nothing.
+    """
+
+    def __init__(self, name: str, total: int | None, enabled: bool) -> None:
+        self.name, self.total, self.enabled = name, total, enabled
+        self.done = self.failed = self.kept = 0  # kept: of an earlier run
+        self.bar: Any = None
+        self.began = self.logged_at = time.perf_counter()
+        self.logged = 0
+
+    def __enter__(self) -> Tally:
+        with contextlib.suppress(Exception):  # stderr is closed or None
+            if self.enabled and _has_bars():
+                self.bar = _bar(self.name, self.total)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            with contextlib.suppress(Exception):
+                self.bar.close()
+
+    def count(self, *, failed: bool = False, kept: bool = False) -> None:
+        """One fit more."""
+        self.done, self.failed, self.kept = self.done + 1, self.failed + failed, self.kept + kept
+        if self.enabled:
+            with contextlib.suppress(Exception):  # nobody reads any longer
+                self._show()
+
+    def say(self, text: str) -> None:
+        """A line for the user, which a bar must not run into."""
+        if not self.enabled:
+            return
+        if self.bar is None:
+            tell(text)
+            return
+        with contextlib.suppress(Exception):
+            self.bar.write(text, file=sys.stderr)
+
+    def _show(self) -> None:
+        if self.bar is not None:
+            self.bar.set_postfix_str(self._state(), refresh=False)
+            self.bar.update(1)
+            return
+        now = time.perf_counter()
+        step = max(1.0, _LOG_SHARE * self.total) if self.total else float("inf")
+        if self.done == self.total or self.done - self.logged >= step or now - self.logged_at >= _LOG_SECONDS:
+            of_all, when = "", ""
+            if self.total:
+                new = (self.done - self.kept) / max(self.total - self.kept, 1)
+                share = 1.0 if self.done == self.total else new
+                of_all, when = f"/{self.total}", f", {_time(now - self.began, share)}"
+            tell(f"{self.name}: {self.done}{of_all} done{self._state()}{when}")
+            self.logged, self.logged_at = self.done, now
+
+    def _state(self) -> str:
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{failed}, {self.kept} from before" if self.kept else failed
+
+
 def tell(text: str) -> None:
     """A line on stderr, if there is one."""
     if sys.stderr is not None:
@@ -128,11 +190,18 @@ def tell(text: str) -> None:
             print(text, file=sys.stderr, flush=True)
 
 
-def _bar(name: str, total: int) -> Any:
+def _has_bars() -> bool:
+    """Whether stderr is a terminal or a notebook, where a line can be written over."""
+    return sys.stderr.isatty() or _in_notebook()
+
+
+def _bar(name: str, total: int | None) -> Any:
     """tqdm's bar for the terminal or the notebook; its text bar in a notebook that has no widgets."""
     from tqdm.std import tqdm as text_bar
 
-    shape = {"total": total, "desc": name, "bar_format": _BAR, "unit_scale": True, "dynamic_ncols": True}
+    shape: dict[str, Any] = {"total": total, "desc": name, "unit_scale": True, "dynamic_ncols": True}
+    if total is not None:
+        shape["bar_format"] = _BAR
     # Without miniters tqdm learns it from fast iterations, and then the bar freezes at slow ones.
     shape |= {"miniters": 1, "mininterval": 0.25}
     with warnings.catch_warnings():

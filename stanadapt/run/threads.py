@@ -63,7 +63,7 @@ class _ThreadTeam:
         if keeper is not None and keeper.is_due(index):
             keeper.keep(index, chain.value, chain.draws, chain.warmup)
 
-    def _keep(self, failed: set[int]) -> None:
+    def _keep(self, failed: set[int | None]) -> None:
         """A checkpoint of every chain that is between two blocks."""
         if self.work.keeper is None:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from .native import NativeModel, strings_for_non_finite, without_notes
 _OWN_WORDS = re.compile(r"stanli (?!MIR check:)")
 
 ATTEMPT = "Running it with stanli"
+_PROGRAMS = 16  # compiled programs that are kept: who fits a program again has most likely just fitted it
 
 
 def is_at_hand(code: str, folder: Path | None) -> bool:
@@ -27,6 +29,15 @@ def is_at_hand(code: str, folder: Path | None) -> bool:
 
 def compiled(code: str, folder: Path | None) -> str:
     """The program in stanli's intermediate form. Raises ModelError with Stan's own message and the line."""
+    whole = with_includes(code, folder)
+    # An include that is still there comes from a place that is not looked at here, and may have changed.
+    compile_program = _compile.__wrapped__ if "#include" in whole else _compile
+    return str(compile_program(code, folder, whole))
+
+
+@functools.lru_cache(maxsize=_PROGRAMS)
+def _compile(code: str, folder: Path | None, whole: str) -> str:
+    """The same; `whole` has the includes written in place, so that an edit of one is noticed."""
     try:
         include = [str(folder)] if folder is not None else None
         return str(stanli.stan_to_mir(code, include_paths=include))
@@ -70,7 +81,12 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
 
 def without_generated(code: str, folder: Path | None) -> str:
     """stanli's form of the program without its last block, the generated quantities; empty if it has none."""
-    text = without_comments(with_includes(code, folder))
+    return _without_generated(with_includes(code, folder))
+
+
+@functools.lru_cache(maxsize=_PROGRAMS)
+def _without_generated(whole: str) -> str:
+    text = without_comments(whole)
     start = re.search(r"\bgenerated\s+quantities\s*\{", text)
     if start is None:
         return ""
