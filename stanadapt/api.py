@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import check, samplers
+from .diagnostics.earlier import begin_from
 from .diagnostics.findings import diagnose
 from .diagnostics.statistics import compile_statistics
 from .errors import ArgumentError, ChainError, FindingsWarning, OutputError
@@ -51,6 +52,7 @@ def sample(
     log_likelihood: str | Sequence[str] = (),
     posterior_predictive: str | Sequence[str] = (),
     keep_unconstrained: bool = False,
+    warm: Any = None,
 ) -> InferenceData:
     """Draw from the posterior of a Stan program, or of any log density, in parallel chains.
 
@@ -102,6 +104,12 @@ def sample(
         Names of generated quantities to put in the groups of that name.
     keep_unconstrained
         Keep the unconstrained draws too, in a group unconstrained_posterior.
+    warm
+        An earlier result for the same parameters, or the path of its netCDF file: chains begin with what its
+        chains have learnt (metric, coordinates and, of the same method, step size), at some of its draws,
+        with a short warm-up that checks all of it and goes on learning. The data, the number of chains and
+        the method may be others. `inits` may set other starts: R-hat compares chains that start apart from
+        each other, further out than the posterior, and loses a part of its power where they start at draws.
 
     Returns
     -------
@@ -150,6 +158,7 @@ def sample(
         log_likelihood=log_likelihood,
         posterior_predictive=posterior_predictive,
         keep_unconstrained=keep_unconstrained,
+        warm=None if warm is None else begin_from(warm),
     )
     try:
         with raised_interrupts():

@@ -57,6 +57,14 @@ def with_room(windows: Any, n: Any) -> Any:
     return Windows(points, scores, windows.seen, windows.before)
 
 
+def first_window(points: np.ndarray, scores: np.ndarray) -> Windows:
+    """Windows that have seen points and scores (k, d) before the first iteration."""
+    k, d = points.shape
+    windows = with_room(empty_windows(d), k)
+    windows.points[:k], windows.scores[:k] = points, scores
+    return Windows(windows.points, windows.scores, k, 0)
+
+
 @bare
 def put(windows: Any, row: Any, transport: Any, z: Any, score: Any) -> None:
     """Write a point z (d,) and its score, which are in the coordinates of `transport`, to a row."""
@@ -109,7 +117,8 @@ def learn_windows(
     found = hessian_metric(hessian) if len(hessian) else None
     if n:
         found = learn_metric(metric, z, score_z)
-    if n >= ENOUGH and found is not None and len(found.chol_t) and same_law(learnt, transport):
+    enough = before > 0 and n >= ENOUGH  # nothing is before what an earlier run has drawn
+    if enough and found is not None and len(found.chol_t) and same_law(learnt, transport):
         steady = distance(metric, found) < np.log(CHANGE) and drift(found, z, before) < DRIFT
     if found is not None:
         metric = compress(found) if compressing and len(found.chol_t) else found
@@ -138,7 +147,7 @@ def _learn_large(
         found = learn_dense(metric, z, score_z)
     if found is None:
         return Lesson(learnt, metric, False, wanted)
-    steady = n >= ENOUGH and same and is_same(metric, found, z, before, np.log(CHANGE), DRIFT)
+    steady = before > 0 and n >= ENOUGH and same and is_same(metric, found, z, before, np.log(CHANGE), DRIFT)
     return Lesson(learnt, found, steady, wanted)
 
 

@@ -161,10 +161,11 @@ class KernelChain(Chain):
         value, job, d = self.value, self.job, self.posterior.dim
         if value.place is None:
             value.start, value.tops = self._find_start()
-        segments = plan(self.sampler, job.settings, job.warmup, d)
+        warm = self.init.warm
+        segments = plan(self.sampler, job.settings, job.warmup, d, warm)
         groups = variable_groups(self.posterior.unconstrained_names)
         start = value.start.copy()
-        warm_up = WarmUp(segments, self.target, start, value.rng, value.place, value.state, groups)
+        warm_up = WarmUp(segments, self.target, start, value.rng, value.place, value.state, groups, warm)
         marks = _note_marks(job.warmup, d)
         while warm_up.left or warm_up.next_stage():
             end = min([value.done + warm_up.left, *[mark for mark in marks if mark > value.done]])
@@ -254,7 +255,8 @@ class KernelChain(Chain):
         total, counts = int(value.failures.total[0]), self.model.counts()
         if value.warmup_iterations is None:  # stopped in warm-up
             if value.state is not None and value.place is not None:
-                segments = plan(self.sampler, self.job.settings, self.job.warmup, self.posterior.dim)
+                job, d = self.job, self.posterior.dim
+                segments = plan(self.sampler, job.settings, job.warmup, d, self.init.warm)
                 out.learnt = segments[value.place.segment].sampler.learnt(value.state)
             out.failures_warmup, out.counts_warmup, out.warmup_iterations = total, counts, value.done
         else:

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 from .. import check, samplers
 from ..errors import ArgumentError, ModelError, warn
 from ..model.posterior import Posterior
-from . import auto, inits, warmup
+from . import auto, inits, warm, warmup
 from .compiling import compile_job, compile_pilot
 from .engine import check_posterior
 from .inits import Init
@@ -43,8 +43,11 @@ def prepare(request: Request, posterior: Posterior) -> Prepared:
     """
     check_quantities(request, posterior)
     check_chains(request.chains)
-    starts = inits.plan(request.inits, request.init_radius, posterior, request.chains)
+    starts = _starts(request, posterior)
     job, notes = _choose(request, posterior, starts[0])
+    if request.warm is not None and posterior.dim:
+        starts = warm.hand_over(request.warm, starts, posterior, job)
+        notes |= warm.describe(request.warm, job.method, starts)
     _check_method(job, posterior)
     check_memory(posterior, job, request.workers)
     sampler = cast(samplers.Sampler, samplers.sampler(job.method))
@@ -53,6 +56,17 @@ def prepare(request: Request, posterior: Posterior) -> Prepared:
     turns = _turns(request, posterior)
     compile_job(job, posterior, request.progress)
     return Prepared(posterior, job, starts, turns, notes)
+
+
+def _starts(request: Request, posterior: Posterior) -> list[Init]:
+    """Where chains start: as `inits` has it; else, of a run that begins warm, at earlier draws."""
+    if request.warm is not None and posterior.dim:
+        warm.check_parameters(request.warm, posterior)
+        if request.inits is None:
+            return warm.plan_starts(
+                request.warm, posterior, request.chains, request.init_radius, request.seed
+            )
+    return inits.plan(request.inits, request.init_radius, posterior, request.chains)
 
 
 def check_quantities(request: Request, posterior: Posterior) -> None:

@@ -10,6 +10,7 @@ from .. import check, samplers
 from ..model import BACKENDS
 from . import auto
 from .job import Job
+from .warm import Warm, shorten
 
 
 class Request(NamedTuple):
@@ -33,15 +34,20 @@ class Request(NamedTuple):
     log_likelihood: tuple[str, ...]
     posterior_predictive: tuple[str, ...]
     keep_unconstrained: bool
+    warm: Warm | None = None
 
     def job(self, method: str, settings: Any) -> Job:
         """The job for a method; what is None here is as the method has it."""
         sampler = samplers.sampler(method)
         draws = sampler.FACTS.draws if self.draws is None else self.draws
+        warmup = sampler.FACTS.warmup if self.warmup is None else self.warmup
+        resolved = samplers.resolve(sampler, settings)
+        if self.warm is not None:
+            warmup, resolved = shorten(method, self.warmup, resolved, settings)
         return Job(
             method=method,
-            settings=samplers.resolve(sampler, settings),
-            warmup=sampler.FACTS.warmup if self.warmup is None else self.warmup,
+            settings=resolved,
+            warmup=warmup,
             draws=draws,
             thin=check.integer("thin", self.thin, 1, draws),
             chains=self.chains,
@@ -71,6 +77,7 @@ def resolve(
     log_likelihood: Any,
     posterior_predictive: Any,
     keep_unconstrained: Any,
+    warm: Warm | None = None,
 ) -> Request:
     """The arguments of `sample`, checked before anything is opened or run.
 
@@ -101,6 +108,7 @@ def resolve(
         log_likelihood=_names("log_likelihood", log_likelihood),
         posterior_predictive=_names("posterior_predictive", posterior_predictive),
         keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
+        warm=warm,
     )
     if method != auto.NAME:
         request.job(method, settings)
