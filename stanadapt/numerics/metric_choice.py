@@ -304,11 +304,11 @@ def is_same(one: Metric, other: Metric, points: np.ndarray, before: int, most: f
     gap = points[:before].mean(axis=0) - points[before:].mean(axis=0)
     u = whiten(other, gap[None], gap[None])[0]
     expected = gap.size * (1.0 / before + 1.0 / (len(points) - before))
-    return bool(np.square(u).sum() < drift * expected and _change(one, other) < most)
+    return bool(np.square(u).sum() < drift * expected and change(one, other) < most)
 
 
 @np.errstate(all="ignore")
-def _change(one: Metric, other: Metric) -> float:
+def change(one: Metric, other: Metric) -> float:
     """The largest absolute log ratio of the variances of two metrics in any direction.
 
     `metric.distance` is the same for dense metrics; LAPACK without vectors is faster where d is large.

@@ -15,7 +15,7 @@ from ..transport import into_x, no_transport, score_in_x, transport_draws
 from .heavy_tails import DOUBT, LEAST, POWER_OF_DOUBT, may_have_tails
 from .linear import double_capacity
 from .metric import Metric, compress, dense_metric, distance, drift, hessian_metric, learn_metric
-from .metric_choice import EARLY, choose_metric, curvature_metric, is_same, learn_dense
+from .metric_choice import EARLY, change, choose_metric, curvature_metric, is_same, learn_dense
 from .transport_learning import learn_transport
 from .transport_pairs import same_law
 
@@ -149,6 +149,15 @@ def _learn_large(
         return Lesson(learnt, metric, False, wanted)
     steady = before > 0 and n >= ENOUGH and same and is_same(metric, found, z, before, np.log(CHANGE), DRIFT)
     return Lesson(learnt, found, steady, wanted)
+
+
+def is_borne_out(
+    windows: Windows, transport: np.ndarray, metric: Metric, groups: np.ndarray, compressing: bool
+) -> bool:
+    """Whether the points seen so far show the coordinates and the metric that there are already."""
+    none = np.empty((0, 0))
+    lesson = learn_windows(windows, transport, metric, none, groups, compressing=compressing, new=False)
+    return same_law(lesson.transport, transport) and change(metric, lesson.metric) < np.log(CHANGE)
 
 
 def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:

@@ -24,12 +24,11 @@ from ..samplers.base import METRIC, STEP_SIZE, Handover
 from ..transport import no_transport, transport_draws
 from .inits import Init
 from .job import Job
-from .warmup import what_it_takes
+from .warmup import LOOKS, what_it_takes
 
-WEIGHT = 1_000  # iterations that what was learnt counts for, in the recursions that go on from it
+WEIGHT = 100  # iterations that what was learnt counts for, in the recursions that go on from it
 PILOT = 90  # iterations of Fisher HMC that check a metric before the methods that have a pilot
 SHARE = 5  # of the usual warm-up, one in so many iterations are left
-_LOOKED_AT = 60  # earlier draws whose scores a chain looks at
 _POOLED = 2_000  # earlier draws that a covariance is taken of, where no metric was learnt
 _SPAWN_KEY = 2**31 + 1  # of the random numbers that pick draws; those of chains are smaller
 
@@ -160,7 +159,7 @@ def hand_over(warm: Warm, inits: list[Init], posterior: Posterior, job: Job) -> 
     handed = []
     for chain, init in enumerate(inits):
         source = chain % m
-        looked = _rng(job.seed, chain, 1).choice(m * n, size=min(m * n, _LOOKED_AT), replace=False)
+        looked = _rng(job.seed, chain, 1).choice(m * n, size=min(m * n, LOOKS[-1]), replace=False)
         points = _finite(_unconstrain(warm, posterior, [divmod(int(i), n) for i in looked]))
         transport = warm.transport[source]
         z, _ = transport_draws(transport, points, np.zeros_like(points))

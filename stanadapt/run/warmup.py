@@ -27,6 +27,7 @@ from ..trace import Trace, empty_trace
 from ..transport import into_z
 
 PILOT = "fisher_hmc"
+LOOKS = (30, 60, 120, 240)  # earlier draws that are looked at, as long as they differ from what was learnt
 _PILOT_PREFIX = "pilot_"  # of the names of its stages in results
 
 
@@ -142,12 +143,15 @@ class WarmUp:
         self.state = state
         if place is None:
             first = segments[0]
-            if warm is None or what_it_takes(first.sampler.FACTS) != METRIC:
+            takes = warm if what_it_takes(first.sampler.FACTS) == METRIC else None
+            if takes is None:
                 self.state = first.sampler.start(target, first.settings, x, rng)
             else:
-                self._begin_warm(first, warm)
+                self._begin_warm(first, takes)
             if groups is not None and first.sampler.FACTS.transports and len(self.state.groups):
                 self.state = self.state._replace(groups=groups)
+            if takes is not None and first.sampler.FACTS.settles:
+                self._look(first, target, takes.points)
 
     @property
     def segment(self) -> Segment:
@@ -227,7 +231,7 @@ class WarmUp:
         """The first state of a sampler that takes over what a chain of an earlier run has learnt."""
         sampler, settings = first.sampler, first.settings
         if sampler.FACTS.settles:
-            warm, settings = _look(self.target, warm), sampler.warm_settings(settings)
+            settings = sampler.warm_settings(settings)
         elif warm.cov.ndim == 1:
             warm = warm._replace(cov=np.diag(warm.cov))
         if not _is_own(warm, sampler):
@@ -240,19 +244,28 @@ class WarmUp:
             else:  # the point is lost by rounding in the coordinates
                 self.state = sampler.start(self.target, first.settings, self.x, self.rng)
 
+    def _look(self, first: Segment, target: Any, points: np.ndarray) -> None:
+        """Let the sampler see earlier draws and their scores, until they bear out what it took over.
+
+        `target` is that in the program's coordinates, and draws without a density are left out.
+        """
+        scores, inside, seen = np.empty_like(points), np.zeros(len(points), bool), 0
+        for k in LOOKS:
+            for i in range(seen, min(k, len(points))):
+                inside[i] = log_density_gradient(target, points[i], scores[i]) > -np.inf
+            seen = min(k, len(points))
+            with np.errstate(all="ignore"):
+                self.state, is_enough = first.sampler.look(
+                    self.state, points[:seen][inside[:seen]], scores[:seen][inside[:seen]], first.settings
+                )
+            if is_enough or seen == len(points):
+                return
+
     def _z(self, handover: Handover) -> np.ndarray:
         """The starting point in the coordinates that are handed over."""
         z = np.empty_like(self.x)
         into_z(handover.transport, self.x, z)
         return z
-
-
-def _look(target: Any, warm: Handover) -> Handover:
-    """With the scores of the earlier draws, and without those draws that have none."""
-    scores = np.empty_like(warm.points)
-    logp = [log_density_gradient(target, x, score) for x, score in zip(warm.points, scores, strict=True)]
-    inside = np.flatnonzero(np.array(logp) > -np.inf)
-    return warm._replace(points=warm.points[inside], scores=scores[inside])
 
 
 def warm_up(

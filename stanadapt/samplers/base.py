@@ -23,6 +23,8 @@ Some modules have more functions. FACTS says which; all are plain Python:
     is_settled      (settles) state -> whether the stage that has just ended may be the last
     warm_stages     (settles) settings, warmup, d -> the stages of warm-up after a `Handover`
     warm_settings   (settles) settings -> those of `start` before a `Handover`
+    look            (settles) state, earlier draws and their scores, settings -> the state, and whether they
+                    bear out what was taken over
 
 An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has
 Settings, FACTS, n_matrices and:
@@ -103,7 +105,6 @@ class Handover(NamedTuple):
     step_size: float = np.nan
     method: str = ""  # whose step size it is
     points: np.ndarray = np.empty((0, 0))  # (k, d) earlier draws, in x
-    scores: np.ndarray = np.empty((0, 0))  # (k, d) their scores under the new posterior, in x
 
 
 def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
@@ -166,6 +167,7 @@ class Sampler(Method, Protocol):
     def is_settled(self, state: Any) -> bool: ...
     def warm_stages(self, settings: Any, warmup: int, d: int) -> list[Stage]: ...
     def warm_settings(self, settings: Any) -> Any: ...
+    def look(self, state: Any, points: Any, scores: Any, settings: Any) -> tuple[Any, bool]: ...
 
 
 class WholeChain(NamedTuple):

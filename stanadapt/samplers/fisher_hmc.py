@@ -147,7 +147,7 @@ FEW = 4  # largest number of steps before the first window; it at most doubles w
 
 stages, enter, is_settled = windowed.stages, windowed.enter, windowed.is_settled
 warm_stages, warm_settings = windowed.warm_stages, windowed.warm_settings
-hand_over, take_over = windowed.hand_over, windowed.take_over
+hand_over, take_over, look = windowed.hand_over, windowed.take_over, windowed.look
 
 
 @bare

@@ -15,7 +15,7 @@ from ..numerics.metric import as_matrix
 from ..numerics.metric_choice import metric_of
 from ..numerics.splitting import trajectory_steps
 from ..numerics.step_size import dual_averaging
-from ..numerics.windows import first_window, has_news, learn_windows, next_window
+from ..numerics.windows import first_window, has_news, is_borne_out, learn_windows, next_window
 from ..transport import change_coordinates, transport_draws
 from .base import COLD, WARM, Handover, Stage, growing_windows
 
@@ -44,7 +44,7 @@ def _windows(lengths: list[int]) -> list[Stage]:
 
 
 def take_over(state: Any, handover: Handover, settings: Any) -> Any:
-    """The metric of an earlier chain; its draws and their new scores are the window before the first."""
+    """Begin with the metric and the coordinates of an earlier chain, and its step size if that is known."""
     known = handover.step_size > 0.0
     step_size = handover.step_size if known else state.step_size
     return state._replace(
@@ -52,10 +52,19 @@ def take_over(state: Any, handover: Handover, settings: Any) -> Any:
         search=dual_averaging(step_size),
         most=settings.max_steps if known else state.most,
         metric=metric_of(handover.cov, dense=settings.metric == DENSE, compressing=settings.metric == AUTO),
-        windows=first_window(handover.points, handover.scores),
         hessian=np.empty((0, 0)),
         transport=handover.transport,
     )
+
+
+def look(state: Any, points: np.ndarray, scores: np.ndarray, settings: Any) -> tuple[Any, bool]:
+    """See earlier draws and their new scores (k, d), in x, as the window before the first one.
+
+    Returns the state, and whether they bear out what was taken over, so that no more of them are needed.
+    """
+    state = state._replace(windows=first_window(points, scores))
+    seen = state.windows, state.transport, state.metric, state.groups
+    return state, is_borne_out(*seen, settings.metric == AUTO)
 
 
 def enter(stage: str, state: Any, settings: Any) -> Any:
