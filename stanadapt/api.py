@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import samplers
+from .diagnostics.earlier import begin_from
 from .diagnostics.statistics import compile_statistics
 from .errors import ArgumentError
 from .model.posterior import Posterior
@@ -53,6 +54,7 @@ def sample(
     until: str | Mapping[str, Any] | Until | None = None,
     store: str | os.PathLike[str] | None = None,
     cluster: Any = None,
+    warm: Any = None,
 ) -> InferenceData:
     """Draw from the posterior of a Stan program, or of any log density, in parallel chains.
 
@@ -116,6 +118,12 @@ def sample(
         more than 256 MiB are not held in memory then, and the result reads them when they are asked for.
     cluster
         A `dask.distributed.Client`, or the address of a scheduler: chains run there, in segments.
+    warm
+        An earlier result for the same parameters, or the path of its netCDF file: chains begin with what its
+        chains have learnt (metric, coordinates and, of the same method, step size), at some of its draws,
+        with a short warm-up that checks all of it and goes on learning. The data, the number of chains and
+        the method may be others. `inits` may set other starts: R-hat compares chains that start apart from
+        each other, further out than the posterior, and loses a part of its power where they start at draws.
 
     Returns
     -------
@@ -167,6 +175,7 @@ def sample(
         posterior_predictive=posterior_predictive,
         keep_unconstrained=keep_unconstrained,
         until=until,
+        warm=None if warm is None else begin_from(warm),
     )
     began = time.perf_counter()
     with memory_in_words(), contextlib.ExitStack() as held:

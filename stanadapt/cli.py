@@ -137,6 +137,13 @@ def main() -> None:
     show_default=True,
     help="Chains start uniformly on (-radius, radius), unconstrained, in what --init leaves open.",
 )
+@click.option(
+    "--warm",
+    type=_EXISTING,
+    metavar="FILE",
+    help="The .nc file of an earlier run for the same parameters: begin with what its chains have learnt, at "
+    "some of its draws, with a short warm-up.",
+)
 @click.option("--workers", **_COUNT, help="Chains that run at a time. [default: one a core]")
 @click.option(
     "--backend",

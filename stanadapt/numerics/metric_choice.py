@@ -117,6 +117,37 @@ def _diagonal_metric(scale: np.ndarray) -> Metric:
     return Metric(none, none, scale, np.empty((0, scale.size)), np.empty(0))
 
 
+def metric_of(cov: np.ndarray, *, dense: bool, compressing: bool) -> Metric:
+    """The metric A = `cov` (d, d), or with the diagonal `cov` (d,), in the form that is asked for.
+
+    That is the dense form if `dense` is set. With `compressing` it is that up to `EARLY` dimensions, and
+    beyond where a few directions do not hold A; low rank elsewhere. A matrix that is not positive definite is
+    taken for its diagonal.
+    """
+    d = len(cov)
+    always = dense or (compressing and d <= EARLY)
+    diagonal = cov if cov.ndim == 1 else np.diag(cov)
+    whole = _dense_of(cov) if cov.ndim == 2 else None
+    if whole is None and always:
+        whole = _dense_of(np.diag(diagonal))
+    if whole is not None and dense:
+        return whole
+    found = None if whole is None else compress(whole)
+    if found is not None and (always or not len(found.inverse_mass)):
+        return found if always else found._replace(chol_t=np.empty((0, 0)))
+    return found if found is not None and compressing else _diagonal_metric(np.sqrt(diagonal))
+
+
+@np.errstate(all="ignore")
+def _dense_of(cov: np.ndarray) -> Metric | None:
+    """The dense metric A = `cov` (d, d); None where that is not positive definite."""
+    factor, info = lapack.dpotrf(cov, lower=1, clean=1)
+    if info != 0:
+        return None
+    inverse, info = lapack.dtrtri(factor, lower=1)
+    return None if info != 0 else _dense(np.asarray(np.linalg.qr(inverse, mode="r")))
+
+
 def choose_metric(
     metric: Metric,
     hessian: np.ndarray,
@@ -273,11 +304,11 @@ def is_same(one: Metric, other: Metric, points: np.ndarray, before: int, most: f
     gap = points[:before].mean(axis=0) - points[before:].mean(axis=0)
     u = whiten(other, gap[None], gap[None])[0]
     expected = gap.size * (1.0 / before + 1.0 / (len(points) - before))
-    return bool(np.square(u).sum() < drift * expected and _change(one, other) < most)
+    return bool(np.square(u).sum() < drift * expected and change(one, other) < most)
 
 
 @np.errstate(all="ignore")
-def _change(one: Metric, other: Metric) -> float:
+def change(one: Metric, other: Metric) -> float:
     """The largest absolute log ratio of the variances of two metrics in any direction.
 
     `metric.distance` is the same for dense metrics; LAPACK without vectors is faster where d is large.

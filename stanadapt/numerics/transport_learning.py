@@ -218,7 +218,7 @@ def learn_funnel() -> np.ndarray:
 
 
 def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
-    """What a map does to each coordinate (d,), as results have it.
+    """What a map does to each coordinate (d,), as results have it, and the map itself, `transport`.
 
     `tail_rate` is delta, 0 where no tail is heavy, and `bend` is sigma q, 0 where there is none. `scale_head`
     and `scale_location` are the places of the head and the location, -1 for none; `scale_beta` and
@@ -247,7 +247,7 @@ def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
     for name, values in numbers.items():
         described[name] = np.full(d, np.nan)
         described[name][own] = values
-    return described
+    return described | {"transport": table}
 
 
 def _judge(pairs: list[Pair], draws: Draws) -> list[Pair]:

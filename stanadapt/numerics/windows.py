@@ -15,7 +15,7 @@ from ..transport import into_x, no_transport, score_in_x, transport_draws
 from .heavy_tails import DOUBT, LEAST, POWER_OF_DOUBT, may_have_tails
 from .linear import double_capacity
 from .metric import Metric, compress, dense_metric, distance, drift, hessian_metric, learn_metric
-from .metric_choice import EARLY, choose_metric, curvature_metric, is_same, learn_dense
+from .metric_choice import EARLY, change, choose_metric, curvature_metric, is_same, learn_dense
 from .transport_learning import learn_transport
 from .transport_pairs import same_law
 
@@ -55,6 +55,14 @@ def with_room(windows: Any, n: Any) -> Any:
     while len(points) < windows.seen + n:
         points, scores = double_capacity(points), double_capacity(scores)
     return Windows(points, scores, windows.seen, windows.before)
+
+
+def first_window(points: np.ndarray, scores: np.ndarray) -> Windows:
+    """Windows that have seen points and scores (k, d) before the first iteration."""
+    k, d = points.shape
+    windows = with_room(empty_windows(d), k)
+    windows.points[:k], windows.scores[:k] = points, scores
+    return Windows(windows.points, windows.scores, k, 0)
 
 
 @bare
@@ -109,7 +117,8 @@ def learn_windows(
     found = hessian_metric(hessian) if len(hessian) else None
     if n:
         found = learn_metric(metric, z, score_z)
-    if n >= ENOUGH and found is not None and len(found.chol_t) and same_law(learnt, transport):
+    enough = before > 0 and n >= ENOUGH  # nothing is before what an earlier run has drawn
+    if enough and found is not None and len(found.chol_t) and same_law(learnt, transport):
         steady = distance(metric, found) < np.log(CHANGE) and drift(found, z, before) < DRIFT
     if found is not None:
         metric = compress(found) if compressing and len(found.chol_t) else found
@@ -138,8 +147,17 @@ def _learn_large(
         found = learn_dense(metric, z, score_z)
     if found is None:
         return Lesson(learnt, metric, False, wanted)
-    steady = n >= ENOUGH and same and is_same(metric, found, z, before, np.log(CHANGE), DRIFT)
+    steady = before > 0 and n >= ENOUGH and same and is_same(metric, found, z, before, np.log(CHANGE), DRIFT)
     return Lesson(learnt, found, steady, wanted)
+
+
+def is_borne_out(
+    windows: Windows, transport: np.ndarray, metric: Metric, groups: np.ndarray, compressing: bool
+) -> bool:
+    """Whether the points seen so far show the coordinates and the metric that there are already."""
+    none = np.empty((0, 0))
+    lesson = learn_windows(windows, transport, metric, none, groups, compressing=compressing, new=False)
+    return same_law(lesson.transport, transport) and change(metric, lesson.metric) < np.log(CHANGE)
 
 
 def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:

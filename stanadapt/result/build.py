@@ -41,6 +41,8 @@ _FACTS = (
     "seconds_total",
 )
 
+_TRANSPORT_DIMS = ("transport_row", "transport_column")  # of the table in transport.py
+
 
 def build(run: Run, prepared: Prepared, request: Request, labels: Labels, seconds: float) -> InferenceData:
     """The result of a run that took `seconds`: the groups of ArviZ's schema, and `adaptation`, which is ours.
@@ -72,9 +74,11 @@ def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) 
     if schema.description.dim:
         groups["sample_stats"] = _without_unknown(groups["sample_stats"])
         chains = [run.chains[i] for i in kept]
-        missed = {} if posterior is None else _missed(chains, draws, posterior)
-        own_dims = dict(samplers.facts(job.method).dims)
-        groups[OWN_GROUP] = _adaptation(chains, schema.description, own_dims, missed)
+        known = _last_step_sizes(draws)
+        if posterior is not None:
+            known |= _missed(chains, draws, posterior)
+        own_dims = {"transport": _TRANSPORT_DIMS, **dict(samplers.facts(job.method).dims)}
+        groups[OWN_GROUP] = _adaptation(chains, schema.description, own_dims, known)
         learnt = [chain.learnt for chain in chains]
         if text := coordinates_text(learnt, schema.description.unconstrained_names):
             groups[OWN_GROUP].attrs["coordinates"] = text
@@ -163,9 +167,9 @@ def _adaptation(
     chains: list[ChainResult],
     description: Description,
     own_dims: Mapping[str, tuple[str, ...]],
-    missed: Mapping[str, Any],
+    known: Mapping[str, Any],
 ) -> xarray.Dataset:
-    """The history over warm-up, (chain, note), what each chain has learnt at its end, and `missed`.
+    """The history over warm-up, (chain, note), what each chain has learnt at its end, and what is `known`.
 
     `own_dims` are those that a method declares for what it learns; others are told by the shape.
     """
@@ -173,7 +177,7 @@ def _adaptation(
         "chain": [chain.index for chain in chains],
         "unconstrained": description.unconstrained_names,
     }
-    variables = dict(missed)  # added one after another, each would take xarray a millisecond
+    variables = dict(known)  # added one after another, each would take xarray a millisecond
     notes = min(len(chain.history.get("iteration", ())) for chain in chains)
     for name in _common([chain.history for chain in chains]) if notes else ():
         if name in ("iteration", "stage"):
@@ -182,6 +186,8 @@ def _adaptation(
             variables[name] = (("chain", "note"), np.array([chain.history[name][:notes] for chain in chains]))
     for name in _common([chain.learnt for chain in chains]):
         value = _stacked([chain.learnt[name] for chain in chains])
+        if name == "transport" and not value.size:
+            continue
         dims: tuple[str, ...] = tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
         if name in own_dims:
             dims = own_dims[name]
@@ -217,6 +223,13 @@ def _missed(chains: list[ChainResult], draws: Stack, posterior: Posterior) -> di
         missed["mode_log_mass"] = ("missed", np.array(log_mass))
         missed["mode_climbs"] = ("missed", np.array(climbs))
     return missed
+
+
+def _last_step_sizes(draws: Stack) -> dict[str, Any]:
+    """The step size of each chain's last draw, with dimensions; of all its draws, where it is frozen."""
+    if not draws.rows or "step_size" not in draws.stats or _is_unknown(draws.stats["step_size"]):
+        return {}
+    return {"final_step_size": ("chain", draws.stats["step_size"][:, -1].copy())}
 
 
 def _stacked(arrays: list[np.ndarray]) -> np.ndarray:

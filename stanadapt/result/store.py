@@ -245,7 +245,7 @@ class Store:
 
     def _write_run(self) -> None:
         asked = self.asked
-        request = asked.request._replace(inits=None, coords={}, settings=None)._asdict()
+        request = asked.request._replace(inits=None, coords={}, settings=None, warm=None)._asdict()
         job = asked.job._asdict() | {
             "settings": samplers.named(samplers.sampler(asked.job.method), asked.job.settings)
         }

@@ -18,7 +18,7 @@ import numpy as np
 from ..model.backends.base import Writer
 from ..model.posterior import Posterior
 from ..numerics.transport_learning import describe
-from ..samplers import Sampler, advance, climbs, keeps_adapting, sampler
+from ..samplers import Handover, Sampler, advance, climbs, keeps_adapting, sampler
 from ..target import Failures
 from ..trace import Trace, empty_trace
 from ..transport import no_transport
@@ -125,6 +125,7 @@ class ChainValue:
     rows: int = 0  # written draws
     warmup_rows: int = 0
     goal: int = 0  # rows at which it is to pause
+    warm: Handover | None = None  # what it has taken over from a chain of an earlier run
 
     @property
     def spent(self) -> float:
@@ -137,7 +138,8 @@ class ChainValue:
         total = int(self.failures.total[0])
         if self.warmup_iterations is None:  # stopped in warm-up
             if self.state is not None and self.place is not None:
-                segments = plan(cast(Sampler, sampler(job.method)), job.settings, job.warmup, self.start.size)
+                method = cast(Sampler, sampler(job.method))
+                segments = plan(method, job.settings, job.warmup, self.start.size, self.warm)
                 out.learnt = segments[self.place.segment].sampler.learnt(self.state)
             out.failures_warmup, out.counts_warmup, out.warmup_iterations = total, self.counts, self.done
         else:
@@ -163,7 +165,7 @@ class KernelChain(Chain):
         if value is None:
             nowhere = np.full(posterior.dim, np.nan)
             rng, none = np.random.default_rng(self.seeds), np.empty((0, posterior.dim))
-            value = ChainValue(self.index, rng, target.failures, nowhere, none)
+            value = ChainValue(self.index, rng, target.failures, nowhere, none, warm=self.init.warm)
         else:
             self.model.carry(value.model)
         self.value: ChainValue = value
@@ -197,10 +199,11 @@ class KernelChain(Chain):
         value, job, d = self.value, self.job, self.posterior.dim
         if value.place is None:
             value.start, value.tops = self._find_start()
-        segments = plan(self.sampler, job.settings, job.warmup, d)
+        warm = self.init.warm
+        segments = plan(self.sampler, job.settings, job.warmup, d, warm)
         groups = variable_groups(self.posterior.unconstrained_names)
         start = value.start.copy()
-        warm_up = WarmUp(segments, self.target, start, value.rng, value.place, value.state, groups)
+        warm_up = WarmUp(segments, self.target, start, value.rng, value.place, value.state, groups, warm)
         marks = _note_marks(job.warmup, d)
         while warm_up.left or warm_up.next_stage():
             end = min([value.done + warm_up.left, *[mark for mark in marks if mark > value.done]])

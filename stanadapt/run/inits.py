@@ -14,6 +14,7 @@ from ..model.backends.base import Model
 from ..model.data import read
 from ..model.posterior import Posterior
 from ..numerics.ascent import climb, far_below
+from ..samplers import Handover
 from ..target import hessian, log_density, log_density_gradient
 
 TRIES = 100  # Stan's number
@@ -29,6 +30,8 @@ class Init(NamedTuple):
     radius: float
     point: np.ndarray | None = None  # (d,) unconstrained
     values: dict[str, Any] | None = None  # constrained; perhaps not of all parameters
+    may_fail: bool = False  # whether the start is as without a point where that has no finite density
+    warm: Handover | None = None  # what the chain takes over from one of an earlier run, see warm.py
 
 
 class Start(NamedTuple):
@@ -103,7 +106,13 @@ def find(
         The given point is no start, or 100 tries have found none. The message has the first reason.
     """
     need = _Need(use_gradient, use_hessian)
-    x = _find_finite(init, posterior, model, chain, rng, need)
+    try:
+        x = _find_finite(init, posterior, model, chain, rng, need)
+    except InitializationError:
+        if not init.may_fail:
+            raise
+        init = Init(init.radius)
+        x = _find_finite(init, posterior, model, chain, rng, need)
     if not (ascend and need.gradient and init.point is None and init.values is None and init.radius > 0):
         return Start(x, np.empty((0, posterior.dim)))
     x, logp, top = _climb_out(x, model, need)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 from .. import check, samplers
 from ..errors import ArgumentError, ModelError, warn
 from ..model.posterior import Posterior
-from . import auto, inits, warmup
+from . import auto, inits, warm, warmup
 from .compiling import compile_job, compile_pilot
 from .draws import row_bytes
 from .engine import check_posterior
@@ -45,8 +45,11 @@ def prepare(request: Request, posterior: Posterior, *, stored: bool = False, clu
     """
     check_quantities(request, posterior)
     check_chains(request.chains)
-    starts = inits.plan(request.inits, request.init_radius, posterior, request.chains)
+    starts = _starts(request, posterior)
     job, notes = _choose(request, posterior, starts[0])
+    if request.warm is not None and posterior.dim:
+        starts = warm.hand_over(request.warm, starts, posterior, job)
+        notes |= warm.describe(request.warm, job.method, starts)
     _check_method(job, posterior)
     if request.until is not None:
         job = _check_goals(request, request.until, job, posterior)
@@ -74,6 +77,17 @@ def prepare_again(
     turns = _turns(request, posterior, cluster)
     compile_job(job, posterior, request.progress)
     return Prepared(posterior, job, starts, turns, notes)
+
+
+def _starts(request: Request, posterior: Posterior) -> list[Init]:
+    """Where chains start: as `inits` has it; else, of a run that begins warm, at earlier draws."""
+    if request.warm is not None and posterior.dim:
+        warm.check_parameters(request.warm, posterior)
+        if request.inits is None:
+            return warm.plan_starts(
+                request.warm, posterior, request.chains, request.init_radius, request.seed
+            )
+    return inits.plan(request.inits, request.init_radius, posterior, request.chains)
 
 
 def check_quantities(request: Request, posterior: Posterior) -> None:

@@ -11,6 +11,7 @@ from ..model import BACKENDS
 from . import auto
 from .job import Job
 from .until import Until
+from .warm import Warm, shorten
 
 _TIMES = 50  # times a method's number of draws, which a run with `until` may have
 
@@ -37,16 +38,21 @@ class Request(NamedTuple):
     posterior_predictive: tuple[str, ...]
     keep_unconstrained: bool
     until: Until | None
+    warm: Warm | None = None
 
     def job(self, method: str, settings: Any) -> Job:
         """The job for a method; what is None here is as the method has it."""
         sampler = samplers.sampler(method)
         most = sampler.FACTS.draws * (1 if self.until is None else _TIMES)
         draws = min(most, check.LARGEST_COUNT) if self.draws is None else self.draws
+        warmup = sampler.FACTS.warmup if self.warmup is None else self.warmup
+        resolved = samplers.resolve(sampler, settings)
+        if self.warm is not None:
+            warmup, resolved = shorten(method, self.warmup, resolved, settings)
         return Job(
             method=method,
-            settings=samplers.resolve(sampler, settings),
-            warmup=sampler.FACTS.warmup if self.warmup is None else self.warmup,
+            settings=resolved,
+            warmup=warmup,
             draws=draws,
             thin=check.integer("thin", self.thin, 1, draws),
             chains=self.chains,
@@ -77,6 +83,7 @@ def resolve(
     posterior_predictive: Any,
     keep_unconstrained: Any,
     until: Any = None,
+    warm: Warm | None = None,
 ) -> Request:
     """The arguments of `sample`, checked before anything is opened or run.
 
@@ -108,6 +115,7 @@ def resolve(
         posterior_predictive=_names("posterior_predictive", posterior_predictive),
         keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
         until=Until.parse(until),
+        warm=warm,
     )
     if method != auto.NAME:
         request.job(method, settings)

@@ -7,7 +7,8 @@ A chain of short steps finds the typical set slowly while its preconditioner is 
 is wrong until it has been there for long. Trajectories with a metric that is renewed in windows get out of
 this in some hundreds of iterations, see samplers/fisher_hmc.py. So a method with the setting `pilot` may let
 Fisher HMC, at its defaults, run so many iterations. Then the method starts at the last point of that chain,
-with a preconditioner made of its metric (`take_over`), and goes on adapting as it does.
+with a preconditioner made of its metric (`take_over`), and goes on adapting as it does. In the same way the
+first segment takes over what a chain of an earlier run has learnt, see warm.py.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..model.variables import variable_of
-from ..samplers import Handover, Sampler, Stage, advance, resolve, sampler
+from ..samplers import Facts, Handover, Sampler, Stage, advance, resolve, sampler
+from ..samplers.base import METRIC
+from ..target import log_density_gradient
 from ..trace import Trace, empty_trace
 from ..transport import into_z
 
 PILOT = "fisher_hmc"
+LOOKS = (30, 60, 120, 240)  # earlier draws that are looked at, as long as they differ from what was learnt
 _PILOT_PREFIX = "pilot_"  # of the names of its stages in results
 
 
@@ -42,6 +46,11 @@ class Place(NamedTuple):
     segment: int = 0
     stage: int = -1  # before the first
     left: int = 0  # iterations of the stage
+
+
+def what_it_takes(facts: Facts) -> str:
+    """What of an earlier run a method can begin with: METRIC, STEP_SIZE, or nothing."""
+    return METRIC if facts.piloted else facts.takes
 
 
 def pilot() -> tuple[Sampler, Any]:
@@ -72,8 +81,8 @@ def pilot_length(method: Sampler, settings: Any, warmup: int) -> int:
     return n
 
 
-def plan(method: Sampler, settings: Any, warmup: int, d: int) -> list[Segment]:
-    """The segments of a warm-up of so many iterations in dimension `d`.
+def plan(method: Sampler, settings: Any, warmup: int, d: int, warm: Handover | None = None) -> list[Segment]:
+    """The segments of a warm-up of so many iterations in dimension `d`, which may begin with `warm`.
 
     Raises
     ------
@@ -81,15 +90,23 @@ def plan(method: Sampler, settings: Any, warmup: int, d: int) -> list[Segment]:
         Settings do not go together, or not with this warm-up.
     """
     first = pilot_length(method, settings, warmup)
-    own = Segment(method, settings, _stages(method, settings, warmup - first, d), "")
+    if warm is not None and _is_own(warm, method) and np.isnan(getattr(settings, "initial_step_size", 0.0)):
+        settings = settings._replace(initial_step_size=warm.step_size)
+    own = Segment(method, settings, _stages(method, settings, warmup - first, d, warm), "")
     if not first:
         return [own]
     leader, its_settings = pilot()
-    return [Segment(leader, its_settings, _stages(leader, its_settings, first, d), _PILOT_PREFIX), own]
+    return [Segment(leader, its_settings, _stages(leader, its_settings, first, d, warm), _PILOT_PREFIX), own]
 
 
-def _stages(method: Sampler, settings: Any, length: int, d: int) -> tuple[Stage, ...]:
-    return tuple(stage for stage in method.stages(settings, length, d) if stage.length)
+def _stages(method: Sampler, settings: Any, length: int, d: int, warm: Handover | None) -> tuple[Stage, ...]:
+    stages = method.warm_stages if warm is not None and method.FACTS.settles else method.stages
+    return tuple(stage for stage in stages(settings, length, d) if stage.length)
+
+
+def _is_own(warm: Handover, method: Sampler) -> bool:
+    """Whether a step size is one of the same method."""
+    return warm.step_size > 0.0 and warm.method == method.__name__.rpartition(".")[2]
 
 
 class WarmUp:
@@ -114,19 +131,27 @@ class WarmUp:
         place: Place | None = None,
         state: Any = None,
         groups: np.ndarray | None = None,
+        warm: Handover | None = None,
     ) -> None:
         """From the point `x` (d,); or, where `place` and `state` are given, from there.
 
-        `groups` (d,) are the variables that coordinates belong to, numbered; without them, it is one.
+        `groups` (d,) are the variables that coordinates belong to, numbered; without them, it is one. `warm`
+        is what the first segment takes over, as the plan of the segments had it.
         """
         self.segments, self.target, self.x, self.rng = segments, target, x, rng
         self.place = Place() if place is None else place
         self.state = state
         if place is None:
             first = segments[0]
-            self.state = first.sampler.start(target, first.settings, x, rng)
+            takes = warm if what_it_takes(first.sampler.FACTS) == METRIC else None
+            if takes is None:
+                self.state = first.sampler.start(target, first.settings, x, rng)
+            else:
+                self._begin_warm(first, takes)
             if groups is not None and first.sampler.FACTS.transports and len(self.state.groups):
                 self.state = self.state._replace(groups=groups)
+            if takes is not None and first.sampler.FACTS.settles:
+                self._look(first, target, takes.points)
 
     @property
     def segment(self) -> Segment:
@@ -198,11 +223,49 @@ class WarmUp:
             self.target = self.target._replace(transport=handover.transport)
             state = after.sampler.start(self.target, after.settings, handover.z, self.rng)
             if state.logp == -np.inf:
-                z = np.empty_like(self.x)
-                into_z(handover.transport, self.x, z)
-                state = after.sampler.start(self.target, after.settings, z, self.rng)
+                state = after.sampler.start(self.target, after.settings, self._z(handover), self.rng)
             self.state = after.sampler.take_over(state, handover, after.settings)
         self.place = Place(self.place.segment + 1)
+
+    def _begin_warm(self, first: Segment, warm: Handover) -> None:
+        """The first state of a sampler that takes over what a chain of an earlier run has learnt."""
+        sampler, settings = first.sampler, first.settings
+        if sampler.FACTS.settles:
+            settings = sampler.warm_settings(settings)
+        elif warm.cov.ndim == 1:
+            warm = warm._replace(cov=np.diag(warm.cov))
+        if not _is_own(warm, sampler):
+            warm = warm._replace(step_size=np.nan)
+        with np.errstate(all="ignore"):
+            warm, moved = warm._replace(z=self._z(warm)), self.target._replace(transport=warm.transport)
+            state = sampler.start(moved, settings, warm.z, self.rng)
+            if state.logp > -np.inf:
+                self.target, self.state = moved, sampler.take_over(state, warm, first.settings)
+            else:  # the point is lost by rounding in the coordinates
+                self.state = sampler.start(self.target, first.settings, self.x, self.rng)
+
+    def _look(self, first: Segment, target: Any, points: np.ndarray) -> None:
+        """Let the sampler see earlier draws and their scores, until they bear out what it took over.
+
+        `target` is that in the program's coordinates, and draws without a density are left out.
+        """
+        scores, inside, seen = np.empty_like(points), np.zeros(len(points), bool), 0
+        for k in LOOKS:
+            for i in range(seen, min(k, len(points))):
+                inside[i] = log_density_gradient(target, points[i], scores[i]) > -np.inf
+            seen = min(k, len(points))
+            with np.errstate(all="ignore"):
+                self.state, is_enough = first.sampler.look(
+                    self.state, points[:seen][inside[:seen]], scores[:seen][inside[:seen]], first.settings
+                )
+            if is_enough or seen == len(points):
+                return
+
+    def _z(self, handover: Handover) -> np.ndarray:
+        """The starting point in the coordinates that are handed over."""
+        z = np.empty_like(self.x)
+        into_z(handover.transport, self.x, z)
+        return z
 
 
 def warm_up(

@@ -27,15 +27,15 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.cholesky import follow_outer, solve_lower
+from ..numerics.cholesky import follow_outer, solve_lower, transposed_factor
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
 from ..numerics.step_size import adapt_step_size
-from ..numerics.walk import propose_walk
+from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, WALK, Facts, Stage
+from .base import BOTH_SIDES, METRIC, WALK, Facts, Handover, Stage
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
@@ -56,6 +56,7 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     acceptance=BOTH_SIDES,
+    takes=METRIC,
 )
 
 
@@ -81,6 +82,13 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     """The state at `x` (d,)."""
     chol_t = scaled_identity(x.size, settings.initial_scale / np.sqrt(x.size))
     return State(x.copy(), log_density(target, x), x.copy(), chol_t, 1.0, 0.0)
+
+
+def take_over(state: State, handover: Handover, settings: Settings) -> State:
+    """Take mean and covariance from an earlier chain; they count for as many iterations."""
+    step_size = handover.step_size if handover.step_size > 0.0 else gaussian_scale(state.x.size)
+    chol_t = transposed_factor(handover.cov)
+    return state._replace(mean=handover.mean, chol_t=chol_t, step_size=step_size, t=float(handover.n))
 
 
 def enter(stage: str, state: State, settings: Settings) -> State:

@@ -36,14 +36,15 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..numerics.cholesky import transposed_factor
 from ..numerics.covariance import learn_point
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
 from ..numerics.spectrum import describe
-from ..numerics.walk import propose_walk
+from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, WALK, Facts, Stage
+from .base import BOTH_SIDES, METRIC, WALK, Facts, Handover, Stage
 from .loop import swept
 from .settings import PROBABILITY
 
@@ -64,6 +65,7 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     acceptance=BOTH_SIDES,
+    takes=METRIC,
 )
 
 
@@ -121,6 +123,13 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(
         x.copy(), logp, 1.0, x.copy(), chol_t, 1.0, 0.0, beta, 0.0, 0.0, 0.0, -np.inf, nothing, nothing
     )
+
+
+def take_over(state: State, handover: Handover, settings: Settings) -> State:
+    """Take mu and Sigma from an earlier chain; they count for as many iterations."""
+    step_size = handover.step_size if handover.step_size > 0.0 else gaussian_scale(state.x.size)
+    chol_t = transposed_factor(handover.cov)
+    return state._replace(mean=handover.mean, chol_t=chol_t, step_size=step_size, i=float(handover.n))
 
 
 def enter(stage: str, state: State, settings: Any) -> State:

@@ -17,11 +17,15 @@ A method is a kernel sampler or an engine. A kernel sampler is a module with the
 Some modules have more functions. FACTS says which; all are plain Python:
 
     caution         (cautious) settings, d -> what a user should know before the run, or None
-    take_over       (piloted) state at the pilot's last point, its `Handover`, settings -> the first state
+    take_over       (piloted, or takes METRIC) state at the first point, a `Handover`, settings -> the state
     until_refit     (refits) state -> number of iterations before the method learns in plain Python
     refit           (refits) state, settings, rng -> the state after that
     is_settled      (settles) state -> whether the stage that has just ended may be the last
     state_at        (hessian) kernel: target, settings, x, step size -> the state there
+    warm_stages     (settles) settings, warmup, d -> the stages of warm-up after a `Handover`
+    warm_settings   (settles) settings -> those of `start` before a `Handover`
+    look            (settles) state, earlier draws and their scores, settings -> the state, and whether they
+                    bear out what was taken over
 
 An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has
 Settings, FACTS, n_matrices and:
@@ -32,6 +36,7 @@ Settings, FACTS, n_matrices and:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
@@ -48,6 +53,9 @@ WALK, LANGEVIN, HAMILTONIAN, SURROGATE, POLICY = "walk", "Langevin", "Hamiltonia
 BOTH_SIDES, TOO_LOW, NO_TARGET = "both sides", "too low", "no target"
 # Whether a random start first climbs out of the far tail.
 ALWAYS, UNLESS_FAITHFUL, NEVER = "always", "unless faithful", "never"
+# What of an earlier run a method can begin with. A metric needs `take_over`; a step size is that of the same
+# method, for the setting `initial_step_size`.
+METRIC, STEP_SIZE = "metric", "step size"
 
 
 class Facts(NamedTuple):
@@ -71,6 +79,8 @@ class Facts(NamedTuple):
     faithful: bool = False  # whether it has a setting `faithful`, which follows the paper to the letter
     vanishing: bool = False  # whether it has a setting `vanishing`: adaptation goes on, more and more rarely
     piloted: bool = False  # whether Fisher HMC can begin its warm-up (setting `pilot`)
+    takes: str = ""  # METRIC, STEP_SIZE or nothing; a metric that is piloted goes without saying
+    unscaled: bool = False  # whether its preconditioner is like the covariance only up to a factor
     refits: bool = False  # whether it learns in plain Python between blocks of iterations
     settles: bool = False  # whether its warm-up may end before its last stage
     transports: bool = False  # whether it learns coordinates: its State has `transport` and `groups`
@@ -86,13 +96,17 @@ class Stage(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """What the pilot hands over to the method that goes on with the warm-up."""
+    """What a method takes over: from the pilot that began its warm-up, or from a chain of an earlier run."""
 
-    z: np.ndarray  # (d,) the last point of its chain
-    mean: np.ndarray  # (d,) mean of its last window
-    cov: np.ndarray  # (d, d) its metric; for a Gaussian target this is the covariance
-    n: int  # number of its iterations
+    z: np.ndarray  # (d,) the last point of the pilot's chain; the point where a chain begins
+    mean: np.ndarray  # (d,) mean of the pilot's last window, or of earlier draws
+    cov: np.ndarray  # (d, d) a metric; for a Gaussian target this is the covariance. (d,) is its diagonal
+    n: int  # number of iterations that it counts for
     transport: np.ndarray  # the coordinates that all these are in, see transport.py
+    # Of a chain of an earlier run alone:
+    step_size: float = np.nan
+    method: str = ""  # whose step size it is
+    points: np.ndarray = np.empty((0, 0))  # (k, d) earlier draws, in x
 
 
 def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
@@ -108,12 +122,15 @@ def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
     return [Stage("simple_mala", simple), Stage("forgetting", forgetting), Stage(last, rest - forgetting)]
 
 
-def growing_windows(warmup: int) -> list[int]:
-    """The lengths of the windows of Fisher HMC's warm-up: 15, 15, 30, 40, 60, 96, then 1.6 times the last.
+COLD, WARM = (15, 15, 30, 40, 60, 96), (30, 30, 40, 60, 96)  # the first windows of Fisher HMC
+
+
+def growing_windows(warmup: int, first: Sequence[int] = COLD) -> list[int]:
+    """The lengths of the windows of Fisher HMC's warm-up: the first ones, then 1.6 times the last.
 
     If less than half of the next window is left at the end, it joins the last window.
     """
-    first, left = [15, 15, 30, 40, 60, 96], warmup
+    left = warmup
     lengths: list[int] = []
     while left:
         length = first[len(lengths)] if len(lengths) < len(first) else int(1.6 * lengths[-1])
@@ -151,6 +168,9 @@ class Sampler(Method, Protocol):
     def refit(self, state: Any, settings: Any, rng: np.random.Generator) -> Any: ...
     def is_settled(self, state: Any) -> bool: ...
     def state_at(self, target: Any, settings: Any, x: Any, step_size: Any) -> Any: ...
+    def warm_stages(self, settings: Any, warmup: int, d: int) -> list[Stage]: ...
+    def warm_settings(self, settings: Any) -> Any: ...
+    def look(self, state: Any, points: Any, scores: Any, settings: Any) -> tuple[Any, bool]: ...
 
 
 class WholeChain(NamedTuple):

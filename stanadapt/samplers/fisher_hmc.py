@@ -37,7 +37,8 @@ probability min(1, e^-dH). The reasons for these choices:
 6. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
    one before. After each window a new metric is learnt from the draws and scores of the last two. If no
    variance changes by a factor of 1.5, and the chain was in the same place in both
-   windows, the next window is the last. Most posteriors need 160 iterations; `warmup` is the most.
+   windows, the next window is the last. Most posteriors need 160 iterations; `warmup` is the most. What is
+   learnt between windows is in windowed.py.
 
 Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
 Memory: three (d, d) arrays a chain with metric="dense", or up to d = 2,000 where that is chosen; else none.
@@ -56,19 +57,20 @@ from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, veloci
 from ..numerics.metric_choice import begins_dense
 from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.splitting import room, split_steps, trajectory_steps
-from ..numerics.step_size import DualAveraging, average_step_size, dual_averaging, final_step_size
-from ..numerics.windows import Windows, empty_windows, has_news, learn_windows, next_window, put, with_room
+from ..numerics.step_size import DualAveraging, average_step_size, final_step_size
+from ..numerics.windows import Windows, empty_windows, put, with_room
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
-from ..transport import change_coordinates, no_transport, transport_draws
-from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts, Handover, Stage, growing_windows
+from ..transport import no_transport
+from . import windowed
+from .base import ALWAYS, HAMILTONIAN, METRIC, TOO_LOW, TRAJECTORY_COLUMNS, Facts
 from .settings import PROBABILITY, SCALE, Choice, Limit
+from .windowed import AUTO, DENSE
 
-LAST = "last_window"
 LARGEST_SHOWN = 1_000  # dimension up to which results have all of A
 
 METRICS, TRANSPORTS = Choice(("auto", "dense", "low_rank")), Choice(("auto", "off"))
-AUTO, DENSE, OFF = 0, 1, 1  # indices
+OFF = 1  # index
 
 
 class Settings(NamedTuple):
@@ -94,6 +96,7 @@ FACTS = Facts(
     climbs=ALWAYS,
     columns=TRAJECTORY_COLUMNS,
     harmless_divergences=HARMLESS_SHARE,
+    takes=METRIC,
     settles=True,
     transports=True,
 )
@@ -119,11 +122,6 @@ def n_matrices(settings: Any) -> int:
     return 3 if settings.metric == DENSE else 0
 
 
-def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    *first, last = growing_windows(warmup) or [0]
-    return [*(Stage(f"window_{i}", length) for i, length in enumerate(first, 1)), Stage(LAST, last)]
-
-
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     """The state at `x` (d,): A = I, and the Hessian if the settings ask for it."""
@@ -147,32 +145,9 @@ SHORT = 3.0  # a step is short if a trajectory is longer than so many steps
 LOST = 10  # so many trajectories in a row that meet a wall tell that steps are too long; one tells nothing
 FEW = 4  # largest number of steps before the first window; it at most doubles with each window
 
-
-def enter(stage: str, state: State, settings: Settings) -> State:
-    """Learn the metric from the last two windows, and start a new search for the step size."""
-    seen = state.windows, state.transport, state.metric, state.hessian, state.groups
-    compressing, new = settings.metric == AUTO, stage != LAST
-    asking = settings.curvature and new
-    pace = 2.0 * trajectory_steps(settings, state.step_size, state.most) if asking else 0.0
-    lesson = learn_windows(*seen, compressing=compressing, new=new, gradients=pace)
-    x, logp, score = change_coordinates(state.transport, lesson.transport, state.x, state.logp, state.score)
-    return state._replace(
-        x=x,
-        logp=logp,
-        score=score,
-        search=dual_averaging(state.step_size),
-        most=min(2 * state.most, settings.max_steps),
-        metric=lesson.metric,
-        windows=next_window(state.windows),
-        hessian=np.full((state.x.size,) * 2, np.nan) if lesson.wanted else np.empty((0, 0)),
-        steady=lesson.steady,
-        transport=lesson.transport,
-    )
-
-
-def is_settled(state: State) -> bool:
-    """Whether the window that has just ended may be the last: nothing new was learnt before it, or is now."""
-    return state.steady and not has_news(state.windows, state.transport, state.groups)
+stages, enter, is_settled = windowed.stages, windowed.enter, windowed.is_settled
+warm_stages, warm_settings = windowed.warm_stages, windowed.warm_settings
+hand_over, take_over, look = windowed.hand_over, windowed.take_over, windowed.look
 
 
 @bare
@@ -248,14 +223,6 @@ def _iterate(target: Any, settings: Any, state: Any, room: Any, rng: Any, adapti
             put(state.windows, state.windows.seen + i, target.transport, state.x, state.score)
         record(trace, i, state.x, logp, Info(info.accept_prob, info.accepted, h, info.n_steps, info.own))
     return logp, h, search, lost
-
-
-def hand_over(state: State, settings: Settings, n: int) -> Handover:
-    """What a pilot of `n` iterations hands over: its last point, and the metric of its last windows."""
-    state = enter("handover", state, settings)
-    n_seen = state.windows.seen
-    z, _ = transport_draws(state.transport, state.windows.points[:n_seen], state.windows.scores[:n_seen])
-    return Handover(state.x, z.mean(axis=0), as_matrix(state.metric), n, state.transport)
 
 
 def history(state: State) -> dict[str, float]:

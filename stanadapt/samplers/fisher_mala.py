@@ -80,6 +80,7 @@ FACTS = Facts(
     climbs=UNLESS_FAITHFUL,
     faithful=True,
     piloted=True,
+    unscaled=True,
 )
 
 

@@ -71,6 +71,7 @@ FACTS = Facts(
     climbs=UNLESS_FAITHFUL,
     faithful=True,
     piloted=True,
+    unscaled=True,
 )
 FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate
 

@@ -66,6 +66,7 @@ FACTS = Facts(
     climbs=UNLESS_FAITHFUL,
     faithful=True,
     piloted=True,
+    unscaled=True,
 )
 FAITHFUL_RATE, OWN_RATE = 0.00005, 0.001  # defaults of the learning rate
 

@@ -42,7 +42,7 @@ from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import Info
-from .base import BOTH_SIDES, HAMILTONIAN, TRAJECTORY_COLUMNS, UNLESS_FAITHFUL, Facts, Stage
+from .base import BOTH_SIDES, HAMILTONIAN, STEP_SIZE, TRAJECTORY_COLUMNS, UNLESS_FAITHFUL, Facts, Stage
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, Limit
 
@@ -70,6 +70,7 @@ FACTS = Facts(
     faithful=True,
     columns=TRAJECTORY_COLUMNS,
     harmless_divergences=HARMLESS_SHARE,
+    takes=STEP_SIZE,
 )
 
 

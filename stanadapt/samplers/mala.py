@@ -31,7 +31,7 @@ from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Stage
+from .base import BOTH_SIDES, LANGEVIN, STEP_SIZE, UNLESS_FAITHFUL, Facts, Stage
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, Limit
 
@@ -55,6 +55,7 @@ FACTS = Facts(
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
     faithful=True,
+    takes=STEP_SIZE,
 )
 
 

@@ -30,7 +30,7 @@ from ..numerics.step_size import adapt_step_size
 from ..numerics.walk import first_scale
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, WALK, Facts, Stage
+from .base import BOTH_SIDES, STEP_SIZE, WALK, Facts, Stage
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, Limit
 
@@ -49,6 +49,7 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     acceptance=BOTH_SIDES,
+    takes=STEP_SIZE,
 )
 
 

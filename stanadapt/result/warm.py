@@ -1,0 +1,152 @@
+"""What an earlier run has learnt, read from its result: `run.warm.Warm`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray
+
+from .. import check, samplers
+from ..errors import ArgumentError, OutputError
+from ..numerics.transport_table import is_map
+from ..run.warm import Warm
+from ..transport import COLUMNS, KIND, no_transport
+from .container import OWN_GROUP, Groups, datasets
+from .files import read
+from .labels import SAMPLE_DIMS
+
+if TYPE_CHECKING:
+    from .container import InferenceData
+
+_UNMOVED = {"tail_rate": 0.0, "bend": 0.0, "scale_head": -1}  # where coordinates are those of the program
+_ALLOWED = "an earlier InferenceData of stanadapt.sample, or the path of its netCDF file"
+
+
+def read_warm(given: Any) -> Warm:
+    """What the chains of an earlier result have learnt; `given` is the result, or a path to its netCDF file.
+
+    Raises
+    ------
+    ArgumentError
+        It is no result of `stanadapt.sample` with chains whose warm-up has ended, or what they have learnt
+        is not finite.
+    """
+    groups = datasets(open_result(given))
+    if OWN_GROUP not in groups:
+        raise ArgumentError(
+            f"warm has no group named {OWN_GROUP}, which holds what chains have learnt: a result of "
+            "stanadapt.sample is needed"
+        )
+    adaptation, posterior = groups[OWN_GROUP], _posterior(groups)
+    attrs = adaptation.attrs | posterior.attrs
+    method = str(attrs.get("method", ""))
+    if method not in samplers.METHODS:
+        raise ArgumentError(f"warm was drawn by the method {method!r}, which is none that is known here")
+    m, names = posterior.sizes["chain"], tuple(map(str, adaptation["unconstrained"].values))
+    if "chain" not in adaptation.sizes or adaptation.sizes["chain"] != m:
+        raise ArgumentError(f"warm has draws of {m} chains, and what other chains have learnt")
+    transport, metric = _transport(adaptation, m, len(names)), _metric(adaptation, m, len(names))
+    if transport is None:
+        transport, metric = (no_transport(),) * m, None
+    return Warm(
+        method=method,
+        names=names,
+        draws={str(name): _by_chain(values) for name, values in posterior.data_vars.items()},
+        x=_unconstrained(groups, posterior, len(names)),
+        metric=metric,
+        has_scale=not samplers.facts(method).unscaled,
+        step_size=_step_sizes(adaptation, m),
+        transport=transport,
+        source=f"{method}, seed {attrs.get('seed', 'unknown')}, model {attrs.get('model_hash', 'unknown')}",
+    )
+
+
+def open_result(given: Any) -> InferenceData:
+    """The earlier result itself, which may be given by its path.
+
+    Raises
+    ------
+    ArgumentError
+        It is neither a result nor a file with one.
+    """
+    if isinstance(given, str | os.PathLike):
+        try:
+            return read(os.fspath(given))
+        except OutputError as error:
+            raise ArgumentError(f"warm: {error}") from error
+    if not (hasattr(given, "children") or callable(getattr(given, "groups", None))):
+        raise check.refused("warm", given, _ALLOWED)
+    return given  # type: ignore[no-any-return]
+
+
+def _posterior(groups: Groups) -> xarray.Dataset:
+    """The draws; refused where there are none, since warm-up has not ended then."""
+    posterior = groups.get("posterior", xarray.Dataset())
+    if not all(posterior.sizes.get(dim, 0) for dim in SAMPLE_DIMS):
+        raise ArgumentError(
+            "warm has no draws in its posterior group: the earlier run was stopped before its warm-up had "
+            "ended, and what it had learnt by then is not kept"
+        )
+    return posterior
+
+
+def _by_chain(values: xarray.DataArray) -> np.ndarray:
+    """Draws (chain, draw, ...); an array without these dimensions has none."""
+    if not set(SAMPLE_DIMS) <= set(values.dims):
+        return np.empty((0, 0))
+    return np.asarray(values.transpose(*SAMPLE_DIMS, ...).values)
+
+
+def _unconstrained(groups: Groups, posterior: xarray.Dataset, d: int) -> np.ndarray | None:
+    """The unconstrained draws (chain, draw, d), if all of them were kept."""
+    group = groups.get("unconstrained_posterior")
+    shape = (posterior.sizes["chain"], posterior.sizes["draw"], d)
+    if group is None or "x" not in group or group["x"].shape != shape:
+        return None
+    return np.asarray(group["x"].values)
+
+
+def _metric(adaptation: xarray.Dataset, m: int, d: int) -> np.ndarray | None:
+    """The metric of each chain, (m, d, d) or (m, d)."""
+    for name, shape in (("preconditioner", (m, d, d)), ("preconditioner_diagonal", (m, d))):
+        if name not in adaptation:
+            continue
+        metric = np.asarray(adaptation[name].values, dtype=float)
+        if metric.shape != shape:
+            raise ArgumentError(f"warm: its {name} has shape {metric.shape}, and {shape} is needed")
+        variances = metric if metric.ndim == 2 else np.diagonal(metric, axis1=1, axis2=2)
+        fine = np.isfinite(metric).reshape(m, -1).all(axis=1) & (variances > 0.0).all(axis=1)
+        if not fine.all():
+            chain = adaptation["chain"].values[np.argmin(fine)]
+            raise ArgumentError(
+                f"warm: the {name} that chain {chain} has learnt is not finite and positive; leave the chain "
+                "out, or begin without warm"
+            )
+        return metric
+    return None
+
+
+def _transport(adaptation: xarray.Dataset, m: int, d: int) -> tuple[np.ndarray, ...] | None:
+    """The coordinates of each chain; None where they are not in the result, though some were learnt."""
+    if "transport" not in adaptation:
+        moved = [adaptation[name].values != plain for name, plain in _UNMOVED.items() if name in adaptation]
+        return None if any(map(np.any, moved)) else (no_transport(),) * m
+    tables = np.asarray(adaptation["transport"].values, dtype=float)
+    if tables.ndim != 3 or (tables.shape[0], tables.shape[2]) != (m, COLUMNS):
+        wanted = f"({m}, r, {COLUMNS}) is needed"
+        raise ArgumentError(f"warm: its transport has shape {tables.shape}, and {wanted}")
+    maps = tuple(np.ascontiguousarray(table[np.isfinite(table[:, KIND])]) for table in tables)
+    for chain, table in zip(adaptation["chain"].values, maps, strict=True):
+        if not is_map(table, d):
+            raise ArgumentError(f"warm: the transport of chain {chain} is no map of {d} coordinates")
+    return maps
+
+
+def _step_sizes(adaptation: xarray.Dataset, m: int) -> np.ndarray:
+    """The step size with which each chain made its draws (m,), NaN where it is not known."""
+    if "final_step_size" not in adaptation or adaptation["final_step_size"].shape != (m,):
+        return np.full(m, np.nan)
+    sizes = np.asarray(adaptation["final_step_size"].values, dtype=float)
+    return np.where(np.isfinite(sizes) & (sizes > 0.0), sizes, np.nan)

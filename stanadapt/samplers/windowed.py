@@ -1,0 +1,102 @@
+"""The warm-up of Fisher HMC, in windows: what it learns between them, and what it hands over and takes over.
+
+A run that begins with what an earlier one has learnt has that metric at first, and draws of the earlier
+posterior, with their scores under the new one, in the place of the first windows. If the two agree with what
+the chain then sees itself, its third window is the last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..numerics.metric import as_matrix
+from ..numerics.metric_choice import metric_of
+from ..numerics.splitting import trajectory_steps
+from ..numerics.step_size import dual_averaging
+from ..numerics.windows import first_window, has_news, is_borne_out, learn_windows, next_window
+from ..transport import change_coordinates, transport_draws
+from .base import COLD, WARM, Handover, Stage, growing_windows
+
+LAST = "last_window"
+AUTO, DENSE = 0, 1  # indices of the setting `metric`
+
+
+def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
+    """The windows of a run that begins with nothing learnt."""
+    return _windows(growing_windows(warmup, COLD))
+
+
+def warm_stages(settings: Any, warmup: int, d: int) -> list[Stage]:
+    """The windows after `take_over`."""
+    return _windows(growing_windows(warmup, WARM))
+
+
+def warm_settings(settings: Any) -> Any:
+    """The settings with which `start` is called before `take_over`: the Hessian there is not needed."""
+    return settings._replace(curvature=False)
+
+
+def _windows(lengths: list[int]) -> list[Stage]:
+    *first, last = lengths or [0]
+    return [*(Stage(f"window_{i}", length) for i, length in enumerate(first, 1)), Stage(LAST, last)]
+
+
+def take_over(state: Any, handover: Handover, settings: Any) -> Any:
+    """Begin with the metric and the coordinates of an earlier chain, and its step size if that is known."""
+    known = handover.step_size > 0.0
+    step_size = handover.step_size if known else state.step_size
+    return state._replace(
+        step_size=step_size,
+        search=dual_averaging(step_size),
+        most=settings.max_steps if known else state.most,
+        metric=metric_of(handover.cov, dense=settings.metric == DENSE, compressing=settings.metric == AUTO),
+        hessian=np.empty((0, 0)),
+        transport=handover.transport,
+    )
+
+
+def look(state: Any, points: np.ndarray, scores: np.ndarray, settings: Any) -> tuple[Any, bool]:
+    """See earlier draws and their new scores (k, d), in x, as the window before the first one.
+
+    Returns the state, and whether they bear out what was taken over, so that no more of them are needed.
+    """
+    state = state._replace(windows=first_window(points, scores))
+    seen = state.windows, state.transport, state.metric, state.groups
+    return state, is_borne_out(*seen, settings.metric == AUTO)
+
+
+def enter(stage: str, state: Any, settings: Any) -> Any:
+    """Learn the metric from the last two windows, and start a new search for the step size."""
+    seen = state.windows, state.transport, state.metric, state.hessian, state.groups
+    compressing, new = settings.metric == AUTO, stage != LAST
+    asking = settings.curvature and new
+    pace = 2.0 * trajectory_steps(settings, state.step_size, state.most) if asking else 0.0
+    lesson = learn_windows(*seen, compressing=compressing, new=new, gradients=pace)
+    x, logp, score = change_coordinates(state.transport, lesson.transport, state.x, state.logp, state.score)
+    return state._replace(
+        x=x,
+        logp=logp,
+        score=score,
+        search=dual_averaging(state.step_size),
+        most=min(2 * state.most, settings.max_steps),
+        metric=lesson.metric,
+        windows=next_window(state.windows),
+        hessian=np.full((state.x.size,) * 2, np.nan) if lesson.wanted else np.empty((0, 0)),
+        steady=lesson.steady,
+        transport=lesson.transport,
+    )
+
+
+def is_settled(state: Any) -> bool:
+    """Whether the window that has just ended may be the last: nothing new was learnt before it, or is now."""
+    return state.steady and not has_news(state.windows, state.transport, state.groups)
+
+
+def hand_over(state: Any, settings: Any, n: int) -> Handover:
+    """What a pilot of `n` iterations hands over: its last point, and the metric of its last windows."""
+    state = enter("handover", state, settings)
+    n_seen = state.windows.seen
+    z, _ = transport_draws(state.transport, state.windows.points[:n_seen], state.windows.scores[:n_seen])
+    return Handover(state.x, z.mean(axis=0), as_matrix(state.metric), n, state.transport)
