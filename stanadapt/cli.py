@@ -139,10 +139,10 @@ def main() -> None:
 )
 @click.option(
     "--warm",
-    type=_EXISTING,
+    type=_RESULT,
     metavar="FILE",
-    help="The .nc file of an earlier run for the same parameters: begin with what its chains have learnt, at "
-    "some of its draws, with a short warm-up.",
+    help="The .nc file, or the folder, of an earlier run for the same parameters: begin with what its chains "
+    "have learnt, at some of its draws, with a short warm-up.",
 )
 @click.option("--workers", **_COUNT, help="Chains that run at a time. [default: one a core]")
 @click.option(
@@ -597,8 +597,8 @@ def _duration(seconds: float) -> str:
 
 
 @main.command()
-@click.argument("file", type=_EXISTING)
-@click.argument("model", type=_EXISTING)
+@click.argument("file", type=_RESULT)
+@click.argument("model", type=_EXISTING, required=False)
 @click.option("--data", type=_EXISTING, metavar="FILE", help="The data of the run, as JSON.")
 @click.option("--seed", **_SEED, default=0, show_default=True, help="Of the replay.")
 @click.option(
@@ -632,9 +632,9 @@ def _duration(seconds: float) -> str:
 @click.option("--workers", **_COUNT, help="Chains that run at a time. [default: one a core]")
 @click.option("--no-progress", is_flag=True, help="No progress bar.")
 def replay(
-    file: str, model: str, init: str | None, no_kernel: bool, no_progress: bool, **keywords: Any
+    file: str, model: str | None, init: str | None, no_kernel: bool, no_progress: bool, **keywords: Any
 ) -> None:
-    """Say whether adaptation has broken the law of the draws in FILE.
+    """Say whether adaptation has broken the law of the draws in FILE, which may be a run's folder.
 
     The frozen kernel of the run of MODEL takes them up again, and so does one that is known to be right.
 
@@ -647,7 +647,7 @@ def replay(
 
     with _warnings_as_lines(quiet=False):
         outcome = diagnosis.replay(
-            read(file),
+            file if Path(file).is_dir() else read(file),
             model,
             inits=None if init is None else _inits(init),
             kernel=not no_kernel,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +13,10 @@ from .. import check
 from ..errors import ArgumentError
 from ..model import BACKENDS
 from ..model.posterior import Posterior
+from ..result.container import attributes
 from ..result.record import Record
+from ..result.store import Store, open_store
+from ..result.stored import read_store
 from ..run.compiling import compile_job, compile_reference
 from ..run.engine import open_posterior
 from ..run.inits import plan
@@ -88,7 +92,7 @@ class _Check(NamedTuple):
 
 
 def replay(
-    idata: InferenceData,
+    idata: InferenceData | str | os.PathLike[str],
     model: Any = None,
     data: Any = None,
     *,
@@ -123,9 +127,11 @@ def replay(
     Parameters
     ----------
     idata
-        A result of `stanadapt.sample`.
+        A result of `stanadapt.sample`, or the folder of a run with `store`: that has its model, and the
+        chains' kernels, so warm-up is not run again.
     model, data
-        The program and the data of the run, as `stanadapt.sample` takes them.
+        The program and the data of the run, as `stanadapt.sample` takes them; of a run without a store, or
+        whose model was no Stan program.
     seed
         Of the replay.
     error_rate
@@ -172,12 +178,21 @@ def replay(
     init_radius = check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS)
     check.choice("backend", backend, BACKENDS)
     workers = check.available_cores() if workers is None else check.integer("workers", workers, 1)
-    record = Record.of(idata)
-    if model is None:
-        raise ArgumentError("model is missing: a result does not hold the program and the data of its run")
+    store = _store_of(idata, model)
+    record = Record.of(idata if store is None else read_store(store))
+    if model is None and store is None:
+        raise ArgumentError(
+            "model is missing: a result does not hold the program and the data of its run, unless that was "
+            "kept in a store"
+        )
     if isinstance(model, Posterior) and data is not None:
         raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
-    posterior = model if isinstance(model, Posterior) else open_posterior(record.method, model, data, backend)
+    if store is not None:
+        posterior = store.open_posterior(model, data)
+    elif isinstance(model, Posterior):
+        posterior = model
+    else:
+        posterior = open_posterior(record.method, model, data, backend)
     check_target(posterior)
     record.check_model(posterior)
     job = record.job()
@@ -189,9 +204,13 @@ def replay(
         notes.append("The frozen kernel was not run again.")
     else:
         compile_job(job, posterior, progress)
-        starts = plan(inits, init_radius, posterior, job.chains)
-        frozen, results = warm_up_again(posterior, job, starts, record.chains, workers, progress)
-        record.check_warmup(results)
+        if store is not None:
+            values = [store.checkpoint(i)["value"] for i in record.chains]
+            frozen = [Frozen(value.state, value.transport) for value in values]
+        else:
+            starts = plan(inits, init_radius, posterior, job.chains)
+            frozen, results = warm_up_again(posterior, job, starts, record.chains, workers, progress)
+            record.check_warmup(results)
     return replay_draws(
         posterior,
         job,
@@ -205,6 +224,14 @@ def replay(
         progress=progress,
         notes=notes,
     )
+
+
+def _store_of(given: Any, model: Any) -> Store | None:
+    """The folder of the run, if it is given, or if the result has one and no model is given."""
+    if isinstance(given, str | os.PathLike):
+        return open_store(given)
+    known = attributes(given).get("store") if model is None and hasattr(given, "attrs") else None
+    return open_store(str(known)) if known else None
 
 
 def replay_draws(

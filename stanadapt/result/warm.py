@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray
 
 from .. import check, samplers
-from ..errors import ArgumentError, OutputError
+from ..errors import ArgumentError, OutputError, StoreError
 from ..numerics.transport_table import is_map
 from ..run.warm import Warm
 from ..transport import COLUMNS, KIND, no_transport
 from .container import OWN_GROUP, Groups, datasets
 from .files import read
 from .labels import SAMPLE_DIMS
+from .store import open_store
+from .stored import read_store
 
 if TYPE_CHECKING:
     from .container import InferenceData
@@ -73,8 +76,8 @@ def open_result(given: Any) -> InferenceData:
     """
     if isinstance(given, str | os.PathLike):
         try:
-            return read(os.fspath(given))
-        except OutputError as error:
+            return read_store(open_store(given)) if Path(given).is_dir() else read(os.fspath(given))
+        except (OutputError, StoreError) as error:
             raise ArgumentError(f"warm: {error}") from error
     if not (hasattr(given, "children") or callable(getattr(given, "groups", None))):
         raise check.refused("warm", given, _ALLOWED)
