@@ -33,6 +33,11 @@ class Caught:
         finally:
             self._note(number)
 
+    @property
+    def came_before(self) -> bool:
+        """Whether one has come to the handler that this one replaces."""
+        return self._around is not None and self._around.signal != 0
+
     def raise_again(self) -> None:
         """Raise the exception of the signal that has come, if one has."""
         if self.signal:
@@ -53,7 +58,10 @@ def give_up(number: int) -> None:
 
 @contextlib.contextmanager
 def interrupts(board: Board) -> Iterator[Caught]:
-    """A signal meanwhile asks all chains to stop, on the board; the second one is raised."""
+    """A signal meanwhile asks all chains to stop, on the board; the second one is raised.
+
+    So does one that came before, while an outer handler stood that only notes it.
+    """
 
     def stop(number: int) -> None:
         if caught.signal:
@@ -61,6 +69,8 @@ def interrupts(board: Board) -> Iterator[Caught]:
         board.stop()
 
     with _handled(stop) as caught:
+        if caught.came_before:
+            board.stop()
         yield caught
 
 

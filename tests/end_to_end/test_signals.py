@@ -279,6 +279,18 @@ def test_an_inner_handler_tells_those_around_it() -> None:
     assert {outer.signal, middle.signal, inner.signal} == {signal.SIGTERM}
 
 
+def test_a_signal_that_an_outer_handler_has_noted_stops_a_run() -> None:
+    """Ctrl-C may come when a run is prepared and its chains do not listen yet."""
+    with delayed_interrupts() as outer:
+        before, after = Board.for_chains(1), Board.for_chains(1)
+        with interrupts(before):
+            assert not before.stopped
+        signal.raise_signal(signal.SIGINT)
+        with interrupts(after) as inner:
+            assert after.stopped
+        assert (outer.signal, inner.signal) == (signal.SIGINT, 0)
+
+
 def log_density(x: np.ndarray) -> float:
     return -0.5 * float(x @ x)
 
