@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import warn
-from ..model.variables import variable_of
 from ..result.warm import open_result, read_warm
 from ..run.warm import Warm
 from .findings import diagnose
@@ -21,9 +20,7 @@ def begin_from(given: Any) -> Warm:
     """
     result = open_result(given)
     warm = read_warm(result)
-    parameters = dict.fromkeys(variable_of(name) for name in warm.names)
-    names = [name for name in parameters if name in warm.draws]
-    kinds = [finding.kind for finding in diagnose(result, names or None)]
+    kinds = [finding.kind for finding in diagnose(result, list(warm.draws) or None)]
     if kinds:
         warn(
             f"warm: the earlier run has findings ({', '.join(dict.fromkeys(kinds))}; stanadapt.diagnose has "

@@ -11,6 +11,7 @@ import xarray
 
 from .. import check, samplers
 from ..errors import ArgumentError, OutputError, StoreError
+from ..model.variables import variable_of
 from ..numerics.transport_table import is_map
 from ..run.warm import Warm
 from ..transport import COLUMNS, KIND, no_transport
@@ -23,6 +24,7 @@ from .stored import read_store
 if TYPE_CHECKING:
     from .container import InferenceData
 
+_MOST_DRAWS = 2_000
 _UNMOVED = {"tail_rate": 0.0, "bend": 0.0, "scale_head": -1}  # where coordinates are those of the program
 _ALLOWED = "an earlier InferenceData of stanadapt.sample, or the path of its netCDF file"
 
@@ -56,7 +58,7 @@ def read_warm(given: Any) -> Warm:
     return Warm(
         method=method,
         names=names,
-        draws={str(name): _by_chain(values) for name, values in posterior.data_vars.items()},
+        draws=_parameters(_thin(posterior), names),
         x=_unconstrained(groups, posterior, len(names)),
         metric=metric,
         has_scale=not samplers.facts(method).unscaled,
@@ -95,11 +97,16 @@ def _posterior(groups: Groups) -> xarray.Dataset:
     return posterior
 
 
-def _by_chain(values: xarray.DataArray) -> np.ndarray:
-    """Draws (chain, draw, ...); an array without these dimensions has none."""
-    if not set(SAMPLE_DIMS) <= set(values.dims):
-        return np.empty((0, 0))
-    return np.asarray(values.transpose(*SAMPLE_DIMS, ...).values)
+def _thin(group: xarray.Dataset) -> xarray.Dataset:
+    """At most `_MOST_DRAWS` draws of each chain, evenly spaced."""
+    return group.isel(draw=slice(None, None, -(-group.sizes["draw"] // _MOST_DRAWS)))
+
+
+def _parameters(posterior: xarray.Dataset, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """The draws (chain, draw, ...) of the variables that have unconstrained parameters of these names."""
+    wanted = dict.fromkeys((*map(variable_of, names), *names))
+    drawn = [name for name in wanted if name in posterior and set(SAMPLE_DIMS) <= set(posterior[name].dims)]
+    return {name: np.asarray(posterior[name].transpose(*SAMPLE_DIMS, ...).values) for name in drawn}
 
 
 def _unconstrained(groups: Groups, posterior: xarray.Dataset, d: int) -> np.ndarray | None:
@@ -108,7 +115,7 @@ def _unconstrained(groups: Groups, posterior: xarray.Dataset, d: int) -> np.ndar
     shape = (posterior.sizes["chain"], posterior.sizes["draw"], d)
     if group is None or "x" not in group or group["x"].shape != shape:
         return None
-    return np.asarray(group["x"].values)
+    return np.asarray(_thin(group)["x"].values)
 
 
 def _metric(adaptation: xarray.Dataset, m: int, d: int) -> np.ndarray | None:

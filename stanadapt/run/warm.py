@@ -38,7 +38,7 @@ class Warm(NamedTuple):
 
     method: str  # whose step sizes and metrics these are
     names: tuple[str, ...]  # of the d unconstrained parameters
-    draws: Mapping[str, np.ndarray]  # parameter -> constrained draws (m, n, ...)
+    draws: Mapping[str, np.ndarray]  # parameter -> constrained draws (m, n, ...), or some of them
     x: np.ndarray | None  # (m, n, d) unconstrained draws, where they were kept
     metric: np.ndarray | None  # (m, d, d), or the diagonals (m, d); None: the covariance of the draws
     has_scale: bool  # whether the metric is like the covariance; else it is so up to a factor
@@ -114,15 +114,10 @@ def check_parameters(warm: Warm, posterior: Posterior) -> None:
 
 
 def plan_starts(warm: Warm, posterior: Posterior, chains: int, radius: float, seed: int) -> list[Init]:
-    """A start for each chain: earlier draws, as many of each earlier chain as can be, and no draw twice.
+    """A start for each chain: an earlier draw, of earlier chains in turn, and none twice if there are enough.
 
-    Chains that begin in the same earlier chain do so in different parts of it. Where a draw has no density
-    under the new posterior, the chain starts as without `warm`.
-
-    Raises
-    ------
-    ArgumentError
-        No draw is inside of the model's support.
+    Chains that begin in the same earlier chain do so in different parts of it. Where a draw is outside of the
+    new posterior's support, or has no density there, the chain starts as without `warm`.
     """
     m, n = _sizes(warm)
     rows = []
@@ -131,8 +126,6 @@ def plan_starts(warm: Warm, posterior: Posterior, chains: int, radius: float, se
         first, last = n * part // parts, max(n * (part + 1) // parts, n * part // parts + 1)
         rows.append((source, int(_rng(seed, chain).integers(first, last))))
     points = _unconstrain(warm, posterior, rows)
-    if not np.isfinite(points).all(axis=1).any():
-        raise ArgumentError("warm has no draw that is inside of the support of the model's parameters")
     inside = np.isfinite(points).all(axis=1)
     return [
         Init(radius, point=point if fine else None, may_fail=bool(fine))
@@ -152,6 +145,8 @@ def hand_over(warm: Warm, inits: list[Init], posterior: Posterior, job: Job) -> 
     if samplers.named(method, job.settings).get("transport") == "off" and any(map(len, warm.transport)):
         warm = warm._replace(transport=(no_transport(),) * len(warm.transport), metric=None)
     m, n = _sizes(warm)
+    looked = _rng(job.seed).choice(m * n, size=min(m * n, LOOKS[-1]), replace=False)
+    points = _finite(_unconstrain(warm, posterior, [divmod(int(i), n) for i in looked]))
     pooled = np.empty((0, posterior.dim))
     if what_it_takes(facts) == METRIC and (warm.metric is None or not warm.has_scale):
         every = -(-m * n // _POOLED)
@@ -159,19 +154,17 @@ def hand_over(warm: Warm, inits: list[Init], posterior: Posterior, job: Job) -> 
     handed = []
     for chain, init in enumerate(inits):
         source = chain % m
-        looked = _rng(job.seed, chain, 1).choice(m * n, size=min(m * n, LOOKS[-1]), replace=False)
-        points = _finite(_unconstrain(warm, posterior, [divmod(int(i), n) for i in looked]))
         transport = warm.transport[source]
-        z, _ = transport_draws(transport, points, np.zeros_like(points))
+        z = _in_coordinates(transport, points)
         handover = Handover(
             z=np.empty(0),
             mean=z.mean(axis=0) if len(z) else np.zeros(posterior.dim),
-            cov=_metric(warm, source, pooled),
+            cov=_metric(warm, source, _in_coordinates(transport, pooled)),
             n=WEIGHT,
             transport=transport,
             step_size=float(warm.step_size[source]),
             method=warm.method,
-            points=points,
+            points=np.roll(points, -LOOKS[0] * chain, axis=0),
         )
         handed.append(init._replace(warm=handover))
     return handed
@@ -179,11 +172,12 @@ def hand_over(warm: Warm, inits: list[Init], posterior: Posterior, job: Job) -> 
 
 def describe(warm: Warm, method: str, inits: list[Init]) -> dict[str, str]:
     """What is said of it in the attributes of the new result."""
+    handed = [init.warm for init in inits if init.warm is not None]
     taken = ["starts"] if any(init.may_fail for init in inits) else []
     if what_it_takes(samplers.facts(method)) == METRIC:
         taken.append("metric")
-        taken += ["coordinates"] if any(map(len, warm.transport)) else []
-    if warm.method == method and np.isfinite(warm.step_size).any():
+        taken += ["coordinates"] if any(len(each.transport) for each in handed) else []
+    if warm.method == method and any(each.step_size > 0.0 for each in handed):
         taken.append("step size")
     return {"warm": f"{', '.join(taken) or 'nothing'} of {warm.source}"}
 
@@ -216,6 +210,10 @@ def _unconstrain(warm: Warm, posterior: Posterior, rows: list[tuple[int, int]]) 
 
 def _finite(points: np.ndarray) -> np.ndarray:
     return np.asarray(points[np.isfinite(points).all(axis=1)])
+
+
+def _in_coordinates(transport: np.ndarray, points: np.ndarray) -> np.ndarray:
+    return transport_draws(transport, points, np.zeros_like(points))[0]
 
 
 def _metric(warm: Warm, source: int, pooled: np.ndarray) -> np.ndarray:

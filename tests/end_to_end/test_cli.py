@@ -54,6 +54,20 @@ def groups(path: Path) -> dict[str, xarray.Dataset]:
     return datasets(files.read(path))
 
 
+def test_a_fit_begins_with_what_an_earlier_one_has_learnt(normal: Path, tmp_path: Path) -> None:
+    run = [normal, "--method=fisher_hmc", "--draws=100", "--chains=2", "--no-progress"]
+    first, second = tmp_path / "first.nc", tmp_path / "second.nc"
+    assert stanadapt_command("sample", *run, "--seed=1", "--out", first).exit_code == 0
+    done = stanadapt_command("sample", *run, "--seed=2", "--warm", first, "--out", second)
+    assert done.exit_code == 0, done.output
+    found = groups(second)["adaptation"]
+    assert found["warmup_iterations"].values.max() <= 100
+    assert found.attrs["warm"].startswith("starts, metric, step size of fisher_hmc, seed 1")
+    refused = stanadapt_command("sample", *run, "--warm", normal, "--out", tmp_path / "third.nc")
+    assert refused.exit_code == 2
+    assert "warm" in refused.output
+
+
 def test_version_and_help() -> None:
     assert stanadapt_command("--version").output == f"stanadapt, version {stanadapt.__version__}\n"
     shown = stanadapt_command("--help")

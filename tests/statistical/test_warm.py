@@ -1,0 +1,97 @@
+"""Draws of runs that begin with what an earlier one has learnt have the posterior's law, whatever that was.
+
+A z-score is that of `moments.py`. A test fails when the largest |z| of its moments is over the Bonferroni
+limit of a family-wise level of 0.1 %. Seeds are fixed, and the earlier runs have other ones.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stanadapt
+from cases import CASES
+from exact import CHOL, gaussian
+from moments import limit, model_z_scores, z_scores
+from stanadapt import samplers
+from stanadapt.result.container import attributes, container, datasets
+from stanadapt.run.warmup import what_it_takes
+
+MODELS = Path(__file__).parents[2] / "models"
+EXACT = gaussian()
+ABLE = [name for name in samplers.METHODS if what_it_takes(samplers.facts(name))]
+CHECKED = [name for name in ABLE if samplers.facts(name).piloted or name == "fisher_hmc"]
+ROTATION = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0]
+WRONG = {
+    "100 times too wide": 1e4 * CHOL @ CHOL.T,
+    "100 times too narrow": 1e-4 * CHOL @ CHOL.T,
+    "of another shape": ROTATION @ np.diag([1e-3, 1.0, 1e3]) @ ROTATION.T,
+}
+
+
+def fit(model: Any, data: Any, **keywords: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
+        return stanadapt.sample(model, data, **({"seed": 1, "progress": False} | keywords))
+
+
+@pytest.mark.parametrize(("method", "model"), [(method, CASES[method].models[0]) for method in ABLE])
+def test_moments_of_models(method: str, model: str) -> None:
+    folder = MODELS / model
+    earlier = fit(folder / f"{model}.stan", folder / f"{model}.json", method="fisher_hmc", chains=3)
+    z = model_z_scores(folder, method=method, draws=CASES[method].draws, warm=earlier)
+    assert np.abs(z).max() < limit(z.size), z
+
+
+@pytest.mark.parametrize("method", ["fisher_hmc", "ada_mala", "arwmh"])
+def test_moments_in_coordinates_that_were_learnt(method: str) -> None:
+    """A funnel, whose variance a random walk does not find without them."""
+    folder = MODELS / "funnel"
+    earlier = fit(folder / "funnel.stan", folder / "funnel.json", method="fisher_hmc")
+    draws = 2_000 if method == "fisher_hmc" else 40_000
+    z = model_z_scores(folder, method=method, draws=draws, warm=earlier)
+    assert np.abs(z).max() < limit(z.size), z
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+@pytest.mark.parametrize("method", CHECKED)
+def test_a_wrong_metric_is_noticed(method: str, wrong: str) -> None:
+    earlier = fit(EXACT.target, None, method="fisher_hmc", draws=500)
+    groups = datasets(earlier)
+    adaptation = groups["adaptation"]
+    given = adaptation["preconditioner"].copy(data=np.array([WRONG[wrong]] * 4))
+    groups = groups | {"adaptation": adaptation.assign(preconditioner=given)}
+    idata = fit(
+        EXACT.target, None, method=method, warm=container(groups, attributes(earlier)), seed=2, draws=5_000
+    )
+    check(datasets(idata)["posterior"]["x"].values, np.zeros(3), CHOL @ CHOL.T)
+
+
+SHIFTS = {
+    "narrower": ([0.0, 0.0, 0.0], [0.01, 0.01, 0.01]),
+    "wider": ([0.0, 0.0, 0.0], [100.0, 100.0, 100.0]),
+    "elsewhere": ([50.0, -50.0, 50.0], [1.0, 1.0, 1.0]),
+    "all of it": ([50.0, 0.0, 20.0], [0.01, 1.0, 100.0]),
+}
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("method", ["fisher_hmc", "fisher_mala", "ada_mala", "amala"])
+def test_another_posterior(method: str, shift: str) -> None:
+    """Starts, metric and step sizes are those of a standard normal one."""
+    program = "data { vector[3] m; vector[3] s; } parameters { vector[3] x; } model { x ~ normal(m, s); }"
+    mean, sd = SHIFTS[shift]
+    earlier = fit(program, {"m": [0.0] * 3, "s": [1.0] * 3}, method=method)
+    idata = fit(program, {"m": mean, "s": sd}, method=method, warm=earlier, seed=2, draws=5_000)
+    check(datasets(idata)["posterior"]["x"].values, np.array(mean), np.diag(np.square(sd)))
+
+
+def check(draws: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> None:
+    """The means of the draws (chain, draw, d) and of their squared distances from the mean."""
+    squares = np.square(draws - mean) / np.diag(cov)
+    z = np.concatenate([z_scores(draws, mean), z_scores(squares, np.ones(len(mean)))])
+    assert np.abs(z).max() < limit(z.size), z
