@@ -40,6 +40,7 @@ _STEP_COST = 3.0  # evaluations of a pair of the reference's proposals
 _FEWEST = 16  # draws a chain
 _PER_BATCH = 5.0  # independent draws in a batch of the reference's
 _FEWEST_BATCHES = 8
+_MOST_NUMBERS = 10_000_000  # coordinates of draws from which the reference steps
 _SUSPECT = 0.05  # p-value, corrected, above which nothing is said to be seen
 _STILL = 0.01  # share of iterations that move, under which the frozen kernel's check says nothing
 
@@ -257,7 +258,7 @@ def replay_draws(
     frozen
         What every chain has come to; None leaves out the frozen kernel's check.
     draws
-        Unconstrained draws (C, n, d) of the same chains.
+        Unconstrained draws (C, n, d) of the same chains, maybe thinned: see `result.record.thinning`.
     seed
         Of the replay.
     spacing
@@ -295,7 +296,8 @@ def replay_draws(
         evaluations = (1.0 - _KERNEL_SHARE) * moves.evaluations
         if moves.moved < _STILL:
             told.append(f"The frozen kernel moves in {moves.moved:.2%} of its iterations only.")
-    rows = int(np.clip(budget * evaluations * spacing * n / _STEP_COST, _FEWEST, n))
+    most = min(n, max(_FEWEST, _MOST_NUMBERS // (chains * draws.shape[2])))
+    rows = int(np.clip(budget * evaluations * spacing * n / _STEP_COST, _FEWEST, most))
     points = np.ascontiguousarray(draws[:, np.linspace(0, n - 1, rows).astype(int)])
     steps = step_from(posterior, job, points, frame.yardstick, seed, workers, progress)
     checks.append(_reference(frame, points, steps, max(size / _PER_BATCH, _FEWEST_BATCHES)))

@@ -20,7 +20,9 @@ from .labels import SAMPLE_DIMS
 if TYPE_CHECKING:
     from .container import InferenceData
 
-_MOST_ROWS = 20_000  # draws that are made unconstrained, of all chains
+_MOST_ROWS = 20_000  # draws that are looked at, of all chains;
+_MOST_NUMBERS = 40_000_000  # of all their coordinates;
+_FEWEST_ROWS = 100  # but at least so many of each chain
 _ATTRIBUTES = ("method", "settings", "seed", "tuning_steps", "thin", "model_hash")
 _HISTORY = ("step_size", "acceptance_rate")  # of all that is noted in warm-up, what every method has
 _LOOKED_AT = 20  # draws whose log density is computed again
@@ -118,8 +120,7 @@ class Record(NamedTuple):
             Parameters are missing or have other shapes, or rounding has put draws on the boundary.
         """
         sizes = self.groups["posterior"].sizes
-        stride = -(-sizes["chain"] * sizes["draw"] // _MOST_ROWS)
-        stride = max(1, min(stride, sizes["draw"] // 100))
+        stride = thinning(sizes["chain"], sizes["draw"], posterior.dim)
         rows = np.arange(stride - 1, sizes["draw"], stride)
         return self._points(posterior, rows), stride * int(self.attrs["thin"])
 
@@ -181,6 +182,12 @@ class Record(NamedTuple):
                 "finite: draw with keep_unconstrained=True"
             )
         return points
+
+
+def thinning(chains: int, draws: int, d: int) -> int:
+    """Every how many-th draw is to be looked at, so that there are no more than can be held and worked on."""
+    most = min(_MOST_ROWS, _MOST_NUMBERS // d)
+    return max(1, min(-(-chains * draws // most), draws // _FEWEST_ROWS))
 
 
 def _values(draws: xarray.Dataset, name: str, shape: tuple[int, ...]) -> np.ndarray:

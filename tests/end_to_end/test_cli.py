@@ -485,3 +485,16 @@ def test_table_keeps_values_that_no_error_is_known_of() -> None:
         ["huge", "6.022e+23", "1e+21", "1e+20", "500", "1.000"],
         ["broken", "nan", "nan", "nan", "nan", "nan"],
     ]
+
+
+def test_replay_says_whether_the_law_is_kept(tmp_path: Path) -> None:
+    out = tmp_path / "fit.nc"
+    assert stanadapt_command("sample", *SCHOOLS, *SHORT, "--init-radius=1", f"--out={out}").exit_code == 0
+    outcome = stanadapt_command("replay", out, *SCHOOLS, "--init-radius=1", "--seed=2", "--no-progress")
+    assert outcome.exit_code == 0
+    assert outcome.output.startswith("Nothing speaks against the draws: none of 44 tests fails")
+    refused = stanadapt_command("replay", out, *SCHOOLS, "--no-progress")
+    assert refused.exit_code == 2
+    assert "chain 0 of the run started elsewhere" in refused.output
+    without = stanadapt_command("replay", out, *SCHOOLS, "--no-kernel", "--no-progress")
+    assert "The frozen kernel was not run again." in without.output
