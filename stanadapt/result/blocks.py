@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
 import shutil
 import threading
 import warnings
@@ -23,6 +24,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from ..errors import StoreError
+from ..run.checkpoint import write_whole
 from ..run.draws import Draws, Stack
 from .container import Groups
 from .labels import SAMPLE_DIMS
@@ -112,8 +114,10 @@ class Blocks:
         """Have room for `total` rows of each chain, where draws of a result were written.
 
         Arrays that were made without a full block go, since checkpoints have all their rows. Those that the
-        result left out come back.
+        result left out come back. Groups lose their attributes, which may be damaged.
         """
+        for path in (*self.folder.glob(_METADATA), *self.folder.glob(f"*/{_METADATA}")):
+            write_whole(path, json.dumps({"zarr_format": 3, "node_type": "group"}).encode())
         for path in sorted(self.aside.glob("*/*")):
             path.rename(self.folder / path.parent.name / path.name)
         for group in SAMPLED:
