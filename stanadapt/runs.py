@@ -19,7 +19,7 @@ from .result.container import attributes
 from .result.files import rescue
 from .result.labels import Labels
 from .result.schema import Schema
-from .result.store import Store, lock, open_store
+from .result.store import Store, is_lazy, lock, open_store
 from .result.stored import read_store, thin_run, write_result
 from .run.draws import Run
 from .run.interrupts import delayed_interrupts, raised_interrupts
@@ -144,8 +144,8 @@ def extend(
     run
         The folder, or a result that has one.
     draws
-        Iterations to add to each chain: to those it has, where goals or a limit ended the run, or else to
-        those it was asked for.
+        Iterations to add to each chain: to those it has, where goals or a limit ended the run (to those of
+        the longest chain, where they differ), or else to those it was asked for.
     model, data, workers, progress, cluster
         See `resume`.
 
@@ -210,16 +210,17 @@ def _go_on(
         store = open_store(path)  # as it is now that nobody else can change it
         ended = store.ended()
         if ended.get("finished") and not more:
-            return read_store(store)
+            try:
+                return read_store(store)
+            except StoreError as error:  # a power cut just after the end: the checkpoints have it all
+                warn(f"{error}. The result is built again")
         request, job = store.asked.request._replace(**changes), store.asked.job
         if more:
             if store.is_whole_chains:
                 raise ArgumentError(
                     f"{path} is of method={job.method!r}, whose chains run as a whole: none can be extended"
                 )
-            drawn = job.draws
-            if ended.get("finished") and ended["rows"] < job.rows:
-                drawn = ended["rows"] * job.thin
+            drawn = min(job.draws, ended["longest"] * job.thin) if ended.get("is_enough") else job.draws
             total = check.integer("draws, with those there are,", drawn + more, 1, most)
             request, job = request._replace(draws=total, until=None), job._replace(draws=total)
         with raised_interrupts():
@@ -228,7 +229,7 @@ def _go_on(
             labels = Labels(request.coords, request.dims)
             asked = store.asked
             prepared = prepare_again(
-                request, job, posterior, asked.inits, asked.notes, store.is_lazy, cluster
+                request, job, posterior, asked.inits, asked.notes, is_lazy(request, job, posterior), cluster
             )
             store.begin_again(job, request)
         return complete(Fit(prepared, request, labels, store), began)
@@ -275,6 +276,8 @@ def _safe(store: Store | None) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        if store is not None:
+            store.close()
         if store is not None and not isinstance(error, StoreError):
             error.add_note(f"The draws so far are in {store.folder}: stanadapt.resume goes on with them.")
         raise
@@ -309,15 +312,23 @@ def _build(drawn: Run, fit: Fit, seconds: float, notes: dict[str, Any], shown: R
 def _keep(idata: InferenceData, drawn: Run, work: Work, store: Store, notes: dict[str, Any]) -> InferenceData:
     """Complete the store; the result is returned in any case."""
     lengths = {each.n for each in work.draws}
-    finished = len(lengths) == 1 and (drawn.is_enough or not drawn.is_short)
+    finished = len(lengths) == 1 and not drawn.interrupted
     try:
         if finished:
             write_result(store, idata, work.draws, work.warmup)
-        digest = store.blocks.digest() if finished else ""
-        store.end(digest=digest, finished=finished, rows=work.rows, ended_by=drawn.ended_by, notes=notes)
+        store.end(
+            digest=store.blocks.digest() if finished else "",
+            finished=finished,
+            is_enough=drawn.is_enough,
+            longest=max(lengths),
+            ended_by=drawn.ended_by,
+            notes=notes,
+        )
         if store.is_lazy:
             return read_store(store)
     except StoreError as error:
+        if store.is_lazy:  # `idata` has some of the draws only
+            raise
         warn(f"the result is returned, and its store is not complete: {error}")
     return idata
 

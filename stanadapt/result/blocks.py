@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
+import json
 import shutil
 import threading
 import warnings
@@ -18,8 +20,11 @@ from typing import Any
 
 import numpy as np
 import xarray
+from xarray.backends import BackendArray
+from xarray.core import indexing
 
 from ..errors import StoreError
+from ..run.checkpoint import write_whole
 from ..run.draws import Draws, Stack
 from .container import Groups
 from .labels import SAMPLE_DIMS
@@ -36,14 +41,18 @@ SAMPLED = (
     "warmup_posterior",
     "warmup_sample_stats",
 )
-_METADATA = "zarr.json"
+DATA = ("observed_data", "constant_data")
+_METADATA, _TORN = "zarr.json", ".partial"  # the latter as Zarr names files that it has not yet renamed
+_OPENING: dict[str, Any] = {"consolidated": False, "chunks": None, "mask_and_scale": False}
 
 
 class Blocks:
     """The arrays of a run. Chains write into them from several threads."""
 
-    def __init__(self, folder: Path, schema: Schema, chains: int, block: int) -> None:
-        self.folder, self.schema, self.chains, self.block = folder, schema, chains, block
+    def __init__(self, folder: Path, aside: Path, schema: Schema, chains: int, block: int) -> None:
+        """`aside` is the folder for arrays that a result leaves out."""
+        self.folder, self.aside = folder, aside
+        self.schema, self.chains, self.block = schema, chains, block
         self._lock = threading.Lock()
         self._arrays: dict[tuple[str, str], Any] = {}
         self._unflushed: list[list[Path]] = [[] for _ in range(chains)]
@@ -56,12 +65,13 @@ class Blocks:
         for group, name, values in self._columns([rows], warmup):
             array = self._array(group, name) or self._new_array(group, name, values, total, self.block)
             array[chain, first : first + len(rows.values)] = values.values[0]
-            self._unflushed[chain].append(self._chunk(array, group, name, chain, first))
+            chunk = self._chunk(array, group, name, chain, first)
+            self._unflushed[chain] += [chunk, self.folder / group / name / _METADATA]
 
     def flush(self, chain: int) -> list[Path]:
-        """The files of a chain that have been written since the last call."""
+        """The files of a chain that have been written since the last call, and those that describe them."""
         paths, self._unflushed[chain] = self._unflushed[chain], []
-        return paths
+        return list(dict.fromkeys(paths))
 
     def read(
         self, chain: int, rows: Draws, first: int, stop: int, *, warmup: bool = False, step: int = 1
@@ -103,8 +113,13 @@ class Blocks:
     def grow(self, total: int) -> None:
         """Have room for `total` rows of each chain, where draws of a result were written.
 
-        Arrays that were made without a full block go, since checkpoints have all their rows.
+        Arrays that were made without a full block go, since checkpoints have all their rows. Those that the
+        result left out come back. Groups lose their attributes, which may be damaged.
         """
+        for path in (*self.folder.glob(_METADATA), *self.folder.glob(f"*/{_METADATA}")):
+            write_whole(path, json.dumps({"zarr_format": 3, "node_type": "group"}).encode())
+        for path in sorted(self.aside.glob("*/*")):
+            path.rename(self.folder / path.parent.name / path.name)
         for group in SAMPLED:
             for name, array in self._drawn(group):
                 if array.chunks[1] != self.block:
@@ -113,93 +128,162 @@ class Blocks:
                 elif not group.startswith(WARMUP):
                     array.resize((self.chains, total, *array.shape[2:]))
 
+    def remove_torn(self) -> None:
+        """Remove what a process has left behind that was killed while it wrote."""
+        for path in self.folder.rglob(f"*{_TORN}"):
+            path.unlink()
+
     def write_labels(self, name: str, labels: xarray.Dataset, kept: set[str]) -> None:
-        """Write coordinates and attributes of a group of draws, and remove all arrays but those to keep."""
-        for path in self._paths(name):
-            if path.name not in kept:
-                self._arrays.pop((name, path.name), None)
-                shutil.rmtree(path)
+        """Write coordinates and attributes of a group of draws, and put all arrays but those kept aside.
+
+        An extended run needs them again.
+        """
+        for array, _ in self._drawn(name):
+            if array not in kept:
+                self._arrays.pop((name, array), None)
+                (self.aside / name).mkdir(parents=True, exist_ok=True)
+                (self.folder / name / array).rename(self.aside / name / array)
         self._write(name, labels)
 
-    def write_group(self, name: str, group: xarray.Dataset) -> None:
-        """Write a group that has no draws."""
+    def write_group(self, name: str, group: xarray.Dataset, digest: str = "") -> None:
+        """Write a group that has no draws; of data, whose files have the hash `digest`, the attributes."""
+        if name in DATA and self.data_digest() == digest:
+            self._write_attributes(name, group.attrs)
+            return
         if (self.folder / name).exists():
             shutil.rmtree(self.folder / name)
         self._write(name, group)
 
     def write_attributes(self, attrs: Mapping[str, Any]) -> None:
         """Write the attributes of the whole."""
-        import zarr
+        self._write_attributes("", attrs)
 
-        root = zarr.open_group(self.folder, mode="a")
-        root.attrs.clear()
-        root.attrs.update(attrs)
-
-    def open_groups(self) -> tuple[Groups, dict[str, Any]]:
-        """The groups that are there, not yet read, and the attributes of the whole.
+    def open_groups(self, *, load: bool) -> tuple[Groups, dict[str, Any]]:
+        """The groups of a result, read if they are to be loaded, and the attributes of the whole.
 
         Raises
         ------
         StoreError
             A file is missing or damaged.
         """
-        if not (self.folder / _METADATA).is_file():
-            return {}, {}
-        try:
-            with _quiet():
-                tree = xarray.open_datatree(
-                    self.folder, engine="zarr", consolidated=False, chunks=None, mask_and_scale=False
-                )
+        self._check_chunks(self.folder)
+        with _quiet(), _readable(self.folder):
+            tree = xarray.open_datatree(self.folder, engine="zarr", **_OPENING)
             groups = {name: _with_texts(node.to_dataset()) for name, node in tree.children.items()}
-        except Exception as error:  # the libraries raise nearly anything at damaged files
-            raise StoreError(f"{self.folder} is damaged ({type(error).__name__}: {error})") from error
+            if load:
+                groups = {name: group.load() for name, group in groups.items()}
+            else:
+                groups = {name: self._read_later(name, group) for name, group in groups.items()}
         return groups, {str(name): value for name, value in tree.attrs.items()}
 
-    def check(self) -> None:
-        """Raise StoreError where a block of a result is missing: Zarr would read it as NaN."""
-        for group in SAMPLED:
-            for name, array in self._drawn(group):
-                for chain in range(self.chains):
-                    for first in range(0, array.shape[1], array.chunks[1]):
-                        self._check_chunk(array, group, name, chain, first)
+    def read_data(self, digest: str) -> Groups:
+        """The groups of data, with the hash of their files. Raises StoreError where that is another one."""
+        if self.data_digest() != digest:
+            raise StoreError(f"{self.folder}: the data are damaged, or of another run: they have changed")
+        groups = {}
+        for name in DATA:
+            if (self.folder / name).exists():
+                with _quiet(), _readable(self.folder / name):
+                    group = xarray.open_dataset(self.folder, group=name, engine="zarr", **_OPENING)
+                    groups[name] = _with_texts(group.drop_attrs(deep=False)).load()
+        return groups
+
+    def open_rows(self, name: str, like: xarray.Dataset, chains: list[int], n: int) -> xarray.Dataset:
+        """The first `n` rows of some chains in a group like `like`, which are not yet read.
+
+        Raises
+        ------
+        StoreError
+            A block is missing, or a description is damaged.
+        """
+        variables = {}
+        for own, each in like.data_vars.items():
+            array = self._checked_array(name, str(own), each.variable, n)
+            for chain in chains:
+                self._check_blocks(array, name, str(own), chain, range(0, n, self.block))
+            variables[own] = (each.dims, _lazy(array, self._place(name, str(own))))
+        held = xarray.Dataset(variables).isel(chain=chains, draw=slice(n))
+        coords = {key: each for key, each in like.coords.items() if "draw" not in each.dims}
+        return held.assign_coords(coords | {"draw": np.arange(n)})
 
     def digest(self) -> str:
         """A hash of the descriptions of all arrays, which have no checksums of their own."""
         texts = [path.read_bytes() for path in sorted(self.folder.rglob(_METADATA))]
         return hashlib.sha256(b"".join(texts)).hexdigest()
 
+    def data_digest(self) -> str:
+        """A hash of all files of the data, but for attributes of their groups."""
+        held = hashlib.sha256()
+        for path in sorted(path for name in DATA for path in (self.folder / name).glob("*/**/*")):
+            if path.is_file() and path.suffix != _TORN:
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                held.update(f"{path.relative_to(self.folder).as_posix()} {content}\n".encode())
+        return held.hexdigest()
+
     def _read_part(self, group: str, name: str, like: xarray.Variable, chain: int, rows: slice) -> np.ndarray:
         """Rows of a chain's quantity, which is like `like`."""
+        array = self._checked_array(group, name, like, rows.stop)
+        first = rows.start // self.block * self.block
+        self._check_blocks(array, group, name, chain, range(first, rows.stop, self.block))
+        words = f"a block of chain {chain}, with some of draws {rows.start} to {rows.stop - 1}, is "
+        with _readable(self._place(group, name), words):
+            return np.asarray(array[chain, rows])
+
+    def _read_later(self, name: str, group: xarray.Dataset) -> xarray.Dataset:
+        """A group with arrays of draws that are read when they are asked for."""
+        arrays = dict(self._drawn(name))
+        later = {
+            own: (group[own].dims, _lazy(arrays[str(own)], self._place(name, str(own))), group[own].attrs)
+            for own in group.data_vars
+            if str(own) in arrays
+        }
+        return group.assign(later)
+
+    def _checked_array(self, group: str, name: str, like: xarray.Variable, n: int) -> Any:
+        """The array of a quantity that is like `like`, with `n` rows at least. Raises StoreError."""
         array = self._array(group, name)
         if array is None:
             raise StoreError(f"{self.folder / group / name} is missing")
-        expected = (self.block, like.dtype, like.shape[2:])
-        if (array.chunks[1], array.dtype, array.shape[2:]) != expected or array.shape[1] < rows.stop:
+        was = array.chunks[1], array.dtype, array.shape[2:], _dims(array)
+        if was != (self.block, like.dtype, like.shape[2:], like.dims) or array.shape[1] < n:
             raise StoreError(f"{self.folder / group / name} is damaged: its description has changed")
-        for start in range(rows.start // self.block * self.block, rows.stop, self.block):
-            self._check_chunk(array, group, name, chain, start)
-        try:
-            return np.asarray(array[chain, rows])
-        except Exception as error:  # the library raises nearly anything at a damaged file
-            raise StoreError(
-                f"{self.folder / group / name}: a block of chain {chain} is damaged, among draws "
-                f"{rows.start} to {rows.stop - 1} ({type(error).__name__}: {error})"
-            ) from error
+        return array
 
-    def _check_chunk(self, array: Any, group: str, name: str, chain: int, first: int) -> None:
-        path = self._chunk(array, group, name, chain, first)
-        if not path.is_file():
-            raise StoreError(f"{path} is missing: it had draws of chain {chain} from {first} on")
+    def _check_blocks(self, array: Any, group: str, name: str, chain: int, blocks: range) -> None:
+        """Refuse an array where a chain's block is missing: Zarr would read it as NaN."""
+        for first in blocks:
+            path = self._chunk(array, group, name, chain, first)
+            if not path.is_file():
+                raise StoreError(f"{path} is missing: it had draws of chain {chain} from {first} on")
+
+    def _check_chunks(self, folder: Path) -> None:
+        """Refuse a result where a chunk of any array is missing."""
+        import zarr
+
+        for described in sorted(folder.rglob(_METADATA)):
+            with _quiet(), _readable(described):
+                node = zarr.open(described.parent, mode="r")
+            if isinstance(node, zarr.Array):
+                counts = [range(-(-n // size)) for n, size in zip(node.shape, node.chunks, strict=True)]
+                for place in itertools.product(*counts):
+                    path = described.parent / node.metadata.encode_chunk_key(place)
+                    if not path.is_file():
+                        raise StoreError(f"{path} is missing")
 
     def _chunk(self, array: Any, group: str, name: str, chain: int, first: int) -> Path:
         """The file of a block."""
         place = (chain, first // array.chunks[1], *[0] * (array.ndim - 2))
-        return self.folder / group / name / str(array.metadata.encode_chunk_key(place))
+        return self._place(group, name) / str(array.metadata.encode_chunk_key(place))
+
+    def _place(self, group: str, name: str) -> Path:
+        """The folder of an array."""
+        aside = self.aside / group / name
+        return aside if aside.exists() else self.folder / group / name
 
     def _drawn(self, group: str) -> list[tuple[str, Any]]:
         """The arrays of a group that have draws, with their names."""
         arrays = [(path.name, self._array(group, path.name)) for path in self._paths(group)]
-        return [each for each in arrays if tuple(each[1].metadata.dimension_names[:2]) == SAMPLE_DIMS]
+        return [each for each in arrays if _dims(each[1])[:2] == SAMPLE_DIMS]
 
     def _paths(self, group: str) -> list[Path]:
         """The folders of a group's arrays."""
@@ -226,13 +310,10 @@ class Blocks:
 
         with self._lock:
             known = self._arrays.get((group, name))
-            path = self.folder / group / name
+            path = self._place(group, name)
             if known is None and (path / _METADATA).is_file():
-                try:
-                    with _quiet():
-                        known = zarr.open_array(path, mode="r+")
-                except Exception as error:  # the library raises nearly anything at a damaged file
-                    raise StoreError(f"{path} is damaged ({type(error).__name__}: {error})") from error
+                with _quiet(), _readable(path):
+                    known = zarr.open_array(path, mode="r+")
                 self._arrays[group, name] = known
             return known
 
@@ -256,6 +337,12 @@ class Blocks:
                 )
             return self._arrays[group, name]
 
+    def _write_attributes(self, place: str, attrs: Mapping[str, Any]) -> None:
+        """Write the attributes of a group, of the whole where it has no name."""
+        import zarr
+
+        zarr.open_group(self.folder, path=place, mode="a").attrs.put(dict(attrs))
+
     def _write(self, place: str, group: xarray.Dataset) -> None:
         """Write a dataset beside what is in the group already."""
         for variable in group.variables:
@@ -276,6 +363,41 @@ class Blocks:
             labelled.to_zarr(
                 self.folder, group=place, mode="a", consolidated=False, zarr_format=3, encoding=encoding
             )
+        self._write_attributes(place, group.attrs)  # which xarray adds to those of an earlier result
+
+
+class _Rows(BackendArray):
+    """An array on the disk as xarray takes it, with errors in words."""
+
+    def __init__(self, array: Any, place: Path) -> None:
+        self.array, self.place = array, place
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __getitem__(self, key: Any) -> Any:
+        support = indexing.IndexingSupport.BASIC
+        return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        with _readable(self.place):
+            return np.asarray(self.array[key])
+
+
+def _dims(array: Any) -> tuple[str, ...]:
+    return tuple(array.metadata.dimension_names or ())
+
+
+def _lazy(array: Any, place: Path) -> Any:
+    """The values of an array, read when they are asked for."""
+    return indexing.LazilyIndexedArray(_Rows(array, place))
+
+
+@contextlib.contextmanager
+def _readable(path: Path, words: str = "it is ") -> Iterator[None]:
+    """What the libraries raise at damaged files, which is nearly anything, as a StoreError."""
+    try:
+        yield
+    except Exception as error:
+        raise StoreError(f"{path}: {words}damaged ({type(error).__name__}: {error})") from error
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) 
 
     Without the posterior, nothing can be said of the tails and modes that the draws may lack.
     """
-    kept, n = _common_length(run)
+    kept, n = common_length(run)
     draws = _cut(run.draws, kept, n)
     groups = schema.draws(draws, kept)
     if schema.description.dim:
@@ -108,7 +108,7 @@ def try_build(posterior: Posterior, request: Request, labels: Labels) -> None:
 
 def bare(run: Run, posterior: Posterior) -> dict[str, dict[str, np.ndarray]]:
     """The draws of a run as arrays by group and variable, (chain, draw, ...)."""
-    draws = _cut(run.draws, *_common_length(run))
+    draws = _cut(run.draws, *common_length(run))
     arrays = {
         "posterior": {name: variable.take(draws.values) for name, variable in posterior.variables.items()},
         "sample_stats": draws.stats,
@@ -123,7 +123,7 @@ def data_groups(posterior: Posterior, labels: Labels) -> Groups:
     return {name: labels.dataset(data, {}) for name, data in groups.items() if data}
 
 
-def _common_length(run: Run) -> tuple[list[int], int]:
+def common_length(run: Run) -> tuple[list[int], int]:
     """Chains that have draws and the length that all of them have; while none has any, those that started."""
     lengths = [chain.draws.n for chain in run.chains]
     kept = [i for i, length in enumerate(lengths) if length > 0]
@@ -277,7 +277,7 @@ def attributes_of(run: Run, job: Job, description: Description, seconds: float) 
 
 def interrupted_note(run: Run, job: Job) -> str:
     """What a run that ended early has of what it was asked for; `diagnose` prints it."""
-    kept, n = _common_length(run)
+    kept, n = common_length(run)
     note = f"interrupted: {len(kept)} of {job.chains} chains, {n} of {job.draws // job.thin} draws each"
     early = [chain.index for chain in run.chains if chain.draws.n == 0]
     if early and not samplers.facts(job.method).whole_chains:

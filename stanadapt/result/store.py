@@ -7,6 +7,7 @@
     chains/0/        the last two checkpoints of chain 0, see run/checkpoint.py
     draws.zarr/      full blocks of draws while the run goes on, see blocks.py; when it is over, the result
     end.json         how it ended, unless it was killed
+    unknown/         columns of statistics that the method does not know, and that the result leaves out
     lock             held by the process that runs it; the system takes it from one that is dead
 
 Reading executes nothing: all of it is JSON and arrays, without pickles.
@@ -21,6 +22,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -63,6 +65,10 @@ _RUN, _ASKED, _PROGRAM, _DATA, _END, _LOCK = (
     "lock",
 )
 _CHAINS, DRAWS = "chains", "draws.zarr"
+_ASIDE = "unknown"  # arrays that a result leaves out, see blocks.py
+_OURS = {_ASKED, _PROGRAM, _DATA, _LOCK, _CHAINS, DRAWS}  # what is there before a run has begun
+_PATIENCE = 0.5  # seconds: who only looks whether a run goes on has its lock for a moment
+_ADVICE = "What its last checkpoints have is safe: when there is room, stanadapt.resume goes on from there"
 _PACKAGES = ("stanadapt", "numpy", "numba", "stanli", "bridgestan")
 
 
@@ -75,7 +81,11 @@ class Asked(NamedTuple):
     description: Description
     notes: dict[str, str]
     block: int  # rows of a block
-    facts: dict[str, Any]  # versions, processor, hashes of program and data, how it was opened
+    facts: dict[str, Any]  # versions, processor, hashes of the other files, how it was opened
+
+
+# What `Asked.facts` has.
+_FACTS = ("program", "data", "starts", "labels", "backend", "executable", "machine")
 
 
 class Store:
@@ -85,19 +95,22 @@ class Store:
         self.folder, self.asked = folder, asked
         labels = Labels(asked.request.coords, asked.request.dims)
         self.schema = Schema.of(asked.request, asked.description, labels)
-        self.blocks = Blocks(folder / DRAWS, self.schema, asked.job.chains, asked.block)
+        self.blocks = Blocks(folder / DRAWS, folder / _ASIDE, self.schema, asked.job.chains, asked.block)
         self._due = [time.monotonic() + SECONDS] * asked.job.chains
 
     @property
     def is_lazy(self) -> bool:
         """Whether the draws are too many to be held in memory. Goals of `until` look at all of them there."""
-        asked = self.asked
-        return asked.request.until is None and exceeds_memory(asked.job, asked.description)
+        return is_lazy(self.asked.request, self.asked.job, self.asked.description)
 
     @property
     def is_whole_chains(self) -> bool:
         """Whether chains cannot go on from within."""
         return samplers.facts(self.asked.job.method).whole_chains
+
+    def close(self) -> None:
+        """Write no checkpoints any more: a second Ctrl-C leaves threads behind, and their run is given up."""
+        self._due = [float("inf")] * len(self._due)
 
     def is_due(self, chain: int) -> bool:
         return time.monotonic() >= self._due[chain]
@@ -123,17 +136,18 @@ class Store:
         room = self.asked.block if self.is_lazy else None
         draws = Stack.empty(job.chains, job.rows, description, job, room)
         warmup = Stack.empty(job.chains, job.warmup_rows, description, job, room) if job.save_warmup else None
-        each: list[Draws] = []
-        early: list[Draws | None] = []
-        values = []
-        for i in range(job.chains):
-            held = self.checkpoint(i)
-            each.append(self._restored(i, draws, held and held["draws"], job.rows, False))
-            if warmup is None:
-                early.append(None)
-            else:
-                early.append(self._restored(i, warmup, held and held["warmup"], job.warmup_rows, True))
-            values.append(held and held["value"])
+        held = [self.checkpoint(i) for i in range(job.chains)]
+        values = [one and one["value"] for one in held]
+        each = [self._restored(i, draws, one and one["draws"], job.rows) for i, one in enumerate(held)]
+        early: list[Draws | None] = [None] * job.chains
+        if warmup is not None:
+            # A result has as many rows of warm-up as every chain has, and leaves no others on the disk.
+            is_over = all(value is not None and value.warmup_iterations is not None for value in values)
+            most = min(int(one["warmup"]["n"]) for one in held) if is_over else job.warmup_rows
+            early = [
+                self._restored(i, warmup, one and one["warmup"], most, warmup=True)
+                for i, one in enumerate(held)
+            ]
         return (draws, warmup), each, early, values
 
     def checkpoint(self, chain: int) -> Any:
@@ -154,29 +168,33 @@ class Store:
         if ended:
             return f"ended by {ended.get('ended_by') or 'a limit'}: stanadapt.resume goes on with it"
         try:
-            with lock(self.folder):
-                return "it was killed, or has failed: stanadapt.resume goes on with it"
+            if is_locked(self.folder):
+                return "it goes on at this moment"
         except StoreError:
-            return "it goes on at this moment"
+            return "whether it goes on cannot be seen, since its lock cannot be opened"
+        return "it was killed, or has failed: stanadapt.resume goes on with it"
 
     def end(self, **facts: Any) -> None:
         """Say how the run has ended."""
+        text = json.dumps({"hash": _hash(json.dumps(facts)), "ended": facts})
         with failures(self.folder):
-            write_whole(self.folder / _END, json.dumps(facts).encode())
+            write_whole(self.folder / _END, text.encode())
 
     def ended(self) -> dict[str, Any]:
-        """How the run has ended, nothing if it has not, or was killed."""
+        """How the run has ended; nothing if it has not, was killed, or the file that says so is damaged."""
         try:
-            facts: dict[str, Any] = json.loads((self.folder / _END).read_text())
-        except (OSError, ValueError):
+            held = json.loads((self.folder / _END).read_text(encoding="utf-8"))
+            facts: dict[str, Any] = held["ended"]
+            return facts if _hash(json.dumps(facts)) == held["hash"] else {}
+        except (OSError, ValueError, KeyError, TypeError):
             return {}
-        return facts
 
     def begin_again(self, job: Job, request: Request) -> None:
         """Go on, maybe with more draws."""
         with failures(self.folder):
             (self.folder / _END).unlink(missing_ok=True)
             self.blocks.grow(job.rows)
+            self.blocks.remove_torn()
         self.asked = self.asked._replace(job=job, request=request._replace(coords=self.asked.request.coords))
         self._write_run()
 
@@ -268,13 +286,21 @@ class Store:
     def _chain(self, chain: int) -> Path:
         return self.folder / _CHAINS / str(chain)
 
-    def _restored(self, chain: int, stack: Stack, tail: Any, rows: int, warmup: bool) -> Draws:
-        """The room of a chain with the rows that it has drawn."""
-        sink = _Sink(self, chain, rows, warmup)
+    def _restored(self, chain: int, stack: Stack, tail: Any, most: int, *, warmup: bool = False) -> Draws:
+        """The room of a chain with the rows that it has drawn, `most` of them at most."""
+        sink = _Sink(self, chain, stack.rows, warmup)
         draws = stack.chain(chain)
         if tail is not None:
             n, last = int(tail["n"]), Draws(tail["values"], tail["x"], tail["stats"])
             before = n - last.rows
+            if n > most:
+                n, whole, first = most, last, before
+                before = n // self.asked.block * self.asked.block
+                if before < first:
+                    last = whole.room(n - before)
+                    self.blocks.read(chain, last, before, n, warmup=warmup)
+                else:
+                    last = whole.part(0, n - before)
             if not self.is_lazy:
                 self.blocks.read(chain, draws, 0, before, warmup=warmup)
             draws.sink = sink
@@ -311,6 +337,10 @@ class _CompiledProgram(NamedTuple):
     exe_file: str
 
 
+class InUseError(StoreError):
+    """Another process has the folder."""
+
+
 def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepared, labels: Labels) -> Store:
     """The folder of a run that is about to begin.
 
@@ -323,34 +353,45 @@ def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepa
     folder = check_folder(path)
     is_program = bool(posterior.code)
     data = _data_text(posterior)
+    coords = {name: _labels(name, given) for name, given in labels.coords.items()}
+    try:
+        starts = encode({"inits": list(prepared.inits), "coords": coords})
+    except EncodingError as error:
+        raise StoreError(f"inits or coords cannot be written: {error}") from error
     facts = {
         "program": _hash(posterior.code) if is_program else None,
         "data": _hash(data),
+        "starts": hashlib.sha256(starts).hexdigest(),
+        "labels": "",
         "backend": posterior.model.backend if is_program else "auto",
         "executable": posterior.executable,
         "machine": _machine(posterior.library),
     }
     size = row_bytes(job, posterior.n_values, posterior.dim)
     block = int(np.clip(BLOCK_BYTES // size, 16, 2**20))
-    coords = {name: _labels(name, given) for name, given in labels.coords.items()}
     request = request._replace(coords=cast(Any, coords))
     asked = Asked(request, job, prepared.inits, posterior.description, dict(prepared.notes), block, facts)
-    with failures(folder):
+    store = Store(folder, asked)
+    with failures(folder, "No run has begun"):
+        for path in folder.iterdir():  # of one that was killed before it began
+            if path.name != _LOCK:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
         for i in range(job.chains):
-            (folder / _CHAINS / str(i)).mkdir(parents=True, exist_ok=True)
+            (folder / _CHAINS / str(i)).mkdir(parents=True)
         if is_program:
             write_whole(folder / _PROGRAM, posterior.code.encode())
         write_whole(folder / _DATA, data.encode())
-        try:
-            write_whole(folder / _ASKED, encode({"inits": list(prepared.inits), "coords": coords}))
-        except EncodingError as error:
-            raise StoreError(f"inits or coords cannot be written: {error}") from error
-    store = Store(folder, asked)
-    with failures(folder):
+        write_whole(folder / _ASKED, starts)
         for name, group in data_groups(posterior, labels).items():
             store.blocks.write_group(name, group)
-    store._write_run()
+        facts["labels"] = store.blocks.data_digest()
+        store._write_run()
     return store
+
+
+def is_lazy(request: Request, job: Job, posterior: Posterior | Description) -> bool:
+    """Whether the draws of a run are too many to be held in memory."""
+    return request.until is None and exceeds_memory(job, posterior)
 
 
 def check_folder(path: Any) -> Path:
@@ -371,9 +412,9 @@ def check_folder(path: Any) -> Path:
             f"store={os.fspath(path)!r} has a run already: stanadapt.resume goes on with it, "
             "stanadapt.extend adds draws, and stanadapt.load reads it; or name another folder"
         )
-    if folder.exists() and (not folder.is_dir() or any(path.name != _LOCK for path in folder.iterdir())):
+    if folder.exists() and not _is_free(folder):
         raise ArgumentError(f"store={os.fspath(path)!r} exists already, and is no empty folder")
-    with failures(folder):
+    with failures(folder, "No run has begun"):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -386,6 +427,8 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     StoreError
         It is none, is damaged, or is by another version.
     """
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise check.refused("store", path, "the path of a folder")
     folder = Path(path).resolve()
     try:
         text = (folder / _RUN).read_text(encoding="utf-8")
@@ -402,7 +445,12 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         content = held["run"]
         if _hash(json.dumps(content)) != held["hash"]:
             raise StoreError(f"{folder / _RUN} is damaged: its content does not have the hash that it names")
-        asked = decode((folder / _ASKED).read_bytes())
+        if lacking := [name for name in _FACTS if name not in content["facts"]]:
+            raise StoreError(f"{folder / _RUN} lacks {', '.join(lacking)}: another version has written it")
+        starts = (folder / _ASKED).read_bytes()
+        if hashlib.sha256(starts).hexdigest() != content["facts"]["starts"]:
+            raise StoreError(f"{folder / _ASKED} is damaged or of another run: it has changed since")
+        asked = decode(starts)
         job = Job(**content["job"])
         job = job._replace(settings=samplers.resolve(samplers.sampler(job.method), job.settings))
         request = Request(**content["request"])._replace(coords=asked["coords"], settings=job.settings)
@@ -436,10 +484,10 @@ def lock(folder: Path) -> Iterator[None]:
 
     held = FileLock(folder / _LOCK)
     try:
-        held.acquire(timeout=0)
+        held.acquire(timeout=_PATIENCE)
     except Timeout as error:
-        raise StoreError(f"{folder} is in use by another process that runs it") from error
-    except OSError as error:
+        raise InUseError(f"{folder} is in use by another process that runs it") from error
+    except (OSError, NotImplementedError) as error:  # the latter where a file system has no locks
         raise StoreError(f"{folder} cannot be locked: {check.one_line(error)}") from error
     try:
         yield
@@ -447,16 +495,31 @@ def lock(folder: Path) -> Iterator[None]:
         held.release()
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a process runs what is in the folder. Raises StoreError where that cannot be seen."""
+    try:
+        with lock(folder):
+            return False
+    except InUseError:
+        return True
+
+
 @contextlib.contextmanager
-def failures(folder: Path) -> Iterator[None]:
+def failures(folder: Path, advice: str = _ADVICE) -> Iterator[None]:
     """What the system refuses, in words."""
     try:
         yield
     except OSError as error:
-        raise StoreError(
-            f"{folder} cannot be written: {error.strerror or check.one_line(error)}. What its last "
-            "checkpoints have is safe: when there is room, stanadapt.resume goes on from there"
-        ) from error
+        reason = error.strerror or check.one_line(error)
+        raise StoreError(f"{folder} cannot be written: {reason}. {advice}") from error
+
+
+def _is_free(folder: Path) -> bool:
+    """Whether a run may begin there: it is empty, or a run was killed there before it began."""
+    if not folder.is_dir():
+        return False
+    names = {path.name.removesuffix(".part") for path in folder.iterdir()}
+    return names <= {_LOCK} or (_LOCK in names and names <= _OURS | {_RUN})
 
 
 def _tail(draws: Draws) -> Mapping[str, Any]:

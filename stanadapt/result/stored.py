@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +12,14 @@ from ..errors import StoreError
 from ..run.draws import ChainResult, Draws, Run, Stack
 from ..run.turns import Work
 from .blocks import SAMPLED, WARMUP
-from .build import attributes_of, finish, run_groups
-from .container import Groups, attributes, container, datasets
-from .store import Store, failures
+from .build import attributes_of, common_length, finish, run_groups
+from .container import attributes, container, datasets
+from .store import Store, failures, is_locked, open_store
 
 if TYPE_CHECKING:
     from .container import InferenceData
 
+_PATIENCE, _PAUSE = 5.0, 0.1  # seconds
 _SHOWN = 5_000  # rows of each chain that are looked at where the draws are not held in memory
 
 
@@ -42,20 +44,24 @@ def write_result(store: Store, idata: InferenceData, draws: list[Draws], warmup:
                 labels = labels.assign_coords(draw=np.arange(length))
                 store.blocks.write_labels(name, labels, {str(each) for each in group.data_vars})
             else:
-                store.blocks.write_group(name, group)
+                store.blocks.write_group(name, group, store.asked.facts["labels"])
         store.blocks.write_attributes(attributes(idata))
 
 
 def read_store(store: Store) -> InferenceData:
     """The result of a run that is over, or what there is of one that is not."""
-    if store.ended().get("finished"):
-        return _read_whole(store)
-    try:
-        return _read_part(store)
-    except StoreError:
-        if store.ended().get("finished"):  # it has ended meanwhile
-            return _read_whole(store)
-        raise
+    late = time.monotonic() + _PATIENCE
+    while True:
+        ended = store.ended()
+        try:
+            return _read_whole(store) if ended.get("finished") else _read_part(store)
+        except StoreError:
+            now = open_store(store.folder)
+            if (now.ended(), now.asked.job) == (ended, store.asked.job):
+                if time.monotonic() > late or not is_locked(store.folder):
+                    raise
+                time.sleep(_PAUSE)  # its process may be about to complete the result
+            store = now
 
 
 def thin_run(store: Store, work: Work, run: Run) -> Run:
@@ -95,11 +101,40 @@ def _read_whole(store: Store) -> InferenceData:
     """The result as it was written."""
     if store.blocks.digest() != store.ended().get("digest"):
         raise StoreError(f"{store.folder} is damaged: descriptions of its arrays have changed")
-    store.blocks.check()
-    groups, attrs = store.blocks.open_groups()
-    if not store.is_lazy:
-        groups = {name: group.load() for name, group in groups.items()}
+    groups, attrs = store.blocks.open_groups(load=not store.is_lazy)
     return container(groups, attrs)
+
+
+def _on_disk(store: Store, run: Run) -> tuple[Run, dict[str, int]]:
+    """A run whose rows memory does not have: with the first row of each chain in their place.
+
+    The numbers are those of the rows in the full blocks that all chains have, of draws and of warm-up, where
+    they are to be read from there.
+    """
+    job, description, block = store.asked.job, store.asked.description, store.asked.block
+    kept, n = common_length(run)
+    lengths = {}
+    chains = list(run.chains)
+    if any(run.chains[i].draws.first for i in kept):
+        lengths["draws"] = n = n // block * block
+        stack = Stack.empty(job.chains, 1, description, job)
+        for i in kept:
+            one = stack.chain(i)
+            store.blocks.read(i, one, 0, 1)
+            one.n, one.rows = n, job.rows
+            chains[i] = dataclasses.replace(chains[i], draws=one)
+        run = run._replace(draws=stack)
+    early = {i: warmup for i in kept if (warmup := run.chains[i].warmup) is not None}
+    if any(warmup.first for warmup in early.values()):
+        lengths["warmup"] = n = min(warmup.n for warmup in early.values()) // block * block
+        stack = Stack.empty(job.chains, 1, description, job)
+        for i in kept:
+            one = stack.chain(i)
+            store.blocks.read(i, one, 0, 1, warmup=True)
+            one.n = n
+            chains[i] = dataclasses.replace(chains[i], warmup=one)
+        run = run._replace(warmup=stack)
+    return run._replace(chains=chains), lengths
 
 
 def _read_part(store: Store) -> InferenceData:
@@ -113,7 +148,7 @@ def _read_part(store: Store) -> InferenceData:
             chains.append(ChainResult(i, draws[i], warmup[i], nowhere, description.library))
         else:
             chains.append(value.result(job, draws[i], warmup[i], description.library))
-    run = Run(chains, *room, False, str(store.ended().get("ended_by", "")))
+    run, lengths = _on_disk(store, Run(chains, *room, False, str(store.ended().get("ended_by", ""))))
     seconds = max(chain.seconds_total for chain in chains)
     attrs = attributes_of(run, job, description, seconds) | store.asked.notes
     attrs |= store.ended().get("notes", {})
@@ -123,22 +158,9 @@ def _read_part(store: Store) -> InferenceData:
     )
     attrs["interrupted_note"] = f"{note}; {store.state()}"
     groups = run_groups(run, job, store.schema, None)
-    if store.is_lazy:
-        groups |= _full_blocks(store, draws)
-    others = store.blocks.open_groups()[0].items()
-    groups |= {name: group.load() for name, group in others if name in ("observed_data", "constant_data")}
-    return finish(groups, attrs)
-
-
-def _full_blocks(store: Store, draws: list[Draws]) -> Groups:
-    """The groups of draws in the blocks that all chains have, which stay on the disk."""
-    block = store.asked.block
-    n = min(each.n for each in draws) // block * block
-    groups = store.blocks.open_groups()[0]
-    return {
-        name: group.isel(draw=slice(n)).assign_coords(
-            chain=np.arange(store.asked.job.chains), draw=np.arange(n)
-        )
-        for name, group in groups.items()
-        if name in SAMPLED and not name.startswith("warmup_")
-    }
+    kept = common_length(run)[0]
+    for name in set(SAMPLED) & set(groups):
+        kind = "warmup" if name.startswith(WARMUP) else "draws"
+        if kind in lengths:
+            groups[name] = store.blocks.open_rows(name, groups[name], kept, lengths[kind])
+    return finish(groups | store.blocks.read_data(store.asked.facts["labels"]), attrs)

@@ -17,7 +17,7 @@ from typing import Any
 from .encoding import decode, encode
 
 KEPT = 2  # checkpoints of a chain
-_ENDING = ".npz"
+_ENDING, _UNFINISHED = ".npz", ".part"
 _MANY = 50  # files
 
 
@@ -32,6 +32,9 @@ def write_checkpoint(folder: Path, value: Any) -> Path:
         The value holds what cannot be written.
     """
     data = encode(value)
+    folder.mkdir(parents=True, exist_ok=True)
+    for torn in folder.glob(f"*{_UNFINISHED}"):  # of a process that was killed while it wrote
+        torn.unlink(missing_ok=True)
     before = _numbered(folder)
     number = 1 + max(before, default=0)
     target = folder / f"{number:08d}-{len(data)}-{_hash(data)}{_ENDING}"
@@ -62,7 +65,7 @@ def read_checkpoint(folder: Path) -> Any:
 
 def write_whole(target: Path, data: bytes) -> None:
     """Write a file that is there as a whole or not at all, after a power cut too. Raises OSError."""
-    unfinished = target.with_name(f"{target.name}.part")
+    unfinished = target.with_name(f"{target.name}{_UNFINISHED}")
     try:
         with unfinished.open("wb") as file:
             file.write(data)

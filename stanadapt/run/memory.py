@@ -23,7 +23,7 @@ def check_chains(chains: int) -> None:
         )
 
 
-def exceeds_memory(job: Job, description: Description) -> bool:
+def exceeds_memory(job: Job, description: Posterior | Description) -> bool:
     """Whether the rows of a run that has a store are to stay on the disk."""
     rows = (job.rows + job.warmup_rows) * job.chains
     return rows * row_bytes(job, description.n_values, description.dim) > MEMORY_BYTES
