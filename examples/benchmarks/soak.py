@@ -2,11 +2,11 @@
 
     python examples/benchmarks/soak.py --minutes 10 --seed 1
 
-Each run has a random method, model, number of chains and draws. It is drawn once here without a store. Then it
-is drawn by another process with a store, which is stopped at random moments by SIGINT, SIGTERM or SIGKILL, and
-resumed, until it is whole. Counted are runs, stops survived, results that differ in a bit (there must be none),
-the longest time since a checkpoint at a kill, and what this process is left with after so many runs: memory,
-file descriptors, threads.
+Each run has a random method, model, number of chains and draws. It is drawn once here without a store. Then
+it is drawn by another process with a store, which is stopped at random moments by SIGINT, SIGTERM or SIGKILL,
+and resumed, until it is whole. Counted are runs, stops survived, results that differ in a bit (there must be
+none), the longest time since a checkpoint at a kill, and what this process is left with after so many runs:
+memory, file descriptors, threads.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ def run_with_stops(model: str, run: dict[str, Any], folder: Path, rng: random.Ra
         if begins:
             shutil.rmtree(folder, ignore_errors=True)
         arguments = [str(folder), model if begins else "", json.dumps(run)]
-        child = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE)
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         assert child.stdout is not None
         child.stdout.readline()
         patience = rng.uniform(0.0, 3.0) if attempt < 12 else 600.0

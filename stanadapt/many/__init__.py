@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import api, check, samplers
+from ..diagnostics.earlier import begin_from
 from ..errors import ArgumentError, warn
 from ..model.opening import check_program, is_opened, portable, program_digest
 from ..model.posterior import Posterior
@@ -137,6 +138,8 @@ def _complete(arguments: dict[str, Any]) -> dict[str, Any]:
 def _resolve(arguments: dict[str, Any], seed: Any, workers: Any, progress: Any) -> Request:
     """The arguments, checked as `sample` does."""
     given = {**arguments, "seed": seed, "workers": workers, "progress": progress}
+    if given["warm"] is not None:
+        given["warm"] = begin_from(given["warm"])
     return resolve(**{name: given[name] for name in inspect.signature(resolve).parameters})
 
 

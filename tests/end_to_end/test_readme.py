@@ -39,10 +39,12 @@ def test_there_is_something_to_run() -> None:
 
 
 @pytest.fixture(scope="module")
-def namespace() -> Iterator[dict[str, Any]]:
-    """One for all blocks, since later ones use the names of earlier ones; in the repository's folder."""
+def namespace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """One for all blocks, since later ones use the names of earlier ones; in a folder that has the models."""
+    folder = tmp_path_factory.mktemp("readme")
+    shutil.copytree(ROOT / "models", folder / "models")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(ROOT)
+        patch.chdir(folder)
         yield {"__name__": "__main__"}  # as in a script
 
 
