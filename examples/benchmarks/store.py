@@ -1,4 +1,4 @@
-"""What a store costs: a run beside the same run without it, and the memory of a run that stays on the disk.
+"""What a store costs: a run beside the same run without one, and memory of a run that stays on the disk.
 
 python examples/benchmarks/store.py                 # cost, runs of some 20 seconds
 python examples/benchmarks/store.py --draws 1e7     # memory: 4 chains of so many draws of eight schools
@@ -56,9 +56,8 @@ def compare(seconds: float, repeats: int) -> None:
                     spent[place] += sample(model, data, store=Path(folder) / "run", **run)[1]
                 store.SECONDS = before
         without, kept, last = (each / repeats for each in spent)
-        print(
-            f"| {name} | {without:.1f} | {kept:.1f} | {kept / without:.3f} | {last:.1f} | {last / without:.3f} |"
-        )
+        figures = f"{kept:.1f} | {kept / without:.3f} | {last:.1f} | {last / without:.3f}"
+        print(f"| {name} | {without:.1f} | {figures} |")
 
 
 def measure_memory(draws: int) -> None:
