@@ -231,9 +231,9 @@ MUTATIONS = [
         unit("test_pilot", "test_history_has_the_stages_of_the_pilot"),
     ),
     Mutation(
-        "run/draws.py",
-        "mine.n = n",
-        "mine.n = n - 1",
+        "run/segments.py",
+        "draws.append(piece.draws.values, piece.draws.x, piece.draws.stats)",
+        "draws.append(piece.draws.values[:-1], piece.draws.x, piece.draws.stats)",
         unit("test_runner", "test_draws_do_not_depend_on_processes"),
     ),
     Mutation(
@@ -244,7 +244,7 @@ MUTATIONS = [
     ),
     # result
     Mutation(
-        "result/build.py",
+        "result/schema.py",
         'return {"chain": list(chains), "draw"',
         'return {"chain": list(range(len(chains))), "draw"',
         ("end_to_end/test_nuts.py::test_interrupt_keeps_chains_that_are_whole",),
