@@ -8,7 +8,8 @@ parameter (median over seeds), the shares of runs whose p-value, corrected for t
 0.05 and 0.01, how many have a finding at the default error rate of 0.001, the smallest p-value, and seconds
 of a run and of its replay. The second has kernels that are broken on purpose, as tests/broken.py has them,
 and a method that goes on adapting without vanishing: in how many runs there is a finding, which of the two
-checks fails, the median p-value, and how many of the runs `stanadapt.diagnose` says something of.
+checks fails, the median p-value, how many of the runs `stanadapt.diagnose` says something of, and how many
+were refused because a chain stood still.
 """
 
 from __future__ import annotations
@@ -137,15 +138,19 @@ def broken(fault: Fault) -> Iterator[str]:
 
 def measure_fault(what: str, method: str, settings: dict[str, Any], name: str, seeds: int) -> str:
     """A row of the second table."""
-    posterior = target(name)
-    runs = [run(posterior, method, settings, seed) for seed in range(seeds)]
+    posterior, runs = target(name), []
+    for seed in range(seeds):
+        with contextlib.suppress(stanadapt.errors.ArgumentError):  # a chain stands still
+            runs.append(run(posterior, method, settings, seed))
+    if not runs:
+        return f"| {what} | {name} | | | | | | | {seeds} |"
     p = np.array([each.p_value for each in runs])
     checks = [
         sum(each.by_check[check] < 0.001 for each in runs) for check in ("reference kernel", "frozen kernel")
     ]
     ess, seen = np.median([each.ess for each in runs]), sum(each.diagnosed for each in runs)
-    found = f"{np.sum(p < 0.001)} of {seeds} | {checks[0]} | {checks[1]} | {np.median(p):.1e} | {seen}"
-    return f"| {what} | {name} | {ess:.0f} | {found} |"
+    found = f"{np.sum(p < 0.001)} of {len(runs)} | {checks[0]} | {checks[1]} | {np.median(p):.1e} | {seen}"
+    return f"| {what} | {name} | {ess:.0f} | {found} | {seeds - len(runs)} |"
 
 
 def main() -> None:
@@ -164,8 +169,10 @@ def main() -> None:
             for name in options.target or [*SHIPPED, *PROGRAMS]:
                 print(measure(method, name, options.seeds or 100), flush=True)
         return
-    print("| fault | target | ESS | found | by the reference | by the frozen kernel | p | diagnosed |")
-    print("| --- | --- |" + " ---: |" * 6)
+    print(
+        "| fault | target | ESS | found | by the reference | by the frozen kernel | p | diagnosed | refused |"
+    )
+    print("| --- | --- |" + " ---: |" * 7)
     for what in options.fault:
         fault = faults()[what]
         with broken(fault) as method:

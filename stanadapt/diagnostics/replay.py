@@ -40,7 +40,7 @@ _STEP_COST = 3.0  # evaluations of a pair of the reference's proposals
 _FEWEST = 16  # draws a chain
 _PER_BATCH = 5.0  # independent draws in a batch of the reference's
 _FEWEST_BATCHES = 8
-_MOST_NUMBERS = 10_000_000  # coordinates of draws from which the reference steps
+_MOST_NUMBERS = 10_000_000  # coordinates of the draws from which either kernel starts
 _SUSPECT = 0.05  # p-value, corrected, above which nothing is said to be seen
 _STILL = 0.01  # share of iterations that move, under which the frozen kernel's check says nothing
 
@@ -198,6 +198,7 @@ def replay(
     record.check_model(posterior)
     job = record.job()
     draws, spacing = record.unconstrained(posterior)
+    _check_draws(draws)  # before warm-up takes its time
     frozen, notes = None, []
     if is_engine(sampler(job.method)):
         notes.append(f"{job.method} runs chains as a whole: its kernel was not run again.")
@@ -278,13 +279,15 @@ def replay_draws(
     draws = np.ascontiguousarray(draws)
     _check_draws(draws)
     chains, n = draws.shape[:2]
-    workers = min(workers, chains) if posterior.model.thread_safe else 1
     compile_statistics(progress)
     compile_reference(posterior, progress)
     size = _effective_size(draws)
     apart = min(int(np.ceil(chains * n / size)), n // _FEWEST) if size < chains * n / 2 else 2
+    apart = max(apart, -(-draws.size // _MOST_NUMBERS))
     starts = np.ascontiguousarray(draws[:, apart - 1 :: apart])
     logp = log_densities(posterior, starts)
+    if not np.isfinite(logp).all():
+        raise ArgumentError("idata has draws at which the log density is not finite: it is another target")
     frame = Frame.of(draws, logp)
     told, checks, evaluations = list(notes), [], _STEP_COST
     if frozen is not None:

@@ -87,7 +87,7 @@ def warm_up_again(
     starts = {i: inits[i] for i in indices}
     made = make_chains(posterior, job, starts, board, rooms, list(nothing), list(nothing))
     chains = cast(list[KernelChain], made)
-    _work(blocks_of(cast(list[Chain], chains)), board, job, workers, progress)
+    _work(posterior, blocks_of(cast(list[Chain], chains)), board, job, workers, progress)
     frozen = [Frozen(chain.value.state, chain.value.transport) for chain in chains]
     return frozen, [chain.result() for chain in chains]
 
@@ -128,7 +128,7 @@ def run_on(
                 yield
                 began = time.perf_counter()
 
-    _work(deque((i, chain(i)) for i in range(len(starts))), board, job, workers, progress)
+    _work(posterior, deque((i, chain(i)) for i in range(len(starts))), board, job, workers, progress)
     count = starts.shape[0] * starts.shape[1]
     return Moves(ends, float(moves.sum()) / count, float(evaluations.sum()) / count)
 
@@ -161,7 +161,7 @@ def step_from(
             yield
             size = int(np.clip(size * _BLOCK_SECONDS / max(spent, 1e-9), 1, 10 * size))
 
-    _work(deque((i, chain(i)) for i in range(chains)), board, job, workers, progress)
+    _work(posterior, deque((i, chain(i)) for i in range(chains)), board, job, workers, progress)
     return Steps(*out, step)
 
 
@@ -202,8 +202,14 @@ def log_densities(posterior: Posterior, points: np.ndarray) -> np.ndarray:
     return logp.reshape(points.shape[:-1])
 
 
-def _work(waiting: Blocks, board: Board, job: Job, workers: int, progress: bool) -> None:
-    """Run all blocks in threads. A signal ends that at the end of a block, and is raised."""
+def _work(
+    posterior: Posterior, waiting: Blocks, board: Board, job: Job, workers: int, progress: bool
+) -> None:
+    """Run all blocks in threads, or in one where the model is not for threads.
+
+    A signal ends that at the end of a block, and is raised.
+    """
+    workers = min(workers, len(waiting)) if posterior.model.thread_safe else 1
     pool = ThreadPoolExecutor(workers, thread_name_prefix="stanadapt")
     with interrupts(board) as caught, chain_blas(job), Progress(job, progress) as look:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -290,6 +291,22 @@ def test_exceptions_of_python_functions_come_back() -> None:
 
     with pytest.raises(ZeroDivisionError, match="in the density"):
         replay_of_python(fail)
+
+
+def test_a_library_that_is_not_for_threads(gaussian_libraries: dict[str, Path]) -> None:
+    posterior = stanadapt.Posterior(gaussian_libraries["processes"])
+    assert not posterior.model.thread_safe
+    run = stanadapt.sample(posterior, method="hmc", **RUN | {"workers": 1})
+    assert stanadapt.replay(run, posterior, workers=2, progress=False).finding is None
+
+
+def test_draws_of_another_target_are_refused() -> None:
+    outside = stanadapt.Posterior(
+        "parameters { vector[3] x; } model { if (x[1] < 0) target += negative_infinity(); x ~ std_normal(); }"
+    )
+    draws = np.random.default_rng(6).standard_normal((2, 100, 3))
+    with pytest.raises(ArgumentError, match=r"at which the log density is not finite"):
+        replay_draws(outside, plain_job("hmc", 2), None, draws, 1)
 
 
 def test_few_moves_and_few_draws_are_told() -> None:
