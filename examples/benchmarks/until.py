@@ -1,12 +1,15 @@
 """What the looks of `until` cost beside the run that they end, and how far it draws beyond its goal.
 
     python examples/benchmarks/until.py [--seeds 3] [--factors 1.05 1.1 1.15 1.2 1.3 1.5] [--name NAME ...]
+        [--autocorrelated SEEDS]
 
 A run of many draws is cut at the rows of the schedule, and looked at there until its goal holds: 4 chains on
 all cores, a method at its defaults. Then the same run is made with as many draws as that took, and the time
 of the looks is set against its time, warm-up included: processor time of both over all threads, since other
 programs may be running; medians over seeds. Passes: statistics that were computed, over quantities. Beyond:
 the effective size of all draws at the stop, of the worst quantity, over the goal; and the least over seeds.
+With --autocorrelated also runs of normal variables of known autocorrelation: how the smallest size by all
+draws at the stop, and the known one of the bulk, compare with the goal.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.signal import lfilter
 
 import stanadapt
 from diagnosis import gaussian
@@ -167,11 +171,32 @@ def factors(chosen: list[float], seeds: int) -> None:
     goals.FACTOR = default
 
 
+def autocorrelated(coefficient: float, goal: float, seeds: int) -> None:
+    """Sizes at the stop, of four autocorrelated normal variables, over the goal."""
+    posterior, until, found = posterior_of("gaussian 4"), Until(ess=goal), []
+    share = (1.0 - coefficient) / (1.0 + coefficient)
+    for seed in range(seeds):
+        noise = np.random.default_rng((77, seed)).standard_normal((CHAINS, int(goal / share), 4))
+        noise[:, 1:] *= np.sqrt(1.0 - coefficient**2)
+        values = lfilter([1.0], [1.0, -coefficient], noise, axis=1)
+        ended = draw_until(until, posterior, values)
+        if ended.reached:
+            known = CHAINS * ended.rows * share / goal
+            found.append((beyond(until, posterior, values[:, : ended.rows]), known, ended.looks))
+    by_draws, known, looks = (np.array(column) for column in zip(*found, strict=True))
+    print(
+        f"| {coefficient} | {goal:g} | {len(found)}/{seeds} | {looks.mean():.0f} | {by_draws.min():.3f} | "
+        f"{np.mean(by_draws < 1.0):.0%} | {np.median(by_draws):.2f} | {np.median(known):.2f} |",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--factors", type=float, nargs="*", default=[1.05, 1.1, 1.15, 1.2, 1.3, 1.5])
     parser.add_argument("--name", nargs="*")
+    parser.add_argument("--autocorrelated", type=int, default=0, metavar="SEEDS")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     head = "run | goal | d | reached | draws | looks | passes | run, s | looks, ms | longest | share | beyond"
@@ -181,6 +206,11 @@ def main() -> None:
             line(case, options.seeds)
     if options.factors:
         factors(options.factors, options.seeds)
+    if options.autocorrelated:
+        print("\n| coefficient | goal | reached | looks | least | under 1 | median | known |")
+        print("|" + " ---: |" * 8)
+        for coefficient, goal in ((0.0, 400.0), (0.9, 400.0), (0.9, 2000.0), (0.97, 400.0), (0.995, 100.0)):
+            autocorrelated(coefficient, goal, options.autocorrelated)
 
 
 if __name__ == "__main__":

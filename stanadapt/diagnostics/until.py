@@ -33,8 +33,7 @@ _CLEAR = 0.8  # of its draws are all that a clear quantity needs
 _SIZE = 500  # effective draws that R-hat is thinned for; its means need no more
 _THINNED_ROWS = 250  # of each chain that are left, at least half of them
 _CANDIDATES = 8  # for the worst quantity by each goal, of those that are clear
-_BATCH = 2  # quantities that are looked at first, or
-_SHARE = 50  # one in so many; a batch is as large as all before it
+_BATCH = 2  # quantities that are looked at first; a batch is as large as all before it
 _LISTED = 3  # quantities that a text names
 
 
@@ -76,7 +75,6 @@ class Watch:
         )
         for name, error in until.mcse.items():
             self.limits[2, np.isin(self.columns, self._columns([name]))] = error
-        self.front = max(_BATCH, k // _SHARE)
         self.order = np.arange(k)  # the worst quantities of the last look first
         self.finite, self.constant = np.ones((2, k), np.bool_)
         self.seen = 0  # rows that these two are about
@@ -103,7 +101,7 @@ class Watch:
         levels = self._levels(values, order)
         taken, holds = 0, True
         while taken < len(order) and (holds or whole):
-            batch = np.sort(order[taken : max(self.front, 2 * taken)])
+            batch = np.sort(order[taken : max(_BATCH, 2 * taken)])
             self._judge(values, batch, levels, measures, fine)
             holds = holds and bool(self._meets(measures, batch).all())
             taken += len(batch)
@@ -115,7 +113,7 @@ class Watch:
             fine[worst] = True
         looked = looked[fine[looked]]
         needs = self._needs(measures, looked)
-        front = looked[np.argsort(-needs.max(axis=0), kind="stable")[: self.front]]
+        front = looked[np.argsort(-needs.max(axis=0), kind="stable")[:_BATCH]]
         self.order = np.concatenate((front, np.setdiff1d(np.arange(len(self.columns)), front)))
         figures = self._figures(measures, looked, needs)
         rows_needed = rows * max(1.0, float(needs.max()))

@@ -376,7 +376,7 @@ def smaller_size(draws):
 def test_thinned_figures_are_on_the_safe_side(posterior, goal):
     """Of slow chains that are much longer than the goal needs."""
     until, errors, sizes = Until.parse(goal), [], []
-    for seed in range(10):
+    for seed in range(6):
         rng = np.random.default_rng((8, seed))
         draws = filled(posterior, autoregressive(rng, (4, 40_000, 4), 0.98))
         figures = {each.goal: each.value for each in Watch(until, posterior).look(draws, whole=True).figures}
@@ -493,7 +493,7 @@ def test_a_no_costs_a_few_quantities():
         assert not status.done
         assert not Watch(until, posterior).look(draws[:, :rows]).done
     assert status.figures[0].quantity in ("x[50]", "x[299]")
-    assert max(costs[2:]) <= 2 * 6  # the worst ones, by few draws and by more
+    assert max(costs[2:]) <= 2 * 2  # the worst ones, by few draws and by more
     assert sum(costs) < 300
     whole = watch.look(draws, whole=True)
     assert watch.computed >= 300
