@@ -245,21 +245,22 @@ def test_a_limit_of_gradients_falls_within_a_row(cost, before, text):
 
 
 def test_a_limit_of_gradients_moves_no_look():
-    without, limited = (
-        Schedule(Until.parse(f"ess 400{more}"), 4, 5000) for more in ("", ", 90000 gradients")
-    )
+    texts = ("ess 400", "ess 400, 90000 gradients")
+    without, limited = (Schedule(Until.parse(text), 4, 5000) for text in texts)
     for not_before in (0.0, 450.0):
         looks_of = []
         for schedule in (without, limited):
             rows, found = 0, []
             while (then := schedule.next(rows, 30 * rows, 0, not_before)) > rows:
                 rows = then
-                if schedule.is_look(rows):
+                if schedule.is_look(rows, not_before):
                     found.append(rows)
             looks_of.append(found)
         assert looks_of[0][-1] == 5000
         assert looks_of[1] == [rows for rows in looks_of[0] if 30 * rows <= 90_000]
     assert not limited.is_look(PROBE)
+    assert limited.is_look(100)
+    assert not limited.is_look(100, 450.0)
     assert not Schedule(Until(seconds=1), 4, 5000).is_look(5000)
 
 
