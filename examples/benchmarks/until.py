@@ -111,13 +111,13 @@ class Ended(NamedTuple):
 def draw_until(until: Until, posterior: stanadapt.Posterior, values: np.ndarray) -> Ended:
     """Look at draws as they would come."""
     schedule, watch = Schedule(until, CHAINS, values.shape[1]), Watch(until, posterior)
-    rows, needed, times, reached = 0, 0.0, [], False
-    while not reached and (then := schedule.next(rows, needed=needed)) > rows:
+    rows, not_before, times, reached = 0, 0.0, [], False
+    while not reached and (then := schedule.next(rows, not_before=not_before)) > rows:
         rows = then
         began = time.process_time()
         status = watch.look(values[:, :rows])
         times.append(time.process_time() - began)
-        reached, needed = status.done, status.rows_needed
+        reached, not_before = status.done, status.not_before
     return Ended(rows, reached, len(times), watch.computed, sum(times), max(times))
 
 

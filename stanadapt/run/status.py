@@ -54,6 +54,14 @@ class Status(NamedTuple):
         """Whether all goals hold in every quantity."""
         return self.holds and not self.unusable
 
+    @property
+    def not_before(self) -> float:
+        """Rows before which it is not worth looking again.
+
+        Half the way to those that the goals need, since that is an estimate; but at most twice as many.
+        """
+        return self.rows + min((self.rows_needed - self.rows) / 2, self.rows)
+
     def words(self, seconds_left: float | None = None) -> str:
         """For a progress bar: "ess 310/400, rhat 1.008/1.01, 12 s left"."""
         parts = [str(figure) for figure in self.figures] or [self.obstacle]

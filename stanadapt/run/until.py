@@ -166,28 +166,36 @@ class Schedule(NamedTuple):
         ess = self.until.ess or 0.0
         return max(FIRST, math.ceil(ess / self.chains))
 
-    def next(self, rows: int, gradients: int = 0, before: int = 0, needed: float = 0.0) -> int:
+    def next(self, rows: int, gradients: int = 0, before: int = 0, not_before: float = 0.0) -> int:
         """Rows of the next pause after `rows`, at most the run's own; `rows` itself where a limit has fallen.
 
         `gradients` are those of all chains up to `rows`, and `before` those of them before the first row.
-        Both are needed for a limit of gradients only. `needed` is the last look's estimate of the rows at
-        which goals will hold: looks on less than half the way there are left out, but the rows at most
-        double. A run that is taken up again has the same pauses if it has the same looks, so it makes those
-        of its first rows again.
+        Both are needed for a limit of gradients only, which has pauses of its own: draws are to be looked at
+        where `is_look` says so. `not_before` is the last look's, see `status.Status`: looks before it are
+        left out, and so the pauses of a run depend on what its looks have said. One that is taken up again
+        makes those of its first rows again.
         """
         if self.limit(rows, gradients, before):
             return rows
         pause = self.most
         if self.until.has_goals:
-            look, least = self.first, rows + min(max(needed - rows, 0.0) / 2, rows)
-            while look <= rows or look * FACTOR <= least:
-                look = math.ceil(FACTOR * look)
-            pause = min(look, pause)
+            pause = min(self._look(rows, not_before), pause)
         if self.until.gradients is not None:
             left, cost = self.until.gradients - gradients, _cost(rows, gradients, before)
             # Halfway there, and again, since rows may come to cost more.
             pause = min(pause, PROBE if rows == 0 else rows + math.ceil(min(left / cost / 2, self.most)))
         return pause
+
+    def is_look(self, rows: int, not_before: float = 0.0) -> bool:
+        """Whether draws are to be looked at in a pause at `rows`; where a limit falls they are anyway."""
+        return self.until.has_goals and rows in (self._look(rows - 1, not_before), self.most)
+
+    def _look(self, rows: int, not_before: float) -> int:
+        """Rows of the next look after `rows`, if the run is so long."""
+        look = self.first
+        while look <= rows or look * FACTOR <= not_before:
+            look = math.ceil(FACTOR * look)
+        return look
 
     def limit(self, rows: int, gradients: int = 0, before: int = 0) -> str:
         """The limit that has fallen at `rows`, "gradients" or "draws"; empty where none has.

@@ -215,12 +215,13 @@ def test_looks_that_cannot_be_good_yet_are_left_out(rows):
     schedule = Schedule(Until(ess=400), 4, 50_000)
     grid = pauses(schedule)
     last = schedule.next(rows)
-    for needed in (0.0, 0.5 * rows, 1.1 * rows, 1.5 * rows, 3.0 * rows, 10.0 * rows, math.inf):
-        found = schedule.next(rows, needed=needed)
+    for needed in (1.0 * rows, 1.1 * rows, 1.5 * rows, 3.0 * rows, 10.0 * rows, math.inf):
+        not_before = Status(rows, (), False, False, needed, "", "").not_before
+        assert rows <= not_before <= 2 * rows
+        found = schedule.next(rows, not_before=not_before)
         assert found in grid
         assert found >= last
-        assert found <= max(schedule.next(rows), rows + max(needed - rows, 0.0) / 2)
-        assert found <= max(schedule.next(rows), 2 * rows)
+        assert found <= max(schedule.next(rows), not_before)
         last = found
     assert last > (2 * rows / FACTOR - 2 if rows >= 100 else 0)
 
@@ -241,6 +242,26 @@ def test_a_limit_of_gradients_falls_within_a_row(cost, before, text):
     assert 100_000 - spent < cost
     assert spent <= max(100_000, before + PROBE * cost)
     assert len(found) < 25 + (math.log(rows) / math.log(FACTOR) if schedule.until.has_goals else 0)
+
+
+def test_a_limit_of_gradients_moves_no_look():
+    texts = ("ess 400", "ess 400, 90000 gradients")
+    without, limited = (Schedule(Until.parse(text), 4, 5000) for text in texts)
+    for not_before in (0.0, 450.0):
+        looks_of = []
+        for schedule in (without, limited):
+            rows, found = 0, []
+            while (then := schedule.next(rows, 30 * rows, 0, not_before)) > rows:
+                rows = then
+                if schedule.is_look(rows, not_before):
+                    found.append(rows)
+            looks_of.append(found)
+        assert looks_of[0][-1] == 5000
+        assert looks_of[1] == [rows for rows in looks_of[0] if 30 * rows <= 90_000]
+    assert not limited.is_look(PROBE)
+    assert limited.is_look(100)
+    assert not limited.is_look(100, 450.0)
+    assert not Schedule(Until(seconds=1), 4, 5000).is_look(5000)
 
 
 def test_a_limit_of_gradients_where_rows_cost_more_and_more():
@@ -351,10 +372,10 @@ def test_thinning_never_promises_much_more_than_there_is(posterior, coefficient,
         rng = np.random.default_rng((7, seed))
         length = 300 + int(goal / 4 * 2.5 * (1 + coefficient) / (1 - coefficient))
         draws = filled(posterior, autoregressive(rng, (4, length, 4), coefficient))
-        schedule, watch, rows, needed = Schedule(until, 4, length), Watch(until, posterior), 0, 0.0
-        while (rows := schedule.next(rows, needed=needed)) < length:
+        schedule, watch, rows, not_before = Schedule(until, 4, length), Watch(until, posterior), 0, 0.0
+        while (rows := schedule.next(rows, not_before=not_before)) < length:
             status = watch.look(draws[:, :rows])
-            needed = status.rows_needed
+            not_before = status.not_before
             if status.done:
                 found.append(smaller_size(draws[:, :rows, :4]) / goal)
                 strides.append(looks._stride(4, rows, looks._DRAWS[-1] * goal))
