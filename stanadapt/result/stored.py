@@ -48,14 +48,19 @@ def write_result(store: Store, idata: InferenceData, draws: list[Draws], warmup:
         store.blocks.write_attributes(attributes(idata))
 
 
-def read_store(store: Store) -> InferenceData:
-    """The result of a run that is over, or what there is of one that is not."""
+def read_store(store: Store, *, is_own: bool = False) -> InferenceData:
+    """The result of a run that is over, or what there is of one that is not.
+
+    `is_own`: this process has the lock, so that nobody changes what is there meanwhile.
+    """
     late = time.monotonic() + _PATIENCE
     while True:
         ended = store.ended()
         try:
             return _read_whole(store) if ended.get("finished") else _read_part(store)
         except StoreError:
+            if is_own:
+                raise
             now = open_store(store.folder)
             if (now.ended(), now.asked.job) == (ended, store.asked.job):
                 if time.monotonic() > late or not is_locked(store.folder):
