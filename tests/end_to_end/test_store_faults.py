@@ -1,4 +1,4 @@
-"""Runs in folders that are killed, whose disk is full, whose files are damaged: nothing wrong is ever read."""
+"""Runs in folders that are killed, with full disks, whose files are damaged: nothing wrong is ever read."""
 
 from __future__ import annotations
 
