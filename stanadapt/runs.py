@@ -211,7 +211,7 @@ def _go_on(
         ended = store.ended()
         if ended.get("finished") and not more:
             try:
-                return read_store(store)
+                return read_store(store, is_own=True)
             except StoreError as error:  # a power cut just after the end: the checkpoints have it all
                 warn(f"{error}. The result is built again")
         request, job = store.asked.request._replace(**changes), store.asked.job
@@ -325,7 +325,7 @@ def _keep(idata: InferenceData, drawn: Run, work: Work, store: Store, notes: dic
             notes=notes,
         )
         if store.is_lazy:
-            return read_store(store)
+            return read_store(store, is_own=True)
     except StoreError as error:
         if store.is_lazy:  # `idata` has some of the draws only
             raise

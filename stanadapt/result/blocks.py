@@ -24,7 +24,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from ..errors import StoreError
-from ..run.checkpoint import write_whole
+from ..run.checkpoint import flush_files, write_whole
 from ..run.draws import Draws, Stack
 from .container import Groups
 from .labels import SAMPLE_DIMS
@@ -110,12 +110,18 @@ class Blocks:
             array.resize((self.chains, n, *values.shape[2:]))
             array[:, n - values.shape[1] : n] = values.values
 
-    def grow(self, total: int) -> None:
+    def grow(self, total: int, *, has_blocks: bool) -> None:
         """Have room for `total` rows of each chain, where draws of a result were written.
 
         Arrays that were made without a full block go, since checkpoints have all their rows. Those that the
         result left out come back. Groups lose their attributes, which may be damaged.
         """
+        if not has_blocks:
+            for group in SAMPLED:
+                for place in (self.folder, self.aside):
+                    if (place / group).exists():
+                        shutil.rmtree(place / group)
+            self._arrays.clear()
         for path in (*self.folder.glob(_METADATA), *self.folder.glob(f"*/{_METADATA}")):
             write_whole(path, json.dumps({"zarr_format": 3, "node_type": "group"}).encode())
         for path in sorted(self.aside.glob("*/*")):
@@ -127,6 +133,10 @@ class Blocks:
                     shutil.rmtree(self.folder / group / name)
                 elif not group.startswith(WARMUP):
                     array.resize((self.chains, total, *array.shape[2:]))
+
+    def flush_all(self) -> None:
+        """Have the descriptions of all arrays on the disk; where they are many, all that was written."""
+        flush_files(sorted(self.folder.rglob(_METADATA)))
 
     def remove_torn(self) -> None:
         """Remove what a process has left behind that was killed while it wrote."""

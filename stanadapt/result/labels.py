@@ -113,6 +113,12 @@ class Labels:
             variables[name] = ((*head, *dims), array)
         return xarray.Dataset(variables, coords=coords)
 
+    def label(self, group: xarray.Dataset) -> xarray.Dataset:
+        """A group with the coordinates as they were given: a file has dates in another unit."""
+        return group.assign_coords(
+            {dim: list(given) for dim, given in self.coords.items() if dim in group.dims}
+        )
+
     def names(self, name: str, shape: tuple[int, ...]) -> list[str]:
         """The dimensions of a variable."""
         given = list(self.dims.get(name, ()))

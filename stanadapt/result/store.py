@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import xarray
 
 from .. import check, samplers
 from ..errors import ArgumentError, StoreError, warn
@@ -193,7 +194,7 @@ class Store:
         """Go on, maybe with more draws."""
         with failures(self.folder):
             (self.folder / _END).unlink(missing_ok=True)
-            self.blocks.grow(job.rows)
+            self.blocks.grow(job.rows, has_blocks=self._has_blocks())
             self.blocks.remove_torn()
         self.asked = self.asked._replace(job=job, request=request._replace(coords=self.asked.request.coords))
         self._write_run()
@@ -282,6 +283,12 @@ class Store:
         text = json.dumps({"format": FORMAT, "hash": _hash(json.dumps(content)), "run": content}, indent=1)
         with failures(self.folder):
             write_whole(self.folder / _RUN, text.encode())
+
+    def _has_blocks(self) -> bool:
+        """Whether checkpoints count rows of which only blocks have the values."""
+        held = [one for i in range(self.asked.job.chains) if (one := self.checkpoint(i))]
+        rows = [one[kind]["n"] for one in held for kind in ("draws", "warmup") if one[kind] is not None]
+        return max(rows, default=0) >= self.asked.block
 
     def _chain(self, chain: int) -> Path:
         return self.folder / _CHAINS / str(chain)
@@ -543,7 +550,9 @@ def _machine(library: str) -> dict[str, str]:
 
 def _labels(name: str, given: Any) -> np.ndarray:
     """Coordinates as an array that a file can hold."""
-    array = np.asarray(given)
+    array = np.asarray(
+        xarray.Variable(name, list(given)).values
+    )  # which makes dates of objects that are some
     if array.dtype == object and all(isinstance(label, str) for label in array):
         array = array.astype(str)
     if array.dtype.kind not in "biufUMm":

@@ -46,16 +46,22 @@ def write_result(store: Store, idata: InferenceData, draws: list[Draws], warmup:
             else:
                 store.blocks.write_group(name, group, store.asked.facts["labels"])
         store.blocks.write_attributes(attributes(idata))
+        store.blocks.flush_all()
 
 
-def read_store(store: Store) -> InferenceData:
-    """The result of a run that is over, or what there is of one that is not."""
+def read_store(store: Store, *, is_own: bool = False) -> InferenceData:
+    """The result of a run that is over, or what there is of one that is not.
+
+    `is_own`: this process has the lock, so that nobody changes what is there meanwhile.
+    """
     late = time.monotonic() + _PATIENCE
     while True:
         ended = store.ended()
         try:
             return _read_whole(store) if ended.get("finished") else _read_part(store)
         except StoreError:
+            if is_own:
+                raise
             now = open_store(store.folder)
             if (now.ended(), now.asked.job) == (ended, store.asked.job):
                 if time.monotonic() > late or not is_locked(store.folder):
@@ -66,21 +72,31 @@ def read_store(store: Store) -> InferenceData:
 
 def thin_run(store: Store, work: Work, run: Run) -> Run:
     """A run with some thousand rows of each chain, evenly spread, for what looks at all of them at once."""
-    n = min(chain.draws.n for chain in run.chains)
+    stack, draws = _thin(store, work.draws, warmup=False)
+    shown = [dataclasses.replace(chain, draws=rows) for chain, rows in zip(run.chains, draws, strict=True)]
+    early = [rows for rows in work.warmup if rows is not None]
+    if not early:
+        return run._replace(chains=shown, draws=stack)
+    before, warmup = _thin(store, early, warmup=True)
+    shown = [dataclasses.replace(chain, warmup=rows) for chain, rows in zip(shown, warmup, strict=True)]
+    return run._replace(chains=shown, draws=stack, warmup=before)
+
+
+def _thin(store: Store, held: list[Draws], *, warmup: bool) -> tuple[Stack, list[Draws]]:
+    """Some thousand rows of each chain."""
+    n = min(each.n for each in held)
     step = max(1, n // _SHOWN)
-    job, description = store.asked.job, store.asked.description
-    rows = len(range(0, n, step))
-    stack = Stack.empty(job.chains, rows, description, job)
-    chains = []
-    for i, chain in enumerate(run.chains):
-        draws = stack.chain(i)
-        full = min(work.draws[i].first, n)
-        store.blocks.read(i, draws, 0, full, step=step)
+    stack = Stack.empty(len(held), len(range(0, n, step)), store.asked.description, store.asked.job)
+    thinned = []
+    for i, each in enumerate(held):
+        rows = stack.chain(i)
+        full = min(each.first, n)
+        store.blocks.read(i, rows, 0, full, warmup=warmup, step=step)
         for row in range(-(-full // step) * step, n, step):
-            part = work.draws[i].part(row, row + 1)
-            draws.append(part.values, part.x, part.stats)
-        chains.append(dataclasses.replace(chain, draws=draws))
-    return run._replace(chains=chains, draws=stack)
+            part = each.part(row, row + 1)
+            rows.append(part.values, part.x, part.stats)
+        thinned.append(rows)
+    return stack, thinned
 
 
 def _rest(store: Store, draws: list[Draws], n: int, *, warmup: bool) -> list[Draws]:
@@ -102,7 +118,8 @@ def _read_whole(store: Store) -> InferenceData:
     if store.blocks.digest() != store.ended().get("digest"):
         raise StoreError(f"{store.folder} is damaged: descriptions of its arrays have changed")
     groups, attrs = store.blocks.open_groups(load=not store.is_lazy)
-    return container(groups, attrs)
+    labels = store.schema.labels
+    return container({name: labels.label(group) for name, group in groups.items()}, attrs)
 
 
 def _on_disk(store: Store, run: Run) -> tuple[Run, dict[str, int]]:
