@@ -2,15 +2,15 @@
 
     python examples/benchmarks/kills.py KILLS [NAME ...]
 
-For each of NAMES (a method of each family, one with a pilot, auto, nuts, and a noisy Python target in processes):
-a run in a folder is killed with SIGKILL, resumed, killed again, and so on until it is over, then the next run begins,
-until there were so many kills. After each kill the folder is read as well: its draws must be the first of the
-uninterrupted run's. All draws, warm-up, statistics and labels are compared bit for bit.
+For each of NAMES (a method of each family, one with a pilot, auto, nuts, and a noisy Python target in
+processes): a run in a folder is killed with SIGKILL, resumed, killed again, and so on until it is over;
+then the next run begins, until there were so many kills. After each kill the folder is read as well: its
+draws must be the first of the uninterrupted run's. All draws, warm-up, statistics and labels are compared
+bit for bit.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
@@ -127,7 +127,7 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name in sys.argv[2:] or RUNS:
         print(
-            kill_often(name, int(sys.argv[1]), random.Random(f"{name} {os.path.basename(__file__)}")),
+            kill_often(name, int(sys.argv[1]), random.Random(f"{name} {Path(__file__).name}")),
             flush=True,
         )
 

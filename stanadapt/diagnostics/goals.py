@@ -37,9 +37,10 @@ class Goals:
         evaluations = sum(value.evaluations for value in values)
         before = sum(value.evaluations_warmup for value in values)
         if rows:
-            self.status = self.watch.look(work.values_so_far)
-            if self.status.done:
-                return None
+            if self.schedule.is_look(rows):
+                self.status = self.watch.look(work.values_so_far)
+                if self.status.done:
+                    return None
             self.limit = self.schedule.limit(rows, evaluations, before)
             if self.limit:
                 return None
