@@ -634,9 +634,10 @@ def _duration(seconds: float) -> str:
 def replay(
     file: str, model: str | None, init: str | None, no_kernel: bool, no_progress: bool, **keywords: Any
 ) -> None:
-    """Say whether adaptation has broken the law of the draws in FILE, which may be a run's folder.
+    """Say whether adaptation has broken the law of the draws in FILE.
 
-    The frozen kernel of the run of MODEL takes them up again, and so does one that is known to be right.
+    The frozen kernel of the run of MODEL takes them up again, and so does one that is known to be right. FILE
+    may be the folder of a run, which has its MODEL and data.
 
     \b
     Example:
