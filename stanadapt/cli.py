@@ -381,7 +381,7 @@ def summary(file: str, variables: Sequence[str], interval: float) -> None:
     "--var", "variables", multiple=True, metavar="NAME", help="Only this variable. May be repeated."
 )
 def diagnose(file: str, variables: Sequence[str]) -> None:
-    """Say whether the draws in FILE, or in a run's folder, can be trusted.
+    """Say whether draws can be trusted: those in FILE, or a run's folder.
 
     \b
     Example:
