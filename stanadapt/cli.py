@@ -381,7 +381,9 @@ def summary(file: str, variables: Sequence[str], interval: float) -> None:
     "--var", "variables", multiple=True, metavar="NAME", help="Only this variable. May be repeated."
 )
 def diagnose(file: str, variables: Sequence[str]) -> None:
-    """Say whether draws can be trusted: those in FILE, or a run's folder.
+    """Say whether the draws in FILE can be trusted.
+
+    FILE may be the folder of a run, also while that goes on.
 
     \b
     Example:
