@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 import stanadapt
-from stanadapt import api
+from stanadapt import api, runs
 from stanadapt.result import build
 from stanadapt.result.files import read, write
 
@@ -39,10 +39,10 @@ PARTS: dict[str, tuple[Any, str]] = {
     "open the program with its data": (api, "_open"),
     "check that a result can be built": (api, "try_build"),
     "plan, load kernels": (api, "prepare"),
-    "all chains: climbs, warm-up, draws": (api, "_run"),
-    "build the result": (api, "_build"),
+    "all chains: climbs, warm-up, draws": (runs, "run"),
+    "build the result": (runs, "_build"),
     "- of this, tails and modes": (build, "_missed"),
-    "diagnose": (api, "_warn"),
+    "diagnose": (runs, "_warn"),
 }
 
 

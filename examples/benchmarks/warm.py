@@ -33,8 +33,8 @@ import stanadapt
 from posteriordb import DEFAULT, unzipped
 from race import shim
 from race.problems import opened
+from stanadapt import runs
 from stanadapt.result.container import datasets, statistics
-from stanadapt.run.threads import Threads
 
 NAMES = (
     "arK-arK",
@@ -109,7 +109,7 @@ def posterior_of(program: Path, data: dict[str, Any]) -> stanadapt.Posterior:
 
 
 def fit(posterior: stanadapt.Posterior, given: argparse.Namespace, **arguments: Any) -> Fit:
-    run, counted = Threads.run, []
+    run, counted = runs.run, []
 
     def counts(*passed: Any) -> Any:
         began = shim.gradients()
@@ -117,7 +117,7 @@ def fit(posterior: stanadapt.Posterior, given: argparse.Namespace, **arguments: 
         counted.append(shim.gradients() - began)
         return outcome
 
-    with warnings.catch_warnings(), mock.patch.object(Threads, "run", counts):
+    with warnings.catch_warnings(), mock.patch.object(runs, "run", counts):
         warnings.simplefilter("ignore")
         idata = stanadapt.sample(posterior, chains=given.chains, progress=False, **arguments)
     groups = datasets(idata)

@@ -45,17 +45,17 @@ def ours(method: str) -> Callable[[Problem, int, int], Racer]:
 
         def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
             import stanadapt
+            from stanadapt import runs
             from stanadapt.result.container import datasets
-            from stanadapt.run.threads import Threads
 
-            clock, run_chains = Clock(), Threads.run
+            clock, run_chains = Clock(), runs.run
 
             def timed(*arguments: Any) -> Any:
                 with clock:
                     return run_chains(*arguments)
 
             before = shim.gradients()
-            with warnings.catch_warnings(), mock.patch.object(Threads, "run", timed):
+            with warnings.catch_warnings(), mock.patch.object(runs, "run", timed):
                 warnings.simplefilter("ignore")
                 result = stanadapt.sample(
                     self.posterior,
