@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import exact
-from ..target import log_density_gradient
+from ..jit import exact, kernel
+from ..target import log_density, log_density_gradient
 
 _LOOK_BACK = 10  # iterations over which the gain is measured
 _GAIN = 5.0  # nats per dimension; a climb goes on while its gain is larger
@@ -280,3 +280,12 @@ def far_below(logp: float, other: float, d: int) -> bool:
     It could have some only if it were vastly wider.
     """
     return other - logp > 10.0 + 2.0 * d
+
+
+@kernel
+def write_heights(target: Any, points: Any, heights: Any) -> None:
+    """Write the log density at points (n, d) to `heights` (n,), up to the first where there is none."""
+    for i in range(len(points)):
+        heights[i] = log_density(target, points[i])
+        if heights[i] == -np.inf:
+            return

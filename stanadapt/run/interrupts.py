@@ -34,9 +34,9 @@ class Caught:
             self._note(number)
 
     @property
-    def came_before(self) -> bool:
-        """Whether one has come to the handler that this one replaces."""
-        return self._around is not None and self._around.signal != 0
+    def before(self) -> int:
+        """The signal that has come to the handler that this one replaces; 0 where none has."""
+        return 0 if self._around is None else self._around.signal
 
     def raise_again(self) -> None:
         """Raise the exception of the signal that has come, if one has."""
@@ -69,7 +69,7 @@ def interrupts(board: Board) -> Iterator[Caught]:
         board.stop()
 
     with _handled(stop) as caught:
-        if caught.came_before:
+        if caught.before:
             board.stop()
         yield caught
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
-from ..jit import kernel
 from ..model.posterior import Posterior
+from ..numerics.ascent import write_heights
 from ..numerics.blas import one_thread
-from ..target import hessian, log_density
+from ..target import hessian
 
 SHARE = 0.01  # of the mass, from which a mode counts
 _MOST_DIM = 100  # a Hessian takes 2 d gradients
@@ -158,19 +158,10 @@ def _is_joined(top: np.ndarray, peak: np.ndarray | None, posterior: Posterior) -
         return False
     shares = np.linspace(0.0, 1.0, _POINTS)[:, None]
     heights = np.full(_POINTS, -np.inf)
-    _write_heights(posterior.model.target(), (1.0 - shares) * top + shares * peak[0], heights)
+    write_heights(posterior.model.target(), (1.0 - shares) * top + shares * peak[0], heights)
     with contextlib.suppress(Exception):  # of a Python target: the draws must not be lost for it
         posterior.model.raise_pending()
     return bool(heights.min() > min(heights[0], heights[-1]) - _DIP)
-
-
-@kernel
-def _write_heights(target: Any, points: Any, heights: Any) -> None:
-    """Write the log density at points (n, d) to `heights` (n,), up to the first where there is none."""
-    for i in range(len(points)):
-        heights[i] = log_density(target, points[i])
-        if heights[i] == -np.inf:
-            return
 
 
 def _follow(x: np.ndarray, posterior: Posterior) -> tuple[np.ndarray, float, np.ndarray] | None:

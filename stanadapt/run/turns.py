@@ -144,7 +144,8 @@ def run(turns: Turns, work: Work) -> Run:
         results = team.results()
         is_enough = goal is None and not work.board.stopped
     assert work.room is not None
-    ended_by = signal.Signals(caught.signal).name if caught.signal else ""
+    number = caught.signal or caught.before
+    ended_by = signal.Signals(number).name if number else ""
     return Run(results, *work.room, is_enough, ended_by)
 
 

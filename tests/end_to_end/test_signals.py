@@ -159,7 +159,7 @@ def test_command_that_is_terminated_before_it_draws(tmp_path: Path) -> None:
     script = """
 import os, signal
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-from stanadapt import runs, cli
+from stanadapt import api, cli
 api.prepare = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)
 cli.main()
 """
