@@ -47,12 +47,11 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 
 # One rule sets the folder up for each need; the file it leaves says with what.
-$(VENV)/demo: EXTRAS = plot
-$(VENV)/test: EXTRAS = test
-$(VENV)/dev: EXTRAS = dev
+$(VENV)/test: EXTRAS = [test]
+$(VENV)/dev: EXTRAS = [dev]
 $(VENV)/demo $(VENV)/test $(VENV)/dev: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$(EXTRAS)]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".$(EXTRAS)"
 	touch $@
 
 clean:

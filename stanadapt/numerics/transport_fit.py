@@ -88,16 +88,21 @@ def _solve_place(
     """C, if the law is `located`, and c, if it has an `offset`, by weighted least squares, given the knees
     and y.
 
-    Without a location C is `slope`.
+    Without a location C is `slope`. Where all knees lie beyond the draws, no draw tells of the location, the
+    sums are zero, and the law keeps what it has.
     """
     x, eta, p, up = view.x, view.eta, view.p, view.up
     pp, p1, one, xp, x1 = _regress(x, eta, p, up, pair.knees, pair.data)
     if located and offset:
         det = pp * one - p1 * p1
+        if not det > 0.0:
+            return pair.slope, pair.offset
         return (xp * one - x1 * p1) / det, (x1 * pp - xp * p1) / det
     if located:
-        return xp / pp, 0.0
-    return slope, (x1 - slope * p1) / one if offset else 0.0
+        return xp / pp if pp > 0.0 else pair.slope, 0.0
+    if not offset:
+        return slope, 0.0
+    return slope, (x1 - slope * p1) / one if one > 0.0 else pair.offset
 
 
 @exact

@@ -7,10 +7,12 @@ import pytest
 
 from stanadapt.numerics import transport_learning
 from stanadapt.numerics.bends import bends_of
+from stanadapt.numerics.transport_fit import _solve_place
 from stanadapt.numerics.transport_learning import learn_funnel, learn_transport
 from stanadapt.numerics.transport_pairs import (
     Draws,
     Pair,
+    View,
     divergence,
     pair_rows,
     pairs_of,
@@ -360,3 +362,17 @@ def test_a_wrong_location_is_put_right(seed: int) -> None:
             table = learn_transport(table, points, scores, GROUPS, 100)
         (pair,) = pairs_of(table)
         assert (pair.members.tolist(), pair.locations.tolist()) == (right.members.tolist(), [1])
+
+
+@pytest.mark.parametrize(("located", "offset"), [(True, True), (True, False), (False, True)])
+def test_draws_that_tell_nothing_of_a_location_leave_it(located: bool, offset: bool) -> None:
+    """The knees are so far beyond the draws that no member feels its prior."""
+    rng = np.random.default_rng(4)
+    x, p = rng.normal(size=(3, 40)), rng.normal(size=(1, 40))
+    view = View(x, -x, np.full((1, 40), 40.0), p, True)
+    pair = Pair(
+        np.arange(3), np.array([3]), 1.0, -1, 0.0, np.array([4]), 0.5, 0.25, np.zeros(3), x.mean(axis=1)
+    )
+    slope, shift = _solve_place(view, pair, located, offset)
+    assert slope == (0.5 if located else 0.0)
+    assert shift == (0.25 if offset else 0.0)
