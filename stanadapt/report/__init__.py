@@ -1,0 +1,1 @@
+"""Pages of results: the only room with templates and HTML."""
