@@ -1,0 +1,11 @@
+"""The command `stanadapt`: sampling and its results from a shell.
+
+Everything but click is imported inside the commands, so that help comes at once.
+"""
+
+from .group import main
+from .models import check_model, methods
+from .results import diagnose, replay, summary
+from .sampling import extend, resume, sample
+
+__all__ = ["check_model", "diagnose", "extend", "main", "methods", "replay", "resume", "sample", "summary"]
