@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
+    from .comparison import Comparison, compare
     from .diagnostics.findings import diagnose
     from .diagnostics.replay import replay
     from .diagnostics.table import summary
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Comparison",
     "Posterior",
     "StanAdaptError",
     "StanAdaptWarning",
@@ -34,6 +36,7 @@ __all__ = [
     "Until",
     "__version__",
     "abc",
+    "compare",
     "diagnose",
     "errors",
     "extend",
@@ -49,12 +52,14 @@ __all__ = [
 # Where each name comes from. They are imported at their first use, because numba and xarray take the better
 # part of a second, which `stanadapt --help` can do without.
 _HOMES = {
+    "Comparison": "comparison",
     "Posterior": "model.posterior",
     "StanAdaptError": "errors",
     "StanAdaptWarning": "errors",
     "Target": "model.backends.python",
     "Until": "run.until",
     "abc": "simulators.abc",
+    "compare": "comparison",
     "diagnose": "diagnostics.findings",
     "extend": "runs",
     "load": "runs",
