@@ -298,7 +298,7 @@ def _build(drawn: Run, fit: Fit, seconds: float, notes: dict[str, Any], shown: R
         if fit.store is not None:
             facts["store"] = str(fit.store.folder)
         groups = run_groups(shown, job, fit.schema, posterior) | data_groups(posterior, fit.labels)
-        return finish(groups, facts)
+        return finish(groups, facts, posterior.code)
     except Exception as error:
         where = "in the store"
         if fit.store is None:

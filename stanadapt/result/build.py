@@ -25,6 +25,7 @@ from ..run.tails import tail_indices
 from .container import OWN_GROUP, Groups, container
 from .coordinates import coordinates_text
 from .labels import Labels
+from .machine import versions
 from .schema import Schema
 
 if TYPE_CHECKING:
@@ -53,14 +54,14 @@ def build(run: Run, prepared: Prepared, request: Request, labels: Labels, second
     schema = Schema.of(request, posterior.description, labels)
     facts = attributes_of(run, prepared.job, schema.description, seconds) | prepared.notes
     groups = run_groups(run, prepared.job, schema, posterior) | data_groups(posterior, labels)
-    return finish(groups, facts)
+    return finish(groups, facts, posterior.code)
 
 
-def finish(groups: Groups, attrs: Mapping[str, Any]) -> InferenceData:
-    """The groups as a result, with the attributes on the whole and on each."""
+def finish(groups: Groups, attrs: Mapping[str, Any], code: str) -> InferenceData:
+    """The groups as a result, with the attributes on the whole and on each; the program on the whole."""
     for group in groups.values():
         group.attrs.update(attrs)
-    return container(groups, attrs)
+    return container(groups, {**attrs, "model_code": code} if code else attrs)
 
 
 def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) -> Groups:
@@ -258,12 +259,15 @@ def attributes_of(run: Run, job: Job, description: Description, seconds: float) 
         "inference_library": "stanadapt",
         "inference_library_version": _version(),
         "sampling_time": seconds,
+        "chains": job.chains,
         "tuning_steps": job.warmup,
+        "draws": job.draws,
         "thin": job.thin,
         "method": job.method,
         "settings": json.dumps(samplers.named(method, job.settings)),
         "seed": job.seed,
         "backend": run.chains[0].library,
+        "versions": json.dumps(versions()),
         "noisy": int(description.noisy),
         "model_hash": description.hash,
         "parameters": json.dumps(list(description.parameters)),

@@ -30,7 +30,7 @@ class Prepared(NamedTuple):
     job: Job
     inits: list[Init]
     turns: Turns
-    notes: dict[str, str]  # for the result's attributes
+    notes: dict[str, Any]  # for the result's attributes: texts and numbers
 
 
 def prepare(request: Request, posterior: Posterior, *, stored: bool = False, cluster: Any = None) -> Prepared:
@@ -47,6 +47,7 @@ def prepare(request: Request, posterior: Posterior, *, stored: bool = False, clu
     check_chains(request.chains)
     starts = _starts(request, posterior)
     job, notes = _choose(request, posterior, starts[0])
+    notes |= inits.describe(request.inits, request.init_radius)
     if request.warm is not None and posterior.dim:
         starts = warm.hand_over(request.warm, starts, posterior, job)
         notes |= warm.describe(request.warm, job.method, starts)
@@ -68,7 +69,7 @@ def prepare_again(
     job: Job,
     posterior: Posterior,
     starts: list[Init],
-    notes: dict[str, str],
+    notes: dict[str, Any],
     on_disk: bool,
     cluster: Any = None,
 ) -> Prepared:
@@ -102,7 +103,7 @@ def check_quantities(request: Request, posterior: Posterior) -> None:
             raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
 
 
-def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, dict[str, str]]:
+def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, dict[str, Any]]:
     """The job, with the method that method="auto" takes; and what is to be said of the choice."""
     if request.method != auto.NAME:
         return request.job(request.method, request.settings), {}
