@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .report import report
+
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
@@ -40,6 +42,7 @@ __all__ = [
     "load",
     "methods",
     "replay",
+    "report",
     "resume",
     "sample",
     "sample_many",
