@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from .many import sample_many
     from .model.backends.python import Target
     from .model.posterior import Posterior
+    from .plots.adaptation import plot_adaptation
+    from .plots.chains import plot_chains
+    from .plots.ess import plot_ess
+    from .plots.policy import plot_policy
+    from .plots.preconditioner import plot_preconditioner
     from .run.until import Until
     from .runs import extend, load, resume
     from .simulators.abc import abc
@@ -41,6 +46,11 @@ __all__ = [
     "extend",
     "load",
     "methods",
+    "plot_adaptation",
+    "plot_chains",
+    "plot_ess",
+    "plot_policy",
+    "plot_preconditioner",
     "replay",
     "report",
     "resume",
@@ -62,6 +72,11 @@ _HOMES = {
     "extend": "runs",
     "load": "runs",
     "methods": "api",
+    "plot_adaptation": "plots.adaptation",
+    "plot_chains": "plots.chains",
+    "plot_ess": "plots.ess",
+    "plot_policy": "plots.policy",
+    "plot_preconditioner": "plots.preconditioner",
     "replay": "diagnostics.replay",
     "resume": "runs",
     "sample": "api",

@@ -389,7 +389,7 @@ def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepa
             write_whole(folder / _PROGRAM, posterior.code.encode())
         write_whole(folder / _DATA, data.encode())
         write_whole(folder / _ASKED, starts)
-        for name, group in data_groups(posterior, labels).items():
+        for name, group in data_groups(posterior, store.schema).items():
             store.blocks.write_group(name, group)
         facts["labels"] = store.blocks.data_digest()
         store._write_run()
@@ -466,8 +466,8 @@ def open_store(path: str | os.PathLike[str]) -> Store:
             Asked(
                 request._replace(
                     until=Until.parse(request.until),
-                    log_likelihood=tuple(request.log_likelihood),
-                    posterior_predictive=tuple(request.posterior_predictive),
+                    log_likelihood=dict(request.log_likelihood),
+                    posterior_predictive=dict(request.posterior_predictive),
                 ),
                 job,
                 asked["inits"],
