@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .many import sample_many
     from .model.backends.python import Target
     from .model.posterior import Posterior
+    from .result.export import export
     from .run.until import Until
     from .runs import extend, load, resume
     from .simulators.abc import abc
@@ -36,6 +37,7 @@ __all__ = [
     "abc",
     "diagnose",
     "errors",
+    "export",
     "extend",
     "load",
     "methods",
@@ -56,6 +58,7 @@ _HOMES = {
     "Until": "run.until",
     "abc": "simulators.abc",
     "diagnose": "diagnostics.findings",
+    "export": "result.export",
     "extend": "runs",
     "load": "runs",
     "methods": "api",
