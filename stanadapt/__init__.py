@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .plots.ess import plot_ess
     from .plots.policy import plot_policy
     from .plots.preconditioner import plot_preconditioner
+    from .result.export import export
     from .run.until import Until
     from .runs import extend, load, resume
     from .simulators.abc import abc
@@ -43,6 +44,7 @@ __all__ = [
     "abc",
     "diagnose",
     "errors",
+    "export",
     "extend",
     "load",
     "methods",
@@ -69,6 +71,7 @@ _HOMES = {
     "Until": "run.until",
     "abc": "simulators.abc",
     "diagnose": "diagnostics.findings",
+    "export": "result.export",
     "extend": "runs",
     "load": "runs",
     "methods": "api",
