@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .report import report
+
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     from .many import sample_many
     from .model.backends.python import Target
     from .model.posterior import Posterior
+    from .plots.adaptation import plot_adaptation
+    from .plots.chains import plot_chains
+    from .plots.ess import plot_ess
+    from .plots.policy import plot_policy
+    from .plots.preconditioner import plot_preconditioner
+    from .result.export import export
     from .run.until import Until
     from .runs import extend, load, resume
     from .simulators.abc import abc
@@ -39,10 +47,17 @@ __all__ = [
     "compare",
     "diagnose",
     "errors",
+    "export",
     "extend",
     "load",
     "methods",
+    "plot_adaptation",
+    "plot_chains",
+    "plot_ess",
+    "plot_policy",
+    "plot_preconditioner",
     "replay",
+    "report",
     "resume",
     "sample",
     "sample_many",
@@ -61,9 +76,15 @@ _HOMES = {
     "abc": "simulators.abc",
     "compare": "comparison",
     "diagnose": "diagnostics.findings",
+    "export": "result.export",
     "extend": "runs",
     "load": "runs",
     "methods": "api",
+    "plot_adaptation": "plots.adaptation",
+    "plot_chains": "plots.chains",
+    "plot_ess": "plots.ess",
+    "plot_policy": "plots.policy",
+    "plot_preconditioner": "plots.preconditioner",
     "replay": "diagnostics.replay",
     "resume": "runs",
     "sample": "api",
