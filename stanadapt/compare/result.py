@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import check
 from ..diagnostics.table import aligned, three_figures
-from ..errors import OutputError
+from ..result.files import whole_files
 from .frames import MEANINGS
 from .judging import Disagreement
 
@@ -220,15 +220,8 @@ def check_suffix(path: Any) -> str:
 
 def _write(path: str | os.PathLike[str], text: str) -> None:
     """Write a text; what was there is replaced when the new file is whole."""
-    target = check.output(path, overwrite=True)
-    unfinished = check.unfinished(target)
-    try:
+    with whole_files([path], overwrite=True) as (unfinished,):
         unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(target)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _cell(name: str, value: Any) -> str:
