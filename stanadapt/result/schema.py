@@ -29,9 +29,7 @@ class Schema(NamedTuple):
             "log_likelihood": request.log_likelihood,
             "posterior_predictive": request.posterior_predictive,
         }
-        moved = {
-            quantity: (group, own) for group, names in asked.items() for quantity, own in names.items()
-        }
+        moved = {quantity: (group, own) for group, names in asked.items() for quantity, own in names.items()}
         return cls(description, labels, moved)
 
     def quantity(self, group: str, name: str) -> str:

@@ -139,7 +139,9 @@ def _quantities(name: str, given: Any) -> dict[str, str]:
     elif isinstance(given, Sequence):
         pairs = [(quantity, quantity) for quantity in given]
     else:
-        raise check.refused(name, given, "a name or a list of names of generated quantities, or a dict of them")
+        raise check.refused(
+            name, given, "a name or a list of names of generated quantities, or a dict of them"
+        )
     for quantity, own in pairs:
         if not (isinstance(quantity, str) and isinstance(own, str)):
             raise check.refused(name, given, "made of names, which are texts")
