@@ -9,7 +9,7 @@ import click
 from ..model import BACKENDS
 from .group import main
 from .options import EXISTING, RADIUS, SEED
-from .output import duration, shown, warnings_as_lines
+from .output import shown, warnings_as_lines
 
 
 @main.command()
@@ -94,4 +94,4 @@ def check_model(model: str, data: str | None, backend: str, init_radius: float, 
     rng = np.random.default_rng(seed)
     x = find(Init(init_radius), opened, opened.model, 0, rng, True, False).x
     click.echo(f"\nA finite start was found: log density {opened.log_density(x):.6g}")
-    click.echo(f"A gradient takes {duration(seconds_per_gradient(opened.model.target(), x))} there")
+    click.echo(f"A gradient takes {table.duration(seconds_per_gradient(opened.model.target(), x))} there")

@@ -71,6 +71,12 @@ class Description:
         """The generated quantities."""
         return _within(self.variables, self.n_parameters + self.n_transformed, self.n_values)
 
+    @property
+    def complex_variables(self) -> list[str]:
+        """Quantities of complex numbers, whose last axis has the real and the imaginary part."""
+        ends = {index: name for name, each in self.variables.items() for index in [int(each.columns.flat[0])]}
+        return [ends[i] for i, name in enumerate(self.flat_names) if i in ends and name.endswith(".real")]
+
 
 def _within(all_variables: Mapping[str, Variable], start: int, stop: int) -> dict[str, Variable]:
     """Variables whose columns lie in [start, stop)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from typing import Any
 
 _DPI = 130  # of PNG
@@ -25,3 +26,10 @@ def _save(figure: Any, **options: Any) -> bytes:
     out = io.BytesIO()
     figure.savefig(out, bbox_inches="tight", pad_inches=0.05, **options)
     return out.getvalue()
+
+
+def close(figure: Any) -> None:
+    """Forget a figure, so that a notebook does not show it once more."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        pyplot.close(figure)

@@ -18,6 +18,7 @@ from .. import check
 MOST_BYTES = 2_000_000  # of the rows of a table
 _LONGEST = 120  # characters of a cell
 _FIRST = 25  # rows that are there without a script
+_FEW = 12  # rows that need no search
 
 
 class Column(NamedTuple):
@@ -78,6 +79,11 @@ class Table:
     def first_rows(self) -> list[list[str]]:
         """Those that are shown first."""
         return self.rows[:_FIRST]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether all rows are seen at a glance, so that nobody searches them."""
+        return self.total <= _FEW
 
     @property
     def size(self) -> int:

@@ -19,6 +19,7 @@ from ..plots.vector import draw_png, draw_svg
 from .colours import turn_dark
 
 MOST_BYTES = 400_000  # of a picture as SVG; what takes more is a PNG
+_LARGEST = 1.2  # times its own size; the larger, the larger its texts
 _COLOUR = re.compile(r"#([0-9a-fA-F]{6})")
 _NAMED_COLOUR = re.compile(r"var\(--x([0-9a-f]{6}),")
 _REFERENCE = re.compile(r"url\(#([^)]*)\)")
@@ -80,7 +81,7 @@ def _inline(text: str, id: str, title: str, description: str) -> Markup:
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     width = float(root.attrib["viewBox"].split()[2])  # in points
-    root.attrib["style"] = f"max-width:{width / 0.75:.0f}px"  # larger, texts would be larger than the page's
+    root.attrib["style"] = f"max-width:{_LARGEST * width / 0.75:.0f}px"
     root.attrib |= {"role": "img", "aria-labelledby": f"{id}-title {id}-desc"}
     for place, (name, words) in enumerate((("title", title), ("desc", description))):
         element = ET.Element(name, {"id": f"{id}-{name}"})

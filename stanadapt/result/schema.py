@@ -20,14 +20,21 @@ class Schema(NamedTuple):
 
     description: Description
     labels: Labels
-    moved: Mapping[str, str]  # the group of each quantity that is not in the posterior
+    moved: Mapping[str, tuple[str, str]]  # of quantities that are not in the posterior: group and name there
 
     @classmethod
     def of(cls, request: Request, description: Description, labels: Labels) -> Schema:
         """The schema for the arguments of a run."""
-        moved = dict.fromkeys(request.log_likelihood, "log_likelihood")
-        moved |= dict.fromkeys(request.posterior_predictive, "posterior_predictive")
+        asked = {
+            "log_likelihood": request.log_likelihood,
+            "posterior_predictive": request.posterior_predictive,
+        }
+        moved = {quantity: (group, own) for group, names in asked.items() for quantity, own in names.items()}
         return cls(description, labels, moved)
+
+    def quantity(self, group: str, name: str) -> str:
+        """The quantity of the program that a variable of a group holds."""
+        return next((quantity for quantity, place in self.moved.items() if place == (group, name)), name)
 
     def draws(self, rows: Stack, chains: Sequence[int]) -> Groups:
         """The groups of draws; arrays are (chain, draw, ...)."""
@@ -51,7 +58,8 @@ class Schema(NamedTuple):
         """The posterior, and the groups of what is not in it; `values` are (chain, draw, column)."""
         arrays: dict[str, dict[str, np.ndarray]] = {"posterior": {}}
         for name, variable in self.description.variables.items():
-            arrays.setdefault(self.moved.get(name, "posterior"), {})[name] = variable.take(values)
+            group, own = self.moved.get(name, ("posterior", name))
+            arrays.setdefault(group, {})[own] = variable.take(values)
         coords = _sample_coords(chains, values.shape[1])
         return {name: self.labels.dataset(group, coords) for name, group in arrays.items()}
 
