@@ -11,6 +11,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE / "extensions"))
 
+from jupyter_client.connect import ConnectionFileMixin  # noqa: E402
+
 import stanadapt  # noqa: E402
 
 project = "stanadapt"
@@ -51,6 +53,7 @@ nb_execution_timeout = 300
 nb_execution_show_tb = True
 nb_merge_streams = True
 nb_ipywidgets_js = {}  # nothing is loaded from elsewhere
+ConnectionFileMixin.transport.default_value = "ipc"  # sockets of the user's own, not ports that others can read
 
 # Cells find the command `stanadapt` and the models; what they draw reads on light and dark pages.
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
