@@ -15,6 +15,7 @@ from .report import report
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
+    from .comparison import Comparison, compare
     from .diagnostics.findings import diagnose
     from .diagnostics.replay import replay
     from .diagnostics.table import summary
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Comparison",
     "Posterior",
     "StanAdaptError",
     "StanAdaptWarning",
@@ -42,6 +44,7 @@ __all__ = [
     "Until",
     "__version__",
     "abc",
+    "compare",
     "diagnose",
     "errors",
     "export",
@@ -64,12 +67,14 @@ __all__ = [
 # Where each name comes from. They are imported at their first use, because numba and xarray take the better
 # part of a second, which `stanadapt --help` can do without.
 _HOMES = {
+    "Comparison": "comparison",
     "Posterior": "model.posterior",
     "StanAdaptError": "errors",
     "StanAdaptWarning": "errors",
     "Target": "model.backends.python",
     "Until": "run.until",
     "abc": "simulators.abc",
+    "compare": "comparison",
     "diagnose": "diagnostics.findings",
     "export": "result.export",
     "extend": "runs",
