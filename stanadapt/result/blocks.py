@@ -96,7 +96,7 @@ class Blocks:
             elif group == "unconstrained_posterior":
                 x = part
             else:
-                columns = self.schema.description.variables[name].columns.ravel()
+                columns = self.schema.variable(group, name).columns.ravel()
                 values[:, columns] = part.reshape(count, -1)
         rows.append(values, x, stats)
 

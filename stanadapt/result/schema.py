@@ -9,6 +9,7 @@ import numpy as np
 import xarray
 
 from ..model.description import Description
+from ..model.variables import Variable
 from ..run.draws import Stack
 from ..run.request import Request
 from .container import Groups
@@ -25,9 +26,17 @@ class Schema(NamedTuple):
     @classmethod
     def of(cls, request: Request, description: Description, labels: Labels) -> Schema:
         """The schema for the arguments of a run."""
-        moved = dict.fromkeys(request.log_likelihood, "log_likelihood")
-        moved |= dict.fromkeys(request.posterior_predictive, "posterior_predictive")
+        names = {
+            "log_likelihood": request.log_likelihood,
+            "posterior_predictive": request.posterior_predictive,
+        }
+        quantity = description.quantity
+        moved = {quantity(group, name): group for group, given in names.items() for name in given}
         return cls(description, labels, moved)
+
+    def variable(self, group: str, name: str) -> Variable:
+        """The variable that is called `name` in a group."""
+        return self.description.variables[self.description.quantity(group, name)]
 
     def draws(self, rows: Stack, chains: Sequence[int]) -> Groups:
         """The groups of draws; arrays are (chain, draw, ...)."""
@@ -51,7 +60,8 @@ class Schema(NamedTuple):
         """The posterior, and the groups of what is not in it; `values` are (chain, draw, column)."""
         arrays: dict[str, dict[str, np.ndarray]] = {"posterior": {}}
         for name, variable in self.description.variables.items():
-            arrays.setdefault(self.moved.get(name, "posterior"), {})[name] = variable.take(values)
+            group = self.moved.get(name, "posterior")
+            arrays.setdefault(group, {})[name.removeprefix(f"{group}:")] = variable.take(values)
         coords = _sample_coords(chains, values.shape[1])
         return {name: self.labels.dataset(group, coords) for name, group in arrays.items()}
 

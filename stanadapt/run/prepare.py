@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, cast
 
 from .. import check, samplers
 from ..errors import ArgumentError, ModelError, warn
+from ..model.backends.python import Target
 from ..model.posterior import Posterior
 from . import auto, inits, warm, warmup
-from .compiling import compile_job, compile_pilot
+from .compiling import compile_job, compile_model, compile_pilot
 from .draws import row_bytes
 from .engine import check_posterior
 from .inits import Init
@@ -45,6 +46,7 @@ def prepare(request: Request, posterior: Posterior, *, stored: bool = False, clu
     """
     check_quantities(request, posterior)
     check_chains(request.chains)
+    compile_model(posterior, request.progress)
     starts = _starts(request, posterior)
     job, notes = _choose(request, posterior, starts[0])
     if request.warm is not None and posterior.dim:
@@ -74,6 +76,7 @@ def prepare_again(
 ) -> Prepared:
     """The same for a run that has begun already: its job, its starts and its notes are known."""
     check_memory(posterior, job, request.workers, on_disk)
+    compile_model(posterior, request.progress)
     turns = _turns(request, posterior, cluster)
     compile_job(job, posterior, request.progress)
     return Prepared(posterior, job, starts, turns, notes)
@@ -96,9 +99,10 @@ def check_quantities(request: Request, posterior: Posterior) -> None:
         raise ModelError("model: it has no parameters and no generated quantities, so nothing to draw")
     for argument in ("log_likelihood", "posterior_predictive"):
         for name in getattr(request, argument):
-            check.choice(argument, name, posterior.generated_quantities)
+            quantity = posterior.description.quantity(argument, name)
+            check.choice(argument, quantity, posterior.generated_quantities)
     for name in request.log_likelihood:
-        if name in request.posterior_predictive:
+        if name in request.posterior_predictive and name in posterior.generated_quantities:
             raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
 
 
@@ -129,9 +133,10 @@ def _check_method(job: Job, posterior: Posterior) -> None:
     if samplers.is_engine(sampler):
         check_posterior(job.method, posterior)
     if sampler.FACTS.gradient and not posterior.model.has_gradient:
+        advice = "pass gradient=... to Target.from_python, or " * (posterior.model.backend == "python")
         raise ArgumentError(
-            f"method={job.method!r} needs a gradient and this target has none: pass "
-            f"gradient=... to Target.from_python, or use one of {', '.join(able)}"
+            f"method={job.method!r} needs a gradient and this target has none: {advice}use one of "
+            f"{', '.join(able)}"
         )
     if not samplers.is_engine(sampler):
         warmup.plan(cast(samplers.Sampler, sampler), job.settings, job.warmup, posterior.dim)
@@ -168,7 +173,7 @@ def _turns(request: Request, posterior: Posterior, cluster: Any) -> Turns:
         )
         return Threads(1)
     packed = pack(posterior)
-    if posterior.model.backend != "python":
+    if not isinstance(posterior.model, Target):
         warn(
             f"{posterior.library}: this library was compiled without STAN_THREADS=true and cannot run in "
             "threads; its chains run in processes."
