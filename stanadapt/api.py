@@ -48,8 +48,8 @@ def sample(
     save_warmup: bool = False,
     coords: Mapping[str, Sequence[Any]] | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
-    log_likelihood: str | Sequence[str] = (),
-    posterior_predictive: str | Sequence[str] = (),
+    log_likelihood: str | Sequence[str] | Mapping[str, str] = (),
+    posterior_predictive: str | Sequence[str] | Mapping[str, str] = (),
     keep_unconstrained: bool = False,
     until: str | Mapping[str, Any] | Until | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -103,7 +103,9 @@ def sample(
     coords, dims
         Names of dimensions and their coordinates, as ArviZ takes them.
     log_likelihood, posterior_predictive
-        Names of generated quantities to put in the groups of that name.
+        Names of generated quantities to put in the groups of that name. Or a dict with the data that they
+        are of: {"y": "y_rep"} names y_rep there y, with the dimensions of y, as ArviZ's plots of predictive
+        checks want it; the attribute `quantities` keeps the name in the program.
     keep_unconstrained
         Keep the unconstrained draws too, in a group unconstrained_posterior.
     until
@@ -184,9 +186,9 @@ def sample(
             if store is not None:
                 held.enter_context(lock(check_folder(store)))
             posterior = _open(model, data, request)
-            posterior = posterior.with_quantities((request.log_likelihood, request.posterior_predictive))
+            posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
             labels = Labels.checked(request.coords, request.dims, posterior)
-            request = request._replace(coords=labels.coords, dims=labels.dims)
+            request = request.of(posterior)._replace(coords=labels.coords, dims=labels.dims)
             try_build(posterior, request, labels)
             prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
             compile_statistics(request.progress)

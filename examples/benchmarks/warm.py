@@ -1,7 +1,7 @@
 """Re-fitting after a tenth more data: gradients to an effective sample size of 400, with `warm=` and without.
 
     python examples/benchmarks/warm.py [NAME ...] [--method fisher_hmc] [--from fisher_hmc] [--seeds 5]
-        [--chains 4] [--draws 1000] [--added 0.1]
+        [--chains 4] [--draws 1000] [--added 0.1] [--reference 0]
 
 NAMEs are posteriors of PosteriorDB whose data are N observations, or a series of T. The first fit has them
 without a share of them (some at random; of a series the last ones), the second one has all; it begins anew,
@@ -14,7 +14,9 @@ the look at earlier draws included. To the smallest bulk ESS of 400 over the par
     (gradients before the draws) + 400 (gradients of the draws) / (ESS of the draws),
 
 since warm-up ends before the draws. Figures are medians over seeds; `z` is the largest difference of a mean
-between the two ways, in standard errors of both, over all seeds and parameters.
+between the two ways, in standard errors of both, over all seeds and parameters. With `--reference N` each
+way is also held against a run of `fisher_hmc` with N draws a chain, and the fits with findings are counted:
+where the two ways differ, it says which one is off.
 """
 
 from __future__ import annotations
@@ -136,13 +138,14 @@ def compare(name: str, given: argparse.Namespace) -> tuple[list[str], float, flo
     program, data = read(name)
     first, second = posterior_of(program, without(data, given.added)), posterior_of(program, data)
     colds, warms, z = [], [], 0.0
+    if given.reference:
+        reference = fit(second, given, seed=0, method="fisher_hmc", draws=given.reference)
     for seed in range(1, given.seeds + 1):
         run = {"method": given.method, "draws": given.draws}
         earlier = fit(first, given, method=given.earlier, seed=seed).idata
         cold = fit(second, given, seed=seed, **run)
         warm = fit(second, given, seed=1_000 + seed, warm=earlier, **run)
-        gap = np.abs(cold.means - warm.means) / np.hypot(cold.errors, warm.errors)
-        z = max(z, float(np.nanmax(gap)))
+        z = max(z, _largest_z(cold, warm))
         colds.append(cold)
         warms.append(warm)
     cells = [name, str(second.dim)]
@@ -154,7 +157,17 @@ def compare(name: str, given: argparse.Namespace) -> tuple[list[str], float, flo
             f"{np.median([getattr(each, key) for each in fits]):.0f}" for key in ("before", "gradients")
         ]
     ratio = float(np.median(ratios))
-    return [*cells, f"{ratio:.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}", f"{z:.1f}"], ratio, z
+    cells += [f"{ratio:.2f}", f"{min(ratios):.2f} to {max(ratios):.2f}", f"{z:.1f}"]
+    if given.reference:
+        for fits in (colds, warms):
+            cells.append(f"{max(_largest_z(each, reference) for each in fits):.1f}")
+            cells.append(f"{sum(bool(stanadapt.diagnose(each.idata)) for each in fits)}")
+    return cells, ratio, z
+
+
+def _largest_z(one: Fit, other: Fit) -> float:
+    """The largest difference of two fits' means, in standard errors of both."""
+    return float(np.nanmax(np.abs(one.means - other.means) / np.hypot(one.errors, other.errors)))
 
 
 def _iterations(idata: Any) -> float:
@@ -173,6 +186,9 @@ def options() -> argparse.Namespace:
     add("--seeds", type=int, default=5)
     add("--chains", type=int, default=4)
     add("--draws", type=int, default=1_000, help="of a chain")
+    add(
+        "--reference", type=int, default=0, metavar="N", help="draws of a chain of a run to hold both against"
+    )
     add("--added", type=float, default=0.1, help="share by which observations become more")
     return parser.parse_args()
 
@@ -183,6 +199,8 @@ def main() -> None:
     for kind in ("cold", "warm"):
         columns += [f"{kind}: warm-up", "its gradients", f"to ESS {ENOUGH:.0f}"]
     columns += ["ratio", "over seeds", "z"]
+    if given.reference:
+        columns += ["cold: z to the reference", "with findings", "warm: z to the reference", "with findings"]
     print("| " + " | ".join(columns) + " |")
     print("| --- |" + " ---: |" * (len(columns) - 1))
     ratios, largest = [], 0.0

@@ -13,19 +13,16 @@ from .. import check, samplers
 from ..result.container import datasets
 from ..samplers.base import BOTH_SIDES, NO_TARGET, POLICY, SURROGATE, Facts
 from . import missed
-from .convergence import FEWEST, convergence, r_hat
-from .statistics import column, e_bfmi, each, longest_wait, row_names, select, travel
+from .convergence import FEWEST, r_hat
+from .scalars import ESS_PER_CHAIN, LEAVING, Scalars, r_hat_limit
+from .statistics import column, e_bfmi, each, longest_wait, row_names, select
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-R_HAT_LIMIT = 1.01  # Vehtari et al. (2021)
-ONE_CHAIN_R_HAT = 1.05  # of one chain, since two halves alone give a noisier value
-ESS_PER_CHAIN = 100  # likewise
 ACCEPTANCE_MARGIN = 0.15
 APART_R_HAT = 1.1  # above which a chain is looked for without which the others agree
 APART_SHARE = 0.1  # of what R-hat exceeds 1 by, which may be left then
-LEAVING = 3.0  # standard deviations of a quarter of the draws
 STILL_SHARE = 0.05  # of a chain's draws without one acceptance in between
 BFMI_LIMIT = 0.3  # Betancourt (2016), Diagnosing Suboptimal Cotangent Disintegrations in HMC
 # Findings that the noise of a noisy target may be the reason of.
@@ -41,26 +38,6 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return check.printable(self.text)
-
-
-class _Scalars(NamedTuple):
-    """What is looked at of k scalars."""
-
-    finite: np.ndarray  # (k,) whether all draws are
-    constant: np.ndarray
-    moments: np.ndarray  # for R-hat, as `convergence` has them
-    ess_bulk: np.ndarray
-    ess_tail: np.ndarray
-    travel: np.ndarray  # (k, chain)
-    largest: np.ndarray  # (k,) magnitude of a draw
-
-    @classmethod
-    def of(cls, draws: np.ndarray) -> _Scalars:
-        """Of draws (k, chain, draw)."""
-        finite = np.isfinite(draws).all(axis=(1, 2))
-        constant = (draws == draws[:, :1, :1]).all(axis=(1, 2))
-        largest = np.abs(draws).max(axis=(1, 2))
-        return cls(finite, constant, *convergence(draws), travel(draws), largest)
 
 
 def diagnose(
@@ -106,7 +83,7 @@ def diagnose(
         findings.append(Finding("until", text))
     if posterior.sizes["draw"] < FEWEST:
         return [*findings, Finding("short", f"There are {posterior.sizes['draw']} draws a chain: too few.")]
-    scalars = each(_Scalars.of, posterior, progress=progress)
+    scalars = each(Scalars.of, posterior, progress=progress)
     findings += _convergence(posterior, scalars)
     if "sample_stats" in groups:
         findings += _acceptance(groups["sample_stats"], attrs, facts)
@@ -121,7 +98,7 @@ def diagnose(
     return findings
 
 
-def _convergence(posterior: xarray.Dataset, scalars: _Scalars) -> list[Finding]:
+def _convergence(posterior: xarray.Dataset, scalars: Scalars) -> list[Finding]:
     findings = []
     names = _Names(posterior)
     chains = posterior["chain"].values
@@ -134,10 +111,8 @@ def _convergence(posterior: xarray.Dataset, scalars: _Scalars) -> list[Finding]:
                 f"All draws are the same, in {names.listed(scalars.constant)}: no chain has moved.",
             )
         )
-    usable = scalars.finite & ~scalars.constant
     draws = posterior.sizes["draw"]
-    values = np.where(usable, r_hat(scalars.moments, draws), 1.0)
-    limit = R_HAT_LIMIT if len(chains) > 1 else ONE_CHAIN_R_HAT
+    values, limit = scalars.r_hat(draws), r_hat_limit(len(chains))
     high = ~(values <= limit)
     if high.any():
         disagree = "chains do not agree" if len(chains) > 1 else "halves of the chain do not agree"
@@ -149,10 +124,10 @@ def _convergence(posterior: xarray.Dataset, scalars: _Scalars) -> list[Finding]:
                 "Run longer (warmup, draws), or see whether the posterior has several modes.",
             )
         )
-        findings += _apart(chains, scalars.moments[usable], draws, float(np.nanmax(values)))
-    findings += _leaving(chains, draws, np.where(usable[:, None], scalars.travel, 0.0), names)
-    for kind, sizes in (("bulk", scalars.ess_bulk), ("tail", scalars.ess_tail)):
-        ess = np.where(usable, sizes, np.inf)
+        findings += _apart(chains, scalars.moments[scalars.usable], draws, float(np.nanmax(values)))
+    findings += _leaving(chains, draws, scalars.journeys(), names)
+    for kind in ("bulk", "tail"):
+        ess = scalars.ess(kind)
         low = ~(ess >= ESS_PER_CHAIN * len(chains))
         if low.any():
             findings.append(
@@ -197,10 +172,10 @@ def _leaving(chains: np.ndarray, draws: int, travels: np.ndarray, names: _Names)
 
 
 def _missed(
-    posterior: xarray.Dataset, scalars: _Scalars, adaptation: xarray.Dataset, stats: xarray.Dataset | None
+    posterior: xarray.Dataset, scalars: Scalars, adaptation: xarray.Dataset, stats: xarray.Dataset | None
 ) -> list[Finding]:
     """What the draws may lack without looking wrong."""
-    limit = R_HAT_LIMIT if posterior.sizes["chain"] > 1 else ONE_CHAIN_R_HAT
+    limit = r_hat_limit(posterior.sizes["chain"])
     disagree = ~(r_hat(scalars.moments, posterior.sizes["draw"]) <= limit)
     lp = None if stats is None else column(stats, "lp", np.mean)
     said = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -192,12 +192,14 @@ class Posterior:
             else "no failure when evaluated again"
         )
 
-    def with_quantities(self, request: tuple[Sequence[str], Sequence[str]]) -> Posterior:
-        """The posterior whose draws come with a log likelihood and new data of these observed variables.
+    def with_quantities(self, log_likelihood: Iterable[str], posterior_predictive: Iterable[str]) -> Posterior:
+        """The posterior whose draws come with a log likelihood, or new data, of these observed variables.
 
-        A Stan program has such quantities whether they are asked for or not. Raises ArgumentError.
+        A Stan program has its quantities whether they are asked for or not. Raises ArgumentError.
         """
-        model = self.model.with_quantities(*request) if isinstance(self.model, Target) else self.model
+        model = self.model
+        if isinstance(model, Target):
+            model = model.with_quantities(list(log_likelihood), list(posterior_predictive))
         if model is self.model:
             return self
         other = copy.copy(self)

@@ -96,7 +96,8 @@ class Blocks:
             elif group == "unconstrained_posterior":
                 x = part
             else:
-                columns = self.schema.variable(group, name).columns.ravel()
+                quantity = self.schema.quantity(group, name)
+                columns = self.schema.description.variables[quantity].columns.ravel()
                 values[:, columns] = part.reshape(count, -1)
         rows.append(values, x, stats)
 

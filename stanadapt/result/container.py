@@ -44,6 +44,14 @@ def statistics() -> Any:
         return import_with_home(lambda: importlib.import_module("arviz"))
 
 
+@functools.cache
+def pictures() -> Any:
+    """The module with arviz's pictures, which imports matplotlib."""
+    return (
+        import_with_home(lambda: importlib.import_module("arviz_plots")) if has_datatree() else statistics()
+    )
+
+
 def container(groups: Groups, attrs: Mapping[str, Any] | None = None) -> InferenceData:
     """The datasets in what the installed arviz works with; `attrs` are those of the whole."""
     if has_datatree():

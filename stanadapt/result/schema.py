@@ -9,7 +9,6 @@ import numpy as np
 import xarray
 
 from ..model.description import Description
-from ..model.variables import Variable
 from ..run.draws import Stack
 from ..run.request import Request
 from .container import Groups
@@ -21,22 +20,21 @@ class Schema(NamedTuple):
 
     description: Description
     labels: Labels
-    moved: Mapping[str, str]  # the group of each quantity that is not in the posterior
+    moved: Mapping[str, tuple[str, str]]  # of quantities that are not in the posterior: group and name there
 
     @classmethod
     def of(cls, request: Request, description: Description, labels: Labels) -> Schema:
         """The schema for the arguments of a run."""
-        names = {
+        asked = {
             "log_likelihood": request.log_likelihood,
             "posterior_predictive": request.posterior_predictive,
         }
-        quantity = description.quantity
-        moved = {quantity(group, name): group for group, given in names.items() for name in given}
+        moved = {quantity: (group, own) for group, names in asked.items() for quantity, own in names.items()}
         return cls(description, labels, moved)
 
-    def variable(self, group: str, name: str) -> Variable:
-        """The variable that is called `name` in a group."""
-        return self.description.variables[self.description.quantity(group, name)]
+    def quantity(self, group: str, name: str) -> str:
+        """The quantity of the program that a variable of a group holds."""
+        return next((quantity for quantity, place in self.moved.items() if place == (group, name)), name)
 
     def draws(self, rows: Stack, chains: Sequence[int]) -> Groups:
         """The groups of draws; arrays are (chain, draw, ...)."""
@@ -60,8 +58,8 @@ class Schema(NamedTuple):
         """The posterior, and the groups of what is not in it; `values` are (chain, draw, column)."""
         arrays: dict[str, dict[str, np.ndarray]] = {"posterior": {}}
         for name, variable in self.description.variables.items():
-            group = self.moved.get(name, "posterior")
-            arrays.setdefault(group, {})[name.removeprefix(f"{group}:")] = variable.take(values)
+            group, own = self.moved.get(name, ("posterior", name))
+            arrays.setdefault(group, {})[own] = variable.take(values)
         coords = _sample_coords(chains, values.shape[1])
         return {name: self.labels.dataset(group, coords) for name, group in arrays.items()}
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 import stanadapt
 from stanadapt import api, cli, samplers
+from stanadapt.cli import options
 from stanadapt.diagnostics import table
 from stanadapt.result import files
 from stanadapt.result.container import datasets
@@ -405,7 +406,7 @@ def test_listed_defaults_can_be_set(method: str) -> None:
     lines = stanadapt_command("methods", method).stdout.splitlines()[3:]
     pairs = ["=".join(line.split()[:2]) for line in lines]
     module = samplers.sampler(method)
-    assert samplers.resolve(module, cli._settings(method, pairs)) == samplers.resolve(module, None)
+    assert samplers.resolve(module, options.parse_settings(method, pairs)) == samplers.resolve(module, None)
 
 
 def test_check() -> None:

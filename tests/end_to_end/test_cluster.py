@@ -133,7 +133,10 @@ def test_errors_arrive_as_they_are(client: Any) -> None:
 @pytest.mark.usefixtures("never_runs")
 @pytest.mark.parametrize("given", [3, "tcp://127.0.0.1:1"])
 def test_what_is_no_cluster_is_refused(given: Any) -> None:
-    with pytest.raises(ArgumentError, match="cluster="):
+    import dask
+
+    soon = dask.config.set({"distributed.comm.timeouts.connect": "1s"})
+    with soon, pytest.raises(ArgumentError, match="cluster="):
         sample(cluster=given)
 
 

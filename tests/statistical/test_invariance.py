@@ -185,7 +185,7 @@ def test_suite_with_more_draws_goes_red_for_a_slight_fault(what: str, tmp_path: 
     sampler = broken_sampler(method, file, text, other, tmp_path)
     sound, settings = resolve(method, {})
     more: dict[str, Any] = {"n": 20_000, "steps": 20, "seed": 1, "learner": sound}
-    smallest = [p_values_after(sampler, settings, make(), **more) for make in (gaussian, skewed)]
+    smallest = (p_values_after(sampler, settings, make(), **more) for make in (gaussian, skewed))
     assert any(p_values.min() < LEVEL / p_values.size for p_values in smallest)
 
 

@@ -64,10 +64,10 @@ class PyMCTarget(Target):
 
     def with_quantities(self, log_likelihood: Sequence[str], posterior_predictive: Sequence[str]) -> Target:
         wanted = {"log_likelihood": log_likelihood, "posterior_predictive": posterior_predictive}
-        for group, names in wanted.items():
-            for name in names:
-                check.choice(group, name, self._graphs.observed)
-        quantities = tuple(dict.fromkeys((group, name) for group, names in wanted.items() for name in names))
+        asked = [(group, name.removeprefix(f"{group}:")) for group, names in wanted.items() for name in names]
+        for group, name in asked:
+            check.choice(group, name, self._graphs.observed)
+        quantities = tuple(dict.fromkeys(asked))
         if quantities == self._quantities:
             return self
         other = object.__new__(type(self))

@@ -1,0 +1,24 @@
+"""The command `stanadapt`: sampling and its results from a shell.
+
+Everything but click is imported inside the commands, so that help comes at once.
+"""
+
+from .group import main
+from .models import check_model, methods
+from .pages import report, watch
+from .results import diagnose, replay, summary
+from .sampling import extend, resume, sample
+
+__all__ = [
+    "check_model",
+    "diagnose",
+    "extend",
+    "main",
+    "methods",
+    "replay",
+    "report",
+    "resume",
+    "sample",
+    "summary",
+    "watch",
+]

@@ -1,0 +1,97 @@
+"""Commands about models and methods: methods and check."""
+
+from __future__ import annotations
+
+import inspect
+
+import click
+
+from ..model import BACKENDS
+from .group import main
+from .options import EXISTING, RADIUS, SEED
+from .output import shown, warnings_as_lines
+
+
+@main.command()
+@click.argument("name", required=False)
+def methods(name: str | None) -> None:
+    """List the methods, or the settings of one.
+
+    The settings of the method NAME are what `stanadapt sample --set` changes.
+
+    \b
+    Example:
+      stanadapt methods
+      stanadapt methods fisher_mala
+    """
+    from .. import api, samplers
+    from ..diagnostics import table
+    from ..run import auto
+
+    if name is None:
+        frame = api.methods()
+        rows = [
+            [str(method), "yes" if row.gradient else "no", str(row.warmup), str(row.draws), row.description]
+            for method, row in frame.iterrows()
+        ]
+        click.echo(table.aligned(["method", "gradient", "warmup", "draws", "description"], rows))
+        click.echo(f"\n{auto.NAME}: {auto.DESCRIPTION}")
+        return
+    auto.check_method(name)
+    if name == auto.NAME:
+        click.echo(f"{auto.NAME}: {auto.DESCRIPTION}\n\n{inspect.getdoc(auto.choose)}")
+        return
+    click.echo(f"{name}: {samplers.METHODS[name]}\n")
+    rows = [
+        [setting.name, shown(setting.default), setting.range, setting.meaning]
+        for setting in samplers.declared(samplers.sampler(name)).values()
+    ]
+    click.echo(table.aligned(["setting", "default", "allowed", "meaning"], rows))
+
+
+@main.command("check")
+@click.argument("model", type=EXISTING)
+@click.option("--data", type=EXISTING, metavar="FILE", help="Data, as JSON.")
+@click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@click.option("--init-radius", **RADIUS, show_default=True, help="As for sampling.")
+@click.option("--seed", **SEED, default=0, show_default=True, help="For the start.")
+def check_model(model: str, data: str | None, backend: str, init_radius: float, seed: int) -> None:
+    """Open MODEL, and say what it holds and costs.
+
+    Prints the variables with their shapes, whether chains find a start, and the time of a gradient.
+
+    \b
+    Example:
+      stanadapt check eight_schools.stan --data eight_schools.json
+    """
+    import numpy as np
+
+    from .. import check
+    from ..diagnostics import table
+    from ..model.posterior import Posterior
+    from ..model.speed import seconds_per_gradient
+    from ..run.inits import Init, find
+
+    init_radius = check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS)
+    with warnings_as_lines(quiet=False):
+        opened = Posterior(model, data, backend=backend)
+    facts = [["model", model], ["backend", opened.library]]
+    facts.append(["dimension", f"{opened.dim} unconstrained parameters"])
+    click.echo(table.aligned(facts[0], facts[1:]))
+    groups = {
+        "parameter": opened.parameters,
+        "transformed parameter": opened.transformed_parameters,
+        "generated quantity": opened.generated_quantities,
+    }
+    rows = [
+        [name, " x ".join(map(str, variable.shape)) or "1", kind]
+        for kind, group in groups.items()
+        for name, variable in group.items()
+    ]
+    click.echo("\n" + table.aligned(["variable", "shape", "kind"], rows))
+    if not opened.dim:
+        return
+    rng = np.random.default_rng(seed)
+    x = find(Init(init_radius), opened, opened.model, 0, rng, True, False).x
+    click.echo(f"\nA finite start was found: log density {opened.log_density(x):.6g}")
+    click.echo(f"A gradient takes {table.duration(seconds_per_gradient(opened.model.target(), x))} there")

@@ -1,0 +1,73 @@
+"""What options of several commands take, and what their texts mean."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+EXISTING = click.Path(exists=True, dir_okay=False)
+RESULT = click.Path(exists=True)  # a file, or the folder of a run
+STORE = click.Path(exists=True, file_okay=False)
+COUNT: dict[str, Any] = {"type": click.IntRange(min=1), "metavar": "N"}
+SEED: dict[str, Any] = {"type": click.IntRange(0, 2**32 - 1), "metavar": "N"}
+RADIUS: dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "R", "default": 2.0}
+
+
+def output_options(default: str) -> Callable[[Any], Any]:
+    """The options of commands that write a result."""
+    options = [
+        click.option("--no-progress", is_flag=True, help="No progress bar."),
+        click.option("--quiet", is_flag=True, help="Print errors only."),
+        click.option(
+            "--out",
+            type=click.Path(),
+            metavar="FILE",
+            help=f"The netCDF file to write. [default: {default}]",
+        ),
+        click.option("--force", is_flag=True, help="Replace the file if it exists."),
+    ]
+    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def parse_settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE texts as the values that the method's settings take; what does not parse stays a text.
+
+    Such a text, and a name that is unknown, are refused where settings are checked, in the words used there.
+    """
+    from .. import samplers
+    from ..run import auto
+
+    auto.check_method(method, dict.fromkeys(pairs))
+    if method == auto.NAME:
+        return {}
+    module = samplers.sampler(method)
+    declared = samplers.declared(module)
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        name, text = name.strip(), text.strip()
+        if not sign or not name:
+            raise click.BadParameter(f"{pair!r} is not of the form NAME=VALUE", param_hint="--set")
+        if name in values:
+            raise click.BadParameter(f"{name} is set twice", param_hint="--set")
+        values[name] = samplers.parse(declared[name], text) if name in declared else text
+    samplers.resolve(module, values)
+    return values
+
+
+def parse_inits(text: str) -> Any:
+    """A radius, the result of an earlier run, or the path of a JSON file."""
+    from ..result.files import read
+
+    with contextlib.suppress(ValueError):
+        return float(text)
+    if Path(text).suffix in (".nc", ".npz"):
+        return read(text)
+    if not Path(text).is_file():
+        raise click.BadParameter(f"{text!r} is neither a number nor a file", param_hint="--init")
+    return text

@@ -1,0 +1,185 @@
+"""Figures, colours and labels that all pictures share: the only file that imports matplotlib.
+
+matplotlib is imported when the first picture is drawn. No backend is chosen here: a notebook shows the
+figures, and a machine without a display draws them into memory, as matplotlib itself decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import importlib
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import check
+from ..cache import import_with_home
+from ..errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito (2008), Color Universal Design, without the yellow, which is too pale for a line.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"  # maps of colours that colour-blind readers can tell apart
+GREY, SHADE = "#7a7a7a", "#8c8c8c"  # of reference lines; of shaded stages
+_INK = "#1b1c1d"  # of text and lines; in SVG it becomes the colour of the text around the picture
+_STYLE = {
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "axes.labelsize": 9,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 9.5,
+    "figure.dpi": 110,
+    "font.size": 9,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.2,
+    "savefig.bbox": "tight",
+    "svg.fonttype": "none",  # text stays text, which can be read aloud and searched
+    "svg.hashsalt": "stanadapt",  # the same picture is the same file
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "xtick.labelsize": 8,
+    "ytick.color": _INK,
+    "ytick.labelsize": 8,
+}
+_detached = contextvars.ContextVar("detached", default=False)
+
+
+@functools.cache
+def matplotlib() -> Any:
+    """matplotlib with the parts that are used here, without the one that shows figures."""
+    import_with_home(lambda: importlib.import_module("matplotlib.figure"))  # and with it axes and lines
+    return importlib.import_module("matplotlib")
+
+
+@functools.cache
+def pyplot() -> Any:
+    """The part of matplotlib that shows figures."""
+    return import_with_home(lambda: importlib.import_module("matplotlib.pyplot"))
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """The look of all pictures, for as long as they are drawn; the user's own settings come back after it."""
+    with matplotlib().rc_context(_STYLE):
+        yield
+
+
+def make_axes(
+    rows: int,
+    columns: int,
+    axes: Any,
+    figsize: tuple[float, float] | None,
+    default: tuple[float, float],
+    **grid: Any,
+) -> np.ndarray:
+    """The axes (rows, columns) to draw on: the ones given, or those of a new figure.
+
+    Parameters
+    ----------
+    axes
+        One of matplotlib's Axes, or an array of them, as many as are needed; or None.
+    figsize, default
+        Width and height of a new figure in inches, as the user wants it, and without a wish.
+    **grid
+        What else `Figure.subplots` takes.
+
+    Raises
+    ------
+    ArgumentError
+        There are not as many axes as are needed, or they are none; or `figsize` is no size.
+    """
+    if axes is not None:
+        return _given(axes, rows, columns)
+    size = default if figsize is None else _size(figsize)
+    made: np.ndarray = new_figure(size).subplots(rows, columns, squeeze=False, **grid)
+    return made
+
+
+def new_figure(size: tuple[float, float]) -> Figure:
+    """An empty figure of this width and height in inches."""
+    if _detached.get():
+        made: Figure = matplotlib().figure.Figure(size, layout="constrained")
+    else:
+        made = pyplot().figure(figsize=size, layout="constrained")
+    return made
+
+
+def _given(axes: Any, rows: int, columns: int) -> np.ndarray:
+    flat = np.asarray(axes, dtype=object).ravel()
+    kind = matplotlib().axes.Axes
+    if not all(isinstance(each, kind) for each in flat):
+        raise check.refused("axes", axes, "matplotlib's Axes, or an array of them")
+    if flat.size != rows * columns:
+        raise ArgumentError(f"axes: {flat.size} are given, and this picture needs {rows * columns}")
+    return flat.reshape(rows, columns)
+
+
+def _size(figsize: Any) -> tuple[float, float]:
+    if not isinstance(figsize, list | tuple) or len(figsize) != 2:
+        raise check.refused("figsize", figsize, "a width and a height in inches")
+    width, height = (check.number("figsize", side, 0.0, 200.0, open_low=True) for side in figsize)
+    return width, height
+
+
+def colours(n: int) -> list[Any]:
+    """A colour for each of `n` chains."""
+    if n <= len(COLOURS):
+        return list(COLOURS[:n])
+    ramp = matplotlib().colormaps[SEQUENTIAL]
+    return [ramp(place) for place in np.linspace(0.0, 0.92, n)]
+
+
+def plain(text: object) -> str:
+    """A name as it is written: users' names may hold characters that are mathematics to matplotlib."""
+    return check.printable(str(text)).replace("\\", "\\\\").replace("$", r"\$")
+
+
+def name_chains(axes: Axes, chains: np.ndarray, limit: int = 8) -> None:
+    """A legend that tells chains by their colours; where there are many, the first and the last of them."""
+    line = matplotlib().lines.Line2D
+    shown = range(len(chains)) if len(chains) <= limit else (0, len(chains) - 1)
+    inks = colours(len(chains))
+    handles = [line([], [], color=inks[i], lw=2, label=f"chain {plain(chains[i])}") for i in shown]
+    title = None if len(chains) <= limit else f"{len(chains)} chains"
+    figure: Any = axes.figure
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), title=title)
+
+
+def to_svg(picture: Callable[..., np.ndarray], idata: Any, **options: Any) -> str:
+    """A picture as an SVG element, to stand in a page.
+
+    It is drawn on a figure that matplotlib's pyplot does not know of, so that nothing is shown or has to be
+    closed. Its background is transparent, and its text has the colour of the text around it.
+
+    Parameters
+    ----------
+    picture
+        One of the functions of this room, such as `plot_chains`.
+    idata
+        What is to be seen.
+    **options
+        What else the function takes, other than `axes`.
+    """
+    before = _detached.set(True)
+    try:
+        axes = picture(idata, **options)
+    finally:
+        _detached.reset(before)
+    file = io.StringIO()
+    with style():
+        figure = axes.flat[0].figure
+        figure.savefig(file, format="svg", transparent=True, dpi=150, metadata={"Date": None})
+    text = file.getvalue()
+    return text[text.index("<svg") :].replace(_INK, "currentColor")

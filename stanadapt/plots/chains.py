@@ -1,0 +1,80 @@
+"""Traces, ranks and densities of the quantities that should be looked at first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import check
+from ..diagnostics.statistics import rows_of, select
+from ..diagnostics.worst import Quantity, find_worst
+from ..errors import ArgumentError
+from . import canvas
+from .draws import draw_chains
+
+if TYPE_CHECKING:
+    from ..result.container import InferenceData
+
+
+def plot_chains(
+    idata: InferenceData,
+    var_names: list[str] | None = None,
+    *,
+    most: int = 4,
+    axes: Any = None,
+    figsize: tuple[float, float] | None = None,
+) -> np.ndarray:
+    """Traces, ranks and densities of the worst quantities, chain by chain.
+
+    A row for each quantity. Those that `diagnose` finds fault with come first: of every kind of fault the
+    worst quantity, then the second of every kind. Titles say what is wrong.
+
+    Parameters
+    ----------
+    idata
+        A result of `stanadapt.sample`, or anything with a posterior in ArviZ's schema.
+    var_names
+        Variables of the posterior to choose from; by default all that hold numbers.
+    most
+        Largest number of quantities.
+    axes
+        Axes to draw on, three for each quantity that is shown.
+    figsize
+        Width and height of a new figure in inches.
+
+    Returns
+    -------
+    numpy.ndarray
+        matplotlib's Axes (quantities, 3): the trace, the ranks and the density.
+
+    Raises
+    ------
+    ArgumentError
+        The result has no draws, or a variable is unknown; or there are not as many axes as are needed.
+    """
+    most = check.integer("most", most, 1, 100)
+    posterior = select(idata, var_names)
+    if not posterior.sizes["draw"]:
+        raise ArgumentError("idata has no draws: its posterior is empty")
+    quantities = find_worst(posterior, most)
+    draws = rows_of(posterior, [each.row for each in quantities])
+    with canvas.style():
+        k = len(quantities)
+        made = canvas.make_axes(k, 3, axes, figsize, (9.5, 0.6 + 1.6 * k), width_ratios=(2.2, 1, 1))
+        draw_chains(draws, made[:, 0], made[:, 1], made[:, 2])
+        for quantity, row in zip(quantities, made, strict=True):
+            row[0].set_title(_title(quantity))
+            row[0].set_ylabel(canvas.plain(quantity.name))
+        if axes is None:
+            canvas.name_chains(made[0, 0], posterior["chain"].values)
+    return made
+
+
+def _title(quantity: Quantity) -> str:
+    """Its name, and what is wrong with it or how well it has converged."""
+    told = ", ".join(quantity.faults)
+    if not told:
+        told = f"R-hat {quantity.r_hat:.3f}, "
+        told += f"bulk ESS {quantity.ess_bulk:,.0f}, tail ESS {quantity.ess_tail:,.0f}"
+    return f"{canvas.plain(quantity.name)}: {told}"

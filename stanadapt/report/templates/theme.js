@@ -1,0 +1,15 @@
+"use strict";
+// Light, dark, or as the system has it.
+(() => {
+  const button = document.querySelector("button.theme");
+  const names = ["automatic", "dark", "light"];
+  let place = 0;
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    place = (place + 1) % names.length;
+    const root = document.documentElement;
+    if (place === 0) delete root.dataset.theme;
+    else root.dataset.theme = names[place];
+    button.querySelector("span").textContent = names[place];
+  });
+})();
