@@ -187,7 +187,9 @@ def sample(
             if store is not None:
                 held.enter_context(lock(check_folder(store)))
             posterior = _open(model, data, request)
+            posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
             labels = Labels.checked(request.coords, request.dims, posterior)
+            request = request.of(posterior)._replace(coords=labels.coords, dims=labels.dims)
             try_build(posterior, request, labels)
             prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
             compile_statistics(request.progress)
