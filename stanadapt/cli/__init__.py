@@ -3,6 +3,7 @@
 Everything but click is imported inside the commands, so that help comes at once.
 """
 
+from .comparing import compare
 from .group import main
 from .models import check_model, methods
 from .pages import report, watch
@@ -11,6 +12,7 @@ from .sampling import extend, resume, sample
 
 __all__ = [
     "check_model",
+    "compare",
     "diagnose",
     "extend",
     "main",
