@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray
 
-from .. import check, samplers
+from .. import check
 from ..result.container import datasets
-from ..samplers.base import BOTH_SIDES, NO_TARGET, POLICY, SURROGATE, Facts
+from ..samplers.base import BOTH_SIDES, POLICY, SURROGATE, Facts
 from . import missed
 from .convergence import FEWEST, r_hat
+from .origin import facts_of, settings_of, target_accept
 from .scalars import ESS_PER_CHAIN, LEAVING, Scalars, r_hat_limit
 from .statistics import column, e_bfmi, each, longest_wait, row_names, select
 
@@ -73,8 +73,7 @@ def diagnose(
     groups = datasets(idata)
     posterior = select(idata, var_names)
     attrs = posterior.attrs
-    method = attrs.get("method")
-    facts = samplers.facts(method) if isinstance(method, str) and method in samplers.METHODS else None
+    facts = facts_of(attrs)
     findings = []
     if note := str(attrs.get("interrupted_note", "")):
         findings.append(Finding("interrupted", f"The run was {note}."))
@@ -187,9 +186,8 @@ def _missed(
 
 
 def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | None) -> list[Finding]:
-    target = _settings(attrs).get("target_accept")
-    rates = column(stats, "acceptance_rate", np.mean)
-    if facts is None or facts.acceptance == NO_TARGET or not isinstance(target, float) or rates is None:
+    target, rates = target_accept(attrs), column(stats, "acceptance_rate", np.mean)
+    if facts is None or target is None or rates is None:
         return []
     acceptance = rates.mean(axis=1)
     chains = stats["chain"].values
@@ -267,7 +265,7 @@ def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | N
     energy = column(stats, "energy", np.sum)
     if diverging is not None:
         findings += _divergences(diverging.astype(bool), column(stats, "energy_error", np.max), facts)
-    deepest = _settings(attrs).get("max_tree_depth")
+    deepest = settings_of(attrs).get("max_tree_depth")
     if tree_depth is not None and isinstance(deepest, int):
         count = int((tree_depth >= deepest).sum())
         if count:
@@ -348,15 +346,6 @@ _NOISE = (
     "that the variance of the logarithm of the density's estimate is about 1 to 3 in the bulk of the "
     "posterior, or lower target_accept."
 )
-
-
-def _settings(attrs: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the method; none, where the attribute of that name is somebody else's."""
-    try:
-        settings = json.loads(attrs.get("settings", "{}"))
-    except (TypeError, ValueError):
-        return {}
-    return settings if isinstance(settings, dict) else {}
 
 
 class _Names:
