@@ -156,14 +156,9 @@ class Comparison:
         OutputError
             It cannot be written.
         """
-        from ..plots.vector import close
         from ..report.comparison import page
 
-        figure = self.plot()[0].figure
-        try:
-            _write(path, page(self._content(), figure))
-        finally:
-            close(figure)
+        _write(path, page(self._content()))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a file of the kind that the suffix says: .html (the report), .csv (the table) or .json (all).

@@ -68,7 +68,6 @@ def _draw_rates(
         ax.set_xlim(0.0, 1.0)
         ax.text(0.5, 0.5, "no figures", transform=ax.transAxes, ha="center", color=canvas.GREY)
         return
-    ax.set_xscale("log")
     for place, value in known.items():
         of_runs = runs.loc[[labels[place]], column].to_numpy(float)
         of_runs = of_runs[of_runs > 0.0]
@@ -82,6 +81,7 @@ def _draw_rates(
     low, high = min(known.values()), max(known.values())
     room = max(np.log10(high / low), 1.0)
     ax.set_xlim(low / 10 ** (0.12 * room), high * 10 ** (0.5 * room))
+    canvas.set_log(ax, "x")
     ax.grid(axis="x", lw=0.5, alpha=0.4)
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics.scalars import R_HAT_LIMIT
 from ..diagnostics.table import three_figures
+from ..plots.canvas import draw_detached
+from ..plots.comparison import plot_comparison
 from .page import fill, render
 from .table import Column, Table
 from .vector import picture
@@ -54,10 +56,16 @@ def view(content: Content) -> str:
     return fill("comparison_view.html", content=content)
 
 
-def page(content: Content, figure: Any) -> str:
-    """The whole page, with a matplotlib figure."""
+def page(content: Content) -> str:
+    """The whole page."""
     shown = picture(
-        figure,
+        draw_detached(
+            plot_comparison,
+            content.table,
+            runs=content.runs,
+            estimates=content.estimates,
+            limit=content.limit,
+        ),
         "rates",
         "Efficiency and agreement",
         "The smallest bulk effective sample size of each method, per second and per 1000 evaluations, and "
