@@ -53,7 +53,9 @@ nb_execution_timeout = 300
 nb_execution_show_tb = True
 nb_merge_streams = True
 nb_ipywidgets_js = {}  # nothing is loaded from elsewhere
-ConnectionFileMixin.transport.default_value = "ipc"  # sockets of the user's own, not ports that others can read
+ConnectionFileMixin.transport.default_value = (
+    "ipc"  # sockets of the user's own, not ports that others can read
+)
 
 # Cells find the command `stanadapt` and the models; what they draw reads on light and dark pages.
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
