@@ -15,6 +15,7 @@ from .report import report
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
+    from .comparison import Comparison, compare
     from .diagnostics.findings import diagnose
     from .diagnostics.replay import replay
     from .diagnostics.table import summary
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .plots.ess import plot_ess
     from .plots.policy import plot_policy
     from .plots.preconditioner import plot_preconditioner
+    from .result.export import export
     from .run.until import Until
     from .runs import extend, load, resume
     from .simulators.abc import abc
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Comparison",
     "Posterior",
     "StanAdaptError",
     "StanAdaptWarning",
@@ -41,8 +44,10 @@ __all__ = [
     "Until",
     "__version__",
     "abc",
+    "compare",
     "diagnose",
     "errors",
+    "export",
     "extend",
     "load",
     "methods",
@@ -62,13 +67,16 @@ __all__ = [
 # Where each name comes from. They are imported at their first use, because numba and xarray take the better
 # part of a second, which `stanadapt --help` can do without.
 _HOMES = {
+    "Comparison": "comparison",
     "Posterior": "model.posterior",
     "StanAdaptError": "errors",
     "StanAdaptWarning": "errors",
     "Target": "model.backends.python",
     "Until": "run.until",
     "abc": "simulators.abc",
+    "compare": "comparison",
     "diagnose": "diagnostics.findings",
+    "export": "result.export",
     "extend": "runs",
     "load": "runs",
     "methods": "api",

@@ -114,6 +114,16 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool
     return "\n".join(lines)
 
 
+def three_figures(value: float) -> str:
+    """A number for a table with three figures that count; nothing for what is unknown."""
+    if not math.isfinite(value):
+        return ""
+    if value == 0.0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(digits, 4)}f}"
+
+
 def summary_table(frame: pandas.DataFrame) -> str:
     """The DataFrame of `stanadapt.summary` as text.
 

@@ -37,6 +37,8 @@ _FACTS = (
     "failures_warmup",
     "failures",
     "first_failure",
+    "evaluations_warmup",
+    "evaluations",
     "seconds_warmup",
     "seconds",
     "seconds_total",

@@ -121,11 +121,13 @@ def _check_owner(argument: str, quantity: str, request: Request, posterior: Post
     wanted = data[own][: len(shape)] if argument == "log_likelihood" else data[own]
     if shape != wanted:
         raise ArgumentError(
-            f"{argument}: {quantity} has shape {shape}, and the data {own} have {data[own]}; they must be alike"
+            f"{argument}: {quantity} has shape {shape}, and the data {own} have {data[own]}; they must be "
+            "alike"
         )
     if quantity in request.dims:
         raise ArgumentError(
-            f"dims[{quantity!r}] is not allowed: {quantity} is named {own} in the result, and has its dimensions"
+            f"dims[{quantity!r}] is not allowed: {quantity} is named {own} in the result, and has its "
+            "dimensions"
         )
 
 
@@ -144,7 +146,7 @@ def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, di
 
 
 def _names(request: Request) -> dict[str, str]:
-    """For the result's attributes: by group, the quantities that have another name there than in the program."""
+    """For the result's attributes: by group, the names there that are not those of the program."""
     asked = {
         "log_likelihood": request.log_likelihood,
         "posterior_predictive": request.posterior_predictive,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import check, samplers
@@ -131,7 +131,7 @@ def _names_to_lists(name: str, given: Any) -> Mapping[str, Any]:
 
 
 def _quantities(name: str, given: Any) -> dict[str, str]:
-    """Generated quantities with their names in the group: their own, or those of the data that they are of."""
+    """Generated quantities with their names in the group: their own, or those of the data they are of."""
     if isinstance(given, str):
         return {given: given}
     if isinstance(given, Mapping):
@@ -142,9 +142,9 @@ def _quantities(name: str, given: Any) -> dict[str, str]:
         raise check.refused(
             name, given, "a name or a list of names of generated quantities, or a dict of them"
         )
-    for quantity, own in pairs:
-        if not (isinstance(quantity, str) and isinstance(own, str)):
+    for quantity, own in pairs:  # whether they are quantities of the model, is seen when that is open
+        if not isinstance(quantity, Hashable) or not (isinstance(own, str) or own is quantity):
             raise check.refused(name, given, "made of names, which are texts")
-    if len(dict(pairs)) < len(pairs):
+    if len(dict(pairs)) < len(set(pairs)):
         raise check.refused(name, given, "made of different generated quantities")
     return dict(pairs)

@@ -228,7 +228,7 @@ REFUSED = {
     "unknown quantity": ({"posterior_predictive": {"y": "y_hat"}}, "posterior_predictive='y_hat'.*y_rep"),
     "another shape": ({"posterior_predictive": {"n": "y_rep"}}, r"shape \(20,\), and the data n have \(\)"),
     "twice": ({"log_likelihood": {"y": "log_lik", "n": "log_lik"}}, "made of different generated"),
-    "no text": ({"log_likelihood": {"y": 3}}, "made of names, which are texts"),
+    "no text": ({"log_likelihood": {3: "log_lik"}}, "made of names, which are texts"),
     "dims of the quantity": ({"dims": {"y_rep": ["i"]}}, r"dims\['y_rep'\] is not allowed: y_rep is named y"),
 }
 
