@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "examples" / "benchmarks" / "README.md"
 ODD_TARGETS = "## Odd targets"
 ODD_WORDS = (
-    "Whether the tails and the middle of the draws come out right on targets whose truth is known. *Says so*: "
-    "they do not, and `stanadapt.diagnose` has a finding. [The benchmark](../benchmarks.md#odd-targets) has "
-    "all methods."
+    "Whether the tails and the middle of the draws come out right on targets whose truth is known. "
+    "*Says so*: they do not, and `stanadapt.diagnose` has a finding. "
+    "[The benchmark](../benchmarks.md#odd-targets) has all methods."
 )
 DEPARTURES = "Departures from the paper"
 SOURCE = """\
