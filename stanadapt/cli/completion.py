@@ -66,7 +66,7 @@ def complete_setting(ctx: click.Context, _: click.Parameter, incomplete: str) ->
 
 def complete_variable(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Variables of the posterior in the file that was named before, if it is netCDF."""
-    path = ctx.params.get("file")
+    path = ctx.params.get("file") or next(iter(ctx.args), "")  # an option without its value hides arguments
     names: list[str] = []
     if path and Path(path).is_file():
         with contextlib.suppress(Exception):  # whatever it is, there is nothing to complete then

@@ -7,6 +7,7 @@ from typing import Any
 
 from scipy import stats
 
+from .entrants import Entrant
 from .frames import discrepancies, make_estimates, make_runs, make_table
 from .judging import Judgement, judge
 from .plan import Plan
@@ -68,13 +69,19 @@ def _facts(plan: Plan, judgement: Judgement) -> dict[str, Any]:
         "variables": list(plan.quantities.names),
         "library": plan.posterior.library,
         "held_against": "the reference" if plan.reference is not None else "the other methods",
-        "methods": {
-            each.label: {"method": each.method, "settings": each.settings or {}, "warmup": each.warmup}
-            for each in plan.entrants
-        },
+        "methods": {each.label: _describe(each) for each in plan.entrants},
         "agree": list(judgement.agreement.group),
         "level": judgement.agreement.level,
     }
+
+
+def _describe(entrant: Entrant) -> str:
+    """What of a method is not as its label and its defaults say."""
+    parts = [entrant.method] if entrant.method != entrant.label else []
+    if entrant.settings:
+        named = entrant.settings._asdict() if hasattr(entrant.settings, "_asdict") else entrant.settings
+        parts += [f"{name}={value!r}" for name, value in named.items()]
+    return ", ".join([*parts, f"warm-up {entrant.warmup}"] if entrant.warmup is not None else parts)
 
 
 def _limit(judgement: Judgement) -> float:

@@ -38,7 +38,7 @@ class Plan:
     reference: Reference | None
     mmd: bool
     error_rate: float
-    most: int  # draws of each chain that a run under a limit may keep
+    most: int  # draws of each chain that memory and the statistics bear
 
     def request(self, entrant: Entrant, seed: int, **more: Any) -> Request:
         """The request of a run. Raises ArgumentError where an argument is not allowed."""
@@ -57,6 +57,10 @@ class Plan:
             "seed": seed,
         }
         return resolve(**(given | self.arguments | more))
+
+    def most_rows(self, entrant: Entrant) -> int:
+        """Draws of each chain that a run under a limit keeps at most: the method's default, if not more."""
+        return max(self.most, entrant.most_draws)
 
 
 def make_plan(

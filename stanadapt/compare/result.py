@@ -13,11 +13,13 @@ from ..diagnostics.table import aligned, three_figures
 from ..result.files import whole_files
 from .frames import MEANINGS
 from .judging import Disagreement
+from .running import OK
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas
 
+    from ..report.comparison import Content
     from ..result.container import InferenceData
 
 SUFFIXES = (".html", ".csv", ".json")
@@ -132,8 +134,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         from ..report.comparison import view
 
-        header, rows = self.cells()
-        return view(self.heading, header, rows, [*self.words, *self.notes])
+        return view(self._content())
 
     def plot(self, axes: Any = None, figsize: tuple[float, float] | None = None) -> np.ndarray:
         """Draw ESS per second, ESS per 1000 evaluations, and how far statistics are from what is known.
@@ -157,22 +158,7 @@ class Comparison:
         """
         from ..report.comparison import page
 
-        header, rows = self.cells()
-        text = page(
-            heading=self.heading,
-            header=header,
-            rows=rows,
-            table=self.table,
-            runs=self.runs,
-            estimates=self.estimates,
-            meanings=MEANINGS,
-            words=self.words,
-            notes=self.notes,
-            facts=self.facts,
-            limit=self.limit,
-            axes=self.plot(),
-        )
-        _write(path, text)
+        _write(path, page(self._content()))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a file of the kind that the suffix says: .html (the report), .csv (the table) or .json (all).
@@ -191,6 +177,28 @@ class Comparison:
             _write(path, self.table.to_csv())
         else:
             _write(path, json.dumps(self.as_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+    def _content(self) -> Content:
+        """What pages show."""
+        from ..report.comparison import Content
+
+        header, rows = self.cells()
+        doubtful = (self.table["status"] != OK).any() or not self.table["converged"].all()
+        return Content(
+            heading=self.heading,
+            header=header,
+            rows=rows,
+            table=self.table,
+            runs=self.runs,
+            estimates=self.estimates,
+            meanings=MEANINGS,
+            short_meanings={label: MEANINGS[name] for name, label in _PRINTED.items() if name in MEANINGS},
+            words=self.words,
+            notes=self.notes,
+            facts=self.facts,
+            limit=self.limit,
+            level="serious" if self.disagreements else "care" if doubtful else "good",
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """All but the draws, for JSON: what is not a finite number is None."""

@@ -146,8 +146,7 @@ def _sample(entrant: Entrant, repeat: int, plan: Plan) -> InferenceData:
     if plan.budget.draws is not None:
         more["draws"] = plan.budget.draws
     else:
-        most = max(plan.most, entrant.most_draws) * thin
-        more["draws"] = min(most, check.LARGEST_COUNT)
+        more["draws"] = min(plan.most_rows(entrant) * thin, check.LARGEST_COUNT)
         if entrant.is_engine:
             request = plan.request(entrant, seed)
             with raised_interrupts():
@@ -190,8 +189,10 @@ def _keep(attempt: Attempt, idata: InferenceData, entrant: Entrant, plan: Plan) 
     }
     attempt.idata = container(shown, attrs)
     attempt.status = INTERRUPTED if signal else OK
-    limit = attrs.get("until_limit", "")
+    is_cut = attrs.get("until_limit") == "draws"
+    if entrant.is_engine and plan.budget.draws is None:
+        is_cut = draws == plan.most_rows(entrant)
     if signal:
         attempt.reason = note
-    elif limit == "draws":
+    elif is_cut:
         attempt.reason = f"it ended at {draws} draws of each chain, before the {plan.budget} were over"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import stats
 
 from ..diagnostics.table import three_figures
 from . import canvas
@@ -32,8 +33,8 @@ def plot_comparison(
     """Draw a comparison; see `Comparison.plot`.
 
     A dot for each method, hollow where it has not converged, on axes of powers of ten, with a bar from the
-    worst of its repeats to the best. In the third panel a dot is a statistic of a quantity, and what is beyond
-    the dashed lines is no chance. What a method has no figures for is empty.
+    worst of its repeats to the best. In the third panel a dot is a statistic of a quantity. Those beyond the
+    dashed lines are no chance; they are red unless heavy tails or few effective draws explain them.
 
     Returns
     -------
@@ -61,13 +62,12 @@ def plot_comparison(
 def _draw_rates(
     ax: Any, labels: list[str], table: pandas.DataFrame, runs: pandas.DataFrame, column: str
 ) -> None:
-    known = {place: float(table.at[label, column]) for place, label in enumerate(labels)}
-    known = {place: value for place, value in known.items() if value > 0.0}
+    values = table[column].to_numpy(float)
+    known = {place: float(value) for place, value in enumerate(values) if value > 0.0}
     if not known:
         ax.set_xlim(0.0, 1.0)
         ax.text(0.5, 0.5, "no figures", transform=ax.transAxes, ha="center", color=canvas.GREY)
         return
-    ax.set_xscale("log")
     for place, value in known.items():
         of_runs = runs.loc[[labels[place]], column].to_numpy(float)
         of_runs = of_runs[of_runs > 0.0]
@@ -81,27 +81,27 @@ def _draw_rates(
     low, high = min(known.values()), max(known.values())
     room = max(np.log10(high / low), 1.0)
     ax.set_xlim(low / 10 ** (0.12 * room), high * 10 ** (0.5 * room))
+    canvas.set_log(ax, "x")
     ax.grid(axis="x", lw=0.5, alpha=0.4)
 
 
 def _draw_distances(
     ax: Any, labels: list[str], table: pandas.DataFrame, estimates: pandas.DataFrame, limit: float
 ) -> None:
-    largest = 0.0
+    largest, level = 0.0, 2.0 * stats.norm.sf(limit)
     for place, label in enumerate(labels):
-        z = estimates.loc[estimates["method"] == label, "z"].to_numpy(float) if "z" in estimates else []
-        shown = np.asarray(z)[np.isfinite(z)]
-        if not len(shown):
+        own = estimates[(estimates["method"] == label) & estimates["z"].notna()]
+        if own.empty:
             continue
+        shown, p_values = own["z"].to_numpy(float), own["p_value"].to_numpy(float)
         order = np.argsort(-np.abs(shown))
         if len(order) > _MOST_POINTS:
             order = np.concatenate((order[:50], order[50 :: len(order) // _MOST_POINTS]))
-        shown = shown[order]
+        shown, beyond = shown[order], p_values[order] < level
         largest = max(largest, float(np.abs(shown).max()))
         # Beside each other, so that dots of one value can be told apart; by rank, so that nothing is random.
         height = place + 0.26 * np.sin(np.arange(len(shown)) * 2.4)
         trusted = bool(table.at[label, "converged"])
-        beyond = np.abs(shown) > limit
         for part, ink in ((~beyond, canvas.COLOURS[0]), (beyond, canvas.COLOURS[1])):
             face = ink if trusted else "none"
             ax.plot(shown[part], height[part], "o", ms=3.2, mec=ink, mfc=face, mew=0.6, alpha=0.75)
