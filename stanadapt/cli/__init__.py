@@ -3,6 +3,9 @@
 Everything but click is imported inside the commands, so that help comes at once.
 """
 
+from .completion import completion
+from .export import export
+from .comparing import compare
 from .group import main
 from .models import check_model, methods
 from .pages import report, watch
@@ -11,7 +14,10 @@ from .sampling import extend, resume, sample
 
 __all__ = [
     "check_model",
+    "completion",
+    "compare",
     "diagnose",
+    "export",
     "extend",
     "main",
     "methods",

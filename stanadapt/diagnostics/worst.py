@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from itertools import chain as joined
-from itertools import zip_longest
 from typing import NamedTuple
 
 import numpy as np
@@ -20,66 +19,96 @@ class Quantity(NamedTuple):
 
     name: str
     row: int  # its place among all scalars, as `row_names` has them
-    r_hat: float  # NaN where there is none
+    r_hat: float  # NaN where it means nothing, as are the next two
     ess_bulk: float
     ess_tail: float
     faults: tuple[str, ...]  # what is wrong with it, in words; empty if nothing is
 
 
-def find_worst(posterior: xarray.Dataset, most: int) -> list[Quantity]:
-    """Up to `most` scalars of a posterior, the worst first.
+class Ranking:
+    """All scalars of a posterior by how bad they are, in the kinds of faults that `diagnose` reports."""
 
-    Of every kind of fault the worst scalar comes first, then the second of every kind, and so on. The kinds
-    are those that `diagnose` reports of single scalars, in its order. Where there are not enough of them,
-    those with the largest R-hat and the smallest effective sample sizes follow.
-    """
-    names = row_names(posterior)
-    draws, chains = posterior.sizes["draw"], posterior["chain"].values
-    if draws < FEWEST:
-        unknown = (np.nan, np.nan, np.nan, ("too few draws",))
-        return [Quantity(name, row, *unknown) for row, name in enumerate(names[:most])]
-    scalars = each(Scalars.of, posterior)
-    limit, enough = r_hat_limit(len(chains)), ESS_PER_CHAIN * len(chains)
-    r_hat, bulk, tail = scalars.r_hat(draws), scalars.ess("bulk"), scalars.ess("tail")
-    journeys = scalars.journeys() if draws >= 4 * FEWEST else np.zeros(scalars.travel.shape)
-    farthest = journeys.max(axis=1)
-    # Of each kind, how bad every scalar is, and which ones are beyond the limit.
-    kinds = (
-        (~scalars.finite * 1.0, ~scalars.finite),
-        (scalars.constant * 1.0, scalars.constant),
-        (r_hat, ~(r_hat <= limit)),
-        (farthest, farthest > LEAVING),
-        (-bulk, ~(bulk >= enough)),
-        (-tail, ~(tail >= enough)),
-    )
+    def __init__(self, posterior: xarray.Dataset) -> None:
+        self.names = row_names(posterior)
+        self.chains = posterior["chain"].values
+        self.draws = posterior.sizes["draw"]
+        self.limit = r_hat_limit(len(self.chains))
+        self.enough = ESS_PER_CHAIN * len(self.chains)
+        if self.draws < FEWEST:
+            return
+        self.scalars = scalars = each(Scalars.of, posterior)
+        self.r_hat, self.bulk, self.tail = scalars.r_hat(self.draws), scalars.ess("bulk"), scalars.ess("tail")
+        long = self.draws >= 4 * FEWEST
+        self.journeys = scalars.journeys() if long else np.zeros(scalars.travel.shape)
 
-    def faults(row: int) -> Iterator[str]:
-        if not scalars.finite[row]:
+    def worst(self, most: int) -> list[Quantity]:
+        """Up to `most` scalars, the worst first.
+
+        Of every kind of fault the worst scalar comes first, then the second of every kind, and so on. The
+        kinds are in the order of `diagnose`. Where there are not enough scalars with faults, those with the
+        largest R-hat and the smallest effective sample sizes follow.
+        """
+        if self.draws < FEWEST:
+            return [self._quantity(row) for row in range(min(most, len(self.names)))]
+        faulty = [_first(most, *kind) for kind in self._kinds()]
+        sound = [_first(most, badness) for badness in (self.r_hat, -self.bulk, -self.tail)]
+        rows = dict.fromkeys([*_in_turn(faulty), *_in_turn(sound)])
+        return [self._quantity(row) for row in [*rows][:most]]
+
+    def slowest(self, most: int) -> list[Quantity]:
+        """Up to `most` scalars with the smallest bulk and tail effective sample sizes, in turn."""
+        rows = dict.fromkeys(_in_turn([_first(most, -sizes) for sizes in (self.bulk, self.tail)]))
+        return [self._quantity(row) for row in [*rows][:most]]
+
+    def median(self) -> list[Quantity]:
+        """The scalar whose bulk effective sample size is the median of all; none where there is no size."""
+        known = np.flatnonzero(np.isfinite(self.bulk)) if self.draws >= FEWEST else np.empty(0, int)
+        order = known[np.argsort(self.bulk[known], kind="stable")] if known.size else known
+        return [self._quantity(int(order[known.size // 2]))] if known.size else []
+
+    def _kinds(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Of each kind of fault how bad every scalar is (k,), and which ones have it."""
+        finite, constant, farthest = self.scalars.finite, self.scalars.constant, self.journeys.max(axis=1)
+        return (
+            (1.0 * ~finite, ~finite),
+            (1.0 * constant, constant),
+            (self.r_hat, ~(self.r_hat <= self.limit)),
+            (farthest, farthest > LEAVING),
+            (-self.bulk, ~(self.bulk >= self.enough)),
+            (-self.tail, ~(self.tail >= self.enough)),
+        )
+
+    def _quantity(self, row: int) -> Quantity:
+        if self.draws < FEWEST:
+            return Quantity(self.names[row], row, np.nan, np.nan, np.nan, ("too few draws",))
+        known = [np.nan] * 3
+        if self.scalars.usable[row]:
+            known = [float(self.r_hat[row]), float(self.bulk[row]), float(self.tail[row])]
+        return Quantity(self.names[row], row, known[0], known[1], known[2], tuple(self._faults(row)))
+
+    def _faults(self, row: int) -> Iterator[str]:
+        """What is wrong with a scalar, in words."""
+        if not self.scalars.finite[row]:
             yield "NaN or infinite draws"
-        if scalars.constant[row]:
-            yield "never moves"
-        if not r_hat[row] <= limit:
-            yield f"R-hat {r_hat[row]:.3g} > {limit}"
-        for chain in chains[journeys[row] > LEAVING]:
+        if self.scalars.constant[row]:
+            yield "all draws are the same"
+        if not self.r_hat[row] <= self.limit:
+            yield f"R-hat {self.r_hat[row]:.3g} > {self.limit}"
+        for chain in self.chains[self.journeys[row] > LEAVING]:
             yield f"chain {chain} moves away"
-        if not bulk[row] >= enough:
-            yield f"bulk ESS {bulk[row]:.0f} < {enough}"
-        if not tail[row] >= enough:
-            yield f"tail ESS {tail[row]:.0f} < {enough}"
+        if not self.bulk[row] >= self.enough:
+            yield f"bulk ESS {self.bulk[row]:.0f} < {self.enough}"
+        if not self.tail[row] >= self.enough:
+            yield f"tail ESS {self.tail[row]:.0f} < {self.enough}"
 
-    def order(badness: np.ndarray, chosen: np.ndarray) -> list[int]:
-        rows = np.flatnonzero(chosen)
-        key = np.where(np.isnan(badness[rows]), np.inf, badness[rows])
-        return [int(row) for row in rows[np.argsort(-key, kind="stable")[:most]]]
 
-    everywhere = np.ones(len(names), bool)
-    faulty = zip_longest(*(order(*kind) for kind in kinds))
-    others = zip_longest(*(order(badness, everywhere) for badness in (r_hat, -bulk, -tail)))
-    rows = dict.fromkeys(row for row in joined(*faulty, *others) if row is not None)
-    known = np.where(scalars.usable, [r_hat, bulk, tail], np.nan).T
+def _in_turn(kinds: list[list[int]]) -> Iterator[int]:
+    """The first of each kind, then the second of each, and so on."""
+    return (row for turn in itertools.zip_longest(*kinds) for row in turn if row is not None)
 
-    def quantity(row: int) -> Quantity:
-        found, its_bulk, its_tail = known[row].tolist()
-        return Quantity(names[row], row, found, its_bulk, its_tail, tuple(faults(row)))
 
-    return [quantity(row) for row in [*rows][:most]]
+def _first(most: int, badness: np.ndarray, chosen: np.ndarray | None = None) -> list[int]:
+    """The places of up to `most` of those chosen (k,), the worst first; NaN is worst of all."""
+    rows = np.arange(len(badness)) if chosen is None else np.flatnonzero(chosen)
+    key = np.where(np.isnan(badness[rows]), np.inf, badness[rows])
+    return [int(row) for row in rows[np.argsort(-key, kind="stable")[:most]]]

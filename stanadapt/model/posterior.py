@@ -114,7 +114,7 @@ class Posterior:
         Returns
         -------
         dict
-            Name to array of shape (..., *declared shape). Generated quantities that fail are NaN.
+            Name to array of shape `(..., *declared shape)`. Generated quantities that fail are NaN.
         """
         points = self._numbers(x)
         if points.ndim == 0 or points.shape[-1] != self.dim:

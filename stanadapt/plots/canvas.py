@@ -11,7 +11,7 @@ import contextvars
 import functools
 import importlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,13 +53,14 @@ _STYLE = {
     "ytick.color": _INK,
     "ytick.labelsize": 8,
 }
+_LEGEND = 8  # chains of which every one is in the legend
 _detached = contextvars.ContextVar("detached", default=False)
 
 
 @functools.cache
 def matplotlib() -> Any:
     """matplotlib with the parts that are used here, without the one that shows figures."""
-    import_with_home(lambda: importlib.import_module("matplotlib.figure"))  # and with it axes and lines
+    import_with_home(lambda: importlib.import_module("matplotlib.figure"))  # and with it axes, lines, ticker
     return importlib.import_module("matplotlib")
 
 
@@ -146,22 +147,48 @@ def plain(text: object) -> str:
     return check.printable(str(text)).replace("\\", "\\\\").replace("$", r"\$")
 
 
-def name_chains(axes: Axes, chains: np.ndarray, limit: int = 8) -> None:
-    """A legend that tells chains by their colours; where there are many, the first and the last of them."""
+def set_log(ax: Any, *axes: str) -> None:
+    """Logarithmic scales on "x" or "y" or both, with few labels, which are plain numbers."""
+    ticker = matplotlib().ticker
+    for name in axes:
+        getattr(ax, f"set_{name}scale")("log")
+        axis = getattr(ax, f"{name}axis")
+        low, high = sorted(axis.get_view_interval())
+        short = 0.0 < high < 50.0 * low
+        axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,), numticks=6))
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def name_chains(
+    axes: Axes, chains: np.ndarray, others: Mapping[str, Mapping[str, Any]] | None = None
+) -> None:
+    """A legend below the figure that tells chains by their colours; of many, the first and the last.
+
+    `others` are marks that it explains too, with the properties of matplotlib's Line2D.
+    """
     line = matplotlib().lines.Line2D
-    shown = range(len(chains)) if len(chains) <= limit else (0, len(chains) - 1)
+    shown = range(len(chains)) if len(chains) <= _LEGEND else (0, len(chains) - 1)
     inks = colours(len(chains))
     handles = [line([], [], color=inks[i], lw=2, label=f"chain {plain(chains[i])}") for i in shown]
-    title = None if len(chains) <= limit else f"{len(chains)} chains"
+    for label, look in (others or {}).items():
+        handles.append(line([], [], **{"lw": 0, "ms": 4} | dict(look), label=label))
+    title = None if len(chains) <= _LEGEND else f"{len(chains)} chains, in the order of the colours"
     figure: Any = axes.figure
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), title=title)
+    rows = -(-len(handles) // max(1, int(1.1 * figure.get_figwidth())))
+    columns = -(-len(handles) // rows)
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, title=title)
 
 
 def to_svg(picture: Callable[..., np.ndarray], idata: Any, **options: Any) -> str:
-    """A picture as an SVG element, to stand in a page.
+    """A picture as an SVG element, to stand in a page; see `draw_detached` and `write_svg`."""
+    return write_svg(draw_detached(picture, idata, **options))
 
-    It is drawn on a figure that matplotlib's pyplot does not know of, so that nothing is shown or has to be
-    closed. Its background is transparent, and its text has the colour of the text around it.
+
+def draw_detached(picture: Callable[..., np.ndarray], idata: Any, **options: Any) -> Figure:
+    """A picture on a figure that matplotlib's pyplot does not know of.
+
+    So nothing is shown, and nothing has to be closed.
 
     Parameters
     ----------
@@ -177,9 +204,22 @@ def to_svg(picture: Callable[..., np.ndarray], idata: Any, **options: Any) -> st
         axes = picture(idata, **options)
     finally:
         _detached.reset(before)
+    figure: Figure = axes.flat[0].figure
+    return figure
+
+
+def write_svg(figure: Figure) -> str:
+    """A figure as an SVG element: on no background, and with text of the colour of the text around it."""
     file = io.StringIO()
     with style():
-        figure = axes.flat[0].figure
         figure.savefig(file, format="svg", transparent=True, dpi=150, metadata={"Date": None})
     text = file.getvalue()
     return text[text.index("<svg") :].replace(_INK, "currentColor")
+
+
+def write_png(figure: Figure) -> bytes:
+    """A figure as PNG, on its own background."""
+    file = io.BytesIO()
+    with style():
+        figure.savefig(file, format="png", dpi=130)
+    return file.getvalue()

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import check
-from ..diagnostics.statistics import rows_of, select
-from ..diagnostics.worst import Quantity, find_worst
+from ..diagnostics.statistics import column, rows_of, select
+from ..diagnostics.worst import Quantity, Ranking
 from ..errors import ArgumentError
+from ..result.container import datasets
 from . import canvas
-from .draws import draw_chains
+from .draws import draw_chains, rank_labels
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
@@ -57,18 +58,35 @@ def plot_chains(
     posterior = select(idata, var_names)
     if not posterior.sizes["draw"]:
         raise ArgumentError("idata has no draws: its posterior is empty")
-    quantities = find_worst(posterior, most)
+    quantities = Ranking(posterior).worst(most)
     draws = rows_of(posterior, [each.row for each in quantities])
     with canvas.style():
         k = len(quantities)
-        made = canvas.make_axes(k, 3, axes, figsize, (9.5, 0.6 + 1.6 * k), width_ratios=(2.2, 1, 1))
-        draw_chains(draws, made[:, 0], made[:, 1], made[:, 2])
+        made = canvas.make_axes(k, 3, axes, figsize, (9.5, 0.7 + 1.55 * k), width_ratios=(2.2, 1, 1))
+        diverging = _diverging(idata)
+        draw_chains(draws, diverging, made[:, 0], made[:, 1], made[:, 2])
         for quantity, row in zip(quantities, made, strict=True):
             row[0].set_title(_title(quantity))
-            row[0].set_ylabel(canvas.plain(quantity.name))
+            row[0].margins(x=0.01)
+        across, up = rank_labels()
+        for ax, label in zip(made[-1], ("draw", across, "value"), strict=True):
+            ax.set_xlabel(label)
+        for ax in made[:, 1]:
+            ax.set_ylabel(up)
+        for ax in made[:, 2]:
+            ax.set_ylabel("density")
         if axes is None:
-            canvas.name_chains(made[0, 0], posterior["chain"].values)
+            marks = {"divergence": {"marker": "|", "color": "black", "ms": 9}}
+            shows = diverging is not None and diverging.any()
+            canvas.name_chains(made[0, 0], posterior["chain"].values, marks if shows else None)
     return made
+
+
+def _diverging(idata: InferenceData) -> np.ndarray | None:
+    """Whether the trajectories of draws (chain, draw) diverged; None where there are none."""
+    stats = datasets(idata).get("sample_stats")
+    found = None if stats is None else column(stats, "diverging", np.any)
+    return None if found is None else found.astype(bool)
 
 
 def _title(quantity: Quantity) -> str:

@@ -15,45 +15,80 @@ import xarray
 from ..result.container import container, has_datatree, pictures
 from .canvas import GREY, colours
 
+RANKED = 500  # draws of a chain that ArviZ 1 ranks; its test takes half a minute where there are 10,000
 _TRACE, _DENSITY = {"alpha": 0.8, "linewidth": 0.5}, {"linewidth": 1.2}
 
 
-def draw_chains(draws: np.ndarray, traces: np.ndarray, ranks: np.ndarray, densities: np.ndarray) -> None:
-    """Draws (k, chain, draw) of k quantities in a colour for each chain; a quantity has an axes of each kind.
+def draw_chains(
+    draws: np.ndarray,
+    diverging: np.ndarray | None,
+    traces: np.ndarray,
+    ranks: np.ndarray,
+    densities: np.ndarray,
+) -> None:
+    """Traces, ranks and densities of k quantities, in a colour for each chain.
 
     A rank plot compares chains by the ranks of their draws among those of all chains (Vehtari et al. 2021).
     ArviZ 0.23 counts the ranks in bins; ArviZ 1 shows their distribution less the uniform one.
+
+    Parameters
+    ----------
+    draws
+        (k, chain, draw).
+    diverging
+        (chain, draw), or None: trajectories that diverged, which the traces mark at their lower edge.
+    traces, ranks, densities
+        (k,) axes each.
     """
     k, chains, n = draws.shape
     coords = {"chain": np.arange(chains), "draw": np.arange(n)}
-    data = xarray.Dataset({f"q{i}": (("chain", "draw"), draws[i]) for i in range(k)}, coords=coords)
+    dims = ("chain", "draw")
+    groups = {"posterior": xarray.Dataset({f"q{i}": (dims, draws[i]) for i in range(k)}, coords=coords)}
+    if diverging is not None and diverging.any():
+        groups["sample_stats"] = xarray.Dataset({"diverging": (dims, diverging)}, coords=coords)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter(
-            "ignore"
-        )  # constants and infinite draws have no density, which the picture says
-        if has_datatree():
-            _draw_on_collections(data, traces, ranks, densities)
-        else:
-            _draw_on_axes(data, traces, ranks, densities)
+        warnings.simplefilter("ignore")  # constants and infinite draws have no density, which titles tell
+        draw = _draw_on_collections if has_datatree() else _draw_on_axes
+        draw(groups, traces, ranks, densities)
+    for ax in traces:
+        for line in ax.lines:
+            line.set_rasterized(True)  # in SVG, so many points would take megabytes
+    for ax in densities:
+        ax.set_title("")
+        ax.set_yticks([])
+        for line in ax.lines:
+            if line.get_marker() == "|":  # the divergences
+                line.set(alpha=0.3, markersize=9)
+    for ax in (*traces, *ranks, *densities):
+        ax.tick_params(labelsize=8)
 
 
-def _draw_on_axes(data: xarray.Dataset, traces: np.ndarray, ranks: np.ndarray, densities: np.ndarray) -> None:
+def rank_labels() -> tuple[str, str]:
+    """What the two axes of a rank plot show."""
+    return (
+        ("fractional rank", "ECDF − uniform") if has_datatree() else ("rank of all draws", "draws in a bin")
+    )
+
+
+def _draw_on_axes(
+    groups: dict[str, xarray.Dataset], traces: np.ndarray, ranks: np.ndarray, densities: np.ndarray
+) -> None:
     """With ArviZ 0.23."""
-    arviz, inks = pictures(), colours(data.sizes["chain"])
-    pairs = np.array([densities, traces], dtype=object).T
+    arviz, result = pictures(), container(groups)
+    inks = colours(groups["posterior"].sizes["chain"])
     arviz.plot_trace(
-        data,
-        axes=pairs,
+        result,
+        axes=np.array([densities, traces], dtype=object).T,
         compact=False,
-        divergences=False,
+        divergences="bottom",
         chain_prop={"color": inks},
         trace_kwargs=dict(_TRACE),
         plot_kwargs=dict(_DENSITY),
         show=False,
     )
     arviz.plot_rank(
-        data,
-        ax=np.array(ranks, dtype=object),
+        result,
+        ax=ranks,
         kind="vlines",
         colors=inks,
         labels=False,
@@ -65,10 +100,10 @@ def _draw_on_axes(data: xarray.Dataset, traces: np.ndarray, ranks: np.ndarray, d
 
 
 def _draw_on_collections(
-    data: xarray.Dataset, traces: np.ndarray, ranks: np.ndarray, densities: np.ndarray
+    groups: dict[str, xarray.Dataset], traces: np.ndarray, ranks: np.ndarray, densities: np.ndarray
 ) -> None:
     """With ArviZ 1."""
-    arviz, tree = pictures(), container({"posterior": data})
+    arviz, result, data = pictures(), container(groups), groups["posterior"]
     inks = colours(data.sizes["chain"])
 
     def collection(axes: np.ndarray) -> Any:
@@ -81,24 +116,33 @@ def _draw_on_collections(
         aes = {"color": ["chain"], "overlay": ["chain"]}
         return arviz.PlotCollection(data, held, aes=aes, backend="matplotlib", color=inks)
 
-    bare = dict.fromkeys(("title", "xlabel", "ticklabels", "divergence"), False)
+    def without(*visuals: str) -> dict[str, Any]:
+        return dict.fromkeys(("title", "xlabel", *visuals), False)
+
     arviz.plot_trace(
-        tree, plot_collection=collection(traces), visuals=bare | {"trace": {"alpha": 0.8, "width": 0.5}}
-    )
-    nothing = dict.fromkeys(
-        ("title", "remove_axis", "credible_interval", "point_estimate", "point_estimate_text"), False
+        result,
+        plot_collection=collection(traces),
+        visuals=without("ticklabels") | {"trace": {"alpha": 0.8, "width": 0.5}},
     )
     arviz.plot_dist(
-        tree,
+        result,
         kind="kde",
         plot_collection=collection(densities),
         aes_by_visuals={"dist": ["color", "overlay"]},
-        visuals=nothing | {"dist": {"width": 1.2}},
+        visuals={"dist": {"width": 1.2}, "title": False, "remove_axis": False}
+        | dict.fromkeys(("credible_interval", "point_estimate", "point_estimate_text"), False),
         sample_dims=["draw"],
     )
+    every = -(-data.sizes["draw"] // RANKED)
     arviz.plot_rank(
-        tree,
+        container({"posterior": data.isel(draw=slice(None, None, every))}),
         plot_collection=collection(ranks),
-        method="envelope",  # the newer test takes minutes of 20,000 draws
-        visuals={"title": False, "xlabel": False, "remove_axis": False, "ecdf_lines": {"width": 1.0}},
+        visuals=without("remove_axis") | {"ecdf_lines": {"width": 1.0}},
     )
+    for ax in ranks:
+        for artist in (
+            *ax.texts,
+            *ax.collections,
+        ):  # a test of uniformity, which cannot be asked to stay away
+            artist.remove()
+        ax.axhline(0.0, color=GREY, lw=0.8, zorder=0)

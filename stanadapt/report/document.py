@@ -18,6 +18,7 @@ from . import facts, figures
 from .page import Picture, render
 from .pictures import Failure, draw_pictures
 from .reproduce import lines
+from .thinning import thin
 from .verdict import CARE, SERIOUS, UNFINISHED, Judged, judge
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
     ArgumentError
         It is no result, or has no variables of numbers.
     """
+    idata, step = thin(idata)
     groups = datasets(idata)
     posterior = select(idata, None)
     attrs = posterior.attrs | attributes(idata)
@@ -121,6 +123,7 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
     there = {each.id for each in pictures}
     return {
         "name": _name(attrs),
+        "step": step,
         "verdict": judge(findings, worst, is_running=is_running),
         "findings": [
             each._replace(picture=each.picture if each.picture in there else "")

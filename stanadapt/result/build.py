@@ -182,6 +182,9 @@ def _adaptation(
 ) -> xarray.Dataset:
     """The history over warm-up, (chain, note), what each chain has learnt at its end, and what is `known`.
 
+    There is a note at the end of every stage. Where the warm-up of a chain ends before that of another one,
+    its notes end in NaN.
+
     `own_dims` are those that a method declares for what it learns; others are told by the shape.
     """
     coords: dict[str, Any] = {
@@ -189,12 +192,14 @@ def _adaptation(
         "unconstrained": description.unconstrained_names,
     }
     variables = dict(known)  # added one after another, each would take xarray a millisecond
-    notes = min(len(chain.history.get("iteration", ())) for chain in chains)
-    for name in _common([chain.history for chain in chains]) if notes else ():
+    # All chains have the same plan, so the one with the most notes has those of the others.
+    longest = max((chain.history for chain in chains), key=lambda history: len(history.get("iteration", ())))
+    for name, column in longest.items():
         if name in ("iteration", "stage"):
-            coords[name] = ("note", chains[0].history[name][:notes])
+            coords[name] = ("note", column)
         else:
-            variables[name] = (("chain", "note"), np.array([chain.history[name][:notes] for chain in chains]))
+            notes = [np.array(chain.history.get(name, ()), float) for chain in chains]
+            variables[name] = (("chain", "note"), _stacked(notes))
     for name in _common([chain.learnt for chain in chains]):
         value = _stacked([chain.learnt[name] for chain in chains])
         if name == "transport" and not value.size:

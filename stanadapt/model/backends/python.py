@@ -51,7 +51,9 @@ _LONG = ctypes.CFUNCTYPE(
 class Target:
     """A log density on R^d without a Stan program. Made by `Target.from_python`; goes where a model goes."""
 
-    LOG_DENSITY = LOG_DENSITY  # signatures of numba cfuncs, see `from_python`
+    #: Signature of a numba cfunc for the log density, see `from_python`.
+    LOG_DENSITY = LOG_DENSITY
+    #: Signature of a numba cfunc for the log density and its gradient.
     LOG_DENSITY_GRADIENT = LOG_DENSITY_GRADIENT
     backend = "python"
     data: Mapping[str, Any] = {}  # for the record

@@ -16,20 +16,15 @@ from ..result.container import attributes, container, datasets
 from ..run.interrupts import delayed_interrupts, give_up, raised_interrupts
 from ..run.prepare import prepare
 from ..run.progress import tell
-from ..run.request import Request, resolve
-from .budget import Budget
 from .entrants import Entrant
 from .measures import Figures, in_words, measure
-from .quantities import Quantities
+from .plan import Plan
 from .whole import SpentError, draws_within
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
 OK, FAILED, INTERRUPTED, NOT_RUN = "ok", "failed", "interrupted", "not run"
-_NUMBERS = 10_000_000  # that the draws of a run under a limit may have at most
-_FREE_SHARE = 0.5  # of free memory, for all runs together
-_STATS = 8  # columns of a draw beside its values, about
 _SMALL = "parameters { vector[2] x; } model { x ~ std_normal(); }"
 _HINT = (
     "raise the budget, or give the method a shorter warm-up, as in methods={{{label!r}: {{'warmup': 500}}}}"
@@ -49,46 +44,6 @@ class Attempt:
     figures: Figures | None = None
     error: BaseException | None = None
     notes: list[str] = field(default_factory=list)  # what was warned of, beside findings
-
-
-@dataclass
-class Plan:
-    """What all runs share; checked."""
-
-    posterior: Posterior
-    quantities: Quantities
-    entrants: Sequence[Entrant]
-    budget: Budget
-    repeats: int
-    seed: int
-    arguments: dict[str, Any]  # of `sample`, as given
-    progress: bool
-
-    def request(self, entrant: Entrant, seed: int, **more: Any) -> Request:
-        """The request of a run. Raises ArgumentError where an argument is not allowed."""
-        given = {
-            "method": entrant.method,
-            "settings": entrant.settings,
-            "warmup": entrant.warmup,
-            "backend": "auto",  # the posterior is open
-            "draws": None,
-            "until": None,
-            "save_warmup": False,
-            "log_likelihood": (),
-            "posterior_predictive": (),
-            "keep_unconstrained": True,
-            "progress": self.progress,
-            "seed": seed,
-        }
-        return resolve(**(given | self.arguments | more))
-
-    @property
-    def most(self) -> int:
-        """Draws of each chain that a run under a limit may keep, by memory."""
-        width = self.posterior.n_values + self.posterior.dim + _STATS
-        runs = len(self.entrants) * self.repeats
-        numbers = min(_NUMBERS, _FREE_SHARE * check.free_memory() / 8 / runs)
-        return int(numbers / width / self.arguments["chains"])
 
 
 def run_all(plan: Plan) -> tuple[list[Attempt], int]:
@@ -191,8 +146,7 @@ def _sample(entrant: Entrant, repeat: int, plan: Plan) -> InferenceData:
     if plan.budget.draws is not None:
         more["draws"] = plan.budget.draws
     else:
-        most = max(plan.most, entrant.most_draws) * thin
-        more["draws"] = min(most, check.LARGEST_COUNT)
+        more["draws"] = min(plan.most_rows(entrant) * thin, check.LARGEST_COUNT)
         if entrant.is_engine:
             request = plan.request(entrant, seed)
             with raised_interrupts():
@@ -235,8 +189,10 @@ def _keep(attempt: Attempt, idata: InferenceData, entrant: Entrant, plan: Plan) 
     }
     attempt.idata = container(shown, attrs)
     attempt.status = INTERRUPTED if signal else OK
-    limit = attrs.get("until_limit", "")
+    is_cut = attrs.get("until_limit") == "draws"
+    if entrant.is_engine and plan.budget.draws is None:
+        is_cut = draws == plan.most_rows(entrant)
     if signal:
         attempt.reason = note
-    elif limit == "draws":
+    elif is_cut:
         attempt.reason = f"it ended at {draws} draws of each chain, before the {plan.budget} were over"

@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
 SIZES = ("ess_bulk_min", "ess_bulk_median", "ess_tail_min", "ess_tail_median")
 _MOST_POINTS = 5_000  # that a run is held against
+_ESTIMATES = [
+    *("method", "quantity", "statistic", "value", "mcse", "ess", "other", "other_mcse", "z", "p_value"),
+]
 PER_SECOND, PER_1000 = "per_second", "per_1000"
 MEANINGS = {
     "repeats": "runs that have figures",
+    "ess_bulk_min_per_second": "smallest bulk effective sample size per second",
+    "ess_bulk_min_per_1000": "smallest bulk effective sample size per 1000 evaluations",
     "status": "ok; interrupted, failed or not run: then there is a reason",
     "converged": "whether the findings let the standard errors be trusted",
     "draws": "draws of each chain after warm-up",
@@ -69,7 +74,7 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
         return {"converged": False, **dict.fromkeys(names, np.nan)}
     bulk, tail, r_hat = figures.sizes
     return {
-        "converged": not figures.obstacle,
+        "converged": not figures.obstacles,
         "draws": float(figures.draws),
         "seconds": figures.seconds,
         "evaluations": float(figures.evaluations),
@@ -143,29 +148,26 @@ def make_estimates(judgement: Judgement, names: Sequence[str]) -> pandas.DataFra
     """A row for every statistic of every scalar by every method, with what it is held against."""
     import pandas
 
-    frames = []
     k, s = len(names), len(STATISTICS)
     unknown = np.full((k, s), np.nan)
+    frames = []
     for label, standing in judgement.standings.items():
-        other, found = standing.other, standing.contrast
-        columns = {
-            "value": standing.estimates.value,
-            "mcse": standing.estimates.error,
-            "ess": standing.estimates.size,
-            "other": unknown if other is None else other.value,
-            "other_mcse": unknown if other is None else other.error,
-            "z": unknown if found is None else found.z,
-            "p_value": unknown if found is None else np.where(np.isnan(found.z), np.nan, found.p_value),
-        }
-        heads = {
-            "method": [label] * (k * s),
-            "quantity": np.repeat(np.array(names, dtype=object), s),
-            "statistic": list(STATISTICS) * k,
-        }
-        frames.append(pandas.DataFrame(heads | {name: values.ravel() for name, values in columns.items()}))
-    if not frames:
-        return pandas.DataFrame(columns=["method", "quantity", "statistic", "value", "mcse", "ess"])
-    return pandas.concat(frames, ignore_index=True)
+        own, other, found = standing.estimates, standing.other, standing.contrast
+        p_value = unknown if found is None else np.where(np.isnan(found.z), np.nan, found.p_value)
+        columns = (
+            [label] * (k * s),
+            np.repeat(np.array(names, dtype=object), s),
+            list(STATISTICS) * k,
+            own.value.ravel(),
+            own.error.ravel(),
+            own.size.ravel(),
+            (unknown if other is None else other.value).ravel(),
+            (unknown if other is None else other.error).ravel(),
+            (unknown if found is None else found.z).ravel(),
+            p_value.ravel(),
+        )
+        frames.append(pandas.DataFrame(dict(zip(_ESTIMATES, columns, strict=True))))
+    return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(columns=_ESTIMATES)
 
 
 def discrepancies(

@@ -48,12 +48,10 @@ class Figures(NamedTuple):
     sample: np.ndarray  # (m, k) some of the draws, evenly spread
 
     @property
-    def obstacle(self) -> str:
-        """Why the run has not converged, in a few words; empty where it has."""
-        said = dict.fromkeys(
-            _NOT_CONVERGED[each.kind] for each in self.findings if each.kind in _NOT_CONVERGED
-        )
-        return ", ".join(said)
+    def obstacles(self) -> list[str]:
+        """Why the run has not converged, in a few words each; empty where it has."""
+        kinds = [each.kind for each in self.findings if each.kind in _NOT_CONVERGED]
+        return list(dict.fromkeys(_NOT_CONVERGED[kind] for kind in kinds))
 
 
 def measure(idata: InferenceData, quantities: Quantities, workers: int) -> Figures:

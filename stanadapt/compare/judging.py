@@ -85,7 +85,7 @@ def judge(
         runs = [each.figures for each in attempts if each.label == label and each.figures is not None]
         if runs:
             of_methods[label] = combine([run.estimates for run in runs])
-            obstacles[label] = "; ".join(dict.fromkeys(run.obstacle for run in runs if run.obstacle))
+            obstacles[label] = ", ".join(dict.fromkeys(text for run in runs for text in run.obstacles))
             if not obstacles[label] and _differ([run.estimates for run in runs], rate):
                 obstacles[label] = "its repeats differ from each other"
     converged = {label: each for label, each in of_methods.items() if not obstacles[label]}
@@ -163,12 +163,13 @@ def _words(
         words.append("No side has more methods than the other: these draws do not tell which one is right.")
     if is_known and len(named) > 1 and set(named) == set(agreement.verdicts):
         words.append("All methods disagree with the reference: see whether it is of this model and data.")
-    for label, standing in standings.items():
-        if standing.obstacle:
-            words.append(
-                f"{label} has not converged ({standing.obstacle}): it is left out of what others are held "
-                "against, and its own z tells little."
-            )
+    doubtful = [f"{label} ({each.obstacle})" for label, each in standings.items() if each.obstacle]
+    if doubtful:
+        has, it, its = ("has", "it is", "its") if len(doubtful) == 1 else ("have", "they are", "their")
+        words.append(
+            f"{_listed(doubtful)} {has} not converged: {it} left out of what others are held against, and "
+            f"{its} own z tells little."
+        )
     converged = [label for label, standing in standings.items() if not standing.obstacle]
     if not named and agreement.verdicts:
         largest = max(float(np.nanmax(np.abs(each.contrast.z))) for each in agreement.verdicts.values())

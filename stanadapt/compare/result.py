@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from .. import check
 from ..diagnostics.table import aligned, three_figures
-from ..errors import OutputError
+from ..result.files import whole_files
 from .frames import MEANINGS
 from .judging import Disagreement
+from .running import OK
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas
 
+    from ..report.comparison import Content
     from ..result.container import InferenceData
 
 SUFFIXES = (".html", ".csv", ".json")
@@ -132,8 +134,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         from ..report.comparison import view
 
-        header, rows = self.cells()
-        return view(self.heading, header, rows, [*self.words, *self.notes])
+        return view(self._content())
 
     def plot(self, axes: Any = None, figsize: tuple[float, float] | None = None) -> np.ndarray:
         """Draw ESS per second, ESS per 1000 evaluations, and how far statistics are from what is known.
@@ -157,22 +158,7 @@ class Comparison:
         """
         from ..report.comparison import page
 
-        header, rows = self.cells()
-        text = page(
-            heading=self.heading,
-            header=header,
-            rows=rows,
-            table=self.table,
-            runs=self.runs,
-            estimates=self.estimates,
-            meanings=MEANINGS,
-            words=self.words,
-            notes=self.notes,
-            facts=self.facts,
-            limit=self.limit,
-            axes=self.plot(),
-        )
-        _write(path, text)
+        _write(path, page(self._content()))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a file of the kind that the suffix says: .html (the report), .csv (the table) or .json (all).
@@ -191,6 +177,28 @@ class Comparison:
             _write(path, self.table.to_csv())
         else:
             _write(path, json.dumps(self.as_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+    def _content(self) -> Content:
+        """What pages show."""
+        from ..report.comparison import Content
+
+        header, rows = self.cells()
+        doubtful = (self.table["status"] != OK).any() or not self.table["converged"].all()
+        return Content(
+            heading=self.heading,
+            header=header,
+            rows=rows,
+            table=self.table,
+            runs=self.runs,
+            estimates=self.estimates,
+            meanings=MEANINGS,
+            short_meanings={label: MEANINGS[name] for name, label in _PRINTED.items() if name in MEANINGS},
+            words=self.words,
+            notes=self.notes,
+            facts=self.facts,
+            limit=self.limit,
+            level="serious" if self.disagreements else "care" if doubtful else "good",
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """All but the draws, for JSON: what is not a finite number is None."""
@@ -220,15 +228,8 @@ def check_suffix(path: Any) -> str:
 
 def _write(path: str | os.PathLike[str], text: str) -> None:
     """Write a text; what was there is replaced when the new file is whole."""
-    target = check.output(path, overwrite=True)
-    unfinished = check.unfinished(target)
-    try:
+    with whole_files([path], overwrite=True) as (unfinished,):
         unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(target)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _cell(name: str, value: Any) -> str:
