@@ -192,7 +192,9 @@ class Posterior:
             else "no failure when evaluated again"
         )
 
-    def with_quantities(self, log_likelihood: Iterable[str], posterior_predictive: Iterable[str]) -> Posterior:
+    def with_quantities(
+        self, log_likelihood: Iterable[str], posterior_predictive: Iterable[str]
+    ) -> Posterior:
         """The posterior whose draws come with a log likelihood, or new data, of these observed variables.
 
         A Stan program has its quantities whether they are asked for or not. Raises ArgumentError.

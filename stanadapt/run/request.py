@@ -44,11 +44,13 @@ class Request(NamedTuple):
     def of(self, posterior: Posterior) -> Request:
         """The request with the names that quantities have in a posterior."""
         quantity = posterior.description.quantity
-        named = {
-            group: {quantity(group, name): own for name, own in getattr(self, group).items()}
-            for group in ("log_likelihood", "posterior_predictive")
-        }
-        return self._replace(**named)
+        likelihood, predictive = "log_likelihood", "posterior_predictive"
+        return self._replace(
+            log_likelihood={quantity(likelihood, name): own for name, own in self.log_likelihood.items()},
+            posterior_predictive={
+                quantity(predictive, name): own for name, own in self.posterior_predictive.items()
+            },
+        )
 
     def job(self, method: str, settings: Any) -> Job:
         """The job for a method; what is None here is as the method has it."""
