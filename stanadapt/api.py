@@ -62,11 +62,12 @@ def sample(
     ----------
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
-        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; or a `Target`, such as `abc` makes
-        of a simulator. The method nuts runs in stanli, or in CmdStan where the model is a CmdStanModel with
-        its executable.
+        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; a `Target`, such as `abc` makes of
+        a simulator, and `Target.from_jax` of a function in JAX; or a model of NumPyro. The method nuts runs
+        in stanli, or in CmdStan where the model is a CmdStanModel with its executable.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
+        For a model of NumPyro, its arguments by name.
     method
         A name that `methods()` lists; or "auto", which takes one of them by what it sees of the posterior:
         `stanadapt methods auto` prints the rule, and the result's attributes have the method, the reason
@@ -92,7 +93,7 @@ def sample(
     workers
         Chains that run at the same time; by default as many as there are cores.
     backend
-        "auto", "stanli" or "bridgestan"; see `Posterior`.
+        "auto", "stanli" or "bridgestan", or one that another package brings; see `Posterior`.
     settings
         A dict of the method's settings, which `methods(name)` lists with their meaning, or its Settings. None
         with method="auto".
@@ -103,7 +104,8 @@ def sample(
     coords, dims
         Names of dimensions and their coordinates, as ArviZ takes them.
     log_likelihood, posterior_predictive
-        Names of generated quantities to put in the groups of that name.
+        Names of generated quantities to put in the groups of that name; for a model of NumPyro, names of
+        observed sites, whose log likelihood or predictions are made then.
     keep_unconstrained
         Keep the unconstrained draws too, in a group unconstrained_posterior.
     until
@@ -184,6 +186,8 @@ def sample(
             if store is not None:
                 held.enter_context(lock(check_folder(store)))
             posterior = _open(model, data, request)
+            posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
+            request = request.with_names(posterior.model)
             labels = Labels.checked(request.coords, request.dims, posterior)
             try_build(posterior, request, labels)
             prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)

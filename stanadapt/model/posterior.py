@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, EvaluationError
-from . import BACKENDS
-from .backends.python import Target
 from .data import holds_tuples, read
 from .description import Description
 from .opening import open_model
+from .plugins import check_backend
 from .program import observed_names
 
 
@@ -26,8 +26,9 @@ class Posterior:
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
         `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used, and its executable for
-        the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes. A string that
-        ends in .stan, .so, .dylib or .dll, or names a file, is a path.
+        the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes; a model of NumPyro, whose
+        `data` are its arguments by name; or what a backend from outside takes. A string that ends in .stan,
+        .so, .dylib or .dll, or names a file, is a path.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
         NaN and infinity are numbers, in JSON as bare words or as texts. A Python tuple is an array, unless
@@ -35,7 +36,8 @@ class Posterior:
         are Stan tuples. Values are checked against the program's declarations.
     backend
         "stanli" runs Stan programs without a C++ compiler; "bridgestan" compiles them; "auto" takes stanli
-        and falls back to BridgeStan for what stanli refuses, unless its reason is known to be the data.
+        and falls back to BridgeStan for what stanli refuses, unless its reason is known to be the data. Or
+        the name of a backend that another package brings.
     seed
         For random numbers in the `transformed data` block only, 0 to 2**32 - 1.
 
@@ -59,7 +61,7 @@ class Posterior:
     """
 
     def __init__(self, model: Any, data: Any = None, *, backend: str = "auto", seed: int = 0) -> None:
-        check.choice("backend", backend, BACKENDS)
+        check_backend(backend)
         seed = check.integer("seed", seed, 0, 2**32 - 1)
         self.model, self.code, self.data, self.executable = open_model(model, data, backend, seed)
         self._describe()
@@ -73,6 +75,27 @@ class Posterior:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._describe()
+
+    def with_quantities(
+        self, log_likelihood: Sequence[str] = (), posterior_predictive: Sequence[str] = ()
+    ) -> Posterior:
+        """The posterior with the quantities of `sample`'s arguments of these names.
+
+        A Stan program has its generated quantities already; other models make some on request.
+
+        Raises
+        ------
+        ArgumentError
+            The model has nothing of such a name.
+        """
+        select = getattr(self.model, "with_quantities", None)
+        model = self.model if select is None else select(tuple(log_likelihood), tuple(posterior_predictive))
+        if model is self.model:
+            return self
+        other = copy.copy(self)
+        other.model = model
+        other._describe()
+        return other
 
     def log_density(self, x: Any) -> float:
         """Log density at the unconstrained point `x` (d,), up to a constant, Jacobian included.
@@ -196,7 +219,8 @@ class Posterior:
 
     def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Data that the program models (left of a `~`), and the others, as arrays."""
-        modelled = self.model.modelled if isinstance(self.model, Target) else observed_names(self.code)
+        own = getattr(self.model, "modelled", None)
+        modelled = observed_names(self.code) if own is None else own
         arrays = {name: np.asarray(value) for name, value in self.data.items() if not holds_tuples(value)}
         arrays = {name: value for name, value in arrays.items() if value.dtype.kind in "iuf" and value.size}
         observed = {name: value for name, value in arrays.items() if name in modelled}

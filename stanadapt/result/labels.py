@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,8 @@ class Labels:
                 )
         labels = cls(coords, dims)
         for name, given in dims.items():
-            _check_dims(name, given, shapes)
+            beside = {each for group in (observed, drawn) if name in group for each in group}
+            _check_dims(name, given, shapes, beside)
         for name, labelled in coords.items():
             if not _is_flat(labelled):
                 raise check.refused(f"coords[{name!r}]", labelled, "a list of labels, one for each entry")
@@ -120,13 +121,19 @@ class Labels:
         )
 
     def names(self, name: str, shape: tuple[int, ...]) -> list[str]:
-        """The dimensions of a variable."""
+        """The dimensions of a variable; `log_likelihood/y` has those of y."""
+        name = name.rpartition("/")[2]
         given = list(self.dims.get(name, ()))
         return [given[i] if i < len(given) else f"{name}_dim_{i}" for i in range(len(shape))]
 
 
-def _check_dims(name: str, given: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse names of the dimensions of a variable that xarray would refuse after the run."""
+def _check_dims(
+    name: str, given: Any, shapes: Mapping[str, tuple[int, ...]], beside: Collection[str]
+) -> None:
+    """Refuse names of the dimensions of a variable that xarray would refuse after the run.
+
+    `beside` has the variables of its groups.
+    """
     names = isinstance(given, Sequence) and not isinstance(given, str)
     if not names or not all(isinstance(dim, str) and dim for dim in given):
         raise check.refused(f"dims[{name!r}]", given, "a list of names of dimensions")
@@ -135,7 +142,7 @@ def _check_dims(name: str, given: Any, shapes: Mapping[str, tuple[int, ...]]) ->
     check.choice("dims: variable", name, shapes)
     if len(given) > len(shapes[name]):
         raise check.refused(f"dims[{name!r}]", given, f"a list of at most {len(shapes[name])} names")
-    if len(set(given)) < len(given) or set(given) & {*shapes, *SAMPLE_DIMS}:
+    if len(set(given)) < len(given) or set(given) & {*beside, *SAMPLE_DIMS}:
         allowed = "different names that are no variables, and not chain or draw"
         raise check.refused(f"dims[{name!r}]", given, allowed)
 

@@ -41,7 +41,8 @@ class Schema(NamedTuple):
     def warmup(self, rows: Stack, chains: Sequence[int]) -> Groups:
         """The groups of the iterations of warm-up."""
         variables = self.description.variables.items()
-        values = {name: each.take(rows.values) for name, each in variables if name not in self.moved}
+        places = [(self.place(name), each) for name, each in variables]
+        values = {name: each.take(rows.values) for (group, name), each in places if group == "posterior"}
         return {
             "warmup_posterior": self.labels.dataset(values, _sample_coords(chains, rows.values.shape[1])),
             "warmup_sample_stats": _stats(rows.stats, chains),
@@ -51,9 +52,15 @@ class Schema(NamedTuple):
         """The posterior, and the groups of what is not in it; `values` are (chain, draw, column)."""
         arrays: dict[str, dict[str, np.ndarray]] = {"posterior": {}}
         for name, variable in self.description.variables.items():
-            arrays.setdefault(self.moved.get(name, "posterior"), {})[name] = variable.take(values)
+            group, own = self.place(name)
+            arrays.setdefault(group, {})[own] = variable.take(values)
         coords = _sample_coords(chains, values.shape[1])
         return {name: self.labels.dataset(group, coords) for name, group in arrays.items()}
+
+    def place(self, name: str) -> tuple[str, str]:
+        """The group of a quantity, and its name there: `log_likelihood/y` has both in its own."""
+        group, slash, own = name.partition("/")
+        return (group, own) if slash else (self.moved.get(name, "posterior"), name)
 
     def _unconstrained(self, x: np.ndarray, chains: Sequence[int]) -> xarray.Dataset:
         names = self.description.unconstrained_names

@@ -26,7 +26,10 @@ _SEVERAL = 5  # coordinates of a variable from which on a hierarchy is likely
 
 
 def compile_job(job: Job, posterior: Posterior, progress: bool) -> None:
-    """Compile all that the chains of a job call."""
+    """Compile all that the chains of a job call, and say what else will take its time."""
+    notice = getattr(posterior.model, "notice", "")
+    if progress and notice:
+        tell(f"stanadapt: {notice}")
     method = sampler(job.method)
     if is_engine(method):  # it checks its start, and that is all
         _announce(log_density_gradient, posterior, job.method, progress)

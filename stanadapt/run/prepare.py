@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from .. import check, samplers
 from ..errors import ArgumentError, ModelError, warn
+from ..model import PROGRAM_BACKENDS
 from ..model.posterior import Posterior
 from . import auto, inits, warm, warmup
 from .compiling import compile_job, compile_pilot
@@ -96,9 +97,10 @@ def check_quantities(request: Request, posterior: Posterior) -> None:
         raise ModelError("model: it has no parameters and no generated quantities, so nothing to draw")
     for argument in ("log_likelihood", "posterior_predictive"):
         for name in getattr(request, argument):
-            check.choice(argument, name, posterior.generated_quantities)
+            if f"{argument}/{name}" not in posterior.generated_quantities:
+                check.choice(argument, name, posterior.generated_quantities)
     for name in request.log_likelihood:
-        if name in request.posterior_predictive:
+        if name in request.posterior_predictive and name in posterior.generated_quantities:
             raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
 
 
@@ -168,7 +170,7 @@ def _turns(request: Request, posterior: Posterior, cluster: Any) -> Turns:
         )
         return Threads(1)
     packed = pack(posterior)
-    if posterior.model.backend != "python":
+    if posterior.model.backend in PROGRAM_BACKENDS:
         warn(
             f"{posterior.library}: this library was compiled without STAN_THREADS=true and cannot run in "
             "threads; its chains run in processes."

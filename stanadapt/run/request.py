@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import check, samplers
-from ..model import BACKENDS
+from ..model.plugins import check_backend
 from . import auto
 from .job import Job
 from .until import Until
@@ -39,6 +39,11 @@ class Request(NamedTuple):
     keep_unconstrained: bool
     until: Until | None
     warm: Warm | None = None
+
+    def with_names(self, model: Any) -> Request:
+        """The same with dimensions and coordinates that the model itself names, where the user names none."""
+        dims = {**getattr(model, "dims", {}), **self.dims}
+        return self._replace(coords={**getattr(model, "coords", {}), **self.coords}, dims=dims)
 
     def job(self, method: str, settings: Any) -> Job:
         """The job for a method; what is None here is as the method has it."""
@@ -106,7 +111,7 @@ def resolve(
         inits=inits,
         init_radius=check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS),
         workers=check.available_cores() if workers is None else check.integer("workers", workers, 1, most),
-        backend=check.choice("backend", backend, BACKENDS),
+        backend=check_backend(backend),
         progress=check.boolean("progress", progress),
         save_warmup=check.boolean("save_warmup", save_warmup),
         coords=_names_to_lists("coords", coords),
