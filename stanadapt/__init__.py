@@ -10,12 +10,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .compare import compare
 from .report import report
 
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
-    from .comparison import Comparison, compare
+    from .compare.result import Comparison
     from .diagnostics.findings import diagnose
     from .diagnostics.replay import replay
     from .diagnostics.table import summary
@@ -67,14 +68,13 @@ __all__ = [
 # Where each name comes from. They are imported at their first use, because numba and xarray take the better
 # part of a second, which `stanadapt --help` can do without.
 _HOMES = {
-    "Comparison": "comparison",
+    "Comparison": "compare.result",
     "Posterior": "model.posterior",
     "StanAdaptError": "errors",
     "StanAdaptWarning": "errors",
     "Target": "model.backends.python",
     "Until": "run.until",
     "abc": "simulators.abc",
-    "compare": "comparison",
     "diagnose": "diagnostics.findings",
     "export": "result.export",
     "extend": "runs",

@@ -121,10 +121,11 @@ def sample(
     cluster
         A `dask.distributed.Client`, or the address of a scheduler: chains run there, in segments.
     warm
-        An earlier result for the same parameters, or the path of its netCDF file or store: chains begin with
-        what its chains have learnt (metric, coordinates and, of the same method, step size), at some of its
-        draws, with a short warm-up that checks all of it and goes on learning. The data, the number of chains
-        and the method may be others. `inits` may set other starts: R-hat compares chains that start apart
+        An earlier result for the same parameters, or the path of its netCDF file or store, or a
+        `cmdstanpy.CmdStanMCMC`: chains begin with what its chains have learnt (metric, coordinates and, of
+        the same method, step size; of NUTS also for fisher_hmc and hmc), at some of its draws, with a short
+        warm-up that checks all of it and goes on learning. The data, the number of chains and the method may
+        be others. `inits` may set other starts: R-hat compares chains that start apart
         from each other, further out than the posterior, and loses a part of its power where they start at
         draws.
 
@@ -186,7 +187,9 @@ def sample(
             if store is not None:
                 held.enter_context(lock(check_folder(store)))
             posterior = _open(model, data, request)
+            posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
             labels = Labels.checked(request.coords, request.dims, posterior)
+            request = request.of(posterior)._replace(coords=labels.coords, dims=labels.dims)
             try_build(posterior, request, labels)
             prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
             compile_statistics(request.progress)

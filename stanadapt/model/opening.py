@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 from .. import check
 from ..errors import DataError, ModelError, warn
 from . import OBJECT_BACKENDS, PROGRAM_BACKENDS
+from .backends import pymc
 from .backends.base import Model, ObjectBackend, ProgramBackend, RefusedError
 from .backends.python import Target
 from .data import EVERY, conform, is_path, read, to_json
@@ -62,7 +63,7 @@ def read_program(model: Any, data: Any) -> tuple[str, str]:
 
 def is_opened(model: Any) -> bool:
     """Whether a model is an object that holds a log density with its data, rather than a program."""
-    return isinstance(model, Target) or hasattr(model, "param_unc_num")
+    return isinstance(model, Target) or hasattr(model, "param_unc_num") or pymc.is_model(model)
 
 
 def portable(model: Any) -> Any:
@@ -163,7 +164,7 @@ def _stan_file(model: Any) -> Path | str:
         "model",
         model,
         "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
-        "a CmdStanModel, a Target or a Posterior",
+        "a CmdStanModel, a PyMC model, a Target or a Posterior",
     )
 
 

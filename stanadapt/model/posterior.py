@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ class Posterior:
         Returns
         -------
         dict
-            Name to array of shape (..., *declared shape). Generated quantities that fail are NaN.
+            Name to array of shape `(..., *declared shape)`. Generated quantities that fail are NaN.
         """
         points = self._numbers(x)
         if points.ndim == 0 or points.shape[-1] != self.dim:
@@ -178,7 +179,8 @@ class Posterior:
         except RuntimeError as error:
             return check.one_line(error)
         if not np.isfinite(value):
-            return f"the log density is {value}"
+            why = self.model.explain(x) if isinstance(self.model, Target) else ""
+            return f"the log density is {value}{why and f': {why}'}"
         bad = [
             name
             for name, entry in zip(self.unconstrained_names, score, strict=False)
@@ -189,6 +191,23 @@ class Posterior:
             if bad
             else "no failure when evaluated again"
         )
+
+    def with_quantities(
+        self, log_likelihood: Iterable[str], posterior_predictive: Iterable[str]
+    ) -> Posterior:
+        """The posterior whose draws come with a log likelihood, or new data, of these observed variables.
+
+        A Stan program has its quantities whether they are asked for or not. Raises ArgumentError.
+        """
+        model = self.model
+        if isinstance(model, Target):
+            model = model.with_quantities(list(log_likelihood), list(posterior_predictive))
+        if model is self.model:
+            return self
+        other = copy.copy(self)
+        other.model = model
+        other._describe()
+        return other
 
     def digest(self) -> str:
         """A hash of the program, for the record: 16 hexadecimal digits."""

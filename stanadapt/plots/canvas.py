@@ -181,10 +181,14 @@ def name_chains(
 
 
 def to_svg(picture: Callable[..., np.ndarray], idata: Any, **options: Any) -> str:
-    """A picture as an SVG element, to stand in a page.
+    """A picture as an SVG element, to stand in a page; see `draw_detached` and `write_svg`."""
+    return write_svg(draw_detached(picture, idata, **options))
 
-    It is drawn on a figure that matplotlib's pyplot does not know of, so that nothing is shown or has to be
-    closed. Its background is transparent, and its text has the colour of the text around it.
+
+def draw_detached(picture: Callable[..., np.ndarray], idata: Any, **options: Any) -> Figure:
+    """A picture on a figure that matplotlib's pyplot does not know of.
+
+    So nothing is shown, and nothing has to be closed.
 
     Parameters
     ----------
@@ -200,9 +204,22 @@ def to_svg(picture: Callable[..., np.ndarray], idata: Any, **options: Any) -> st
         axes = picture(idata, **options)
     finally:
         _detached.reset(before)
+    figure: Figure = axes.flat[0].figure
+    return figure
+
+
+def write_svg(figure: Figure) -> str:
+    """A figure as an SVG element: on no background, and with text of the colour of the text around it."""
     file = io.StringIO()
     with style():
-        figure = axes.flat[0].figure
         figure.savefig(file, format="svg", transparent=True, dpi=150, metadata={"Date": None})
     text = file.getvalue()
     return text[text.index("<svg") :].replace(_INK, "currentColor")
+
+
+def write_png(figure: Figure) -> bytes:
+    """A figure as PNG, on its own background."""
+    file = io.BytesIO()
+    with style():
+        figure.savefig(file, format="png", dpi=130)
+    return file.getvalue()

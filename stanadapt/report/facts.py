@@ -14,7 +14,8 @@ from ..result.container import Groups
 from ..result.labels import SAMPLE_DIMS
 from .table import Column, Table
 
-_LONGEST_PROGRAM = 300_000  # characters
+_LONGEST = 2_000  # characters of a fact
+_LONGEST_PROGRAM = 150_000  # characters
 
 
 class Fact(NamedTuple):
@@ -23,6 +24,11 @@ class Fact(NamedTuple):
     label: str
     text: str
     note: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The text, if it is not of a length that nobody reads."""
+        return self.text if len(self.text) <= _LONGEST else f"{self.text[:_LONGEST]}…"
 
 
 class Program(NamedTuple):
@@ -75,7 +81,7 @@ def run_facts(groups: Groups, attrs: Mapping[str, Any]) -> list[Fact]:
 
 def settings_rows(attrs: Mapping[str, Any]) -> Table | None:
     """The settings of the method; None where they are not known."""
-    settings = _object(attrs.get("settings"))
+    settings = parse_object(attrs.get("settings"))
     if not settings:
         return None
     method = attrs.get("method")
@@ -91,7 +97,7 @@ def settings_rows(attrs: Mapping[str, Any]) -> Table | None:
 
 def version_facts(attrs: Mapping[str, Any]) -> list[Fact]:
     """The machine and the packages that the draws were made with."""
-    return [Fact(name, str(value)) for name, value in _object(attrs.get("versions")).items()]
+    return [Fact(name, str(value)) for name, value in parse_object(attrs.get("versions")).items()]
 
 
 def program(attrs: Mapping[str, Any]) -> Program | None:
@@ -138,7 +144,7 @@ def _range(values: np.ndarray) -> str:
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
 
 
-def _object(text: Any) -> dict[str, Any]:
+def parse_object(text: Any) -> dict[str, Any]:
     """JSON of an object; an empty one, where the attribute of that name is somebody else's."""
     try:
         held = json.loads(text)

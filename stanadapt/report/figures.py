@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..diagnostics.findings import ESS_PER_CHAIN, ONE_CHAIN_R_HAT, R_HAT_LIMIT
+from ..diagnostics.scalars import ESS_PER_CHAIN, r_hat_limit
 from ..diagnostics.statistics import column, e_bfmi
 from ..diagnostics.table import duration, summary_columns
 from ..result.container import Groups
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
+_MOST_BYTES = 1_500_000  # of the summary
+_MANY = 10_000  # rows
 _MEANINGS = {
     "mean": "Mean of the draws of all chains.",
     "sd": "Standard deviation of the draws.",
@@ -68,7 +70,7 @@ class Worst(NamedTuple):
 
 def limits(chains: int) -> tuple[float, float]:
     """R-hat over and effective sample sizes under which there is a finding."""
-    return (R_HAT_LIMIT if chains > 1 else ONE_CHAIN_R_HAT), float(ESS_PER_CHAIN * chains)
+    return r_hat_limit(chains), float(ESS_PER_CHAIN * chains)
 
 
 def key_figures(groups: Groups, attrs: dict[str, Any], worst: Worst) -> list[Key]:
@@ -112,7 +114,16 @@ def summary_rows(frame: pandas.DataFrame, chains: int) -> Table:
     texts = zip(map(str, frame.index), *summary_columns(frame), strict=True)
     rows: list[Sequence[str]] = list(texts)
     note = f"Marked: R-hat over {high}, and effective sample sizes under {low:g}."
-    return Table("summary", f"{len(rows):,} quantities of the posterior", columns, rows, note)
+    caption = f"{len(rows):,} quantit{'y' if len(rows) == 1 else 'ies'} of the posterior"
+    return Table("summary", caption, columns, _worst_first(frame, rows), note, _MOST_BYTES)
+
+
+def _worst_first(frame: pandas.DataFrame, rows: list[Sequence[str]]) -> list[Sequence[str]]:
+    """The rows by falling R-hat, where they might not all fit in the page; else in their own order."""
+    if len(rows) <= _MANY:
+        return rows
+    values = frame["r_hat"].to_numpy(dtype=float)
+    return [rows[i] for i in np.argsort(np.where(np.isnan(values), -np.inf, -values), kind="stable")]
 
 
 def chain_rows(groups: Groups) -> Table | None:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from .. import check, plots
+from .. import check
+from ..plots.adaptation import plot_adaptation
+from ..plots.canvas import draw_detached
+from ..plots.chains import plot_chains
+from ..plots.energy import plot_energy
+from ..plots.ess import plot_ess
+from ..plots.policy import plot_policy
+from ..plots.preconditioner import plot_preconditioner
 from ..result.container import Groups, datasets
 from .vector import Picture, picture
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
+
+
+_MOST_BYTES = 2_600_000  # of all pictures
+_LONGEST = 500  # characters of a reason
 
 
 class Failure(NamedTuple):
@@ -53,7 +63,7 @@ PLANS = (
         "Chains",
         "Traces, ranks and densities of the quantities about which there is most to say, the worst first. "
         "Chains that agree lie on top of each other in the traces and densities, and have flat ranks.",
-        plots.plot_chains,
+        plot_chains,
         lambda groups: True,
     ),
     Plan(
@@ -61,7 +71,7 @@ PLANS = (
         "Energy",
         "The distribution of the energy, and of its changes from draw to draw. Where the changes are much "
         "narrower, the chains explore the tails slowly.",
-        plots.plot_energy,
+        plot_energy,
         _has("sample_stats", "energy"),
     ),
     Plan(
@@ -69,7 +79,7 @@ PLANS = (
         "Effective sample size",
         "How the effective sample sizes grow with the draws and with time. They should grow in proportion: "
         "a curve that bends down shows chains that get stuck.",
-        plots.plot_ess,
+        plot_ess,
         lambda groups: True,
     ),
     Plan(
@@ -77,21 +87,21 @@ PLANS = (
         "Adaptation",
         "Step size, acceptance and what was learnt over warm-up, a line for each chain, with the stages of "
         "warm-up shaded. Chains that have learnt the same end close to each other.",
-        plots.plot_adaptation,
+        plot_adaptation,
         _has_history,
     ),
     Plan(
         "preconditioner",
         "Preconditioner",
         "The correlations between parameters that chains have learnt, and how far the chains agree on them.",
-        plots.plot_preconditioner,
+        plot_preconditioner,
         _has("adaptation", "preconditioner"),
     ),
     Plan(
         "policy",
         "Policy",
         "The policy of proposals before and after training.",
-        plots.plot_policy,
+        plot_policy,
         _has_policy,
     ),
 )
@@ -100,13 +110,18 @@ PLANS = (
 def draw_pictures(idata: InferenceData) -> Iterator[Picture | Failure]:
     """All pictures that the result has something for."""
     groups = datasets(idata)
+    left = _MOST_BYTES
     for plan in PLANS:
         if not plan.is_possible(groups):
             continue
         try:
-            axes = plan.draw(idata)
-            figure = np.ravel(axes)[0].figure
-            yield picture(figure, plan.id, plan.title, plan.description)
-            plots.close(figure)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # matplotlib's, of names that leave no room
+                figure = draw_detached(plan.draw, idata)
+                made = picture(figure, plan.id, plan.title, plan.description)
         except Exception as error:  # a report without a picture is better than none
-            yield Failure(plan.id, plan.title, f"{type(error).__name__}: {check.one_line(error)}")
+            reason = f"{type(error).__name__}: {check.one_line(error)}"
+            yield Failure(plan.id, plan.title, reason[:_LONGEST])
+            continue
+        left -= len(made.markup.encode())
+        yield made if left >= 0 else Failure(plan.id, plan.title, "it does not fit in a page of 5 MB")

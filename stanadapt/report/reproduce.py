@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import samplers
 from ..result.container import Groups
+from .facts import parse_object
 
 _MODEL, _DATA = "model.stan", "data.json"  # as the page calls them: a result does not know their names
 _NEEDED = ("method", "settings", "seed", "chains", "tuning_steps", "draws", "thin")
@@ -65,9 +66,12 @@ def _arguments(groups: Groups, attrs: Mapping[str, Any]) -> dict[str, Any]:
         given["backend"] = "bridgestan"
     if "until" in attrs:
         given["until"] = str(attrs["until"])
+    others = parse_object(attrs.get("quantities"))
     for name in ("log_likelihood", "posterior_predictive"):
         if name in groups:
-            given[name] = [str(each) for each in groups[name].data_vars]
+            own = others.get(name, {})
+            quantities = {own.get(str(each), str(each)): str(each) for each in groups[name].data_vars}
+            given[name] = quantities if own else list(quantities)
     if "warmup_posterior" in groups:
         given["save_warmup"] = True
     if "unconstrained_posterior" in groups:
@@ -77,10 +81,7 @@ def _arguments(groups: Groups, attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _changed_settings(method: str, text: str) -> dict[str, Any]:
     """The settings that are not the method's defaults; all, where this version has others."""
-    try:
-        settings: dict[str, Any] = json.loads(text)
-    except ValueError:
-        return {}
+    settings = parse_object(text)
     declared = samplers.declared(samplers.sampler(method))
     return {
         name: value
@@ -98,7 +99,7 @@ def _shell(given: Mapping[str, Any], has_data: bool) -> str:
                 words += ["--set", f"{setting}={chosen if isinstance(chosen, str) else json.dumps(chosen)}"]
         elif value is True:
             words.append(option)
-        elif isinstance(value, list):
+        elif isinstance(value, list | dict):  # the command knows quantities by their own names
             for each in value:
                 words += [option, each]
         else:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..diagnostics.findings import Finding
+from ..diagnostics.finding import Finding
 
 GOOD, CARE, SERIOUS, WAIT = "good", "care", "serious", "wait"
 UNFINISHED = ("interrupted", "until", "short")  # findings that are none while a run goes on
+_LONGEST = 2_000  # characters of a finding, which may quote a user's names
 _SAID = 3  # findings that the sentence names
 _CHAINS, _ESS, _ADAPTATION, _ENERGY = "chains", "ess", "adaptation", "energy"
 
@@ -57,7 +58,9 @@ class Judged(NamedTuple):
     @classmethod
     def of(cls, finding: Finding) -> Judged:
         kind = KINDS.get(finding.kind, Kind(CARE, finding.kind))
-        return cls(kind.level, str(finding), finding.kind, kind.picture)
+        text = str(finding)
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        return cls(kind.level, text, finding.kind, kind.picture)
 
 
 class Verdict(NamedTuple):

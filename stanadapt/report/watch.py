@@ -176,26 +176,34 @@ class Server:
         last = self.page.version
         late = time.monotonic() + seconds
         with self.changed:
-            while self.taken < last and time.monotonic() - self.asked_at < seconds:
-                if not self.changed.wait(max(0.0, late - time.monotonic())):
-                    return
+            while self.taken < last and self.asked_at > late - 2 * seconds and time.monotonic() < late:
+                self.changed.wait(late - time.monotonic())
 
     def answer(self, path: str) -> tuple[str, str] | None:
         """The type and the text at a path below the token; None where there is nothing."""
         page = self.page
         with self.changed:
             self.asked_at = time.monotonic()
+        if path == "gone":
+            with self.changed:
+                self.asked_at = float("-inf")
+                self.changed.notify_all()
+            return "application/json", "{}"
         if path == "":
+            self._note(page)
             return "text/html", _whole(page, self.watch.shown)
         if path == "state":
             return "application/json", json.dumps(_state(page))
         if path == "contents" and page is not None:
-            answer = json.dumps(_state(page) | _part(page, self.watch.shown))
-            with self.changed:
-                self.taken = max(self.taken, page.version)
-                self.changed.notify_all()
-            return "application/json", answer
+            self._note(page)
+            return "application/json", json.dumps(_state(page) | _part(page, self.watch.shown))
         return None
+
+    def _note(self, page: Page | None) -> None:
+        """Remember that a browser fetches this page."""
+        with self.changed:
+            self.taken = max(self.taken, page.version if page else 0)
+            self.changed.notify_all()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -10,6 +10,7 @@ import xarray
 
 from .. import check
 from ..errors import ArgumentError, ModelError
+from ..model.backends.python import Target
 from ..model.data import holds_tuples
 from ..model.posterior import Posterior
 
@@ -46,17 +47,27 @@ class Labels:
                 raise ModelError(
                     f"model: its variable {name} has the name of a dimension of the result; rename it"
                 )
-        labels = cls(coords, dims)
         for name, given in dims.items():
             _check_dims(name, given, shapes)
         for name, labelled in coords.items():
             if not _is_flat(labelled):
                 raise check.refused(f"coords[{name!r}]", labelled, "a list of labels, one for each entry")
+        labels = cls(coords, dims)._with_own(posterior, shapes)
         labels._check_names(observed)
         labels._check_names(drawn)
         labels._check_lengths(shapes)
         labels._check_used(shapes)
         return labels
+
+    def _with_own(self, posterior: Posterior, shapes: Mapping[str, tuple[int, ...]]) -> Labels:
+        """With those that the model itself has, where the user names no others."""
+        if not isinstance(posterior.model, Target):
+            return self
+        own = posterior.model
+        dims = {name: given for name, given in own.dims.items() if name in shapes} | dict(self.dims)
+        used = {name for given in dims.values() for name in given}
+        coords = {name: given for name, given in own.coords.items() if name in used} | dict(self.coords)
+        return Labels(coords, dims)
 
     def _check_names(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Refuse variables of one group of the result with the name of a dimension there."""

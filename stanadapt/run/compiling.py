@@ -8,6 +8,7 @@ import numba
 import numpy as np
 
 from ..jit import is_compiled
+from ..model.backends.python import Target
 from ..model.posterior import Posterior
 from ..numerics.ascent import climb
 from ..numerics.reference import reference_steps
@@ -23,6 +24,12 @@ from .job import Job
 from .progress import tell
 
 _SEVERAL = 5  # coordinates of a variable from which on a hierarchy is likely
+
+
+def compile_model(posterior: Posterior, progress: bool) -> None:
+    """Compile the model itself, where it is not a Stan program's and takes seconds."""
+    if isinstance(posterior.model, Target):
+        posterior.model.compile(tell if progress else lambda _: None)
 
 
 def compile_job(job: Job, posterior: Posterior, progress: bool) -> None:
@@ -49,6 +56,7 @@ def compile_pilot(posterior: Posterior, progress: bool) -> None:
 
 def compile_reference(posterior: Posterior, progress: bool) -> None:
     """Compile the kernel that draws are measured by, see numerics/reference.py."""
+    compile_model(posterior, progress)
     _announce(reference_steps, posterior, "the reference kernel", progress)
     d, rng = posterior.dim, np.random.default_rng(0)
     points, root, room = np.empty((0, d)), np.empty((0, 0)), (np.empty((0, 2, d)), np.empty((0, 3)))

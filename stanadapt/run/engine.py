@@ -13,6 +13,7 @@ import numpy as np
 from .. import check
 from ..errors import ArgumentError, ChainError, InitializationError, ModelError
 from ..model.backends.base import Plan, RefusedError, StanProgram, Writer
+from ..model.backends.python import Target
 from ..model.data import to_json
 from ..model.opening import executable, read_program
 from ..model.posterior import Posterior
@@ -221,10 +222,11 @@ def check_posterior(method: str, posterior: Posterior) -> None:
         There is no Stan program at hand that stanli covers, and no executable of CmdStan; or every chain
         would have data of its own.
     """
-    if posterior.model.backend == "python":
+    if isinstance(posterior.model, Target):
+        what = "is made of Python functions" if posterior.model.backend == "python" else "is none"
         raise ArgumentError(
-            f"method={method!r} needs a Stan program, and this target is made of Python functions: use "
-            "another method, see stanadapt.methods()"
+            f"method={method!r} needs a Stan program, and this target {what}: use another method, see "
+            "stanadapt.methods()"
         )
     if not posterior.dim:
         return

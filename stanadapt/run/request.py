@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from .. import check, samplers
 from ..model import BACKENDS
+from ..model.posterior import Posterior
 from . import auto
 from .job import Job
 from .until import Until
@@ -39,6 +40,17 @@ class Request(NamedTuple):
     keep_unconstrained: bool
     until: Until | None
     warm: Warm | None = None
+
+    def of(self, posterior: Posterior) -> Request:
+        """The request with the names that quantities have in a posterior."""
+        quantity = posterior.description.quantity
+        likelihood, predictive = "log_likelihood", "posterior_predictive"
+        return self._replace(
+            log_likelihood={quantity(likelihood, name): own for name, own in self.log_likelihood.items()},
+            posterior_predictive={
+                quantity(predictive, name): own for name, own in self.posterior_predictive.items()
+            },
+        )
 
     def job(self, method: str, settings: Any) -> Job:
         """The job for a method; what is None here is as the method has it."""

@@ -37,7 +37,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("workers",),
     ("errors",),
 )
-DOORS = ("__init__", "api", "cli", "comparison", "many", "runs")
+DOORS = ("__init__", "api", "cli", "compare", "many", "runs")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 

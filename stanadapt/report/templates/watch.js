@@ -53,6 +53,8 @@
     await take();
     live.querySelector("h1")?.scrollIntoView();
   });
+  // So that the server need not wait for this page when the run ends.
+  addEventListener("pagehide", () => { fetch("gone", { keepalive: true }).catch(() => {}); });
   if (over) say("The run has ended. This page changes no more.");
   else look();
 })();
