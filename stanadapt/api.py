@@ -62,11 +62,12 @@ def sample(
     ----------
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
-        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; or a `Target`, such as `abc` makes
-        of a simulator. The method nuts runs in stanli, or in CmdStan where the model is a CmdStanModel with
-        its executable.
+        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; a `Target`, such as `abc` makes of
+        a simulator, and `Target.from_jax` of a function in JAX; or a model of NumPyro. The method nuts runs
+        in stanli, or in CmdStan where the model is a CmdStanModel with its executable.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
+        For a model of NumPyro, its arguments by name.
     method
         A name that `methods()` lists; or "auto", which takes one of them by what it sees of the posterior:
         `stanadapt methods auto` prints the rule, and the result's attributes have the method, the reason
@@ -92,7 +93,7 @@ def sample(
     workers
         Chains that run at the same time; by default as many as there are cores.
     backend
-        "auto", "stanli" or "bridgestan"; see `Posterior`.
+        "auto", "stanli" or "bridgestan", or one that another package brings; see `Posterior`.
     settings
         A dict of the method's settings, which `methods(name)` lists with their meaning, or its Settings. None
         with method="auto".
@@ -105,7 +106,8 @@ def sample(
     log_likelihood, posterior_predictive
         Names of generated quantities to put in the groups of that name. Or a dict with the data that they
         are of: {"y": "y_rep"} names y_rep there y, with the dimensions of y, as ArviZ's plots of predictive
-        checks want it; the attribute `quantities` keeps the name in the program.
+        checks want it; the attribute `quantities` keeps the name in the program. For a model of PyMC or
+        NumPyro, names of observed variables, whose log likelihood or predictions are made then.
     keep_unconstrained
         Keep the unconstrained draws too, in a group unconstrained_posterior.
     until
@@ -121,10 +123,11 @@ def sample(
     cluster
         A `dask.distributed.Client`, or the address of a scheduler: chains run there, in segments.
     warm
-        An earlier result for the same parameters, or the path of its netCDF file or store: chains begin with
-        what its chains have learnt (metric, coordinates and, of the same method, step size), at some of its
-        draws, with a short warm-up that checks all of it and goes on learning. The data, the number of chains
-        and the method may be others. `inits` may set other starts: R-hat compares chains that start apart
+        An earlier result for the same parameters, or the path of its netCDF file or store, or a
+        `cmdstanpy.CmdStanMCMC`: chains begin with what its chains have learnt (metric, coordinates and, of
+        the same method, step size; of NUTS also for fisher_hmc and hmc), at some of its draws, with a short
+        warm-up that checks all of it and goes on learning. The data, the number of chains and the method may
+        be others. `inits` may set other starts: R-hat compares chains that start apart
         from each other, further out than the posterior, and loses a part of its power where they start at
         draws.
 
@@ -186,7 +189,9 @@ def sample(
             if store is not None:
                 held.enter_context(lock(check_folder(store)))
             posterior = _open(model, data, request)
+            posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
             labels = Labels.checked(request.coords, request.dims, posterior)
+            request = request.of(posterior)._replace(coords=labels.coords, dims=labels.dims)
             try_build(posterior, request, labels)
             prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
             compile_statistics(request.progress)

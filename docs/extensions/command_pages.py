@@ -60,9 +60,13 @@ def command_page() -> str:
     for path, context in walk_commands(main, click.Context(main, info_name="stanadapt")):
         command = context.command
         usage = " ".join([path, *command.collect_usage_pieces(context)])
-        parts.append(f"## {path}\n\n```{{program}} {path}\n```\n\n```text\n{usage}\n```\n\n{describe(command)}\n")
+        parts.append(
+            f"## {path}\n\n```{{program}} {path}\n```\n\n```text\n{usage}\n```\n\n{describe(command)}\n"
+        )
         parts += [
-            describe_option(each, context) for each in command.get_params(context) if isinstance(each, click.Option)
+            describe_option(each, context)
+            for each in command.get_params(context)
+            if isinstance(each, click.Option)
         ]
     return "\n".join(parts)
 

@@ -21,7 +21,18 @@ from stanadapt.samplers.base import NO_TARGET
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "examples" / "benchmarks" / "README.md"
 ODD_TARGETS = "## Odd targets"
+ODD_WORDS = (
+    "Whether the tails and the middle of the draws come out right on targets whose truth is known. "
+    "*Says so*: they do not, and `stanadapt.diagnose` has a finding. "
+    "[The benchmark](../benchmarks.md#odd-targets) has all methods."
+)
 DEPARTURES = "Departures from the paper"
+SOURCE = """\
+:::{{dropdown}} `stanadapt/samplers/{name}.py`
+```{{literalinclude}} ../../stanadapt/samplers/{name}.py
+:language: python
+```
+:::"""
 
 _CODE = re.compile(r"(`[^`]*`)")
 _FILE = re.compile(r"(?<![\w`/])((?:\w+/)*\w+\.py)\b(?!`)")
@@ -107,9 +118,9 @@ def split_docstring(text: str) -> Docstring:
             cost.append(markdown(" ".join(block)))
         elif departures and _ITEM.match(first):
             departures.append(_listed(block))
-        elif block[0].startswith("    ") and re.match(r"(paper|symbol) ", first):
-            symbols += block
-        elif block[0].startswith("    ") and symbols:
+        elif (block[0].startswith("    ") and re.match(r"(paper|symbol) ", first)) or (
+            block[0].startswith("    ") and symbols
+        ):
             symbols += block
         elif symbols:
             algorithm.append(_listed(block))
@@ -206,7 +217,9 @@ def method_table() -> str:
         method = samplers.sampler(name)
         aims = method.FACTS.acceptance != NO_TARGET
         acceptance = f"{samplers.declared(method)['target_accept'].default:g}" if aims else ""
-        rows.append(row([f"[`{name}`](/methods/{name}.md)", markdown(description), acceptance, method.FACTS.needs]))
+        rows.append(
+            row([f"[`{name}`](/methods/{name}.md)", markdown(description), acceptance, method.FACTS.needs])
+        )
     return "\n".join(rows)
 
 
@@ -219,7 +232,9 @@ def odd_targets(name: str) -> str:
     if found is None:
         return ""
     table = [row(["target", "its quantiles and means"]), row(["---", "---"])]
-    return "\n".join(table + [row([target, said]) for target, said in zip(cells[0][1:], found[1:], strict=True)])
+    return "\n".join(
+        table + [row([target, said]) for target, said in zip(cells[0][1:], found[1:], strict=True)]
+    )
 
 
 def method_page(name: str) -> str:
@@ -231,7 +246,7 @@ def method_page(name: str) -> str:
         f"(method-{name})=\n\n# `{name}`\n",
         doc.title,
         facts_table(name),
-        f"```python\nidata = stanadapt.sample(model, data, method=\"{name}\", seed=1)\n```",
+        f'```python\nidata = stanadapt.sample(model, data, method="{name}", seed=1)\n```',
     ]
     if notes.exists():
         parts.append(notes.read_text(encoding="utf-8").strip())
@@ -239,21 +254,18 @@ def method_page(name: str) -> str:
     parts += [doc.symbols] if doc.symbols else []
     parts += [doc.algorithm] if doc.algorithm else []
     parts += ["## Departures from the paper", doc.departures] if doc.departures else []
-    parts += ["## Settings", f'As in `settings={{"NAME": value}}`, or in a shell `--set NAME=value`.']
+    parts += ["## Settings", 'As in `settings={"NAME": value}`, or in a shell `--set NAME=value`.']
     parts += [settings_table(name), "## Cost", doc.cost]
     if odd := odd_targets(name):
         parts += [
             "## Odd targets",
-            "Whether the tails and the middle of the draws come out right on targets whose truth is known. "
-            "*Says so*: they do not, and `stanadapt.diagnose` has a finding. "
-            "[The benchmark](../benchmarks.md#odd-targets) has all methods.",
+            ODD_WORDS,
             odd,
         ]
     parts += [
         "## Source",
         "The file follows the order of the paper: settings, state, start, one iteration, what is learnt.",
-        f":::{{dropdown}} `stanadapt/samplers/{name}.py`\n"
-        f"```{{literalinclude}} ../../stanadapt/samplers/{name}.py\n:language: python\n```\n:::",
+        SOURCE.format(name=name),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import stanadapt
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
+
+import stanadapt
 
 
 def find_public(text: str) -> str | None:

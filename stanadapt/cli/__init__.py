@@ -4,6 +4,8 @@ Everything but click is imported inside the commands, so that help comes at once
 """
 
 from .comparing import compare
+from .completion import completion
+from .export import export
 from .group import main
 from .models import check_model, methods
 from .pages import report, watch
@@ -13,7 +15,9 @@ from .sampling import extend, resume, sample
 __all__ = [
     "check_model",
     "compare",
+    "completion",
     "diagnose",
+    "export",
     "extend",
     "main",
     "methods",

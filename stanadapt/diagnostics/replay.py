@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError
-from ..model import BACKENDS
+from ..model.plugins import check_backend
 from ..model.posterior import Posterior
 from ..result.container import attributes
 from ..result.record import Record
@@ -24,7 +24,7 @@ from ..run.job import Job
 from ..run.replay import Frozen, log_densities, run_on, step_from, warm_up_again
 from ..samplers import is_engine, sampler
 from .convergence import convergence
-from .findings import Finding
+from .finding import Finding
 from .law import SPREAD, Frame, Means, adjust, batch_test, names
 from .scalars import ESS_PER_CHAIN
 from .statistics import compile_statistics
@@ -178,7 +178,7 @@ def replay(
     _check_numbers(error_rate, budget)
     kernel, progress = check.boolean("kernel", kernel), check.boolean("progress", progress)
     init_radius = check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS)
-    check.choice("backend", backend, BACKENDS)
+    check_backend(backend)
     workers = check.available_cores() if workers is None else check.integer("workers", workers, 1)
     store = _store_of(idata, model)
     record = Record.of(idata if store is None else read_store(store))

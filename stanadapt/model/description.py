@@ -51,6 +51,11 @@ class Description:
         """Number of columns of the constrained values."""
         return len(self.flat_names)
 
+    def quantity(self, group: str, name: str) -> str:
+        """The quantity for what a group of the result calls `name`, where each group has one of its own."""
+        own = f"{group}:{name}"
+        return own if own in self.variables else name
+
     @cached_property
     def variables(self) -> dict[str, Variable]:
         """All quantities."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..diagnostics.findings import Finding
+from ..diagnostics.finding import Finding
 
 GOOD, CARE, SERIOUS, WAIT = "good", "care", "serious", "wait"
 UNFINISHED = ("interrupted", "until", "short")  # findings that are none while a run goes on

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import xarray
 
+from .. import samplers
 from ..errors import ArgumentError
 from .columns import LP, Table
 from .labels import SAMPLE_DIMS
 
 # Stan's columns in its order, with the schema's names.
-_COLUMNS = {
+STAN_COLUMNS = {
     LP: "lp",
     "accept_stat__": "acceptance_rate",
     "stepsize__": "step_size",
@@ -36,6 +37,13 @@ _FORMAT = ("2", "36", "0")
 _ALGORITHMS = {"nuts": ("hmc", "nuts"), "hmc": ("hmc", "static")}
 
 
+def own_method(config: Mapping[str, Any]) -> str:
+    """The method that the comments of a file name: NUTS, where they name none that is known here."""
+    named = (str(config.get("algorithm", "")), str(config.get("engine", "")))
+    found = next((method for method, words in _ALGORITHMS.items() if words == named), named[0])
+    return found if found in samplers.METHODS else "nuts"
+
+
 def stan_columns(stats: xarray.Dataset) -> dict[str, xarray.Variable]:
     """The statistics of iterations that are there, under Stan's names.
 
@@ -46,7 +54,7 @@ def stan_columns(stats: xarray.Dataset) -> dict[str, xarray.Variable]:
     """
     found = {
         name: stats.variables[own]
-        for name, own in _COLUMNS.items()
+        for name, own in STAN_COLUMNS.items()
         if own in stats.data_vars and set(stats.variables[own].dims) == set(SAMPLE_DIMS)
     }
     if LP not in found:

@@ -223,6 +223,8 @@ class Store:
             )
         except RefusedError as error:
             raise StoreError(f"{self.folder}: its program cannot be opened again: {error}") from error
+        request = self.asked.request
+        posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
         theirs, ours = posterior.description.to_json(), self.asked.description.to_json()
         for name in ("hash", "unconstrained_names", "flat_names"):
             if theirs[name] != ours[name]:

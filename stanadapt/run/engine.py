@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, ChainError, InitializationError, ModelError
+from ..model import PROGRAM_BACKENDS
 from ..model.backends.base import Plan, RefusedError, StanProgram, Writer
 from ..model.data import to_json
 from ..model.opening import executable, read_program
@@ -199,7 +200,8 @@ def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterio
     ------
     ArgumentError, ModelError, DataError
     """
-    if method == auto.NAME or not is_engine(sampler(method)) or backend == "stanli" or executable(model):
+    is_plain = method == auto.NAME or not is_engine(sampler(method)) or backend not in ("auto", "bridgestan")
+    if is_plain or executable(model):
         return Posterior(model, data, backend=backend)
     if backend == "auto":
         try:
@@ -221,10 +223,12 @@ def check_posterior(method: str, posterior: Posterior) -> None:
         There is no Stan program at hand that stanli covers, and no executable of CmdStan; or every chain
         would have data of its own.
     """
-    if posterior.model.backend == "python":
+    if posterior.model.backend not in PROGRAM_BACKENDS:
+        is_python = posterior.model.backend == "python"
+        what = "target is made of Python functions" if is_python else f"model is one of {posterior.library}"
         raise ArgumentError(
-            f"method={method!r} needs a Stan program, and this target is made of Python functions: use "
-            "another method, see stanadapt.methods()"
+            f"method={method!r} needs a Stan program, and this {what}: use another method, see "
+            "stanadapt.methods()"
         )
     if not posterior.dim:
         return

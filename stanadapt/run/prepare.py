@@ -10,10 +10,11 @@ import numpy as np
 
 from .. import check, samplers
 from ..errors import ArgumentError, ModelError, warn
+from ..model import PROGRAM_BACKENDS
 from ..model.data import holds_tuples
 from ..model.posterior import Posterior
 from . import auto, inits, warm, warmup
-from .compiling import compile_job, compile_pilot
+from .compiling import compile_job, compile_model, compile_pilot
 from .draws import row_bytes
 from .engine import check_posterior
 from .inits import Init
@@ -49,6 +50,7 @@ def prepare(request: Request, posterior: Posterior, *, stored: bool = False, clu
     """
     check_quantities(request, posterior)
     check_chains(request.chains)
+    compile_model(posterior, request.progress)
     starts = _starts(request, posterior)
     job, notes = _choose(request, posterior, starts[0])
     notes |= inits.describe(request.inits, request.init_radius)
@@ -80,6 +82,7 @@ def prepare_again(
 ) -> Prepared:
     """The same for a run that has begun already: its job, its starts and its notes are known."""
     check_memory(posterior, job, request.workers, on_disk)
+    compile_model(posterior, request.progress)
     turns = _turns(request, posterior, cluster)
     compile_job(job, posterior, request.progress)
     return Prepared(posterior, job, starts, turns, notes)
@@ -105,7 +108,7 @@ def check_quantities(request: Request, posterior: Posterior) -> None:
             check.choice(argument, name, posterior.generated_quantities)
             _check_owner(argument, name, request, posterior)
     for name in request.log_likelihood:
-        if name in request.posterior_predictive:
+        if name in request.posterior_predictive and name in posterior.generated_quantities:
             raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
 
 
@@ -172,9 +175,10 @@ def _check_method(job: Job, posterior: Posterior) -> None:
     if samplers.is_engine(sampler):
         check_posterior(job.method, posterior)
     if sampler.FACTS.gradient and not posterior.model.has_gradient:
+        advice = "pass gradient=... to Target.from_python, or " * (posterior.model.backend == "python")
         raise ArgumentError(
-            f"method={job.method!r} needs a gradient and this target has none: pass "
-            f"gradient=... to Target.from_python, or use one of {', '.join(able)}"
+            f"method={job.method!r} needs a gradient and this target has none: {advice}use one of "
+            f"{', '.join(able)}"
         )
     if not samplers.is_engine(sampler):
         warmup.plan(cast(samplers.Sampler, sampler), job.settings, job.warmup, posterior.dim)
@@ -211,7 +215,7 @@ def _turns(request: Request, posterior: Posterior, cluster: Any) -> Turns:
         )
         return Threads(1)
     packed = pack(posterior)
-    if posterior.model.backend != "python":
+    if posterior.model.backend in PROGRAM_BACKENDS:
         warn(
             f"{posterior.library}: this library was compiled without STAN_THREADS=true and cannot run in "
             "threads; its chains run in processes."

@@ -302,14 +302,17 @@ def test_draws_are_read_a_part_at_a_time(kind: str, tmp_path: Path, monkeypatch:
         assert found == expected
 
 
-def test_stores_are_exported_without_being_read_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stanadapt.run.memory.MOST_BYTES", 1_000, raising=False)
+def test_a_store_is_exported_as_it_lies_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stanadapt.run.memory.MEMORY_BYTES", 1_000)
     idata = draw("rwm", draws=400, store=tmp_path / "store")
+    held = datasets(idata)["posterior"].variables["x"]
+    assert not held._in_memory
     (path,) = stanadapt.export(stanadapt.load(tmp_path / "store"), tmp_path / "fit.csv")
     frame = pandas.read_csv(path, float_precision="round_trip")
     np.testing.assert_array_equal(frame["v"], values(idata, "v").ravel())
+    stanadapt.export(idata, tmp_path / "again.csv")
+    assert not held._in_memory
+    assert (tmp_path / "again.csv").read_bytes() == path.read_bytes()
 
 
 def test_files_that_are_there_stay(idata: Any, tmp_path: Path) -> None:

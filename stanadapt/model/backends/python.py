@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import importlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -17,7 +18,9 @@ from ... import check
 from ...errors import ArgumentError, DataError
 from ...jit import callback, intrinsic
 from ...target import NativeTarget, native_target
+from . import own
 from .base import Writer
+from .own import OwnModel
 
 _Pointer = types.CPointer(types.float64)
 
@@ -25,26 +28,6 @@ _Pointer = types.CPointer(types.float64)
 LOG_DENSITY = types.float64(_Pointer)
 # And its gradient: double g(const double *x, double *gradient), which returns the log density too.
 LOG_DENSITY_GRADIENT = types.float64(_Pointer, _Pointer)
-
-_SHORT = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_bool,
-    ctypes.c_bool,
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.c_void_p,
-)
-_LONG = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_bool,
-    ctypes.c_bool,
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.c_void_p,
-)
 
 
 class Target:
@@ -57,6 +40,8 @@ class Target:
     backend = "python"
     data: Mapping[str, Any] = {}  # for the record
     modelled: frozenset[str] = frozenset()  # names of those that the density is of
+    coords: Mapping[str, Sequence[Any]] = {}  # of dimensions, where the user of a run names no others
+    dims: Mapping[str, Sequence[str]] = {}  # names of the dimensions of variables and data
 
     def __init__(
         self,
@@ -163,6 +148,70 @@ class Target:
         """
         return cls(log_density, dim, gradient, names, noisy, threads)
 
+    @classmethod
+    def from_pymc(cls, model: Any) -> Target:
+        """A target from a PyMC model with the data that it has now; `sample` takes the model itself as well.
+
+        The log density on the scale of PyMC's value variables, and its gradient, are compiled by numba. That
+        takes some seconds, once a session: a model with other data (`pm.set_data`), or one that is made
+        again, is not compiled again. Chains run in threads. Where PyTensor has no numba form of an op, PyMC's
+        C backend evaluates the model, and chains run in processes; a warning says so.
+
+        Results have the model's variables, deterministics, coordinates, dimensions, observed and constant
+        data. `sample(..., log_likelihood="y", posterior_predictive="y")` adds the groups of these names, for
+        observed variables.
+
+        Parameters
+        ----------
+        model
+            A `pymc.Model`. Values that it sets for starting points (`initval`) are not used.
+
+        Raises
+        ------
+        ArgumentError
+            It is no PyMC model, or PyMC is not installed.
+        ModelError
+            It has no free variables, discrete ones, or some that are not float64; its log density draws
+            random numbers; or a name has a dot.
+        """
+        return _backend("pymc").from_model(model)  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_jax(cls, log_density: Callable[[Any], Any], params: Any) -> OwnModel:
+        """A target from a log density in JAX, whose gradient JAX derives.
+
+        XLA compiles it once in every process. Chains that run at the same time do so in processes, each of
+        which has a JAX of its own and is sent the function with cloudpickle.
+
+        Parameters
+        ----------
+        log_density
+            A function that JAX can trace, of what `params` is an example of. It returns the log density up to
+            a constant, a scalar of type float64, -inf outside the support.
+        params
+            d, for a function of an array (d,); or an example of its argument, a pytree such as a dict of
+            arrays, of which only names and shapes count. Results have the entries under their own names and
+            shapes; names of nested ones are joined by an underscore.
+
+        Returns
+        -------
+        OwnModel
+            A target for `sample` and `Posterior`, as the ones from Python are.
+
+        Raises
+        ------
+        ArgumentError
+            JAX is not installed, or in single precision; the function cannot be traced, or returns something
+            else; two entries have one name.
+
+        Examples
+        --------
+        >>> def log_density(p):
+        ...     return -0.5 * jnp.sum((p["theta"] / jnp.exp(p["tau"])) ** 2) - 8 * p["tau"] - p["tau"] ** 2
+        >>> target = stanadapt.Target.from_jax(log_density, {"tau": 0.0, "theta": np.zeros(8)})
+        """
+        return _backend("jax_model").from_jax(log_density, params)  # type: ignore[no-any-return]
+
     def __getstate__(self) -> dict[str, Any]:
         if self._compiled:
             raise TypeError("a target from compiled addresses lives in one process; use threads")
@@ -183,8 +232,8 @@ class Target:
 
     def log_density(self, x: np.ndarray) -> float:
         if self._compiled:
-            value = np.empty(1)
-            density = _SHORT(self._density_address)
+            value = np.full(1, np.nan)  # which a density that fails leaves
+            density = own.LOG_DENSITY(self._density_address)
             density(self._context, True, True, _pointer(x), _pointer(value), None)
             return float(value[0])
         return self._checked_value(x)
@@ -193,11 +242,22 @@ class Target:
         if not self.has_gradient:
             raise ArgumentError("this target has no gradient: pass gradient=... to Target.from_python")
         if self._compiled:
-            value, score = np.empty(1), np.empty(self.dim)
-            density = _LONG(self._gradient_address)
+            value, score = np.full(1, np.nan), np.empty(self.dim)
+            density = own.LOG_DENSITY_GRADIENT(self._gradient_address)
             density(self._context, True, True, _pointer(x), _pointer(value), _pointer(score), None)
             return float(value[0]), score
         return self._checked_value(x), self._checked_gradient(x)
+
+    def compile(self, tell: Callable[[str], None]) -> None:
+        """Make ready what takes seconds, and `tell` the user so in a line."""
+
+    def with_quantities(self, log_likelihood: Sequence[str], posterior_predictive: Sequence[str]) -> Target:
+        """The target whose draws come with these quantities, if it can be asked for more or fewer of them."""
+        return self
+
+    def explain(self, x: np.ndarray) -> str:
+        """What makes the log density at `x` (d,) not finite, in words; nothing where that is not known."""
+        return ""
 
     def writer(self, seed: int) -> Writer:
         def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
@@ -246,6 +306,12 @@ class Target:
             error, self._pending = self._pending, None
             raise error
 
+    def _put(self, point: np.ndarray, value: Any, score: np.ndarray | None) -> None:
+        """Write the density to `value`, and its gradient to `score` where that is wanted and there is one."""
+        value[0] = self._checked_value(point)
+        if score is not None and value[0] > -np.inf:
+            score[:] = self._checked_gradient(point)
+
     def _checked_value(self, x: np.ndarray) -> float:
         value = self._evaluate(x)
         if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "iufb":
@@ -278,7 +344,7 @@ class Target:
             self._gradient_address = _gradient_of_cfunc.address
             return
         self._context = 0
-        self._callbacks = _SHORT(self._short), _LONG(self._long)
+        self._callbacks = own.LOG_DENSITY(self._short), own.LOG_DENSITY_GRADIENT(self._long)
         self._density_address, self._gradient_address = (
             ctypes.cast(function, ctypes.c_void_p).value or 0 for function in self._callbacks
         )
@@ -295,9 +361,7 @@ class Target:
             return -1
         try:
             point = np.ctypeslib.as_array(x, (self.dim,))
-            value[0] = self._checked_value(point)
-            if score is not None and value[0] > -np.inf:
-                np.ctypeslib.as_array(score, (self.dim,))[:] = self._checked_gradient(point)
+            self._put(point, value, None if score is None else np.ctypeslib.as_array(score, (self.dim,)))
         except BaseException as error:  # must not cross C frames; raised again at the end of the block
             self._pending = error
             return -1
@@ -306,6 +370,11 @@ class Target:
 
 # What `_bind` makes.
 _BOUND = ("_callbacks", "_context", "_density_address", "_gradient_address")
+
+
+def _backend(name: str) -> Any:
+    """The file of another backend, which makes targets of this kind."""
+    return importlib.import_module(f"stanadapt.model.backends.{name}")
 
 
 def _flat_names(names: Sequence[str] | None, dim: int) -> list[str]:
@@ -388,10 +457,11 @@ def _gradient_of_cfunc(addresses, propto, jacobian, x, value, score, message):  
     return 0
 
 
-def adopt(model: Any, data: Any) -> tuple[Target, dict[str, Any]] | None:
-    """A `Target`, with what it says of its data."""
-    if not isinstance(model, Target):
+def adopt(model: Any, data: Any) -> tuple[Target | OwnModel, dict[str, Any]] | None:
+    """A `Target`, or another model that is open already, with what it says of its data."""
+    if not isinstance(model, Target | OwnModel):
         return None
     if data is not None:
-        raise DataError("data are not allowed with a Python target: its functions hold their own")
+        kind = "Python target" if isinstance(model, Target) else "target that is open"
+        raise DataError(f"data are not allowed with a {kind}: its functions hold their own")
     return model, dict(model.data)
