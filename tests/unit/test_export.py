@@ -309,7 +309,9 @@ def test_a_store_is_exported_as_it_lies_on_the_disk(tmp_path: Path, monkeypatch:
     idata = draw("rwm", draws=400, store=tmp_path / "store")
     held = datasets(idata)["posterior"].variables["x"]
     assert not held._in_memory
-    (path,) = stanadapt.export(stanadapt.load(tmp_path / "store"), tmp_path / "fit.csv")
+    loaded = stanadapt.load(tmp_path / "store")
+    assert list(datasets(loaded)["posterior"].data_vars) == ["v", "x", "k"]  # as in the program
+    (path,) = stanadapt.export(loaded, tmp_path / "fit.csv")
     frame = pandas.read_csv(path, float_precision="round_trip")
     np.testing.assert_array_equal(frame["v"], values(idata, "v").ravel())
     stanadapt.export(idata, tmp_path / "again.csv")
