@@ -1,4 +1,4 @@
-"""Reports: what they say, that names of users stay names, how large they are, and the lines that they give."""
+"""Reports: what they say, that names of users stay names, their size, and the lines that they give."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import stanadapt
 from pages import EVIL, EVIL_LABELS, Elements, evil_result, wide_result
 from stanadapt import cli
 from stanadapt.diagnostics import findings
-from stanadapt.diagnostics.findings import Finding
+from stanadapt.diagnostics.finding import Finding
 from stanadapt.errors import ArgumentError, OutputError
 from stanadapt.report import pictures, thinning
 from stanadapt.report.colours import turn_dark
@@ -153,10 +153,10 @@ def test_verdicts_are_one_sentence() -> None:
     assert judge([], "all is well").sentence == "Nothing speaks against these draws: all is well."
     assert judge([], "all is well").level == GOOD
     care = judge([Finding("ess_bulk", ""), Finding("ess_tail", "")], "")
-    assert care == (
-        CARE,
+    assert care.level == CARE
+    assert care.sentence == (
         "Use these draws with care: some means rest on few effective draws and some quantiles rest on few "
-        "effective draws.",
+        "effective draws."
     )
     many = judge([Finding(kind, "") for kind in ("ess_bulk", "r_hat", "apart", "nan", "still", "r_hat")], "")
     assert many.level == SERIOUS
@@ -274,7 +274,7 @@ def test_save_and_notebooks(drawn: Any, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="is a directory"):
         stanadapt.report(drawn, tmp_path)
     frame = report._repr_html_()
-    ((tag, attrs),) = [each for each in Elements(frame).found]
+    ((tag, attrs),) = Elements(frame).found
     assert tag == "iframe"
     assert attrs["srcdoc"] == report.html
     assert "allow-same-origin" not in str(attrs["sandbox"])

@@ -1,8 +1,8 @@
 """Graphs of a PyMC model, compiled: by numba, to C functions that kernels call, or by PyTensor's C backend.
 
-Compiled functions take the model's data as arguments. They are kept for the session by what the graphs are, so
-that a model with other data, or one that is made again, is not compiled again. PyTensor keeps parts of them on
-the disk, which makes the next session's first fit faster.
+Compiled functions take the model's data as arguments. They are kept for the session by what the graphs are,
+so that a model with other data, or one that is made again, is not compiled again. PyTensor keeps them on the
+disk, so that the next session compiles little.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def rows(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> Rows:
 
 def look(graphs: Graphs, program: Program) -> Callable[..., Any]:
     """A program for few calls: nothing is compiled."""
-    return _function(graphs, program.inputs, program.outputs, LOOK)
+    return _function(graphs, program.inputs, program.outputs, LOOK)  # type: ignore[no-any-return]
 
 
 def table(arrays: Arrays) -> np.ndarray:
@@ -117,7 +117,8 @@ def _compile_density(graphs: Graphs) -> Density:
         with _no_fallback():
             jitted = [_jit(graphs, program.inputs, outputs) for outputs in wanted]
             callbacks = tuple(
-                _density_callback(each, graphs.dim, program.inputs[1:], k > 0) for k, each in enumerate(jitted)
+                _density_callback(each, graphs.dim, program.inputs[1:], k > 0)
+                for k, each in enumerate(jitted)
             )
         return Density(make, callbacks, (), "", jitted)
     except Exception as error:  # ops without a numba form raise whatever they like, and so do numba and LLVM
@@ -193,7 +194,8 @@ def _density_callback(jitted: Any, dim: int, arrays: Sequence[Any], with_gradien
         "    if not is_fine:",
         "        return -1",
         "    value[0] = found[0][()]",
-        *["    gradient = found[1]", "    for i in range(dim):", "        score[i] = gradient[i]"] * with_gradient,
+        *["    gradient = found[1]", "    for i in range(dim):", "        score[i] = gradient[i]"]
+        * with_gradient,
         "    return 0",
     ]
     compiled = at_address(jitted, [array_type("float64", 1), *map(_type, arrays)])
@@ -204,7 +206,11 @@ def _density_callback(jitted: Any, dim: int, arrays: Sequence[Any], with_gradien
 
 def _rows_kernel(jitted: Any, arrays: Sequence[Any], n_generators: int) -> Any:
     """A kernel that writes rows of values; one that fails is NaN."""
-    given = ["x[i]", *(f"data[{k}]" for k in range(len(arrays))), *(f"rngs[{k}]" for k in range(n_generators))]
+    given = [
+        "x[i]",
+        *(f"data[{k}]" for k in range(len(arrays))),
+        *(f"rngs[{k}]" for k in range(n_generators)),
+    ]
     lines = [
         "def call(x, values, iterations, data, rngs, addresses):",
         "    for i in range(len(x)):",
@@ -252,4 +258,3 @@ def _write_slowly(
                 values[i] = function(x[i], *data, *streams.generators)[0]
             except REJECTIONS:
                 values[i] = np.nan
-
