@@ -54,7 +54,7 @@ def export(
         The file to write. With format="stancsv" there is one for each chain: `fit.csv` stands for fit_1.csv,
         fit_2.csv and so on, as it does for CmdStan.
     format
-        "csv" or "parquet": one table with the columns .chain, .iteration and .draw, which count from 1, lp__
+        "csv" or "parquet": one table with the columns `.chain`, `.iteration` and `.draw`, which count from 1, `lp__`
         (the log density, if it is known), and theta[1], theta[2] and so on. R's `posterior::as_draws_df`
         takes it as it is, and bayesplot what that gives. Parquet needs pyarrow. "stancsv": files as CmdStan
         writes them, for `cmdstanpy.from_csv`, `cmdstanr::as_cmdstan_fit` and `rstan::read_stan_csv`, whose
