@@ -70,6 +70,7 @@ class PyMCTarget(Target):
         quantities = tuple(dict.fromkeys(asked))
         if quantities == self._quantities:
             return self
+        _module("functions").try_quantities(self._graphs, quantities)
         other = object.__new__(type(self))
         other._take(self._graphs, quantities)
         return other

@@ -80,6 +80,21 @@ def rows(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> Rows:
     return _kept((graphs.key, own), partial(_compile_rows, graphs, own))  # type: ignore[no-any-return]
 
 
+def try_quantities(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> None:
+    """Evaluate quantities once, before anything is compiled. Raises ModelError where that is not possible."""
+    for quantity in quantities:
+        program, generators = graphs.values_program([quantity])
+        inputs = [*program.inputs, *(pytensor.In(each, mutable=True) for each in generators)]
+        try:
+            function = _function(graphs, inputs, program.outputs, LOOK)
+            function(np.zeros(graphs.dim), *graphs.data, *Streams(0, len(generators)).generators)
+        except REJECTIONS:
+            pass
+        except Exception as error:  # such as of a distribution without a function for random numbers
+            what = f"{quantity[0]} of {quantity[1]}"
+            raise ModelError(f"model: {what} cannot be evaluated: {_first_words(error)}") from error
+
+
 def look(graphs: Graphs, program: Program) -> Callable[..., Any]:
     """A program for few calls: nothing is compiled."""
     return _function(graphs, program.inputs, program.outputs, LOOK)  # type: ignore[no-any-return]
@@ -145,14 +160,7 @@ def _compile_rows(graphs: Graphs, quantities: tuple[tuple[str, str], ...]) -> Ro
         return Rows(n, partial(_write, kernel), jitted)
     except Exception:  # as above
         function = _function(graphs, inputs, program.outputs, _c_mode())
-    try:
-        function(np.zeros(graphs.dim), *graphs.data, *Streams(0, n).generators)
-    except REJECTIONS:
-        pass
-    except Exception as error:  # such as of a distribution without a function for random numbers
-        what = ", ".join(f"{group} of {name}" for group, name in quantities) or "its variables"
-        raise ModelError(f"model: {what} cannot be evaluated: {_first_words(error)}") from error
-    return Rows(n, partial(_write_slowly, function), function)
+        return Rows(n, partial(_write_slowly, function), function)
 
 
 def _jit(graphs: Graphs, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
