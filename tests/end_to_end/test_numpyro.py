@@ -247,12 +247,12 @@ def test_nan_at_the_start_is_refused():
 
 
 def test_single_precision_is_refused_with_the_line_that_sets_it():
-    with jax.enable_x64(False), pytest.raises(ArgumentError, match="float32.*jax_enable_x64"):
+    with jax.enable_x64(False), pytest.raises(ArgumentError, match=r"float32.*jax_enable_x64"):
         sample(only_observed, {"y": 1.0})
 
 
 def test_a_name_that_is_not_observed_is_refused():
-    with pytest.raises(ArgumentError, match="log_likelihood='mu' is not allowed.*one of y"):
+    with pytest.raises(ArgumentError, match=r"log_likelihood='mu' is not allowed.*one of y"):
         sample(PAIRS["eight_schools"].model, PAIRS["eight_schools"].data, log_likelihood="mu")
 
 

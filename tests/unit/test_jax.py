@@ -259,7 +259,7 @@ print(float(jax.jit(lambda x: (x @ x @ x).sum())(jnp.ones((300, 300)))))
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system pins no process to a core")
 def test_programs_of_the_pool_leave_room_for_others():
-    """XLA runs large programs in a pool, here of one thread: the loops of three chains, and the user's own."""
+    """XLA runs large programs in a pool, here of one thread: three chains' loops, and the user's own."""
     done = subprocess.run(
         [sys.executable, "-c", ONE_CORE], capture_output=True, text=True, timeout=200, check=False
     )
