@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -588,6 +589,15 @@ def test_names_of_users_are_texts(name: str) -> None:
             text = canvas.to_svg(plot, idata)
             assert "<script>" not in text
             assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("a$b$", "a$b$"), ("a\\b", "a\\b"), ("_x", " _x"), ("\n", "\\n")]
+)
+def test_names_are_shown_as_they_are(name: str, shown: str) -> None:
+    text = canvas.to_svg(stanadapt.plot_ess, made_up({name: normal(2, 50)}))
+    found = [each.text for each in ElementTree.fromstring(text).iter() if each.tag.endswith("}text")]
+    assert shown in found
 
 
 def test_an_svg_stands_in_a_page() -> None:
