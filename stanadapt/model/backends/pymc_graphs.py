@@ -69,14 +69,12 @@ class Graphs:
         """Raises ModelError where a run cannot draw from it."""
         _check(model)
         self.model = model
-        shapes = {name: _plain(shape) for name, shape in model.eval_rv_shapes().items()}
-        values = model.rvs_to_values
-        self.free = [Free(rv.name, shapes[rv.name], shapes[values[rv].name]) for rv in model.free_RVs]
+        self.free = _find_free(model)
         self.dim = sum(_size(free.value_shape) for free in self.free)
-        self.density = model.logp()
+        self.density = _log_density(model)
         named = [*model.free_RVs, *model.deterministics]
         constrained = [_as_tensor(each) for each in model.replace_rvs_by_values(named)]
-        self.shared = list_shared(model, [self.density, *constrained, *model.observed_RVs])
+        self.shared = list_shared(model, [self.density, *constrained, *_observed(model)])
         if any(isinstance(each.type, RandomType) for each in _shared([self.density])):
             raise ModelError(
                 "model: its log density draws random numbers (pm.Minibatch or pm.Simulator), and must not"
@@ -87,7 +85,7 @@ class Graphs:
         self._replaced = dict(zip(self.shared, self.inputs, strict=True)) | self._slices()
         self.constrained = dict(zip([each.name for each in named], constrained, strict=True))
         self.shapes = {free.name: free.shape for free in self.free}
-        self.shapes |= self._find_shapes({each.name: self.constrained[each.name] for each in named}, shapes)
+        self.shapes |= self._find_shapes({name: self.constrained[name] for name in self.deterministics})
         self.key = (
             model.check_bounds,
             tuple(free.value_shape for free in self.free),
@@ -102,7 +100,7 @@ class Graphs:
 
     @property
     def observed(self) -> list[str]:
-        return [each.name for each in self.model.observed_RVs]
+        return [each.name for each in _observed(self.model)]
 
     def labels(self) -> tuple[dict[str, Any], dict[str, list[str]]]:
         """Coordinates by dimension, and dimensions by variable, as PyMC gives them to ArviZ."""
@@ -139,7 +137,7 @@ class Graphs:
         """Graphs of the log likelihood, or of new data, by `group:name`; of pairs of group and variable."""
         model = self.model
         found: dict[tuple[str, str], Any] = {}
-        rvs = {rv.name: rv for rv in model.observed_RVs}
+        rvs = {rv.name: rv for rv in _observed(model)}
         if wanted := [name for group, name in quantities if group == "log_likelihood"]:
             graphs = model.logp(vars=[rvs[name] for name in wanted], sum=False)
             found |= {("log_likelihood", name): each for name, each in zip(wanted, graphs, strict=True)}
@@ -150,12 +148,12 @@ class Graphs:
         return {f"{group}:{name}": _as_tensor(found[group, name]) for group, name in quantities}
 
     def quantity_shapes(self, quantities: Sequence[tuple[str, str]]) -> dict[str, tuple[int, ...]]:
-        return self._find_shapes(self.quantities(quantities), {})
+        return self._find_shapes(self.quantities(quantities))
 
     def terms_program(self) -> tuple[Program, list[str]]:
         """The terms of the log density, each the sum over a variable, and their names."""
         model = self.model
-        named = [*model.free_RVs, *model.observed_RVs, *model.potentials]
+        named = [*model.free_RVs, *_observed(model), *model.potentials]
         terms = [_as_tensor(each).sum() for each in model.logp(vars=named, sum=False)]
         program = Program([self.x, *self.inputs], self.of_point(terms), self.inputs, [])
         return program, [each.name for each in named]
@@ -179,13 +177,13 @@ class Graphs:
     def identity(self) -> str:
         """What tells this model from others, in every session: its variables as the user made them."""
         model = self.model
-        named = [*model.free_RVs, *model.observed_RVs, *model.potentials, *model.deterministics]
+        named = [*model.free_RVs, *_observed(model), *model.potentials, *model.deterministics]
         transforms = [type(model.rvs_to_transforms[rv]).__name__ for rv in model.free_RVs]
-        named_values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+        named_values = [model.rvs_to_values[rv] for rv in _observed(model)]
         walk = signature([*named, *named_values], self.shared, as_text=True)
         return repr(([each.name for each in named], transforms, walk))
 
-    def of_point(self, graphs: Sequence[Any]) -> list[Any]:
+    def of_point(self, graphs: Iterable[Any]) -> list[Any]:
         """Graphs of value variables and shared data as graphs of x and inputs."""
         return list(clone_replace(list(graphs), self._replaced))
 
@@ -205,18 +203,11 @@ class Graphs:
         (value,) = self.model.replace_rvs_by_values([rv])
         return rv.type.filter_variable(value, allow_convert=True)
 
-    def _find_shapes(self, graphs: dict[str, Any], known: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-        """Shapes by name; those that the types do not tell are found at the point zero."""
-        shapes = {
-            name: known.get(name, None if None in each.type.shape else each.type.shape)
-            for name, each in graphs.items()
-        }
-        open_ones = [name for name, shape in shapes.items() if shape is None]
-        if open_ones:
-            outputs = [each.shape for each in self.of_point([graphs[name] for name in open_ones])]
-            look = pytensor.function([self.x, *self.inputs], outputs, mode=LOOK, on_unused_input="ignore")
-            shapes |= dict(zip(open_ones, look(np.zeros(self.dim), *self.data), strict=True))
-        return {name: _plain(shapes[name]) for name in graphs}
+    def _find_shapes(self, graphs: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        """Shapes by name, at the point zero."""
+        given = [self.x, *self.inputs]
+        shapes = _shapes(self.of_point(graphs.values()), given, [np.zeros(self.dim), *self.data])
+        return dict(zip(graphs, shapes, strict=True))
 
     def _differentiate(self) -> Any:
         """The gradient, flat; None where an op has none."""
@@ -227,13 +218,48 @@ class Graphs:
         return pt.concatenate([_as_tensor(each).ravel() for each in parts])
 
 
+def _find_free(model: Any) -> list[Free]:
+    """The free variables with their shapes."""
+    values = []
+    for rv in model.free_RVs:
+        transform = model.rvs_to_transforms[rv]
+        values.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
+    observed = {rv: model.rvs_to_values[rv] for rv in _observed(model)}
+    shapes = _shapes(clone_replace([*model.free_RVs, *values], observed), [], [])
+    n = len(values)
+    return [Free(rv.name, shapes[i], shapes[n + i]) for i, rv in enumerate(model.free_RVs)]
+
+
+def _shapes(graphs: Sequence[Any], inputs: Sequence[Any], values: Sequence[Any]) -> list[tuple[int, ...]]:
+    """Shapes of graphs; those that their types do not tell are evaluated."""
+    shapes = [each.type.shape for each in graphs]
+    unknown = [i for i, shape in enumerate(shapes) if None in shape]
+    if unknown:
+        outputs = [_as_tensor(_as_tensor(graphs[i]).shape) for i in unknown]
+        settings = {"mode": LOOK, "on_unused_input": "ignore", "no_default_updates": True}
+        for i, shape in zip(
+            unknown, pytensor.function(list(inputs), outputs, **settings)(*values), strict=True
+        ):
+            shapes[i] = shape
+    return [_plain(shape) for shape in shapes]
+
+
+def _observed(model: Any) -> list[Any]:
+    """The observed variables, each once: PyMC 5 lists them twice after posterior predictive draws."""
+    return list(dict.fromkeys(model.observed_RVs))
+
+
+def _log_density(model: Any) -> Any:
+    return model.logp(vars=[*model.free_RVs, *_observed(model), *model.potentials])
+
+
 def list_shared(model: Any, graphs: Sequence[Any] | None = None) -> list[Any]:
     """The shared variables of a model that hold its data, in an order that only its graphs decide."""
     if graphs is None:
         graphs = [
-            model.logp(),
+            _log_density(model),
             *model.replace_rvs_by_values([*model.free_RVs, *model.deterministics]),
-            *model.observed_RVs,
+            *_observed(model),
         ]
     found = [each for each in _shared(graphs) if not isinstance(each.type, RandomType)]
     for each in found:
@@ -293,7 +319,7 @@ def _check(model: Any) -> None:
                 f"model: its variable {rv.name} is {dtype}, and float64 is needed: set "
                 "pytensor.config.floatX = 'float64' before the model is made"
             )
-    for each in [*model.free_RVs, *model.deterministics, *model.observed_RVs, *model.data_vars]:
+    for each in [*model.free_RVs, *model.deterministics, *_observed(model), *model.data_vars]:
         check.label("model: the name", each.name)
         if "." in each.name:
             raise ModelError(f"model: the name {each.name!r} has a dot, which stands for an index: rename it")
