@@ -145,7 +145,7 @@ class Target:
         return cls(log_density, dim, gradient, names, noisy, threads)
 
     @classmethod
-    def from_jax(cls, log_density: Callable[[Any], Any], params: Any) -> OwnModel:
+    def from_jax(cls, log_density: Callable[[Any], Any], params: Any, *, threads: bool = False) -> OwnModel:
         """A target from a log density in JAX, whose gradient JAX derives.
 
         XLA compiles it once in every process. Chains that run at the same time do so in processes, each of
@@ -160,6 +160,9 @@ class Target:
             d, for a function of an array (d,); or an example of its argument, a pytree such as a dict of
             arrays, of which only names and shapes count. Results have the entries under their own names and
             shapes; names of nested ones are joined by an underscore.
+        threads
+            Run chains in threads of this process, on one compiled program: a short run is over before another
+            process has imported JAX.
 
         Returns
         -------
@@ -179,7 +182,7 @@ class Target:
         >>> target = stanadapt.Target.from_jax(log_density, {"tau": 0.0, "theta": np.zeros(8)})
         """
         jax_model: Any = importlib.import_module(".jax_model", __package__)  # no edit of it concerns kernels
-        model: OwnModel = jax_model.from_jax(log_density, params)
+        model: OwnModel = jax_model.from_jax(log_density, params, threads)
         return model
 
     def __getstate__(self) -> dict[str, Any]:
