@@ -74,7 +74,7 @@ def read_program(model: Any, data: Any) -> tuple[str, str]:
 def is_opened(model: Any) -> bool:
     """Whether a model is an object that only a backend for such objects can open, rather than a program."""
     is_program = isinstance(model, str | os.PathLike) or hasattr(model, "stan_file")
-    return not is_program
+    return model is not None and not is_program
 
 
 def portable(model: Any) -> Any:

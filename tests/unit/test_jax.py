@@ -180,8 +180,7 @@ def test_chains_have_processes_that_start_from_scratch(tmp_path):
 
 
 def test_threads_give_the_same_draws():
-    target = Target.from_jax(density, EXAMPLE)
-    target.thread_safe = True
+    target = Target.from_jax(density, EXAMPLE, threads=True)
     assert_same(sample(target, chains=4, workers=1), sample(target, chains=4, workers=4))
 
 
@@ -250,8 +249,7 @@ apart = (t[:, None] - t) ** 2
 def density(x):
     factor = jnp.linalg.cholesky(jnp.exp(-apart * jnp.exp(x[0])) + jnp.exp(x[1]) * jnp.eye(len(t)))
     return -jnp.sum(factor @ factor * 1e-3) - 0.5 * jnp.sum(x**2)
-target = stanadapt.Target.from_jax(density, 2)
-target.thread_safe = True
+target = stanadapt.Target.from_jax(density, 2, threads=True)
 stanadapt.sample(target, method="mala", chains=3, workers=3, warmup=20, draws=10, seed=1, progress=False)
 print(float(jax.jit(lambda x: (x @ x @ x).sum())(jnp.ones((300, 300)))))
 """
@@ -299,6 +297,7 @@ REFUSED = {
         lambda: Target.from_jax(lambda x: jnp.float32(1.0) * normal(x).astype("float32"), 2),
         "float64 is needed",
     ),
+    "threads": (lambda: Target.from_jax(normal, 2, threads=1), "threads=1 is not allowed"),
     "an error": (lambda: Target.from_jax(lambda x: x["a"], 2), "log_density fails: TypeError"),
 }
 

@@ -28,14 +28,18 @@ _HEX = re.compile(r"0x[0-9a-f]+")
 
 
 class JaxModel(OwnModel):
-    """A log density in JAX. Chains that run at the same time do so in processes."""
+    """A log density in JAX. Chains that run at the same time do so in processes, or else in threads.
+
+    In threads every chain has an exchange of its own, and all of them one compiled program.
+    """
 
     backend = "jax"
     notice = "XLA compiles the model, once in every process"
     _pending: BaseException | None = None  # what an evaluation by way of Python has raised
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, threads: bool = False) -> None:
         require_jax("the model")
+        self.thread_safe = check.boolean("threads", threads)
         self.source, self.programs = source, Programs(source)
         self.dim, self.library = source.dim, source.library
         self.data, self.modelled, self.dims = source.data, source.modelled, source.dims
@@ -43,7 +47,7 @@ class JaxModel(OwnModel):
         self._bind()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (Preparation(), self.source)
+        return _reopen, (Preparation(), self.source, self.thread_safe)
 
     def addresses(self) -> Addresses:
         return self._addresses
@@ -70,7 +74,7 @@ class JaxModel(OwnModel):
 
     def with_quantities(self, log_likelihood: Sequence[str], posterior_predictive: Sequence[str]) -> Self:
         source = self.source.with_quantities(log_likelihood, posterior_predictive)
-        return self if source is self.source else type(self)(source)
+        return self if source is self.source else type(self)(source, self.thread_safe)
 
     def log_density(self, x: np.ndarray) -> float:
         self._rest()
@@ -229,12 +233,12 @@ class TreeSource:
         return self
 
 
-def from_jax(log_density: Callable[[Any], Any], params: Any) -> JaxModel:
+def from_jax(log_density: Callable[[Any], Any], params: Any, threads: bool = False) -> JaxModel:
     """See `Target.from_jax`."""
     if not callable(log_density):
         raise check.refused("log_density", log_density, "a function that JAX can trace")
     require_jax("Target.from_jax")
-    return JaxModel(TreeSource(log_density, params))
+    return JaxModel(TreeSource(log_density, params), threads)
 
 
 def _text(key: Any) -> str:
@@ -245,5 +249,5 @@ def _text(key: Any) -> str:
     return str(key)
 
 
-def _reopen(_: None, source: Source) -> JaxModel:
-    return JaxModel(source)
+def _reopen(_: None, source: Source, threads: bool) -> JaxModel:
+    return JaxModel(source, threads)

@@ -177,7 +177,7 @@ class Target:
         return _backend("pymc").from_model(model)  # type: ignore[no-any-return]
 
     @classmethod
-    def from_jax(cls, log_density: Callable[[Any], Any], params: Any) -> OwnModel:
+    def from_jax(cls, log_density: Callable[[Any], Any], params: Any, *, threads: bool = False) -> OwnModel:
         """A target from a log density in JAX, whose gradient JAX derives.
 
         XLA compiles it once in every process. Chains that run at the same time do so in processes, each of
@@ -192,6 +192,9 @@ class Target:
             d, for a function of an array (d,); or an example of its argument, a pytree such as a dict of
             arrays, of which only names and shapes count. Results have the entries under their own names and
             shapes; names of nested ones are joined by an underscore.
+        threads
+            Run chains in threads of this process, on one compiled program: a short run is over before another
+            process has imported JAX.
 
         Returns
         -------
@@ -210,7 +213,7 @@ class Target:
         ...     return -0.5 * jnp.sum((p["theta"] / jnp.exp(p["tau"])) ** 2) - 8 * p["tau"] - p["tau"] ** 2
         >>> target = stanadapt.Target.from_jax(log_density, {"tau": 0.0, "theta": np.zeros(8)})
         """
-        return _backend("jax_model").from_jax(log_density, params)  # type: ignore[no-any-return]
+        return _backend("jax_model").from_jax(log_density, params, threads)  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         if self._compiled:
