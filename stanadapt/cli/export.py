@@ -48,11 +48,11 @@ def export(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Write the draws in FILE, or in a run's folder, for other tools.
+    """Write the draws in FILE for other tools.
 
-    csv and parquet are tables with .chain, .iteration, .draw, lp__, and a column for each number, as R's
-    posterior has them. stancsv are files as CmdStan writes them, for CmdStanPy, CmdStanR, RStan and
-    shinystan. No digit is lost.
+    FILE may be the folder of a run. csv and parquet are tables with .chain, .iteration, .draw, lp__, and a
+    column for each number, as R's posterior has them. stancsv are files as CmdStan writes them, for
+    CmdStanPy, CmdStanR, RStan and shinystan. No digit is lost.
 
     \b
     Example:

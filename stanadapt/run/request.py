@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import check, samplers
-from ..model import BACKENDS
+from ..model.plugins import check_backend
 from ..model.posterior import Posterior
 from . import auto
 from .job import Job
@@ -44,11 +44,13 @@ class Request(NamedTuple):
     def of(self, posterior: Posterior) -> Request:
         """The request with the names that quantities have in a posterior."""
         quantity = posterior.description.quantity
-        named = {
-            group: {quantity(group, name): own for name, own in getattr(self, group).items()}
-            for group in ("log_likelihood", "posterior_predictive")
-        }
-        return self._replace(**named)
+        likelihood, predictive = "log_likelihood", "posterior_predictive"
+        return self._replace(
+            log_likelihood={quantity(likelihood, name): own for name, own in self.log_likelihood.items()},
+            posterior_predictive={
+                quantity(predictive, name): own for name, own in self.posterior_predictive.items()
+            },
+        )
 
     def job(self, method: str, settings: Any) -> Job:
         """The job for a method; what is None here is as the method has it."""
@@ -116,7 +118,7 @@ def resolve(
         inits=inits,
         init_radius=check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS),
         workers=check.available_cores() if workers is None else check.integer("workers", workers, 1, most),
-        backend=check.choice("backend", backend, BACKENDS),
+        backend=check_backend(backend),
         progress=check.boolean("progress", progress),
         save_warmup=check.boolean("save_warmup", save_warmup),
         coords=_names_to_lists("coords", coords),

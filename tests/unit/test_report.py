@@ -23,7 +23,7 @@ import stanadapt
 from pages import EVIL, EVIL_LABELS, EVIL_NAME, Elements, evil_result, wide_result
 from stanadapt import cli
 from stanadapt.diagnostics import findings
-from stanadapt.diagnostics.findings import Finding
+from stanadapt.diagnostics.finding import Finding
 from stanadapt.errors import ArgumentError, OutputError
 from stanadapt.report import pictures, thinning
 from stanadapt.report.colours import turn_dark

@@ -40,7 +40,7 @@ class Streams:
 
 @kernel
 def begin(addresses: Any, iteration: Any) -> None:
-    """Have generators begin the streams of an iteration; `addresses` (k,) uint64 are those of their memories."""
+    """Have generators begin the streams of an iteration; `addresses` (k,) uint64: of their memories."""
     for k in range(len(addresses)):
         state = carray(pointer(addresses[k]), (8,), np.uint64)
         counter = carray(pointer(state[0]), (4,), np.uint64)

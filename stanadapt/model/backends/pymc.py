@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -70,6 +70,7 @@ class PyMCTarget(Target):
         quantities = tuple(dict.fromkeys(asked))
         if quantities == self._quantities:
             return self
+        _module("functions").try_quantities(self._graphs, quantities)
         other = object.__new__(type(self))
         other._take(self._graphs, quantities)
         return other
@@ -181,8 +182,8 @@ class PyMCTarget(Target):
                 self._bind()
                 if not self._is_told:
                     warn(
-                        f"model: numba cannot compile it ({density.reason}), so PyMC's C backend evaluates it, "
-                        "called from Python: slower, and chains run in processes"
+                        f"model: numba cannot compile it ({density.reason}). PyMC's C backend evaluates it, "
+                        "called from Python: that is slower, and chains run in processes"
                     )
             self._density, self._is_told = density, True
 
@@ -231,7 +232,9 @@ def from_model(model: Any) -> PyMCTarget:
     try:
         importlib.import_module("pymc")
     except ImportError as error:
-        raise ArgumentError("model: PyMC is not installed; pip install 'stanadapt[pymc]' brings it") from error
+        raise ArgumentError(
+            "model: PyMC is not installed; pip install 'stanadapt[pymc]' brings it"
+        ) from error
     if not is_model(model):
         raise check.refused("model", model, "a pymc.Model")
     return PyMCTarget(model)

@@ -1,8 +1,8 @@
 """Graphs of a PyMC model, compiled: by numba, to C functions that kernels call, or by PyTensor's C backend.
 
-Compiled functions take the model's data as arguments. They are kept for the session by what the graphs are, so
-that a model with other data, or one that is made again, is not compiled again. PyTensor keeps parts of them on
-the disk, which makes the next session's first fit faster.
+Compiled functions take the model's data as arguments. They are kept for the session by what the graphs are,
+so that a model with other data, or one that is made again, is not compiled again. PyTensor keeps them on the
+disk, so that the next session compiles little.
 """
 
 from __future__ import annotations
@@ -80,9 +80,24 @@ def rows(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> Rows:
     return _kept((graphs.key, own), partial(_compile_rows, graphs, own))  # type: ignore[no-any-return]
 
 
+def try_quantities(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> None:
+    """Evaluate quantities once, before anything is compiled. Raises ModelError where that is not possible."""
+    for quantity in quantities:
+        program, generators = graphs.values_program([quantity])
+        inputs = [*program.inputs, *(pytensor.In(each, mutable=True) for each in generators)]
+        try:
+            function = _function(graphs, inputs, program.outputs, LOOK)
+            function(np.zeros(graphs.dim), *graphs.data, *Streams(0, len(generators)).generators)
+        except REJECTIONS:
+            pass
+        except Exception as error:  # such as of a distribution without a function for random numbers
+            what = f"{quantity[0]} of {quantity[1]}"
+            raise ModelError(f"model: {what} cannot be evaluated: {_first_words(error)}") from error
+
+
 def look(graphs: Graphs, program: Program) -> Callable[..., Any]:
     """A program for few calls: nothing is compiled."""
-    return _function(graphs, program.inputs, program.outputs, LOOK)
+    return _function(graphs, program.inputs, program.outputs, LOOK)  # type: ignore[no-any-return]
 
 
 def table(arrays: Arrays) -> np.ndarray:
@@ -117,7 +132,8 @@ def _compile_density(graphs: Graphs) -> Density:
         with _no_fallback():
             jitted = [_jit(graphs, program.inputs, outputs) for outputs in wanted]
             callbacks = tuple(
-                _density_callback(each, graphs.dim, program.inputs[1:], k > 0) for k, each in enumerate(jitted)
+                _density_callback(each, graphs.dim, program.inputs[1:], k > 0)
+                for k, each in enumerate(jitted)
             )
         return Density(make, callbacks, (), "", jitted)
     except Exception as error:  # ops without a numba form raise whatever they like, and so do numba and LLVM
@@ -144,14 +160,7 @@ def _compile_rows(graphs: Graphs, quantities: tuple[tuple[str, str], ...]) -> Ro
         return Rows(n, partial(_write, kernel), jitted)
     except Exception:  # as above
         function = _function(graphs, inputs, program.outputs, _c_mode())
-    try:
-        function(np.zeros(graphs.dim), *graphs.data, *Streams(0, n).generators)
-    except REJECTIONS:
-        pass
-    except Exception as error:  # such as of a distribution without a function for random numbers
-        what = ", ".join(f"{group} of {name}" for group, name in quantities) or "its variables"
-        raise ModelError(f"model: {what} cannot be evaluated: {_first_words(error)}") from error
-    return Rows(n, partial(_write_slowly, function), function)
+        return Rows(n, partial(_write_slowly, function), function)
 
 
 def _jit(graphs: Graphs, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
@@ -193,7 +202,8 @@ def _density_callback(jitted: Any, dim: int, arrays: Sequence[Any], with_gradien
         "    if not is_fine:",
         "        return -1",
         "    value[0] = found[0][()]",
-        *["    gradient = found[1]", "    for i in range(dim):", "        score[i] = gradient[i]"] * with_gradient,
+        *["    gradient = found[1]", "    for i in range(dim):", "        score[i] = gradient[i]"]
+        * with_gradient,
         "    return 0",
     ]
     compiled = at_address(jitted, [array_type("float64", 1), *map(_type, arrays)])
@@ -204,7 +214,11 @@ def _density_callback(jitted: Any, dim: int, arrays: Sequence[Any], with_gradien
 
 def _rows_kernel(jitted: Any, arrays: Sequence[Any], n_generators: int) -> Any:
     """A kernel that writes rows of values; one that fails is NaN."""
-    given = ["x[i]", *(f"data[{k}]" for k in range(len(arrays))), *(f"rngs[{k}]" for k in range(n_generators))]
+    given = [
+        "x[i]",
+        *(f"data[{k}]" for k in range(len(arrays))),
+        *(f"rngs[{k}]" for k in range(n_generators)),
+    ]
     lines = [
         "def call(x, values, iterations, data, rngs, addresses):",
         "    for i in range(len(x)):",
@@ -252,4 +266,3 @@ def _write_slowly(
                 values[i] = function(x[i], *data, *streams.generators)[0]
             except REJECTIONS:
                 values[i] = np.nan
-

@@ -137,7 +137,8 @@ class Graphs:
 
     def quantities(self, quantities: Sequence[tuple[str, str]]) -> dict[str, Any]:
         """Graphs of the log likelihood, or of new data, by `group:name`; of pairs of group and variable."""
-        model, found = self.model, {}
+        model = self.model
+        found: dict[tuple[str, str], Any] = {}
         rvs = {rv.name: rv for rv in model.observed_RVs}
         if wanted := [name for group, name in quantities if group == "log_likelihood"]:
             graphs = model.logp(vars=[rvs[name] for name in wanted], sum=False)
@@ -281,8 +282,8 @@ def _check(model: Any) -> None:
     names = {model.values_to_rvs[each].name for each in model.discrete_value_vars}
     if discrete := [rv.name for rv in model.free_RVs if rv.name in names]:
         raise ModelError(
-            f"model: its variables {', '.join(discrete)} are discrete, and only continuous ones can be drawn: "
-            "sum them out, as pm.Mixture or pymc_extras.marginalize does"
+            f"model: its variables {', '.join(discrete)} are discrete, and only continuous ones can be "
+            "drawn: sum them out, as pm.Mixture or pymc_extras.marginalize does"
         )
     if not model.free_RVs:
         raise ModelError("model: this PyMC model has no free variables, so there is nothing to draw")
@@ -347,8 +348,8 @@ def _reversed(variable: Any) -> Any:
 
 
 def _array(value: Any) -> np.ndarray:
-    value = np.ma.filled(value, np.nan) if isinstance(value, np.ma.MaskedArray) else np.asarray(value)
-    return value.astype(int) if value.dtype.kind == "b" else value
+    array: np.ndarray = np.asarray(np.ma.filled(value, np.nan) if np.ma.isMA(value) else value)
+    return array.astype(int) if array.dtype.kind == "b" else array
 
 
 def _plain(shape: Any) -> tuple[int, ...]:
