@@ -127,7 +127,7 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
         "step": step,
         "verdict": judge(findings, worst, is_running=is_running),
         "findings": [
-            each._replace(picture=each.picture if each.picture in there else "")
+            each._replace(picture=_shown_by(each.picture, there))
             for each in sorted(judged, key=lambda each: _LEVELS[each.level])
         ],
         "keys": keys or [],
@@ -143,6 +143,11 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
         "versions": version_facts(attrs),
         "lines": lines(groups, attrs),
     }
+
+
+def _shown_by(wanted: str, there: set[str]) -> str:
+    """The picture that a finding leads to: its own, or else the chains; none where neither is there."""
+    return next((each for each in (wanted, "chains") if wanted and each in there), "")
 
 
 def _name(attrs: dict[str, Any]) -> str:

@@ -94,6 +94,7 @@ def _thin(line: Any) -> None:
     places = [starts + parts.argmin(axis=1), starts + parts.argmax(axis=1), np.arange(whole, len(x))]
     kept = np.unique(np.concatenate([[0, len(x) - 1], *places]))
     line.set_data(x[kept], y[kept])
+    line.set_rasterized(False)  # now that its points are few
 
 
 def _simplify(figure: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 import xarray
 
 import stanadapt
-from pages import EVIL, EVIL_LABELS, evil_result, wide_result
+from pages import EVIL, EVIL_LABELS, EVIL_NAME, evil_result, wide_result
 from stanadapt.result.container import container
 
 playwright = pytest.importorskip(
@@ -116,7 +116,7 @@ def test_nothing_is_wider_than_the_window(visit: Any, name: str, size: dict[str,
 def test_markup_in_names_is_text(visit: Any) -> None:
     page = visit("evil")
     assert page.inner_text("h1") == EVIL
-    assert first_names(page) == [*(f"{EVIL}[{label}]" for label in EVIL_LABELS), "plain"]
+    assert first_names(page) == [*(f"{EVIL_NAME}[{label}]" for label in EVIL_LABELS), "plain"]
     assert page.title() == f"{EVIL}: report"
     assert page.query_selector_all("main img") == []
     assert EVIL in page.inner_text("pre code.stan")
