@@ -135,6 +135,12 @@ def test_every_room_is_on_the_page_of_the_architecture() -> None:
     assert {room for room in rooms if f"{room}/" not in text} == set()
 
 
+def test_every_benchmark_is_on_its_page() -> None:
+    text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    scripts = {path.name for path in (ROOT / "examples" / "benchmarks").glob("*.py")}
+    assert {name for name in scripts if f"`{name}`" not in text} == set()
+
+
 def test_every_kind_of_finding_has_its_row() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "stanadapt" / "diagnostics").glob("*.py"))
     kinds = set(re.findall(r'Finding\(\s*"(\w+)"', sources)) | {"ess_bulk", "ess_tail"}
