@@ -151,8 +151,6 @@ def _read_draws(given: Any, quantities: Quantities) -> dict[str, np.ndarray]:
         return _draws_of_result(given, quantities)
     if hasattr(given, "columns"):
         chains = _chains_of_frame(given)
-    elif isinstance(given, xarray.Dataset) or hasattr(given, "children") or hasattr(given, "groups"):
-        return _draws_of_result(given, quantities)  # these are mappings too
     elif isinstance(given, Mapping) and given and all(isinstance(name, str) for name in given):
         chains = [given]
     elif isinstance(given, Sequence) and given and all(isinstance(each, Mapping) for each in given):

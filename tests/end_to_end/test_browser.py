@@ -13,6 +13,7 @@ import pytest
 import xarray
 
 import stanadapt
+from compared import PROGRAM, evil_comparison
 from pages import EVIL, EVIL_LABELS, EVIL_NAME, evil_result, wide_result
 from stanadapt.result.container import container
 
@@ -59,7 +60,10 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Reports: of a result with markup in its names, of many parameters, and of a run that went badly."""
+    """Reports: of a result with markup in its names, of many parameters, and of a run that went badly.
+
+    And a comparison of methods, with markup in their labels.
+    """
     folder = tmp_path_factory.mktemp("reports")
     rng = np.random.default_rng(1)
     x = rng.normal(size=(4, 200)) + np.array([0.0, 0.0, 6.0, 0.0])[:, None]
@@ -67,7 +71,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     results = {"evil": evil_result(), "wide": wide_result(3_000, 20), "bad": bad}
     for name, result in results.items():
         stanadapt.report(result, folder / f"{name}.html", title=EVIL if name == "evil" else name)
-    return {name: folder / f"{name}.html" for name in results}
+    evil_comparison(stanadapt.Posterior(PROGRAM)).report(folder / "comparison.html")
+    return {name: folder / f"{name}.html" for name in (*results, "comparison")}
 
 
 @pytest.fixture
@@ -103,7 +108,7 @@ def numbers(page: Any, column: int) -> list[float]:
     return [float(cell.inner_text().split()[0]) for cell in cells]
 
 
-@pytest.mark.parametrize("name", ["evil", "wide", "bad"])
+@pytest.mark.parametrize("name", ["evil", "wide", "bad", "comparison"])
 @pytest.mark.parametrize("size", [PHONE, DESK, PAPER], ids=["phone", "desk", "paper"])
 def test_nothing_is_wider_than_the_window(visit: Any, name: str, size: dict[str, int]) -> None:
     page = visit(name, size=size)
@@ -123,6 +128,23 @@ def test_markup_in_names_is_text(visit: Any) -> None:
     assert page.evaluate(
         "[...document.querySelectorAll('svg text')].some((each) => each.textContent.includes('<script>'))"
     )
+
+
+def test_a_comparison(visit: Any) -> None:
+    page = visit("comparison")
+    assert page.inner_text("#verdict .verdict").startswith(f"Serious. {EVIL} disagrees with a and b in")
+    assert first_names(page, "#comparison") == ["a", "b", EVIL, "broken $x_1$", "late"]
+    rates = page.locator("#comparison thead th", has_text="bulk/s")
+    rates.get_by_role("button").click()
+    assert set(first_names(page, "#comparison")[:3]) == {"a", "b", EVIL}
+    largest = page.locator("#statistics tbody tr").first.locator("td").nth(1)
+    assert largest.inner_text() == EVIL  # the largest differences come first
+    assert page.locator("#statistics .state").inner_text() == "Rows 1 to 25 of 45"
+    page.locator("#statistics input").fill("MU")
+    assert first_names(page, "#statistics") == ["mu"] * 15
+    page.locator("details > summary").click()
+    assert len(first_names(page, "#runs")) == 5
+    assert page.query_selector_all("main img") == []
 
 
 def test_a_policy_stops_what_gets_past_the_escaping(browser: Any, files: dict[str, Path]) -> None:
@@ -252,7 +274,7 @@ NAMES = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", ["evil", "bad"])
+@pytest.mark.parametrize("name", ["evil", "bad", "comparison"])
 def test_what_a_screen_reader_hears(visit: Any, name: str) -> None:
     page = visit(name)
     assert page.evaluate(NAMES) == []
@@ -311,7 +333,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["evil", "bad"])
+@pytest.mark.parametrize("name", ["evil", "bad", "comparison"])
 def test_contrast(visit: Any, name: str, scheme: str) -> None:
     page = visit(name, color_scheme=scheme)
     seen, poor = page.evaluate(CONTRAST)

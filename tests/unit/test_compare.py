@@ -14,30 +14,22 @@ import pandas as pd
 import pytest
 
 import stanadapt
+from compared import PROGRAM, as_result, attempt, evil_comparison, plan_for
 from pages import EVIL, Elements
 from stanadapt.compare.budget import Budget
 from stanadapt.compare.conclusion import conclude
 from stanadapt.compare.entrants import Entrant, read_methods
-from stanadapt.compare.measures import Figures, in_words
-from stanadapt.compare.plan import Plan, make_plan
+from stanadapt.compare.measures import in_words
+from stanadapt.compare.plan import Plan
 from stanadapt.compare.quantities import Quantities
 from stanadapt.compare.reference import read_reference
-from stanadapt.compare.result import Comparison
 from stanadapt.compare.running import FAILED, INTERRUPTED, NOT_RUN, OK, Attempt, run_all
 from stanadapt.compare.whole import seconds_of_chains
-from stanadapt.diagnostics.efficiency import Sizes
-from stanadapt.diagnostics.estimates import STATISTICS, Estimates
-from stanadapt.diagnostics.findings import Finding
+from stanadapt.diagnostics.estimates import STATISTICS
 from stanadapt.errors import ArgumentError, OutputError
 from stanadapt.plots.canvas import COLOURS
-from stanadapt.result.container import container, datasets
+from stanadapt.result.container import datasets
 from stanadapt.result.files import write
-
-PROGRAM = """
-parameters { real mu; vector[2] theta; corr_matrix[2] R; }
-transformed parameters { real twice = 2 * mu; }
-model { mu ~ std_normal(); theta ~ normal(0, 3); }
-"""
 
 
 @pytest.fixture(scope="module")
@@ -191,17 +183,6 @@ def known_draws(n: int = 400, seed: int = 1) -> dict[str, np.ndarray]:
     return {"mu": rng.normal(size=(2, n)), "theta": rng.normal(0, 3, (2, n, 2)), "R": matrix}
 
 
-def as_result(draws: dict[str, np.ndarray]) -> Any:
-    import xarray
-
-    dims = ("chain", "draw")
-    variables = {
-        name: ((*dims, *(f"{name}_{i}" for i in range(values.ndim - 2))), values)
-        for name, values in draws.items()
-    }
-    return container({"posterior": xarray.Dataset(variables)})
-
-
 def flat_names(draws: dict[str, np.ndarray], style: str) -> dict[str, np.ndarray]:
     """Columns (2, n) by the names that Stan gives to scalars."""
     found = {}
@@ -314,50 +295,6 @@ def test_a_result_of_another_shape_or_a_file_of_nonsense(
 
 
 # --- What comes of runs
-
-
-def plan_for(posterior: stanadapt.Posterior, methods: list[str], **keywords: Any) -> Plan:
-    given: dict[str, Any] = {
-        "methods": {label: {"method": "rwm"} for label in methods},
-        "budget": "10 s",
-        "repeats": 1,
-        "reference": None,
-        "var_names": ["mu", "theta"],
-        "mmd": False,
-        "seed": 1,
-        "backend": "auto",
-        "error_rate": 0.001,
-        "progress": False,
-        "chains": 4,
-        "thin": 1,
-        "workers": 2,
-        "inits": None,
-        "init_radius": 2.0,
-        "coords": None,
-        "dims": None,
-    }
-    return make_plan(posterior, None, **(given | keywords))
-
-
-def attempt(
-    label: str, seed: int, *, shift: float = 0.0, repeat: int = 0, kinds: tuple[str, ...] = (), n: int = 500
-) -> Attempt:
-    """A run whose draws of mu and theta are independent, and moved by so many standard deviations."""
-    scale = np.array([1.0, 3.0, 3.0])
-    draws = (np.random.default_rng([seed, repeat]).normal(size=(3, 4, n)) + shift) * scale[:, None, None]
-    arrays = {"mu": draws[0], "theta": draws[1:].transpose(1, 2, 0)}
-    figures = Figures(
-        draws=n,
-        seconds=2.0,
-        evaluations=10_000,
-        sizes=Sizes.of(draws),
-        estimates=Estimates.of(draws),
-        acceptance=0.3,
-        esjd=1.5,
-        findings=[Finding(kind, kind) for kind in kinds],
-        sample=draws.reshape(3, -1).T[:500],
-    )
-    return Attempt(label, repeat, "rwm", OK, idata=as_result(arrays), figures=figures)
 
 
 def test_a_wrong_method_is_named_and_the_others_are_not(posterior: stanadapt.Posterior) -> None:
@@ -480,19 +417,8 @@ def test_mmd_tells_the_wrong_one(posterior: stanadapt.Posterior) -> None:
 # --- What is shown
 
 
-def shown(posterior: stanadapt.Posterior) -> Comparison:
-    attempts = [
-        attempt("a", 1),
-        attempt("b", 2),
-        attempt(EVIL, 3, shift=0.4),
-        Attempt("broken $x_1$", 0, "rwm", FAILED, f"it says {EVIL}", error=ValueError("no")),
-        Attempt("late", 0, "rwm", NOT_RUN, "the comparison was interrupted"),
-    ]
-    return conclude(plan_for(posterior, [each.label for each in attempts], mmd=True), attempts, 2)
-
-
 def test_the_text_has_a_row_for_each_method(posterior: stanadapt.Posterior) -> None:
-    found = shown(posterior)
+    found = evil_comparison(posterior)
     lines = str(found).splitlines()
     assert lines[0] == (
         "3 quantities of a posterior in 4 dimensions; budget 10 s, warm-up included; 4 chains, 2 at a time; "
@@ -512,14 +438,14 @@ def test_the_text_has_a_row_for_each_method(posterior: stanadapt.Posterior) -> N
 
 
 def test_every_column_of_the_table_is_explained(posterior: stanadapt.Posterior) -> None:
-    found = shown(posterior)
+    found = evil_comparison(posterior)
     rates = {name for name in found.table if name.endswith(("_per_second", "_per_1000"))}
     assert len(rates) == 8
     assert set(found.table) - rates <= set(found.meanings)
 
 
 def test_pages_hold_names_as_names(posterior: stanadapt.Posterior, tmp_path: Path) -> None:
-    found = shown(posterior)
+    found = evil_comparison(posterior)
     found.write(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text("utf-8")
     elements = Elements(page)
@@ -534,7 +460,7 @@ def test_pages_hold_names_as_names(posterior: stanadapt.Posterior, tmp_path: Pat
 
 
 def test_json_and_csv_hold_what_the_tables_do(posterior: stanadapt.Posterior, tmp_path: Path) -> None:
-    found = shown(posterior)
+    found = evil_comparison(posterior)
     found.write(tmp_path / "all.json")
     text = (tmp_path / "all.json").read_text("utf-8")
     read = json.loads(text, parse_constant=lambda constant: pytest.fail(constant))
@@ -551,7 +477,7 @@ def test_json_and_csv_hold_what_the_tables_do(posterior: stanadapt.Posterior, tm
 
 
 def test_files_that_cannot_be_written(posterior: stanadapt.Posterior, tmp_path: Path) -> None:
-    found = shown(posterior)
+    found = evil_comparison(posterior)
     for path in ("table.txt", "table", 7):
         with pytest.raises(ArgumentError, match="path="):
             found.write(path)  # type: ignore[arg-type]
@@ -562,7 +488,7 @@ def test_files_that_cannot_be_written(posterior: stanadapt.Posterior, tmp_path: 
 def test_the_picture(posterior: stanadapt.Posterior) -> None:
     import matplotlib.pyplot as plt
 
-    found = shown(posterior)
+    found = evil_comparison(posterior)
     axes = found.plot()
     try:
         assert len(axes) == 3
@@ -621,7 +547,7 @@ def test_an_interrupt_keeps_what_is_there(
 
 
 def test_results_have_what_users_look_at(posterior: stanadapt.Posterior) -> None:
-    found = shown(posterior)
+    found = evil_comparison(posterior)
     assert list(found.results) == [("a", 0), ("b", 0), (EVIL, 0)]
     assert set(datasets(found.results["a", 0])) == {"posterior"}
     assert math.isfinite(found.limit)
