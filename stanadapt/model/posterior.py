@@ -203,9 +203,11 @@ class Posterior:
         ArgumentError.
         """
         asked = {"log_likelihood": log_likelihood, "posterior_predictive": posterior_predictive}
-        names = [[name.removeprefix(f"{group}:") for name in given] for group, given in asked.items()]
         select = getattr(self.model, "with_quantities", None)
-        model = self.model if select is None else select(*names)
+        if select is None:
+            return self
+        names = [[str(name).removeprefix(f"{group}:") for name in given] for group, given in asked.items()]
+        model = select(*names)
         if model is self.model:
             return self
         other = copy.copy(self)
