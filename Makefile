@@ -3,7 +3,8 @@
 # make test   the same with all tests, in as many processes as there are cores
 # make calibrate   the same for simulation-based calibration, of every method or of METHODS="rwm mala"
 # make same-record, make same   before and after a change of the code that is to change no draw
-# make table  write the README's table of methods anew
+# make docs   build the site into docs/_build/html: some minutes, since its pages run; then only what has changed
+# make linkcheck   try the site's links to other sites, which needs the network
 # make mutate   whether the tests notice a list of one-line changes of the code; half an hour
 # make lint   ruff and mypy, as pre-commit and CI run them
 # Another Python or folder: make test PYTHON=python3.12 VENV=.venv-3.12
@@ -15,7 +16,7 @@ TESTS ?= tests
 OPTIONS ?=
 BIN = $(VENV)/bin
 
-.PHONY: demo check test calibrate same-record same mutate table lint clean
+.PHONY: demo check test calibrate same-record same mutate docs linkcheck lint clean
 
 demo: $(VENV)/demo
 	$(BIN)/stanadapt sample models/eight_schools/eight_schools.stan --data models/eight_schools/eight_schools.json \
@@ -35,8 +36,11 @@ same-record: $(VENV)/test
 same: $(VENV)/test
 	$(BIN)/python tests/same.py
 
-table: $(VENV)/test
-	$(BIN)/python tests/method_table.py
+docs: $(VENV)/docs
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+linkcheck: $(VENV)/docs
+	$(BIN)/python -m sphinx -b linkcheck docs docs/_build/linkcheck
 
 mutate: $(VENV)/test
 	$(BIN)/python tests/mutate.py
@@ -49,10 +53,11 @@ lint: $(VENV)/dev
 # One rule sets the folder up for each need; the file it leaves says with what.
 $(VENV)/test: EXTRAS = [test]
 $(VENV)/dev: EXTRAS = [dev]
-$(VENV)/demo $(VENV)/test $(VENV)/dev: pyproject.toml
+$(VENV)/docs: EXTRAS = [docs]
+$(VENV)/demo $(VENV)/test $(VENV)/dev $(VENV)/docs: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".$(EXTRAS)"
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache fit.nc trace.png
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache docs/_build fit.nc trace.png

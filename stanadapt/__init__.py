@@ -10,9 +10,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from .compare import compare
+from .report import report
+
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
+    from .compare.result import Comparison
     from .diagnostics.findings import diagnose
     from .diagnostics.replay import replay
     from .diagnostics.table import summary
@@ -20,6 +24,12 @@ if TYPE_CHECKING:
     from .many import sample_many
     from .model.backends.python import Target
     from .model.posterior import Posterior
+    from .plots.adaptation import plot_adaptation
+    from .plots.chains import plot_chains
+    from .plots.ess import plot_ess
+    from .plots.policy import plot_policy
+    from .plots.preconditioner import plot_preconditioner
+    from .result.export import export
     from .run.until import Until
     from .runs import extend, load, resume
     from .simulators.abc import abc
@@ -27,6 +37,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Comparison",
     "Posterior",
     "StanAdaptError",
     "StanAdaptWarning",
@@ -34,12 +45,20 @@ __all__ = [
     "Until",
     "__version__",
     "abc",
+    "compare",
     "diagnose",
     "errors",
+    "export",
     "extend",
     "load",
     "methods",
+    "plot_adaptation",
+    "plot_chains",
+    "plot_ess",
+    "plot_policy",
+    "plot_preconditioner",
     "replay",
+    "report",
     "resume",
     "sample",
     "sample_many",
@@ -49,6 +68,7 @@ __all__ = [
 # Where each name comes from. They are imported at their first use, because numba and xarray take the better
 # part of a second, which `stanadapt --help` can do without.
 _HOMES = {
+    "Comparison": "compare.result",
     "Posterior": "model.posterior",
     "StanAdaptError": "errors",
     "StanAdaptWarning": "errors",
@@ -56,9 +76,15 @@ _HOMES = {
     "Until": "run.until",
     "abc": "simulators.abc",
     "diagnose": "diagnostics.findings",
+    "export": "result.export",
     "extend": "runs",
     "load": "runs",
     "methods": "api",
+    "plot_adaptation": "plots.adaptation",
+    "plot_chains": "plots.chains",
+    "plot_ess": "plots.ess",
+    "plot_policy": "plots.policy",
+    "plot_preconditioner": "plots.preconditioner",
     "replay": "diagnostics.replay",
     "resume": "runs",
     "sample": "api",

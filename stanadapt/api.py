@@ -48,8 +48,8 @@ def sample(
     save_warmup: bool = False,
     coords: Mapping[str, Sequence[Any]] | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
-    log_likelihood: str | Sequence[str] = (),
-    posterior_predictive: str | Sequence[str] = (),
+    log_likelihood: str | Sequence[str] | Mapping[str, str] = (),
+    posterior_predictive: str | Sequence[str] | Mapping[str, str] = (),
     keep_unconstrained: bool = False,
     until: str | Mapping[str, Any] | Until | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -104,8 +104,10 @@ def sample(
     coords, dims
         Names of dimensions and their coordinates, as ArviZ takes them.
     log_likelihood, posterior_predictive
-        Names of generated quantities to put in the groups of that name; for a model of NumPyro, names of
-        observed sites, whose log likelihood or predictions are made then.
+        Names of generated quantities to put in the groups of that name. Or a dict with the data that they
+        are of: {"y": "y_rep"} names y_rep there y, with the dimensions of y, as ArviZ's plots of predictive
+        checks want it; the attribute `quantities` keeps the name in the program. For a model of PyMC or
+        NumPyro, names of observed variables, whose log likelihood or predictions are made then.
     keep_unconstrained
         Keep the unconstrained draws too, in a group unconstrained_posterior.
     until
@@ -121,10 +123,11 @@ def sample(
     cluster
         A `dask.distributed.Client`, or the address of a scheduler: chains run there, in segments.
     warm
-        An earlier result for the same parameters, or the path of its netCDF file or store: chains begin with
-        what its chains have learnt (metric, coordinates and, of the same method, step size), at some of its
-        draws, with a short warm-up that checks all of it and goes on learning. The data, the number of chains
-        and the method may be others. `inits` may set other starts: R-hat compares chains that start apart
+        An earlier result for the same parameters, or the path of its netCDF file or store, or a
+        `cmdstanpy.CmdStanMCMC`: chains begin with what its chains have learnt (metric, coordinates and, of
+        the same method, step size; of NUTS also for fisher_hmc and hmc), at some of its draws, with a short
+        warm-up that checks all of it and goes on learning. The data, the number of chains and the method may
+        be others. `inits` may set other starts: R-hat compares chains that start apart
         from each other, further out than the posterior, and loses a part of its power where they start at
         draws.
 
@@ -187,8 +190,8 @@ def sample(
                 held.enter_context(lock(check_folder(store)))
             posterior = _open(model, data, request)
             posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
-            request = request.with_names(posterior.model)
             labels = Labels.checked(request.coords, request.dims, posterior)
+            request = request.of(posterior)._replace(coords=labels.coords, dims=labels.dims)
             try_build(posterior, request, labels)
             prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
             compile_statistics(request.progress)

@@ -144,12 +144,28 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function to a C callback of the given numba signature, cached on disk."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        sig = numba.core.sigutils.normalize_signature(signature)
-        compiled = _cached(CFunc(function, sig, locals={}, options={"nopython": True}), function)
+        compiled = _cached(_callback(function, signature), function)
         compiled.compile()
         return compiled
 
     return decorate
+
+
+def compile_here(function: Callable[..., Any], signature: Any = None) -> Any:
+    """Compile a function that calls what others have compiled in this process, and that no disk can hold.
+
+    With a numba signature it is a C callback, else one that runs without the GIL. No sums are reordered.
+    """
+    if signature is None:
+        return numba.njit(nogil=True)(function)
+    compiled = _callback(function, signature)
+    compiled.compile()
+    return compiled
+
+
+def _callback(function: Callable[..., Any], signature: Any) -> Any:
+    sig = numba.core.sigutils.normalize_signature(signature)
+    return CFunc(function, sig, locals={}, options={"nopython": True})
 
 
 def _cached(compiled: Any, function: Callable[..., Any]) -> Any:

@@ -297,8 +297,8 @@ def _build(drawn: Run, fit: Fit, seconds: float, notes: dict[str, Any], shown: R
         facts = attributes_of(drawn, job, posterior.description, seconds) | prepared.notes | notes
         if fit.store is not None:
             facts["store"] = str(fit.store.folder)
-        groups = run_groups(shown, job, fit.schema, posterior) | data_groups(posterior, fit.labels)
-        return finish(groups, facts)
+        groups = run_groups(shown, job, fit.schema, posterior) | data_groups(posterior, fit.schema)
+        return finish(groups, facts, posterior.code)
     except Exception as error:
         where = "in the store"
         if fit.store is None:

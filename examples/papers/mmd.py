@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
-ROWS = 250  # of a matrix of distances that are there at a time: 20 MB against 10,000 points
+from stanadapt.diagnostics.discrepancy import mean_kernel, median_distance
 
 
 def moments(draws: np.ndarray) -> np.ndarray:
@@ -45,16 +44,6 @@ def benchmark_of(points: np.ndarray) -> Benchmark:
     return Benchmark(points, scale, mean_kernel(points, points, scale))
 
 
-def mean_kernel(x: np.ndarray, y: np.ndarray, scale: float) -> float:
-    """Mean of the Gaussian kernel over all pairs of `x` (n, d) and `y` (m, d)."""
-    total = 0.0
-    for i in range(0, len(x), ROWS):
-        values = cdist(x[i : i + ROWS], y, "sqeuclidean")
-        values *= -0.5 / scale**2
-        total += np.exp(values, out=values).sum()
-    return float(total / (len(x) * len(y)))
-
-
 def gaussian_mmd(draws: np.ndarray, benchmark: Benchmark) -> float:
     """Distance of `draws` (n, d): the root of the biased estimate of the squared discrepancy."""
     points, scale, own = benchmark
@@ -68,35 +57,6 @@ def exact_mmd(n: int, benchmark: Benchmark) -> float:
     m = len(points)
     among = (m * own - 1.0) / (m - 1.0)  # mean over two different points
     return float(np.sqrt((1.0 / n + 1.0 / m) * (1.0 - among)))
-
-
-def median_distance(points: np.ndarray, seed: int = 0) -> float:
-    """Median of the distances between all pairs of `points` (n, d), of which only few are kept at a time.
-
-    Random pairs tell between which bounds it lies; distances below are counted, those between are sorted.
-    """
-    n = len(points)
-    first, second = np.random.default_rng(seed).integers(0, n, (2, 100_000))
-    some = np.linalg.norm(points[first] - points[second], axis=1)[first != second]
-    bounds = [tuple(np.quantile(some, (0.5 - width, 0.5 + width))) for width in (0.01, 0.1)]
-    middle = (n * (n - 1) // 2 - 1) // 2, n * (n - 1) // 4  # one rank, or the two in the middle
-    for low, high in [*bounds, (0.0, np.inf)]:
-        below, between = pairs_between(points, low, high)
-        if below <= middle[0] and middle[1] < below + len(between):
-            break
-    between.sort()
-    return float(between[[rank - below for rank in middle]].mean())
-
-
-def pairs_between(points: np.ndarray, low: float, high: float) -> tuple[int, np.ndarray]:
-    """How many pairs are closer than `low`, and the distances from there to `high`."""
-    below, kept = 0, []
-    for i in range(0, len(points), ROWS):
-        rows = cdist(points[i : i + ROWS], points[i:])
-        distances = rows[np.triu_indices(len(rows), 1, rows.shape[1])]
-        below += int((distances < low).sum())
-        kept.append(distances[(distances >= low) & (distances <= high)])
-    return below, np.concatenate(kept)
 
 
 def published_mmd(draws: np.ndarray, benchmark: Benchmark, block: int = 1_000) -> float:

@@ -28,6 +28,7 @@ from common import AT_A_TIME, Method, beside, first_point, number, pool, table, 
 from mmd import Benchmark, benchmark_of, exact_mmd, gaussian_mmd, published_mmd
 from posteriors import DATABASE, opened, reference
 from stanadapt import samplers
+from stanadapt.diagnostics.efficiency import jump_lengths, squared_jump_distance
 from stanadapt.result.container import datasets
 
 TABLE = Path(__file__).with_name("rlmh_table1.csv")
@@ -71,11 +72,6 @@ def published_table() -> pd.DataFrame:
 def paper(task: str, label: str, metric: str) -> float:
     """A mean of the paper's table."""
     return parsed(published_table().loc[task, f"{label.lower()}_{metric}"])[0]
-
-
-def jumps(draws: np.ndarray) -> np.ndarray:
-    """Lengths (n - 1,) of the steps between `draws` (n, d)."""
-    return np.linalg.norm(np.diff(draws, axis=0), axis=1)
 
 
 def start(posterior: stanadapt.Posterior, method: Method, seed: int, repeat: int) -> np.ndarray:
@@ -129,7 +125,6 @@ def measure_chain(
     more = ALL_STATES if job.published and method.name == "arwmh" else 0
     groups = sample(posterior, method._replace(draws=n + more), job.seed, repeat)
     states = groups["unconstrained_posterior"]["x"].values[0]
-    lengths = jumps(states[:n])
     row = {
         "task": job.task,
         "d": posterior.dim,
@@ -137,8 +132,8 @@ def measure_chain(
         "repeat": repeat,
         "seconds": float(groups["adaptation"]["seconds_total"].sum()),
         "acceptance": float(groups["sample_stats"]["acceptance_rate"].mean()),
-        "jump": lengths.mean(),
-        "esjd": (lengths**2).mean(),
+        "jump": jump_lengths(states[:n]).mean(),
+        "esjd": squared_jump_distance(states[:n]),
     }
     if benchmark is not None:
         row |= {"mmd": gaussian_mmd(states[:n], benchmark), "exact_mmd": exact_mmd(n, benchmark)}

@@ -3,9 +3,28 @@
 Everything but click is imported inside the commands, so that help comes at once.
 """
 
+from .comparing import compare
+from .completion import completion
+from .export import export
 from .group import main
 from .models import check_model, methods
+from .pages import report, watch
 from .results import diagnose, replay, summary
 from .sampling import extend, resume, sample
 
-__all__ = ["check_model", "diagnose", "extend", "main", "methods", "replay", "resume", "sample", "summary"]
+__all__ = [
+    "check_model",
+    "compare",
+    "completion",
+    "diagnose",
+    "export",
+    "extend",
+    "main",
+    "methods",
+    "replay",
+    "report",
+    "resume",
+    "sample",
+    "summary",
+    "watch",
+]

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import inspect
+from typing import TYPE_CHECKING
 
 import click
 
 from ..model import BACKENDS
+from .completion import complete_method
 from .group import main
-from .options import EXISTING, RADIUS, SEED
-from .output import duration, shown, warnings_as_lines
+from .options import EXISTING, JSON, RADIUS, SEED
+from .output import shown, warnings_as_lines
+
+if TYPE_CHECKING:
+    from ..model.posterior import Posterior
 
 
 @main.command()
-@click.argument("name", required=False)
-def methods(name: str | None) -> None:
+@click.argument("name", required=False, shell_complete=complete_method)
+@click.option("--json", "as_json", **JSON)
+def methods(name: str | None, as_json: bool) -> None:
     """List the methods, or the settings of one.
 
-    The settings of the method NAME are what `stanadapt sample --set` changes.
+    The settings of the method NAME are what `stanadapt sample --set` changes. With --json: methods with name,
+    description, gradient, warmup and draws; or name, description and settings of one, these with name,
+    default, allowed and meaning.
 
     \b
     Example:
@@ -27,7 +35,13 @@ def methods(name: str | None) -> None:
     from .. import api, samplers
     from ..diagnostics import table
     from ..run import auto
+    from .records import method_record, methods_record, print_record
 
+    if as_json:
+        if name is not None:
+            auto.check_method(name)
+        print_record(methods_record() if name is None else method_record(name))
+        return
     if name is None:
         frame = api.methods()
         rows = [
@@ -55,10 +69,15 @@ def methods(name: str | None) -> None:
 @click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--init-radius", **RADIUS, show_default=True, help="As for sampling.")
 @click.option("--seed", **SEED, default=0, show_default=True, help="For the start.")
-def check_model(model: str, data: str | None, backend: str, init_radius: float, seed: int) -> None:
+@click.option("--json", "as_json", **JSON)
+def check_model(
+    model: str, data: str | None, backend: str, init_radius: float, seed: int, as_json: bool
+) -> None:
     """Open MODEL, and say what it holds and costs.
 
-    Prints the variables with their shapes, whether chains find a start, and the time of a gradient.
+    Prints the variables with their shapes, whether chains find a start, and the time of a gradient. With
+    --json: model, backend, dimension, variables with name, shape and kind, and start, which is null or has
+    log_density and seconds_per_gradient.
 
     \b
     Example:
@@ -71,27 +90,36 @@ def check_model(model: str, data: str | None, backend: str, init_radius: float, 
     from ..model.posterior import Posterior
     from ..model.speed import seconds_per_gradient
     from ..run.inits import Init, find
+    from .records import check_record, print_record
 
     init_radius = check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS)
     with warnings_as_lines(quiet=False):
         opened = Posterior(model, data, backend=backend)
+    if not as_json:
+        _describe(model, opened)
+    start = None
+    if opened.dim:
+        rng = np.random.default_rng(seed)
+        x = find(Init(init_radius), opened, opened.model, 0, rng, True, False).x
+        start = float(opened.log_density(x)), float(seconds_per_gradient(opened.model.target(), x))
+    if as_json:
+        print_record(check_record(model, opened, start))
+    elif start is not None:
+        click.echo(f"\nA finite start was found: log density {start[0]:.6g}")
+        click.echo(f"A gradient takes {table.duration(start[1])} there")
+
+
+def _describe(model: str, opened: Posterior) -> None:
+    """What a model holds, as tables."""
+    from ..diagnostics import table
+    from .records import kinds
+
     facts = [["model", model], ["backend", opened.library]]
     facts.append(["dimension", f"{opened.dim} unconstrained parameters"])
     click.echo(table.aligned(facts[0], facts[1:]))
-    groups = {
-        "parameter": opened.parameters,
-        "transformed parameter": opened.transformed_parameters,
-        "generated quantity": opened.generated_quantities,
-    }
     rows = [
         [name, " x ".join(map(str, variable.shape)) or "1", kind]
-        for kind, group in groups.items()
+        for kind, group in kinds(opened).items()
         for name, variable in group.items()
     ]
     click.echo("\n" + table.aligned(["variable", "shape", "kind"], rows))
-    if not opened.dim:
-        return
-    rng = np.random.default_rng(seed)
-    x = find(Init(init_radius), opened, opened.model, 0, rng, True, False).x
-    click.echo(f"\nA finite start was found: log density {opened.log_density(x):.6g}")
-    click.echo(f"A gradient takes {duration(seconds_per_gradient(opened.model.target(), x))} there")

@@ -10,12 +10,22 @@ from typing import Any
 
 import click
 
+from .completion import complete_variable
+
 EXISTING = click.Path(exists=True, dir_okay=False)
 RESULT = click.Path(exists=True)  # a file, or the folder of a run
 STORE = click.Path(exists=True, file_okay=False)
 COUNT: dict[str, Any] = {"type": click.IntRange(min=1), "metavar": "N"}
 SEED: dict[str, Any] = {"type": click.IntRange(0, 2**32 - 1), "metavar": "N"}
 RADIUS: dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "R", "default": 2.0}
+
+
+JSON: dict[str, Any] = {
+    "is_flag": True,
+    "help": "Print JSON, for scripts; null is a number that is not finite.",
+}
+VAR: dict[str, Any] = {"multiple": True, "metavar": "NAME", "shell_complete": complete_variable}
+VAR |= {"help": "Only this variable. May be repeated."}
 
 
 def output_options(default: str) -> Callable[[Any], Any]:
@@ -58,6 +68,17 @@ def parse_settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
         values[name] = samplers.parse(declared[name], text) if name in declared else text
     samplers.resolve(module, values)
     return values
+
+
+def parse_quantities(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """NAME, or DATA=NAME of the data that a quantity is of, as a dict from names in the result."""
+    named: dict[str, str] = {}
+    for text in texts:
+        own, _, quantity = text.partition("=")
+        if own in named:
+            raise click.BadParameter(f"{own} is named twice", param_hint=option)
+        named[own] = quantity or own
+    return named
 
 
 def parse_inits(text: str) -> Any:

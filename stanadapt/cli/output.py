@@ -111,7 +111,7 @@ def _report(idata: Any, findings: Sequence[Any]) -> None:
     click.echo(
         f"{attrs['method']} with {attrs['backend']}: {sizes['chain']} chains, {sizes['draw']} draws each "
         f"after {_warmup(idata)} iterations of warm-up, seed {attrs['seed']}, "
-        f"in {duration(attrs['sampling_time'])}"
+        f"in {table.duration(attrs['sampling_time'])}"
     )
     if "auto_reason" in attrs:
         click.echo(f"Chosen because {attrs['auto_reason']}.")
@@ -134,11 +134,3 @@ def in_words(findings: Sequence[Any]) -> str:
 
 def shown(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the unit that suits them."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

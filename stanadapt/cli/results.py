@@ -10,15 +10,13 @@ import click
 
 from ..model import BACKENDS
 from .group import main
-from .options import COUNT, EXISTING, RADIUS, RESULT, SEED, parse_inits
+from .options import COUNT, EXISTING, JSON, RADIUS, RESULT, SEED, VAR, parse_inits
 from .output import in_words, read_result, warnings_as_lines
 
 
 @main.command()
 @click.argument("file", type=RESULT)
-@click.option(
-    "--var", "variables", multiple=True, metavar="NAME", help="Only this variable. May be repeated."
-)
+@click.option("--var", "variables", **VAR)
 @click.option(
     "--interval",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -27,38 +25,49 @@ from .output import in_words, read_result, warnings_as_lines
     show_default=True,
     help="Probability of the central interval.",
 )
-def summary(file: str, variables: Sequence[str], interval: float) -> None:
+@click.option("--json", "as_json", **JSON)
+def summary(file: str, variables: Sequence[str], interval: float, as_json: bool) -> None:
     """Print a table of the draws in FILE, or in a run's folder.
 
-    It has means, standard deviations, intervals, effective sample sizes and R-hat.
+    It has means, standard deviations, intervals, effective sample sizes and R-hat. With --json: interval, and
+    quantities with name, mean, sd, lower, upper, mcse_mean, ess_bulk, ess_tail and r_hat.
 
     \b
     Example:
       stanadapt summary fit.nc --var mu --var tau --interval 0.5
     """
     from ..diagnostics import table
+    from .records import print_record, summary_record
 
     frame = table.summary(read_result(file), list(variables) or None, interval)
-    click.echo(table.summary_table(frame))
+    if as_json:
+        print_record(summary_record(frame, interval))
+    else:
+        click.echo(table.summary_table(frame))
 
 
 @main.command()
 @click.argument("file", type=RESULT)
-@click.option(
-    "--var", "variables", multiple=True, metavar="NAME", help="Only this variable. May be repeated."
-)
-def diagnose(file: str, variables: Sequence[str]) -> None:
+@click.option("--var", "variables", **VAR)
+@click.option("--json", "as_json", **JSON)
+def diagnose(file: str, variables: Sequence[str], as_json: bool) -> None:
     """Say whether the draws in FILE can be trusted.
 
-    FILE may be the folder of a run, also while that goes on.
+    FILE may be the folder of a run, also while that goes on. With --json: findings with kind, message,
+    variables (the worst first, 100 at most), chains and numbers.
 
     \b
     Example:
       stanadapt diagnose fit.nc
     """
     from ..diagnostics.findings import diagnose as find
+    from .records import diagnose_record, print_record
 
-    click.echo(in_words(find(read_result(file), list(variables) or None)))
+    findings = find(read_result(file), list(variables) or None)
+    if as_json:
+        print_record(diagnose_record(findings))
+    else:
+        click.echo(in_words(findings))
 
 
 @main.command()

@@ -9,8 +9,20 @@ from typing import Any
 import click
 
 from ..model import BACKENDS
+from .completion import complete_method, complete_setting
 from .group import main
-from .options import COUNT, EXISTING, RADIUS, RESULT, SEED, STORE, output_options, parse_inits, parse_settings
+from .options import (
+    COUNT,
+    EXISTING,
+    RADIUS,
+    RESULT,
+    SEED,
+    STORE,
+    output_options,
+    parse_inits,
+    parse_quantities,
+    parse_settings,
+)
 from .output import check_output, draw_and_write, warnings_as_lines
 
 
@@ -22,6 +34,7 @@ from .output import check_output, draw_and_write, warnings_as_lines
     metavar="NAME",
     default="fisher_mala",
     show_default=True,
+    shell_complete=complete_method,
     help="See `stanadapt methods`; auto takes one of them by what it sees of the posterior.",
 )
 @click.option("--chains", **COUNT, default=4, show_default=True, help="Number of chains.")
@@ -70,20 +83,22 @@ from .output import check_output, draw_and_write, warnings_as_lines
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
+    shell_complete=complete_setting,
     help="A setting of the method, such as damping=1; see `stanadapt methods NAME`. May be repeated.",
 )
 @click.option("--save-warmup", is_flag=True, help="Keep the iterations of warm-up too.")
 @click.option(
     "--log-likelihood",
     multiple=True,
-    metavar="NAME",
-    help="Generated quantity that is the pointwise log likelihood. May be repeated.",
+    metavar="[DATA=]NAME",
+    help="Generated quantity that is the pointwise log likelihood; y=log_lik names it as the data y. May be "
+    "repeated.",
 )
 @click.option(
     "--posterior-predictive",
     multiple=True,
-    metavar="NAME",
-    help="Generated quantity that is replicated data. May be repeated.",
+    metavar="[DATA=]NAME",
+    help="Generated quantity that is replicated data; likewise.",
 )
 @click.option("--keep-unconstrained", is_flag=True, help="Keep the unconstrained draws too.")
 @click.option(
@@ -109,6 +124,8 @@ def sample(
     settings: Sequence[str],
     backend: str,
     init: str | None,
+    log_likelihood: Sequence[str],
+    posterior_predictive: Sequence[str],
     no_progress: bool,
     quiet: bool,
     out: str | None,
@@ -136,6 +153,8 @@ def sample(
     check_output(ctx, out, force)
     chosen = parse_settings(method, settings)
     starts = None if init is None else parse_inits(init)
+    likelihoods = parse_quantities("--log-likelihood", log_likelihood)
+    predictions = parse_quantities("--posterior-predictive", posterior_predictive)
 
     def draw() -> Any:
         opened = open_posterior(method, model, data, backend)
@@ -145,6 +164,8 @@ def sample(
             settings=chosen,
             inits=starts,
             progress=not (quiet or no_progress),
+            log_likelihood=likelihoods,
+            posterior_predictive=predictions,
             **keywords,
         )
 

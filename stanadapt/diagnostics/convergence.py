@@ -46,7 +46,7 @@ def convergence(draws: np.ndarray) -> Convergence:
     flat = halves.reshape(k, -1)
     order, ordered = sort(flat)
     everything = np.sort(draws.reshape(k, -1), axis=1) if n % 2 else ordered
-    lower, upper = (_quantile(everything, p)[:, None, None] for p in (_TAIL, 1.0 - _TAIL))
+    lower, upper = (quantiles(everything, p) for p in (_TAIL, 1.0 - _TAIL))
     ess_tail = np.minimum(_indicator_size(halves, lower), _indicator_size(halves, upper))
     table, scores = _normal_scores(flat.shape[1]), np.empty(halves.shape)
     _rank(order, ordered, table, scores.reshape(k, -1))
@@ -111,8 +111,8 @@ def _normal_scores(n: int) -> np.ndarray:
     return np.asarray(ndtri((np.arange(2, 2 * n + 1) / 2 - 3 / 8) / (n + 1 / 4)))
 
 
-def _quantile(ordered: np.ndarray, p: float) -> np.ndarray:
-    """The quantile (k,) of ordered draws (k, n), as NumPy has it by default."""
+def quantiles(ordered: np.ndarray, p: float) -> np.ndarray:
+    """The p-quantiles (k,) of ordered draws (k, n), as NumPy has them by default."""
     place = p * (ordered.shape[1] - 1)
     below = int(place)
     with np.errstate(invalid="ignore"):  # infinite draws
@@ -140,9 +140,15 @@ def _effective_size(halves: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
     return sizes, mean, var
 
 
+def indicator_size(draws: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Effective sample size (k,) for the share of draws (k, chains, n) up to `limits` (k,)."""
+    return _indicator_size(_halves(draws), limits)
+
+
 def _indicator_size(halves: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Effective sample size (k,) for the share of draws (k, m, n) up to `limits` (k, 1, 1)."""
-    return _effective_size(np.less_equal(halves, limits, out=np.empty(halves.shape)))[0]
+    """The same from halves of chains (k, m, n)."""
+    below = np.less_equal(halves, limits[:, None, None], out=np.empty(halves.shape))
+    return _effective_size(below)[0]
 
 
 def _centre(halves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,65 +2,32 @@
 
 from __future__ import annotations
 
-import functools
-import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray
 
-from .. import check, samplers
 from ..result.container import datasets
-from ..samplers.base import BOTH_SIDES, NO_TARGET, POLICY, SURROGATE, Facts
+from ..samplers.base import BOTH_SIDES, POLICY, SURROGATE, Facts
 from . import missed
-from .convergence import FEWEST, convergence, r_hat
-from .statistics import column, e_bfmi, each, longest_wait, row_names, select, travel
+from .convergence import FEWEST, r_hat
+from .finding import Finding, Names, plain_chains
+from .origin import facts_of, settings_of, target_accept
+from .scalars import ESS_PER_CHAIN, LEAVING, Scalars, r_hat_limit
+from .statistics import column, e_bfmi, each, longest_wait, select
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-R_HAT_LIMIT = 1.01  # Vehtari et al. (2021)
-ONE_CHAIN_R_HAT = 1.05  # of one chain, since two halves alone give a noisier value
-ESS_PER_CHAIN = 100  # likewise
+__all__ = ["Finding", "diagnose"]
+
 ACCEPTANCE_MARGIN = 0.15
 APART_R_HAT = 1.1  # above which a chain is looked for without which the others agree
 APART_SHARE = 0.1  # of what R-hat exceeds 1 by, which may be left then
-LEAVING = 3.0  # standard deviations of a quarter of the draws
 STILL_SHARE = 0.05  # of a chain's draws without one acceptance in between
 BFMI_LIMIT = 0.3  # Betancourt (2016), Diagnosing Suboptimal Cotangent Disintegrations in HMC
 # Findings that the noise of a noisy target may be the reason of.
 _BY_NOISE = {"r_hat", "ess_bulk", "acceptance", "still"}
-_WORST = 3  # parameters that a finding names
-
-
-class Finding(NamedTuple):
-    """Something that a user should know."""
-
-    kind: str
-    text: str
-
-    def __str__(self) -> str:
-        return check.printable(self.text)
-
-
-class _Scalars(NamedTuple):
-    """What is looked at of k scalars."""
-
-    finite: np.ndarray  # (k,) whether all draws are
-    constant: np.ndarray
-    moments: np.ndarray  # for R-hat, as `convergence` has them
-    ess_bulk: np.ndarray
-    ess_tail: np.ndarray
-    travel: np.ndarray  # (k, chain)
-    largest: np.ndarray  # (k,) magnitude of a draw
-
-    @classmethod
-    def of(cls, draws: np.ndarray) -> _Scalars:
-        """Of draws (k, chain, draw)."""
-        finite = np.isfinite(draws).all(axis=(1, 2))
-        constant = (draws == draws[:, :1, :1]).all(axis=(1, 2))
-        largest = np.abs(draws).max(axis=(1, 2))
-        return cls(finite, constant, *convergence(draws), travel(draws), largest)
 
 
 def diagnose(
@@ -96,8 +63,7 @@ def diagnose(
     groups = datasets(idata)
     posterior = select(idata, var_names)
     attrs = posterior.attrs
-    method = attrs.get("method")
-    facts = samplers.facts(method) if isinstance(method, str) and method in samplers.METHODS else None
+    facts = facts_of(attrs)
     findings = []
     if note := str(attrs.get("interrupted_note", "")):
         findings.append(Finding("interrupted", f"The run was {note}."))
@@ -105,8 +71,10 @@ def diagnose(
         text = f"until asked for {attrs.get('until', 'more')}: {attrs['until_reason']}."
         findings.append(Finding("until", text))
     if posterior.sizes["draw"] < FEWEST:
-        return [*findings, Finding("short", f"There are {posterior.sizes['draw']} draws a chain: too few.")]
-    scalars = each(_Scalars.of, posterior, progress=progress)
+        n = posterior.sizes["draw"]
+        text = f"There are {n} draws a chain: too few."
+        return [*findings, Finding("short", text, numbers={"draws": n, "limit": FEWEST})]
+    scalars = each(Scalars.of, posterior, progress=progress)
     findings += _convergence(posterior, scalars)
     if "sample_stats" in groups:
         findings += _acceptance(groups["sample_stats"], attrs, facts)
@@ -121,23 +89,29 @@ def diagnose(
     return findings
 
 
-def _convergence(posterior: xarray.Dataset, scalars: _Scalars) -> list[Finding]:
+def _convergence(posterior: xarray.Dataset, scalars: Scalars) -> list[Finding]:
     findings = []
-    names = _Names(posterior)
+    names = Names(posterior)
     chains = posterior["chain"].values
     if not scalars.finite.all():
-        findings.append(Finding("nan", f"NaN or infinite draws in {names.listed(~scalars.finite)}."))
+        findings.append(
+            Finding(
+                "nan",
+                f"NaN or infinite draws in {names.listed(~scalars.finite)}.",
+                variables=names.first(~scalars.finite),
+                numbers=_counts(~scalars.finite),
+            )
+        )
     if scalars.constant.all():
         findings.append(
             Finding(
                 "constant",
                 f"All draws are the same, in {names.listed(scalars.constant)}: no chain has moved.",
+                variables=names.first(scalars.constant),
             )
         )
-    usable = scalars.finite & ~scalars.constant
     draws = posterior.sizes["draw"]
-    values = np.where(usable, r_hat(scalars.moments, draws), 1.0)
-    limit = R_HAT_LIMIT if len(chains) > 1 else ONE_CHAIN_R_HAT
+    values, limit = scalars.r_hat(draws), r_hat_limit(len(chains))
     high = ~(values <= limit)
     if high.any():
         disagree = "chains do not agree" if len(chains) > 1 else "halves of the chain do not agree"
@@ -147,12 +121,14 @@ def _convergence(posterior: xarray.Dataset, scalars: _Scalars) -> list[Finding]:
                 f"R-hat is over {limit} for {high.sum()} of {len(high)} quantities, worst "
                 f"{names.worst(values, largest=True)}: the {disagree} yet. "
                 "Run longer (warmup, draws), or see whether the posterior has several modes.",
+                variables=names.ordered(values, high, largest=True),
+                numbers=_counts(high) | {"limit": limit, "largest": float(np.max(values))},
             )
         )
-        findings += _apart(chains, scalars.moments[usable], draws, float(np.nanmax(values)))
-    findings += _leaving(chains, draws, np.where(usable[:, None], scalars.travel, 0.0), names)
-    for kind, sizes in (("bulk", scalars.ess_bulk), ("tail", scalars.ess_tail)):
-        ess = np.where(usable, sizes, np.inf)
+        findings += _apart(chains, scalars.moments[scalars.usable], draws, float(np.nanmax(values)))
+    findings += _leaving(chains, draws, scalars.journeys(), names)
+    for kind in ("bulk", "tail"):
+        ess = scalars.ess(kind)
         low = ~(ess >= ESS_PER_CHAIN * len(chains))
         if low.any():
             findings.append(
@@ -160,9 +136,17 @@ def _convergence(posterior: xarray.Dataset, scalars: _Scalars) -> list[Finding]:
                     f"ess_{kind}",
                     f"The {kind} effective sample size is under {ESS_PER_CHAIN} a chain for {low.sum()} of "
                     f"{len(low)} quantities, worst {names.worst(ess, largest=False)}. Draw more.",
+                    variables=names.ordered(ess, low, largest=False),
+                    numbers=_counts(low)
+                    | {"limit": ESS_PER_CHAIN * len(chains), "smallest": float(np.min(ess))},
                 )
             )
     return findings
+
+
+def _counts(chosen: np.ndarray) -> dict[str, float]:
+    """How many there are, and of how many."""
+    return {"count": int(chosen.sum()), "of": chosen.size}
 
 
 def _apart(chains: np.ndarray, moments: np.ndarray, draws: int, worst: float) -> list[Finding]:
@@ -177,11 +161,12 @@ def _apart(chains: np.ndarray, moments: np.ndarray, draws: int, worst: float) ->
                 f"Chain {chain} sits apart from the others: without it the largest R-hat is {without:.3g}, "
                 f"with it {worst:.3g}. See whether it has missed the posterior's mass or found another mode."
             )
-            findings.append(Finding("apart", text))
+            numbers = {"r_hat": worst, "r_hat_without": without}
+            findings.append(Finding("apart", text, chains=plain_chains([chain]), numbers=numbers))
     return findings
 
 
-def _leaving(chains: np.ndarray, draws: int, travels: np.ndarray, names: _Names) -> list[Finding]:
+def _leaving(chains: np.ndarray, draws: int, travels: np.ndarray, names: Names) -> list[Finding]:
     """Chains whose mean moves the same way from quarter to quarter of the draws, far beyond their spread."""
     if draws < 4 * FEWEST:
         return []
@@ -192,15 +177,17 @@ def _leaving(chains: np.ndarray, draws: int, travels: np.ndarray, names: _Names)
                 f"Chain {chain} still moves away, in {names.worst(path, largest=True)} spreads of a "
                 "quarter of its draws: warm-up has not found the posterior's mass, or it is improper."
             )
-            findings.append(Finding("leaving", text))
+            variables = names.ordered(path, path > LEAVING, largest=True)
+            numbers = {"limit": LEAVING, "largest": float(np.nanmax(path))}
+            findings.append(Finding("leaving", text, variables, plain_chains([chain]), numbers))
     return findings
 
 
 def _missed(
-    posterior: xarray.Dataset, scalars: _Scalars, adaptation: xarray.Dataset, stats: xarray.Dataset | None
+    posterior: xarray.Dataset, scalars: Scalars, adaptation: xarray.Dataset, stats: xarray.Dataset | None
 ) -> list[Finding]:
     """What the draws may lack without looking wrong."""
-    limit = R_HAT_LIMIT if posterior.sizes["chain"] > 1 else ONE_CHAIN_R_HAT
+    limit = r_hat_limit(posterior.sizes["chain"])
     disagree = ~(r_hat(scalars.moments, posterior.sizes["draw"]) <= limit)
     lp = None if stats is None else column(stats, "lp", np.mean)
     said = {
@@ -212,9 +199,8 @@ def _missed(
 
 
 def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | None) -> list[Finding]:
-    target = _settings(attrs).get("target_accept")
-    rates = column(stats, "acceptance_rate", np.mean)
-    if facts is None or facts.acceptance == NO_TARGET or not isinstance(target, float) or rates is None:
+    target, rates = target_accept(attrs), column(stats, "acceptance_rate", np.mean)
+    if facts is None or target is None or rates is None:
         return []
     acceptance = rates.mean(axis=1)
     chains = stats["chain"].values
@@ -234,6 +220,12 @@ def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | Non
         Finding(
             "acceptance",
             f"The acceptance rate is far from its target {target:g}: {shown}. {advice}",
+            chains=plain_chains(chains[far]),
+            numbers={
+                "target": target,
+                "smallest": float(acceptance[far].min()),
+                "largest": float(acceptance[far].max()),
+            },
         )
     ]
 
@@ -254,7 +246,7 @@ def _ignorance(adaptation: xarray.Dataset, facts: Facts | None) -> list[Finding]
         f"Chains {shown} have learnt nothing in warm-up, since no point of their history differed from the "
         "others, and are random walks. Start elsewhere (inits), or warm up longer."
     )
-    return [Finding("nothing_learnt", text)]
+    return [Finding("nothing_learnt", text, chains=plain_chains(none))]
 
 
 def _without_policy(adaptation: xarray.Dataset) -> list[Finding]:
@@ -268,7 +260,7 @@ def _without_policy(adaptation: xarray.Dataset) -> list[Finding]:
         "warm start has learnt: it found too few points, or nearly every proposal of every policy "
         "was rejected. Warm up longer, start elsewhere (inits), or use another method."
     )
-    return [Finding("nothing_learnt", text)]
+    return [Finding("nothing_learnt", text, chains=plain_chains(without))]
 
 
 def _stillness(stats: xarray.Dataset) -> list[Finding]:
@@ -282,7 +274,9 @@ def _stillness(stats: xarray.Dataset) -> list[Finding]:
     if not long:
         return []
     shown = ", ".join(f"chain {chain} for {wait} draws" for chain, wait in long)
-    return [Finding("still", f"Chains stood still: {shown} without one accepted proposal.")]
+    text = f"Chains stood still: {shown} without one accepted proposal."
+    numbers = {"longest": max(wait for _, wait in long)}
+    return [Finding("still", text, chains=plain_chains(chain for chain, _ in long), numbers=numbers)]
 
 
 def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | None) -> list[Finding]:
@@ -292,7 +286,7 @@ def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | N
     energy = column(stats, "energy", np.sum)
     if diverging is not None:
         findings += _divergences(diverging.astype(bool), column(stats, "energy_error", np.max), facts)
-    deepest = _settings(attrs).get("max_tree_depth")
+    deepest = settings_of(attrs).get("max_tree_depth")
     if tree_depth is not None and isinstance(deepest, int):
         count = int((tree_depth >= deepest).sum())
         if count:
@@ -301,6 +295,7 @@ def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | N
                     "tree_depth",
                     f"{count} of {tree_depth.size} draws hit max_tree_depth={deepest}: their trajectories "
                     "were cut short, which costs efficiency. Try metric='dense', or raise it.",
+                    numbers={"count": count, "of": tree_depth.size, "max_tree_depth": deepest},
                 )
             )
     if energy is not None:
@@ -313,6 +308,8 @@ def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | N
                     "energy",
                     f"E-BFMI is under {BFMI_LIMIT}: {shown}. The energy changes too slowly for the tails to "
                     "be explored; reparametrise the model.",
+                    chains=plain_chains(stats["chain"].values[low]),
+                    numbers={"limit": BFMI_LIMIT, "smallest": float(bfmi[low].min())},
                 )
             )
     return findings
@@ -341,7 +338,7 @@ def _divergences(
             "mass, such proposals are lost, and declaring the bounds of parameters in the program (lower, "
             "upper) removes the wall; where the program fails, what lies there is missed."
         )
-    return [Finding("divergences", text)]
+    return [Finding("divergences", text, numbers={"count": count, "of": draws, "without_density": met})]
 
 
 def _total(group: xarray.Dataset | None, name: str) -> int:
@@ -362,6 +359,7 @@ def _failures(adaptation: xarray.Dataset, stats: xarray.Dataset | None) -> list[
             "failures",
             f"The log density failed in {during} of {total} evaluations of kept iterations (and {before} in "
             f"warm-up); such proposals are rejected. First reason: {first}",
+            numbers={"count": during, "of": total, "count_warmup": before},
         )
     ]
 
@@ -373,35 +371,3 @@ _NOISE = (
     "that the variance of the logarithm of the density's estimate is about 1 to 3 in the bulk of the "
     "posterior, or lower target_accept."
 )
-
-
-def _settings(attrs: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the method; none, where the attribute of that name is somebody else's."""
-    try:
-        settings = json.loads(attrs.get("settings", "{}"))
-    except (TypeError, ValueError):
-        return {}
-    return settings if isinstance(settings, dict) else {}
-
-
-class _Names:
-    """Names of the scalars of a posterior, made when they are needed: there may be many."""
-
-    def __init__(self, posterior: xarray.Dataset) -> None:
-        self.posterior = posterior
-
-    @functools.cached_property
-    def rows(self) -> list[str]:
-        return row_names(self.posterior)
-
-    def listed(self, chosen: np.ndarray) -> str:
-        """The first ones of those that are chosen, and how many more there are."""
-        picked = np.flatnonzero(chosen)
-        more = f" and {len(picked) - _WORST} more" if len(picked) > _WORST else ""
-        return ", ".join(self.rows[i] for i in picked[:_WORST]) + more
-
-    def worst(self, values: np.ndarray, *, largest: bool) -> str:
-        """Those with the largest values, or the smallest ones, with their values."""
-        order = np.argsort(np.where(np.isnan(values), np.inf if largest else -np.inf, values))
-        picked = order[::-1][:_WORST] if largest else order[:_WORST]
-        return ", ".join(f"{self.rows[i]} ({values[i]:.4g})" for i in picked)

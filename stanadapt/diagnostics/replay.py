@@ -24,8 +24,9 @@ from ..run.job import Job
 from ..run.replay import Frozen, log_densities, run_on, step_from, warm_up_again
 from ..samplers import is_engine, sampler
 from .convergence import convergence
-from .findings import ESS_PER_CHAIN, Finding
+from .finding import Finding
 from .law import SPREAD, Frame, Means, adjust, batch_test, names
+from .scalars import ESS_PER_CHAIN
 from .statistics import compile_statistics
 
 if TYPE_CHECKING:

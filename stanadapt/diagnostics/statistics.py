@@ -72,17 +72,14 @@ def select(idata: InferenceData, var_names: list[str] | None) -> xarray.Dataset:
                 "dimensions chain and draw are needed"
             )
         return posterior if len(usable) == len(posterior.data_vars) else posterior[usable]
-    if isinstance(var_names, str):
-        var_names = [var_names]
-    if not isinstance(var_names, list | tuple) or not var_names:
-        raise check.refused("var_names", var_names, "a list of variables")
-    for name in var_names:
+    wanted = check.names("var_names", var_names, "variables")
+    for name in wanted:
         if not isinstance(name, str) or name not in posterior.data_vars:
             known = ", ".join(str(name) for name in posterior.data_vars)
             raise ArgumentError(f"var_names: {check.shown(name)} is not in the posterior, which has {known}")
         if obstacle := _obstacle(posterior.variables[name]):
             raise ArgumentError(f"var_names: {name} {obstacle}")
-    chosen: xarray.Dataset = posterior[list(var_names)]
+    chosen: xarray.Dataset = posterior[wanted]
     return chosen
 
 
@@ -105,7 +102,7 @@ def row_names(posterior: xarray.Dataset) -> list[str]:
     """`theta[0]`, by the coordinates of theta's own dimensions."""
     names = []
     for name, values in variables(posterior).items():
-        own = [dim for dim in values.dims if dim not in SAMPLE_DIMS]
+        own = _own_dims(values)
         labels = [
             posterior.variables[dim].values if dim in posterior.variables else np.arange(values.sizes[dim])
             for dim in own
@@ -114,6 +111,27 @@ def row_names(posterior: xarray.Dataset) -> list[str]:
             shown = ", ".join(str(label[i]) for label, i in zip(labels, index, strict=True))
             names.append(f"{name}[{shown}]" if own else name)
     return names
+
+
+def rows_of(posterior: xarray.Dataset, rows: Sequence[int]) -> np.ndarray:
+    """The draws (k, chain, draw) of some of the scalars, by their places among all of them."""
+    held = variables(posterior)
+    ends = np.cumsum([math.prod(values.sizes[dim] for dim in _own_dims(values)) for values in held.values()])
+    found = []
+    for row in rows:
+        place = int(np.searchsorted(ends, row, side="right"))
+        values = list(held.values())[place]
+        first = int(ends[place - 1]) if place else 0
+        own = _own_dims(values)
+        index = np.unravel_index(row - first, [values.sizes[dim] for dim in own]) if own else ()
+        one = values.isel(dict(zip(own, map(int, index), strict=True)))
+        found.append(one.transpose(*SAMPLE_DIMS).values)
+    return np.array(found)
+
+
+def _own_dims(values: xarray.Variable) -> list[Any]:
+    """The dimensions of a variable's own."""
+    return [dim for dim in values.dims if dim not in SAMPLE_DIMS]
 
 
 def column(stats: xarray.Dataset, name: str, combine: Callable[..., Any]) -> np.ndarray | None:

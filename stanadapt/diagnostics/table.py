@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 
 _PLAIN = 1e7  # larger numbers are written with an exponent,
 _DECIMALS = 6  # and so are those that need more decimals than these
+# Of times: the unit, its seconds, and from how many seconds on it is taken.
+_UNITS = (
+    ("h", 3600.0, 7200.0),
+    ("min", 60.0, 120.0),
+    ("s", 1.0, 1.0),
+    ("ms", 1e-3, 1e-3),
+    ("µs", 1e-6, 1e-6),
+)
 
 
 class _Rows(NamedTuple):
@@ -106,11 +114,29 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool
     return "\n".join(lines)
 
 
+def three_figures(value: float) -> str:
+    """A number for a table with three figures that count; nothing for what is unknown."""
+    if not math.isfinite(value):
+        return ""
+    if value == 0.0:
+        return "0"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(digits, 4)}f}"
+
+
 def summary_table(frame: pandas.DataFrame) -> str:
     """The DataFrame of `stanadapt.summary` as text.
 
     Every variable is written to the second digit of its standard error; further ones would be noise.
     """
+    columns = [_on_the_point(cells) for cells in summary_columns(frame)]
+    names = [check.printable(str(name)) for name in frame.index]
+    rows = [list(row) for row in zip(names, *columns, strict=True)]
+    return aligned(["", *frame.columns], rows, right=True)
+
+
+def summary_columns(frame: pandas.DataFrame) -> list[list[str]]:
+    """The columns of the DataFrame of `stanadapt.summary` as texts, rounded as `summary_table` has them."""
     errors = _typical_errors(frame)
     columns = []
     for name in frame.columns:
@@ -121,10 +147,16 @@ def summary_table(frame: pandas.DataFrame) -> str:
             cells = [_fixed(value, 3) for value in values]
         else:
             cells = [_rounded(value, error) for value, error in zip(values, errors, strict=True)]
-        columns.append(_on_the_point(cells))
-    names = [check.printable(str(name)) for name in frame.index]
-    rows = [list(row) for row in zip(names, *columns, strict=True)]
-    return aligned(["", *frame.columns], rows, right=True)
+        columns.append(cells)
+    return columns
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the unit that suits them."""
+    for unit, size, least in _UNITS:
+        if seconds >= least:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
 
 
 def _typical_errors(frame: pandas.DataFrame) -> list[float]:
@@ -134,7 +166,8 @@ def _typical_errors(frame: pandas.DataFrame) -> list[float]:
     for variable, error in zip(variables, frame["mcse_mean"], strict=True):
         if math.isfinite(error):
             errors.setdefault(variable, []).append(float(error))
-    return [median(errors.get(variable, [0.0])) for variable in variables]
+    medians = {variable: median(found) for variable, found in errors.items()}
+    return [medians.get(variable, 0.0) for variable in variables]
 
 
 def _rounded(value: float, error: float) -> str:

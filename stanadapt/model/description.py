@@ -51,6 +51,11 @@ class Description:
         """Number of columns of the constrained values."""
         return len(self.flat_names)
 
+    def quantity(self, group: str, name: str) -> str:
+        """The quantity for what a group of the result calls `name`, where each group has one of its own."""
+        own = f"{group}:{name}"
+        return own if own in self.variables else name
+
     @cached_property
     def variables(self) -> dict[str, Variable]:
         """All quantities."""
@@ -70,6 +75,12 @@ class Description:
     def generated_quantities(self) -> dict[str, Variable]:
         """The generated quantities."""
         return _within(self.variables, self.n_parameters + self.n_transformed, self.n_values)
+
+    @property
+    def complex_variables(self) -> list[str]:
+        """Quantities of complex numbers, whose last axis has the real and the imaginary part."""
+        ends = {index: name for name, each in self.variables.items() for index in [int(each.columns.flat[0])]}
+        return [ends[i] for i, name in enumerate(self.flat_names) if i in ends and name.endswith(".real")]
 
 
 def _within(all_variables: Mapping[str, Variable], start: int, stop: int) -> dict[str, Variable]:

@@ -175,7 +175,7 @@ def _stan_file(model: Any) -> Path | str:
         "model",
         model,
         "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
-        "a CmdStanModel, a Target, a NumPyro model (with numpyro imported) or a Posterior",
+        "a CmdStanModel, a PyMC model, a NumPyro model (with numpyro imported), a Target or a Posterior",
     )
 
 

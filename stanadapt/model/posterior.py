@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -76,27 +76,6 @@ class Posterior:
         self.__dict__.update(state)
         self._describe()
 
-    def with_quantities(
-        self, log_likelihood: Sequence[str] = (), posterior_predictive: Sequence[str] = ()
-    ) -> Posterior:
-        """The posterior with the quantities of `sample`'s arguments of these names.
-
-        A Stan program has its generated quantities already; other models make some on request.
-
-        Raises
-        ------
-        ArgumentError
-            The model has nothing of such a name.
-        """
-        select = getattr(self.model, "with_quantities", None)
-        model = self.model if select is None else select(tuple(log_likelihood), tuple(posterior_predictive))
-        if model is self.model:
-            return self
-        other = copy.copy(self)
-        other.model = model
-        other._describe()
-        return other
-
     def log_density(self, x: Any) -> float:
         """Log density at the unconstrained point `x` (d,), up to a constant, Jacobian included.
 
@@ -136,7 +115,7 @@ class Posterior:
         Returns
         -------
         dict
-            Name to array of shape (..., *declared shape). Generated quantities that fail are NaN.
+            Name to array of shape `(..., *declared shape)`. Generated quantities that fail are NaN.
         """
         points = self._numbers(x)
         if points.ndim == 0 or points.shape[-1] != self.dim:
@@ -201,7 +180,8 @@ class Posterior:
         except RuntimeError as error:
             return check.one_line(error)
         if not np.isfinite(value):
-            return f"the log density is {value}"
+            why = self.model.explain(x) if hasattr(self.model, "explain") else ""
+            return f"the log density is {value}{why and f': {why}'}"
         bad = [
             name
             for name, entry in zip(self.unconstrained_names, score, strict=False)
@@ -212,6 +192,26 @@ class Posterior:
             if bad
             else "no failure when evaluated again"
         )
+
+    def with_quantities(
+        self, log_likelihood: Iterable[str], posterior_predictive: Iterable[str]
+    ) -> Posterior:
+        """The posterior whose draws come with a log likelihood, or new data, of these observed variables.
+
+        A Stan program has its quantities whether they are asked for or not; other models make some on
+        request, as quantities with names such as `log_likelihood:y`, which is taken for y here. Raises
+        ArgumentError.
+        """
+        asked = {"log_likelihood": log_likelihood, "posterior_predictive": posterior_predictive}
+        names = [[name.removeprefix(f"{group}:") for name in given] for group, given in asked.items()]
+        select = getattr(self.model, "with_quantities", None)
+        model = self.model if select is None else select(*names)
+        if model is self.model:
+            return self
+        other = copy.copy(self)
+        other.model = model
+        other._describe()
+        return other
 
     def digest(self) -> str:
         """A hash of the program, for the record: 16 hexadecimal digits."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Column", "Picture", "Table", "picture", "render"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_SCRIPTS = ("theme.js", "table.js")  # of every page
+_SCRIPTS = ("theme.js", "table.js", "links.js")  # of every page
 
 
 def render(

@@ -15,9 +15,10 @@ from markupsafe import Markup
 
 from .. import check
 
-MOST_BYTES = 2_000_000  # of the rows of a table
+MOST_BYTES = 100_000  # of the rows of a table, where it is not said
 _LONGEST = 120  # characters of a cell
 _FIRST = 25  # rows that are there without a script
+_FEW = 12  # rows that need no search
 
 
 class Column(NamedTuple):
@@ -49,7 +50,9 @@ class Table:
     columns
         The first one has the names of rows.
     rows
-        Cells as texts. Where all of them would take more than 2 MB, the first ones are shown: `note` says so.
+        Cells as texts.
+    most_bytes
+        What the rows may take. Where that is not enough, the first ones are shown, and how many are left out.
     note
         A sentence below the table.
     """
@@ -61,6 +64,7 @@ class Table:
         columns: Sequence[Column],
         rows: Sequence[Sequence[str]],
         note: str = "",
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         self.id, self.caption, self.columns, self.note = id, caption, list(columns), note
         cells = [[_short(cell) for cell in row] for row in rows]
@@ -69,7 +73,7 @@ class Table:
         kept = 0
         for text in written:
             size += len(_safe(text).encode()) + 1
-            if size > MOST_BYTES:
+            if size > most_bytes:
                 break
             kept += 1
         self.rows, self._written = cells[:kept], written[:kept]
@@ -78,6 +82,11 @@ class Table:
     def first_rows(self) -> list[list[str]]:
         """Those that are shown first."""
         return self.rows[:_FIRST]
+
+    @property
+    def is_short(self) -> bool:
+        """Whether all rows are seen at a glance, so that nobody searches them."""
+        return self.total <= _FEW
 
     @property
     def size(self) -> int:

@@ -12,16 +12,24 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
 from markupsafe import Markup
 
 from .. import check
-from ..plots.vector import draw_png, draw_svg
+from ..plots.canvas import write_png, write_svg
 from .colours import turn_dark
 
-MOST_BYTES = 400_000  # of a picture as SVG; what takes more is a PNG
+MOST_BYTES = 500_000  # of a picture as SVG
+MOST_MIXED_BYTES = 650_000  # of one with images inside of it
+_STEPS = 300  # of a line, each drawn from its lowest to its highest point: about as many as it has pixels
+_MANY_POINTS = 1_000  # of the lines of one panel, which become an image where the whole would be too large
+_RASTER_ZORDER = 2.005  # above lines, below axes and texts
+_LARGEST = 1.2  # times its own size; the larger, the larger its texts
 _COLOUR = re.compile(r"#([0-9a-fA-F]{6})")
 _NAMED_COLOUR = re.compile(r"var\(--x([0-9a-f]{6}),")
+_UNSEEN = 40  # hundredths of a point: shorter steps of a line are taken together
 _REFERENCE = re.compile(r"url\(#([^)]*)\)")
+_USE = re.compile(r"[(\"]#([^)\"]*)")
 _FONT_SIZE = re.compile(r".*px")
 _DROPPED = {"metadata", "style"}
 
@@ -50,14 +58,22 @@ def picture(figure: Any, id: str, title: str, description: str) -> Picture:
     Returns
     -------
     Picture
-        SVG whose colours follow light and dark; where that would take more than 400 kB, a PNG.
+        SVG whose colours follow light and dark. Lines of thousands of points are drawn by the lowest and the
+        highest of neighbours, which look the same. Where the whole would take over 500 kB, panels of many
+        points become images inside of it; where even that is too much, it is one image.
     """
-    text = draw_svg(figure)
-    if len(text.encode()) > MOST_BYTES:
-        data = base64.b64encode(draw_png(figure)).decode("ascii")
+    for axes in figure.axes:
+        for line in axes.lines:
+            _thin(line)
+    markup = _inline(write_svg(figure), id, title, description)
+    if len(markup.encode()) > MOST_BYTES:
+        _simplify(figure)
+        markup = _inline(write_svg(figure), id, title, description)
+    if len(markup.encode()) > MOST_MIXED_BYTES:
+        data = base64.b64encode(write_png(figure)).decode("ascii")
         image = Markup('<img src="data:image/png;base64,{}" alt="{}">').format(data, description)
         return Picture(id, title, description, image)
-    return Picture(id, title, description, _inline(text, id, title, description))
+    return Picture(id, title, description, markup)
 
 
 def dark_rules(texts: Iterable[str]) -> Markup:
@@ -66,13 +82,40 @@ def dark_rules(texts: Iterable[str]) -> Markup:
     return Markup("".join(f"--x{colour}:{turn_dark(colour)};" for colour in colours))
 
 
+def _thin(line: Any) -> None:
+    """Leave of a line along its x the lowest and the highest point of each step."""
+    x, y = (np.asarray(values, dtype=float) for values in line.get_data(orig=False))
+    size = len(x) // _STEPS
+    if size < 4 or not np.all(np.diff(x) >= 0) or not np.isfinite(y).all():
+        return
+    whole = _STEPS * size
+    parts = y[:whole].reshape(_STEPS, size)
+    starts = size * np.arange(_STEPS)
+    places = [starts + parts.argmin(axis=1), starts + parts.argmax(axis=1), np.arange(whole, len(x))]
+    kept = np.unique(np.concatenate([[0, len(x) - 1], *places]))
+    line.set_data(x[kept], y[kept])
+    line.set_rasterized(False)  # now that its points are few
+
+
+def _simplify(figure: Any) -> None:
+    """Have the panels with many points drawn as images, with axes and texts around them as they are."""
+    for axes in figure.axes:
+        points = sum(len(line.get_xdata()) for line in axes.lines)
+        points += sum(len(each.get_offsets()) + len(each.get_paths()) for each in axes.collections)
+        if points > _MANY_POINTS:
+            axes.set_rasterization_zorder(_RASTER_ZORDER)
+
+
 def _inline(text: str, id: str, title: str, description: str) -> Markup:
     root = ET.fromstring(text)  # our own, not a user's file
     for parent in root.iter():
         for child in list(parent):
             if _local(child.tag) in _DROPPED:
                 parent.remove(child)
+    used = set(_USE.findall(text))
     for element in root.iter():
+        if element.get("id") not in used:  # nothing refers to it, and it may be there twice
+            element.attrib.pop("id", None)
         element.tag = _local(element.tag)
         element.attrib = {
             _local(name): _value(_local(name), value, id) for name, value in element.attrib.items()
@@ -80,7 +123,7 @@ def _inline(text: str, id: str, title: str, description: str) -> Markup:
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     width = float(root.attrib["viewBox"].split()[2])  # in points
-    root.attrib["style"] = f"max-width:{width / 0.75:.0f}px"  # larger, texts would be larger than the page's
+    root.attrib["style"] = f"max-width:{_LARGEST * width / 0.75:.0f}px"
     root.attrib |= {"role": "img", "aria-labelledby": f"{id}-title {id}-desc"}
     for place, (name, words) in enumerate((("title", title), ("desc", description))):
         element = ET.Element(name, {"id": f"{id}-{name}"})
@@ -102,9 +145,42 @@ def _value(name: str, value: str, id: str) -> str:
     if name == "href" and value.startswith("#"):
         return f"#{id}-{value[1:]}"
     value = _REFERENCE.sub(rf"url(#{id}-\1)", value)
+    if name == "d":
+        return _shorten(value)
     if name == "style":
         return ";".join(filter(None, map(_declaration, value.split(";"))))
     return value
+
+
+def _shorten(path: str) -> str:
+    """A path of straight lines in steps of hundredths of a point, without those that nobody sees."""
+    tokens = path.split()
+    if not tokens or not set(filter(str.isalpha, tokens)) <= {"M", "L", "z"}:
+        return path
+    out, place, here = [], 0, (0, 0)
+    while place < len(tokens):
+        if tokens[place] == "z":
+            out.append("z")
+            place += 1
+            continue
+        to = (round(100 * float(tokens[place + 1])), round(100 * float(tokens[place + 2])))
+        step = (to[0] - here[0], to[1] - here[1])
+        after = tokens[place + 3 : place + 4]
+        if tokens[place] == "M":
+            out.append(f"M{_pair(*to)}")
+            here = to
+        elif after != ["L"] or max(abs(step[0]), abs(step[1])) >= _UNSEEN:
+            out.append(f"l{_pair(*step)}")
+            here = to
+        place += 3
+    return "".join(out)
+
+
+def _pair(x: int, y: int) -> str:
+    """Two numbers of hundredths, as short as SVG allows."""
+    first, second = (f"{value / 100:.2f}".rstrip("0").rstrip(".") for value in (x, y))
+    first, second = (re.sub(r"^(-?)0(?=\.)", r"\1", text) for text in (first, second))
+    return f"{first}{'' if second.startswith('-') else ' '}{second}"
 
 
 def _declaration(text: str) -> str:

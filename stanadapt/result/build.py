@@ -25,6 +25,7 @@ from ..run.tails import tail_indices
 from .container import OWN_GROUP, Groups, container
 from .coordinates import coordinates_text
 from .labels import Labels
+from .machine import versions
 from .schema import Schema
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ _FACTS = (
     "failures_warmup",
     "failures",
     "first_failure",
+    "evaluations_warmup",
+    "evaluations",
     "seconds_warmup",
     "seconds",
     "seconds_total",
@@ -52,15 +55,15 @@ def build(run: Run, prepared: Prepared, request: Request, labels: Labels, second
     posterior = prepared.posterior
     schema = Schema.of(request, posterior.description, labels)
     facts = attributes_of(run, prepared.job, schema.description, seconds) | prepared.notes
-    groups = run_groups(run, prepared.job, schema, posterior) | data_groups(posterior, labels)
-    return finish(groups, facts)
+    groups = run_groups(run, prepared.job, schema, posterior) | data_groups(posterior, schema)
+    return finish(groups, facts, posterior.code)
 
 
-def finish(groups: Groups, attrs: Mapping[str, Any]) -> InferenceData:
-    """The groups as a result, with the attributes on the whole and on each."""
+def finish(groups: Groups, attrs: Mapping[str, Any], code: str) -> InferenceData:
+    """The groups as a result, with the attributes on the whole and on each; the program on the whole."""
     for group in groups.values():
         group.attrs.update(attrs)
-    return container(groups, attrs)
+    return container(groups, {**attrs, "model_code": code} if code else attrs)
 
 
 def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) -> Groups:
@@ -101,7 +104,7 @@ def try_build(posterior: Posterior, request: Request, labels: Labels) -> None:
     schema = Schema.of(request, posterior.description, labels)
     try:
         groups = schema.quantities(np.empty((1, 0, posterior.n_values)), [0])
-        container(groups | data_groups(posterior, labels), {})
+        container(groups | data_groups(posterior, schema), {})
     except ValueError as error:
         raise ArgumentError(f"model: no result can hold its variables: {check.one_line(error)}") from error
 
@@ -116,11 +119,19 @@ def bare(run: Run, posterior: Posterior) -> dict[str, dict[str, np.ndarray]]:
     return arrays if draws.x is None else arrays | {"unconstrained_posterior": {"x": draws.x}}
 
 
-def data_groups(posterior: Posterior, labels: Labels) -> Groups:
-    """The groups of the data, as far as there are any."""
+def data_groups(posterior: Posterior, schema: Schema) -> Groups:
+    """The groups of the data, as far as there are any.
+
+    Data are observed if the program models them, or if a quantity is named as theirs.
+    """
     observed, constant = posterior.observed()
-    groups = {"observed_data": observed, "constant_data": constant}
-    return {name: labels.dataset(data, {}) for name, data in groups.items() if data}
+    owners = {own for _, own in schema.moved.values()}
+    named = [name for name in constant if name in owners]
+    groups = {
+        "observed_data": observed | {name: constant[name] for name in named},
+        "constant_data": {name: data for name, data in constant.items() if name not in named},
+    }
+    return {name: schema.labels.dataset(data, {}) for name, data in groups.items() if data}
 
 
 def common_length(run: Run) -> tuple[list[int], int]:
@@ -171,6 +182,9 @@ def _adaptation(
 ) -> xarray.Dataset:
     """The history over warm-up, (chain, note), what each chain has learnt at its end, and what is `known`.
 
+    There is a note at the end of every stage. Where the warm-up of a chain ends before that of another one,
+    its notes end in NaN.
+
     `own_dims` are those that a method declares for what it learns; others are told by the shape.
     """
     coords: dict[str, Any] = {
@@ -178,12 +192,14 @@ def _adaptation(
         "unconstrained": description.unconstrained_names,
     }
     variables = dict(known)  # added one after another, each would take xarray a millisecond
-    notes = min(len(chain.history.get("iteration", ())) for chain in chains)
-    for name in _common([chain.history for chain in chains]) if notes else ():
+    # All chains have the same plan, so the one with the most notes has those of the others.
+    longest = max((chain.history for chain in chains), key=lambda history: len(history.get("iteration", ())))
+    for name, column in longest.items():
         if name in ("iteration", "stage"):
-            coords[name] = ("note", chains[0].history[name][:notes])
+            coords[name] = ("note", column)
         else:
-            variables[name] = (("chain", "note"), np.array([chain.history[name][:notes] for chain in chains]))
+            notes = [np.array(chain.history.get(name, ()), float) for chain in chains]
+            variables[name] = (("chain", "note"), _stacked(notes))
     for name in _common([chain.learnt for chain in chains]):
         value = _stacked([chain.learnt[name] for chain in chains])
         if name == "transport" and not value.size:
@@ -258,17 +274,22 @@ def attributes_of(run: Run, job: Job, description: Description, seconds: float) 
         "inference_library": "stanadapt",
         "inference_library_version": _version(),
         "sampling_time": seconds,
+        "chains": job.chains,
         "tuning_steps": job.warmup,
+        "draws": job.draws,
         "thin": job.thin,
         "method": job.method,
         "settings": json.dumps(samplers.named(method, job.settings)),
         "seed": job.seed,
         "backend": run.chains[0].library,
+        "versions": json.dumps(versions()),
         "noisy": int(description.noisy),
         "model_hash": description.hash,
         "parameters": json.dumps(list(description.parameters)),
         "interrupted": int(run.interrupted),
     }
+    if names := description.complex_variables:
+        attrs["complex"] = json.dumps(names)
     if run.interrupted:
         attrs["interrupted_note"] = interrupted_note(run, job)
         attrs["ended_by"] = run.ended_by

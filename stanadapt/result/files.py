@@ -9,7 +9,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,19 +40,44 @@ def write(result: InferenceData, path: str | Path) -> None:
     OutputError
         The file cannot be written, or netCDF cannot hold one of the names.
     """
-    target = check.output(path, overwrite=True)
     groups = datasets(result)
-    _check_names(groups)
-    unfinished = check.unfinished(target)
+    with whole_files([path], overwrite=True) as (unfinished,):
+        _check_names(groups)
+        try:
+            with unfinished.open("w+b", buffering=0) as file:
+                _dump(groups, attributes(result), _Patient(file))
+        except (ValueError, TypeError) as error:  # what an attribute or a label holds
+            raise OutputError(f"{path} cannot be written: {check.one_line(error)}") from error
+
+
+@contextlib.contextmanager
+def whole_files(paths: Sequence[str | os.PathLike[str]], *, overwrite: bool) -> Iterator[list[Path]]:
+    """Places to write files, which get the names in `paths` when all of them are whole and on the disk.
+
+    Raises
+    ------
+    OutputError
+        A file cannot be written, or is there already and `overwrite` is not set.
+    """
+    targets = [check.output(path, overwrite=overwrite) for path in paths]
+    unfinished = [check.unfinished(target) for target in targets]
+    shown = paths[0] if paths else ""
     try:
-        with unfinished.open("w+b", buffering=0) as file:
-            _dump(groups, attributes(result), _Patient(file))
-            os.fsync(file.fileno())
-        unfinished.replace(target)
-    except (OSError, ValueError, TypeError) as error:  # the last two: what an attribute or a label holds
-        raise OutputError(f"{path} cannot be written: {check.one_line(error)}") from error
+        yield unfinished
+        for place, target in zip(unfinished, targets, strict=True):
+            shown = target
+            with place.open("rb+") as file:
+                os.fsync(file.fileno())
+        for place, target in zip(unfinished, targets, strict=True):
+            shown = target
+            place.replace(target)
+    except OutputError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{shown} cannot be written: {check.one_line(error)}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        for place in unfinished:
+            place.unlink(missing_ok=True)
 
 
 def read(path: str | Path) -> InferenceData:

@@ -46,18 +46,26 @@ class Labels:
                 raise ModelError(
                     f"model: its variable {name} has the name of a dimension of the result; rename it"
                 )
-        labels = cls(coords, dims)
         for name, given in dims.items():
             beside = {each for group in (observed, drawn) if name in group for each in group}
             _check_dims(name, given, shapes, beside)
         for name, labelled in coords.items():
             if not _is_flat(labelled):
                 raise check.refused(f"coords[{name!r}]", labelled, "a list of labels, one for each entry")
+        labels = cls(coords, dims)._with_own(posterior, shapes)
         labels._check_names(observed)
         labels._check_names(drawn)
         labels._check_lengths(shapes)
         labels._check_used(shapes)
         return labels
+
+    def _with_own(self, posterior: Posterior, shapes: Mapping[str, tuple[int, ...]]) -> Labels:
+        """With those that the model itself has, where the user names no others."""
+        own_dims, own_coords = (getattr(posterior.model, name, {}) for name in ("dims", "coords"))
+        dims = {name: given for name, given in own_dims.items() if name in shapes} | dict(self.dims)
+        used = {name for given in dims.values() for name in given}
+        coords = {name: given for name, given in own_coords.items() if name in used} | dict(self.coords)
+        return Labels(coords, dims)
 
     def _check_names(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Refuse variables of one group of the result with the name of a dimension there."""
@@ -121,8 +129,7 @@ class Labels:
         )
 
     def names(self, name: str, shape: tuple[int, ...]) -> list[str]:
-        """The dimensions of a variable; `log_likelihood/y` has those of y."""
-        name = name.rpartition("/")[2]
+        """The dimensions of a variable."""
         given = list(self.dims.get(name, ()))
         return [given[i] if i < len(given) else f"{name}_dim_{i}" for i in range(len(shape))]
 

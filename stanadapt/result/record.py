@@ -144,7 +144,7 @@ class Record(NamedTuple):
                     f"chain {result.index} of the run started elsewhere: pass inits and init_radius as they "
                     "were; kernel=False replays without the warm-up"
                 )
-            notes = own.sizes.get("note", 0)  # which are as many as the chain with the fewest has
+            notes = own.sizes.get("note", 0)  # of the chain that has the most of them
             reached: dict[str, Any] = {
                 name: result.history[name][:notes] for name in _HISTORY if name in result.history and notes
             }

@@ -20,14 +20,21 @@ class Schema(NamedTuple):
 
     description: Description
     labels: Labels
-    moved: Mapping[str, str]  # the group of each quantity that is not in the posterior
+    moved: Mapping[str, tuple[str, str]]  # of quantities that are not in the posterior: group and name there
 
     @classmethod
     def of(cls, request: Request, description: Description, labels: Labels) -> Schema:
         """The schema for the arguments of a run."""
-        moved = dict.fromkeys(request.log_likelihood, "log_likelihood")
-        moved |= dict.fromkeys(request.posterior_predictive, "posterior_predictive")
+        asked = {
+            "log_likelihood": request.log_likelihood,
+            "posterior_predictive": request.posterior_predictive,
+        }
+        moved = {quantity: (group, own) for group, names in asked.items() for quantity, own in names.items()}
         return cls(description, labels, moved)
+
+    def quantity(self, group: str, name: str) -> str:
+        """The quantity of the program that a variable of a group holds."""
+        return next((quantity for quantity, place in self.moved.items() if place == (group, name)), name)
 
     def draws(self, rows: Stack, chains: Sequence[int]) -> Groups:
         """The groups of draws; arrays are (chain, draw, ...)."""
@@ -41,8 +48,7 @@ class Schema(NamedTuple):
     def warmup(self, rows: Stack, chains: Sequence[int]) -> Groups:
         """The groups of the iterations of warm-up."""
         variables = self.description.variables.items()
-        places = [(self.place(name), each) for name, each in variables]
-        values = {name: each.take(rows.values) for (group, name), each in places if group == "posterior"}
+        values = {name: each.take(rows.values) for name, each in variables if name not in self.moved}
         return {
             "warmup_posterior": self.labels.dataset(values, _sample_coords(chains, rows.values.shape[1])),
             "warmup_sample_stats": _stats(rows.stats, chains),
@@ -52,15 +58,10 @@ class Schema(NamedTuple):
         """The posterior, and the groups of what is not in it; `values` are (chain, draw, column)."""
         arrays: dict[str, dict[str, np.ndarray]] = {"posterior": {}}
         for name, variable in self.description.variables.items():
-            group, own = self.place(name)
+            group, own = self.moved.get(name, ("posterior", name))
             arrays.setdefault(group, {})[own] = variable.take(values)
         coords = _sample_coords(chains, values.shape[1])
         return {name: self.labels.dataset(group, coords) for name, group in arrays.items()}
-
-    def place(self, name: str) -> tuple[str, str]:
-        """The group of a quantity, and its name there: `log_likelihood/y` has both in its own."""
-        group, slash, own = name.partition("/")
-        return (group, own) if slash else (self.moved.get(name, "posterior"), name)
 
     def _unconstrained(self, x: np.ndarray, chains: Sequence[int]) -> xarray.Dataset:
         names = self.description.unconstrained_names

@@ -18,10 +18,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import os
-import platform
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -33,7 +31,6 @@ import xarray
 
 from .. import check, samplers
 from ..errors import ArgumentError, StoreError, warn
-from ..jit import processor
 from ..model.backends.base import RefusedError
 from ..model.data import to_json
 from ..model.description import Description
@@ -51,6 +48,7 @@ from ..run.warmup import pilot
 from .blocks import Blocks
 from .build import data_groups
 from .labels import Labels
+from .machine import machine
 from .schema import Schema
 
 FORMAT = 1  # of the folder
@@ -70,7 +68,6 @@ _ASIDE = "unknown"  # arrays that a result leaves out, see blocks.py
 _OURS = {_ASKED, _PROGRAM, _DATA, _LOCK, _CHAINS, DRAWS}  # what is there before a run has begun
 _PATIENCE = 0.5  # seconds: who only looks whether a run goes on has its lock for a moment
 _ADVICE = "What its last checkpoints have is safe: when there is room, stanadapt.resume goes on from there"
-_PACKAGES = ("stanadapt", "numpy", "numba", "stanli", "bridgestan")
 
 
 class Asked(NamedTuple):
@@ -80,7 +77,7 @@ class Asked(NamedTuple):
     job: Job
     inits: list[Init]
     description: Description
-    notes: dict[str, str]
+    notes: dict[str, Any]
     block: int  # rows of a block
     facts: dict[str, Any]  # versions, processor, hashes of the other files, how it was opened
 
@@ -216,9 +213,7 @@ class Store:
                 "pass the same model again, model=..."
             )
         if model is None:
-            code, text = (
-                self._text(name, facts[key]) for name, key in ((_PROGRAM, "program"), (_DATA, "data"))
-            )
+            code, text = self.code(), self._text(_DATA, facts["data"])
             executable = facts["executable"]
             model = code if not executable else _CompiledProgram(self.folder / _PROGRAM, executable)
             data = text
@@ -241,6 +236,11 @@ class Store:
             raise StoreError(f"{self.folder} is of a model with other data")
         return posterior
 
+    def code(self) -> str:
+        """The program; empty where the run has none. Raises StoreError where it is damaged."""
+        digest = self.asked.facts["program"]
+        return "" if digest is None else self._text(_PROGRAM, digest)
+
     def check_machine(self, library: str) -> None:
         """Say where this machine or its packages differ, since draws need not be the same to the last bit.
 
@@ -249,7 +249,7 @@ class Store:
         StoreError
             The run was begun by another version of this package.
         """
-        was, now = self.asked.facts["machine"], _machine(library)
+        was, now = self.asked.facts["machine"], machine(library)
         if was.get("stanadapt") != now["stanadapt"]:
             raise StoreError(
                 f"{self.folder} was begun by stanadapt {was.get('stanadapt')}, and this is "
@@ -374,7 +374,7 @@ def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepa
         "labels": "",
         "backend": posterior.model.backend if is_program else "auto",
         "executable": posterior.executable,
-        "machine": _machine(posterior.library),
+        "machine": machine(posterior.library),
     }
     size = row_bytes(job, posterior.n_values, posterior.dim)
     block = int(np.clip(BLOCK_BYTES // size, 16, 2**20))
@@ -391,7 +391,7 @@ def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepa
             write_whole(folder / _PROGRAM, posterior.code.encode())
         write_whole(folder / _DATA, data.encode())
         write_whole(folder / _ASKED, starts)
-        for name, group in data_groups(posterior, labels).items():
+        for name, group in data_groups(posterior, store.schema).items():
             store.blocks.write_group(name, group)
         facts["labels"] = store.blocks.data_digest()
         store._write_run()
@@ -468,8 +468,8 @@ def open_store(path: str | os.PathLike[str]) -> Store:
             Asked(
                 request._replace(
                     until=Until.parse(request.until),
-                    log_likelihood=tuple(request.log_likelihood),
-                    posterior_predictive=tuple(request.posterior_predictive),
+                    log_likelihood=dict(request.log_likelihood),
+                    posterior_predictive=dict(request.posterior_predictive),
                 ),
                 job,
                 asked["inits"],
@@ -542,12 +542,6 @@ def _hash(text: str) -> str:
 
 def _data_text(posterior: Posterior) -> str:
     return to_json(posterior.data)
-
-
-def _machine(library: str) -> dict[str, str]:
-    """What draws depend on to the last bit, beside the seed."""
-    versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
-    return {"processor": processor(), "system": platform.system(), "backend": library, **versions}
 
 
 def _labels(name: str, given: Any) -> np.ndarray:

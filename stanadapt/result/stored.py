@@ -180,4 +180,4 @@ def _read_part(store: Store) -> InferenceData:
         kind = "warmup" if name.startswith(WARMUP) else "draws"
         if kind in lengths:
             groups[name] = store.blocks.open_rows(name, groups[name], kept, lengths[kind])
-    return finish(groups | store.blocks.read_data(store.asked.facts["labels"]), attrs)
+    return finish(groups | store.blocks.read_data(store.asked.facts["labels"]), attrs, store.code())

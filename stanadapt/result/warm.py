@@ -15,6 +15,7 @@ from ..model.variables import variable_of
 from ..numerics.transport_table import is_map
 from ..run.warm import Warm
 from ..transport import COLUMNS, KIND, no_transport
+from .cmdstan import is_fit, read_fit
 from .container import OWN_GROUP, Groups, datasets
 from .files import read
 from .labels import SAMPLE_DIMS
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 
 _MOST_DRAWS = 2_000
 _UNMOVED = {"tail_rate": 0.0, "bend": 0.0, "scale_head": -1}  # where coordinates are those of the program
-_ALLOWED = "an earlier InferenceData of stanadapt.sample, or the path of its netCDF file"
+_ALLOWED = (
+    "an earlier InferenceData of stanadapt.sample, the path of its netCDF file, or a cmdstanpy.CmdStanMCMC"
+)
 
 
 def read_warm(given: Any) -> Warm:
-    """What the chains of an earlier result have learnt; `given` is the result, or a path to its netCDF file.
+    """What the chains of an earlier result have learnt; `given` is as `open_result` takes it.
 
     Raises
     ------
@@ -49,17 +52,18 @@ def read_warm(given: Any) -> Warm:
     method = str(attrs.get("method", ""))
     if method not in samplers.METHODS:
         raise ArgumentError(f"warm was drawn by the method {method!r}, which is none that is known here")
-    m, names = posterior.sizes["chain"], tuple(map(str, adaptation["unconstrained"].values))
+    m, names = posterior.sizes["chain"], _unconstrained_names(adaptation)
     if "chain" not in adaptation.sizes or adaptation.sizes["chain"] != m:
         raise ArgumentError(f"warm has draws of {m} chains, and what other chains have learnt")
-    transport, metric = _transport(adaptation, m, len(names)), _metric(adaptation, m, len(names))
+    d = adaptation.sizes.get("unconstrained", 0)
+    transport, metric = _transport(adaptation, m, d), _metric(adaptation, m, d)
     if transport is None:
         transport, metric = (no_transport(),) * m, None
     return Warm(
         method=method,
         names=names,
         draws=_parameters(_thin(posterior), names),
-        x=_unconstrained(groups, posterior, len(names)),
+        x=_unconstrained(groups, posterior, d),
         metric=metric,
         has_scale=not samplers.facts(method).unscaled,
         step_size=_step_sizes(adaptation, m),
@@ -69,7 +73,7 @@ def read_warm(given: Any) -> Warm:
 
 
 def open_result(given: Any) -> InferenceData:
-    """The earlier result itself, which may be given by its path.
+    """The earlier result itself, which may be given by its path, or as a fit of CmdStanPy.
 
     Raises
     ------
@@ -81,6 +85,8 @@ def open_result(given: Any) -> InferenceData:
             return read_store(open_store(given)) if Path(given).is_dir() else read(os.fspath(given))
         except (OutputError, StoreError) as error:
             raise ArgumentError(f"warm: {error}") from error
+    if is_fit(given):
+        return read_fit(given)
     if not (hasattr(given, "children") or callable(getattr(given, "groups", None))):
         raise check.refused("warm", given, _ALLOWED)
     return given  # type: ignore[no-any-return]
@@ -102,9 +108,21 @@ def _thin(group: xarray.Dataset) -> xarray.Dataset:
     return group.isel(draw=slice(None, None, -(-group.sizes["draw"] // _MOST_DRAWS)))
 
 
-def _parameters(posterior: xarray.Dataset, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The draws (chain, draw, ...) of the variables that have unconstrained parameters of these names."""
-    wanted = dict.fromkeys((*map(variable_of, names), *names))
+def _unconstrained_names(adaptation: xarray.Dataset) -> tuple[str, ...] | None:
+    """Of the unconstrained parameters; None for a fit of CmdStan, which does not write them."""
+    if "unconstrained" not in adaptation.coords:
+        return None
+    return tuple(map(str, adaptation["unconstrained"].values))
+
+
+def _parameters(posterior: xarray.Dataset, names: tuple[str, ...] | None) -> dict[str, np.ndarray]:
+    """The draws (chain, draw, ...) of the variables that have unconstrained parameters of these names.
+
+    Where these are not known, of all variables.
+    """
+    wanted = dict.fromkeys(
+        map(str, posterior.data_vars) if names is None else (*map(variable_of, names), *names)
+    )
     drawn = [name for name in wanted if name in posterior and set(SAMPLE_DIMS) <= set(posterior[name].dims)]
     return {name: np.asarray(posterior[name].transpose(*SAMPLE_DIMS, ...).values) for name in drawn}
 

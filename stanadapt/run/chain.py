@@ -142,10 +142,13 @@ class ChainValue:
                 segments = plan(method, job.settings, job.warmup, self.start.size, self.warm)
                 out.learnt = segments[self.place.segment].sampler.learnt(self.state)
             out.failures_warmup, out.counts_warmup, out.warmup_iterations = total, self.counts, self.done
+            out.evaluations_warmup = self.evaluations
         else:
             out.learnt, out.failures_warmup = self.learnt, self.failures_warmup
             out.counts_warmup, out.warmup_iterations = self.counts_warmup, self.warmup_iterations
+            out.evaluations_warmup = self.evaluations_warmup
         out.failures = total - out.failures_warmup
+        out.evaluations = self.evaluations - out.evaluations_warmup
         out.counts = {name: count - out.counts_warmup.get(name, 0) for name, count in self.counts.items()}
         out.first_failure = self.first_failure
         out.seconds_warmup, out.seconds_total = self.seconds_warmup, self.seconds

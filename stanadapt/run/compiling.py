@@ -25,11 +25,14 @@ from .progress import tell
 _SEVERAL = 5  # coordinates of a variable from which on a hierarchy is likely
 
 
+def compile_model(posterior: Posterior, progress: bool) -> None:
+    """Compile the model itself, where it is not a Stan program's and takes seconds."""
+    if hasattr(posterior.model, "compile"):
+        posterior.model.compile(tell if progress else lambda _: None)
+
+
 def compile_job(job: Job, posterior: Posterior, progress: bool) -> None:
-    """Compile all that the chains of a job call, and say what else will take its time."""
-    notice = getattr(posterior.model, "notice", "")
-    if progress and notice:
-        tell(f"stanadapt: {notice}")
+    """Compile all that the chains of a job call."""
     method = sampler(job.method)
     if is_engine(method):  # it checks its start, and that is all
         _announce(log_density_gradient, posterior, job.method, progress)
@@ -52,6 +55,7 @@ def compile_pilot(posterior: Posterior, progress: bool) -> None:
 
 def compile_reference(posterior: Posterior, progress: bool) -> None:
     """Compile the kernel that draws are measured by, see numerics/reference.py."""
+    compile_model(posterior, progress)
     _announce(reference_steps, posterior, "the reference kernel", progress)
     d, rng = posterior.dim, np.random.default_rng(0)
     points, root, room = np.empty((0, d)), np.empty((0, 0)), (np.empty((0, 2, d)), np.empty((0, 3)))

@@ -190,6 +190,8 @@ class ChainResult:
     failures_warmup: int | None = 0
     failures: int | None = 0
     first_failure: str | None = ""
+    evaluations_warmup: int | None = 0  # of the density or its gradient, by iterations
+    evaluations: int | None = 0
     counts_warmup: dict[str, int] = field(default_factory=dict)  # by the model, start included
     counts: dict[str, int] = field(default_factory=dict)
     seconds_warmup: float | None = 0.0

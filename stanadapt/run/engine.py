@@ -42,6 +42,8 @@ class EngineValue:
     seconds_warmup: float | None = None  # of the chain's parts, where they are known
     seconds: float | None = None
     seconds_total: float = 0.0
+    evaluations_warmup: int | None = None  # gradients; of warm-up they are known where it is kept
+    evaluations: int | None = None
     done: int = 0  # iterations
     rows: int = 0  # written draws
     warmup_rows: int = 0
@@ -66,6 +68,8 @@ class EngineValue:
             failures_warmup=None,
             failures=None,
             first_failure=None,
+            evaluations_warmup=self.evaluations_warmup,
+            evaluations=self.evaluations,
             seconds_warmup=self.seconds_warmup,
             seconds=self.seconds,
             seconds_total=self.seconds_total,
@@ -106,7 +110,9 @@ class EngineChain(Chain):
                 return
             raise self._failure(error) from error
         n = len(whole.values) - job.draws
+        out.evaluations = int(whole.stats["n_steps"][n:].sum())
         if self.warmup is not None:
+            out.evaluations_warmup = int(whole.stats["n_steps"][:n].sum())
             self._keep(whole, slice(0, n), self.warmup, self.write_warmup)
             out.warmup_rows = self.warmup.n
         self._keep(whole, slice(n, None), self.draws, self.write_values)

@@ -75,6 +75,13 @@ def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[I
     return [Init(radius, point=point) for point in points]
 
 
+def describe(inits: Any, radius: float) -> dict[str, Any]:
+    """What the attributes of a result say of the starts: the radius, and whether there was more than that."""
+    if isinstance(inits, int | float | np.number):
+        return {"init_radius": float(inits)}
+    return {"init_radius": radius} | ({} if inits is None else {"inits": "given"})
+
+
 _PER_CHAIN = (Mapping, str, os.PathLike)
 _ALLOWED = (
     "None, a radius, a dict of constrained values or a list of one per chain, a path to JSON, an array of "

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from .. import check, samplers
 from ..errors import ArgumentError, ModelError, warn
 from ..model import PROGRAM_BACKENDS
+from ..model.data import holds_tuples
 from ..model.posterior import Posterior
 from . import auto, inits, warm, warmup
-from .compiling import compile_job, compile_pilot
+from .compiling import compile_job, compile_model, compile_pilot
 from .draws import row_bytes
 from .engine import check_posterior
 from .inits import Init
@@ -31,7 +35,7 @@ class Prepared(NamedTuple):
     job: Job
     inits: list[Init]
     turns: Turns
-    notes: dict[str, str]  # for the result's attributes
+    notes: dict[str, Any]  # for the result's attributes: texts and numbers
 
 
 def prepare(request: Request, posterior: Posterior, *, stored: bool = False, cluster: Any = None) -> Prepared:
@@ -46,8 +50,11 @@ def prepare(request: Request, posterior: Posterior, *, stored: bool = False, clu
     """
     check_quantities(request, posterior)
     check_chains(request.chains)
+    compile_model(posterior, request.progress)
     starts = _starts(request, posterior)
     job, notes = _choose(request, posterior, starts[0])
+    notes |= inits.describe(request.inits, request.init_radius)
+    notes |= _names(request)
     if request.warm is not None and posterior.dim:
         starts = warm.hand_over(request.warm, starts, posterior, job)
         notes |= warm.describe(request.warm, job.method, starts)
@@ -69,12 +76,13 @@ def prepare_again(
     job: Job,
     posterior: Posterior,
     starts: list[Init],
-    notes: dict[str, str],
+    notes: dict[str, Any],
     on_disk: bool,
     cluster: Any = None,
 ) -> Prepared:
     """The same for a run that has begun already: its job, its starts and its notes are known."""
     check_memory(posterior, job, request.workers, on_disk)
+    compile_model(posterior, request.progress)
     turns = _turns(request, posterior, cluster)
     compile_job(job, posterior, request.progress)
     return Prepared(posterior, job, starts, turns, notes)
@@ -97,14 +105,36 @@ def check_quantities(request: Request, posterior: Posterior) -> None:
         raise ModelError("model: it has no parameters and no generated quantities, so nothing to draw")
     for argument in ("log_likelihood", "posterior_predictive"):
         for name in getattr(request, argument):
-            if f"{argument}/{name}" not in posterior.generated_quantities:
-                check.choice(argument, name, posterior.generated_quantities)
+            check.choice(argument, name, posterior.generated_quantities)
+            _check_owner(argument, name, request, posterior)
     for name in request.log_likelihood:
         if name in request.posterior_predictive and name in posterior.generated_quantities:
             raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
 
 
-def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, dict[str, str]]:
+def _check_owner(argument: str, quantity: str, request: Request, posterior: Posterior) -> None:
+    """Refuse a name in the group that is none of the data, and data of another shape than the quantity."""
+    own = getattr(request, argument)[quantity]
+    if own == quantity:
+        return
+    data = {name: np.shape(value) for name, value in posterior.data.items() if not holds_tuples(value)}
+    check.choice(f"{argument}: the data of {quantity}", own, data)
+    shape = posterior.generated_quantities[quantity].shape
+    # A likelihood has one value for all components of an observation.
+    wanted = data[own][: len(shape)] if argument == "log_likelihood" else data[own]
+    if shape != wanted:
+        raise ArgumentError(
+            f"{argument}: {quantity} has shape {shape}, and the data {own} have {data[own]}; they must be "
+            "alike"
+        )
+    if quantity in request.dims:
+        raise ArgumentError(
+            f"dims[{quantity!r}] is not allowed: {quantity} is named {own} in the result, and has its "
+            "dimensions"
+        )
+
+
+def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, dict[str, Any]]:
     """The job, with the method that method="auto" takes; and what is to be said of the choice."""
     if request.method != auto.NAME:
         return request.job(request.method, request.settings), {}
@@ -116,6 +146,20 @@ def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, di
         tell(f"stanadapt: {choice.method}, because {choice.reason}")
     notes = {"method_requested": request.method, "auto_reason": choice.reason, "auto_facts": facts.to_json()}
     return request.job(choice.method, None), notes
+
+
+def _names(request: Request) -> dict[str, str]:
+    """For the result's attributes: by group, the names there that are not those of the program."""
+    asked = {
+        "log_likelihood": request.log_likelihood,
+        "posterior_predictive": request.posterior_predictive,
+    }
+    others = {
+        group: {own: quantity for quantity, own in names.items() if own != quantity}
+        for group, names in asked.items()
+    }
+    others = {group: names for group, names in others.items() if names}
+    return {"quantities": json.dumps(others)} if others else {}
 
 
 def _check_method(job: Job, posterior: Posterior) -> None:
@@ -131,9 +175,10 @@ def _check_method(job: Job, posterior: Posterior) -> None:
     if samplers.is_engine(sampler):
         check_posterior(job.method, posterior)
     if sampler.FACTS.gradient and not posterior.model.has_gradient:
+        advice = "pass gradient=... to Target.from_python, or " * (posterior.model.backend == "python")
         raise ArgumentError(
-            f"method={job.method!r} needs a gradient and this target has none: pass "
-            f"gradient=... to Target.from_python, or use one of {', '.join(able)}"
+            f"method={job.method!r} needs a gradient and this target has none: {advice}use one of "
+            f"{', '.join(able)}"
         )
     if not samplers.is_engine(sampler):
         warmup.plan(cast(samplers.Sampler, sampler), job.settings, job.warmup, posterior.dim)

@@ -1,4 +1,7 @@
-"""One progress bar for all chains: in a terminal, in a notebook, or as lines in a log file.
+"""One progress bar for all chains: in a terminal, as a widget in a notebook, or as lines in a log file.
+
+A notebook without ipywidgets has a bar of text. One in VS Code has lines: widgets are not there before they
+were loaded from a server elsewhere, and it does not write over text.
 
 What goes wrong while showing progress (stderr closed, a broken pipe, no widgets) never ends a run.
 """
@@ -7,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import sys
 import time
 import warnings
@@ -21,6 +25,7 @@ from .job import Job
 
 _LOG_SHARE = 0.1  # a log file gets a line for every tenth of the run,
 _LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds
+_MANY = 10_000  # counts from here on are written as 10.0k
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
 
@@ -199,7 +204,8 @@ def _bar(name: str, total: int | None) -> Any:
     """tqdm's bar for the terminal or the notebook; its text bar in a notebook that has no widgets."""
     from tqdm.std import tqdm as text_bar
 
-    shape: dict[str, Any] = {"total": total, "desc": name, "unit_scale": True, "dynamic_ncols": True}
+    shape: dict[str, Any] = {"total": total, "desc": name, "dynamic_ncols": True}
+    shape["unit_scale"] = total is None or total >= _MANY
     if total is not None:
         shape["bar_format"] = _BAR
     # Without miniters tqdm learns it from fast iterations, and then the bar freezes at slow ones.
@@ -236,6 +242,12 @@ def _time(spent: float, share: float) -> str:
 
 
 def _in_notebook() -> bool:
-    """Whether this is a Jupyter kernel."""
-    shell = sys.modules.get("IPython")
-    return shell is not None and hasattr(shell.get_ipython(), "kernel")
+    """Whether this is a Jupyter kernel, and not one of VS Code."""
+    library = sys.modules.get("IPython")
+    shell = None if library is None else library.get_ipython()
+    return hasattr(shell, "kernel") and not _in_vscode(shell)
+
+
+def _in_vscode(shell: Any) -> bool:
+    """Whether a kernel was started by VS Code, which leaves one of these marks."""
+    return "VSCODE_PID" in os.environ or "__vsc_ipynb_file__" in getattr(shell, "user_ns", {})

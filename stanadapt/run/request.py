@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import check, samplers
 from ..model.plugins import check_backend
+from ..model.posterior import Posterior
 from . import auto
 from .job import Job
 from .until import Until
@@ -34,16 +35,22 @@ class Request(NamedTuple):
     save_warmup: bool
     coords: Mapping[str, Sequence[Any]]
     dims: Mapping[str, Sequence[str]]
-    log_likelihood: tuple[str, ...]
-    posterior_predictive: tuple[str, ...]
+    log_likelihood: Mapping[str, str]  # generated quantity -> its name in the group
+    posterior_predictive: Mapping[str, str]
     keep_unconstrained: bool
     until: Until | None
     warm: Warm | None = None
 
-    def with_names(self, model: Any) -> Request:
-        """The same with dimensions and coordinates that the model itself names, where the user names none."""
-        dims = {**getattr(model, "dims", {}), **self.dims}
-        return self._replace(coords={**getattr(model, "coords", {}), **self.coords}, dims=dims)
+    def of(self, posterior: Posterior) -> Request:
+        """The request with the names that quantities have in a posterior."""
+        quantity = posterior.description.quantity
+        likelihood, predictive = "log_likelihood", "posterior_predictive"
+        return self._replace(
+            log_likelihood={quantity(likelihood, name): own for name, own in self.log_likelihood.items()},
+            posterior_predictive={
+                quantity(predictive, name): own for name, own in self.posterior_predictive.items()
+            },
+        )
 
     def job(self, method: str, settings: Any) -> Job:
         """The job for a method; what is None here is as the method has it."""
@@ -116,8 +123,8 @@ def resolve(
         save_warmup=check.boolean("save_warmup", save_warmup),
         coords=_names_to_lists("coords", coords),
         dims=_names_to_lists("dims", dims),
-        log_likelihood=_names("log_likelihood", log_likelihood),
-        posterior_predictive=_names("posterior_predictive", posterior_predictive),
+        log_likelihood=_quantities("log_likelihood", log_likelihood),
+        posterior_predictive=_quantities("posterior_predictive", posterior_predictive),
         keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
         until=Until.parse(until),
         warm=warm,
@@ -135,7 +142,21 @@ def _names_to_lists(name: str, given: Any) -> Mapping[str, Any]:
     return given
 
 
-def _names(name: str, given: Any) -> tuple[str, ...]:
-    if not isinstance(given, str | Sequence):
-        raise check.refused(name, given, "a name or a list of names of generated quantities")
-    return (given,) if isinstance(given, str) else tuple(given)
+def _quantities(name: str, given: Any) -> dict[str, str]:
+    """Generated quantities with their names in the group: their own, or those of the data they are of."""
+    if isinstance(given, str):
+        return {given: given}
+    if isinstance(given, Mapping):
+        pairs = [(quantity, own) for own, quantity in given.items()]
+    elif isinstance(given, Sequence):
+        pairs = [(quantity, quantity) for quantity in given]
+    else:
+        raise check.refused(
+            name, given, "a name or a list of names of generated quantities, or a dict of them"
+        )
+    for quantity, own in pairs:  # whether they are quantities of the model, is seen when that is open
+        if not isinstance(quantity, Hashable) or not (isinstance(own, str) or own is quantity):
+            raise check.refused(name, given, "made of names, which are texts")
+    if len(dict(pairs)) < len(set(pairs)):
+        raise check.refused(name, given, "made of different generated quantities")
+    return dict(pairs)

@@ -25,6 +25,7 @@ from ..transport import no_transport, transport_draws
 from .inits import Init
 from .job import Job
 from .warmup import LOOKS, what_it_takes
+from .warmup import PILOT as PILOT_METHOD
 
 WEIGHT = 100  # iterations that what was learnt counts for, in the recursions that go on from it
 PILOT = 90  # iterations of Fisher HMC that check a metric before the methods that have a pilot
@@ -37,7 +38,7 @@ class Warm(NamedTuple):
     """What m earlier chains with n draws each have learnt, whatever that was read from."""
 
     method: str  # whose step sizes and metrics these are
-    names: tuple[str, ...]  # of the d unconstrained parameters
+    names: tuple[str, ...] | None  # of the d unconstrained parameters, if they are known
     draws: Mapping[str, np.ndarray]  # parameter -> constrained draws (m, n, ...), or some of them
     x: np.ndarray | None  # (m, n, d) unconstrained draws, where they were kept
     metric: np.ndarray | None  # (m, d, d), or the diagonals (m, d); None: the covariance of the draws
@@ -102,6 +103,13 @@ def check_parameters(warm: Warm, posterior: Posterior) -> None:
                 f"warm has the parameter {name} with shape {shape}, and the model declares "
                 f"{wanted[name].shape}: a metric for other parameters is of no use"
             )
+    if warm.names is None:
+        if warm.metric is not None and warm.metric.shape[1] != posterior.dim:
+            raise ArgumentError(
+                f"warm has a metric for {warm.metric.shape[1]} unconstrained parameters, and the model has "
+                f"{posterior.dim}"
+            )
+        return
     if list(warm.names) != (names := list(posterior.unconstrained_names)):
         other = next((name for name in warm.names if name not in names), None)
         lacking = next((name for name in names if name not in warm.names), None)
@@ -140,7 +148,7 @@ def hand_over(warm: Warm, inits: list[Init], posterior: Posterior, job: Job) -> 
     """
     method = samplers.sampler(job.method)
     facts = method.FACTS
-    if what_it_takes(facts) == STEP_SIZE and warm.method != job.method:
+    if what_it_takes(facts) == STEP_SIZE and _owner(warm, job.method) != job.method:
         return inits
     if samplers.named(method, job.settings).get("transport") == "off" and any(map(len, warm.transport)):
         warm = warm._replace(transport=(no_transport(),) * len(warm.transport), metric=None)
@@ -162,8 +170,8 @@ def hand_over(warm: Warm, inits: list[Init], posterior: Posterior, job: Job) -> 
             cov=_metric(warm, source, _in_coordinates(transport, pooled)),
             n=WEIGHT,
             transport=transport,
-            step_size=float(warm.step_size[source]),
-            method=warm.method,
+            step_size=_step_size(warm, source, job.method),
+            method=_owner(warm, job.method),
             points=np.roll(points, -LOOKS[0] * chain, axis=0),
         )
         handed.append(init._replace(warm=handover))
@@ -177,9 +185,36 @@ def describe(warm: Warm, method: str, inits: list[Init]) -> dict[str, str]:
     if what_it_takes(samplers.facts(method)) == METRIC:
         taken.append("metric")
         taken += ["coordinates"] if any(len(each.transport) for each in handed) else []
-    if warm.method == method and any(each.step_size > 0.0 for each in handed):
+    if any(each.method == method and each.step_size > 0.0 for each in handed):
         taken.append("step size")
     return {"warm": f"{', '.join(taken) or 'nothing'} of {warm.source}"}
+
+
+def _owner(warm: Warm, method: str) -> str:
+    """The method whose step size a run of `method` takes over: of the earlier one, or made of that."""
+    begins = PILOT_METHOD if samplers.facts(method).piloted else method
+    theirs, ours = samplers.facts(warm.method), samplers.facts(begins)
+    # One leapfrog step under a metric is what steps of other methods can be told from.
+    is_told = theirs.leapfrogs == 1.0 and warm.metric is not None and ours.leapfrogs > 0.0
+    return begins if is_told else warm.method
+
+
+def _step_size(warm: Warm, source: int, method: str) -> float:
+    """The step size of an earlier chain, for the method that `_owner` says.
+
+    That of NUTS is one of leapfrog under its metric. A method whose steps do the work of several leapfrog
+    steps goes as far in one. Without a metric a step is as short as the direction of the smallest variance
+    needs it.
+    """
+    size, owner = float(warm.step_size[source]), _owner(warm, method)
+    if owner == warm.method or warm.metric is None:
+        return size
+    facts, metric = samplers.facts(owner), warm.metric[source]
+    size *= facts.leapfrogs
+    if what_it_takes(facts) == METRIC:
+        return size
+    smallest = np.linalg.eigvalsh(metric)[0] if metric.ndim == 2 else metric.min()
+    return float(size * np.sqrt(smallest)) if smallest > 0.0 else np.nan
 
 
 def _sizes(warm: Warm) -> tuple[int, int]:

@@ -199,7 +199,7 @@ sweep = swept(step)
 
 
 def history(state: State) -> dict[str, float]:
-    return {"beta": state.beta} | describe(np.sqrt(state.scale) * state.chol_t)
+    return {"warmup_beta": state.beta} | describe(np.sqrt(state.scale) * state.chol_t)
 
 
 def learnt(state: State) -> dict[str, Any]:

@@ -80,6 +80,7 @@ class Facts(NamedTuple):
     vanishing: bool = False  # whether it has a setting `vanishing`: adaptation goes on, more and more rarely
     piloted: bool = False  # whether Fisher HMC can begin its warm-up (setting `pilot`)
     takes: str = ""  # METRIC, STEP_SIZE or nothing; a metric that is piloted goes without saying
+    leapfrogs: float = 0.0  # leapfrog steps that one of its steps is worth; 0: its steps are of another kind
     unscaled: bool = False  # whether its preconditioner is like the covariance only up to a factor
     refits: bool = False  # whether it learns in plain Python between blocks of iterations
     settles: bool = False  # whether its warm-up may end before its last stage

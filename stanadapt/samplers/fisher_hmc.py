@@ -99,6 +99,7 @@ FACTS = Facts(
     columns=TRAJECTORY_COLUMNS,
     harmless_divergences=HARMLESS_SHARE,
     takes=METRIC,
+    leapfrogs=2.0,
     settles=True,
     transports=True,
 )

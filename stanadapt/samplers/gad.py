@@ -99,7 +99,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 def history(state: Any) -> dict[str, float]:
     """beta and the spectrum of L L^T."""
-    return {"beta": state.beta} | describe(state.chol_t)
+    return {"warmup_beta": state.beta} | describe(state.chol_t)
 
 
 def learnt(state: Any) -> dict[str, Any]:

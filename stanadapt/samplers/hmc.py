@@ -71,6 +71,7 @@ FACTS = Facts(
     columns=TRAJECTORY_COLUMNS,
     harmless_divergences=HARMLESS_SHARE,
     takes=STEP_SIZE,
+    leapfrogs=1.0,
 )
 
 

@@ -60,6 +60,7 @@ FACTS = Facts(
     draws=1_000,
     gradient=True,
     acceptance=TOO_LOW,
+    leapfrogs=1.0,
     whole_chains=True,
 )
 

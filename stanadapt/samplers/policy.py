@@ -49,7 +49,12 @@ MANY = 100  # a user is warned in more dimensions
 APPROACH, SCALE, EPISODES = 0, 1, 2  # Policy.phase: no policy yet; a linear one; networks
 PRETRAINING = Choice(("reflection", "identity"))
 IDENTITY = 1  # index of the second
-DIMS = (("episode_reward", ("episode",)), ("episode_acceptance", ("episode",)))  # dims of arrays in `learnt`
+DIMS = (  # of arrays in `learnt`
+    ("episode_reward", ("episode",)),
+    ("episode_acceptance", ("episode",)),
+    ("actor", ("weight",)),
+    ("pretrained_actor", ("weight",)),
+)
 SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # scales of proposals, to be tried
 LEAST = -10.0  # smallest log alpha in the reward, unless faithful
 _WORST = -100.0  # smallest reward, since log alpha can be minus infinity
@@ -113,6 +118,7 @@ class Policy(NamedTuple):
     learner: Learner
     record: Record
     guard: Guard
+    pretrained: np.ndarray  # (p,) weights of the actor before any reward
 
 
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
@@ -230,13 +236,18 @@ def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tup
     if len(np.unique(points[:, 0])) < _DRAWS_A_DIMENSION * d:
         return None
     center = points.mean(axis=0)
-    sd = points.std(axis=0)
-    values, vectors = linalg.eigh(np.atleast_2d(np.corrcoef(points.T)))
+    space = make_space(center, points.std(axis=0), np.atleast_2d(np.corrcoef(points.T)))
+    return None if space is None else ((points - center) @ space.inverse_t, space)
+
+
+def make_space(center: np.ndarray, sd: np.ndarray, correlations: np.ndarray) -> Space | None:
+    """The coordinates by a mean, standard deviations (d,) and correlations (d, d); None if these are flat."""
+    values, vectors = linalg.eigh(correlations)
     if not values[0] > _FLAT:
         return None
     root_t = (vectors * np.sqrt(values)) @ vectors.T * sd
     inverse_t = (vectors / np.sqrt(values)) @ vectors.T / sd[:, None]
-    return (points - center) @ inverse_t, Space(center, root_t, inverse_t)
+    return Space(center, root_t, inverse_t)
 
 
 def begin_search(policy: Policy, space: Space) -> Policy:
@@ -295,7 +306,7 @@ def make_policy(
     )
     record = Record(0.0, 0.0, 0, np.zeros(0), np.zeros(0), 0, 1.0)
     guard = Guard(actor.copy(), scale, -np.inf, 0, 0, settings.faithful)
-    return Policy(EPISODES, False, space, learner, record, guard)
+    return Policy(EPISODES, False, space, learner, record, guard, actor.copy())
 
 
 def _threshold(settings: Any, space: Space) -> float:
@@ -321,7 +332,7 @@ def empty_policy() -> Any:
     learner = Learner(no_shape, no_shape, nets, Replay(no_matrix, no_matrix, none, 0), none, none, 0.0, 0, 0)
     record = Record(0.0, 0.0, 0, none, none, 0, 1.0)
     guard = Guard(none, 1.0, -np.inf, 0, 0, False)
-    return Policy(APPROACH, False, Space(none, no_matrix, no_matrix), learner, record, guard)
+    return Policy(APPROACH, False, Space(none, no_matrix, no_matrix), learner, record, guard, none)
 
 
 @kernel
@@ -382,7 +393,7 @@ def update_policy(
 
     `slopes` are those that `learn_on_policy` takes.
     """
-    phase, due, space, learner, record, guard = policy
+    phase, due, space, learner, record, guard, pretrained = policy
     reward = max(reward, _WORST)
     if settings.faithful:
         learner = store_transition(learner, u, u_y, a, a_y, reward)
@@ -401,7 +412,7 @@ def update_policy(
         guard = judge_episode(guard, learner.nets, scale, reward_sum / n, accept_sum / n)
         reward_sum, accept_sum, n = 0.0, 0.0, 0
     record = Record(reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance)
-    return Policy(phase, due, space, learner, record, guard)
+    return Policy(phase, due, space, learner, record, guard, pretrained)
 
 
 @exact
@@ -512,29 +523,33 @@ def search_scale(policy: Any, scale: Any, accept_prob: Any) -> Any:
 
     The scales take turns. `record.rewards` holds their sums of acceptance for `best_scale`.
     """
-    phase, due, space, learner, record, guard = policy
+    phase, due, space, learner, record, guard, pretrained = policy
     reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance = record
     rewards[trials % SCALES.size] += accept_prob
     trials += 1
     record = Record(reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance)
-    return Policy(phase, due, space, learner, record, guard), SCALES[trials % SCALES.size]
+    return Policy(phase, due, space, learner, record, guard, pretrained), SCALES[trials % SCALES.size]
 
 
 def history(state: Any) -> dict[str, float]:
-    """What is recorded during warm-up."""
+    """What is recorded during warm-up: the mean reward of the last episode that has ended."""
     rewards = state.policy.record.rewards
-    return {"warmup_reward": float(rewards[-1]) if rewards.size else np.nan}
+    is_known = (
+        state.policy.phase == EPISODES and rewards.size > 0
+    )  # in the search they are sums of acceptance
+    return {"warmup_reward": float(rewards[-1]) if is_known else np.nan}
 
 
 def learnt(state: Any) -> dict[str, Any]:
     """What a chain has learnt when warm-up ends."""
-    space, _, record, guard = state.policy[2:]
+    space, record, guard = state.policy.space, state.policy.record, state.policy.guard
     episodes = state.policy.phase == EPISODES
     used, actor, _ = frozen_policy(state.policy, state.step_size)
     return {
         "episode_reward": record.rewards.copy() if episodes else np.zeros(0),
         "episode_acceptance": record.acceptances.copy(),
         "actor": actor.copy(),
+        "pretrained_actor": state.policy.pretrained.copy(),
         "uses_policy": np.array(bool(used and episodes)),
         "mean": space.center.copy(),
         "preconditioner": space.root_t.T @ space.root_t,

@@ -49,7 +49,7 @@ from .loop import swept
 from .policy import Policy, Space
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
-_WIDEST = 3.0  # largest |a|
+WIDEST = 3.0  # largest |a|
 
 
 class Settings(NamedTuple):
@@ -144,7 +144,7 @@ def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
     a = np.zeros(1)
     if policy.phase == shared.EPISODES:
         action(policy.learner.actor_is, actor, settings.radius, u, a)
-        a[0] = min(max(a[0], -_WIDEST), _WIDEST)
+        a[0] = min(max(a[0], -WIDEST), WIDEST)
     return a
 
 
@@ -200,8 +200,8 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
             log_ratio = logp_y - logp + log_q_y - log_q
             accept_prob = accept_probability_if_finite(log_ratio)
         if adapting and policy.phase == shared.EPISODES:
-            log_q_slope *= abs(a[0]) < _WIDEST  # at the bound s does not depend on the weights
-            slope_y *= abs(a_y[0]) < _WIDEST
+            log_q_slope *= abs(a[0]) < WIDEST  # at the bound s does not depend on the weights
+            slope_y *= abs(a_y[0]) < WIDEST
             reward, slope = contrastive_reward(accept_prob, log_ratio, logp_y - logp - log_q)
             slopes = (
                 np.full(1, log_q_slope),

@@ -46,7 +46,7 @@ def _windows(lengths: list[int]) -> list[Stage]:
 def take_over(state: Any, handover: Handover, settings: Any) -> Any:
     """Begin with the metric and the coordinates of an earlier chain, and its step size if that is known."""
     known = handover.step_size > 0.0
-    step_size = handover.step_size if known else state.step_size
+    step_size = min(handover.step_size, settings.trajectory) if known else state.step_size
     return state._replace(
         step_size=step_size,
         search=dual_averaging(step_size),

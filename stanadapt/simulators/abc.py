@@ -78,7 +78,7 @@ def abc(
     summary
         A function of data of the shape of `observed` that returns an array of summary statistics.
     vectorized
-        Whether the simulator is a function of (theta, n_sim, rng) that returns (n_sim, *shape).
+        Whether the simulator is a function of (theta, n_sim, rng) that returns `(n_sim, *shape)`.
     prior_data
         Data of the Stan program.
     threads

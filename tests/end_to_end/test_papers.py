@@ -30,6 +30,7 @@ import stanadapt
 import targets
 import trajectories
 from stanadapt import samplers
+from stanadapt.diagnostics.discrepancy import ROWS, median_distance
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ROOT / "examples" / "papers"
@@ -284,18 +285,18 @@ def gaussian_kernel(x: np.ndarray, y: np.ndarray, scale: float) -> np.ndarray:
 def test_median_distance(n: int) -> None:
     points = np.random.default_rng(n).standard_normal((n, 3))
     known = np.median(spatial.distance.pdist(points))
-    np.testing.assert_allclose(mmd.median_distance(points), known)
+    np.testing.assert_allclose(median_distance(points), known)
     np.testing.assert_allclose(mmd.benchmark_of(points).scale, known / 2)
 
 
 def test_median_distance_where_few_points_differ() -> None:
     points = np.repeat([[0.0], [1.0], [5.0]], [400, 300, 100], axis=0)
-    np.testing.assert_allclose(mmd.median_distance(points), np.median(spatial.distance.pdist(points)))
+    np.testing.assert_allclose(median_distance(points), np.median(spatial.distance.pdist(points)))
 
 
 def test_gaussian_mmd_in_blocks_is_its_definition() -> None:
     rng = np.random.default_rng(1)
-    x, y = rng.standard_normal((2 * mmd.ROWS + 30, 3)) + 0.3, rng.standard_normal((3 * mmd.ROWS, 3))
+    x, y = rng.standard_normal((2 * ROWS + 30, 3)) + 0.3, rng.standard_normal((3 * ROWS, 3))
     benchmark = mmd.benchmark_of(y)
     means = [gaussian_kernel(a, b, benchmark.scale).mean() for a, b in ((x, x), (x, y), (y, y))]
     known = np.sqrt(means[0] - 2 * means[1] + means[2])

@@ -19,6 +19,7 @@ from race import bars, judge, problems, samplers, scaling, shim
 from race.lane import Lane, Result
 from race.problems import Problem, Reference
 from race.racer import Outcome
+from stanadapt.model.steady import find_steady
 
 CORRELATION = "parameters { corr_matrix[3] R; real x; } model { x ~ std_normal(); }"
 
@@ -164,7 +165,7 @@ def test_entries_that_cannot_move_are_left_out() -> None:
 def test_a_failed_write_makes_no_parameter_steady(least: str) -> None:
     program = f"""parameters {{ real a; }}
       transformed parameters {{ real b = a; if (a > {least}) reject("a"); }} model {{ a ~ std_normal(); }}"""
-    assert not problems.steady(stanadapt.Posterior(program)).any()
+    assert not find_steady(stanadapt.Posterior(program)).any()
 
 
 def test_without_a_parameter_that_moves_there_is_no_verdict() -> None:

@@ -37,7 +37,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("workers",),
     ("errors",),
 )
-DOORS = ("__init__", "api", "cli", "many", "runs")
+DOORS = ("__init__", "api", "cli", "compare", "many", "runs")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
@@ -218,6 +218,8 @@ def test_no_parameter_hides_a_module() -> None:
         ("distributed", "run/pools.py many/worker.py"),
         ("filelock", "result/store.py"),
         ("loky", "run/processes.py run/pools.py"),  # chains of a fit, and many fits
+        ("jinja2", "report"),
+        ("matplotlib", "plots"),
         ("threadpoolctl", "numerics/blas.py"),
         ("tqdm", "run/progress.py"),
         ("zarr", "result/blocks.py"),

@@ -96,6 +96,8 @@ def assert_equal(one: ChainResult, other: ChainResult) -> None:
         "warmup_iterations",
         "failures",
         "failures_warmup",
+        "evaluations",
+        "evaluations_warmup",
         "first_failure",
         "counts",
         "counts_warmup",

@@ -16,7 +16,7 @@ import stanadapt
 from stanadapt import check
 from stanadapt.diagnostics import statistics as statistics_module
 from stanadapt.diagnostics.convergence import sort
-from stanadapt.diagnostics.findings import _Scalars
+from stanadapt.diagnostics.scalars import Scalars
 from stanadapt.errors import ArgumentError
 from stanadapt.result.container import container, datasets, statistics
 
@@ -570,7 +570,7 @@ def test_an_interrupt_leaves_what_has_not_begun(monkeypatch):
         seen.append(draws)
         if len(seen) > 1:
             shut.wait()
-        return _Scalars.of(draws)
+        return Scalars.of(draws)
 
     def interrupt(_):
         raise KeyboardInterrupt

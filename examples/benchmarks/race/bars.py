@@ -14,6 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from stanadapt.diagnostics.efficiency import rates as pooled
+from stanadapt.diagnostics.table import three_figures as number
+
 R_HAT, Z = 1.01, 4.0
 CORE_SHARE = 0.9
 CLIP = 100.0
@@ -34,8 +37,7 @@ class Bar(NamedTuple):
 
 def rates(rows: pd.DataFrame, size: str) -> pd.DataFrame:
     """ESS/s (problem x sampler) of one number of chains; `size` is "bulk" or "tail". NaN: no run finished."""
-    sums = rows[rows["status"] == "ok"].groupby(["problem", "sampler"])[[size, "seconds"]].sum()
-    rate = (sums[size] / sums["seconds"]).unstack()
+    rate = pooled(rows[rows["status"] == "ok"], ["problem", "sampler"], size, "seconds").unstack()
     return rate.reindex(index=rows["problem"].unique(), columns=rows["sampler"].unique())
 
 
@@ -137,8 +139,8 @@ def table(rows: pd.DataFrame) -> str:
     """Markdown, a line a problem: bulk ESS/s of all samplers, and of the best its ESS per 1000 gradients."""
     samplers = list(rows["sampler"].unique())
     rate = rates(rows, "bulk")
-    sums = rows[rows["status"] == "ok"].groupby(["problem", "sampler"])[["bulk", "gradients"]].sum()
-    per_gradient = 1000.0 * sums["bulk"] / sums["gradients"]
+    finished = rows[rows["status"] == "ok"]
+    per_gradient = 1000.0 * pooled(finished, ["problem", "sampler"], "bulk", "gradients")
     facts = rows.groupby("problem")[["d", "gradient_seconds"]].median()
     lines = [["posterior", "d", "µs/gradient", *samplers, "best", "its ESS/1000 gradients"]]
     lines.append(["---"] + ["---:"] * (len(samplers) + 2) + ["---", "---:"])
@@ -165,16 +167,6 @@ def cell(rows: pd.DataFrame, problem: object, sampler: str, rate: float) -> str:
     star = "*" if (own["r_hat"] >= R_HAT).any() else ""
     said = f" ({len(lost)} {'/'.join(sorted(set(lost)))})" if len(lost) else ""
     return f"{number(rate)}{star}{said}".strip()
-
-
-def number(value: float) -> str:
-    """Three figures that count; nothing for what is unknown."""
-    if not np.isfinite(value):
-        return ""
-    if value == 0.0:
-        return "0"
-    digits = max(0, 2 - int(np.floor(np.log10(abs(value)))))
-    return f"{value:,.{min(digits, 4)}f}"
 
 
 def failures(rows: pd.DataFrame) -> str:

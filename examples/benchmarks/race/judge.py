@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
-from posteriordb import mean_and_error
-from stanadapt.result.container import statistics
+from stanadapt.diagnostics.efficiency import Sizes
+from stanadapt.diagnostics.statistics import each_column
 
-from .problems import Problem, Reference, dataset
+from .problems import Problem, Reference, mean_and_error
 
 
 class Verdict(NamedTuple):
@@ -38,19 +37,9 @@ def sizes(draws: np.ndarray) -> tuple[float, float, float]:
     """
     if not draws.shape[2]:
         return np.nan, np.nan, np.nan
-    chains = len(draws)
-    stuck = not np.isfinite(draws).all() or bool((np.ptp(draws, axis=1) == 0.0).any())
-    if stuck:
-        return 0.0, 0.0, np.inf if chains > 1 else np.nan
-    scalars = dataset(draws)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        bulk, tail = (
-            float(np.nan_to_num(statistics().ess(scalars, method=method).to_array().values).min())
-            for method in ("bulk", "tail")
-        )
-        r_hat = float(statistics().rhat(scalars).to_array().max()) if chains > 1 else np.nan
-    return bulk, tail, r_hat
+    found = each_column(Sizes.of, [draws])
+    r_hat = float(np.nanmax(found.r_hat)) if len(draws) > 1 else np.nan
+    return float(found.bulk.min()), float(found.tail.min()), r_hat
 
 
 def distance(reference: Reference | None, columns: list[str], draws: np.ndarray) -> float:
@@ -62,9 +51,8 @@ def distance(reference: Reference | None, columns: list[str], draws: np.ndarray)
     if not known:
         return np.nan
     theirs, own = np.array(known).T
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        mean, error = mean_and_error(dataset(draws[..., own]))
+    mean, error = mean_and_error(draws[..., own])
+    with np.errstate(all="ignore"):
         z = np.abs(mean - reference.mean[theirs]) / np.hypot(error, reference.error[theirs])
     moving = ~((mean == reference.mean[theirs]) & (reference.error[theirs] == 0.0))  # constants on both sides
     return float(np.max(np.where(np.isnan(z), np.inf, z)[moving], initial=0.0))

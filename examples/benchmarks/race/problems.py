@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import stanli
-import xarray
 
 import stanadapt
-from posteriordb import mean_and_error, unzipped
+from posteriordb import unzipped
+from stanadapt.diagnostics.estimates import STATISTICS, Estimates
+from stanadapt.diagnostics.statistics import each_column
 from stanadapt.model.backends.stanli_nuts import StanliProgram
+from stanadapt.model.steady import find_steady
 
 
 @dataclass(frozen=True)
@@ -60,31 +62,9 @@ def opened(name: str, model: Path | str, data: object, reference: Reference | No
         posterior.dim,
         posterior.names,
         everything[len(posterior.names) :],
-        steady(posterior),
+        find_steady(posterior),
         reference,
     )
-
-
-def steady(posterior: stanadapt.Posterior, n: int = 5) -> np.ndarray:
-    """Which parameters (flat) are the same at `n` random points, or equal to an earlier one at all of them.
-
-    The ones on the diagonal of a correlation matrix, for example, and its entries on one side of it. Points
-    that cannot be written, since what the program computes from the parameters fails there, tell nothing:
-    further ones are taken, nearer and nearer to the origin; where fewer than two can, no parameter is steady.
-    """
-    rng, names = np.random.default_rng(0), posterior.names
-    written = np.empty((0, len(names)))
-    for scale in 2.0 ** -np.arange(10):
-        values = np.empty((n, posterior.n_values))
-        posterior.model.writer(0)(scale * rng.normal(size=(n, posterior.dim)), values, np.arange(n))
-        found = values[:, : len(names)]
-        written = np.concatenate((written, found[np.isfinite(found).all(axis=1)]))
-        if len(written) >= n:
-            break
-    if len(written) < 2:
-        return np.zeros(len(names), bool)
-    shown = [tuple(f"{value:.9g}" for value in column) for column in written[:n].T]  # but for rounding
-    return np.array([len(set(column)) == 1 or column in shown[:i] for i, column in enumerate(shown)], bool)
 
 
 def posteriordb_names(database: Path) -> list[str]:
@@ -105,14 +85,15 @@ def _reference(database: Path, name: str) -> Reference | None:
         return None
     chains = unzipped(path)
     draws = np.array([[chain[key] for key in chains[0]] for chain in chains])  # (chains, scalars, n)
-    mean, error = mean_and_error(dataset(draws.transpose(0, 2, 1)))
+    mean, error = mean_and_error(draws.transpose(0, 2, 1))
     return Reference([flat(key) for key in chains[0]], mean, error)
 
 
-def dataset(draws: np.ndarray) -> xarray.Dataset:
-    """Draws (chains, n, k) as k scalars, which is what arviz works on."""
-    scalars = {str(i): (("chain", "draw"), draws[..., i]) for i in range(draws.shape[-1])}
-    return xarray.Dataset(scalars)
+def mean_and_error(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means (k,) of draws (chains, n, k), and their standard errors."""
+    found = each_column(Estimates.of, [draws])
+    place = STATISTICS.index("mean")
+    return found.value[:, place], found.error[:, place]
 
 
 def flat(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from .bars import number
+from stanadapt.diagnostics.table import three_figures as number
 
 
 def costs(rows: pd.DataFrame) -> pd.DataFrame:

@@ -119,7 +119,7 @@ class NumPyroSource:
             )
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.quantities = {f"{group}/{name}": () for group, name in asked}
+        other.quantities = {f"{group}:{name}": () for group, name in asked}
         other.quantities = other._quantity_shapes()
         return other
 
@@ -148,15 +148,15 @@ class NumPyroSource:
 
         made = {}
         conditioned = handlers.substitute(self._seeded(key), data=dict(latent))
-        if any(name.startswith("log_likelihood/") for name in self.quantities):
+        if any(name.startswith("log_likelihood:") for name in self.quantities):
             trace = handlers.trace(conditioned).get_trace(**self.arguments)
             for name in self.observed:
                 site = trace[name]
-                made[f"log_likelihood/{name}"] = site["fn"].log_prob(site["value"])
-        if any(name.startswith("posterior_predictive/") for name in self.quantities):
+                made[f"log_likelihood:{name}"] = site["fn"].log_prob(site["value"])
+        if any(name.startswith("posterior_predictive:") for name in self.quantities):
             free = handlers.substitute(handlers.uncondition(self._seeded(key)), data=dict(latent))
             trace = handlers.trace(free).get_trace(**self.arguments)
-            made |= {f"posterior_predictive/{name}": trace[name]["value"] for name in self.observed}
+            made |= {f"posterior_predictive:{name}": trace[name]["value"] for name in self.observed}
         return made
 
     def _look(self) -> dict[str, _Site]:

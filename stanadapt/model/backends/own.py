@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -79,10 +79,15 @@ class OwnModel(abc.ABC):
     def with_quantities(self, log_likelihood: Sequence[str], posterior_predictive: Sequence[str]) -> Self:
         """The model with the quantities that a user asks for, as far as it makes them on request.
 
-        They are generated quantities with names such as `log_likelihood/y.1`: the group, a slash, the name
+        They are generated quantities with names such as `log_likelihood:y.1`: the group, a colon, the name
         there.
         """
         return self
+
+    def compile(self, tell: Callable[[str], None]) -> None:
+        """Make ready what takes seconds, or `tell` the user in a line what will."""
+        if self.notice:
+            tell(f"stanadapt: {self.notice}")
 
     def target(self) -> NativeTarget:
         return native_target(*self.addresses(), self.dim)

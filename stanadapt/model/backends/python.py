@@ -33,11 +33,15 @@ LOG_DENSITY_GRADIENT = types.float64(_Pointer, _Pointer)
 class Target:
     """A log density on R^d without a Stan program. Made by `Target.from_python`; goes where a model goes."""
 
-    LOG_DENSITY = LOG_DENSITY  # signatures of numba cfuncs, see `from_python`
+    #: Signature of a numba cfunc for the log density, see `from_python`.
+    LOG_DENSITY = LOG_DENSITY
+    #: Signature of a numba cfunc for the log density and its gradient.
     LOG_DENSITY_GRADIENT = LOG_DENSITY_GRADIENT
     backend = "python"
     data: Mapping[str, Any] = {}  # for the record
     modelled: frozenset[str] = frozenset()  # names of those that the density is of
+    coords: Mapping[str, Sequence[Any]] = {}  # of dimensions, where the user of a run names no others
+    dims: Mapping[str, Sequence[str]] = {}  # names of the dimensions of variables and data
 
     def __init__(
         self,
@@ -145,6 +149,34 @@ class Target:
         return cls(log_density, dim, gradient, names, noisy, threads)
 
     @classmethod
+    def from_pymc(cls, model: Any) -> Target:
+        """A target from a PyMC model with the data that it has now; `sample` takes the model itself as well.
+
+        The log density on the scale of PyMC's value variables, and its gradient, are compiled by numba. That
+        takes some seconds, once a session: a model with other data (`pm.set_data`), or one that is made
+        again, is not compiled again. Chains run in threads. Where PyTensor has no numba form of an op, PyMC's
+        C backend evaluates the model, and chains run in processes; a warning says so.
+
+        Results have the model's variables, deterministics, coordinates, dimensions, observed and constant
+        data. `sample(..., log_likelihood="y", posterior_predictive="y")` adds the groups of these names, for
+        observed variables.
+
+        Parameters
+        ----------
+        model
+            A `pymc.Model`. Values that it sets for starting points (`initval`) are not used.
+
+        Raises
+        ------
+        ArgumentError
+            It is no PyMC model, or PyMC is not installed.
+        ModelError
+            It has no free variables, discrete ones, or some that are not float64; its log density draws
+            random numbers; or a name has a dot.
+        """
+        return _backend("pymc").from_model(model)  # type: ignore[no-any-return]
+
+    @classmethod
     def from_jax(cls, log_density: Callable[[Any], Any], params: Any, *, threads: bool = False) -> OwnModel:
         """A target from a log density in JAX, whose gradient JAX derives.
 
@@ -181,9 +213,7 @@ class Target:
         ...     return -0.5 * jnp.sum((p["theta"] / jnp.exp(p["tau"])) ** 2) - 8 * p["tau"] - p["tau"] ** 2
         >>> target = stanadapt.Target.from_jax(log_density, {"tau": 0.0, "theta": np.zeros(8)})
         """
-        jax_model: Any = importlib.import_module(".jax_model", __package__)  # no edit of it concerns kernels
-        model: OwnModel = jax_model.from_jax(log_density, params, threads)
-        return model
+        return _backend("jax_model").from_jax(log_density, params, threads)  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         if self._compiled:
@@ -205,7 +235,7 @@ class Target:
 
     def log_density(self, x: np.ndarray) -> float:
         if self._compiled:
-            value = np.empty(1)
+            value = np.full(1, np.nan)  # which a density that fails leaves
             density = own.LOG_DENSITY(self._density_address)
             density(self._context, True, True, _pointer(x), _pointer(value), None)
             return float(value[0])
@@ -215,11 +245,22 @@ class Target:
         if not self.has_gradient:
             raise ArgumentError("this target has no gradient: pass gradient=... to Target.from_python")
         if self._compiled:
-            value, score = np.empty(1), np.empty(self.dim)
+            value, score = np.full(1, np.nan), np.empty(self.dim)
             density = own.LOG_DENSITY_GRADIENT(self._gradient_address)
             density(self._context, True, True, _pointer(x), _pointer(value), _pointer(score), None)
             return float(value[0]), score
         return self._checked_value(x), self._checked_gradient(x)
+
+    def compile(self, tell: Callable[[str], None]) -> None:
+        """Make ready what takes seconds, and `tell` the user so in a line."""
+
+    def with_quantities(self, log_likelihood: Sequence[str], posterior_predictive: Sequence[str]) -> Target:
+        """The target whose draws come with these quantities, if it can be asked for more or fewer of them."""
+        return self
+
+    def explain(self, x: np.ndarray) -> str:
+        """What makes the log density at `x` (d,) not finite, in words; nothing where that is not known."""
+        return ""
 
     def writer(self, seed: int) -> Writer:
         def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
@@ -267,6 +308,12 @@ class Target:
         if self._pending is not None:
             error, self._pending = self._pending, None
             raise error
+
+    def _put(self, point: np.ndarray, value: Any, score: np.ndarray | None) -> None:
+        """Write the density to `value`, and its gradient to `score` where that is wanted and there is one."""
+        value[0] = self._checked_value(point)
+        if score is not None and value[0] > -np.inf:
+            score[:] = self._checked_gradient(point)
 
     def _checked_value(self, x: np.ndarray) -> float:
         value = self._evaluate(x)
@@ -317,9 +364,7 @@ class Target:
             return -1
         try:
             point = np.ctypeslib.as_array(x, (self.dim,))
-            value[0] = self._checked_value(point)
-            if score is not None and value[0] > -np.inf:
-                np.ctypeslib.as_array(score, (self.dim,))[:] = self._checked_gradient(point)
+            self._put(point, value, None if score is None else np.ctypeslib.as_array(score, (self.dim,)))
         except BaseException as error:  # must not cross C frames; raised again at the end of the block
             self._pending = error
             return -1
@@ -328,6 +373,11 @@ class Target:
 
 # What `_bind` makes.
 _BOUND = ("_callbacks", "_context", "_density_address", "_gradient_address")
+
+
+def _backend(name: str) -> Any:
+    """The file of another backend, which makes targets of this kind."""
+    return importlib.import_module(f"stanadapt.model.backends.{name}")
 
 
 def _flat_names(names: Sequence[str] | None, dim: int) -> list[str]:

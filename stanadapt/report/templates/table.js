@@ -12,7 +12,7 @@
   const cell = (text, column, isHead) => {
     const made = document.createElement(isHead ? "th" : "td");
     if (isHead) made.scope = "row";
-    made.className = column.number ? "number" : "text";
+    made.className = column.number ? "number" : !isHead && text.length > 40 ? "text long" : "text";
     made.textContent = text;
     const number = value(text);
     const low = column.below !== null && number < column.below;
@@ -40,7 +40,9 @@
     });
   };
 
-  const begin = (table) => {
+  const states = new WeakMap();
+
+  const begin = (table, kept) => {
     const { columns, rows } = JSON.parse(table.querySelector("script").textContent);
     const body = table.querySelector("tbody");
     const heads = [...table.querySelectorAll("thead th")];
@@ -79,17 +81,20 @@
       first = 0;
       show();
     };
+    const arrange = () => {
+      sorted = by === null ? rows.map((_, i) => i) : order(rows, by, columns[by], descending);
+      heads.forEach((head, i) => {
+        head.setAttribute("aria-sort", i !== by ? "none" : descending ? "descending" : "ascending");
+      });
+      look();
+    };
     // A third click gives the rows back in their own order.
     const sort = (at) => {
       const start = columns[at].descending;
       if (by !== at) [by, descending] = [at, start];
       else if (descending === start) descending = !start;
       else by = null;
-      sorted = by === null ? rows.map((_, i) => i) : order(rows, by, columns[by], descending);
-      heads.forEach((head, i) => {
-        head.setAttribute("aria-sort", i !== by ? "none" : descending ? "descending" : "ascending");
-      });
-      look();
+      arrange();
     };
 
     heads.forEach((head, at) => {
@@ -113,11 +118,22 @@
       if (first + size < found.length) first += size;
       show();
     });
-    table.querySelector(".tools").hidden = false;
+    const tools = table.querySelector(".tools");
+    tools.hidden = "short" in tools.dataset;
+    states.set(table, () => ({ search: search.value, size, by, descending, first }));
+    if (kept && (kept.by === null || kept.by < heads.length)) {
+      search.value = kept.search;
+      select.value = String(kept.size);
+      ({ size, by, descending } = kept);
+      arrange();
+      if (kept.first < found.length) first = kept.first;
+    }
     show();
   };
 
-  // Pages that are brought up to date begin their new tables by this.
-  window.beginTables = (root) => root.querySelectorAll("div.table").forEach(begin);
+  // Pages that are brought up to date begin their new tables by these, in the states of the old ones.
+  const all = (root) => [...root.querySelectorAll("div.table")];
+  window.tableStates = (root) => Object.fromEntries(all(root).map((table) => [table.id, states.get(table)()]));
+  window.beginTables = (root, kept = {}) => all(root).forEach((table) => begin(table, kept[table.id]));
   window.beginTables(document);
 })();

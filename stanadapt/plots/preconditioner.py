@@ -1,0 +1,251 @@
+"""What preconditioners have learnt: correlations, scales, and whether chains agree on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import xarray
+from scipy.cluster import hierarchy
+from scipy.spatial.distance import squareform
+
+from .. import check
+from ..diagnostics.origin import facts_of
+from ..errors import ArgumentError
+from ..model.variables import variable_of
+from ..result.container import OWN_GROUP, datasets
+from . import canvas
+
+if TYPE_CHECKING:
+    from ..result.container import InferenceData
+
+_MATRIX, _DIAGONAL = "preconditioner", "preconditioner_diagonal"
+_RASTER = 2_000  # points of a scatter from which on SVG has them as an image
+
+
+class _Learnt(NamedTuple):
+    """What chains have learnt of k parameters."""
+
+    names: np.ndarray  # (k,)
+    scales: np.ndarray  # (chain, k) standard deviations
+    correlations: np.ndarray | None  # (chain, k, k); None where only a diagonal is known
+    chains: np.ndarray  # (chain,) their names
+    places: np.ndarray  # (chain,) their places among all chains
+
+    def part(self, rows: np.ndarray) -> _Learnt:
+        """Some of the parameters, in this order."""
+        held = self.correlations
+        kept = None if held is None else held[:, rows[:, None], rows]
+        return self._replace(names=self.names[rows], scales=self.scales[:, rows], correlations=kept)
+
+
+def plot_preconditioner(
+    idata: InferenceData,
+    var_names: list[str] | None = None,
+    *,
+    most: int = 40,
+    axes: Any = None,
+    figsize: tuple[float, float] | None = None,
+) -> np.ndarray:
+    """The correlations and scales that the preconditioner has learnt, and whether chains agree on them.
+
+    Parameters are those of the unconstrained scale; where Fisher HMC moves in coordinates that it has learnt,
+    they are these. Correlations are means over chains, and parameters that go together stand together
+    (average linkage of one minus the absolute correlation, in the optimal order of the leaves).
+
+    Parameters
+    ----------
+    idata
+        A result of `stanadapt.sample`.
+    var_names
+        Parameters, or variables of which all entries are meant; by default all.
+    most
+        Largest number of parameters in the map. Where there are more, those with the largest correlations
+        are shown; of a diagonal those with the largest and the smallest scales.
+    axes
+        Axes to draw on, three for a matrix and two for a diagonal.
+    figsize
+        Width and height of a new figure in inches.
+
+    Returns
+    -------
+    numpy.ndarray
+        matplotlib's Axes (3,): the map of correlations; the scales (standard deviations) that each chain has
+        learnt of the same parameters; and correlations of each chain against their mean. Of one parameter,
+        and where a result has the diagonal alone, as of the method nuts and of Fisher HMC in more than 1,000
+        dimensions, (2,): the scales, and the scales of each chain against their mean.
+
+    Raises
+    ------
+    ArgumentError
+        The method learns no preconditioner; a parameter is unknown; or there are not as many axes as are
+        needed.
+    """
+    most = check.integer("most", most, 2, 1_000)
+    own = datasets(idata).get(OWN_GROUP)
+    if own is None or not {_MATRIX, _DIAGONAL} & set(own.data_vars):
+        raise ArgumentError("idata has no preconditioner: the method learns none")
+    learnt = _learnt(own)
+    learnt = learnt.part(find_parameters(learnt.names, var_names))
+    if len(learnt.names) == 1:
+        learnt = learnt._replace(correlations=None)
+    facts = facts_of(own.attrs)
+    is_relative = facts is not None and facts.unscaled
+    if is_relative:  # chains that have learnt the same up to a factor agree
+        middle = np.exp(np.log(learnt.scales).mean(axis=1, keepdims=True))
+        learnt = learnt._replace(scales=learnt.scales / middle)
+    label = "scale, relative to the mean" if is_relative else "scale (standard deviation)"
+    with canvas.style():
+        if learnt.correlations is None:
+            made = _draw_diagonal(learnt, label, most, axes, figsize)
+        else:
+            made = _draw_matrix(learnt, learnt.correlations, label, most, axes, figsize)
+        if own.attrs.get("coordinates"):
+            made[0].set_title(f"{made[0].get_title(loc='left')}, in learnt coordinates")
+        if axes is None:
+            canvas.name_chains(made[0], own["chain"].values)
+    return made
+
+
+def _draw_matrix(
+    learnt: _Learnt, correlations: np.ndarray, label: str, most: int, axes: Any, figsize: Any
+) -> np.ndarray:
+    """The map, the scales beside it, and the agreement of correlations."""
+    shown = learnt.part(_chosen(correlations.mean(axis=0), most))
+    k, d = len(shown.names), len(learnt.names)
+    side = max(2.6, 0.14 * k)
+    grid = {"width_ratios": (side + 0.6, 1.6, 2.5)}
+    made: np.ndarray = canvas.make_axes(1, 3, axes, figsize, (side + 6.1, side + 1.4), **grid)[0]
+    pairs = correlations[:, *np.triu_indices(d, 1)]
+    limit = min(1.0, np.ceil(10.0 * np.abs(pairs).max(initial=0.1)) / 10.0)
+    _draw_map(made[0], shown, limit)
+    made[0].set_title(
+        "correlations" if k == d else f"the {k} of {d:,} parameters with the largest correlations"
+    )
+    _draw_scales(made[1], shown, label)
+    made[1].set_yticks([])
+    made[1].set_ylim(made[0].get_ylim())
+    _draw_agreement(made[2], pairs, learnt, "correlation", f"{_rms(pairs - pairs.mean(axis=0)):.2g}")
+    made[2].set(xlim=(-limit, limit), ylim=(-limit, limit))
+    return made
+
+
+def _draw_map(ax: Any, shown: _Learnt, limit: float) -> None:
+    """The mean correlations of chains as colours; the diagonal, which is 1, is left out."""
+    k = len(shown.names)
+    mean = np.zeros((k, k)) if shown.correlations is None else shown.correlations.mean(axis=0)
+    np.fill_diagonal(mean, np.nan)
+    image = ax.imshow(mean, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit, aspect="auto")
+    ax.set_facecolor("0.85")
+    _name_rows(ax, shown.names)
+    ax.set_xticks([])
+    ax.spines[:].set_visible(False)
+    bar = ax.figure.colorbar(image, ax=ax, location="bottom", shrink=0.7, aspect=35, pad=0.03)
+    bar.outline.set_visible(False)
+    bar.set_label("correlation, mean of chains")
+
+
+def _draw_diagonal(learnt: _Learnt, label: str, most: int, axes: Any, figsize: Any) -> np.ndarray:
+    """The largest and smallest scales, and the agreement of all."""
+    d = len(learnt.names)
+    order = np.argsort(-np.log(learnt.scales).mean(axis=0), kind="stable")
+    cut = d > most
+    shown = learnt.part(np.concatenate((order[: most // 2], order[d - most // 2 :])) if cut else order)
+    k = len(shown.names)
+    size = (8.5, 1.5 + max(2.6, 0.135 * k))
+    made: np.ndarray = canvas.make_axes(1, 2, axes, figsize, size)[0]
+    _draw_scales(made[0], shown, label)
+    made[0].set_ylim(k - 0.5, -0.5)
+    _name_rows(made[0], shown.names)
+    made[0].set_title(f"the {most // 2} largest and smallest of {d:,}" if cut else "scales of parameters")
+    if cut:
+        made[0].axhline(most // 2 - 0.5, color=canvas.GREY, lw=0.8, ls="--")
+    logs = np.log(learnt.scales)
+    share = 100.0 * np.expm1(_rms(logs - logs.mean(axis=0)))
+    _draw_agreement(made[1], learnt.scales, learnt, "scale", f"{share:.2g} %")
+    canvas.set_log(made[1], "x", "y")
+    return made
+
+
+def _draw_scales(ax: Any, shown: _Learnt, label: str) -> None:
+    """The scales that each chain has learnt, one parameter below the other."""
+    inks = canvas.colours(shown.places.max() + 1)
+    for place, row in zip(shown.places, shown.scales, strict=True):
+        ax.scatter(row, np.arange(len(row)), color=inks[place], s=10, lw=0, alpha=0.85)
+    if shown.scales.max() > 5.0 * shown.scales.min():
+        canvas.set_log(ax, "x")
+    ax.set_xlabel(label)
+    ax.grid(axis="y", lw=0.3, alpha=0.5)
+    ax.set_axisbelow(True)
+
+
+def _draw_agreement(ax: Any, values: np.ndarray, learnt: _Learnt, what: str, difference: str) -> None:
+    """Values (chain, n) against their means over chains."""
+    inks, mean = canvas.colours(learnt.places.max() + 1), values.mean(axis=0)
+    for place, row in zip(learnt.places, values, strict=True):
+        ax.scatter(mean, row, color=inks[place], s=5, lw=0, alpha=0.5, rasterized=row.size > _RASTER)
+    ax.axline((0.0, 0.0), (1.0, 1.0), color=canvas.GREY, lw=0.8, ls="--", zorder=0)
+    ax.set_aspect("equal", anchor="N")
+    ax.set_xlabel(f"{what}, mean of chains")
+    ax.set_ylabel(f"{what} of each chain")
+    ax.set_title(f"chains differ by {difference} (rms)" if len(values) > 1 else "a single chain")
+
+
+def _name_rows(ax: Any, names: np.ndarray) -> None:
+    """The parameters' names on the left, as small as they have to be."""
+    size = 7.5 if len(names) <= 30 else 6.0 if len(names) <= 60 else 4.0
+    labels = [canvas.plain(name) for name in names] if len(names) <= 120 else []
+    ax.set_yticks(np.arange(len(labels)), labels, fontsize=size)
+    ax.tick_params(axis="y", length=0)
+
+
+def _learnt(own: xarray.Dataset) -> _Learnt:
+    """What the chains have learnt that have numbers at all."""
+    names, chains = own["unconstrained"].values, own["chain"].values
+    if _MATRIX not in own:
+        variances, matrices = own[_DIAGONAL].values, None
+    else:
+        matrices = own[_MATRIX].values
+        variances = np.einsum("cii->ci", matrices)
+    usable = np.isfinite(variances if matrices is None else matrices).reshape(len(chains), -1).all(axis=1)
+    places = np.flatnonzero(usable & (variances > 0.0).all(axis=1))
+    if not places.size:
+        raise ArgumentError("idata has no preconditioner: no chain has learnt one with finite variances")
+    scales = np.sqrt(variances[places])
+    if matrices is not None:
+        matrices = matrices[places] / scales[:, :, None] / scales[:, None, :]
+    return _Learnt(names, scales, matrices, chains[places], places)
+
+
+def find_parameters(names: np.ndarray, var_names: Any) -> np.ndarray:
+    """The places of parameters that are asked for, by their names or those of their variables."""
+    if var_names is None:
+        return np.arange(len(names))
+    wanted = check.names("var_names", var_names, "parameters")
+    variables = np.array([variable_of(str(name)) for name in names])
+    rows: dict[int, None] = {}
+    for name in wanted:
+        check.choice("var_names", name, dict.fromkeys([*variables, *map(str, names)]))
+        rows |= dict.fromkeys(np.flatnonzero((names == name) | (variables == name)).tolist())
+    return np.array([*rows], int)
+
+
+def _chosen(mean: np.ndarray, most: int) -> np.ndarray:
+    """Up to `most` parameters with the largest correlations, those that go together side by side."""
+    k = len(mean)
+    away = np.abs(mean - np.diag(np.diag(mean)))
+    rows = np.arange(k)
+    if k > most:
+        rows = np.sort(np.argsort(-away.max(axis=0), kind="stable")[:most])
+    if len(rows) < 3:
+        return rows
+    far = 1.0 - np.minimum(1.0, away[np.ix_(rows, rows)])
+    far = 0.5 * (far + far.T)
+    np.fill_diagonal(far, 0.0)
+    tree = hierarchy.linkage(squareform(far, checks=False), "average", optimal_ordering=True)
+    return np.asarray(rows[hierarchy.leaves_list(tree)])
+
+
+def _rms(values: np.ndarray) -> float:
+    """The root of the mean square, without rounding errors; 0 of nothing."""
+    return round(float(np.sqrt(np.square(values).mean())), 12) if values.size else 0.0

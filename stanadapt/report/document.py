@@ -1,0 +1,157 @@
+"""The report of a result."""
+
+from __future__ import annotations
+
+import html
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import check
+from ..diagnostics.convergence import FEWEST
+from ..diagnostics.findings import diagnose
+from ..diagnostics.statistics import select
+from ..diagnostics.table import summary
+from ..errors import OutputError
+from ..result.container import attributes, datasets
+from .facts import data_rows, program, quantity_rows, run_facts, settings_rows, version_facts
+from .figures import Worst, chain_rows, key_figures, summary_rows
+from .page import Picture, render
+from .pictures import Failure, draw_pictures
+from .reproduce import lines
+from .thinning import thin
+from .verdict import CARE, SERIOUS, UNFINISHED, Judged, judge
+
+if TYPE_CHECKING:
+    from ..result.container import InferenceData
+
+_HEIGHT = 720  # of the frame in a notebook, in pixels
+_LEVELS = {SERIOUS: 0, CARE: 1}
+
+
+class Report:
+    """A page on a result, which a notebook shows by itself.
+
+    Attributes
+    ----------
+    html : str
+        The page: one file, which loads nothing from anywhere.
+    title : str
+        Its title.
+    verdict : str
+        Whether the draws can be used, in one sentence.
+    """
+
+    def __init__(self, page: str, title: str, verdict: str) -> None:
+        self.html, self.title, self.verdict = page, title, verdict
+
+    def __repr__(self) -> str:
+        return f"Report({self.title!r}, {len(self.html) / 1e6:.1f} MB): {self.verdict}"
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, whose styles and scripts do not meet the notebook's."""
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" title="{html.escape(self.title)}" '
+            'sandbox="allow-scripts allow-downloads" '
+            f'style="width:100%;height:{_HEIGHT}px;border:1px solid #8888;border-radius:8px"></iframe>'
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page to a file; an older one is replaced when the new one is whole.
+
+        Parameters
+        ----------
+        path
+            The file, such as "fit.html".
+
+        Returns
+        -------
+        pathlib.Path
+            Where it is.
+
+        Raises
+        ------
+        OutputError
+            It cannot be written.
+        """
+        target = check.output(path, overwrite=True)
+        unfinished = check.unfinished(target)
+        try:
+            unfinished.write_text(self.html, encoding="utf-8")
+            unfinished.replace(target)
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written: {check.one_line(error)}") from error
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return target
+
+
+def make(idata: InferenceData, title: str | None, *, progress: bool = False) -> Report:
+    """The report of a result; see `stanadapt.report`. With `progress`, what takes long says so on stderr."""
+    content = contents(idata, progress=progress)
+    shown = check.printable(title) if title else content["name"]
+    page = render("report.html", title=f"{shown}: report", heading=shown, **content)
+    return Report(page, shown, content["verdict"].sentence)
+
+
+def contents(idata: InferenceData, *, is_running: bool = False, progress: bool = False) -> dict[str, Any]:
+    """What the template `contents.html` shows of a result, maybe of one whose run goes on.
+
+    Raises
+    ------
+    ArgumentError
+        It is no result, or has no variables of numbers.
+    """
+    idata, step = thin(idata)
+    groups = datasets(idata)
+    posterior = select(idata, None)
+    attrs = posterior.attrs | attributes(idata)
+    chains = posterior.sizes["chain"]
+    findings = diagnose(idata, progress=progress)
+    if is_running:
+        findings = [each for each in findings if each.kind not in UNFINISHED]
+    judged = [Judged.of(finding) for finding in findings]
+    pictures: list[Picture | Failure] = []
+    table = keys = None
+    worst = ""
+    if posterior.sizes["draw"]:
+        frame = summary(idata)
+        known = Worst.of(frame)
+        worst = known.clause(chains) if posterior.sizes["draw"] >= FEWEST else ""
+        keys = key_figures(groups, attrs, known)
+        table = summary_rows(frame, chains)
+        pictures = list(draw_pictures(idata))
+    there = {each.id for each in pictures}
+    return {
+        "name": _name(attrs),
+        "step": step,
+        "verdict": judge(findings, worst, is_running=is_running),
+        "findings": [
+            each._replace(picture=_shown_by(each.picture, there))
+            for each in sorted(judged, key=lambda each: _LEVELS[each.level])
+        ],
+        "keys": keys or [],
+        "summary": table,
+        "chain_table": chain_rows(groups),
+        "all_pictures": pictures,
+        "pictures": [each for each in pictures if isinstance(each, Picture)],
+        "program": program(attrs),
+        "data": data_rows(groups),
+        "quantities": quantity_rows(groups),
+        "run": run_facts(groups, attrs),
+        "settings": settings_rows(attrs),
+        "versions": version_facts(attrs),
+        "lines": lines(groups, attrs),
+    }
+
+
+def _shown_by(wanted: str, there: set[str]) -> str:
+    """The picture that a finding leads to: its own, or else the chains; none where neither is there."""
+    return next((each for each in (wanted, "chains") if wanted and each in there), "")
+
+
+def _name(attrs: dict[str, Any]) -> str:
+    """What a result without a file is called."""
+    if "method" in attrs and "seed" in attrs:
+        return f"{attrs['method']}, seed {attrs['seed']}"
+    return str(attrs.get("inference_library", "Posterior"))

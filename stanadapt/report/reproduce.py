@@ -1,0 +1,107 @@
+"""The lines that draw a result again: in Python, and in a shell where its command has all that it takes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from .. import samplers
+from ..result.container import Groups
+from .facts import parse_object
+
+_MODEL, _DATA = "model.stan", "data.json"  # as the page calls them: a result does not know their names
+_NEEDED = ("method", "settings", "seed", "chains", "tuning_steps", "draws", "thin")
+
+
+class Lines(NamedTuple):
+    """How to draw a result again."""
+
+    python: str
+    shell: str  # empty where the command cannot
+    lacking: list[str]  # what the lines leave to the reader, a sentence each
+
+
+def lines(groups: Groups, attrs: Mapping[str, Any]) -> Lines | None:
+    """The lines for a result; None for one that does not say how it was drawn."""
+    if not all(name in attrs for name in _NEEDED) or attrs["method"] not in samplers.METHODS:
+        return None
+    has_program = bool(attrs.get("model_code"))
+    has_data = any(name in groups for name in ("observed_data", "constant_data"))
+    given = _arguments(groups, attrs)
+    python = [repr(_MODEL) if has_program else "model", *([repr(_DATA)] if has_data else [])]
+    python += [f"{name}={value!r}" for name, value in given.items()]
+    text = f"import stanadapt\nidata = stanadapt.sample({', '.join(python)})"
+    lacking = []
+    if not has_program:
+        lacking.append("model is the program or the target of the run: the result does not hold it.")
+    if has_data:
+        lacking.append(f"{_DATA} has the data of the run.")
+    if "inits" in attrs:
+        lacking.append("The run was given starting points (inits), which the result does not hold.")
+    if "warm" in attrs:
+        lacking.append("The run began with what an earlier one has learnt (warm), which is needed again.")
+    if attrs.get("until_limit") in ("seconds", "interrupt") or int(attrs.get("interrupted", 0)):
+        lacking.append("The run was ended by time or a signal: a new one may have more or fewer draws.")
+    return Lines(text, _shell(given, has_data) if has_program else "", lacking)
+
+
+def _arguments(groups: Groups, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of `sample` in which the run may differ from another one, by name."""
+    method = str(attrs["method"])
+    given: dict[str, Any] = {"method": method}
+    settings = _changed_settings(method, str(attrs["settings"]))
+    if settings:
+        given["settings"] = settings
+    given |= {"chains": int(attrs["chains"]), "warmup": int(attrs["tuning_steps"])}
+    given |= {"draws": int(attrs["draws"])}
+    if int(attrs["thin"]) > 1:
+        given["thin"] = int(attrs["thin"])
+    given["seed"] = int(attrs["seed"])
+    radius = float(attrs.get("init_radius", 2.0))
+    if radius != 2.0:
+        given["init_radius"] = radius
+    if str(attrs.get("backend", "")).lower().startswith("bridgestan"):
+        given["backend"] = "bridgestan"
+    if "until" in attrs:
+        given["until"] = str(attrs["until"])
+    others = parse_object(attrs.get("quantities"))
+    for name in ("log_likelihood", "posterior_predictive"):
+        if name in groups:
+            own = others.get(name, {})
+            quantities = {own.get(str(each), str(each)): str(each) for each in groups[name].data_vars}
+            given[name] = quantities if own else list(quantities)
+    if "warmup_posterior" in groups:
+        given["save_warmup"] = True
+    if "unconstrained_posterior" in groups:
+        given["keep_unconstrained"] = True
+    return given
+
+
+def _changed_settings(method: str, text: str) -> dict[str, Any]:
+    """The settings that are not the method's defaults; all, where this version has others."""
+    settings = parse_object(text)
+    declared = samplers.declared(samplers.sampler(method))
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in declared or declared[name].default != value
+    }
+
+
+def _shell(given: Mapping[str, Any], has_data: bool) -> str:
+    words = ["stanadapt", "sample", _MODEL, *(["--data", _DATA] if has_data else [])]
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if name == "settings":
+            for setting, chosen in value.items():
+                words += ["--set", f"{setting}={chosen if isinstance(chosen, str) else json.dumps(chosen)}"]
+        elif value is True:
+            words.append(option)
+        elif isinstance(value, list | dict):  # the command knows quantities by their own names
+            for each in value:
+                words += [option, each]
+        else:
+            words += [option, str(value)]
+    return f"{shlex.join([*words, '--out', 'fit.nc'])}\nstanadapt report fit.nc --out fit.html"

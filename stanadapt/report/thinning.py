@@ -1,0 +1,38 @@
+"""Results that are larger than memory: some of their draws, evenly spread."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..result.container import attributes, container, datasets
+
+if TYPE_CHECKING:
+    from ..result.container import InferenceData
+
+MOST_NUMBERS = 2**26  # of the posterior: half a GiB
+
+
+class Thinned(NamedTuple):
+    """A result that memory holds."""
+
+    idata: InferenceData
+    step: int  # every so-manieth draw is there
+
+
+def thin(idata: InferenceData) -> Thinned:
+    """The result itself; where its posterior is large, with every so-manieth draw alone.
+
+    What a store has on the disk is read for these draws only.
+    """
+    groups = datasets(idata)
+    posterior = groups.get("posterior")
+    size = 0 if posterior is None else sum(each.size for each in posterior.data_vars.values())
+    step = math.ceil(size / MOST_NUMBERS)
+    if step <= 1:
+        return Thinned(idata, 1)
+    thinned = {
+        name: group.isel(draw=slice(None, None, step)) if "draw" in group.sizes else group
+        for name, group in groups.items()
+    }
+    return Thinned(container(thinned, attributes(idata)), step)

@@ -1,0 +1,97 @@
+"""What findings mean for who wants to use the draws: one sentence, and how serious each of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..diagnostics.finding import Finding
+
+GOOD, CARE, SERIOUS, WAIT = "good", "care", "serious", "wait"
+UNFINISHED = ("interrupted", "until", "short")  # findings that are none while a run goes on
+_LONGEST = 2_000  # characters of a finding, which may quote a user's names
+_SAID = 3  # findings that the sentence names
+_CHAINS, _ESS, _ADAPTATION, _ENERGY = "chains", "ess", "adaptation", "energy"
+
+
+class Kind(NamedTuple):
+    """What there is to know of a kind of findings."""
+
+    level: str
+    clause: str  # for the verdict
+    picture: str = ""  # that shows it
+
+
+KINDS = {
+    "short": Kind(SERIOUS, "there are too few draws to judge"),
+    "nan": Kind(SERIOUS, "some draws are NaN or infinite", _CHAINS),
+    "constant": Kind(SERIOUS, "no chain has moved", _CHAINS),
+    "r_hat": Kind(SERIOUS, "the chains do not agree yet", _CHAINS),
+    "apart": Kind(SERIOUS, "a chain sits apart from the others", _CHAINS),
+    "leaving": Kind(SERIOUS, "a chain still moves away", _CHAINS),
+    "still": Kind(SERIOUS, "chains stood still", _CHAINS),
+    "improper": Kind(SERIOUS, "the posterior seems to be improper", _CHAINS),
+    "modes": Kind(SERIOUS, "there is a mode that no chain has visited", _CHAINS),
+    "divergences": Kind(SERIOUS, "trajectories diverged", _ENERGY),
+    "interrupted": Kind(CARE, "the run is not complete"),
+    "until": Kind(CARE, "the run ended before its goals held", _ESS),
+    "ess_bulk": Kind(CARE, "some means rest on few effective draws", _ESS),
+    "ess_tail": Kind(CARE, "some quantiles rest on few effective draws", _ESS),
+    "heavy_tails": Kind(CARE, "tails are heavy", _CHAINS),
+    "acceptance": Kind(CARE, "the acceptance rate is far from its target", _ADAPTATION),
+    "nothing_learnt": Kind(CARE, "chains have learnt nothing in warm-up", _ADAPTATION),
+    "tree_depth": Kind(CARE, "trajectories were cut short", _ENERGY),
+    "energy": Kind(CARE, "the energy changes too slowly for the tails to be explored", _ENERGY),
+    "failures": Kind(CARE, "the log density failed at times", _ADAPTATION),
+    "noise": Kind(CARE, "the target is noisy", _ADAPTATION),
+}
+
+
+class Judged(NamedTuple):
+    """A finding as the page shows it."""
+
+    level: str
+    text: str
+    kind: str
+    picture: str
+
+    @classmethod
+    def of(cls, finding: Finding) -> Judged:
+        kind = KINDS.get(finding.kind, Kind(CARE, finding.kind))
+        text = str(finding)
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        return cls(kind.level, text, finding.kind, kind.picture)
+
+
+class Verdict(NamedTuple):
+    """Whether the draws can be used, in one sentence."""
+
+    level: str
+    sentence: str
+
+
+def judge(findings: Sequence[Finding], worst: str, *, is_running: bool = False) -> Verdict:
+    """The verdict on a result with these findings.
+
+    `worst` is a clause with the largest R-hat and the smallest effective sample size; it is empty where there
+    are too few draws for these.
+    """
+    if is_running and not worst:
+        return Verdict(WAIT, "There are too few draws yet to say anything of them.")
+    kinds = list(dict.fromkeys(finding.kind for finding in findings))
+    if not kinds:
+        start = "So far nothing speaks" if is_running else "Nothing speaks"
+        return Verdict(GOOD, f"{start} against these draws: {worst}.")
+    level = SERIOUS if any(KINDS[kind].level == SERIOUS for kind in kinds) else CARE
+    clauses = [KINDS[kind].clause for kind in kinds if KINDS[kind].level == level]
+    more = len(clauses) - _SAID
+    said = clauses[:_SAID] + ([f"there {'is' if more == 1 else 'are'} {more} more"] if more > 0 else [])
+    if is_running:
+        return Verdict(WAIT, f"So far {enumerate_words(said)}.")
+    start = "Do not trust these draws yet" if level == SERIOUS else "Use these draws with care"
+    return Verdict(level, f"{start}: {enumerate_words(said)}.")
+
+
+def enumerate_words(words: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

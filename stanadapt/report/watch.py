@@ -1,0 +1,312 @@
+"""A run that goes on, as a page that follows it.
+
+A server on this machine alone shows the report of what the last checkpoints have. Other users of the machine,
+and pages from elsewhere that a browser is tricked into fetching it with, do not see it: its address has a
+random part, and requests must name this machine as their host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import check
+from ..diagnostics.table import duration
+from ..errors import OutputError
+from ..result.store import Store, is_locked, open_store
+from ..result.stored import read_store
+from .document import contents
+from .page import Picture, fill, render
+from .vector import dark_rules
+
+if TYPE_CHECKING:
+    from ..result.container import InferenceData
+
+HOST = "127.0.0.1"
+LOOK_SECONDS = 1.0  # between looks for new checkpoints
+SHARE = 0.2  # of the time, at most, in which pages are made: the run has the cores
+FAREWELL_SECONDS = 90.0  # that the last page waits for a browser; those in the background ask once a minute
+RUNNING, FINISHED, STOPPED, KILLED = "running", "finished", "stopped", "killed"
+_PATIENCE = 3  # looks at a run that nobody has and that has not ended, before it counts as killed
+
+
+class ChainState(NamedTuple):
+    """How far a chain is."""
+
+    chain: int
+    done: int  # iterations
+    total: int
+    stage: str
+
+    @property
+    def percent(self) -> int:
+        return 100 * self.done // max(1, self.total)
+
+
+class Look(NamedTuple):
+    """A run at one moment."""
+
+    state: str  # RUNNING, FINISHED, STOPPED or KILLED
+    words: str
+    chains: list[ChainState]
+    checkpoints: tuple[str, ...]  # by which two looks are told apart
+
+
+class Page(NamedTuple):
+    """What browsers get, in one version after another."""
+
+    version: int
+    look: Look
+    content: dict[str, Any]
+    seconds: float  # that it took
+
+
+class Watch:
+    """Follows the run in a folder; `pages` makes a page at each new checkpoint."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """Open the folder.
+
+        Raises
+        ------
+        StoreError
+            It is none of a run, is damaged, or by another version.
+        """
+        self.shown = os.fspath(folder)
+        self.folder = open_store(folder).folder
+        self._orphaned = 0
+
+    def look(self) -> Look:
+        """How far the run is. Raises StoreError where its folder is damaged."""
+        store = open_store(self.folder)
+        ended = store.ended()
+        if ended:
+            state = FINISHED if ended.get("finished") else STOPPED
+        else:
+            self._orphaned = 0 if is_locked(self.folder) else self._orphaned + 1
+            state = KILLED if self._orphaned >= _PATIENCE else RUNNING
+        chains = [_chain_state(store, i, state) for i in range(store.asked.job.chains)]
+        return Look(state, _words(state, self.shown, ended), chains, _checkpoints(store))
+
+    def result(self) -> InferenceData:
+        """What there is of the run. Raises StoreError."""
+        return read_store(open_store(self.folder))
+
+    def pages(self, stop: threading.Event, wait: float = LOOK_SECONDS) -> Iterator[Page]:
+        """A page for the beginning, one for each new checkpoint, and one for the end, which is the last.
+
+        Raises
+        ------
+        StoreError
+            The folder is damaged.
+        """
+        before: Look | None = None
+        version, seconds, free_from = 0, 0.0, 0.0
+        while not stop.is_set():
+            look = self.look()
+            is_over = look.state != RUNNING
+            if is_over or (look != before and time.monotonic() >= free_from):
+                began = time.monotonic()
+                content = contents(self.result(), is_running=look.state == RUNNING)
+                seconds = time.monotonic() - began
+                free_from = time.monotonic() + seconds / SHARE
+                version += 1
+                yield Page(version, look, content, seconds)
+                before = look
+                if is_over:
+                    return
+            stop.wait(wait)
+
+
+class Server:
+    """Shows the pages of a watch; a context manager. The server ends with it."""
+
+    def __init__(self, watch: Watch, port: int) -> None:
+        """Take the port; 0 is any free one.
+
+        Raises
+        ------
+        OutputError
+            The port is taken.
+        """
+        self.watch = watch
+        self.page: Page | None = None
+        self.error = ""
+        self.asked_at = float("-inf")  # when a browser last asked
+        self.taken = 0  # the last version that a browser has fetched
+        self.changed = threading.Condition()
+        self.token = secrets.token_urlsafe(12)
+        handler = type("Handler", (_Handler,), {"owner": self})
+        try:
+            self._http = ThreadingHTTPServer((HOST, port), handler)
+        except (OSError, OverflowError) as error:
+            raise OutputError(f"port {port} on {HOST} cannot be used: {check.one_line(error)}") from error
+        self._http.daemon_threads = True
+        self.port = self._http.server_address[1]
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self.port}/{self.token}/"
+
+    def __enter__(self) -> Server:
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def show(self, page: Page) -> None:
+        """Give browsers a new page."""
+        with self.changed:
+            self.page = page
+            self.changed.notify_all()
+
+    def wait_for_browsers(self, seconds: float = FAREWELL_SECONDS) -> None:
+        """Let a browser that has asked lately fetch the last page."""
+        assert self.page is not None
+        last = self.page.version
+        late = time.monotonic() + seconds
+        with self.changed:
+            while self.taken < last and self.asked_at > late - 2 * seconds and time.monotonic() < late:
+                self.changed.wait(late - time.monotonic())
+
+    def answer(self, path: str) -> tuple[str, str] | None:
+        """The type and the text at a path below the token; None where there is nothing."""
+        page = self.page
+        with self.changed:
+            self.asked_at = time.monotonic()
+        if path == "gone":
+            with self.changed:
+                self.asked_at = float("-inf")
+                self.changed.notify_all()
+            return "application/json", "{}"
+        if path == "":
+            self._note(page)
+            return "text/html", _whole(page, self.watch.shown)
+        if path == "state":
+            return "application/json", json.dumps(_state(page))
+        if path == "contents" and page is not None:
+            self._note(page)
+            return "application/json", json.dumps(_state(page) | _part(page, self.watch.shown))
+        return None
+
+    def _note(self, page: Page | None) -> None:
+        """Remember that a browser fetches this page."""
+        with self.changed:
+            self.taken = max(self.taken, page.version if page else 0)
+            self.changed.notify_all()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers to GET from browsers that ask this machine by its name."""
+
+    owner: Server
+    server_version, sys_version = "stanadapt", ""
+
+    def do_GET(self) -> None:
+        port = self.owner.port
+        if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
+            self._reply(421, "text/plain", "This server answers to its own name alone.")
+            return
+        start = f"/{self.owner.token}/"
+        path = self.path.partition("?")[0]
+        answer = self.owner.answer(path[len(start) :]) if path.startswith(start) else None
+        if answer is None:
+            self._reply(404, "text/plain", "There is nothing here.")
+            return
+        self._reply(200, *answer)
+
+    def _reply(self, status: int, kind: str, text: str) -> None:
+        data = text.encode()
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(data)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *_: Any) -> None:
+        """Nothing: the terminal has the run's state."""
+
+
+def _chain_state(store: Store, chain: int, state: str) -> ChainState:
+    job = store.asked.job
+    total = job.warmup + job.draws
+    held = store.checkpoint(chain)
+    if state == FINISHED:
+        return ChainState(chain, total, total, "finished")
+    if held is None:
+        return ChainState(chain, 0, total, "no checkpoint yet")
+    value = held["value"]
+    if value.warmup_iterations is None:
+        return ChainState(chain, value.done, total, "warm-up")
+    # Warm-up may have ended by itself: then there are so many iterations less.
+    total = value.warmup_iterations + job.draws
+    return ChainState(chain, value.done, total, "finished" if value.done >= total else "sampling")
+
+
+def _checkpoints(store: Store) -> tuple[str, ...]:
+    """The names of the files of checkpoints, which have a number and a hash."""
+    folder = store.folder / "chains"
+    return tuple(sorted(f"{path.parent.name}/{path.name}" for path in folder.glob("*/*.npz")))
+
+
+def _words(state: str, folder: str, ended: dict[str, Any]) -> str:
+    again = f"`stanadapt resume {folder}` goes on with it"
+    if state == RUNNING:
+        return "The run goes on."
+    if state == FINISHED:
+        return "The run is over."
+    if state == STOPPED:
+        return f"The run was ended by {ended.get('ended_by') or 'a limit'}: {again}."
+    return f"The run was killed, or has failed: {again}."
+
+
+def _state(page: Page | None) -> dict[str, Any]:
+    return {"version": page.version if page else 0, "over": page is not None and page.look.state != RUNNING}
+
+
+def _content(page: Page | None, shown: str) -> dict[str, Any]:
+    heading = Path(shown).resolve().name
+    if page is None:
+        return {"heading": heading, "look": None}
+    return page.content | {"heading": heading, "look": page.look, "took": duration(page.seconds)}
+
+
+def _whole(page: Page | None, shown: str) -> str:
+    content = _content(page, shown)
+    pictures: list[Picture] = content.pop("pictures", [])
+    return render(
+        "watch.html",
+        title=f"{content['heading']}: watch",
+        pictures=pictures,
+        scripts=["watch.js"],
+        connects=True,
+        version=page.version if page else 0,
+        over=_state(page)["over"],
+        **content,
+    )
+
+
+def _part(page: Page, shown: str) -> dict[str, Any]:
+    content = _content(page, shown)
+    return {
+        "html": fill("live.html", **content),
+        "colours": dark_rules(picture.markup for picture in content["pictures"]),
+    }
