@@ -27,7 +27,7 @@ class Posterior:
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
         `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used, and its executable for
-        the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes. A string that
+        the method nuts); a `pymc.Model`; a `stanadapt.Target`, such as `stanadapt.abc` makes. A string that
         ends in .stan, .so, .dylib or .dll, or names a file, is a path.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
