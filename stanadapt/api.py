@@ -63,8 +63,9 @@ def sample(
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
         `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; a `Target`, such as `abc` makes of
-        a simulator, and `Target.from_jax` of a function in JAX; or a model of NumPyro. The method nuts runs
-        in stanli, or in CmdStan where the model is a CmdStanModel with its executable.
+        a simulator, and `Target.from_jax` of a function in JAX; or a model of PyMC, see `Target.from_pymc`,
+        or of NumPyro. The method nuts runs in stanli, or in CmdStan where the model is a CmdStanModel with
+        its executable.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
         For a model of NumPyro, its arguments by name.
@@ -102,7 +103,8 @@ def sample(
     save_warmup
         Keep the iterations of warm-up too, in groups warmup_posterior and warmup_sample_stats.
     coords, dims
-        Names of dimensions and their coordinates, as ArviZ takes them.
+        Names of dimensions and their coordinates, as ArviZ takes them. A PyMC model has its own, which these
+        take the place of.
     log_likelihood, posterior_predictive
         Names of generated quantities to put in the groups of that name. Or a dict with the data that they
         are of: {"y": "y_rep"} names y_rep there y, with the dimensions of y, as ArviZ's plots of predictive

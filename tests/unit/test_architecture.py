@@ -220,6 +220,8 @@ def test_no_parameter_hides_a_module() -> None:
         ("loky", "run/processes.py run/pools.py"),  # chains of a fit, and many fits
         ("jinja2", "report"),
         ("matplotlib", "plots"),
+        ("pymc", " ".join(f"model/backends/{name}.py" for name in ("pymc", "pymc_functions", "pymc_graphs"))),
+        ("pytensor", "model/backends/pymc_functions.py model/backends/pymc_graphs.py"),
         ("threadpoolctl", "numerics/blas.py"),
         ("tqdm", "run/progress.py"),
         ("zarr", "result/blocks.py"),
