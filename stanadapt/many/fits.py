@@ -225,7 +225,8 @@ class Fits:
                 self._lose(future, loss)
             return
         del self.under_way[future]
-        if self.is_interrupted and isinstance(self.pool, Here) and _is_cut(outcome):
+        if isinstance(self.pool, Here) and _is_cut(outcome):
+            self._stop()  # the signal came to the fit, which may end before it is seen here
             return
         for warning in outcome.warnings:
             if warning not in self.told:
