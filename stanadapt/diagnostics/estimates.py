@@ -20,7 +20,7 @@ from .convergence import effective_size, indicator_size, quantiles
 
 QUANTILES = {"q5": 0.05, "q50": 0.5, "q95": 0.95}
 STATISTICS = ("mean", "sd", *QUANTILES)
-_SHARE = 0.25  # see examples/benchmarks/README.md for how often right methods are named with it
+_SHARE = 0.25  # tests/unit/test_estimates.py has how often chance is taken for a difference with it
 _ONE_SD = (float(stats.norm.cdf(-1.0)), float(stats.norm.cdf(1.0)))
 
 
