@@ -11,8 +11,6 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE / "extensions"))
 
-from jupyter_client.connect import ConnectionFileMixin  # noqa: E402
-
 import stanadapt  # noqa: E402
 
 project = "stanadapt"
@@ -38,8 +36,8 @@ exclude_patterns = ["_build", "**/notes/*", "**/tables/*"]
 default_role = "public"
 pygments_style = "a11y-high-contrast-light"
 
-# Pages in MyST. Notebooks are pages with code cells, which run while the site is built; one that fails ends the
-# build. What they gave is kept until a page or a source of the package changes.
+# Pages in MyST. Notebooks are pages with code cells, which run while the site is built; one that fails ends
+# the build. What they gave is kept until a page or a source of the package changes.
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 4
 PACKAGE = hashlib.sha256(
@@ -49,19 +47,22 @@ nb_execution_mode = "cache"
 nb_execution_cache_path = str(HERE / "_build" / "cells" / PACKAGE)
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
-nb_execution_timeout = 300
+nb_execution_timeout = 1200  # seconds a cell, on a busy machine that has to compile all kernels first
 nb_execution_show_tb = True
 nb_merge_streams = True
 nb_ipywidgets_js = {}  # nothing is loaded from elsewhere
-ConnectionFileMixin.transport.default_value = (
-    "ipc"  # sockets of the user's own, not ports that others can read
-)
 
 # Cells find the command `stanadapt` and the models; what they draw reads on light and dark pages.
 os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
 os.environ["STANADAPT_MODELS"] = str(ROOT / "models")
 os.environ["MATPLOTLIBRC"] = str(HERE / "_static" / "matplotlibrc")
 os.environ["COLUMNS"] = "100"
+
+# A profile of their own, without what the user's would run first.
+PROFILE = HERE / "_build" / "ipython" / "profile_default" / "ipython_kernel_config.py"
+PROFILE.parent.mkdir(parents=True, exist_ok=True)
+PROFILE.write_text('c.IPKernelApp.log_level = "ERROR"\n', encoding="utf-8")
+os.environ["IPYTHONDIR"] = str(PROFILE.parents[1])
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

@@ -62,11 +62,13 @@ def sample(
     ----------
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
-        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `pymc.Model`, see `Target.from_pymc`; a
-        `Posterior`; or a `Target`, such as `abc` makes of a simulator. The method nuts runs in stanli, or in
-        CmdStan where the model is a CmdStanModel with its executable.
+        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `pymc.Model`; a model of NumPyro; a `Posterior`;
+        or a `Target`, such as `abc` makes of a simulator, `Target.from_pymc` of a PyMC model, and
+        `Target.from_jax` of a function in JAX. The method nuts runs in stanli, or in CmdStan where the model
+        is a CmdStanModel with its executable.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
+        For a model of NumPyro, its arguments by name.
     method
         A name that `methods()` lists; or "auto", which takes one of them by what it sees of the posterior:
         `stanadapt methods auto` prints the rule, and the result's attributes have the method, the reason
@@ -92,7 +94,7 @@ def sample(
     workers
         Chains that run at the same time; by default as many as there are cores.
     backend
-        "auto", "stanli" or "bridgestan"; see `Posterior`.
+        "auto", "stanli" or "bridgestan", or one that another package brings; see `Posterior`.
     settings
         A dict of the method's settings, which `methods(name)` lists with their meaning, or its Settings. None
         with method="auto".
@@ -106,8 +108,8 @@ def sample(
     log_likelihood, posterior_predictive
         Names of generated quantities to put in the groups of that name. Or a dict with the data that they
         are of: {"y": "y_rep"} names y_rep there y, with the dimensions of y, as ArviZ's plots of predictive
-        checks want it; the attribute `quantities` keeps the name in the program. Of a PyMC model, names of
-        observed variables.
+        checks want it; the attribute `quantities` keeps the name in the program. For a model of PyMC or
+        NumPyro, names of observed variables, whose log likelihood or predictions are made then.
     keep_unconstrained
         Keep the unconstrained draws too, in a group unconstrained_posterior.
     until

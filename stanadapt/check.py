@@ -83,6 +83,15 @@ def choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     raise refused(name, value, f"one of {', '.join(allowed)}{nearest(value, allowed)}")
 
 
+def names(name: str, value: Any, meaning: str) -> list[Any]:
+    """`value` as a list of names that is not empty; one name may stand alone. `meaning` says of what."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list | tuple) or not value:
+        raise refused(name, value, f"a list of {meaning}")
+    return list(value)
+
+
 def label(name: str, value: str) -> str:
     """`value` if a variable or a dimension can have this name in a file."""
     if value in (".", "..") or "/" in value or not value.isprintable():

@@ -225,7 +225,8 @@ def odd_result(rng: np.random.Generator) -> Any:
         elif change == 5 and group.data_vars:
             variable = pick(rng, sorted(map(str, group.data_vars)))
             kind = pick(rng, [str, object, bool, "f4", "i2", complex])
-            groups[name][variable] = group[variable].astype(kind)
+            if group[variable].dtype.kind in "biufc":  # texts are no numbers
+                groups[name][variable] = group[variable].astype(kind)
         elif change == 6 and group.data_vars:
             variable = pick(rng, sorted(map(str, group.data_vars)))
             group[variable] = group[variable].expand_dims("another").transpose(..., "another")

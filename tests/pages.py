@@ -11,6 +11,7 @@ import xarray
 from stanadapt.result.container import container
 
 EVIL = "</script><script>alert('evil')</script>"
+EVIL_NAME = "<script>alert('evil')<!--"  # ArviZ 1 takes no slash in the name of a variable
 EVIL_LABELS = [EVIL, '<img src=x onerror="alert(1)">', "a & b ${x} $x_1$ {{ 7 * 7 }}"]
 PROGRAM = f"""// {EVIL}
 parameters {{ real x; }}
@@ -24,7 +25,7 @@ def evil_result(draws: int = 60, chains: int = 4, seed: int = 3) -> Any:
     names = ("chain", "draw", "which")
     x = rng.normal(size=(chains, draws, len(EVIL_LABELS)))
     coords = {"chain": range(chains), "draw": range(draws), "which": EVIL_LABELS}
-    posterior = xarray.Dataset({EVIL: (names, x), "plain": (names[:2], x[..., 0] + 1.0)}, coords=coords)
+    posterior = xarray.Dataset({EVIL_NAME: (names, x), "plain": (names[:2], x[..., 0] + 1.0)}, coords=coords)
     stats = xarray.Dataset(
         {
             "lp": (names[:2], -0.5 * (x**2).sum(axis=2)),
@@ -34,7 +35,7 @@ def evil_result(draws: int = 60, chains: int = 4, seed: int = 3) -> Any:
         },
         coords={"chain": range(chains), "draw": range(draws)},
     )
-    data = xarray.Dataset({f"y{EVIL}": ("n", [1.0, 2.0])})
+    data = xarray.Dataset({f"y{EVIL_NAME}": ("n", [1.0, 2.0])})
     attrs = {"inference_library": EVIL, "model_code": PROGRAM, "store": EVIL, "sampling_time": 1.5}
     return container({"posterior": posterior, "sample_stats": stats, "observed_data": data}, attrs)
 

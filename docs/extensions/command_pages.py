@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from method_pages import write_page
 from sphinx.application import Sphinx
 
+from method_pages import write_page
 from stanadapt.cli import main
 
 INTRODUCTION = """\

@@ -21,7 +21,18 @@ from stanadapt.samplers.base import NO_TARGET
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "examples" / "benchmarks" / "README.md"
 ODD_TARGETS = "## Odd targets"
+ODD_WORDS = (
+    "Whether the tails and the middle of the draws come out right on targets whose truth is known. "
+    "*Says so*: they do not, and `stanadapt.diagnose` has a finding. "
+    "[The benchmark](../benchmarks.md#odd-targets) has all methods."
+)
 DEPARTURES = "Departures from the paper"
+SOURCE = """\
+:::{{dropdown}} `stanadapt/samplers/{name}.py`
+```{{literalinclude}} ../../stanadapt/samplers/{name}.py
+:language: python
+```
+:::"""
 
 _CODE = re.compile(r"(`[^`]*`)")
 _FILE = re.compile(r"(?<![\w`/])((?:\w+/)*\w+\.py)\b(?!`)")
@@ -248,16 +259,13 @@ def method_page(name: str) -> str:
     if odd := odd_targets(name):
         parts += [
             "## Odd targets",
-            "Whether the tails and the middle of the draws come out right on targets whose truth is known. "
-            "*Says so*: they do not, and `stanadapt.diagnose` has a finding. "
-            "[The benchmark](../benchmarks.md#odd-targets) has all methods.",
+            ODD_WORDS,
             odd,
         ]
     parts += [
         "## Source",
         "The file follows the order of the paper: settings, state, start, one iteration, what is learnt.",
-        f":::{{dropdown}} `stanadapt/samplers/{name}.py`\n"
-        f"```{{literalinclude}} ../../stanadapt/samplers/{name}.py\n:language: python\n```\n:::",
+        SOURCE.format(name=name),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -3,9 +3,9 @@
 Everything but click is imported inside the commands, so that help comes at once.
 """
 
+from .comparing import compare
 from .completion import completion
 from .export import export
-from .comparing import compare
 from .group import main
 from .models import check_model, methods
 from .pages import report, watch
@@ -14,8 +14,8 @@ from .sampling import extend, resume, sample
 
 __all__ = [
     "check_model",
-    "completion",
     "compare",
+    "completion",
     "diagnose",
     "export",
     "extend",

@@ -77,7 +77,7 @@ def compare(
     quiet: bool,
     **keywords: Any,
 ) -> None:
-    """Run several methods on MODEL in turn, under the same budget, and hold them side by side.
+    """Compare methods on MODEL, each under the same budget.
 
     Prints a table of effective sample sizes, also per second and per 1000 evaluations, and who disagrees with
     whom beyond chance. A method that fails is a row with its reason. Ctrl-C keeps what is there.

@@ -31,9 +31,10 @@ _AUTO = CompletionItem("auto", help="one of them, by what it sees of the posteri
 @main.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what SHELL needs in order to complete words with the tab key.
+    """Print the script that completes words in SHELL.
 
-    Commands, options and files are completed, and so are the names of methods, settings and variables.
+    With the tab key it completes commands, options and files, and the names of methods, settings and
+    variables.
 
     \b
     Example:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import click
 
 from ..errors import OutputError
-from .completion import complete_variable
 from .group import WRITTEN, main
-from .options import RESULT
+from .options import RESULT, VAR
 from .output import read_result, warnings_as_lines
 
 
@@ -28,14 +27,7 @@ from .output import read_result, warnings_as_lines
     required=True,
     help="The file to write; of stancsv there is one for each chain, fit_1.csv and so on for fit.csv.",
 )
-@click.option(
-    "--var",
-    "variables",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_variable,
-    help="Only this variable. May be repeated.",
-)
+@click.option("--var", "variables", **VAR)
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.pass_context
@@ -48,11 +40,11 @@ def export(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Write the draws in FILE, or in a run's folder, for other tools.
+    """Write the draws in FILE for other tools.
 
-    csv and parquet are tables with .chain, .iteration, .draw, lp__, and a column for each number, as R's
-    posterior has them. stancsv are files as CmdStan writes them, for CmdStanPy, CmdStanR, RStan and
-    shinystan. No digit is lost.
+    FILE may be the folder of a run. csv and parquet are tables with .chain, .iteration, .draw, lp__, and a
+    column for each number, as R's posterior has them. stancsv are files as CmdStan writes them, for
+    CmdStanPy, CmdStanR, RStan and shinystan. No digit is lost.
 
     \b
     Example:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 def methods(name: str | None, as_json: bool) -> None:
     """List the methods, or the settings of one.
 
-    The settings of the method NAME are what `stanadapt sample --set` changes.
+    The settings of the method NAME are what `stanadapt sample --set` changes. With --json: methods with name,
+    description, gradient, warmup and draws; or name, description and settings of one, these with name,
+    default, allowed and meaning.
 
     \b
     Example:
@@ -73,7 +75,9 @@ def check_model(
 ) -> None:
     """Open MODEL, and say what it holds and costs.
 
-    Prints the variables with their shapes, whether chains find a start, and the time of a gradient.
+    Prints the variables with their shapes, whether chains find a start, and the time of a gradient. With
+    --json: model, backend, dimension, variables with name, shape and kind, and start, which is null or has
+    log_density and seconds_per_gradient.
 
     \b
     Example:

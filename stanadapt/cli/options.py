@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from .completion import complete_variable
+
 EXISTING = click.Path(exists=True, dir_okay=False)
 RESULT = click.Path(exists=True)  # a file, or the folder of a run
 STORE = click.Path(exists=True, file_okay=False)
@@ -18,7 +20,12 @@ SEED: dict[str, Any] = {"type": click.IntRange(0, 2**32 - 1), "metavar": "N"}
 RADIUS: dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "R", "default": 2.0}
 
 
-JSON: dict[str, Any] = {"is_flag": True, "help": "Print JSON, for scripts."}
+JSON: dict[str, Any] = {
+    "is_flag": True,
+    "help": "Print JSON, for scripts; null is a number that is not finite.",
+}
+VAR: dict[str, Any] = {"multiple": True, "metavar": "NAME", "shell_complete": complete_variable}
+VAR |= {"help": "Only this variable. May be repeated."}
 
 
 def output_options(default: str) -> Callable[[Any], Any]:

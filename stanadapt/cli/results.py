@@ -9,22 +9,14 @@ from typing import Any
 import click
 
 from ..model import BACKENDS
-from .completion import complete_variable
 from .group import main
-from .options import COUNT, EXISTING, JSON, RADIUS, RESULT, SEED, parse_inits
+from .options import COUNT, EXISTING, JSON, RADIUS, RESULT, SEED, VAR, parse_inits
 from .output import in_words, read_result, warnings_as_lines
 
 
 @main.command()
 @click.argument("file", type=RESULT)
-@click.option(
-    "--var",
-    "variables",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_variable,
-    help="Only this variable. May be repeated.",
-)
+@click.option("--var", "variables", **VAR)
 @click.option(
     "--interval",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -37,7 +29,8 @@ from .output import in_words, read_result, warnings_as_lines
 def summary(file: str, variables: Sequence[str], interval: float, as_json: bool) -> None:
     """Print a table of the draws in FILE, or in a run's folder.
 
-    It has means, standard deviations, intervals, effective sample sizes and R-hat.
+    It has means, standard deviations, intervals, effective sample sizes and R-hat. With --json: interval, and
+    quantities with name, mean, sd, lower, upper, mcse_mean, ess_bulk, ess_tail and r_hat.
 
     \b
     Example:
@@ -55,19 +48,13 @@ def summary(file: str, variables: Sequence[str], interval: float, as_json: bool)
 
 @main.command()
 @click.argument("file", type=RESULT)
-@click.option(
-    "--var",
-    "variables",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=complete_variable,
-    help="Only this variable. May be repeated.",
-)
+@click.option("--var", "variables", **VAR)
 @click.option("--json", "as_json", **JSON)
 def diagnose(file: str, variables: Sequence[str], as_json: bool) -> None:
     """Say whether the draws in FILE can be trusted.
 
-    FILE may be the folder of a run, also while that goes on.
+    FILE may be the folder of a run, also while that goes on. With --json: findings with kind, message,
+    variables (the worst first, 100 at most), chains and numbers.
 
     \b
     Example:

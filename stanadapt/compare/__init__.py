@@ -80,7 +80,7 @@ def compare(
     Comparison
         Its `table` has a row for each method: smallest and median effective sample sizes, also per second and
         per 1000 evaluations, the largest R-hat, acceptance, squared jump distance, findings, and the largest
-        |z| of means and quantiles. `disagreements` names methods that differ beyond chance. `print` shows
+        `|z|` of means and quantiles. `disagreements` names methods that differ beyond chance. `print` shows
         both, `plot` draws them, and `write` makes a page or a file of them. Ctrl-C returns what there is.
 
     Raises

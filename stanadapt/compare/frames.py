@@ -60,6 +60,8 @@ def make_runs(attempts: Sequence[Attempt], mmd: Mapping[int, float]) -> pandas.D
         if mmd:
             row["mmd2"] = mmd.get(place, np.nan)
         rows.append(row | {"reason": attempt.reason})
+    labels = list(dict.fromkeys(attempt.label for attempt in attempts))
+    rows.sort(key=lambda row: labels.index(row["method"]))  # the repeats of a method one below the other
     frame = pandas.DataFrame(rows).set_index(["method", "repeat"])
     for size in SIZES:
         frame[f"{size}_{PER_SECOND}"] = frame[size] / frame["seconds"]

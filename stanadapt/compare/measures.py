@@ -9,7 +9,8 @@ import numpy as np
 from .. import check, samplers
 from ..diagnostics.efficiency import Sizes, squared_jump_distance
 from ..diagnostics.estimates import Estimates
-from ..diagnostics.findings import Finding, diagnose
+from ..diagnostics.finding import Finding
+from ..diagnostics.findings import diagnose
 from ..diagnostics.statistics import each_column
 from ..result.container import attributes, datasets
 from .quantities import Quantities

@@ -54,7 +54,7 @@ def read_reference(given: Any, quantities: Quantities) -> Reference:
         given = _open(Path(given))
     if isinstance(given, Mapping) and isinstance(given.get("moments"), Mapping):
         given = given["moments"]
-    if _is_moments(given):
+    if not _is_result(given) and _is_moments(given):
         return Reference(_read_moments(given, quantities), None)
     draws = quantities.gather(_read_draws(given, quantities))
     if draws.shape[1] < FEWEST:
@@ -83,6 +83,12 @@ def _open(path: Path) -> Any:
     except (ValueError, OSError, zipfile.BadZipFile, IndexError) as error:
         raise ArgumentError(f"reference={str(path)!r} cannot be read: {check.one_line(error)}") from error
     return read(path)
+
+
+def _is_result(given: Any) -> bool:
+    """Whether it holds datasets; those of arviz are mappings too."""
+    holds_groups = hasattr(given, "children") or callable(getattr(given, "groups", None))
+    return isinstance(given, xarray.Dataset) or holds_groups
 
 
 def _is_moments(given: Any) -> bool:
@@ -141,6 +147,8 @@ def _put(
 def _read_draws(given: Any, quantities: Quantities) -> dict[str, np.ndarray]:
     """Draws (chain, draw, *shape) by variable."""
     chains: list[Mapping[str, Any]]
+    if _is_result(given):
+        return _draws_of_result(given, quantities)
     if hasattr(given, "columns"):
         chains = _chains_of_frame(given)
     elif isinstance(given, Mapping) and given and all(isinstance(name, str) for name in given):
@@ -148,7 +156,7 @@ def _read_draws(given: Any, quantities: Quantities) -> dict[str, np.ndarray]:
     elif isinstance(given, Sequence) and given and all(isinstance(each, Mapping) for each in given):
         chains = list(given)
     else:
-        return _draws_of_result(given, quantities)
+        raise check.refused("reference", given, _ALLOWED)
     parts: list[dict[str, np.ndarray]] = []
     for i, chain in enumerate(chains):
         arrays: dict[str, np.ndarray] = {}

@@ -19,6 +19,8 @@ from .statistics import column, e_bfmi, each, longest_wait, select
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
+__all__ = ["Finding", "diagnose"]
+
 ACCEPTANCE_MARGIN = 0.15
 APART_R_HAT = 1.1  # above which a chain is looked for without which the others agree
 APART_SHARE = 0.1  # of what R-hat exceeds 1 by, which may be left then

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from .. import samplers
+from ..result.container import json_attribute
 from ..samplers.base import NO_TARGET, Facts
 
 
@@ -19,11 +19,8 @@ def facts_of(attrs: Mapping[str, Any]) -> Facts | None:
 
 def settings_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the method; none, where the attribute of that name is somebody else's."""
-    try:
-        settings = json.loads(attrs.get("settings", "{}"))
-    except (TypeError, ValueError):
-        return {}
-    return settings if isinstance(settings, dict) else {}
+    settings: dict[str, Any] = json_attribute(attrs, "settings", {})
+    return settings
 
 
 def target_accept(attrs: Mapping[str, Any]) -> float | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError
-from ..model import BACKENDS
+from ..model.plugins import check_backend
 from ..model.posterior import Posterior
 from ..result.container import attributes
 from ..result.record import Record
@@ -178,7 +178,7 @@ def replay(
     _check_numbers(error_rate, budget)
     kernel, progress = check.boolean("kernel", kernel), check.boolean("progress", progress)
     init_radius = check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS)
-    check.choice("backend", backend, BACKENDS)
+    check_backend(backend)
     workers = check.available_cores() if workers is None else check.integer("workers", workers, 1)
     store = _store_of(idata, model)
     record = Record.of(idata if store is None else read_store(store))

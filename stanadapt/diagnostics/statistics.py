@@ -72,17 +72,14 @@ def select(idata: InferenceData, var_names: list[str] | None) -> xarray.Dataset:
                 "dimensions chain and draw are needed"
             )
         return posterior if len(usable) == len(posterior.data_vars) else posterior[usable]
-    if isinstance(var_names, str):
-        var_names = [var_names]
-    if not isinstance(var_names, list | tuple) or not var_names:
-        raise check.refused("var_names", var_names, "a list of variables")
-    for name in var_names:
+    wanted = check.names("var_names", var_names, "variables")
+    for name in wanted:
         if not isinstance(name, str) or name not in posterior.data_vars:
             known = ", ".join(str(name) for name in posterior.data_vars)
             raise ArgumentError(f"var_names: {check.shown(name)} is not in the posterior, which has {known}")
         if obstacle := _obstacle(posterior.variables[name]):
             raise ArgumentError(f"var_names: {name} {obstacle}")
-    chosen: xarray.Dataset = posterior[list(var_names)]
+    chosen: xarray.Dataset = posterior[wanted]
     return chosen
 
 

@@ -23,6 +23,7 @@ class Quantity(NamedTuple):
     ess_bulk: float
     ess_tail: float
     faults: tuple[str, ...]  # what is wrong with it, in words; empty if nothing is
+    is_extreme: tuple[bool, bool, bool]  # whether none has a larger R-hat, a smaller bulk or tail size
 
 
 class Ranking:
@@ -80,11 +81,16 @@ class Ranking:
 
     def _quantity(self, row: int) -> Quantity:
         if self.draws < FEWEST:
-            return Quantity(self.names[row], row, np.nan, np.nan, np.nan, ("too few draws",))
-        known = [np.nan] * 3
+            return Quantity(self.names[row], row, np.nan, np.nan, np.nan, ("too few draws",), (False,) * 3)
+        known, extreme = [np.nan] * 3, (False,) * 3
         if self.scalars.usable[row]:
             known = [float(self.r_hat[row]), float(self.bulk[row]), float(self.tail[row])]
-        return Quantity(self.names[row], row, known[0], known[1], known[2], tuple(self._faults(row)))
+            extreme = (
+                bool(known[0] == self.r_hat.max()),
+                bool(known[1] == self.bulk.min()),
+                bool(known[2] == self.tail.min()),
+            )
+        return Quantity(self.names[row], row, known[0], known[1], known[2], tuple(self._faults(row)), extreme)
 
     def _faults(self, row: int) -> Iterator[str]:
         """What is wrong with a scalar, in words."""
@@ -93,7 +99,7 @@ class Ranking:
         if self.scalars.constant[row]:
             yield "all draws are the same"
         if not self.r_hat[row] <= self.limit:
-            yield f"R-hat {self.r_hat[row]:.3g} > {self.limit}"
+            yield f"R-hat {self.r_hat[row]:.4g} > {self.limit}"
         for chain in self.chains[self.journeys[row] > LEAVING]:
             yield f"chain {chain} moves away"
         if not self.bulk[row] >= self.enough:

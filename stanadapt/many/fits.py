@@ -177,9 +177,9 @@ class Fits:
         model, data = entry.model, entry.data
         own = None
         if self.common.model is None:
-            own = Posterior(model, data, backend=self.request.backend) if is_opened(model) else model
+            own = Posterior(model, data, backend=self.request.backend) if _is_object(model) else model
             own = own if isinstance(own, Posterior) else portable(own)
-        if own is not None and is_opened(model):
+        if own is not None and _is_object(model):
             data = None  # it has them
         elif isinstance(data, str) or hasattr(data, "__fspath__"):
             data = load(data, "data")
@@ -201,8 +201,8 @@ class Fits:
         self.is_prepared = True
         method = self.request.method
         with contextlib.suppress(Exception):  # the fit says the same, and others may go well
-            if is_opened(entry.model) or isinstance(entry.model, Posterior):
-                posterior = Posterior(entry.model, entry.data) if is_opened(entry.model) else entry.model
+            if is_opened(entry.model):
+                posterior = Posterior(entry.model, entry.data) if _is_object(entry.model) else entry.model
             else:
                 posterior = open_posterior(method, entry.model, entry.data, self.request.backend)
             if not is_ready(warmup.PILOT if method == auto.NAME else method):
@@ -348,6 +348,11 @@ class Fits:
 def _is_cut(outcome: Outcome) -> bool:
     """Whether a signal has cut short a fit in this process."""
     return outcome.result is not None and bool(attributes(outcome.result).get("interrupted"))
+
+
+def _is_object(model: Any) -> bool:
+    """Whether a model is an object that is still to be opened."""
+    return is_opened(model) and not isinstance(model, Posterior)
 
 
 def _values(data: Any) -> Any:

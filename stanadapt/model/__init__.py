@@ -9,6 +9,6 @@ from __future__ import annotations
 # Backends of Stan programs, in the order in which "auto" tries them. Their files are a `base.ProgramBackend`.
 PROGRAM_BACKENDS = ("stanli", "bridgestan")
 # Backends of models that users bring as objects. Their files are a `base.ObjectBackend`.
-OBJECT_BACKENDS = ("python", "bridgestan", "pymc")
-# What a user may ask for.
+OBJECT_BACKENDS = ("python", "bridgestan", "pymc", "numpyro_model")
+# What a user may ask for, beside the names of backends from outside, see plugins.py.
 BACKENDS = ("auto", *PROGRAM_BACKENDS)

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple, cast
 
 from .. import check
 from ..errors import DataError, ModelError, warn
-from . import OBJECT_BACKENDS, PROGRAM_BACKENDS
-from .backends import pymc
+from . import BACKENDS, OBJECT_BACKENDS, PROGRAM_BACKENDS
 from .backends.base import Model, ObjectBackend, ProgramBackend, RefusedError
-from .backends.python import Target
 from .data import EVERY, conform, is_path, read, to_json
+from .plugins import claim, open_outside
 from .program import data_declarations, declarations, with_includes
 
 _LIBRARIES = (".so", ".dll", ".dylib")
@@ -38,16 +37,27 @@ def open_model(model: Any, data: Any, backend: str, seed: int) -> Opened:
     ------
     ArgumentError, ModelError, DataError
     """
+    if backend not in BACKENDS:
+        return _opened(open_outside(backend, model, data))
     for name in OBJECT_BACKENDS:
         adopted = cast(ObjectBackend, _backend(name)).adopt(model, data)
         if adopted is not None:
-            return Opened(adopted[0], "", adopted[1], "")
+            return _opened(adopted)
+    if is_opened(model):
+        adopted = claim(model, data)
+        if adopted is not None:
+            return _opened(adopted)
     source = _stan_file(model)
     if isinstance(source, Path) and source.suffix in _LIBRARIES:
         return _open_library(source, data, seed)
     text, folder, code, values = _program_and_data(source, data)
     opened = _open_program(text, folder, to_json(values), backend, seed)
     return Opened(opened, code, values, executable(model))
+
+
+def _opened(adopted: tuple[Model, dict[str, Any]]) -> Opened:
+    """A model that is no program."""
+    return Opened(adopted[0], "", adopted[1], "")
 
 
 def read_program(model: Any, data: Any) -> tuple[str, str]:
@@ -62,8 +72,9 @@ def read_program(model: Any, data: Any) -> tuple[str, str]:
 
 
 def is_opened(model: Any) -> bool:
-    """Whether a model is an object that holds a log density with its data, rather than a program."""
-    return isinstance(model, Target) or hasattr(model, "param_unc_num") or pymc.is_model(model)
+    """Whether a model is an object that only a backend for such objects can open, rather than a program."""
+    is_program = isinstance(model, str | os.PathLike) or hasattr(model, "stan_file")
+    return model is not None and not is_program
 
 
 def portable(model: Any) -> Any:
@@ -164,7 +175,7 @@ def _stan_file(model: Any) -> Path | str:
         "model",
         model,
         "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
-        "a CmdStanModel, a PyMC model, a Target or a Posterior",
+        "a CmdStanModel, a PyMC model, a NumPyro model (with numpyro imported), a Target or a Posterior",
     )
 
 

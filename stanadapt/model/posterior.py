@@ -11,11 +11,10 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, EvaluationError
-from . import BACKENDS
-from .backends.python import Target
 from .data import holds_tuples, read
 from .description import Description
 from .opening import open_model
+from .plugins import check_backend
 from .program import observed_names
 
 
@@ -27,7 +26,8 @@ class Posterior:
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
         `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used, and its executable for
-        the method nuts); a `pymc.Model`; a `stanadapt.Target`, such as `stanadapt.abc` makes. A string that
+        the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes; a `pymc.Model`; a model of
+        NumPyro, whose `data` are its arguments by name; or what a backend from outside takes. A string that
         ends in .stan, .so, .dylib or .dll, or names a file, is a path.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
@@ -36,7 +36,8 @@ class Posterior:
         are Stan tuples. Values are checked against the program's declarations.
     backend
         "stanli" runs Stan programs without a C++ compiler; "bridgestan" compiles them; "auto" takes stanli
-        and falls back to BridgeStan for what stanli refuses, unless its reason is known to be the data.
+        and falls back to BridgeStan for what stanli refuses, unless its reason is known to be the data. Or
+        the name of a backend that another package brings.
     seed
         For random numbers in the `transformed data` block only, 0 to 2**32 - 1.
 
@@ -60,7 +61,7 @@ class Posterior:
     """
 
     def __init__(self, model: Any, data: Any = None, *, backend: str = "auto", seed: int = 0) -> None:
-        check.choice("backend", backend, BACKENDS)
+        check_backend(backend)
         seed = check.integer("seed", seed, 0, 2**32 - 1)
         self.model, self.code, self.data, self.executable = open_model(model, data, backend, seed)
         self._describe()
@@ -179,7 +180,7 @@ class Posterior:
         except RuntimeError as error:
             return check.one_line(error)
         if not np.isfinite(value):
-            why = self.model.explain(x) if isinstance(self.model, Target) else ""
+            why = self.model.explain(x) if hasattr(self.model, "explain") else ""
             return f"the log density is {value}{why and f': {why}'}"
         bad = [
             name
@@ -197,11 +198,16 @@ class Posterior:
     ) -> Posterior:
         """The posterior whose draws come with a log likelihood, or new data, of these observed variables.
 
-        A Stan program has its quantities whether they are asked for or not. Raises ArgumentError.
+        A Stan program has its quantities whether they are asked for or not; other models make some on
+        request, as quantities with names such as `log_likelihood:y`, which is taken for y here. Raises
+        ArgumentError.
         """
-        model = self.model
-        if isinstance(model, Target):
-            model = model.with_quantities(list(log_likelihood), list(posterior_predictive))
+        asked = {"log_likelihood": log_likelihood, "posterior_predictive": posterior_predictive}
+        select = getattr(self.model, "with_quantities", None)
+        if select is None:
+            return self
+        names = [[str(name).removeprefix(f"{group}:") for name in given] for group, given in asked.items()]
+        model = select(*names)
         if model is self.model:
             return self
         other = copy.copy(self)
@@ -215,7 +221,8 @@ class Posterior:
 
     def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Data that the program models (left of a `~`), and the others, as arrays."""
-        modelled = self.model.modelled if isinstance(self.model, Target) else observed_names(self.code)
+        own = getattr(self.model, "modelled", None)
+        modelled = observed_names(self.code) if own is None else own
         arrays = {name: np.asarray(value) for name, value in self.data.items() if not holds_tuples(value)}
         arrays = {name: value for name, value in arrays.items() if value.dtype.kind in "iuf" and value.size}
         observed = {name: value for name, value in arrays.items() if name in modelled}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -72,3 +73,12 @@ def _is_array(places: list[tuple[tuple[int, ...], int]]) -> bool:
 def _index(found: re.Match[str]) -> tuple[int, ...]:
     index = tuple(int(i) for i in found["index"].split(".") if i)
     return (*index, {".real": 1, ".imag": 2}[found["part"]]) if found["part"] else index
+
+
+def flat_names(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """The flat names of variables of these shapes, which `variables` groups again; first index fastest."""
+    return [
+        ".".join([name, *(str(i + 1) for i in reversed(index))])
+        for name, shape in shapes.items()
+        for index in np.ndindex(*shape[::-1])
+    ]

@@ -99,7 +99,7 @@ def plot_adaptation(
     moving = {name: np.nanmin(values) < np.nanmax(values) for name, values in history.columns.items()}
     names = [name for name in moving if moving[name] or not any(moving.values())]
     if var_names is not None:
-        wanted = [var_names] if isinstance(var_names, str) else var_names
+        wanted = check.names("var_names", var_names, "what the history has")
         names = [check.choice("var_names", name, history.columns) for name in wanted]
     target = target_accept(groups[OWN_GROUP].attrs) if OWN_GROUP in groups else None
     with canvas.style():

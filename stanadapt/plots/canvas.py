@@ -143,8 +143,9 @@ def colours(n: int) -> list[Any]:
 
 
 def plain(text: object) -> str:
-    """A name as it is written: users' names may hold characters that are mathematics to matplotlib."""
-    return check.printable(str(text)).replace("\\", "\\\\").replace("$", r"\$")
+    """A name as it is written. To matplotlib a dollar is mathematics, and what begins with _ is no label."""
+    written = check.printable(str(text)).replace("$", r"\$")
+    return f" {written}" if written.startswith("_") else written
 
 
 def set_log(ax: Any, *axes: str) -> None:

@@ -90,9 +90,12 @@ def _diverging(idata: InferenceData) -> np.ndarray | None:
 
 
 def _title(quantity: Quantity) -> str:
-    """Its name, and what is wrong with it or how well it has converged."""
-    told = ", ".join(quantity.faults)
-    if not told:
-        told = f"R-hat {quantity.r_hat:.3f}, "
-        told += f"bulk ESS {quantity.ess_bulk:,.0f}, tail ESS {quantity.ess_tail:,.0f}"
-    return f"{canvas.plain(quantity.name)}: {told}"
+    """Its name and why it is shown: what is wrong with it, or in what it is the worst of all."""
+    if quantity.faults:
+        return f"{canvas.plain(quantity.name)}: {', '.join(quantity.faults)}"
+    told = (
+        f"R-hat {quantity.r_hat:.3f}" + " (the largest)" * quantity.is_extreme[0],
+        f"bulk ESS {quantity.ess_bulk:,.0f}" + " (the smallest)" * quantity.is_extreme[1],
+        f"tail ESS {quantity.ess_tail:,.0f}" + " (the smallest)" * quantity.is_extreme[2],
+    )
+    return f"{canvas.plain(quantity.name)}: {', '.join(told)}"

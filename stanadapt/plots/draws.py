@@ -41,18 +41,22 @@ def draw_chains(
         (k,) axes each.
     """
     k, chains, n = draws.shape
+    if draws.dtype == bool:
+        draws = draws.astype(int)
+    finite = np.isfinite(draws)
+    full = np.where(finite, draws, _middles(draws, finite)) if not finite.all() else draws
     coords = {"chain": np.arange(chains), "draw": np.arange(n)}
     dims = ("chain", "draw")
-    groups = {"posterior": xarray.Dataset({f"q{i}": (dims, draws[i]) for i in range(k)}, coords=coords)}
+    groups = {"posterior": xarray.Dataset({f"q{i}": (dims, full[i]) for i in range(k)}, coords=coords)}
     if diverging is not None and diverging.any():
         groups["sample_stats"] = xarray.Dataset({"diverging": (dims, diverging)}, coords=coords)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # constants and infinite draws have no density, which titles tell
         draw = _draw_on_collections if has_datatree() else _draw_on_axes
         draw(groups, traces, ranks, densities)
-    for ax in traces:
-        for line in ax.lines:
-            line.set_rasterized(True)  # in SVG, so many points would take megabytes
+    for ax, rows, known in zip(traces, draws, finite, strict=True):
+        if not known.all():
+            _leave_gaps(ax, rows, known)
     for ax in densities:
         ax.set_title("")
         ax.set_yticks([])
@@ -61,6 +65,22 @@ def draw_chains(
                 line.set(alpha=0.3, markersize=9)
     for ax in (*traces, *ranks, *densities):
         ax.tick_params(labelsize=8)
+
+
+def _middles(draws: np.ndarray, finite: np.ndarray) -> np.ndarray:
+    """The medians (k, chain, 1) of the finite draws of chains; 0 where there are none."""
+    middles = np.zeros((*draws.shape[:2], 1))
+    for place in np.ndindex(*draws.shape[:2]):
+        if finite[place].any():
+            middles[place] = np.median(draws[place][finite[place]])
+    return middles
+
+
+def _leave_gaps(ax: Any, draws: np.ndarray, finite: np.ndarray) -> None:
+    """Gaps in the traces of chains (chain, draw), where ArviZ was given a number in the place of none."""
+    lines = [line for line in ax.lines if len(line.get_xdata()) == draws.shape[1]]
+    for line, row, known in zip(lines, draws, finite, strict=True):
+        line.set_ydata(np.where(known, row, np.nan))
 
 
 def rank_labels() -> tuple[str, str]:

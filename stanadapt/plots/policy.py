@@ -93,7 +93,7 @@ def plot_policy(
     """
     groups = datasets(idata)
     own = groups.get(OWN_GROUP, xarray.Dataset())
-    policies = _policies(own)
+    policies = find_policies(own)
     names = own["unconstrained"].values
     rows = find_parameters(names, var_names)
     draws = _draws(groups, len(names))
@@ -268,7 +268,7 @@ def _draws(groups: Groups, d: int) -> np.ndarray | None:
     return np.asarray(kept["x"].values)
 
 
-def _policies(own: xarray.Dataset) -> list[_Policy]:
+def find_policies(own: xarray.Dataset) -> list[_Policy]:
     """The policies of the chains that draw with one."""
     if not {"actor", "pretrained_actor", "uses_policy", "mean", "preconditioner"} <= set(own.data_vars):
         raise ArgumentError("idata has no policy: rlmh and rlmh_mala learn one")

@@ -221,7 +221,7 @@ def find_parameters(names: np.ndarray, var_names: Any) -> np.ndarray:
     """The places of parameters that are asked for, by their names or those of their variables."""
     if var_names is None:
         return np.arange(len(names))
-    wanted = [var_names] if isinstance(var_names, str) else var_names
+    wanted = check.names("var_names", var_names, "parameters")
     variables = np.array([variable_of(str(name)) for name in names])
     rows: dict[int, None] = {}
     for name in wanted:
@@ -247,5 +247,5 @@ def _chosen(mean: np.ndarray, most: int) -> np.ndarray:
 
 
 def _rms(values: np.ndarray) -> float:
-    """The root of the mean square; 0 of nothing."""
-    return float(np.sqrt(np.square(values).mean())) if values.size else 0.0
+    """The root of the mean square, without rounding errors; 0 of nothing."""
+    return round(float(np.sqrt(np.square(values).mean())), 12) if values.size else 0.0

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _TEXTS = {"method", "status", "converged", "z_of", "reason", "quantity", "statistic"}
 _WHOLE = {"repeat", "repeats", "draws", "evaluations", "findings"}
 _STATISTICS = {
-    "method": "the method, all its repeats together",
-    "quantity": "what is estimated",
+    "quantity": "what is estimated",  # first, since it is searched for
     "statistic": "mean, standard deviation (sd), or the 5, 50 or 95 % quantile",
+    "method": "the method, all its repeats together",
     "value": "the estimate",
     "mcse": "its standard error",
     "ess": "its effective sample size",
@@ -71,9 +71,7 @@ def page(content: Content) -> str:
         "The smallest bulk effective sample size of each method, per second and per 1000 evaluations, and "
         "how far its statistics are from those that it is held against, in standard errors.",
     )
-    worst = content.estimates
-    if "z" in worst:
-        worst = worst.sort_values("z", key=abs, ascending=False, na_position="last")
+    worst = content.estimates.sort_values("z", key=abs, ascending=False, na_position="last")
     tables = {
         "short": _short_table(content),
         "full": _table("methods", "Methods: all figures", content.table.reset_index(), content.meanings),
@@ -81,7 +79,7 @@ def page(content: Content) -> str:
         "statistics": _table(
             "statistics",
             "Statistics of all quantities, the largest differences first",
-            worst,
+            worst[list(_STATISTICS)],
             _STATISTICS,
             {"z": content.limit},
         ),
@@ -159,4 +157,6 @@ def _cell(name: str, value: Any) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(str(name) + (f" ({text})" if text else "") for name, text in value.items())
+    if isinstance(value, float):
+        return f"{value:.3g}"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

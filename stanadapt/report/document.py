@@ -14,7 +14,8 @@ from ..diagnostics.statistics import select
 from ..diagnostics.table import summary
 from ..errors import OutputError
 from ..result.container import attributes, datasets
-from . import facts, figures
+from .facts import data_rows, program, quantity_rows, run_facts, settings_rows, version_facts
+from .figures import Worst, chain_rows, key_figures, summary_rows
 from .page import Picture, render
 from .pictures import Failure, draw_pictures
 from .reproduce import lines
@@ -115,10 +116,10 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
     worst = ""
     if posterior.sizes["draw"]:
         frame = summary(idata)
-        known = figures.Worst.of(frame)
+        known = Worst.of(frame)
         worst = known.clause(chains) if posterior.sizes["draw"] >= FEWEST else ""
-        keys = figures.key_figures(groups, attrs, known)
-        table = figures.summary_rows(frame, chains)
+        keys = key_figures(groups, attrs, known)
+        table = summary_rows(frame, chains)
         pictures = list(draw_pictures(idata))
     there = {each.id for each in pictures}
     return {
@@ -126,22 +127,27 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
         "step": step,
         "verdict": judge(findings, worst, is_running=is_running),
         "findings": [
-            each._replace(picture=each.picture if each.picture in there else "")
+            each._replace(picture=_shown_by(each.picture, there))
             for each in sorted(judged, key=lambda each: _LEVELS[each.level])
         ],
         "keys": keys or [],
         "summary": table,
-        "chain_table": figures.chain_rows(groups),
+        "chain_table": chain_rows(groups),
         "all_pictures": pictures,
         "pictures": [each for each in pictures if isinstance(each, Picture)],
-        "program": facts.program(attrs),
-        "data": facts.data_rows(groups),
-        "quantities": facts.quantity_rows(groups),
-        "run": facts.run_facts(groups, attrs),
-        "settings": facts.settings_rows(attrs),
-        "versions": facts.version_facts(attrs),
+        "program": program(attrs),
+        "data": data_rows(groups),
+        "quantities": quantity_rows(groups),
+        "run": run_facts(groups, attrs),
+        "settings": settings_rows(attrs),
+        "versions": version_facts(attrs),
         "lines": lines(groups, attrs),
     }
+
+
+def _shown_by(wanted: str, there: set[str]) -> str:
+    """The picture that a finding leads to: its own, or else the chains; none where neither is there."""
+    return next((each for each in (wanted, "chains") if wanted and each in there), "")
 
 
 def _name(attrs: dict[str, Any]) -> str:

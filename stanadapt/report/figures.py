@@ -91,8 +91,12 @@ def key_figures(groups: Groups, attrs: dict[str, Any], worst: Worst) -> list[Key
     if "sampling_time" in attrs:
         seconds = float(attrs["sampling_time"])
         rate = worst.ess_bulk / seconds if seconds > 0 else math.nan
-        keys.append(Key("Time", duration(seconds), f"{rate:,.3g} effective draws a second, at worst"))
+        keys.append(Key("Time", duration(seconds), f"{_rate(rate)} effective draws a second, at worst"))
     return keys
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
 def summary_rows(frame: pandas.DataFrame, chains: int) -> Table:

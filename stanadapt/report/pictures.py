@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import check
+from ..errors import ArgumentError
 from ..plots.adaptation import plot_adaptation
 from ..plots.canvas import draw_detached
 from ..plots.chains import plot_chains
@@ -14,7 +15,6 @@ from ..plots.energy import plot_energy
 from ..plots.ess import plot_ess
 from ..plots.policy import plot_policy
 from ..plots.preconditioner import plot_preconditioner
-from ..result.container import Groups, datasets
 from .vector import Picture, picture
 
 if TYPE_CHECKING:
@@ -39,22 +39,7 @@ class Plan(NamedTuple):
     id: str
     title: str
     description: str
-    draw: Callable[..., Any]
-    is_possible: Callable[[Groups], bool]
-
-
-def _has(group: str, *names: str) -> Callable[[Groups], bool]:
-    return lambda groups: group in groups and all(name in groups[group] for name in names)
-
-
-def _has_history(groups: Groups) -> bool:
-    return "adaptation" in groups and bool(groups["adaptation"].sizes.get("note", 0))
-
-
-def _has_policy(groups: Groups) -> bool:
-    attrs = groups["posterior"].attrs
-    dim = groups["adaptation"].sizes.get("unconstrained", 0) if "adaptation" in groups else 0
-    return attrs.get("method") == "rlmh" and 0 < dim <= 2
+    draw: Callable[..., Any]  # refuses a result that has nothing to show
 
 
 PLANS = (
@@ -64,7 +49,6 @@ PLANS = (
         "Traces, ranks and densities of the quantities about which there is most to say, the worst first. "
         "Chains that agree lie on top of each other in the traces and densities, and have flat ranks.",
         plot_chains,
-        lambda groups: True,
     ),
     Plan(
         "energy",
@@ -72,7 +56,6 @@ PLANS = (
         "The distribution of the energy, and of its changes from draw to draw. Where the changes are much "
         "narrower, the chains explore the tails slowly.",
         plot_energy,
-        _has("sample_stats", "energy"),
     ),
     Plan(
         "ess",
@@ -80,7 +63,6 @@ PLANS = (
         "How the effective sample sizes grow with the draws and with time. They should grow in proportion: "
         "a curve that bends down shows chains that get stuck.",
         plot_ess,
-        lambda groups: True,
     ),
     Plan(
         "adaptation",
@@ -88,37 +70,33 @@ PLANS = (
         "Step size, acceptance and what was learnt over warm-up, a line for each chain, with the stages of "
         "warm-up shaded. Chains that have learnt the same end close to each other.",
         plot_adaptation,
-        _has_history,
     ),
     Plan(
         "preconditioner",
         "Preconditioner",
         "The correlations between parameters that chains have learnt, and how far the chains agree on them.",
         plot_preconditioner,
-        _has("adaptation", "preconditioner"),
     ),
     Plan(
         "policy",
         "Policy",
         "The policy of proposals before and after training.",
         plot_policy,
-        _has_policy,
     ),
 )
 
 
 def draw_pictures(idata: InferenceData) -> Iterator[Picture | Failure]:
     """All pictures that the result has something for."""
-    groups = datasets(idata)
     left = _MOST_BYTES
     for plan in PLANS:
-        if not plan.is_possible(groups):
-            continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # matplotlib's, of names that leave no room
                 figure = draw_detached(plan.draw, idata)
                 made = picture(figure, plan.id, plan.title, plan.description)
+        except ArgumentError:  # it has nothing for this one
+            continue
         except Exception as error:  # a report without a picture is better than none
             reason = f"{type(error).__name__}: {check.one_line(error)}"
             yield Failure(plan.id, plan.title, reason[:_LONGEST])

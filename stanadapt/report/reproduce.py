@@ -35,9 +35,9 @@ def lines(groups: Groups, attrs: Mapping[str, Any]) -> Lines | None:
     text = f"import stanadapt\nidata = stanadapt.sample({', '.join(python)})"
     lacking = []
     if not has_program:
-        lacking.append("`model` is the program or the target of the run: the result does not hold it.")
+        lacking.append("model is the program or the target of the run: the result does not hold it.")
     if has_data:
-        lacking.append(f"`{_DATA}` has the data of the run.")
+        lacking.append(f"{_DATA} has the data of the run.")
     if "inits" in attrs:
         lacking.append("The run was given starting points (inits), which the result does not hold.")
     if "warm" in attrs:

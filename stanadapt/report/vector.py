@@ -29,6 +29,7 @@ _COLOUR = re.compile(r"#([0-9a-fA-F]{6})")
 _NAMED_COLOUR = re.compile(r"var\(--x([0-9a-f]{6}),")
 _UNSEEN = 40  # hundredths of a point: shorter steps of a line are taken together
 _REFERENCE = re.compile(r"url\(#([^)]*)\)")
+_USE = re.compile(r"[(\"]#([^)\"]*)")
 _FONT_SIZE = re.compile(r".*px")
 _DROPPED = {"metadata", "style"}
 
@@ -93,6 +94,7 @@ def _thin(line: Any) -> None:
     places = [starts + parts.argmin(axis=1), starts + parts.argmax(axis=1), np.arange(whole, len(x))]
     kept = np.unique(np.concatenate([[0, len(x) - 1], *places]))
     line.set_data(x[kept], y[kept])
+    line.set_rasterized(False)  # now that its points are few
 
 
 def _simplify(figure: Any) -> None:
@@ -110,7 +112,10 @@ def _inline(text: str, id: str, title: str, description: str) -> Markup:
         for child in list(parent):
             if _local(child.tag) in _DROPPED:
                 parent.remove(child)
+    used = set(_USE.findall(text))
     for element in root.iter():
+        if element.get("id") not in used:  # nothing refers to it, and it may be there twice
+            element.attrib.pop("id", None)
         element.tag = _local(element.tag)
         element.attrib = {
             _local(name): _value(_local(name), value, id) for name, value in element.attrib.items()

@@ -180,7 +180,9 @@ class Blocks:
         self._check_chunks(self.folder)
         with _quiet(), _readable(self.folder):
             tree = xarray.open_datatree(self.folder, engine="zarr", **_OPENING)
-            groups = {name: _with_texts(node.to_dataset()) for name, node in tree.children.items()}
+            groups = {
+                name: self._order(_with_texts(node.to_dataset())) for name, node in tree.children.items()
+            }
             if load:
                 groups = {name: group.load() for name, group in groups.items()}
             else:
@@ -239,6 +241,18 @@ class Blocks:
         words = f"a block of chain {chain}, with some of draws {rows.start} to {rows.stop - 1}, is "
         with _readable(self._place(group, name), words):
             return np.asarray(array[chain, rows])
+
+    def _order(self, group: xarray.Dataset) -> xarray.Dataset:
+        """A group with its quantities as the program has them, and others by their names.
+
+        A file system lists them in any order.
+        """
+        quantities = self.schema.description.variables
+        named = [self.schema.moved.get(name, ("", name))[1] for name in quantities]
+        drawn = dict.fromkeys(name for name in named if name in group.data_vars)
+        names = [*drawn, *sorted(str(name) for name in group.data_vars if name not in drawn)]
+        variables = {name: group.variables[name] for name in names}
+        return xarray.Dataset(variables, coords=group.coords, attrs=group.attrs)
 
     def _read_later(self, name: str, group: xarray.Dataset) -> xarray.Dataset:
         """A group with arrays of draws that are read when they are asked for."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ import xarray
 
 from .. import check
 from ..errors import ArgumentError
-from .container import Groups
+from .container import Groups, json_attribute
 from .labels import SAMPLE_DIMS
 
 LP = "lp__"  # what Stan calls the log density
@@ -107,10 +106,10 @@ def quantities(groups: Groups, attrs: Mapping[str, Any], var_names: Sequence[str
         There is nothing, or nothing of the name; or it holds no numbers by chain and draw.
     """
     posterior = groups.get("posterior", xarray.Dataset())
-    named, parted = _noted(attrs, "quantities", {}), set(_noted(attrs, "complex", []))
+    parted = set(json_attribute(attrs, "complex", []))
     sizes = {dim: posterior.sizes.get(dim, 0) for dim in SAMPLE_DIMS}
     held = [(group, str(own)) for group in _GROUPS if group in groups for own in groups[group].data_vars]
-    names = [str(named.get(group, {}).get(own, own)) for group, own in held]
+    names = [_program_name(attrs, group, own) for group, own in held]
     often = Counter(names)
     found: dict[str, xarray.Variable] = {}
     for (group, own), name in zip(held, names, strict=True):
@@ -129,6 +128,13 @@ def quantities(groups: Groups, attrs: Mapping[str, Any], var_names: Sequence[str
     return [Quantity(name, usable[name], _is_complex(name, usable[name], parted)) for name in chosen]
 
 
+def _program_name(attrs: Mapping[str, Any], group: str, own: str) -> str:
+    """What the program calls a variable of a group; `group:name`, as a PyMC model has it, with no colon."""
+    names = json_attribute(attrs, "quantities", {}).get(group)
+    name = str(names.get(own, own)) if isinstance(names, dict) else own
+    return f"{group}_{own}" if name == f"{group}:{own}" else name
+
+
 def _is_drawn(values: xarray.Variable, sizes: Mapping[str, int]) -> bool:
     numbers = values.dtype.kind in _NUMBERS
     return numbers and all(values.sizes.get(dim) == n for dim, n in sizes.items()) and values.size > 0
@@ -136,15 +142,6 @@ def _is_drawn(values: xarray.Variable, sizes: Mapping[str, int]) -> bool:
 
 def _is_complex(name: str, values: xarray.Variable, parted: set[str]) -> bool:
     return values.dtype.kind == "c" or (name in parted and values.shape[-1] == len(_PARTS))
-
-
-def _noted(attrs: Mapping[str, Any], name: str, otherwise: Any) -> Any:
-    """An attribute that we write as JSON; in the files of other programs it may be anything."""
-    try:
-        held = json.loads(attrs[name])
-    except (KeyError, TypeError, ValueError):
-        return otherwise
-    return held if isinstance(held, type(otherwise)) else otherwise
 
 
 def _bracketed(name: str) -> str:

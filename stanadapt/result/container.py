@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import json
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -76,3 +77,15 @@ def datasets(result: InferenceData) -> Groups:
 def attributes(result: InferenceData) -> dict[str, Any]:
     """The attributes of the whole."""
     return {str(name): value for name, value in result.attrs.items()}
+
+
+def json_attribute(attrs: Mapping[str, Any], name: str, otherwise: Any) -> Any:
+    """An attribute that we write as JSON, of the type of `otherwise`.
+
+    In the results of other programs it may be missing, or something else.
+    """
+    try:
+        held = json.loads(attrs[name])
+    except (KeyError, TypeError, ValueError):
+        return otherwise
+    return held if isinstance(held, type(otherwise)) else otherwise

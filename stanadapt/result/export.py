@@ -54,12 +54,12 @@ def export(
         The file to write. With format="stancsv" there is one for each chain: `fit.csv` stands for fit_1.csv,
         fit_2.csv and so on, as it does for CmdStan.
     format
-        "csv" or "parquet": one table with the columns .chain, .iteration and .draw, which count from 1, lp__
-        (the log density, if it is known), and theta[1], theta[2] and so on. R's `posterior::as_draws_df`
-        takes it as it is, and bayesplot and shinystan what that gives. Parquet needs pyarrow. "stancsv":
-        files as CmdStan writes them, for `cmdstanpy.from_csv`, `cmdstanr::as_cmdstan_fit` and
-        `rstan::read_stan_csv`. They have those of Stan's columns of diagnostics that the method has, and no
-        iterations of warm-up. None: what the suffix of `path` says.
+        "csv" or "parquet": one table with the columns `.chain`, `.iteration` and `.draw`, which count from
+        1, `lp__` (the log density, if it is known), and theta[1], theta[2] and so on. R's
+        `posterior::as_draws_df` takes it as it is, and bayesplot what that gives. Parquet needs pyarrow.
+        "stancsv": files as CmdStan writes them, for `cmdstanpy.from_csv`, `cmdstanr::as_cmdstan_fit` and
+        `rstan::read_stan_csv`, whose result shinystan takes. They have those of Stan's columns of
+        diagnostics that the method has, and no iterations of warm-up. None: what the suffix of `path` says.
     var_names
         Variables, by default all that are numbers: those of the posterior, of log_likelihood and of
         posterior_predictive, under the names of the program.
@@ -86,8 +86,9 @@ def export(
     >>> stanadapt.export(idata, "fit.csv", "stancsv")
 
     In R: `posterior::as_draws_df(arrow::read_parquet("fit.parquet"))`,
-    `posterior::as_draws_df(read.csv("fit.csv", check.names = FALSE))`, or
-    `cmdstanr::as_cmdstan_fit(c("fit_1.csv", "fit_2.csv"), check_diagnostics = FALSE)`.
+    `posterior::as_draws_df(read.csv("fit.csv", check.names = FALSE))`,
+    `cmdstanr::as_cmdstan_fit(c("fit_1.csv", "fit_2.csv"), check_diagnostics = FALSE)`, or
+    `shinystan::as.shinystan(rstan::read_stan_csv(c("fit_1.csv", "fit_2.csv")))`.
     """
     kind = choose_format(path, format)
     overwrite, progress = check.boolean("overwrite", overwrite), check.boolean("progress", progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,6 @@ import xarray
 
 from .. import check
 from ..errors import ArgumentError, ModelError
-from ..model.backends.python import Target
 from ..model.data import holds_tuples
 from ..model.posterior import Posterior
 
@@ -48,7 +47,8 @@ class Labels:
                     f"model: its variable {name} has the name of a dimension of the result; rename it"
                 )
         for name, given in dims.items():
-            _check_dims(name, given, shapes)
+            beside = {each for group in (observed, drawn) if name in group for each in group}
+            _check_dims(name, given, shapes, beside)
         for name, labelled in coords.items():
             if not _is_flat(labelled):
                 raise check.refused(f"coords[{name!r}]", labelled, "a list of labels, one for each entry")
@@ -61,12 +61,10 @@ class Labels:
 
     def _with_own(self, posterior: Posterior, shapes: Mapping[str, tuple[int, ...]]) -> Labels:
         """With those that the model itself has, where the user names no others."""
-        if not isinstance(posterior.model, Target):
-            return self
-        own = posterior.model
-        dims = {name: given for name, given in own.dims.items() if name in shapes} | dict(self.dims)
+        own_dims, own_coords = (getattr(posterior.model, name, {}) for name in ("dims", "coords"))
+        dims = {name: given for name, given in own_dims.items() if name in shapes} | dict(self.dims)
         used = {name for given in dims.values() for name in given}
-        coords = {name: given for name, given in own.coords.items() if name in used} | dict(self.coords)
+        coords = {name: given for name, given in own_coords.items() if name in used} | dict(self.coords)
         return Labels(coords, dims)
 
     def _check_names(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -136,8 +134,13 @@ class Labels:
         return [given[i] if i < len(given) else f"{name}_dim_{i}" for i in range(len(shape))]
 
 
-def _check_dims(name: str, given: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse names of the dimensions of a variable that xarray would refuse after the run."""
+def _check_dims(
+    name: str, given: Any, shapes: Mapping[str, tuple[int, ...]], beside: Collection[str]
+) -> None:
+    """Refuse names of the dimensions of a variable that xarray would refuse after the run.
+
+    `beside` has the variables of its groups.
+    """
     names = isinstance(given, Sequence) and not isinstance(given, str)
     if not names or not all(isinstance(dim, str) and dim for dim in given):
         raise check.refused(f"dims[{name!r}]", given, "a list of names of dimensions")
@@ -146,7 +149,7 @@ def _check_dims(name: str, given: Any, shapes: Mapping[str, tuple[int, ...]]) ->
     check.choice("dims: variable", name, shapes)
     if len(given) > len(shapes[name]):
         raise check.refused(f"dims[{name!r}]", given, f"a list of at most {len(shapes[name])} names")
-    if len(set(given)) < len(given) or set(given) & {*shapes, *SAMPLE_DIMS}:
+    if len(set(given)) < len(given) or set(given) & {*beside, *SAMPLE_DIMS}:
         allowed = "different names that are no variables, and not chain or draw"
         raise check.refused(f"dims[{name!r}]", given, allowed)
 

@@ -8,7 +8,6 @@ seven are there; in other files its `divergences` are zeros, and `method_variabl
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ import xarray
 from .. import samplers
 from ..errors import ArgumentError
 from .columns import LP, Table
+from .container import json_attribute
 from .labels import SAMPLE_DIMS
 
 # Stan's columns in its order, with the schema's names.
@@ -81,7 +81,7 @@ def head(
     attrs: Mapping[str, Any], table: Table, adaptation: xarray.Dataset, place: int, file: str
 ) -> list[str]:
     """The comments before the names of the columns, for the chain at a place."""
-    method, settings = str(attrs.get("method", "unknown")), _settings(attrs)
+    method, settings = str(attrs.get("method", "unknown")), json_attribute(attrs, "settings", {})
     thin = int(attrs.get("thin", 1))
     facts: list[tuple[int, str, Any]] = [(0, key, value) for key, value in _version(attrs).items()]
     facts += [
@@ -157,14 +157,6 @@ def tail(adaptation: xarray.Dataset, place: int) -> Iterator[str]:
 
 def _row(values: np.ndarray) -> str:
     return "# " + ", ".join(map(repr, values.tolist()))
-
-
-def _settings(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        held = json.loads(attrs.get("settings", "{}"))
-    except (TypeError, ValueError):
-        return {}
-    return held if isinstance(held, dict) else {}
 
 
 def _version(attrs: Mapping[str, Any]) -> dict[str, str]:

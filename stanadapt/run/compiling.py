@@ -8,7 +8,6 @@ import numba
 import numpy as np
 
 from ..jit import is_compiled
-from ..model.backends.python import Target
 from ..model.posterior import Posterior
 from ..numerics.ascent import climb
 from ..numerics.reference import reference_steps
@@ -28,7 +27,7 @@ _SEVERAL = 5  # coordinates of a variable from which on a hierarchy is likely
 
 def compile_model(posterior: Posterior, progress: bool) -> None:
     """Compile the model itself, where it is not a Stan program's and takes seconds."""
-    if isinstance(posterior.model, Target):
+    if hasattr(posterior.model, "compile"):
         posterior.model.compile(tell if progress else lambda _: None)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, ChainError, InitializationError, ModelError
+from ..model import PROGRAM_BACKENDS
 from ..model.backends.base import Plan, RefusedError, StanProgram, Writer
-from ..model.backends.python import Target
 from ..model.data import to_json
 from ..model.opening import executable, read_program
 from ..model.posterior import Posterior
@@ -200,7 +200,8 @@ def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterio
     ------
     ArgumentError, ModelError, DataError
     """
-    if method == auto.NAME or not is_engine(sampler(method)) or backend == "stanli" or executable(model):
+    is_plain = method == auto.NAME or not is_engine(sampler(method)) or backend not in ("auto", "bridgestan")
+    if is_plain or executable(model):
         return Posterior(model, data, backend=backend)
     if backend == "auto":
         try:
@@ -222,10 +223,11 @@ def check_posterior(method: str, posterior: Posterior) -> None:
         There is no Stan program at hand that stanli covers, and no executable of CmdStan; or every chain
         would have data of its own.
     """
-    if isinstance(posterior.model, Target):
-        what = "is made of Python functions" if posterior.model.backend == "python" else "is none"
+    if posterior.model.backend not in PROGRAM_BACKENDS:
+        is_python = posterior.model.backend == "python"
+        what = "target is made of Python functions" if is_python else f"model is one of {posterior.library}"
         raise ArgumentError(
-            f"method={method!r} needs a Stan program, and this target {what}: use another method, see "
+            f"method={method!r} needs a Stan program, and this {what}: use another method, see "
             "stanadapt.methods()"
         )
     if not posterior.dim:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import check, samplers
 from ..errors import ArgumentError, ModelError, warn
-from ..model.backends.python import Target
+from ..model import PROGRAM_BACKENDS
 from ..model.data import holds_tuples
 from ..model.posterior import Posterior
 from . import auto, inits, warm, warmup
@@ -108,7 +108,7 @@ def check_quantities(request: Request, posterior: Posterior) -> None:
             check.choice(argument, name, posterior.generated_quantities)
             _check_owner(argument, name, request, posterior)
     for name in request.log_likelihood:
-        if name in request.posterior_predictive:
+        if name in request.posterior_predictive and name in posterior.generated_quantities:
             raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
 
 
@@ -215,7 +215,7 @@ def _turns(request: Request, posterior: Posterior, cluster: Any) -> Turns:
         )
         return Threads(1)
     packed = pack(posterior)
-    if not isinstance(posterior.model, Target):
+    if posterior.model.backend in PROGRAM_BACKENDS:
         warn(
             f"{posterior.library}: this library was compiled without STAN_THREADS=true and cannot run in "
             "threads; its chains run in processes."

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .. import check, samplers
-from ..model import BACKENDS
+from ..model.plugins import check_backend
 from ..model.posterior import Posterior
 from . import auto
 from .job import Job
@@ -118,7 +118,7 @@ def resolve(
         inits=inits,
         init_radius=check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS),
         workers=check.available_cores() if workers is None else check.integer("workers", workers, 1, most),
-        backend=check.choice("backend", backend, BACKENDS),
+        backend=check_backend(backend),
         progress=check.boolean("progress", progress),
         save_warmup=check.boolean("save_warmup", save_warmup),
         coords=_names_to_lists("coords", coords),

@@ -1,68 +1,97 @@
-"""README.md is true: its Python and its commands run, and its table of methods is the present one."""
+"""README.md and the site's pages are true: their Python and their commands run.
+
+The pages that are notebooks run while the site is built; of them only the commands are run here.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner
 
-import method_table
 from stanadapt import cli
 from stanadapt.result.container import datasets
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-# Indented blocks are what is typed into a shell; a backslash ends a line that goes on.
-COMMANDS = [
-    command.replace("\\\n", " ")
-    for command in re.findall(r"^    (stanadapt (?:.*\\\n)*.*)$", TEXT, re.MULTILINE)
-]
+DOCS = ROOT / "docs"
 
 # Some of the examples are short, and a funnel is among the models: their runs may have findings.
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")
 
 
-def test_table_of_methods_is_the_present_one() -> None:
-    assert method_table.with_table(TEXT) == TEXT, "run `make table`"
+class Page(NamedTuple):
+    """What of a page can be run."""
+
+    path: Path
+    text: str
+    blocks: list[str]
+    commands: list[str]
+
+    @classmethod
+    def of(cls, path: Path) -> Page:
+        """Commands stand in indented blocks or in those of a shell; a backslash ends a line that goes on."""
+        text = path.read_text(encoding="utf-8")
+        blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        typed = re.findall(r"^```shell\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        typed += re.findall(r"^    (stanadapt (?:.*\\\n)*.*)$", text, re.MULTILINE)
+        lines = "\n".join(typed).replace("\\\n", " ").split("\n")
+        return cls(path, text, blocks, [line for line in lines if line.startswith("stanadapt ")])
+
+    @property
+    def name(self) -> str:
+        return self.path.relative_to(ROOT).as_posix()
+
+
+def _pages() -> list[Page]:
+    """The README, and the site's pages that are not made while it is built."""
+    paths = [
+        path for folder in (".", "guide", "how", "tutorials") for path in sorted((DOCS / folder).glob("*.md"))
+    ]
+    return [Page.of(ROOT / "README.md"), *map(Page.of, paths)]
+
+
+PAGES = _pages()
+WITH_BLOCKS = [page for page in PAGES if page.blocks]
+WITH_COMMANDS = [page for page in PAGES if page.commands]
 
 
 def test_there_is_something_to_run() -> None:
-    assert len(BLOCKS) >= 4
-    assert len(COMMANDS) >= 5
+    assert sum(len(page.blocks) for page in PAGES) >= 20
+    assert sum(len(page.commands) for page in PAGES) >= 15
+    assert PAGES[0] in WITH_BLOCKS
 
 
-@pytest.fixture(scope="module")
-def namespace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """One for all blocks, since later ones use the names of earlier ones; in a folder that has the models."""
-    folder = tmp_path_factory.mktemp("readme")
-    shutil.copytree(ROOT / "models", folder / "models")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        yield {"__name__": "__main__"}  # as in a script
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that has the models, to run in."""
+    shutil.copytree(ROOT / "models", tmp_path / "models")
+    monkeypatch.chdir(tmp_path)
 
 
-def test_python_runs(namespace: dict[str, Any]) -> None:
-    for block in BLOCKS:  # with the README's line numbers in tracebacks
-        line = TEXT[: TEXT.index(block)].count("\n")
-        exec(compile("\n" * line + block, "README.md", "exec"), namespace)
-        if "stanadapt.sample(" in block:
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.name)
+def test_python_runs(page: Page) -> None:
+    """All blocks of a page in one namespace, since later ones use the names of earlier ones."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}  # as in a script
+    for block in page.blocks:  # with the page's line numbers in tracebacks
+        line = page.text[: page.text.index(block)].count("\n")
+        exec(compile("\n" * line + block, page.name, "exec"), namespace)
+        if "idata = stanadapt.sample(" in block:
             posterior = datasets(namespace["idata"])["posterior"]
             assert posterior.sizes["chain"] >= 1
             assert posterior.sizes["draw"] > 100
 
 
-def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In their order, in a folder that has the models, since some read what others wrote."""
-    shutil.copytree(ROOT / "models", tmp_path / "models")
-    monkeypatch.chdir(tmp_path)
-    for command in COMMANDS:
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
+def test_commands_run(page: Page) -> None:
+    """In their order, since some read what others wrote."""
+    for command in page.commands:
         done = CliRunner().invoke(cli.main, shlex.split(command)[1:])
         assert done.exit_code == 0, f"{command}\n{done.output}"
         assert done.output

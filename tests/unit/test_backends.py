@@ -22,7 +22,7 @@ import stanli as stanli_package
 import stanadapt
 from stanadapt import model as model_room
 from stanadapt.errors import ArgumentError, DataError, EvaluationError, ModelError, StanAdaptWarning
-from stanadapt.model import backends, opening, posterior
+from stanadapt.model import backends, opening, plugins
 from stanadapt.model.backends import bridgestan, native, stanli
 from stanadapt.model.backends.base import RefusedError
 
@@ -188,7 +188,8 @@ def another_backend(monkeypatch):
     programs = ("stanli", "other", "bridgestan")
     monkeypatch.setattr(opening, "PROGRAM_BACKENDS", programs)
     monkeypatch.setattr(opening, "OBJECT_BACKENDS", (*model_room.OBJECT_BACKENDS, "other"))
-    monkeypatch.setattr(posterior, "BACKENDS", ("auto", *programs))
+    monkeypatch.setattr(opening, "BACKENDS", ("auto", *programs))
+    monkeypatch.setattr(plugins, "BACKENDS", ("auto", *programs))
 
 
 def test_a_backend_is_a_file_and_a_line(another_backend):

@@ -13,12 +13,14 @@ import numpy as np
 import pandas
 import pytest
 import xarray
+from click.testing import CliRunner, Result
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
 import stanadapt
+from stanadapt import cli
 from stanadapt.errors import ArgumentError, OutputError
-from stanadapt.result import columns
+from stanadapt.result import columns, files
 from stanadapt.result.container import container, datasets
 
 PROGRAM = """
@@ -307,7 +309,9 @@ def test_a_store_is_exported_as_it_lies_on_the_disk(tmp_path: Path, monkeypatch:
     idata = draw("rwm", draws=400, store=tmp_path / "store")
     held = datasets(idata)["posterior"].variables["x"]
     assert not held._in_memory
-    (path,) = stanadapt.export(stanadapt.load(tmp_path / "store"), tmp_path / "fit.csv")
+    loaded = stanadapt.load(tmp_path / "store")
+    assert list(datasets(loaded)["posterior"].data_vars) == ["v", "x", "k"]  # as in the program
+    (path,) = stanadapt.export(loaded, tmp_path / "fit.csv")
     frame = pandas.read_csv(path, float_precision="round_trip")
     np.testing.assert_array_equal(frame["v"], values(idata, "v").ravel())
     stanadapt.export(idata, tmp_path / "again.csv")
@@ -417,3 +421,81 @@ def test_long_writing_says_how_far_it_is(
     assert capsys.readouterr().err.splitlines()[0] == "stanadapt: writing the draws, 33% done"
     stanadapt.export(idata, tmp_path / "other.csv")
     assert capsys.readouterr() == ("", "")
+
+
+def command(*arguments: object) -> Result:
+    return CliRunner().invoke(cli.main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def fit(idata: Any, tmp_path: Path) -> Path:
+    files.write(idata, tmp_path / "fit.nc")
+    return tmp_path / "fit.nc"
+
+
+def test_command(fit: Path, idata: Any) -> None:
+    folder = fit.parent
+    done = command("export", fit, "--out", folder / "fit.parquet")
+    assert (done.exit_code, done.stdout) == (0, f"Written to {folder}/fit.parquet\n")
+    check_table(pandas.read_parquet(folder / "fit.parquet"), idata)
+    done = command("export", fit, "--format=stancsv", "--out", folder / "fit.csv", "--var", "x")
+    assert done.stdout == f"Written to {', '.join(f'{folder}/fit_{i}.csv' for i in (1, 2, 3))}\n"
+    read = cmdstanpy.from_csv([f"{folder}/fit_{i}.csv" for i in (1, 2, 3)])
+    np.testing.assert_array_equal(read.draws_xr(vars=["x"])["x"].values, values(idata, "x"))
+    assert "v" not in read.stan_variables()
+
+
+def test_command_refuses(fit: Path) -> None:
+    out = fit.parent / "fit.csv"
+    assert command("export", fit, "--out", out, "--quiet").output == ""
+    again = command("export", fit, "--out", out)
+    assert again.exit_code == 2
+    assert "exists already: use --force to replace it" in " ".join(again.stderr.split())
+    assert command("export", fit, "--out", out, "--force").exit_code == 0
+    assert command("export", fit).exit_code == 2
+    unknown = command("export", fit, "--out", fit.parent / "fit.xlsx")
+    assert unknown.exit_code == 2
+    assert "ends in .csv or .parquet" in " ".join(unknown.stderr.split())
+
+
+def test_command_of_a_store(tmp_path: Path) -> None:
+    idata = draw("rwm", store=tmp_path / "store")
+    assert command("export", tmp_path / "store", "--out", tmp_path / "fit.csv").exit_code == 0
+    frame = pandas.read_csv(tmp_path / "fit.csv", float_precision="round_trip")
+    np.testing.assert_array_equal(frame["v"], values(idata, "v").ravel())
+
+
+def test_quantities_may_be_named_in_the_command(tmp_path: Path) -> None:
+    program, data = tmp_path / "model.stan", tmp_path / "data.json"
+    program.write_text(PROGRAM.replace("int n;", "int n; vector[n] y;"))
+    data.write_text('{"n": 2, "y": [1.0, 2.0]}')
+    run = [
+        "sample",
+        program,
+        "--data",
+        data,
+        "--method=rwm",
+        "--chains=1",
+        "--warmup=50",
+        "--draws=20",
+        "--seed=1",
+    ]
+    named = ["--log-likelihood", "y=log_lik", "--posterior-predictive", "y=k", "--quiet"]
+    assert command(*run, *named, "--out", tmp_path / "fit.nc").exit_code == 0
+    groups = datasets(files.read(tmp_path / "fit.nc"))
+    assert list(groups["log_likelihood"].data_vars) == list(groups["posterior_predictive"].data_vars) == ["y"]
+    twice = command(*run, *named, "--log-likelihood", "y=k", "--out", tmp_path / "other.nc")
+    assert twice.exit_code == 2
+    assert "y is named twice" in twice.stderr
+
+
+def test_quantities_that_each_group_has_of_its_own(tmp_path: Path) -> None:
+    """As a PyMC model does, whose log likelihood of y is called `log_likelihood:y` in the program."""
+    held = datasets(own(a=(), y=(2,)))["posterior"]
+    groups = {name: held[["y"]] for name in ("log_likelihood", "posterior_predictive")}
+    noted = {name: {"y": f"{name}:y"} for name in groups}
+    attrs = {"quantities": json.dumps(noted)}
+    stats = datasets(own(a=()))["sample_stats"]
+    idata = container({"posterior": held[["a"]], "sample_stats": stats, **groups}, attrs)
+    fit = cmdstanpy.from_csv([str(path) for path in stanadapt.export(idata, tmp_path / "fit.csv", "stancsv")])
+    assert set(fit.stan_variables()) == {"a", "log_likelihood_y", "posterior_predictive_y"}

@@ -1,4 +1,4 @@
-"""Reports: what they say, that names of users stay names, how large they are, and the lines that they give."""
+"""Reports: what they say, that names of users stay names, their size, and the lines that they give."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import xarray
 from click.testing import CliRunner
 
 import stanadapt
-from pages import EVIL, EVIL_LABELS, Elements, evil_result, wide_result
+from pages import EVIL, EVIL_LABELS, EVIL_NAME, Elements, evil_result, wide_result
 from stanadapt import cli
 from stanadapt.diagnostics import findings
-from stanadapt.diagnostics.findings import Finding
+from stanadapt.diagnostics.finding import Finding
 from stanadapt.errors import ArgumentError, OutputError
 from stanadapt.report import pictures, thinning
 from stanadapt.report.colours import turn_dark
@@ -64,17 +64,17 @@ def data_of_tables(page: str) -> dict[str, Any]:
     elements = Elements(page)
     kinds = [attrs.get("type") for tag, attrs in elements.found if tag == "script"]
     texts = [text for kind, text in zip(kinds, elements.scripts, strict=True) if kind == "application/json"]
-    ids = [attrs["id"] for tag, attrs in elements.found if attrs.get("class") == "table"]
+    ids = [attrs["id"] for tag, attrs in elements.found if "table" in str(attrs.get("class")).split()]
     return {str(id): json.loads(text) for id, text in zip(ids, texts, strict=True)}
 
 
 def test_names_stay_names(evil: str) -> None:
     elements = Elements(evil)
-    assert evil.count(EVIL) == 0
+    assert evil.count(EVIL) == evil.count(EVIL_NAME) == 0
     assert not [name for _, attrs in elements.found for name in attrs if name.startswith("on")]
     assert {tag for tag, _ in elements.found} & {"img", "iframe", "object", "embed", "base", "form"} == set()
     rows = [row[0] for row in data_of_tables(evil)["summary"]["rows"]]
-    assert rows == [f"{EVIL}[{label}]" for label in EVIL_LABELS] + ["plain"]
+    assert rows == [f"{EVIL_NAME}[{label}]" for label in EVIL_LABELS] + ["plain"]
     # In the title, the heading, the pictures, the program and the list of what was run, as text.
     assert elements.text.count("alert('evil')") > 8
     assert "{{ 7 * 7 }}" in elements.text
@@ -153,10 +153,10 @@ def test_verdicts_are_one_sentence() -> None:
     assert judge([], "all is well").sentence == "Nothing speaks against these draws: all is well."
     assert judge([], "all is well").level == GOOD
     care = judge([Finding("ess_bulk", ""), Finding("ess_tail", "")], "")
-    assert care == (
-        CARE,
+    assert care.level == CARE
+    assert care.sentence == (
         "Use these draws with care: some means rest on few effective draws and some quantiles rest on few "
-        "effective draws.",
+        "effective draws."
     )
     many = judge([Finding(kind, "") for kind in ("ess_bulk", "r_hat", "apart", "nan", "still", "r_hat")], "")
     assert many.level == SERIOUS
@@ -274,7 +274,7 @@ def test_save_and_notebooks(drawn: Any, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="is a directory"):
         stanadapt.report(drawn, tmp_path)
     frame = report._repr_html_()
-    ((tag, attrs),) = [each for each in Elements(frame).found]
+    ((tag, attrs),) = Elements(frame).found
     assert tag == "iframe"
     assert attrs["srcdoc"] == report.html
     assert "allow-same-origin" not in str(attrs["sandbox"])
@@ -327,7 +327,7 @@ def test_what_the_lines_lack_is_said() -> None:
     target = stanadapt.Target.from_python(lambda x: -0.5 * float(x @ x), 2)
     drawn = stanadapt.sample(target, method="rwm", warmup=50, draws=50, seed=1, progress=False)
     page = stanadapt.report(drawn).html
-    assert "`model` is the program or the target of the run" in page
+    assert "model is the program or the target of the run" in page
     assert 'class="shell"' not in page
 
 

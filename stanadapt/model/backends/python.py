@@ -18,7 +18,9 @@ from ... import check
 from ...errors import ArgumentError, DataError
 from ...jit import callback, intrinsic
 from ...target import NativeTarget, native_target
+from . import own
 from .base import Writer
+from .own import OwnModel
 
 _Pointer = types.CPointer(types.float64)
 
@@ -26,26 +28,6 @@ _Pointer = types.CPointer(types.float64)
 LOG_DENSITY = types.float64(_Pointer)
 # And its gradient: double g(const double *x, double *gradient), which returns the log density too.
 LOG_DENSITY_GRADIENT = types.float64(_Pointer, _Pointer)
-
-_SHORT = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_bool,
-    ctypes.c_bool,
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.c_void_p,
-)
-_LONG = ctypes.CFUNCTYPE(
-    ctypes.c_int,
-    ctypes.c_void_p,
-    ctypes.c_bool,
-    ctypes.c_bool,
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.POINTER(ctypes.c_double),
-    ctypes.c_void_p,
-)
 
 
 class Target:
@@ -194,6 +176,45 @@ class Target:
         """
         return _backend("pymc").from_model(model)  # type: ignore[no-any-return]
 
+    @classmethod
+    def from_jax(cls, log_density: Callable[[Any], Any], params: Any, *, threads: bool = False) -> OwnModel:
+        """A target from a log density in JAX, whose gradient JAX derives.
+
+        XLA compiles it once in every process. Chains that run at the same time do so in processes, each of
+        which has a JAX of its own and is sent the function with cloudpickle.
+
+        Parameters
+        ----------
+        log_density
+            A function that JAX can trace, of what `params` is an example of. It returns the log density up to
+            a constant, a scalar of type float64, -inf outside the support.
+        params
+            d, for a function of an array (d,); or an example of its argument, a pytree such as a dict of
+            arrays, of which only names and shapes count. Results have the entries under their own names and
+            shapes; names of nested ones are joined by an underscore.
+        threads
+            Run chains in threads of this process, on one compiled program: a short run is over before another
+            process has imported JAX.
+
+        Returns
+        -------
+        OwnModel
+            A target for `sample` and `Posterior`, as the ones from Python are.
+
+        Raises
+        ------
+        ArgumentError
+            JAX is not installed, or in single precision; the function cannot be traced, or returns something
+            else; two entries have one name.
+
+        Examples
+        --------
+        >>> def log_density(p):
+        ...     return -0.5 * jnp.sum((p["theta"] / jnp.exp(p["tau"])) ** 2) - 8 * p["tau"] - p["tau"] ** 2
+        >>> target = stanadapt.Target.from_jax(log_density, {"tau": 0.0, "theta": np.zeros(8)})
+        """
+        return _backend("jax_model").from_jax(log_density, params, threads)  # type: ignore[no-any-return]
+
     def __getstate__(self) -> dict[str, Any]:
         if self._compiled:
             raise TypeError("a target from compiled addresses lives in one process; use threads")
@@ -215,7 +236,7 @@ class Target:
     def log_density(self, x: np.ndarray) -> float:
         if self._compiled:
             value = np.full(1, np.nan)  # which a density that fails leaves
-            density = _SHORT(self._density_address)
+            density = own.LOG_DENSITY(self._density_address)
             density(self._context, True, True, _pointer(x), _pointer(value), None)
             return float(value[0])
         return self._checked_value(x)
@@ -225,7 +246,7 @@ class Target:
             raise ArgumentError("this target has no gradient: pass gradient=... to Target.from_python")
         if self._compiled:
             value, score = np.full(1, np.nan), np.empty(self.dim)
-            density = _LONG(self._gradient_address)
+            density = own.LOG_DENSITY_GRADIENT(self._gradient_address)
             density(self._context, True, True, _pointer(x), _pointer(value), _pointer(score), None)
             return float(value[0]), score
         return self._checked_value(x), self._checked_gradient(x)
@@ -326,7 +347,7 @@ class Target:
             self._gradient_address = _gradient_of_cfunc.address
             return
         self._context = 0
-        self._callbacks = _SHORT(self._short), _LONG(self._long)
+        self._callbacks = own.LOG_DENSITY(self._short), own.LOG_DENSITY_GRADIENT(self._long)
         self._density_address, self._gradient_address = (
             ctypes.cast(function, ctypes.c_void_p).value or 0 for function in self._callbacks
         )
@@ -439,10 +460,11 @@ def _gradient_of_cfunc(addresses, propto, jacobian, x, value, score, message):  
     return 0
 
 
-def adopt(model: Any, data: Any) -> tuple[Target, dict[str, Any]] | None:
-    """A `Target`, with what it says of its data."""
-    if not isinstance(model, Target):
+def adopt(model: Any, data: Any) -> tuple[Target | OwnModel, dict[str, Any]] | None:
+    """A `Target`, or another model that is open already, with what it says of its data."""
+    if not isinstance(model, Target | OwnModel):
         return None
     if data is not None:
-        raise DataError("data are not allowed with a Python target: its functions hold their own")
+        kind = "Python target" if isinstance(model, Target) else "target that is open"
+        raise DataError(f"data are not allowed with a {kind}: its functions hold their own")
     return model, dict(model.data)
