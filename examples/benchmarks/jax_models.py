@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 # Before JAX and NumPy are imported: NumPyro runs chains in parallel on devices of their own, and one thread
@@ -35,9 +35,10 @@ from scipy import stats
 
 import stanadapt
 from jax_pairs import Pair, columns, pairs, stan_data, z_scores
+from race.racer import Clock
 from stanadapt.diagnostics.convergence import convergence
 from stanadapt.model.backends import jax_exchange
-from stanadapt.model.speed import seconds_per_gradient
+from stanadapt.model.speed import _repeat, seconds_per_gradient
 from stanadapt.numerics.blas import one_thread
 from stanadapt.result.container import datasets
 
@@ -46,90 +47,94 @@ WARMUP, DRAWS = 1000, 2000
 SEED = 11
 METHOD = "fisher_hmc"
 LONGEST = 1800  # seconds of a sampler's process
+SLICE, SLICES = 0.002, 200  # seconds that gradients are timed for, and how often
 Draws = dict[str, np.ndarray]  # (chain, draw, ...)
 
 
-def ours(pair: Pair, seed: int, threads: bool = False) -> tuple[Draws, float, float]:
-    """Draws, seconds of the run, and seconds to open the model."""
-    began = time.perf_counter()
-    posterior = stanadapt.Posterior(pair.model, pair.data)
-    posterior.model.thread_safe = threads
-    opened = time.perf_counter()
-    return *_timed(posterior, seed), opened - began
+class Runs(NamedTuple):
+    """Two runs of a sampler."""
+
+    first: Clock  # with all that is compiled
+    later: Clock
+    draws: Draws  # of the later one
 
 
-def _timed(posterior: Any, seed: int) -> tuple[Draws, float]:
-    began = time.perf_counter()
+def ours(posterior: Any, seed: int) -> Draws:
+    """Draws of our own."""
     result = stanadapt.sample(
         posterior, method=METHOD, chains=CHAINS, workers=CHAINS, draws=DRAWS, seed=seed, progress=False
     )
-    seconds = time.perf_counter() - began
     group = datasets(result)["posterior"]
-    return {str(name): group[name].values for name in group.data_vars}, seconds
+    return {str(name): group[name].values for name in group.data_vars}
 
 
-def by_threads(pair: Pair) -> tuple[float, float, Draws]:
-    """First seconds, later seconds, draws; chains in threads of one process."""
-    draws, first, opening = ours(pair, SEED, threads=True)
+def open_pair(pair: Pair, threads: bool) -> Any:
     posterior = stanadapt.Posterior(pair.model, pair.data)
-    posterior.model.thread_safe = True
-    _timed(posterior, SEED)
-    draws, later = _timed(posterior, SEED + 1)
-    return opening + first, later, draws
+    posterior.model.thread_safe = threads
+    return posterior
 
 
-def by_processes(pair: Pair) -> tuple[float, float, Draws]:
-    """The same with a process for each chain, which is the default: each imports JAX and compiles anew."""
-    draws, first, opening = ours(pair, SEED)
-    return opening + first, first, draws
+def by_threads(pair: Pair) -> Runs:
+    """Chains in threads of one process."""
+    with Clock() as first:
+        posterior = open_pair(pair, threads=True)
+        ours(posterior, SEED)
+    with Clock() as later:
+        draws = ours(posterior, SEED + 1)
+    return Runs(first, later, draws)
 
 
-def by_numpyro(pair: Pair) -> tuple[float, float, Draws]:
+def by_processes(pair: Pair) -> Runs:
+    """A process for each chain, which is the default: each imports JAX and compiles, in every run."""
+    with Clock() as first:
+        posterior = open_pair(pair, threads=False)
+        ours(posterior, SEED)
+    with Clock() as later:
+        draws = ours(posterior, SEED + 1)
+    return Runs(first, later, draws)
+
+
+def by_numpyro(pair: Pair) -> Runs:
     """NumPyro's NUTS at its defaults, chains in parallel."""
     from numpyro.infer import MCMC, NUTS
 
-    sampler = MCMC(
-        NUTS(pair.model),
-        num_warmup=WARMUP,
-        num_samples=DRAWS,
-        num_chains=CHAINS,
-        chain_method="parallel",
-        progress_bar=False,
-    )
-    seconds = []
+    options: dict[str, Any] = {"chain_method": "parallel", "progress_bar": False}
+    sampler = MCMC(NUTS(pair.model), num_warmup=WARMUP, num_samples=DRAWS, num_chains=CHAINS, **options)
+    clocks = []
     for seed in (SEED, SEED + 1):
-        began = time.perf_counter()
-        sampler.run(jax.random.key(seed), **pair.data)
-        draws = {name: np.asarray(each) for name, each in sampler.get_samples(group_by_chain=True).items()}
-        seconds.append(time.perf_counter() - began)
-    return seconds[0], seconds[1], draws
+        with Clock() as clock:
+            sampler.run(jax.random.key(seed), **pair.data)
+            samples = sampler.get_samples(group_by_chain=True)
+            draws = {name: np.asarray(each) for name, each in samples.items()}
+        clocks.append(clock)
+    return Runs(*clocks, draws)
 
 
-def by_blackjax(pair: Pair) -> tuple[float, float, Draws]:
+def by_blackjax(pair: Pair) -> Runs:
     """BlackJAX's NUTS after its window adaptation, on the log density that ours has; chains in threads."""
     from race.blackjax_nuts import chain
 
-    posterior = stanadapt.Posterior(pair.model, pair.data)
+    posterior = open_pair(pair, threads=True)
     density, d = posterior.model.source.log_density, posterior.dim
-    began = time.perf_counter()
-    compiled = (
-        jax.jit(lambda key, x: chain(density, DRAWS, key, x)).lower(jax.random.key(0), jnp.zeros(d)).compile()
-    )
     rng = np.random.default_rng(SEED)
-    seconds = []
+    program = jax.jit(lambda key, x: chain(density, DRAWS, key, x))
+
+    def run(arguments: tuple[Any, np.ndarray]) -> np.ndarray:
+        return np.asarray(program(*arguments))
+
+    clocks = []
     for seed in (SEED, SEED + 1):
         starts = rng.uniform(-1.0, 1.0, (CHAINS, d))
         keys = [jax.random.fold_in(jax.random.key(seed), i) for i in range(CHAINS)]
-        with ThreadPoolExecutor(CHAINS) as pool:
-            x = np.array(
-                list(pool.map(lambda pair: np.asarray(compiled(*pair)), zip(keys, starts, strict=True)))
-            )
-        seconds.append(time.perf_counter() - began)
-        began = time.perf_counter()
-    return seconds[0], seconds[1], posterior.constrain(x)
+        with Clock() as clock, ThreadPoolExecutor(CHAINS) as pool:
+            if not clocks:
+                program = program.lower(keys[0], starts[0]).compile()
+            x = np.array(list(pool.map(run, zip(keys, starts, strict=True))))
+        clocks.append(clock)
+    return Runs(*clocks, posterior.constrain(x))
 
 
-RACERS: dict[str, Callable[[Pair], tuple[float, float, Draws]]] = {
+RACERS: dict[str, Callable[[Pair], Runs]] = {
     "threads": by_threads,
     "processes": by_processes,
     "numpyro": by_numpyro,
@@ -138,31 +143,29 @@ RACERS: dict[str, Callable[[Pair], tuple[float, float, Draws]]] = {
 
 
 def race(names: list[str]) -> None:
-    """A table of the samplers on the models."""
-    print("| model | sampler | first, s | later, s | least ESS | ESS/s |")
-    print("| --- | --- | ---: | ---: | ---: | ---: |")
+    """A table of the samplers on the models. CPU time is that of the sampler's own process."""
+    print("| model | sampler | first run, s (CPU) | later run, s (CPU) | least ESS | ESS/s | ESS/CPU s |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for name in names:
         for racer in RACERS:
             command = [sys.executable, __file__, "one", name, racer]
             done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
             if done.returncode:
-                print(
-                    f"| {name} | {racer} | failed: {done.stderr.strip().splitlines()[-1]} | | | |", flush=True
-                )
+                print(f"| {name} | {racer} | {done.stderr.strip().splitlines()[-1]} |", flush=True)
                 continue
-            first, later, ess = json.loads(done.stdout.splitlines()[-1])
-            print(
-                f"| {name} | {racer} | {first:.1f} | {later:.2f} | {ess:.0f} | {ess / later:.0f} |",
-                flush=True,
-            )
+            first, first_cpu, later, later_cpu, ess = json.loads(done.stdout.splitlines()[-1])
+            times = f"{first:.1f} ({first_cpu:.1f}) | {later:.2f} ({later_cpu:.2f})"
+            per_cpu = f"{ess / later_cpu:.0f}" if racer != "processes" else ""
+            print(f"| {name} | {racer} | {times} | {ess:.0f} | {ess / later:.0f} | {per_cpu} |", flush=True)
 
 
 def one(name: str, racer: str) -> None:
     """A sampler on a model, in this process: its figures as JSON."""
     pair = pairs()[name]
-    first, later, draws = RACERS[racer](pair)
-    ess = convergence(columns(draws, pair.compared)).ess_bulk.min()
-    print(json.dumps([first, later, float(ess)]))
+    runs = RACERS[racer](pair)
+    ess = float(convergence(columns(runs.draws, pair.compared)).ess_bulk.min())
+    times = [each for clock in runs[:2] for each in (clock.seconds, clock.cpu_seconds)]
+    print(json.dumps([*times, ess]))
 
 
 def agree(names: list[str]) -> None:
@@ -171,11 +174,10 @@ def agree(names: list[str]) -> None:
     print("| --- | ---: | ---: | ---: | ---: |")
     for name in names:
         pair = pairs()[name]
-        own = columns(ours(pair, SEED, threads=True)[0], pair.compared)
-        numpyros = columns(by_numpyro(pair)[2], pair.compared)
-        stan = columns(
-            _timed(stanadapt.Posterior(pair.program, stan_data(name, pair.data)), SEED + 1)[0], pair.compared
-        )
+        own = columns(ours(open_pair(pair, threads=True), SEED), pair.compared)
+        numpyros = columns(by_numpyro(pair).draws, pair.compared)
+        program = stanadapt.Posterior(pair.program, stan_data(name, pair.data))
+        stan = columns(ours(program, SEED + 1), pair.compared)
         z = [float(np.abs(z_scores(own, other)).max()) for other in (numpyros, stan)]
         limit = stats.norm.isf(0.001 / 2 / (2 * len(own)))
         print(f"| {name} | {len(own)} | {z[0]:.2f} | {z[1]:.2f} | {limit:.2f} |", flush=True)
@@ -187,15 +189,32 @@ def calls() -> None:
     print("| --- | ---: | ---: | ---: | ---: |")
     with one_thread():
         for name, (density, d) in _densities().items():
-            model: Any = stanadapt.Target.from_jax(density, d)
-            x = np.full(d, 0.1)
-            by_c = [seconds_per_gradient(model.target(), x) for _ in range(3)]
-            model.raise_pending()
+            by_c: Any = stanadapt.Target.from_jax(density, d)
             with mock.patch.object(jax_exchange, "is_at_hand", return_value=False):
-                model._bind()
-            by_python = [seconds_per_gradient(model.target(), x) for _ in range(3)]
-            c, python = 1e6 * min(by_c), 1e6 * min(by_python)
-            print(f"| {name} | {d} | {c:.1f} | {python:.1f} | {python - c:.1f} |", flush=True)
+                by_python: Any = stanadapt.Target.from_jax(density, d)
+            c, python = least_seconds([by_c.target(), by_python.target()], np.full(d, 0.1))
+            by_c.raise_pending()
+            print(
+                f"| {name} | {d} | {1e6 * c:.1f} | {1e6 * python:.1f} | {1e6 * (python - c):.1f} |",
+                flush=True,
+            )
+
+
+def least_seconds(targets: list[Any], x: np.ndarray) -> np.ndarray:
+    """Seconds of a gradient at `x` (d,) of each target: the least of many short times, in turn.
+
+    The least, since the machine may be busy with something else most of the time.
+    """
+    counts, least = [], np.full(len(targets), np.inf)
+    for target in targets:
+        _repeat(target, x, 3)  # compiled, or loaded
+        counts.append(max(1, int(SLICE / min(seconds_per_gradient(target, x) for _ in range(2)))))
+    for _ in range(SLICES):
+        for i, (target, count) in enumerate(zip(targets, counts, strict=True)):
+            began = time.perf_counter()
+            _repeat(target, x, count)
+            least[i] = min(least[i], (time.perf_counter() - began) / count)
+    return least
 
 
 def _densities() -> dict[str, tuple[Callable[[Any], Any], int]]:

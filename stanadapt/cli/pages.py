@@ -26,7 +26,7 @@ from .output import check_output, read_result, warnings_as_lines
 @click.option("--force", is_flag=True, help="Replace the page if it exists.")
 @click.pass_context
 def report(ctx: click.Context, file: str, out: str | None, title: str | None, force: bool) -> None:
-    """Write a page on the draws in FILE, or in a run's folder: whether to trust them, and why.
+    """Write a page on the draws in FILE: whether to trust them.
 
     It is one HTML file that loads nothing from anywhere, for a browser, a phone or a printer.
 
