@@ -62,17 +62,10 @@ def sample(
     ----------
     model
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
-<<<<<<< HEAD
-        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `pymc.Model`; a model of NumPyro; a `Posterior`;
-        or a `Target`, such as `abc` makes of a simulator, `Target.from_pymc` of a PyMC model, and
-        `Target.from_jax` of a function in JAX. The method nuts runs in stanli, or in CmdStan where the model
-        is a CmdStanModel with its executable.
-=======
         `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; a `Target`, such as `abc` makes of
         a simulator, and `Target.from_jax` of a function in JAX; or a model of PyMC, see `Target.from_pymc`,
         or of NumPyro. The method nuts runs in stanli, or in CmdStan where the model is a CmdStanModel with
         its executable.
->>>>>>> 83894bfe6273de756992b87b0b069dc65c2fe883
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
         For a model of NumPyro, its arguments by name.
