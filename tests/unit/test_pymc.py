@@ -199,6 +199,9 @@ def test_pickles_hold_the_data_of_the_target():
     assert again.log_density(x) == posterior.log_density(x)
     np.testing.assert_array_equal(again.data["y"], [1.0, 2.0, 4.0])
     np.testing.assert_array_equal(model["data"].get_value(), [50.0, 60.0, 70.0])
+    asked = posterior.with_quantities(["y"], [])  # asked for after the data have changed
+    np.testing.assert_array_equal(asked.data["y"], [1.0, 2.0, 4.0])
+    np.testing.assert_array_equal(asked.model.data["y"], [1.0, 2.0, 4.0])
 
 
 def test_an_op_that_numba_does_not_know():

@@ -53,8 +53,8 @@ class PyMCTarget(Target):
         self._graphs, self._quantities = graphs, quantities
         self.dim, self.library = graphs.dim, _module("graphs").version()
         self.has_gradient = graphs.gradient is not None
-        self.data, self.modelled = graphs.read_data()
-        self.coords, self.dims = graphs.labels()
+        self.data, self.modelled = graphs.record
+        self.coords, self.dims = graphs.labels
         self._shapes = graphs.shapes | graphs.quantity_shapes(quantities)
         self._pending: BaseException | None = None
         self._density: Any = None  # compiled when it is first needed

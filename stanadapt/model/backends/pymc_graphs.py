@@ -63,7 +63,11 @@ class Program(NamedTuple):
 
 
 class Graphs:
-    """A model, read. `data` has the values of its data at this time."""
+    """A model, read with the data that it has at this time.
+
+    `data` are the arrays that the graphs take; `record` has observed and constant data by name, and the names
+    of the observed ones; `labels` has coordinates and dimensions.
+    """
 
     def __init__(self, model: Any) -> None:
         """Raises ModelError where a run cannot draw from it."""
@@ -80,6 +84,7 @@ class Graphs:
                 "model: its log density draws random numbers (pm.Minibatch or pm.Simulator), and must not"
             )
         self.data = [np.array(each.get_value(borrow=True), order="C") for each in self.shared]
+        self.labels, self.record = self._read_labels(), self._read_data()
         self.x = pt.vector("x", shape=(self.dim,), dtype="float64")
         self.inputs = [each.type(name=f"data_{i}") for i, each in enumerate(self.shared)]
         self._replaced = dict(zip(self.shared, self.inputs, strict=True)) | self._slices()
@@ -102,14 +107,14 @@ class Graphs:
     def observed(self) -> list[str]:
         return [each.name for each in _observed(self.model)]
 
-    def labels(self) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    def _read_labels(self) -> tuple[dict[str, Any], dict[str, list[str]]]:
         """Coordinates by dimension, and dimensions by variable, as PyMC gives them to ArviZ."""
         coords, dims = coords_and_dims_for_inferencedata(self.model)
         return coords, {
             name: [dim or f"{name}_dim_{i}" for i, dim in enumerate(given)] for name, given in dims.items()
         }
 
-    def read_data(self) -> tuple[dict[str, np.ndarray], frozenset[str]]:
+    def _read_data(self) -> tuple[dict[str, np.ndarray], frozenset[str]]:
         """Observed and constant data, and the names of the observed ones."""
         observed = {name: _array(value) for name, value in find_observations(self.model).items()}
         constant = {name: _array(value) for name, value in find_constants(self.model).items()}
