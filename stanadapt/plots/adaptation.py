@@ -162,7 +162,7 @@ def _name_stages(ax: Any, stages: list[tuple[str, int, int]]) -> None:
             textcoords="offset points",
             ha="center",
             fontsize=7.5,
-            color=canvas.GREY,
+            color=canvas.NOTE,
             annotation_clip=False,
         )
 

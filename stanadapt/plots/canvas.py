@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"  # maps of colours that colour-blind readers can tell apart
 GREY, SHADE = "#7a7a7a", "#8c8c8c"  # of reference lines; of shaded stages
+NOTE = "#555555"  # of small text, which must be read on light and on dark pages
 _INK = "#1b1c1d"  # of text and lines; in SVG it becomes the colour of the text around the picture
 _STYLE = {
     "axes.edgecolor": _INK,

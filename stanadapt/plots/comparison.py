@@ -66,7 +66,7 @@ def _draw_rates(
     known = {place: float(value) for place, value in enumerate(values) if value > 0.0}
     if not known:
         ax.set_xlim(0.0, 1.0)
-        ax.text(0.5, 0.5, "no figures", transform=ax.transAxes, ha="center", color=canvas.GREY)
+        ax.text(0.5, 0.5, "no figures", transform=ax.transAxes, ha="center", color=canvas.NOTE)
         return
     for place, value in known.items():
         of_runs = runs.loc[[labels[place]], column].to_numpy(float)

@@ -137,7 +137,7 @@ def _show_time(axes: np.ndarray, time: _Time) -> None:
             ha="center",
             va="center",
             fontsize=7.5,
-            color=canvas.GREY,
+            color=canvas.NOTE,
         )
 
 

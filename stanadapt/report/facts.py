@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -51,18 +52,18 @@ def run_facts(groups: Groups, attrs: Mapping[str, Any]) -> list[Fact]:
     if "auto_reason" in attrs:
         found.append(Fact("Chosen because", str(attrs["auto_reason"])))
     found.append(Fact("Draws", f"{sizes['chain']} chains of {sizes['draw']:,}"))
-    if "tuning_steps" in attrs:
-        found.append(Fact("Warm-up", f"{_warmup(groups, int(attrs['tuning_steps']))} iterations a chain"))
-    if int(attrs.get("thin", 1)) > 1:
-        found.append(Fact("Thinned", f"one draw of {int(attrs['thin'])} is kept"))
+    warmup, thin = number(attrs, "tuning_steps"), number(attrs, "thin")
+    if math.isfinite(warmup):
+        found.append(Fact("Warm-up", f"{_warmup(groups, int(warmup))} iterations a chain"))
+    if thin > 1:
+        found.append(Fact("Thinned", f"one draw of {thin:.0f} is kept"))
     if "until" in attrs:
         found.append(Fact("Drawn until", str(attrs["until"]), str(attrs.get("until_reason", ""))))
     if "warm" in attrs:
         found.append(Fact("Began with", str(attrs["warm"])))
     if attrs.get("inits"):
         found.append(Fact("Starts", "given by the user"))
-    elif "init_radius" in attrs:
-        radius = float(attrs["init_radius"])
+    elif math.isfinite(radius := number(attrs, "init_radius")):
         found.append(Fact("Starts", f"uniform on (-{radius:g}, {radius:g}), unconstrained"))
     coordinates = groups["adaptation"].attrs.get("coordinates") if "adaptation" in groups else None
     if coordinates:
@@ -70,8 +71,8 @@ def run_facts(groups: Groups, attrs: Mapping[str, Any]) -> list[Fact]:
     for label, name in (("Seed", "seed"), ("Evaluated by", "backend"), ("Model hash", "model_hash")):
         if name in attrs:
             found.append(Fact(label, str(attrs[name])))
-    if "sampling_time" in attrs:
-        found.append(Fact("Time", duration(float(attrs["sampling_time"]))))
+    if (seconds := number(attrs, "sampling_time")) > 0:
+        found.append(Fact("Time", duration(seconds)))
     if "created_at" in attrs:
         found.append(Fact("Created", str(attrs["created_at"])))
     if attrs.get("store"):
@@ -142,6 +143,14 @@ def _range(values: np.ndarray) -> str:
         return ""
     low, high = np.nanmin(values), np.nanmax(values)
     return f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
+
+
+def number(attrs: Mapping[str, Any], name: str) -> float:
+    """An attribute that is a number; NaN where there is none, or one of somebody else that is no number."""
+    try:
+        return float(attrs[name])
+    except (KeyError, TypeError, ValueError):
+        return math.nan
 
 
 def parse_object(text: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +11,7 @@ from ..diagnostics.scalars import ESS_PER_CHAIN, r_hat_limit
 from ..diagnostics.statistics import column, e_bfmi
 from ..diagnostics.table import duration, summary_columns
 from ..result.container import Groups
+from .facts import number
 from .table import Column, Table
 
 if TYPE_CHECKING:
@@ -88,9 +88,8 @@ def key_figures(groups: Groups, attrs: dict[str, Any], worst: Worst) -> list[Key
     diverging = None if stats is None else column(stats, "diverging", np.any)
     if diverging is not None:
         keys.append(Key("Divergences", f"{int(diverging.sum()):,}", f"of {diverging.size:,} draws"))
-    if "sampling_time" in attrs:
-        seconds = float(attrs["sampling_time"])
-        rate = worst.ess_bulk / seconds if seconds > 0 else math.nan
+    if (seconds := number(attrs, "sampling_time")) > 0:
+        rate = worst.ess_bulk / seconds
         keys.append(Key("Time", duration(seconds), f"{_rate(rate)} effective draws a second, at worst"))
     return keys
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,9 +14,12 @@ import pytest
 import xarray
 
 import stanadapt
+import stores
 from compared import PROGRAM, evil_comparison
 from pages import EVIL, EVIL_LABELS, EVIL_NAME, evil_result, wide_result
+from stanadapt.report.watch import Server, Watch
 from stanadapt.result.container import container
+from stanadapt.result.store import lock
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright, which drives the browser, is not here"
@@ -396,5 +400,53 @@ def test_in_a_notebook(browser: Any) -> None:
     assert inner.evaluate("document.activeElement.id") == "model"
     assert page.evaluate("getComputedStyle(document.getElementById('outside')).fontSize") == "16px"
     assert page.evaluate("typeof window.beginTables") == "undefined"
+    assert complaints == []
+    context.close()
+
+
+def test_watching(browser: Any, tmp_path: Path) -> None:
+    """A page is brought up to date, in the order that its reader has chosen, but not under their hands."""
+    folder = tmp_path / "run"
+    with stores.short_intervals(), stores.stopped_at(3):
+        stores.sample(store=folder)
+    watch, stop = Watch(folder), threading.Event()
+    with lock(folder):
+        first = next(watch.pages(stop, 0.0))
+    *_, last = watch.pages(stop, 0.0)
+    context = browser.new_context(viewport=PHONE, color_scheme="dark")
+    page = context.new_page()
+    page.set_default_timeout(SECONDS)
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    requests: list[str] = []
+    with Server(watch, 0) as server:
+        page.goto(server.address)
+        page.get_by_text("The first page is being made.").wait_for()
+        server.show(first)
+        page.get_by_role("heading", name="The run goes on.").wait_for()
+        assert page.locator("progress").count() == 2
+        page.evaluate("document.querySelector('#summary thead th:last-child button').click()")
+        server.show(first._replace(version=2))
+        page.locator("#news", has_text="Brought up to date").wait_for()
+        head = page.locator("#summary thead th").last
+        assert head.get_attribute("aria-sort") == "descending"
+        head.get_by_role("button").focus()
+        server.show(first._replace(version=3))
+        renew = page.get_by_role("button", name="Show the new checkpoint")
+        renew.wait_for()
+        assert page.evaluate("document.activeElement.textContent") == "R-hat"
+        renew.click()
+        renew.wait_for(state="hidden")
+        assert page.locator("#summary thead th").last.get_attribute("aria-sort") == "descending"
+        server.show(last._replace(version=4))
+        page.locator("#news", has_text="The run has ended").wait_for()
+        server.wait_for_browsers(0.001)
+        assert page.get_by_role("heading", name="The run was killed").count() == 1
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+        assert page.evaluate(CONTRAST)[1] == []
+        assert server.taken == 4
+    assert all(url.startswith((server.address, "data:")) for url in requests)
     assert complaints == []
     context.close()

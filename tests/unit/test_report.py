@@ -239,6 +239,22 @@ def test_a_posterior_from_elsewhere(chains: int) -> None:
     assert "does not hold the model" in report.html
 
 
+def test_attributes_from_elsewhere_are_none_of_ours() -> None:
+    x = np.random.default_rng(1).normal(size=(4, 100))
+    attrs = {
+        "sampling_time": "long",
+        "thin": "x",
+        "tuning_steps": [1],
+        "settings": "{",
+        "versions": "3",
+        "method": 7,
+    }
+    made = container({"posterior": xarray.Dataset({"x": (("chain", "draw"), x)}, attrs=attrs)}, attrs)
+    text = Elements(stanadapt.report(made).html).text
+    assert "4 chains of 100" in text
+    assert "could not be drawn" not in text
+
+
 def test_results_without_numbers() -> None:
     nothing = container({"posterior": xarray.Dataset({"x": (("chain", "draw"), np.empty((2, 0)))})})
     assert stanadapt.report(nothing).verdict == (

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import stanadapt
 import stores
 from pages import EVIL, Elements
+from stanadapt import cli
 from stanadapt.errors import OutputError, StoreError
 from stanadapt.report import document
 from stanadapt.report.watch import FINISHED, HOST, KILLED, RUNNING, STOPPED, Page, Server, Watch
@@ -200,6 +202,22 @@ def test_the_end_waits_for_a_browser(server: Server) -> None:
     ask(server, f"/{server.token}/state").read()
     ask(server, f"/{server.token}/gone").read()
     server.wait_for_browsers(60.0)  # the one who asked has closed the page
+
+
+def test_the_command(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "last.html"
+    done = CliRunner().invoke(cli.main, ["watch", str(finished), "--no-browser", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert lines[0].startswith(f"Watching {finished} at http://{HOST}:")
+    assert "The run is over." in lines
+    assert "Draw it again" in out.read_text("utf-8")
+    again = CliRunner().invoke(cli.main, ["watch", str(finished), "--no-browser", "--out", str(out)])
+    assert again.exit_code == 2
+    assert "use --force to replace it" in again.output
+    nothing = CliRunner().invoke(cli.main, ["watch", str(tmp_path)])
+    assert nothing.exit_code == 1
+    assert "is no store of a run" in nothing.output
 
 
 def test_a_port_that_is_taken(broken: Path) -> None:
