@@ -233,8 +233,7 @@ def moments(draws: np.ndarray, at: np.ndarray, scale: np.ndarray) -> tuple[np.nd
 
 
 def effective_size(column: np.ndarray, method: str) -> float:
-    # Constants, such as the diagonal of a correlation, are known without error.
-    if np.ptp(column) < 1e-12 * max(1.0, float(np.abs(column).max())):
+    if np.ptp(column) < 1e-9 * max(1.0, float(np.abs(column).max())):  # known without error
         return float("inf")
     return float(statistics().ess(arviz.convert_to_dataset(column), method=method)["x"])
 
@@ -245,14 +244,18 @@ def agree(name: str) -> str:
     theirs = by_pymc(case.model)
     program = by_stanadapt(case.program, case.data)
     draws = columns(ours, case.names)
-    at, scale = draws.mean((0, 1)), np.maximum(draws.std((0, 1)), 1e-12)
+    # Constants up to rounding, such as the diagonal of a correlation, are compared as numbers: scale 1.
+    at, scale = draws.mean((0, 1)), draws.std((0, 1))
+    scale[scale < 1e-9 * np.maximum(1.0, np.abs(at))] = 1.0
     mean, error = moments(draws, at, scale)
     row = [name, f"{draws.shape[2]}"]
     for others in (columns(theirs, case.names), columns(program, case.names.values())):
         other, own = moments(others, at, scale)
         spread = np.hypot(error, own)
-        z = np.where(spread > 0.0, (mean - other) / np.where(spread > 0.0, spread, 1.0), 0.0)
-        limit = stats.norm.isf(LEVEL / 2 / max(1, int((spread > 0.0).sum())))
+        varies = spread > 0.0
+        assert np.allclose(mean[~varies], other[~varies], atol=1e-9)
+        z = (mean - other)[varies] / spread[varies]
+        limit = stats.norm.isf(LEVEL / 2 / len(z))
         row += [f"{np.abs(z).max():.2f} of {limit:.2f}", "yes" if np.abs(z).max() < limit else "NO"]
     return f"| {' | '.join(row)} |"
 

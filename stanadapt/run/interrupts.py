@@ -35,8 +35,9 @@ class Caught:
 
     @property
     def before(self) -> int:
-        """The signal that has come to the handler that this one replaces; 0 where none has."""
-        return 0 if self._around is None else self._around.signal
+        """The signal that has come to a handler around this one, before it stood; 0 where none has."""
+        around = self._around
+        return 0 if around is None else around.signal or around.before
 
     def raise_again(self) -> None:
         """Raise the exception of the signal that has come, if one has."""

@@ -289,6 +289,9 @@ def test_a_signal_that_an_outer_handler_has_noted_stops_a_run() -> None:
         with interrupts(after) as inner:
             assert after.stopped
         assert (outer.signal, inner.signal) == (signal.SIGINT, 0)
+        deeper = Board.for_chains(1)
+        with delayed_interrupts(), interrupts(deeper):  # what many fits note, and a fit of theirs does not
+            assert deeper.stopped
 
 
 def log_density(x: np.ndarray) -> float:
