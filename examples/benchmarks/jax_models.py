@@ -69,9 +69,7 @@ def ours(posterior: Any, seed: int) -> Draws:
 
 
 def open_pair(pair: Pair, threads: bool) -> Any:
-    posterior = stanadapt.Posterior(pair.model, pair.data)
-    posterior.model.thread_safe = threads
-    return posterior
+    return stanadapt.Posterior(stanadapt.Target.from_numpyro(pair.model, pair.data, threads=threads))
 
 
 def by_threads(pair: Pair) -> Runs:
@@ -131,7 +129,7 @@ def by_blackjax(pair: Pair) -> Runs:
                 program = program.lower(keys[0], starts[0]).compile()
             x = np.array(list(pool.map(run, zip(keys, starts, strict=True))))
         clocks.append(clock)
-    return Runs(*clocks, posterior.constrain(x))
+    return Runs(*clocks, posterior.constrain(x, transformed=True))
 
 
 RACERS: dict[str, Callable[[Pair], Runs]] = {

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+# Before NumPy is imported: chains have the cores, and BLAS one thread in each, as in our own.
+os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
 
 import arviz
 import numpy as np

@@ -130,6 +130,21 @@ def test_draws_and_predictions_do_not_depend_on_workers_or_blocks(monkeypatch):
     assert ones["posterior_predictive"]["y"].dims == ("chain", "draw", "homes")
 
 
+def test_threads_of_one_process_draw_the_same():
+    pair = PAIRS["regression"]
+    keywords = {"warmup": 100, "draws": 50, "workers": 2, "method": "mala", "log_likelihood": "y"}
+    target = stanadapt.Target.from_numpyro(pair.model, pair.data, threads=True)
+    one, other = datasets(sample(target, **keywords)), datasets(sample(pair.model, pair.data, **keywords))
+    for group in ("posterior", "log_likelihood", "observed_data", "constant_data"):
+        assert one[group].equals(other[group]), group
+
+
+@pytest.mark.parametrize("model", [None, 3.0, dist.Normal, "parameters { real x; }"])
+def test_what_is_no_function_is_refused(model):
+    with pytest.raises(ArgumentError, match=r"is not allowed: .*numpyro\.sample"):
+        stanadapt.Target.from_numpyro(model)
+
+
 def test_values_go_to_a_point_and_back():
     pair = PAIRS["constrained"]
     posterior = stanadapt.Posterior(pair.model, pair.data)

@@ -6,6 +6,7 @@ operation by operation, which takes seconds, and what it makes stays within one 
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 import sys
@@ -257,8 +258,18 @@ def adopt(model: Any, data: Any) -> tuple[JaxModel, dict[str, Any]] | None:
     if not is_function or "numpyro" not in sys.modules or hasattr(model, "stan_file"):
         return None
     require_jax("a model of NumPyro")
-    source = NumPyroSource(model, _arguments(model, data))
-    return JaxModel(source), dict(source.data)
+    opened = JaxModel(NumPyroSource(model, _arguments(model, data)))
+    return opened, dict(opened.data)
+
+
+def from_numpyro(model: Any, data: Any = None, threads: bool = False) -> JaxModel:
+    """See `Target.from_numpyro`."""
+    if not callable(model) or isinstance(model, type):
+        raise check.refused("model", model, "a function with numpyro.sample in it")
+    require_jax("Target.from_numpyro")
+    if importlib.util.find_spec("numpyro") is None:
+        raise ArgumentError("NumPyro is not installed; pip install 'stanadapt[jax]' brings it")
+    return JaxModel(NumPyroSource(model, _arguments(model, data)), threads)
 
 
 def _arguments(model: Any, data: Any) -> dict[str, Any]:

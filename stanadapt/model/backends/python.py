@@ -215,6 +215,40 @@ class Target:
         """
         return _backend("jax_model").from_jax(log_density, params, threads)  # type: ignore[no-any-return]
 
+    @classmethod
+    def from_numpyro(cls, model: Callable[..., None], data: Any = None, *, threads: bool = False) -> OwnModel:
+        """A target from a model of NumPyro with its data; `sample` takes the model itself as well.
+
+        Results have the model's variables, deterministics, plates as dimensions, observed and constant data.
+        `sample(..., log_likelihood="y", posterior_predictive="y")` adds the groups of these names, for
+        observed sites.
+
+        Parameters
+        ----------
+        model
+            A function with `numpyro.sample` in it.
+        data
+            Its arguments by name: a dict, a path to a JSON file, JSON text, or None.
+        threads
+            As in `from_jax`.
+
+        Returns
+        -------
+        OwnModel
+            A target for `sample` and `Posterior`.
+
+        Raises
+        ------
+        ArgumentError
+            It is no function; JAX or NumPyro is not installed, or JAX in single precision.
+        DataError
+            The data do not fit the model's arguments.
+        ModelError
+            It has no latent variables, discrete ones that are not summed out, two of one name, or shapes that
+            depend on values.
+        """
+        return _backend("numpyro_model").from_numpyro(model, data, threads)  # type: ignore[no-any-return]
+
     def __getstate__(self) -> dict[str, Any]:
         if self._compiled:
             raise TypeError("a target from compiled addresses lives in one process; use threads")
