@@ -5,7 +5,7 @@
     python examples/benchmarks/jax_models.py race [NAME ...]    ESS/s, beside NumPyro's NUTS and BlackJAX
 
 The models are those of jax_pairs.py. It needs stanadapt[jax], and blackjax for the race. A sampler of the
-race has a process of its own, in which it runs twice: the first time compiles, the second is timed.
+race has a process of its own, in which it runs six times: the first time compiles, the others are timed.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from stanadapt.result.container import datasets
 CHAINS = 2  # as many as there are devices
 WARMUP, DRAWS = 1000, 2000
 SEED = 11
+LATER = range(SEED + 1, SEED + 6)
 METHOD = "fisher_hmc"
 LONGEST = 1800  # seconds of a sampler's process
 SLICE, SLICES = 0.002, 200  # seconds that gradients are timed for, and how often
@@ -52,11 +53,10 @@ Draws = dict[str, np.ndarray]  # (chain, draw, ...)
 
 
 class Runs(NamedTuple):
-    """Two runs of a sampler."""
+    """Runs of a sampler, one after another in a process."""
 
     first: Clock  # with all that is compiled
-    later: Clock
-    draws: Draws  # of the later one
+    later: list[tuple[Clock, Draws]]  # with other seeds
 
 
 def ours(posterior: Any, seed: int) -> Draws:
@@ -74,22 +74,19 @@ def open_pair(pair: Pair, threads: bool) -> Any:
 
 def by_threads(pair: Pair) -> Runs:
     """Chains in threads of one process."""
-    with Clock() as first:
-        posterior = open_pair(pair, threads=True)
-        ours(posterior, SEED)
-    with Clock() as later:
-        draws = ours(posterior, SEED + 1)
-    return Runs(first, later, draws)
+    return by_ours(pair, threads=True)
 
 
 def by_processes(pair: Pair) -> Runs:
     """A process for each chain, which is the default: each imports JAX and compiles, in every run."""
+    return by_ours(pair, threads=False)
+
+
+def by_ours(pair: Pair, threads: bool) -> Runs:
     with Clock() as first:
-        posterior = open_pair(pair, threads=False)
+        posterior = open_pair(pair, threads)
         ours(posterior, SEED)
-    with Clock() as later:
-        draws = ours(posterior, SEED + 1)
-    return Runs(first, later, draws)
+    return Runs(first, [clocked(lambda seed=seed: ours(posterior, seed)) for seed in LATER])
 
 
 def by_numpyro(pair: Pair) -> Runs:
@@ -98,14 +95,13 @@ def by_numpyro(pair: Pair) -> Runs:
 
     options: dict[str, Any] = {"chain_method": "parallel", "progress_bar": False}
     sampler = MCMC(NUTS(pair.model), num_warmup=WARMUP, num_samples=DRAWS, num_chains=CHAINS, **options)
-    clocks = []
-    for seed in (SEED, SEED + 1):
-        with Clock() as clock:
-            sampler.run(jax.random.key(seed), **pair.data)
-            samples = sampler.get_samples(group_by_chain=True)
-            draws = {name: np.asarray(each) for name, each in samples.items()}
-        clocks.append(clock)
-    return Runs(*clocks, draws)
+
+    def run(seed: int) -> Draws:
+        sampler.run(jax.random.key(seed), **pair.data)
+        samples = sampler.get_samples(group_by_chain=True)
+        return {name: np.asarray(each) for name, each in samples.items()}
+
+    return Runs(clocked(lambda: run(SEED))[0], [clocked(lambda seed=seed: run(seed)) for seed in LATER])
 
 
 def by_blackjax(pair: Pair) -> Runs:
@@ -114,22 +110,27 @@ def by_blackjax(pair: Pair) -> Runs:
 
     posterior = open_pair(pair, threads=True)
     density, d = posterior.model.source.log_density, posterior.dim
-    rng = np.random.default_rng(SEED)
     program = jax.jit(lambda key, x: chain(density, DRAWS, key, x))
+    points: dict[int, np.ndarray] = {}  # seed -> draws on the unconstrained scale
 
-    def run(arguments: tuple[Any, np.ndarray]) -> np.ndarray:
-        return np.asarray(program(*arguments))
-
-    clocks = []
-    for seed in (SEED, SEED + 1):
-        starts = rng.uniform(-1.0, 1.0, (CHAINS, d))
+    def run(seed: int) -> None:
+        starts = np.random.default_rng(seed).uniform(-1.0, 1.0, (CHAINS, d))
         keys = [jax.random.fold_in(jax.random.key(seed), i) for i in range(CHAINS)]
-        with Clock() as clock, ThreadPoolExecutor(CHAINS) as pool:
-            if not clocks:
-                program = program.lower(keys[0], starts[0]).compile()
-            x = np.array(list(pool.map(run, zip(keys, starts, strict=True))))
-        clocks.append(clock)
-    return Runs(*clocks, posterior.constrain(x, transformed=True))
+        with ThreadPoolExecutor(CHAINS) as pool:
+            points[seed] = np.array([np.asarray(each) for each in pool.map(compiled, keys, starts)])
+
+    with Clock() as first:
+        compiled = program.lower(jax.random.key(0), np.zeros(d)).compile()
+        run(SEED)
+    clocks = [clocked(lambda seed=seed: run(seed))[0] for seed in LATER]
+    draws = [posterior.constrain(points[seed], transformed=True) for seed in LATER]
+    return Runs(first, list(zip(clocks, draws, strict=True)))
+
+
+def clocked(run: Callable[[], Any]) -> tuple[Clock, Any]:
+    with Clock() as clock:
+        result = run()
+    return clock, result
 
 
 RACERS: dict[str, Callable[[Pair], Runs]] = {
@@ -141,8 +142,11 @@ RACERS: dict[str, Callable[[Pair], Runs]] = {
 
 
 def race(names: list[str]) -> None:
-    """A table of the samplers on the models. CPU time is that of the sampler's own process."""
-    print("| model | sampler | first run, s (CPU) | later run, s (CPU) | least ESS | ESS/s | ESS/CPU s |")
+    """A table of the samplers on the models: medians of the later runs, and their range in seconds.
+
+    CPU time is that of the sampler's own process.
+    """
+    print("| model | sampler | first run, s | later runs, s | least ESS | ESS/s | ESS/CPU s |")
     print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for name in names:
         for racer in RACERS:
@@ -151,19 +155,23 @@ def race(names: list[str]) -> None:
             if done.returncode:
                 print(f"| {name} | {racer} | {done.stderr.strip().splitlines()[-1]} |", flush=True)
                 continue
-            first, first_cpu, later, later_cpu, ess = json.loads(done.stdout.splitlines()[-1])
-            times = f"{first:.1f} ({first_cpu:.1f}) | {later:.2f} ({later_cpu:.2f})"
-            per_cpu = f"{ess / later_cpu:.0f}" if racer != "processes" else ""
-            print(f"| {name} | {racer} | {times} | {ess:.0f} | {ess / later:.0f} | {per_cpu} |", flush=True)
+            first, later = json.loads(done.stdout.splitlines()[-1])
+            seconds, cpu, ess = np.array(later).T
+            per_cpu = f"{np.median(ess / cpu):,.0f}" if racer != "processes" else ""
+            times = f"{first:.1f} | {np.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
+            rates = f"{np.median(ess):,.0f} | {np.median(ess / seconds):,.0f} | {per_cpu}"
+            print(f"| {name} | {racer} | {times} | {rates} |", flush=True)
 
 
 def one(name: str, racer: str) -> None:
     """A sampler on a model, in this process: its figures as JSON."""
     pair = pairs()[name]
     runs = RACERS[racer](pair)
-    ess = float(convergence(columns(runs.draws, pair.compared)).ess_bulk.min())
-    times = [each for clock in runs[:2] for each in (clock.seconds, clock.cpu_seconds)]
-    print(json.dumps([*times, ess]))
+    later = [
+        (clock.seconds, clock.cpu_seconds, float(convergence(columns(draws, pair.compared)).ess_bulk.min()))
+        for clock, draws in runs.later
+    ]
+    print(json.dumps([runs.first.seconds, later]))
 
 
 def agree(names: list[str]) -> None:
@@ -173,7 +181,7 @@ def agree(names: list[str]) -> None:
     for name in names:
         pair = pairs()[name]
         own = columns(ours(open_pair(pair, threads=True), SEED), pair.compared)
-        numpyros = columns(by_numpyro(pair).draws, pair.compared)
+        numpyros = columns(by_numpyro(pair).later[0][1], pair.compared)
         program = stanadapt.Posterior(pair.program, stan_data(name, pair.data))
         stan = columns(ours(program, SEED + 1), pair.compared)
         z = [float(np.abs(z_scores(own, other)).max()) for other in (numpyros, stan)]
