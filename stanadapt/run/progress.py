@@ -32,6 +32,8 @@ _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {remaining} left{p
 class Goal(Protocol):
     """How far a run with `until` is."""
 
+    limit: str  # what has ended it before its goals, or nothing
+
     @property
     def words(self) -> str: ...
 
@@ -93,7 +95,10 @@ class Progress:
         if board.stopped and not self.stopping and done < self.total:
             self.stopping = True
             end = "with the chains that are whole" if self.whole else "when the present block ends"
-            text = f"{self.job.method}: stopping {end}; Ctrl-C again gives up at once"
+            if self.goal is not None and self.goal.limit:  # nobody has interrupted it
+                text = f"{self.job.method}: its time is up, and it stops {end}"
+            else:
+                text = f"{self.job.method}: stopping {end}; Ctrl-C again gives up at once"
             tell(text) if self.bar is None else self.bar.write(text, file=sys.stderr)
 
     def _aim(self, done: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import subprocess
 import sys
 import types
@@ -112,6 +113,17 @@ def test_bar_says_that_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
         look(stopped)
         look(stopped)
     assert stream.getvalue().count("Ctrl-C again") == 1
+
+
+def test_lines_say_that_the_time_is_up(capsys: pytest.CaptureFixture[str]) -> None:
+    stopped = board((50, 0.0, 0.5, 2.0, 0.0), (50, 0.0, 0.3, 4.0, 0.0))
+    stopped.stop()
+    goal = types.SimpleNamespace(limit="seconds", words="", rows_needed=math.inf)
+    with Progress(JOB, True, goal) as look:
+        look(stopped)
+    error = capsys.readouterr().err
+    assert "rwm: its time is up, and it stops when the present block ends" in error
+    assert "Ctrl-C" not in error
 
 
 @pytest.mark.parametrize("stream", [None, closed(), Broken()], ids=["none", "closed", "broken"])
