@@ -190,12 +190,12 @@ def _missed(
     limit = r_hat_limit(posterior.sizes["chain"])
     disagree = ~(r_hat(scalars.moments, posterior.sizes["draw"]) <= limit)
     lp = None if stats is None else column(stats, "lp", np.mean)
-    said = {
-        "improper": missed.improper(posterior, adaptation, scalars.largest, disagree, scalars.constant, lp),
-        "heavy_tails": missed.heavy_tails(posterior, adaptation),
-        "modes": missed.modes(adaptation),
-    }
-    return [Finding(kind, text) for kind, text in said.items() if text]
+    found = [
+        missed.improper(posterior, adaptation, scalars.largest, disagree, scalars.constant, lp),
+        missed.heavy_tails(posterior, adaptation),
+        missed.modes(adaptation),
+    ]
+    return [finding for finding in found if finding is not None]
 
 
 def _acceptance(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | None) -> list[Finding]:

@@ -1,6 +1,6 @@
 """What the draws may lack without looking wrong: heavy tails, modes, and a posterior that has no mass.
 
-Each function returns what is to be said, or nothing.
+Each function returns a finding, or None.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import xarray
 
 from ..result.labels import SAMPLE_DIMS
 from .convergence import effective_size
+from .finding import Finding
 from .statistics import variables
 
 INDEX_LIMIT = 0.32  # of the tail; for Student's t with 2 degrees of freedom 0.4 is found, with 3 degrees 0.25
@@ -24,27 +25,29 @@ RISE = 1e6  # nats a dimension by which the log density rises during the draws
 _WORST = 3  # parameters that a text names
 
 
-def heavy_tails(posterior: xarray.Dataset, adaptation: xarray.Dataset) -> str:
+def heavy_tails(posterior: xarray.Dataset, adaptation: xarray.Dataset) -> Finding | None:
     """Parameters whose scores fall towards zero in the tails, where the draws are worth little.
 
     A method that moves well there, since it knows how heavy they are, has draws that are worth as much in the
     tails as in the middle; of those nothing is said.
     """
     if "tail_index" not in adaptation.data_vars:
-        return ""
+        return None
     labels, values = adaptation["unconstrained"].values, adaptation["tail_index"].values
     heavy = {str(labels[j]): float(values[j]) for j in np.flatnonzero(values > INDEX_LIMIT)}
     found = [(index, name) for name, index in heavy.items() if _is_slow(name, posterior)]
     if not found:
-        return ""
+        return None
     shown = ", ".join(f"{name} ({index:.2g})" for index, name in sorted(found, reverse=True)[:_WORST])
-    return (
+    text = (
         f"{len(found)} quantities have heavy tails, with an index (1 / degrees of freedom of Student's t) of "
         f"at least {shown}: the score falls towards zero there, chains go out and come back too rarely, and "
         "quantiles such as 1 % and 99 % may be far off although R-hat is near 1. Write such parameters as "
         "scale mixtures of normals or as transformations of normal ones, try method='auto', and do not rely "
         "on outer quantiles before two methods agree on them."
     )
+    numbers = {"count": len(found), "largest": max(found)[0], "limit": INDEX_LIMIT}
+    return Finding("heavy_tails", text, numbers=numbers)
 
 
 def _is_slow(name: str, posterior: xarray.Dataset) -> bool:
@@ -64,21 +67,23 @@ def _is_slow(name: str, posterior: xarray.Dataset) -> bool:
     return not tails.min() > max(TAIL_SHARE * middle.max(), TAIL_ESS * draws.shape[0])
 
 
-def modes(adaptation: xarray.Dataset) -> str:
+def modes(adaptation: xarray.Dataset) -> Finding | None:
     """Modes that climbs before the first iteration have found, and that no chain has visited."""
     if "mode_climbs" not in adaptation.data_vars:
-        return ""
+        return None
     climbs, logp, log_mass = (adaptation[name].values for name in ("mode_climbs", "mode_lp", "mode_log_mass"))
     shares = np.exp(log_mass - np.logaddexp.reduce([0.0, *log_mass]))
     shown = ", ".join(
         f"{n} at log density {height:.6g}, with about {share:.2g} of the mass"
         for n, height, share in zip(climbs, logp, shares, strict=True)
     )
-    return (
+    text = (
         f"{climbs.sum()} of the climbs before the first iteration ended at {len(climbs)} modes that no chain "
         f"has visited: {shown} (by Laplace's approximation). The draws lack them: start chains there (inits, "
         "adaptation/mode), and do not trust shares of modes that chains do not change between."
     )
+    numbers = {"count": len(climbs), "climbs": int(climbs.sum()), "mass": float(shares.sum())}
+    return Finding("modes", text, numbers=numbers)
 
 
 def improper(
@@ -88,7 +93,7 @@ def improper(
     disagree: np.ndarray,
     constant: np.ndarray,
     lp: np.ndarray | None,
-) -> str:
+) -> Finding | None:
     """Whether the posterior seems to have no finite mass.
 
     Of each scalar of `posterior`, `largest` (k,) has the magnitude of its draws, `disagree` (k,) tells
@@ -96,7 +101,7 @@ def improper(
     log density.
     """
     if "unconstrained" not in adaptation.coords:
-        return ""
+        return None
     labels = adaptation["unconstrained"].values
     bases = {str(label).split(".")[0] for label in labels} | {str(label) for label in labels}
     is_parameter = np.concatenate(
@@ -108,6 +113,7 @@ def improper(
             for name, values in variables(posterior).items()
         ]
     )
+    rise = 0.0 if lp is None else _rise(lp)
     size = float(np.nanmax(largest[is_parameter], initial=0.0))
     apart = float(np.nanmax(largest[is_parameter & disagree], initial=0.0))
     if size > OVERFLOWING:
@@ -116,14 +122,15 @@ def improper(
         what = f"draws are as large as {apart:.2g}, and chains do not agree or do not move"
     elif lp is not None and (disagree & ~constant).any() and lp.min() == lp.max():
         what = "the log density is the same in all draws, and chains do not agree"
-    elif lp is not None and _rise(lp) > RISE * labels.size:
-        what = f"the log density has risen by {_rise(lp):.2g} during the draws"
+    elif rise > RISE * labels.size:
+        what = f"the log density has risen by {rise:.2g} during the draws"
     else:
-        return ""
-    return (
+        return None
+    text = (
         f"The posterior seems improper, so that there is nothing to draw from: {what}. Give every parameter "
         "a prior, and see whether the data tell of each of them."
     )
+    return Finding("improper", text, numbers={"largest": size, "rise": rise})
 
 
 def _rise(lp: np.ndarray) -> float:

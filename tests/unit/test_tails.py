@@ -110,16 +110,17 @@ def test_heavy_tails_are_said_where_draws_move_slowly():
     x = rng.standard_cauchy((4, 2000))
     facts = adaptation(["v.1", "v.2", "w"], tail_index=("unconstrained", np.array([np.nan, 1.0, 0.3])))
     v = np.stack([rng.standard_normal(x.shape), slow(x)], axis=2)
-    text = missed.heavy_tails(dataset(v=v, w=slow(x)), facts)
-    assert text.startswith("1 quantities have heavy tails")
-    assert "v.2 (1)" in text
-    assert missed.heavy_tails(dataset(w=slow(x)), facts) == ""
-    assert missed.heavy_tails(dataset(v=v), adaptation(["v.1", "v.2"])) == ""
+    finding = missed.heavy_tails(dataset(v=v, w=slow(x)), facts)
+    assert finding.text.startswith("1 quantities have heavy tails")
+    assert "v.2 (1)" in finding.text
+    assert finding.numbers == {"count": 1, "largest": 1.0, "limit": missed.INDEX_LIMIT}
+    assert missed.heavy_tails(dataset(w=slow(x)), facts) is None
+    assert missed.heavy_tails(dataset(v=v), adaptation(["v.1", "v.2"])) is None
 
 
 def test_draws_that_are_right_in_heavy_tails_are_fine():
     x = np.random.default_rng(3).standard_cauchy((4, 2000))
-    assert missed.heavy_tails(dataset(x=x), adaptation(["x"], tail_index=("unconstrained", [1.0]))) == ""
+    assert missed.heavy_tails(dataset(x=x), adaptation(["x"], tail_index=("unconstrained", [1.0]))) is None
 
 
 TWO = """data { real share; } parameters { vector[2] x; }
@@ -175,10 +176,11 @@ def test_modes_are_worded_with_their_shares():
         mode_lp=("missed", [-2.5, -4.0]),
         mode_log_mass=("missed", np.log([2.0, 1.0])),
     )
-    text = missed.modes(facts)
-    assert text.startswith("4 of the climbs before the first iteration ended at 2 modes")
-    assert "3 at log density -2.5, with about 0.5 of the mass" in text
-    assert missed.modes(adaptation(["x"])) == ""
+    finding = missed.modes(facts)
+    assert finding.text.startswith("4 of the climbs before the first iteration ended at 2 modes")
+    assert "3 at log density -2.5, with about 0.5 of the mass" in finding.text
+    assert finding.numbers == pytest.approx({"count": 2, "climbs": 4, "mass": 0.75})
+    assert missed.modes(adaptation(["x"])) is None
 
 
 @pytest.mark.parametrize(
@@ -195,13 +197,18 @@ def test_modes_are_worded_with_their_shares():
 )
 def test_improper(largest, disagree, lp, said):
     given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([largest]), np.array([disagree])
-    text = missed.improper(*given, np.array([False]), lp)
-    assert (said in text) if said else text == ""
+    finding = missed.improper(*given, np.array([False]), lp)
+    if not said:
+        assert finding is None
+        return
+    assert said in finding.text
+    assert finding.numbers["largest"] == largest
+    assert ("risen" in said) == (finding.numbers["rise"] > missed.RISE)
 
 
 def test_quantities_that_are_no_parameters_may_be_large():
     given = dataset(big=np.zeros((2, 10))), adaptation(["x"]), np.array([1e200]), np.array([True])
-    assert missed.improper(*given, np.array([False]), None) == ""
+    assert missed.improper(*given, np.array([False]), None) is None
 
 
 def test_chains_that_stand_still_are_improper_only_far_out():
@@ -209,4 +216,4 @@ def test_chains_that_stand_still_are_improper_only_far_out():
     lp = np.zeros((2, 10))
     for size, said in ((2.0, False), (1e29, True)):
         given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([size]), np.array([True])
-        assert bool(missed.improper(*given, np.array([True]), lp)) == said
+        assert (missed.improper(*given, np.array([True]), lp) is not None) == said
