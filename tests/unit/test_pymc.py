@@ -256,9 +256,39 @@ def random_density():
     return model
 
 
+def shapes_that_move():
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=3)
+        pm.Deterministic("above", a[a > 0.0])
+        pm.Deterministic("below", a[a <= 0.0])  # together they always have three entries
+    return model
+
+
+def shapes_that_do_not_fit():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a", shape=3), 1.0, observed=np.ones(4))
+    return model
+
+
+def loose_random_variable():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a") + pm.Normal.dist(), 1.0, observed=1.0)
+    return model
+
+
+def complex_values():
+    with pm.Model() as model:
+        pm.Deterministic("z", pt.complex(pm.Normal("a"), pm.Normal("b")))
+    return model
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (shapes_that_move, r"the shape of above depends on the values of parameters \(\(0,\) or"),
+        (shapes_that_do_not_fit, r"PyMC cannot evaluate it: .*\(4,\), \(3,\)"),
+        (loose_random_variable, "PyMC cannot evaluate it: Random variables detected"),
+        (complex_values, "its deterministic z is complex"),
         (pm.Model, "no free variables"),
         (discrete, "its variables k, b are discrete"),
         (single_precision, "its variable a is float32, and float64 is needed"),

@@ -26,7 +26,7 @@ from pytensor.compile.mode import Mode
 from ...errors import ModelError
 from .calls import GENERATOR, array_type, at_address, compile_text, pointer
 from .philox import Streams, begin
-from .pymc_graphs import LOOK, Graphs, Program
+from .pymc_graphs import LOOK, REJECTIONS, Graphs, Program
 
 _KEPT = 32  # models and sets of quantities that stay compiled
 _OBJECT_MODE = "Numba will use object mode to run (?P<op>.*)'s perform method"
@@ -37,8 +37,6 @@ _SHORT = types.int32(
 _LONG = types.int32(
     types.CPointer(types.uintp), types.boolean, types.boolean, _Doubles, _Doubles, _Doubles, types.uintp
 )
-# What a log density raises at a point where it has none; anything else is a mistake in the model's own ops.
-REJECTIONS = (ArithmeticError, AssertionError, ValueError, np.linalg.LinAlgError)
 
 _LOCK = threading.RLock()
 _KEEP: OrderedDict[Any, Any] = OrderedDict()
