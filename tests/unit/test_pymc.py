@@ -10,7 +10,7 @@ import cloudpickle
 import numba
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 
 import stanadapt
 from stanadapt import Posterior, Target
@@ -21,6 +21,7 @@ from stanadapt.model.backends.python import LOG_DENSITY
 pm = pytest.importorskip("pymc", reason="PyMC is not installed: pip install 'stanadapt[pymc]'")
 
 import pytensor  # noqa: E402
+import pytensor.sparse  # noqa: E402
 import pytensor.tensor as pt  # noqa: E402
 
 from pymc_cases import (  # noqa: E402
@@ -136,6 +137,37 @@ def test_another_prior_is_another_model():
     assert keys[0] == keys[1] != keys[2]
     texts = [Graphs(normal(prior)).identity() for prior in (1.0, 1.0, 2.0)]
     assert texts[0] == texts[1] != texts[2]
+
+
+def sparse_columns(scale):
+    matrix = sparse.csr_matrix(scale * np.eye(3))
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=(3, 1))
+        mean = pytensor.sparse.dot(pytensor.sparse.as_sparse_variable(matrix), b)
+        pm.Normal("y", mean, 1.0, observed=np.ones((3, 1)))
+    return model
+
+
+def recursion(steps_back):
+    with pm.Model() as model:
+        rate = pm.Normal("rate")
+        levels = pytensor.scan(
+            lambda level, factor: factor * level + 1.0,
+            outputs_info=[pt.constant(1.0, dtype="float64")],
+            non_sequences=[rate],
+            n_steps=5,
+            truncate_gradient=steps_back,
+            return_updates=False,
+        )
+        pm.Normal("y", levels, 1.0, observed=np.ones(5))
+    return model
+
+
+@pytest.mark.parametrize(("make", "given"), [(sparse_columns, (1.0, 7.0)), (recursion, (-1, 2))])
+def test_models_that_look_alike_are_not_taken_for_one_another(make, given):
+    one, other, again = (Graphs(make(value)) for value in (*given, given[0]))
+    assert one.key == again.key != other.key
+    assert one.identity() == again.identity() != other.identity()
 
 
 def test_what_data_make_is_made_once():

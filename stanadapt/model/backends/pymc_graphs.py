@@ -26,6 +26,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import DenseTensorType
+from scipy import sparse
 
 from ... import check
 from ...errors import ModelError
@@ -34,6 +35,7 @@ LOOK = "FAST_COMPILE"  # PyTensor's mode for what is evaluated once or twice
 # What a log density raises at a point where it has none; anything else is a mistake in the model's own ops.
 REJECTIONS = (ArithmeticError, AssertionError, ValueError, np.linalg.LinAlgError)
 
+_PLAIN = bool | int | float | str  # settings of ops that are told by their values
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 # Ops whose results are not worth to be kept: they give another view of an array, or its shape.
 _VIEWS = {
@@ -315,7 +317,9 @@ def _op(op: Any, as_text: bool) -> Any:
     inner = getattr(op, "fgraph", None)
     text = _ADDRESS.sub("", str(op))
     if inner is not None:
-        own = (type(op).__name__, text, str(getattr(op, "info", "")))
+        # Settings that no graph shows, such as how far back the gradient of a scan goes.
+        settings = sorted((name, value) for name, value in vars(op).items() if isinstance(value, _PLAIN))
+        own = (type(op).__name__, text, str(getattr(op, "info", "")), str(settings))
         return (*own, signature(inner.outputs, inner.inputs, as_text=as_text))
     return text if as_text else op
 
@@ -324,11 +328,17 @@ def _root(variable: Any) -> Any:
     if not isinstance(variable, Constant):
         return ("root", str(variable.type))
     data = variable.data
+    if sparse.issparse(data):
+        parts = data.tocoo()
+        return ("constant", str(variable.type), data.shape, *map(_digest, (parts.row, parts.col, parts.data)))
     if isinstance(data, np.ndarray | np.generic) and np.asarray(data).dtype != object:
         held = np.asarray(data)
-        digest = hashlib.sha256(np.ascontiguousarray(held).tobytes()).hexdigest()
-        return ("constant", str(held.dtype), held.shape, digest)
+        return ("constant", str(held.dtype), held.shape, _digest(held))
     return ("constant", str(variable.type), _ADDRESS.sub("", repr(data)))
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
 def _check(model: Any) -> None:
