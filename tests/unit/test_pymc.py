@@ -367,6 +367,16 @@ def test_a_start_without_a_density_names_the_term():
         stanadapt.sample(model, **RUN)
 
 
+def test_data_that_do_not_fit_one_another_are_told_in_a_sentence():
+    with pm.Model() as model:
+        x, y = pm.Data("x", np.ones(3)), pm.Data("y_data", np.ones(3))
+        pm.Normal("y", pm.Normal("mu") * x, 1.0, observed=y)
+        pm.set_data({"x": np.ones(5)})
+    with pytest.raises(InitializationError, match=r"nan: .*\(3,\).*\(5,\)") as caught:
+        stanadapt.sample(model, **RUN)
+    assert len(str(caught.value)) < 300
+
+
 def test_a_gradient_that_is_not_finite_is_told():
     with pm.Model() as model:
         pm.Potential("root", -pt.sqrt(pt.abs(pm.Normal("mu"))))

@@ -38,7 +38,8 @@ class PyMCTarget(Target):
         except StanAdaptError:
             raise
         except Exception as error:  # PyMC reads most of a model only now, and raises what comes
-            raise ModelError(f"model: PyMC cannot evaluate it: {check.one_line(error)}") from error
+            words = _module("functions").first_words(error)
+            raise ModelError(f"model: PyMC cannot evaluate it: {words}") from error
         if reason := check.too_many(graphs.dim):
             raise ModelError(f"model: it has {reason}")
         self._take(graphs, ())
@@ -125,7 +126,7 @@ class PyMCTarget(Target):
         try:
             terms = _module("functions").look(self._graphs, program)(x, *self._graphs.data)
         except Exception as error:  # the model's own ops may raise anything
-            return check.one_line(error)
+            return str(_module("functions").first_words(error))
         values = {name: float(term) for name, term in zip(names, terms, strict=True)}
         bad = [f"{name} ({value})" for name, value in values.items() if not np.isfinite(value)]
         return f"the terms that are not finite: {', '.join(bad[:_SHOWN])}" if bad else ""

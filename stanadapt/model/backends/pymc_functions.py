@@ -90,7 +90,7 @@ def try_quantities(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> Non
             pass
         except Exception as error:  # such as of a distribution without a function for random numbers
             what = f"{quantity[0]} of {quantity[1]}"
-            raise ModelError(f"model: {what} cannot be evaluated: {_first_words(error)}") from error
+            raise ModelError(f"model: {what} cannot be evaluated: {first_words(error)}") from error
 
 
 def look(graphs: Graphs, program: Program) -> Callable[..., Any]:
@@ -135,7 +135,7 @@ def _compile_density(graphs: Graphs) -> Density:
             )
         return Density(make, callbacks, (), "", jitted)
     except Exception as error:  # ops without a numba form raise whatever they like, and so do numba and LLVM
-        reason = _first_words(error)
+        reason = first_words(error)
     functions = tuple(_function(graphs, program.inputs, outputs, _c_mode()) for outputs in wanted)
     return Density(make, (), functions, reason, functions)
 
@@ -175,7 +175,7 @@ def _no_fallback() -> Iterator[None]:
         yield
 
 
-def _first_words(error: Exception) -> str:
+def first_words(error: Exception) -> str:
     """The first sentence of an error; PyTensor's go on for pages."""
     if found := re.match(_OBJECT_MODE, str(error)):
         return f"{found['op']} has no numba form"
