@@ -118,8 +118,10 @@ def _check_owner(argument: str, quantity: str, request: Request, posterior: Post
     if own == quantity:
         return
     data = {name: np.shape(value) for name, value in posterior.data.items() if not holds_tuples(value)}
-    check.choice(f"{argument}: the data of {quantity}", own, data)
     shape = posterior.generated_quantities[quantity].shape
+    if quantity == f"{argument}:{own}":  # made by the model, whose shape is right
+        data[own] = shape
+    check.choice(f"{argument}: the data of {quantity}", own, data)
     # A likelihood has one value for all components of an observation.
     wanted = data[own][: len(shape)] if argument == "log_likelihood" else data[own]
     if shape != wanted:

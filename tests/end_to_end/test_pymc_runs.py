@@ -119,6 +119,34 @@ def test_groups_are_those_of_pymc(model):
     np.testing.assert_allclose(likelihood, expected)
 
 
+def test_missing_values():
+    """PyMC draws them, and new data have the shape of all data, or of those that were observed."""
+    data = np.array([[0.5, 1.0], [np.nan, 2.0], [1.5, np.nan], [0.0, -1.0]])
+    missing = np.isnan(data)
+    with pm.Model(coords={"row": list("abcd"), "side": ["left", "right"]}) as model:
+        mu = pm.Normal("mu", shape=2)
+        pm.Normal("x", mu, 1.0, observed=data, dims=("row", "side"))
+        pm.MvNormal("y", mu, cov=np.eye(2), observed=data, dims=("row", "side"))
+    likely = ["x_observed", "y_observed"]
+    groups = datasets(sample(model, log_likelihood=likely, posterior_predictive=["x", "y", "x_observed"]))
+    drawn = groups["posterior"]
+    for name in ("x", "y"):
+        new = groups["posterior_predictive"][name]
+        assert new.dims == drawn[name].dims == ("chain", "draw", "row", "side")
+        assert list(new["row"].values) == list("abcd")
+        np.testing.assert_array_equal(drawn[name].values[..., ~missing], np.tile(data[~missing], (3, 40, 1)))
+        np.testing.assert_array_equal(new.values[..., missing], drawn[f"{name}_unobserved"])
+        assert not np.any(new.values[..., ~missing] == data[~missing])
+    observed = groups["posterior_predictive"]["x_observed"]
+    np.testing.assert_array_equal(groups["posterior_predictive"]["x"].values[..., ~missing], observed)
+    assert groups["log_likelihood"]["x_observed"].shape == (3, 40, 6)
+    found = groups["log_likelihood"]["y_observed"].values  # PyMC's has one value a row
+    away = np.where(missing, drawn["y"].values, data) - drawn["mu"].values[..., None, :]
+    np.testing.assert_allclose(found, stats.norm.logpdf(away).sum(axis=-1))
+    with pytest.raises(ArgumentError, match="log_likelihood must be one of x_observed, y_observed"):
+        sample(model, log_likelihood="y")
+
+
 def test_draws_do_not_depend_on_threads_or_blocks(model, monkeypatch):
     asked = {"log_likelihood": "y", "posterior_predictive": "y", "save_warmup": True}
     one, several = sample(model, workers=1, **asked), sample(model, workers=3, **asked)

@@ -10,7 +10,7 @@ import cloudpickle
 import numba
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 
 import stanadapt
 from stanadapt import Posterior, Target
@@ -21,6 +21,7 @@ from stanadapt.model.backends.python import LOG_DENSITY
 pm = pytest.importorskip("pymc", reason="PyMC is not installed: pip install 'stanadapt[pymc]'")
 
 import pytensor  # noqa: E402
+import pytensor.sparse  # noqa: E402
 import pytensor.tensor as pt  # noqa: E402
 
 from pymc_cases import (  # noqa: E402
@@ -136,6 +137,37 @@ def test_another_prior_is_another_model():
     assert keys[0] == keys[1] != keys[2]
     texts = [Graphs(normal(prior)).identity() for prior in (1.0, 1.0, 2.0)]
     assert texts[0] == texts[1] != texts[2]
+
+
+def sparse_columns(scale):
+    matrix = sparse.csr_matrix(scale * np.eye(3))
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=(3, 1))
+        mean = pytensor.sparse.dot(pytensor.sparse.as_sparse_variable(matrix), b)
+        pm.Normal("y", mean, 1.0, observed=np.ones((3, 1)))
+    return model
+
+
+def recursion(steps_back):
+    with pm.Model() as model:
+        rate = pm.Normal("rate")
+        levels = pytensor.scan(
+            lambda level, factor: factor * level + 1.0,
+            outputs_info=[pt.constant(1.0, dtype="float64")],
+            non_sequences=[rate],
+            n_steps=5,
+            truncate_gradient=steps_back,
+            return_updates=False,
+        )
+        pm.Normal("y", levels, 1.0, observed=np.ones(5))
+    return model
+
+
+@pytest.mark.parametrize(("make", "given"), [(sparse_columns, (1.0, 7.0)), (recursion, (-1, 2))])
+def test_models_that_look_alike_are_not_taken_for_one_another(make, given):
+    one, other, again = (Graphs(make(value)) for value in (*given, given[0]))
+    assert one.key == again.key != other.key
+    assert one.identity() == again.identity() != other.identity()
 
 
 def test_what_data_make_is_made_once():
@@ -256,9 +288,39 @@ def random_density():
     return model
 
 
+def shapes_that_move():
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=3)
+        pm.Deterministic("above", a[a > 0.0])
+        pm.Deterministic("below", a[a <= 0.0])  # together they always have three entries
+    return model
+
+
+def shapes_that_do_not_fit():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a", shape=3), 1.0, observed=np.ones(4))
+    return model
+
+
+def loose_random_variable():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a") + pm.Normal.dist(), 1.0, observed=1.0)
+    return model
+
+
+def complex_values():
+    with pm.Model() as model:
+        pm.Deterministic("z", pt.complex(pm.Normal("a"), pm.Normal("b")))
+    return model
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (shapes_that_move, r"the shape of above depends on the values of parameters \(\(0,\) or"),
+        (shapes_that_do_not_fit, r"PyMC cannot evaluate it: .*\(4,\), \(3,\)"),
+        (loose_random_variable, "PyMC cannot evaluate it: Random variables detected"),
+        (complex_values, "its deterministic z is complex"),
         (pm.Model, "no free variables"),
         (discrete, "its variables k, b are discrete"),
         (single_precision, "its variable a is float32, and float64 is needed"),
@@ -303,6 +365,16 @@ def test_a_start_without_a_density_names_the_term():
         pm.Potential("broken", pt.log(-pt.exp(mu)))
     with pytest.raises(InitializationError, match=r"log density is nan: .*broken \(nan\)"):
         stanadapt.sample(model, **RUN)
+
+
+def test_data_that_do_not_fit_one_another_are_told_in_a_sentence():
+    with pm.Model() as model:
+        x, y = pm.Data("x", np.ones(3)), pm.Data("y_data", np.ones(3))
+        pm.Normal("y", pm.Normal("mu") * x, 1.0, observed=y)
+        pm.set_data({"x": np.ones(5)})
+    with pytest.raises(InitializationError, match=r"nan: .*\(3,\).*\(5,\)") as caught:
+        stanadapt.sample(model, **RUN)
+    assert len(str(caught.value)) < 300
 
 
 def test_a_gradient_that_is_not_finite_is_told():

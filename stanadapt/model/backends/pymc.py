@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ... import check
-from ...errors import ArgumentError, DataError, ModelError, warn
+from ...errors import ArgumentError, DataError, ModelError, StanAdaptError, warn
 from ...target import NativeTarget
 from .base import Writer
 from .philox import Streams
@@ -33,7 +33,13 @@ class PyMCTarget(Target):
     noisy = False
 
     def __init__(self, model: Any) -> None:
-        graphs = _module("graphs").Graphs(model)
+        try:
+            graphs = _module("graphs").Graphs(model)
+        except StanAdaptError:
+            raise
+        except Exception as error:  # PyMC reads most of a model only now, and raises what comes
+            words = _module("functions").first_words(error)
+            raise ModelError(f"model: PyMC cannot evaluate it: {words}") from error
         if reason := check.too_many(graphs.dim):
             raise ModelError(f"model: it has {reason}")
         self._take(graphs, ())
@@ -66,7 +72,8 @@ class PyMCTarget(Target):
         wanted = {"log_likelihood": log_likelihood, "posterior_predictive": posterior_predictive}
         asked = [(group, name.removeprefix(f"{group}:")) for group, names in wanted.items() for name in names]
         for group, name in asked:
-            check.choice(group, name, self._graphs.observed)
+            graphs = self._graphs
+            check.choice(group, name, graphs.observed if group == "log_likelihood" else graphs.predictable)
         quantities = tuple(dict.fromkeys(asked))
         if quantities == self._quantities:
             return self
@@ -119,7 +126,7 @@ class PyMCTarget(Target):
         try:
             terms = _module("functions").look(self._graphs, program)(x, *self._graphs.data)
         except Exception as error:  # the model's own ops may raise anything
-            return check.one_line(error)
+            return str(_module("functions").first_words(error))
         values = {name: float(term) for name, term in zip(names, terms, strict=True)}
         bad = [f"{name} ({value})" for name, value in values.items() if not np.isfinite(value)]
         return f"the terms that are not finite: {', '.join(bad[:_SHOWN])}" if bad else ""
@@ -190,7 +197,7 @@ class PyMCTarget(Target):
     def _checked_value(self, x: np.ndarray) -> float:
         try:
             return float(self._density.functions[0](x, *self._arrays)[0])
-        except _module("functions").REJECTIONS:
+        except _module("graphs").REJECTIONS:
             return np.nan
 
     def _checked_gradient(self, x: np.ndarray) -> np.ndarray:
@@ -199,7 +206,7 @@ class PyMCTarget(Target):
     def _both(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         try:
             value, score = self._density.functions[1](x, *self._arrays)
-        except _module("functions").REJECTIONS:
+        except _module("graphs").REJECTIONS:
             return np.nan, np.full(self.dim, np.nan)
         return float(value), np.asarray(score)
 

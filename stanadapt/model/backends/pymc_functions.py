@@ -26,7 +26,7 @@ from pytensor.compile.mode import Mode
 from ...errors import ModelError
 from .calls import GENERATOR, array_type, at_address, compile_text, pointer
 from .philox import Streams, begin
-from .pymc_graphs import LOOK, Graphs, Program
+from .pymc_graphs import LOOK, REJECTIONS, Graphs, Program
 
 _KEPT = 32  # models and sets of quantities that stay compiled
 _OBJECT_MODE = "Numba will use object mode to run (?P<op>.*)'s perform method"
@@ -37,8 +37,6 @@ _SHORT = types.int32(
 _LONG = types.int32(
     types.CPointer(types.uintp), types.boolean, types.boolean, _Doubles, _Doubles, _Doubles, types.uintp
 )
-# What a log density raises at a point where it has none; anything else is a mistake in the model's own ops.
-REJECTIONS = (ArithmeticError, AssertionError, ValueError, np.linalg.LinAlgError)
 
 _LOCK = threading.RLock()
 _KEEP: OrderedDict[Any, Any] = OrderedDict()
@@ -92,7 +90,7 @@ def try_quantities(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> Non
             pass
         except Exception as error:  # such as of a distribution without a function for random numbers
             what = f"{quantity[0]} of {quantity[1]}"
-            raise ModelError(f"model: {what} cannot be evaluated: {_first_words(error)}") from error
+            raise ModelError(f"model: {what} cannot be evaluated: {first_words(error)}") from error
 
 
 def look(graphs: Graphs, program: Program) -> Callable[..., Any]:
@@ -137,7 +135,7 @@ def _compile_density(graphs: Graphs) -> Density:
             )
         return Density(make, callbacks, (), "", jitted)
     except Exception as error:  # ops without a numba form raise whatever they like, and so do numba and LLVM
-        reason = _first_words(error)
+        reason = first_words(error)
     functions = tuple(_function(graphs, program.inputs, outputs, _c_mode()) for outputs in wanted)
     return Density(make, (), functions, reason, functions)
 
@@ -177,7 +175,7 @@ def _no_fallback() -> Iterator[None]:
         yield
 
 
-def _first_words(error: Exception) -> str:
+def first_words(error: Exception) -> str:
     """The first sentence of an error; PyTensor's go on for pages."""
     if found := re.match(_OBJECT_MODE, str(error)):
         return f"{found['op']} has no numba form"

@@ -6,6 +6,7 @@ All graphs are functions of one point x (d,), on the scale of PyMC's value varia
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.backends.arviz import coords_and_dims_for_inferencedata, find_constants, find_observations
 from pymc.pytensorf import rewrite_pregrad
+from pymc.sampling.forward import observed_dependent_deterministics
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Constant
@@ -24,12 +26,16 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.type import DenseTensorType
+from scipy import sparse
 
 from ... import check
 from ...errors import ModelError
 
 LOOK = "FAST_COMPILE"  # PyTensor's mode for what is evaluated once or twice
+# What a log density raises at a point where it has none; anything else is a mistake in the model's own ops.
+REJECTIONS = (ArithmeticError, AssertionError, ValueError, np.linalg.LinAlgError)
 
+_PLAIN = bool | int | float | str  # settings of ops that are told by their values
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 # Ops whose results are not worth to be kept: they give another view of an array, or its shape.
 _VIEWS = {
@@ -107,6 +113,11 @@ class Graphs:
     def observed(self) -> list[str]:
         return [each.name for each in _observed(self.model)]
 
+    @property
+    def predictable(self) -> list[str]:
+        """The observed variables, and deterministics made of them: such as `y` with missing values."""
+        return [*self.observed, *(each.name for each in observed_dependent_deterministics(self.model))]
+
     def _read_labels(self) -> tuple[dict[str, Any], dict[str, list[str]]]:
         """Coordinates by dimension, and dimensions by variable, as PyMC gives them to ArviZ."""
         coords, dims = coords_and_dims_for_inferencedata(self.model)
@@ -148,7 +159,7 @@ class Graphs:
             found |= {("log_likelihood", name): each for name, each in zip(wanted, graphs, strict=True)}
         if wanted := [name for group, name in quantities if group == "posterior_predictive"]:
             free = {rv: self._as_given(rv) for rv in model.free_RVs}
-            graphs = clone_replace([rvs[name] for name in wanted], free)
+            graphs = clone_replace([model[name] for name in wanted], free)
             found |= {("posterior_predictive", name): each for name, each in zip(wanted, graphs, strict=True)}
         return {f"{group}:{name}": _as_tensor(found[group, name]) for group, name in quantities}
 
@@ -209,10 +220,17 @@ class Graphs:
         return rv.type.filter_variable(value, allow_convert=True)
 
     def _find_shapes(self, graphs: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-        """Shapes by name, at the point zero."""
-        given = [self.x, *self.inputs]
-        shapes = _shapes(self.of_point(graphs.values()), given, [np.zeros(self.dim), *self.data])
-        return dict(zip(graphs, shapes, strict=True))
+        """Shapes by name, which must be the same at all points. Raises ModelError."""
+        away = np.random.default_rng(0).normal(size=self.dim)
+        places = [[x, *self.data] for x in (np.zeros(self.dim), away, -away)]
+        shapes = _shapes(self.of_point(graphs.values()), [self.x, *self.inputs], places)
+        for name, *found in zip(graphs, *shapes, strict=True):
+            if len(several := dict.fromkeys(found)) > 1:
+                raise ModelError(
+                    f"model: the shape of {name} depends on the values of parameters "
+                    f"({' or '.join(map(str, several))}), and the same shape is needed everywhere"
+                )
+        return dict(zip(graphs, shapes[0], strict=True))
 
     def _differentiate(self) -> Any:
         """The gradient, flat; None where an op has none."""
@@ -230,23 +248,30 @@ def _find_free(model: Any) -> list[Free]:
         transform = model.rvs_to_transforms[rv]
         values.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
     observed = {rv: model.rvs_to_values[rv] for rv in _observed(model)}
-    shapes = _shapes(clone_replace([*model.free_RVs, *values], observed), [], [])
+    (shapes,) = _shapes(clone_replace([*model.free_RVs, *values], observed), [], [[]])
     n = len(values)
     return [Free(rv.name, shapes[i], shapes[n + i]) for i, rv in enumerate(model.free_RVs)]
 
 
-def _shapes(graphs: Sequence[Any], inputs: Sequence[Any], values: Sequence[Any]) -> list[tuple[int, ...]]:
-    """Shapes of graphs; those that their types do not tell are evaluated."""
-    shapes = [each.type.shape for each in graphs]
-    unknown = [i for i, shape in enumerate(shapes) if None in shape]
-    if unknown:
-        outputs = [_as_tensor(_as_tensor(graphs[i]).shape) for i in unknown]
-        settings = {"mode": LOOK, "on_unused_input": "ignore", "no_default_updates": True}
-        for i, shape in zip(
-            unknown, pytensor.function(list(inputs), outputs, **settings)(*values), strict=True
-        ):
-            shapes[i] = shape
-    return [_plain(shape) for shape in shapes]
+def _shapes(
+    graphs: Sequence[Any], inputs: Sequence[Any], places: Sequence[Sequence[Any]]
+) -> list[list[tuple[int, ...]]]:
+    """Shapes of graphs, for each place that can be evaluated, of which the first one must; places are values
+    of the inputs. Shapes that the types tell are not evaluated.
+    """
+    known = [each.type.shape for each in graphs]
+    unknown = [i for i, shape in enumerate(known) if None in shape]
+    if not unknown:
+        return [[_plain(shape) for shape in known]]
+    outputs = [_as_tensor(_as_tensor(graphs[i]).shape) for i in unknown]
+    settings = {"mode": LOOK, "on_unused_input": "ignore", "no_default_updates": True}
+    evaluate = pytensor.function(list(inputs), outputs, **settings)
+    found = [evaluate(*places[0])]
+    for place in places[1:]:
+        with contextlib.suppress(*REJECTIONS):
+            found.append(evaluate(*place))
+    told = [dict(zip(unknown, shapes, strict=True)) for shapes in found]
+    return [[_plain(shapes.get(i, shape)) for i, shape in enumerate(known)] for shapes in told]
 
 
 def _observed(model: Any) -> list[Any]:
@@ -292,7 +317,9 @@ def _op(op: Any, as_text: bool) -> Any:
     inner = getattr(op, "fgraph", None)
     text = _ADDRESS.sub("", str(op))
     if inner is not None:
-        own = (type(op).__name__, text, str(getattr(op, "info", "")))
+        # Settings that no graph shows, such as how far back the gradient of a scan goes.
+        settings = sorted((name, value) for name, value in vars(op).items() if isinstance(value, _PLAIN))
+        own = (type(op).__name__, text, str(getattr(op, "info", "")), str(settings))
         return (*own, signature(inner.outputs, inner.inputs, as_text=as_text))
     return text if as_text else op
 
@@ -301,11 +328,17 @@ def _root(variable: Any) -> Any:
     if not isinstance(variable, Constant):
         return ("root", str(variable.type))
     data = variable.data
+    if sparse.issparse(data):
+        parts = data.tocoo()
+        return ("constant", str(variable.type), data.shape, *map(_digest, (parts.row, parts.col, parts.data)))
     if isinstance(data, np.ndarray | np.generic) and np.asarray(data).dtype != object:
         held = np.asarray(data)
-        digest = hashlib.sha256(np.ascontiguousarray(held).tobytes()).hexdigest()
-        return ("constant", str(held.dtype), held.shape, digest)
+        return ("constant", str(held.dtype), held.shape, _digest(held))
     return ("constant", str(variable.type), _ADDRESS.sub("", repr(data)))
+
+
+def _digest(array: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
 def _check(model: Any) -> None:
@@ -323,6 +356,12 @@ def _check(model: Any) -> None:
             raise ModelError(
                 f"model: its variable {rv.name} is {dtype}, and float64 is needed: set "
                 "pytensor.config.floatX = 'float64' before the model is made"
+            )
+    for each in model.deterministics:
+        if each.type.dtype.startswith("complex"):
+            raise ModelError(
+                f"model: its deterministic {each.name} is complex, and real numbers are needed: "
+                "take its real and its imaginary part"
             )
     for each in [*model.free_RVs, *model.deterministics, *_observed(model), *model.data_vars]:
         check.label("model: the name", each.name)
