@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import api, check, samplers
 from ..diagnostics.earlier import begin_from
 from ..errors import ArgumentError, warn
-from ..model.opening import check_program, is_opened, portable, program_digest
+from ..model.opening import check_program, is_function, is_opened, portable, program_digest
 from ..model.posterior import Posterior
 from ..result.folder import Folder, plain
 from ..run import auto
@@ -46,7 +46,7 @@ def sample_many(
     Parameters
     ----------
     model
-        What `sample` takes for a program. Or None, where each fit brings its own.
+        What `sample` takes for a program, or a model of NumPyro. Or None, where each fit brings its own.
     datasets
         A mapping of keys to data; or any iterable, a generator too, of tuples (key, data), or of data alone,
         whose keys are 0, 1, 2, ... Data are a mapping, a path to a JSON file, JSON text, or None. With
@@ -104,12 +104,12 @@ def sample_many(
     request = _resolve(arguments, seed, workers, progress)
     fits = entries(model, datasets)
     total = count(datasets)
-    if isinstance(model, Posterior) or is_opened(model):
+    if isinstance(model, Posterior) or (is_opened(model) and not is_function(model)):
         raise ArgumentError(
             f"model={check.shown(model)} has its own data: pass a program, or model=None and datasets with "
             "(model, None) for each key"
         )
-    program = None if model is None else portable(model)
+    program = None if model is None or is_function(model) else portable(model)  # or each fit has its own
     check_program(program, request.backend)
     folder, seed = _folder(out, program, request, arguments, seed)
     try:

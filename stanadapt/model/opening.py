@@ -77,6 +77,11 @@ def is_opened(model: Any) -> bool:
     return model is not None and not is_program
 
 
+def is_function(model: Any) -> bool:
+    """Whether a model is a function whose arguments are data, as those of NumPyro are."""
+    return is_opened(model) and callable(model) and not isinstance(model, type)
+
+
 def portable(model: Any) -> Any:
     """A program in the form in which another process or machine can open it, without the user's files.
 

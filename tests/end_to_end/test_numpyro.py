@@ -21,6 +21,8 @@ numpyro = pytest.importorskip("numpyro", reason="NumPyro is not installed; stana
 jax.config.update("jax_enable_x64", True)
 import numpyro.distributions as dist  # noqa: E402
 from jax import numpy as jnp  # noqa: E402
+from numpyro import handlers  # noqa: E402
+from numpyro.contrib.control_flow import scan  # noqa: E402
 from numpyro.infer import MCMC, NUTS, log_likelihood  # noqa: E402
 
 from jax_pairs import columns, pairs, stan_data, z_scores  # noqa: E402
@@ -193,6 +195,86 @@ def test_requests_live_in_a_store(tmp_path):
             np.testing.assert_array_equal(whole[group][name], more[group][name])
 
 
+def one_distribution(y):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def random_walk(y, by_condition=False):
+    a = numpyro.sample("a", dist.Uniform(0.9, 1.0))
+
+    def step(last, now):
+        last = numpyro.sample("y", dist.Normal(a * last, 0.1), obs=None if by_condition else now)
+        return last, last
+
+    with handlers.condition(data={"y": y} if by_condition else {}):
+        _, path = scan(step, 0.0, y)
+    numpyro.deterministic("path", path)
+
+
+def test_predictions_without_a_plate_are_as_many_as_the_data():
+    data = {"y": np.array([[0.5, 0.0, 1.0], [2.0, 0.1, 0.2]])}
+    idata = datasets(sample(one_distribution, data, draws=500, posterior_predictive="y"))
+    noise = idata["posterior_predictive"]["y"].values.reshape(-1, 6)
+    noise = noise - idata["posterior"]["mu"].values.reshape(-1, 1)
+    assert stats.kstest(noise.ravel(), "norm").pvalue > LEVEL
+    assert np.abs(np.corrcoef(noise.T) - np.eye(6)).max() < 0.2  # independent: deviations of 1 / sqrt(1000)
+
+
+@pytest.mark.parametrize("by_condition", [False, True])
+def test_predictions_of_a_scan_go_on_from_what_was_predicted(by_condition):
+    data = {"y": jnp.array([100.0, 200.0, 300.0]), "by_condition": by_condition}
+    idata = datasets(sample(random_walk, data, draws=200, posterior_predictive="y"))
+    paths = idata["posterior_predictive"]["y"].values
+    assert np.abs(paths).max() < 2.0  # steps of 0.1, far from the data
+    np.testing.assert_array_equal(idata["posterior"]["path"][0, 0], data["y"])
+    np.testing.assert_array_equal(idata["observed_data"]["y"], data["y"])
+
+
+def in_the_plate(y, part=None):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("N", 3, subsample_size=part) as i:
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y[i])
+
+
+def test_arrays_of_jax_stay_what_they_are(tmp_path):
+    """A model may index them with what JAX traces. A store has them as numbers."""
+    y = jnp.array([1, 2, 4], dtype=jnp.float32)
+    keywords = {"warmup": 20, "draws": 10, "method": "mala"}
+    idata = datasets(sample(in_the_plate, {"y": y}, store=tmp_path / "run", **keywords))
+    x = np.array([0.3])
+    expected = -0.5 * (np.sum((np.array([1.0, 2.0, 4.0]) - x) ** 2) + x[0] ** 2) - 2.0 * np.log(2.0 * np.pi)
+    assert stanadapt.Posterior(in_the_plate, {"y": y}).log_density(x) == pytest.approx(expected, rel=1e-12)
+    assert idata["observed_data"]["y"].dims == ("N",)
+    assert datasets(stanadapt.load(tmp_path / "run"))["observed_data"].equals(idata["observed_data"])
+
+
+def with_a_key(y, key, weight):
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(mu, 1.0), obs=y + weight * jax.random.normal(key))
+
+
+def test_a_key_for_random_numbers_may_be_an_argument():
+    data = {"y": 1.0, "key": jax.random.key(3), "weight": jnp.array(2.0)}
+    posterior = stanadapt.Posterior(with_a_key, data)
+    assert set(posterior.data) == {"y", "weight"}
+    assert posterior.data["y"] == pytest.approx(1.0 + 2.0 * float(jax.random.normal(data["key"])))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_model_is_fitted_to_many_data_sets(workers):
+    keywords = {"method": "mala", "chains": 1, "warmup": 20, "draws": 10}
+    sets = {"a": {"y": np.array([0.0, 1.0])}, "b": {"y": np.array([5.0])}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FindingsWarning)
+        fits = dict(
+            stanadapt.sample_many(one_distribution, sets, seed=1, workers=workers, progress=False, **keywords)
+        )
+    for key, data in sets.items():
+        alone = sample(one_distribution, data, **keywords, seed=fits[key].attrs["seed"])
+        assert datasets(fits[key])["posterior"].equals(datasets(alone)["posterior"])
+
+
 def discrete(y):
     z = numpyro.sample("z", dist.Bernoulli(0.5))
     k = numpyro.sample("k", dist.Poisson(3.0))
@@ -233,6 +315,20 @@ def slash():
     numpyro.sample("a/b", dist.Normal(0.0, 1.0))
 
 
+def two_arrays():
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    numpyro.deterministic("both", (mu, mu))
+
+
+def no_gradient():
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    numpyro.factor("loop", jax.lax.while_loop(lambda x: x < 3.0, lambda x: x + 1.0, mu))
+
+
+def no_name():
+    numpyro.sample("", dist.Normal(0.0, 1.0))
+
+
 REFUSED = {
     "discrete": (discrete, {"y": 1.0}, ModelError, "discrete latent variables.*: z, k"),
     "only observed": (only_observed, {"y": 1.0}, ModelError, "no latent variables"),
@@ -244,6 +340,16 @@ REFUSED = {
     "unknown": (only_observed, {"y": 1.0, "z": 2.0}, DataError, "unexpected keyword argument 'z'"),
     "no dict": (only_observed, [1.0], DataError, "data must be a dict of the model's arguments"),
     "ragged": (only_observed, {"y": [[1.0], [1.0, 2.0]]}, DataError, r"data\['y'\] is no array"),
+    "subsample": (
+        in_the_plate,
+        {"y": jnp.ones(3), "part": 2},
+        ModelError,
+        "subsample of 2 of 3 in its plate N",
+    ),
+    "NumPy's": (in_the_plate, {"y": np.ones(3)}, ModelError, r"give jax\.numpy\.asarray\(a\)"),
+    "two arrays": (two_arrays, None, ModelError, "has both as a tuple"),
+    "no gradient": (no_gradient, None, ModelError, "no_gradient: its gradient fails"),
+    "no name": (no_name, None, ModelError, "'' has no name"),
     "no model": (3.0, None, ArgumentError, "model=3.0 is not allowed.*NumPyro"),
 }
 

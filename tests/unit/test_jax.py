@@ -145,6 +145,20 @@ def test_a_number_stands_for_a_vector():
     assert list(idata["posterior"]["place"].values) == ["u", "v", "w"]
 
 
+def test_keys_for_random_numbers_and_constants_may_be_in_a_log_density(route):
+    one, other = (jax.random.key(seed) for seed in (1, 2))
+
+    def near(key):
+        return stanadapt.Posterior(Target.from_jax(lambda x: normal(x - jax.random.normal(key, (2,))), 2))
+
+    assert near(one).digest() != near(other).digest()
+    np.testing.assert_allclose(
+        near(one).log_density_gradient(np.zeros(2))[1], jax.random.normal(one, (2,)), rtol=1e-12
+    )
+    flat = datasets(sample(Target.from_jax(lambda x: 0.5, 1), warmup=5, draws=5))["sample_stats"]
+    np.testing.assert_array_equal(flat["lp"], 0.5)
+
+
 @pytest.mark.parametrize("method", ["rwm", "mala", "fisher_hmc"])
 def test_draws_do_not_depend_on_where_blocks_end(method, monkeypatch):
     """A block of one iteration is a loop of XLA's for each of them."""
@@ -273,6 +287,10 @@ def infinite_gradient(x):
     return -jnp.sqrt(x[0] * 0.0) - normal(x)
 
 
+def no_gradient(x):
+    return -jax.lax.while_loop(lambda y: y < 3.0, lambda y: y + 1.0, x[0])
+
+
 REFUSED = {
     "no function": (lambda: Target.from_jax(3.0, 2), "log_density=3.0 is not allowed"),
     "no dimension": (lambda: Target.from_jax(normal, 0), "params=0 is not allowed"),
@@ -299,6 +317,11 @@ REFUSED = {
     ),
     "threads": (lambda: Target.from_jax(normal, 2, threads=1), "threads=1 is not allowed"),
     "an error": (lambda: Target.from_jax(lambda x: x["a"], 2), "log_density fails: TypeError"),
+    "no gradient": (lambda: Target.from_jax(no_gradient, 2), "log_density: its gradient fails: .*while_loop"),
+    "NumPy": (lambda: Target.from_jax(lambda x: np.asarray(x).sum(), 2), "call jax.numpy instead"),
+    "no order": (lambda: Target.from_jax(normal, {"a": 0.0, 1: 0.0}), "params must be a pytree"),
+    "too many": (lambda: Target.from_jax(normal, 10**12), "params=1000000000000 is not allowed"),
+    "an integer": (lambda: Target.from_jax(lambda x: 3, 2), "log_density returned 3; it must return"),
 }
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import check
 from ...errors import ArgumentError, ModelError
+
+if TYPE_CHECKING:
+    from .jax_programs import Source
 
 X64_LINE = 'jax.config.update("jax_enable_x64", True)'
 _LONGEST = 200  # characters of a message of another library
@@ -37,25 +40,31 @@ def require_jax(what: str) -> None:
         )
 
 
-def check_scalar(log_density: Callable[[Any], Any], dim: int) -> None:
-    """Refuse a function of x (d,) that JAX cannot trace, or whose value is no real number of type float64.
+def check_scalar(source: Source) -> None:
+    """Refuse a log density that JAX cannot trace or differentiate, or whose value is no float64.
 
     Raises
     ------
-    ArgumentError
+    ArgumentError, ModelError
     """
     import jax
 
-    with tracing("log_density"):
-        value = jax.eval_shape(log_density, jax.ShapeDtypeStruct((dim,), np.float64))
-    shape, kind = getattr(value, "shape", None), getattr(value, "dtype", None)
-    if shape != () or kind is None or np.dtype(kind).kind not in "iuf":
-        raise ArgumentError(f"log_density returned {check.shown(value)}; it must return one real number")
-    if kind != np.float64:
-        raise ArgumentError(
-            f"log_density returned a number of type {kind}; float64 is needed: leave out what makes that "
-            f"type of it, and put the line {X64_LINE} before any array is made"
-        )
+    def checked(x: Any) -> Any:
+        with source.tracing():
+            value = source.log_density(x)
+        shape, kind = getattr(value, "shape", None), getattr(value, "dtype", None)
+        if shape != () or kind is None or np.dtype(kind).kind not in "iuf":
+            shown = check.shown(value) if kind is None else f"an array of type {kind} and shape {shape}"
+            raise ArgumentError(f"log_density returned {shown}; it must return one real number")
+        if kind != np.float64:
+            raise ArgumentError(
+                f"log_density returned a number of type {kind}; float64 is needed: leave out what makes that "
+                f"type of it, and put the line {X64_LINE} before any array is made"
+            )
+        return value
+
+    with source.tracing("its gradient"):
+        jax.eval_shape(jax.value_and_grad(checked), jax.ShapeDtypeStruct((source.dim,), np.float64))
 
 
 @contextlib.contextmanager
@@ -72,8 +81,28 @@ def tracing(what: str, kind: type[Exception] = ArgumentError) -> Iterator[None]:
             f"{what} cannot be compiled: its shapes, or which branch is taken, depend on values of the "
             f"parameters, which JAX does not know yet ({_first_line(error)})"
         ) from error
+    except (jax.errors.TracerArrayConversionError, jax.errors.TracerIntegerConversionError) as error:
+        raise kind(
+            f"{what} cannot be compiled: NumPy or Python gets values there that JAX does not know yet; call "
+            "jax.numpy instead, and give jax.numpy.asarray(a) where such values are an index into a "
+            f"({_first_line(error)})"
+        ) from error
     except Exception as error:
         raise kind(f"{what} fails: {type(error).__name__}: {_first_line(error)}") from error
+
+
+def numbers(array: Any) -> np.ndarray:
+    """The numbers of an array of JAX, or those that a key for random numbers is made of."""
+    import jax
+
+    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
+
+
+def is_key(value: Any) -> bool:
+    """Whether it is a key for random numbers of its own type, as `jax.random.key` makes it."""
+    import jax
+
+    return isinstance(value, jax.Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def prepare_process() -> None:

@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from ... import check
 from ...errors import ArgumentError
 from ..variables import flat_names
-from .jax_checks import Preparation, check_scalar, require_jax
+from .jax_checks import Preparation, check_scalar, numbers, require_jax, tracing
 from .jax_programs import Programs, Source, take_apart
 from .own import LOG_DENSITY, LOG_DENSITY_GRADIENT, Addresses, OwnModel
 
@@ -43,7 +44,7 @@ class JaxModel(OwnModel):
         self.source, self.programs = source, Programs(source)
         self.dim, self.library = source.dim, source.library
         self.data, self.modelled, self.dims = source.data, source.modelled, source.dims
-        check_scalar(source.log_density, self.dim)
+        check_scalar(source)
         self._bind()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -106,7 +107,7 @@ class JaxModel(OwnModel):
         program = jax.make_jaxpr(self.source.log_density)(np.zeros(self.dim))
         digest = hashlib.sha256(_HEX.sub("", str(program)).encode())
         for constant in program.consts:
-            digest.update(np.asarray(constant).tobytes())
+            digest.update(numbers(constant).tobytes())
         return " ".join([digest.hexdigest(), *self.names(transformed=True, generated=False)]).encode()
 
     def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Self:
@@ -189,8 +190,11 @@ class TreeSource:
         import jax
 
         if isinstance(params, int | np.integer) and not isinstance(params, bool):
-            params = np.zeros(check.integer("params", params, 1))
-        leaves, self.structure = jax.tree_util.tree_flatten_with_path(params)
+            params = np.broadcast_to(0.0, check.integer("params", params, 1, check.LARGEST_COUNT))
+        try:
+            leaves, self.structure = jax.tree_util.tree_flatten_with_path(params)
+        except (TypeError, ValueError) as error:  # keys of a dict that have no order
+            raise check.refused("params", params, f"a pytree ({check.one_line(error)})") from error
         self.shapes: dict[str, tuple[int, ...]] = {}
         for path, leaf in leaves:
             name = check.label("params", "_".join(_text(key) for key in path) or "x")
@@ -216,7 +220,10 @@ class TreeSource:
         return flat_names(self.shapes)
 
     def log_density(self, x: Any) -> Any:
-        return self.function(self.structure.unflatten(take_apart(x, self.shapes.values())))
+        from jax import numpy as jnp
+
+        value = self.function(self.structure.unflatten(take_apart(x, self.shapes.values())))
+        return jnp.asarray(value) if isinstance(value, float) else value  # of a constant, or NumPy's
 
     def row(self, x: Any, key: Any) -> Any:
         return x
@@ -231,6 +238,9 @@ class TreeSource:
         self, log_likelihood: Sequence[str], posterior_predictive: Sequence[str]
     ) -> TreeSource:
         return self
+
+    def tracing(self, part: str = "") -> AbstractContextManager[None]:
+        return tracing(f"log_density: {part}" if part else "log_density")
 
 
 def from_jax(log_density: Callable[[Any], Any], params: Any, threads: bool = False) -> JaxModel:

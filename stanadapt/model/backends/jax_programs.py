@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -43,6 +44,10 @@ class Source(Protocol):
     def with_quantities(
         self, log_likelihood: Sequence[str], posterior_predictive: Sequence[str]
     ) -> Source: ...
+
+    def tracing(self, part: str = "") -> AbstractContextManager[None]:
+        """What fails while JAX traces the log density, or this part, in one line that names the function."""
+        ...
 
 
 class Programs:

@@ -7,23 +7,21 @@ operation by operation, which takes seconds, and what it makes stays within one 
 from __future__ import annotations
 
 import importlib.util
-import inspect
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ... import check
-from ...errors import ArgumentError, DataError, ModelError
-from ..data import load
+from ...errors import ArgumentError, ModelError
 from ..variables import flat_names
 from .jax_checks import require_jax, tracing
 from .jax_model import JaxModel
 from .jax_programs import put_together, take_apart
+from .numpyro_arguments import constants_of, name_of, read_arguments, whole_numbers
 
 _GROUPS = ("log_likelihood", "posterior_predictive")
 
@@ -60,16 +58,16 @@ class NumPyroSource:
         self.dim = sum(int(np.prod(shape)) for shape in self.unconstrained.values())
         if self.dim == 0:
             raise ModelError(
-                f"model: {_name(model)} has no latent variables with entries, so there is nothing to draw"
+                f"model: {name_of(model)} has no latent variables with entries, so there is nothing to draw"
             )
         if reason := check.too_many(self.dim):
-            raise ModelError(f"model: {_name(model)} has {reason}")
+            raise ModelError(f"model: {name_of(model)} has {reason}")
         for name in self.sites:
             _check_name(name)
         self.quantities: dict[str, tuple[int, ...]] = {}  # that are made on request: their shapes
         observed = self._observed_values()
         self.modelled = frozenset(observed)
-        self.data: Mapping[str, Any] = observed | _constants(self.arguments, observed)
+        self.data: Mapping[str, Any] = observed | constants_of(self.arguments, observed)
         self.dims: Mapping[str, Sequence[str]] = self._dims()
 
     def names(self, *, transformed: bool, generated: bool) -> list[str]:
@@ -124,6 +122,9 @@ class NumPyroSource:
         other.quantities = other._quantity_shapes()
         return other
 
+    def tracing(self, part: str = "") -> AbstractContextManager[None]:
+        return _reading(self.model, part)
+
     def _params(self, x: Any) -> dict[str, Any]:
         """Unconstrained values by name."""
         return dict(zip(self.unconstrained, take_apart(x, self.unconstrained.values()), strict=True))
@@ -155,7 +156,9 @@ class NumPyroSource:
                 site = trace[name]
                 made[f"log_likelihood:{name}"] = site["fn"].log_prob(site["value"])
         if any(name.startswith("posterior_predictive:") for name in self.quantities):
-            free = handlers.substitute(handlers.uncondition(self._seeded(key)), data=dict(latent))
+            from .numpyro_handlers import draw_observed
+
+            free = handlers.substitute(draw_observed(self._seeded(key)), data=dict(latent))
             trace = handlers.trace(free).get_trace(**self.arguments)
             made |= {f"posterior_predictive:{name}": trace[name]["value"] for name in self.observed}
         return made
@@ -171,7 +174,10 @@ class NumPyroSource:
         def look() -> None:
             ready = handlers.substitute(self._seeded(0), substitute_fn=init_to_uniform())
             for name, site in handlers.trace(ready).get_trace(**self.arguments).items():
+                if site["type"] == "plate":
+                    _check_plate(self.model, name, *site["args"])
                 if kind := _kind(site):
+                    _check_value(self.model, name, site["value"])
                     found[name] = _Site(kind, np.shape(site["value"]), _site_dims(site))
 
         with _reading(self.model), _quiet():
@@ -182,13 +188,13 @@ class NumPyroSource:
         """Refuse what is no model, and discrete variables that nobody sums over."""
         if not self.sites:
             raise ModelError(
-                f"model={_name(self.model)} is not allowed: the function has no numpyro.sample in it. For a "
-                "log density, see Target.from_jax and Target.from_python"
+                f"model={name_of(self.model)} is not allowed: the function has no numpyro.sample in it. For "
+                "a log density, see Target.from_jax and Target.from_python"
             )
         discrete = [name for name, site in self.sites.items() if site.kind == "discrete"]
         if discrete:
             raise ModelError(
-                f"model: {_name(self.model)} has discrete latent variables, which no method here draws: "
+                f"model: {name_of(self.model)} has discrete latent variables, which no method here draws: "
                 f"{', '.join(discrete)}. infer={{'enumerate': 'parallel'}} in numpyro.sample sums over their "
                 "values"
             )
@@ -233,7 +239,7 @@ class NumPyroSource:
             return {name: trace[name]["value"] for name in self.observed}
 
         with _quiet():
-            return {name: _numbers(value) for name, value in jax.jit(observed)().items()}
+            return {name: whole_numbers(value) for name, value in jax.jit(observed)().items()}
 
     def _dims(self) -> dict[str, list[str]]:
         """Names of dimensions, from plates and from `event_dims`, as ArviZ has them."""
@@ -258,7 +264,7 @@ def adopt(model: Any, data: Any) -> tuple[JaxModel, dict[str, Any]] | None:
     if not is_function or "numpyro" not in sys.modules or hasattr(model, "stan_file"):
         return None
     require_jax("a model of NumPyro")
-    opened = JaxModel(NumPyroSource(model, _arguments(model, data)))
+    opened = JaxModel(NumPyroSource(model, read_arguments(model, data)))
     return opened, dict(opened.data)
 
 
@@ -269,62 +275,7 @@ def from_numpyro(model: Any, data: Any = None, threads: bool = False) -> JaxMode
     require_jax("Target.from_numpyro")
     if importlib.util.find_spec("numpyro") is None:
         raise ArgumentError("NumPyro is not installed; pip install 'stanadapt[jax]' brings it")
-    return JaxModel(NumPyroSource(model, _arguments(model, data)), threads)
-
-
-def _arguments(model: Any, data: Any) -> dict[str, Any]:
-    """Data as the arguments of a model. Raises DataError where they do not fit."""
-    if data is None:
-        data = {}
-    if isinstance(data, str | os.PathLike):
-        data = load(data, "data")
-    if not isinstance(data, Mapping) or not all(isinstance(name, str) for name in data):
-        raise DataError(
-            f"data={check.shown(data)} is not allowed: data must be a dict of the model's arguments by name, "
-            "a path to a JSON file, JSON text, or None"
-        )
-    arguments = {name: _argument(name, value) for name, value in data.items()}
-    try:
-        signature = inspect.signature(model)
-    except (TypeError, ValueError):  # of a compiled callable
-        return arguments
-    try:
-        signature.bind(**arguments)
-    except TypeError as error:
-        raise DataError(
-            f"data do not fit the model {_name(model)}{signature}: {check.one_line(error)}"
-        ) from error
-    return arguments
-
-
-def _argument(name: str, value: Any) -> Any:
-    """An array in double precision where it is one; anything else as it is: a number may be a size."""
-    if value is None or isinstance(value, bool | int | float | str) or callable(value):
-        return value
-    try:
-        array = np.asarray(value)
-    except Exception as error:  # ragged, or an array of another library with its own error
-        raise DataError(f"data[{name!r}] is no array: {check.one_line(error)}") from error
-    if array.dtype.kind == "f":
-        return array.astype(np.float64)
-    return array if array.dtype.kind in "iub" else value
-
-
-def _constants(arguments: Mapping[str, Any], observed: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The other data, without arrays that some site has observed under another name."""
-    constants = {}
-    for name, value in arguments.items():
-        if isinstance(value, bool | str) or value is None or callable(value) or name in observed:
-            continue
-        array = np.asarray(value) if not isinstance(value, Mapping) else np.empty(0, dtype=object)
-        if array.dtype.kind not in "iuf" or any(
-            array.shape == other.shape and np.array_equal(array, other, equal_nan=array.dtype.kind == "f")
-            for other in observed.values()
-            if array.size
-        ):
-            continue
-        constants[name] = value
-    return constants
+    return JaxModel(NumPyroSource(model, read_arguments(model, data)), threads)
 
 
 def _kind(site: Mapping[str, Any]) -> str:
@@ -345,35 +296,44 @@ def _site_dims(site: Mapping[str, Any]) -> list[str]:
     return [*(frame.name for frame in frames), *(site.get("infer") or {}).get("event_dims", [])]
 
 
-def _check_name(name: str) -> None:
-    """Refuse names that a result cannot have, or that would be taken for entries of an array."""
-    if any(character in name for character in "/.:") or not name.isprintable():
+def _check_plate(model: Any, name: str, size: int, part: int | None) -> None:
+    """Refuse a plate of a subsample: the log density of its data is a random estimate."""
+    if part is not None and part < size:
         raise ModelError(
-            f"model: its variable {name!r} has a slash, a dot, a colon or a control character in its name, "
-            "which results cannot have; rename it"
+            f"model: {name_of(model)} takes a subsample of {part} of {size} in its plate {name}, which no "
+            "method here draws from; leave subsample_size out"
         )
 
 
-def _numbers(value: Any) -> np.ndarray:
-    array = np.asarray(value)
-    return array.astype(np.int64) if array.dtype.kind == "b" else array
+def _check_value(model: Any, name: str, value: Any) -> None:
+    """Refuse a deterministic value that is several arrays."""
+    import jax
+
+    if not jax.tree_util.all_leaves([value]):
+        raise ModelError(
+            f"model: {name_of(model)} has {name} as a {type(value).__name__}; give "
+            "numpyro.deterministic one array"
+        )
 
 
-def _name(model: Any) -> str:
-    return getattr(model, "__name__", "") or check.shown(model)
+def _check_name(name: str) -> None:
+    """Refuse names that a result cannot have, or that would be taken for entries of an array."""
+    if not name or any(character in name for character in "/.:") or not name.isprintable():
+        fault = "a slash, a dot, a colon or a control character in its name" if name else "no name"
+        raise ModelError(f"model: its variable {name!r} has {fault}, which results cannot have; rename it")
 
 
 @contextmanager
-def _reading(model: Any) -> Iterator[None]:
-    """What fails when a model is traced, in one line."""
+def _reading(model: Any, part: str = "") -> Iterator[None]:
+    """What fails when a model is traced, or this part of it, in one line."""
     try:
-        with tracing(f"model: {_name(model)}", ModelError):
+        with tracing(f"model: {name_of(model)}{part and f': {part}'}", ModelError):
             yield
     except ModelError as error:
         cause = error.__cause__
         if isinstance(cause, AssertionError) and "unique names" in str(cause):
             raise ModelError(
-                f"model: {_name(model)} has two variables of one name: {check.one_line(cause)}"
+                f"model: {name_of(model)} has two variables of one name: {check.one_line(cause)}"
             ) from cause
         raise
 
