@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import check
-from ..errors import ArgumentError, ModelError, warn
+from ..errors import ArgumentError, ModelError, StanAdaptError, warn
 from . import BACKENDS
 from .variables import variables
 
@@ -64,14 +64,22 @@ def claim(model: Any, data: Any) -> tuple[Any, dict[str, Any]] | None:
 
 
 def _adopt(name: str, model: Any, data: Any) -> tuple[Any, dict[str, Any]] | None:
-    adopted = _load(name).adopt(model, data)
-    if adopted is None:
-        return None
+    backend = _load(name)
     reason = "adopt must return None, or a model and a dict of its data"
-    if isinstance(adopted, tuple) and len(adopted) == 2 and isinstance(adopted[1], dict):
-        reason = "; ".join(_faults(adopted[0]))
-        if not reason:
-            return adopted
+    try:
+        adopted = backend.adopt(model, data)
+        if adopted is None:
+            return None
+        if isinstance(adopted, tuple) and len(adopted) == 2 and isinstance(adopted[1], dict):
+            reason = "; ".join(_faults(*adopted))
+            if not reason:
+                return adopted
+    except StanAdaptError:  # it says what is wrong with the user's model or data
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"model: backend {name!r} fails: {type(error).__name__}: {check.one_line(error)}"
+        ) from error
     raise ModelError(f"model: backend {name!r} gives no model that can be used: {reason}")
 
 
@@ -116,22 +124,49 @@ _MEMBERS = (
 )
 
 
-def _faults(model: Any) -> Iterator[str]:
-    """What a model lacks, in words."""
+def _faults(model: Any, data: dict[Any, Any]) -> Iterator[str]:
+    """What a model lacks, or what its data are not, in words. What needs a sound model comes last."""
+    faults = list(_faults_of_names(model, data))
+    yield from faults or _faults_of_calls(model)
+
+
+def _faults_of_names(model: Any, data: dict[Any, Any]) -> Iterator[str]:
     missing = [name for name in _MEMBERS if not hasattr(model, name)]
     if missing:
         yield f"it has no {', '.join(missing)}; derive it from stanadapt.model.backends.own.OwnModel"
         return
-    unconstrained = model.unconstrained_names()
+    if strange := [key for key in data if not isinstance(key, str)]:
+        yield f"its data have a name that is no str: {check.shown(strange[0])}"
+    if not isinstance(model.dim, int) or model.dim < 0:
+        yield f"dim={check.shown(model.dim)} is not a number of parameters"
+        return
+    groups = {
+        "unconstrained_names()": model.unconstrained_names(),
+        "names(transformed=True, generated=True)": model.names(transformed=True, generated=True),
+        "names(transformed=False, generated=False)": model.names(transformed=False, generated=False),
+    }
+    for call, part in groups.items():
+        if not isinstance(part, list) or not all(isinstance(name, str) for name in part):
+            yield f"{call} is not a list of str: {check.shown(part)}"
+            return
+    unconstrained, others, parameters = groups.values()
     if len(unconstrained) != model.dim:
         yield f"dim is {model.dim}, and there are {len(unconstrained)} unconstrained names"
-    for part in (unconstrained, model.names(transformed=True, generated=True)):
+    for part in (unconstrained, others):
         if len(set(part)) < len(part):
             twice = next(name for name in part if part.count(name) > 1)
             yield f"two values have the name {twice!r}"
-    parameters = model.names(transformed=False, generated=False)
-    others = model.names(transformed=True, generated=True)
     if others[: len(parameters)] != parameters:
         yield "the names of all values do not begin with those of the parameters"
     if not variables(others) and not model.dim:
         yield "it has no values"
+
+
+def _faults_of_calls(model: Any) -> Iterator[str]:
+    if not isinstance(model.identity(), bytes):
+        yield f"identity() is not bytes: {check.shown(model.identity())}"
+    target = model.target()
+    if not target.log_density:  # a call of either would end the process
+        yield "the address of its log density is 0"
+    if model.has_gradient and not target.log_density_gradient:
+        yield "has_gradient is True, and the address of its gradient is 0"

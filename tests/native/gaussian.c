@@ -34,6 +34,11 @@ typedef struct {
   uint64_t rest[18];  // as much memory as Stan's own generator has, which is looked at
 } bs_rng;
 
+#ifndef MAJOR  // BridgeStan's version, which only those who open it as a library of BridgeStan's look at
+#define MAJOR 0
+#define MINOR 0
+#define PATCH 0
+#endif
 int bs_major_version = MAJOR;
 int bs_minor_version = MINOR;
 int bs_patch_version = PATCH;

@@ -146,11 +146,38 @@ class Odd(Gaussian):
     def unconstrained_names(self): return ["a", "b", "a"]
 def adopt(model, data): return Odd(), {}
 """
+ODD = """
+from outside_gaussian import Addresses, Gaussian
+class Odd(Gaussian):
+    def __init__(self): pass
+    def addresses(self): return Addresses(1, 1)  # nobody calls them
+    def identity(self): return b""
+    {member}
+def adopt(model, data): return Odd(), {{}}
+"""
+
+
+def odd(member):
+    return ODD.format(member=member)
+
+
 FAULTY = {
+    "dim": (odd("dim = 3.0"), "dim=3.0 is not a number of parameters"),
+    "data": (odd("pass").replace("Odd(), {}", "Odd(), {1: 2}"), "a name that is no str: 1"),
+    "no list": (
+        odd("def unconstrained_names(self): return range(3)"),
+        r"unconstrained_names\(\) is not a list",
+    ),
+    "no texts": (odd("def names(self, **_): return [1, 2, 3]"), r"is not a list of str: \[1, 2, 3\]"),
+    "identity": (odd("def identity(self): return 'text'"), r"identity\(\) is not bytes: 'text'"),
+    "no density": (odd("def addresses(self): return Addresses(0, 1)"), "address of its log density is 0"),
+    "no gradient": (odd("def addresses(self): return Addresses(1, 0)"), "the address of its gradient is 0"),
     "no adopt": ("", r"has no function adopt"),
     "no import": ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError"),
     "no pair": ("def adopt(model, data): return model", "adopt must return None, or a model and a dict"),
     "no model": ("def adopt(model, data): return object(), {}", "it has no backend, library, dim"),
+    "an error": ("def adopt(model, data): raise KeyError(1)", "fails: KeyError: 1"),
+    "other arguments": ("def adopt(model): return None", "fails: TypeError"),
     "names": (ODD_DIM, "dim is 2, and there are 3 unconstrained names"),
     "two of a name": (ODD_NAMES, "two values have the name 'a'"),
 }
