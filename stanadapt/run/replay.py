@@ -211,7 +211,7 @@ def _work(
     """
     workers = min(workers, len(waiting)) if posterior.model.thread_safe else 1
     pool = ThreadPoolExecutor(workers, thread_name_prefix="stanadapt")
-    with interrupts(board) as caught, chain_blas(job), Progress(job, progress) as look:
+    with interrupts(board) as caught, chain_blas(job, posterior.model), Progress(job, progress) as look:
         try:
             futures = [pool.submit(take_turns, waiting, board) for _ in range(workers)]
             watch(futures, board, look)

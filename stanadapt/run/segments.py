@@ -59,7 +59,7 @@ def run_segment(
         blocks = _until_late(chain.blocks(), segment.seconds)
     except BaseException as error:
         return Failure.of(segment.chain, error).packed()
-    with chain_blas(job):
+    with chain_blas(job, posterior.model):
         failure = take_turns(deque([(segment.chain, blocks)]), board)
     if failure is not None:
         return failure.packed()

@@ -28,7 +28,7 @@ class Threads(NamedTuple):
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="stanadapt")
         team = _ThreadTeam(work, chains, pool, self.workers)
         try:
-            with chain_blas(work.job):
+            with chain_blas(work.job, work.posterior.model):
                 yield team
         finally:
             work.board.stop()

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..model.backends.base import Model
 from ..model.posterior import Posterior
 from ..numerics.blas import one_thread
 from ..samplers import is_engine, sampler
@@ -166,10 +167,11 @@ def make_chains(
     ]
 
 
-def chain_blas(job: Job) -> contextlib.AbstractContextManager[Any]:
-    """One thread for BLAS, where chains compute with it between blocks."""
+def chain_blas(job: Job, model: Model) -> contextlib.AbstractContextManager[Any]:
+    """One thread for BLAS, where chains compute with it between blocks, or the model does."""
     facts = sampler(job.method).FACTS
     computes = facts.refits or facts.settles or (facts.piloted and job.settings.pilot > 0)
+    computes = computes or getattr(model, "uses_blas", False)
     return one_thread() if computes else contextlib.nullcontext()
 
 

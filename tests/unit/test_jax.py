@@ -193,6 +193,39 @@ def test_chains_have_processes_that_start_from_scratch(tmp_path):
     assert forks == []
 
 
+THREADS_OF_BLAS = """
+import jax
+jax.config.update("jax_enable_x64", True)
+import numpy as np, stanadapt, threadpoolctl
+from jax import numpy as jnp
+
+def field(x):
+    factor = jnp.linalg.cholesky(2.0 * jnp.eye(400) + jnp.exp(-(x[0] ** 2)))
+    return -0.5 * jnp.sum(jax.scipy.linalg.solve_triangular(factor, x, lower=True) ** 2)
+
+def draws(threads):
+    run = {"method": "mala", "chains": 1, "warmup": 5, "draws": 5, "seed": 3, "progress": False}
+    with threadpoolctl.threadpool_limits(threads, "blas"):
+        return stanadapt.sample(stanadapt.Target.from_jax(field, 400), **run)["posterior"]["x"]
+
+np.testing.assert_array_equal(draws(1), draws(2))
+"""
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="BLAS has one thread on one core")
+def test_draws_do_not_depend_on_the_threads_of_blas():
+    """Its last bits depend on them. In a process of its own: XLA asks for registers of matrices (AMX) here,
+    after which the OCaml in stanli does not start."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", THREADS_OF_BLAS],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_threads_give_the_same_draws():
     target = Target.from_jax(density, EXAMPLE, threads=True)
     assert_same(sample(target, chains=4, workers=1), sample(target, chains=4, workers=4))

@@ -35,6 +35,7 @@ class JaxModel(OwnModel):
     """
 
     backend = "jax"
+    uses_blas = True  # decompositions and triangular solves: XLA has SciPy's LAPACK do them
     notice = "XLA compiles the model, once in every process"
     _pending: BaseException | None = None  # what an evaluation by way of Python has raised
 
