@@ -144,7 +144,9 @@ def test_files_that_may_not_grow(tmp_path: Path) -> None:
 
 
 ENDLESS = """
-import sys
+import signal, sys
+for number in (signal.SIGTERM, signal.SIGHUP):  # which nohup has had ignored
+    signal.signal(number, signal.SIG_DFL)
 import stanadapt, stores
 from stanadapt.result import store
 from stanadapt.run import progress

@@ -153,6 +153,22 @@ def test_nuts_refuses_before_a_compiler_is_started(backend, sources):
     assert not (sources / "log").exists()
 
 
+def test_the_compiler_starts_apart_from_jax(monkeypatch):
+    """XLA may leave it a process that it cannot start in; what it says there is the same."""
+    here = stanli._intermediate(NORMAL)
+    with pytest.raises(RuntimeError) as said_here:
+        stanli._intermediate("parameters { real x; } model { y ~ std_normal(); }")
+    monkeypatch.setattr(stanli, "_begun", False)
+    monkeypatch.setitem(sys.modules, "jaxlib", types.ModuleType("jaxlib"))
+    monkeypatch.setattr(stanli_package, "stan_to_mir", None)  # is not to be called in this process
+    assert stanli._intermediate(NORMAL) == here
+    with pytest.raises(RuntimeError) as said_apart:
+        stanli._intermediate("parameters { real x; } model { y ~ std_normal(); }")
+    assert str(said_apart.value) == str(said_here.value)
+    with pytest.raises(RuntimeError, match="ended with status 1"):
+        stanli._intermediate(NORMAL, 3)
+
+
 def test_stanli_alone_does_not_fall_back(sources):
     with pytest.raises(ModelError, match="stanli does not cover this program"):
         stanadapt.Posterior(WITH_TUPLE, backend="stanli")

@@ -226,6 +226,19 @@ def test_draws_do_not_depend_on_the_threads_of_blas():
     assert done.returncode == 0, done.stderr
 
 
+def test_stan_programs_compile_after_jax_has_computed():
+    """Stan's compiler cannot start where XLA has asked for a processor's matrix registers."""
+    script = """
+import jax, numpy
+jax.config.update("jax_enable_x64", True)
+jax.jit(lambda a: a @ a)(numpy.eye(400)).block_until_ready()
+import stanadapt
+print(stanadapt.Posterior("parameters { real x; } model { x ~ std_normal(); }").log_density([2.0]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "-2.0\n"), done.stderr
+
+
 def test_threads_give_the_same_draws():
     target = Target.from_jax(density, EXAMPLE, threads=True)
     assert_same(sample(target, chains=4, workers=1), sample(target, chains=4, workers=4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import pickle
 import warnings
@@ -422,3 +423,20 @@ def test_a_call_says_whether_it_has_returned():
     ]
     call = calls.compile_text(lines, held, LOG_DENSITY).ctypes
     assert [call(ctypes.byref(ctypes.c_double(value))) for value in (9.0, -9.0)] == [3.0, -1.0]
+
+
+def test_blas_has_one_thread_while_chains_run(monkeypatch):
+    """The last bits of what it computes depend on how many it has, and draws must not."""
+    entered = []
+
+    def limit():
+        entered.append(True)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr("stanadapt.run.turns.one_thread", limit)
+    with pm.Model() as model:
+        pm.Normal("x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stanadapt.sample(model, method="rwm", chains=1, warmup=20, draws=20, seed=1, progress=False)
+    assert entered

@@ -31,6 +31,7 @@ class PyMCTarget(Target):
 
     backend = "pymc"
     noisy = False
+    uses_blas = True  # in products and decompositions, whose last bits depend on its threads
 
     def __init__(self, model: Any) -> None:
         try:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import stanli
@@ -20,6 +23,18 @@ _OWN_WORDS = re.compile(r"stanli (?!MIR check:)")
 
 ATTEMPT = "Running it with stanli"
 _PROGRAMS = 16  # compiled programs that are kept: who fits a program again has most likely just fitted it
+
+# Stan's compiler in a process of its own: the program and its include folders in, the result or an error out.
+_APART = """
+import json, sys, stanli
+code, include = json.load(sys.stdin)
+try:
+    found = [stanli.stan_to_mir(code, include_paths=include), None]
+except RuntimeError as error:
+    found = [None, str(error)]
+json.dump(found, sys.stdout)
+"""
+_begun = False  # whether Stan's compiler has run in this process
 
 
 def is_at_hand(code: str, folder: Path | None) -> bool:
@@ -39,10 +54,36 @@ def compiled(code: str, folder: Path | None) -> str:
 def _compile(code: str, folder: Path | None, whole: str) -> str:
     """The same; `whole` has the includes written in place, so that an edit of one is noticed."""
     try:
-        include = [str(folder)] if folder is not None else None
-        return str(stanli.stan_to_mir(code, include_paths=include))
+        return _intermediate(code, [str(folder)] if folder is not None else None)
     except RuntimeError as error:
         raise ModelError(f"model: the Stan program does not compile.\n{str(error).strip()}") from error
+
+
+def _intermediate(code: str, include: list[str] | None = None) -> str:
+    """What Stan's compiler makes of a program. Raises RuntimeError with its message.
+
+    It is written in OCaml, whose runtime makes a stack for signals when it starts. Where XLA has asked the
+    system for the matrix registers of a processor (AMX), that stack is too small, and the runtime aborts the
+    process. So once JAX is there, the compiler does not start in this process any more.
+    """
+    global _begun
+    if _begun or "jaxlib" not in sys.modules or not sys.executable:
+        _begun = True
+        return str(stanli.stan_to_mir(code, include_paths=include))
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _APART],
+        input=json.dumps([code, include]),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"Stan's compiler ended with status {done.returncode}: {done.stderr.strip()}")
+    found, message = json.loads(done.stdout)
+    if message is not None:
+        raise RuntimeError(message)
+    return str(found)
 
 
 def open_program(code: str, folder: Path | None, data: str, seed: int) -> NativeModel:
@@ -91,6 +132,6 @@ def _without_generated(whole: str) -> str:
     if start is None:
         return ""
     try:
-        return str(stanli.stan_to_mir(text[: start.start()]))
+        return _intermediate(text[: start.start()])
     except RuntimeError:  # text that only the compiler can read: then failures of the block leave no values
         return ""
