@@ -10,6 +10,8 @@ import importlib.metadata
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from .. import check
 from ..errors import ArgumentError, ModelError, StanAdaptError, warn
 from . import BACKENDS
@@ -137,7 +139,7 @@ def _faults_of_names(model: Any, data: dict[Any, Any]) -> Iterator[str]:
         return
     if strange := [key for key in data if not isinstance(key, str)]:
         yield f"its data have a name that is no str: {check.shown(strange[0])}"
-    if not isinstance(model.dim, int) or model.dim < 0:
+    if not isinstance(model.dim, int | np.integer) or model.dim < 0:
         yield f"dim={check.shown(model.dim)} is not a number of parameters"
         return
     groups = {

@@ -87,6 +87,11 @@ def test_a_backend_takes_its_own_objects(outside, library):
         posterior.unconstrain({"x": [1.0, 2.0], "sigma": -1.0})
 
 
+def test_a_dimension_may_be_an_integer_of_numpy(outside, library, monkeypatch):
+    monkeypatch.setattr(outside.Gaussian, "dim", np.int64(3))
+    assert len(sample(outside.Library(library))["posterior"]["x"]) == 2
+
+
 def test_the_draws_are_those_of_the_density(outside, library):
     x = sample(library, backend="gaussian", draws=4000, method="fisher_hmc")
     draws = x["posterior"]["x"].values

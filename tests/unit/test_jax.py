@@ -214,8 +214,11 @@ np.testing.assert_array_equal(draws(1), draws(2))
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="BLAS has one thread on one core")
 def test_draws_do_not_depend_on_the_threads_of_blas():
-    """Its last bits depend on them. In a process of its own: XLA asks for registers of matrices (AMX) here,
-    after which the OCaml in stanli does not start."""
+    """Its last bits depend on them.
+
+    In a process of its own: after XLA has asked for a processor's matrix registers, tests that call stanli's
+    compiler themselves would end this one.
+    """
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", THREADS_OF_BLAS],
         capture_output=True,

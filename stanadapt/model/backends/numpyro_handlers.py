@@ -21,7 +21,7 @@ def draw_observed(model: Callable[..., Any]) -> Callable[..., Any]:
     return _DrawObserved(model)
 
 
-class _DrawObserved(Messenger):  # type: ignore[misc]
+class _DrawObserved(Messenger):  # type: ignore[misc] # NumPyro has no types
     def process_message(self, message: dict[str, Any]) -> None:
         if message["type"] == "control_flow":
             message["args"] = tuple(

@@ -17,6 +17,7 @@ import numpy as np
 
 from ... import check
 from ...errors import ArgumentError, ModelError
+from ..opening import is_function
 from ..variables import flat_names
 from .jax_checks import require_jax, tracing
 from .jax_model import JaxModel
@@ -260,8 +261,7 @@ class NumPyroSource:
 
 def adopt(model: Any, data: Any) -> tuple[JaxModel, dict[str, Any]] | None:
     """A function with NumPyro's statements, with its arguments; any function, where NumPyro is imported."""
-    is_function = callable(model) and not isinstance(model, type)
-    if not is_function or "numpyro" not in sys.modules or hasattr(model, "stan_file"):
+    if not is_function(model) or "numpyro" not in sys.modules:
         return None
     require_jax("a model of NumPyro")
     opened = JaxModel(NumPyroSource(model, read_arguments(model, data)))
@@ -270,7 +270,7 @@ def adopt(model: Any, data: Any) -> tuple[JaxModel, dict[str, Any]] | None:
 
 def from_numpyro(model: Any, data: Any = None, threads: bool = False) -> JaxModel:
     """See `Target.from_numpyro`."""
-    if not callable(model) or isinstance(model, type):
+    if not is_function(model):
         raise check.refused("model", model, "a function with numpyro.sample in it")
     require_jax("Target.from_numpyro")
     if importlib.util.find_spec("numpyro") is None:
