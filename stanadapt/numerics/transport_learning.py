@@ -51,6 +51,7 @@ from ..transport import (
 from .bends import bend_rows, bends_of, learn_bends, may_have_bends
 from .dense_metric import is_finite
 from .heavy_tails import LEAST, learn_tails, may_have_tails, tail_rows, tails_of
+from .score_support import unexplained
 from .transport_detection import FEW, LEAST_GAIN, NEED, detect, may_rule, screen, slope_gains
 from .transport_fit import fit_law
 from .transport_pairs import (
@@ -78,6 +79,9 @@ _SOME = 16  # coordinates of a group by which locations are compared
 _ROUNDS = 4  # new pairs in a window
 _JUDGES = 15  # draws of a window that may judge a pair
 _FEWEST = 3  # members that may have locations of their own
+# Mean fall of the logarithm of the scores' unexplained share that decides for one law among several, and that
+# another head or an offset must bring.
+CLEAR, WORTH = 1.0, 0.3
 _NOWHERE = np.array([-1])  # no location
 
 
@@ -172,10 +176,10 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
     pairs = _judge(old, draws.part(slice(before, None)))
     for k in range(len(pairs)):
         pulled = pull_draws(draws, others_of(pairs, pairs[k]))
-        pairs[k] = _refit(pairs[k], pulled)
+        pairs[k] = _refit(_simplify(pairs[k], pairs, draws, pulled), pulled)
         if new:
             pairs[k] = _with_other_locations(pairs[k], pairs, draws, groups)
-            pairs[k] = _with_second_head(pairs[k], pairs, pulled, groups)
+            pairs[k] = _with_second_head(pairs[k], pairs, draws, pulled, groups)
     pairs = order_pairs(pairs) or pairs
     refused: set[tuple[int, int]] = set()
     for _ in range(_ROUNDS if new else 0):
@@ -186,8 +190,9 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
         members, heads, sign, name, promise = found
         numbers = 0.0, 0.0, np.zeros(0), np.zeros(0)
         law = Pair(members, heads, sign * BETAS[0], -1, 0.0, _NOWHERE, *numbers)
-        places = _locations(pulled, pairs, groups, law) + _own_locations(draws, pairs, groups, law)
-        pair = _choose([Place(_NOWHERE, pulled, 0.0), *places], law, promise)
+        places = _locations(draws, pulled, pairs, groups, law) + _own_locations(draws, pairs, groups, law)
+        places = _clear_place([Place(_NOWHERE, pulled, 0.0), *places], law, pairs, draws)
+        pair = _choose(places, law, promise, pairs, draws)
         if pair is None:
             refused.add(name)
         else:
@@ -261,6 +266,36 @@ def _judge(pairs: list[Pair], draws: Draws) -> list[Pair]:
     return kept
 
 
+def _simplify(pair: Pair, pairs: list[Pair], draws: Draws, pulled: Draws) -> Pair:
+    """The pair without a second head or an offset that the scores do not ask for any more."""
+    others = [other for other in pairs if other is not pair]
+    if pair.second >= 0:
+        alone = [
+            pair._replace(heads=np.array([head]), beta=beta, second=-1, beta_2=0.0)
+            for head, beta in ((int(pair.heads[0]), pair.beta), (pair.second, pair.beta_2))
+            if len(pair.heads) == 1
+        ] or [pair._replace(second=-1, beta_2=0.0)]
+        alone += [law._replace(beta=2.0 * law.beta) for law in alone if abs(law.beta) == BETAS[1]]
+        shares = [_unexplained(law, others, draws) for law in alone]
+        if min(shares) < _unexplained(pair, others, draws) + WORTH:
+            pair = fit_law(pulled, alone[int(np.argmin(shares))], offset=pair.offset != 0.0)
+    if pair.offset != 0.0 and not _needs_offset(pair, others, draws):
+        pair = fit_law(pulled, pair._replace(offset=0.0))
+    return pair
+
+
+def _unexplained(law: Pair, others: list[Pair], draws: Draws) -> float:
+    """The mean over members of what the law leaves of their scores, see score_support.py."""
+    return float(unexplained(draws, law, others).mean())
+
+
+def _needs_offset(law: Pair, others: list[Pair], draws: Draws) -> bool:
+    """Whether the scores ask for an offset of the law's place."""
+    slope = law.slope if law.slope != 0.0 or not law.is_located else 1.0
+    plain = unexplained(draws, law._replace(slope=slope), others, offset=False).mean()
+    return bool(plain - _unexplained(law, others, draws) > WORTH)
+
+
 def _refit(pair: Pair, draws: Draws) -> Pair:
     """The pair, fitted to all draws, where that makes enough of a difference."""
     best, least = pair, divergence(draws, pair) - SETTLED * len(pair.members)
@@ -272,12 +307,14 @@ def _refit(pair: Pair, draws: Draws) -> Pair:
         value = divergence(draws, fit) + (0.0 if beta == pair.beta else 3.0 / len(draws.points))
         if value < least:
             best, least = fit, value
-    return _with_offset(best, draws)
+    return best
 
 
-def _with_offset(pair: Pair, draws: Draws) -> Pair:
-    """The pair with an offset of its place, where it can have one and both halves of the draws ask for it."""
-    if pair.beta < 0.0 or pair.offset != 0.0:
+def _with_offset(pair: Pair, pairs: list[Pair], raw: Draws, draws: Draws) -> Pair:
+    """The pair with an offset of its place, where it can have one, and scores and both halves of draws ask
+    for it.
+    """
+    if pair.beta < 0.0 or pair.offset != 0.0 or not _needs_offset(pair, pairs, raw):
         return pair
     least = LEAD + OFFSET_GAIN * len(pair.members)
     shifted = fit_law(draws, pair, offset=True)
@@ -288,15 +325,31 @@ def _with_offset(pair: Pair, draws: Draws) -> Pair:
     return shifted if gain > least else pair
 
 
-def _choose(places: list[Place], law: Pair, promise: float) -> Pair | None:
+def _choose(places: list[Place], law: Pair, promise: float, pairs: list[Pair], raw: Draws) -> Pair | None:
     """The law and location of a new pair; None where the newer half of the draws does not bear it out.
 
     Where F should fall by much, the `promise` of its derivative, and does not, the place may have an offset.
     """
     found = _choose_place(places, law, offset=False)
     if found is None and promise > PROMISE and law.beta > 0.0:
-        found = _choose_place(places, law, offset=True)
-    return None if found is None else _with_offset(*found)
+        shifted = [
+            place
+            for place in places
+            if _needs_offset(law._replace(locations=place.locations), pairs, raw)
+        ]
+        found = _choose_place(shifted, law, offset=True) if shifted else None
+    return None if found is None else _with_offset(found[0], pairs, raw, found[1])
+
+
+def _clear_place(places: list[Place], law: Pair, pairs: list[Pair], draws: Draws) -> list[Place]:
+    """The place that the scores are clear about, alone; else all places, for F to decide."""
+    shares = np.array(
+        [_unexplained(law._replace(locations=place.locations), pairs, draws) for place in places]
+    )
+    order = np.argsort(shares, kind="stable")
+    if len(places) > 1 and shares[order[1]] - shares[order[0]] > CLEAR:
+        return [places[order[0]]]
+    return places
 
 
 def _choose_place(places: list[Place], law: Pair, *, offset: bool) -> tuple[Pair, Draws] | None:
@@ -340,7 +393,9 @@ def _is_borne_out(draws: Draws, pair: Pair, offset: bool, margin: float) -> bool
     return fall_of(newer, fit_law(older, pair, offset=offset), older) > margin
 
 
-def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:
+def _with_second_head(
+    pair: Pair, pairs: list[Pair], raw: Draws, draws: Draws, groups: np.ndarray
+) -> Pair:
     """The pair with another head that all its members share, if they have one."""
     if pair.second >= 0:
         return pair
@@ -357,8 +412,12 @@ def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.nd
         return pair
     older, newer = draws.halves()
     best, gained = pair, MARGIN
+    others = [other for other in pairs if other is not pair]
+    least = _unexplained(pair, others, raw) - WORTH
     for size in BETAS:
         law = pair._replace(second=int(heads[k]), beta_2=float(np.sign(pair.beta) * size))
+        if _unexplained(law, others, raw) > least:
+            continue
         offset = pair.offset != 0.0
         trial = fit_law(older, law, offset=offset)
         alone = divergence(newer, fit_law(older, pair, offset=offset)) + root_divergence(
@@ -369,14 +428,18 @@ def _with_second_head(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.nd
     return best
 
 
-def _locations(pulled: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
-    """The coordinates outside of the group that correlate most with it."""
+def _locations(
+    draws: Draws, pulled: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair
+) -> list[Place]:
+    """The coordinates outside of the group that correlate most with it, and the one that scores speak for."""
     moved = [int(i) for pair in pairs for i in pair.members]
     free = np.setdiff1d(np.flatnonzero(may_rule(groups)), [*law.members, *law.heads, *moved])
     if not free.size:
         return []
     strength = _strengths(pulled.points, free, law)
-    return [Place(free[k : k + 1], pulled, 0.0) for k in np.argsort(-strength)[:_PLACES]]
+    likely = [int(k) for k in np.argsort(-strength)[:_PLACES]]
+    by_score = int(unexplained(draws, _part(law), pairs, candidates=free).mean(axis=0).argmin())
+    return [Place(free[k : k + 1], pulled, 0.0) for k in dict.fromkeys([by_score, *likely])]
 
 
 def _strengths(points: np.ndarray, free: np.ndarray, law: Pair) -> np.ndarray:
@@ -400,11 +463,14 @@ def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pai
         if g in ruled:
             continue
         coordinates = np.flatnonzero(groups == g)
-        strength = np.abs(_correlations(draws.points, coordinates, members))
+        strength = np.abs(_correlations(draws.points, coordinates, members)).T
+        shares = unexplained(draws, law, pairs, candidates=coordinates)
+        if shares.any():  # the scores can tell
+            strength = -shares
         if np.isfinite(strength).all():
             cost = len(members) * np.log(sizes[g]) / len(draws.points)
-            found.append((coordinates[strength.argmax(axis=0)], cost))
-            strengths.append(-strength.max(axis=0).mean())
+            found.append((coordinates[strength.argmax(axis=1)], cost))
+            strengths.append(-strength.max(axis=1).mean())
     likely = [found[k] for k in np.argsort(strengths)[:_PLACES]]
     return [
         place
@@ -434,6 +500,10 @@ def _with_other_locations(pair: Pair, pairs: list[Pair], draws: Draws, groups: n
         return pair
     offset = pair.offset != 0.0
     present = Place(pair.locations, pull_draws(draws, others_of(pairs, pair)), 0.0)
+    clear = _clear_place([present, *places], pair, rest, draws)
+    if len(clear) == 1:
+        place = clear[0]
+        return pair if place is present else fit_law(place.draws, pair._replace(locations=place.locations))
     best, gain = pair, _newer_fall(present, pair, offset)
     for place in places:
         law = pair._replace(locations=place.locations)
