@@ -34,7 +34,7 @@ the other one; a coordinate finds its own place by its knee a_i. In a program th
 where w is the weight of the prior. In general eta_i = beta u + beta' u' - a_i with one or two heads: beta is
 ±1 for a log scale, ±½ for a log variance or precision, and two heads make a product of scales.
 
-A map is a table (r, 16) of numbers, since kernels hand one array on for nothing and seven for a tenth of a
+A map is a table (r, 19) of numbers, since kernels hand one array on for nothing and seven for a tenth of a
 gradient. A row moves one coordinate, and rows of the same law, a pair, follow each other:
 
     symbol        column           meaning
@@ -48,6 +48,7 @@ gradient. A row moves one coordinate, and rows of the same law, a pair, follow e
     o             UNIT             and LOG_UNITS: the sum of log o_i of the pair, on its first row
     y             DATA
     C, c          SLOPE, OFFSET    C e^(a_i) and 0 where beta < 0
+    q, v, b       PART, PART_HEAD, PART_BETA    of a location that is not centred itself: p + e^(b v) x_q
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
     k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
     sigma, l      SIDE, REACH      of a bend, in the columns of BETA and KNEE
@@ -70,9 +71,10 @@ import numpy as np
 
 from .jit import bare_exact, exact
 
-COLUMNS = 16
+COLUMNS = 19
 KIND, ROWS, OWN, HEAD, SECOND, LOCATION, APART = range(7)
-BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE, OFFSET = range(7, COLUMNS)
+BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE, OFFSET = range(7, 16)
+PART, PART_HEAD, PART_BETA = range(16, COLUMNS)
 CENTER, RATE = DATA, UNIT
 KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, KNEE
 TAIL, CENTRED, NOT_CENTRED, BEND = 0.0, 1.0, -1.0, 2.0  # kinds
@@ -175,7 +177,21 @@ def _law(table: Any, k: Any, x: Any) -> Any:
 def _stretch(table: Any, k: Any, after: Any, x: Any) -> Any:
     """p of row `k`, 0 where there is none, and the row after the last one that shares it."""
     p = x[int(table[k, LOCATION])] if table[k, LOCATION] >= 0.0 else 0.0
+    if table[k, PART] >= 0.0:
+        p += np.exp(table[k, PART_BETA] * x[int(table[k, PART_HEAD])]) * x[int(table[k, PART])]
     return p, k + 1 if table[k, APART] > 0.0 else after
+
+
+@bare_exact
+def _add_drag(row: Any, x: Any, score: Any, drag: Any) -> None:
+    """Add to the scores of what the location of a row is made of, whose derivative is `drag`."""
+    if row[LOCATION] >= 0.0:
+        score[int(row[LOCATION])] += drag
+    if row[PART] >= 0.0:
+        part, head = int(row[PART]), int(row[PART_HEAD])
+        scaled = drag * np.exp(row[PART_BETA] * x[head])
+        score[part] += scaled
+        score[head] += scaled * x[part] * row[PART_BETA]
 
 
 @bare_exact
@@ -249,7 +265,7 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
         pull, m = 0.0, k
         while m < end:
             p, last = _stretch(table, m, end, x)
-            drag, location = 0.0, int(table[m, LOCATION])
+            drag, first = 0.0, m
             while m < last:
                 row = table[m]
                 i = int(row[OWN])
@@ -261,8 +277,7 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
                 drag += s * slope
                 score[i] = s * scale
                 m += 1
-            if location >= 0:
-                score[location] += drag
+            _add_drag(table[first], x, score, drag)
         _add(table[k], score, pull)
         end = k
 
@@ -292,7 +307,7 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
         pull = 0.0
         while k < after:
             p, last = _stretch(table, k, after, x)
-            drag, location = 0.0, int(table[k, LOCATION])
+            drag, shared = 0.0, k
             while k < last:
                 i = int(table[k, OWN])
                 change, slope, scale, left = _derivatives(table[k], kind, ratio, p)
@@ -303,8 +318,7 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
                 drag += s * slope
                 found[i] = s
                 k += 1
-            if location >= 0:
-                found[location] -= drag
+            _add_drag(table[shared], x, found, -drag)
         _add(table[first], found, -pull)
     return found
 

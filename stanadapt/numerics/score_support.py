@@ -4,14 +4,15 @@ A draw is an accident, but its score is exact. If x_i has the normal prior N(C p
 
     s_i = -(x_i - C p - c) e^(-2 eta) + f_i(x_i)                                            (beta > 0)
 
-with f_i from the likelihood, which is linear in x_i where that is normal. In a program that is not centred the
-likelihood depends on C p + e^-eta x_i instead (eta = -u), and
+with f_i from the likelihood, which is linear in x_i where that is normal. In a program that is not centred
+the likelihood depends on C p + e^-eta x_i instead (eta = -u), and
 
     s_i = -x_i + e^-eta (a - b C p - b e^-eta x_i).                                         (beta < 0)
 
-So the regression of s_i on these terms leaves nothing if head and location are the right ones, and leaves much
-if one of them is wrong, whatever the draws are and however few. The share of the variance that it leaves is the
-law's `unexplained` share. Where the likelihood is not normal, f_i has x_i² too, and what is left is compared.
+So the regression of s_i on these terms leaves nothing if head and location are the right ones, and leaves
+much if one of them is wrong, whatever the draws are and however few. The share of the variance that it leaves
+is the law's `unexplained` share. Where the likelihood is not normal, f_i has x_i² too, and what is left is
+compared.
 
 A coordinate that is itself a location or a head of others has their terms in its score, and in its basis.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .transport_pairs import Draws, Pair
+from .transport_pairs import Draws, Pair, locations_of, roots_of, scale_of_parts
 
 LEAST_SHARE = 1e-8  # smaller shares of the variance are rounding
 _CURVED = 45  # draws from which on the basis has x_i²
@@ -39,13 +40,13 @@ def unexplained(
     draws
         In the coordinates of the program.
     law
-        Its heads, its betas and its locations are tried; its numbers are not needed, but for C without `offset`.
+        Its heads, betas and locations are tried; its numbers are not needed, but for C without `offset`.
     pairs
         The other ones, in which members may be locations or heads.
     offset
         Whether the place of the prior may have an offset, and C any value.
     candidates
-        Coordinates (k,) each of which is tried as the location of every member, in place of the law's own.
+        Values (draws, k), each column of which is tried as the location of every member, beside the law's.
 
     Returns
     -------
@@ -54,16 +55,17 @@ def unexplained(
     """
     m = len(law.members)
     points, scores = draws.points[-_MOST:], draws.scores[-_MOST:]
+    tried = None if candidates is None else candidates[-_MOST:]
     eta = _log_scales(points, law)  # (1 or m, n)
     near = (np.abs(eta) < _FARTHEST).all(axis=0)
     points, scores, eta = points[near], scores[near], eta[:, near]
+    tried = None if tried is None else tried[near]
     up, n = law.beta > 0.0, len(points)
     inverse = np.exp(-2.0 * eta if up else -eta)
     weight = 1.0 / np.sqrt(1.0 + inverse) if up else np.ones_like(inverse)
     x, s = points[:, law.members].T, scores[:, law.members].T
     terms = [np.ones_like(x), x] + ([x * x] if n >= _CURVED else [])
-    located = law.is_located and candidates is None
-    place = points[:, np.broadcast_to(law.locations, (m,))].T if located else np.zeros_like(x)
+    located, place = law.is_located, np.broadcast_to(locations_of(points, law), x.shape)
     if not up:
         terms += [inverse * inverse * x, np.broadcast_to(inverse, x.shape)]
         terms += [inverse * place] if located else []
@@ -73,9 +75,8 @@ def unexplained(
         terms += [inverse * (x - law.slope * place)]
     basis = np.stack([term * weight for term in terms], axis=2)  # (m, n, terms)
     basis = np.concatenate([basis, _terms_of_others(points, scores, law.members, pairs, weight)], axis=2)
-    k = 1 if candidates is None else len(candidates)
-    if n < basis.shape[2] + (candidates is not None) + _SPARE:
-        return np.zeros(m if candidates is None else (m, k))
+    if n < basis.shape[2] + (tried is not None) + _SPARE:
+        return np.zeros(m if tried is None else (m, tried.shape[1]))
     size = np.linalg.norm(basis, axis=1, keepdims=True)
     q = np.linalg.qr(basis / np.where(size > 0.0, size, 1.0))[0]
     target = s * weight
@@ -84,14 +85,14 @@ def unexplained(
     rest = target - (q @ (q.transpose(0, 2, 1) @ target[:, :, None]))[:, :, 0]
     rest = rest - (q @ (q.transpose(0, 2, 1) @ rest[:, :, None]))[:, :, 0]
     left = np.square(rest).sum(axis=1)
-    if candidates is None:
-        return np.log(np.maximum(left / total, LEAST_SHARE))
-    columns = (inverse * weight)[:, :, None] * points[:, candidates]  # (1 or m, n, k)
+    if tried is None:
+        return np.asarray(np.log(np.maximum(left / total, LEAST_SHARE)))
+    columns = (inverse * weight)[:, :, None] * tried  # (1 or m, n, k)
     columns = columns / np.linalg.norm(columns, axis=1, keepdims=True)
     along = (rest[:, None, :] @ columns)[:, 0, :]
     inside = np.square(columns).sum(axis=1) - np.square(q.transpose(0, 2, 1) @ columns).sum(axis=1)
     explained = np.where(inside > 1e-9, np.square(along) / np.maximum(inside, 1e-9), 0.0)
-    return np.log(np.maximum((left[:, None] - explained) / total[:, None], LEAST_SHARE))
+    return np.asarray(np.log(np.maximum((left[:, None] - explained) / total[:, None], LEAST_SHARE)))
 
 
 def _log_scales(points: np.ndarray, law: Pair) -> np.ndarray:
@@ -110,25 +111,25 @@ def _terms_of_others(
     row_of = {int(i): row for row, i in enumerate(members)}
     found = []
     for pair in pairs:
-        roots = {int(i) for i in (*pair.heads, pair.second, *pair.locations)}
-        if not roots & set(row_of):
+        if not roots_of(pair) & set(row_of):
             continue
         count = len(pair.members)
         x, s = points[:, pair.members].T, scores[:, pair.members].T
-        inverse = np.exp(np.clip((-2.0 if pair.beta > 0.0 else -1.0) * _log_scales(points, pair), -50.0, 50.0))
-        locations = np.broadcast_to(pair.locations, (count,))
-        place = np.where(locations[:, None] >= 0, points[:, locations].T, 0.0)
+        inverse = np.exp(
+            np.clip((-2.0 if pair.beta > 0.0 else -1.0) * _log_scales(points, pair), -50.0, 50.0)
+        )
         if pair.beta > 0.0:
-            away = x - pair.slope * place - pair.offset
+            away = x - pair.slope * locations_of(points, pair) - pair.offset
             at_location, at_head = [inverse * away], [inverse * away * away]
         else:
             at_location, at_head = [inverse * x], [s * x, x * x]
-        for rulers, parts in (
-            (locations, at_location),
-            (np.broadcast_to(pair.heads, (count,)), at_head),
-            (np.full(count, pair.second), at_head),
-        ):
-            rows = np.array([row_of.get(int(i), -1) for i in rulers])
+        ruled = [(pair.locations, at_location), (pair.heads, at_head), (np.array([pair.second]), at_head)]
+        if pair.part_head >= 0:
+            scaled = at_location[0] * scale_of_parts(points, pair)
+            along = scaled * points[:, pair.parts].T
+            ruled += [(pair.parts, [scaled]), (np.array([pair.part_head]), [along])]
+        for rulers, parts in ruled:
+            rows = np.array([row_of.get(int(i), -1) for i in np.broadcast_to(rulers, (count,))])
             if not (rows >= 0).any():
                 continue
             for part in parts:

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,10 +79,12 @@ _PLACES = 3  # locations that are tried
 _SOME = 16  # coordinates of a group by which locations are compared
 _ROUNDS = 4  # new pairs in a window
 _JUDGES = 15  # draws of a window that may judge a pair
+_RULERS = 5  # coordinates of small variables that the locations of a program that is not centred are made of
 _FEWEST = 3  # members that may have locations of their own
 # Mean fall of the logarithm of the scores' unexplained share that decides for one law among several, and that
 # another head or an offset must bring.
 CLEAR, WORTH = 1.0, 0.3
+EXACT = -12.0  # the same logarithm, below which a law leaves nothing
 _NOWHERE = np.array([-1])  # no location
 
 
@@ -91,6 +94,14 @@ class Place(NamedTuple):
     locations: np.ndarray
     draws: Draws  # in which these are as in the program
     cost: float  # what F must fall by, since one of many is chosen
+    parts: np.ndarray = _NOWHERE  # of locations that are not centred themselves, see Pair
+    part_head: int = -1
+    part_beta: float = 0.0
+
+    def of(self, law: Pair) -> Pair:
+        """The law with its members here."""
+        law = law.at(self.locations)
+        return law._replace(parts=self.parts, part_head=self.part_head, part_beta=self.part_beta)
 
 
 @np.errstate(all="ignore")  # what is not finite is not taken
@@ -190,8 +201,9 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
         members, heads, sign, name, promise = found
         numbers = 0.0, 0.0, np.zeros(0), np.zeros(0)
         law = Pair(members, heads, sign * BETAS[0], -1, 0.0, _NOWHERE, *numbers)
-        places = _locations(draws, pulled, pairs, groups, law) + _own_locations(draws, pairs, groups, law)
-        places = _clear_place([Place(_NOWHERE, pulled, 0.0), *places], law, pairs, draws)
+        nowhere = Place(_NOWHERE, pulled, 0.0)
+        places = [nowhere, *_locations(draws, pulled, pairs, groups, law)]
+        places = _places(places, law, pairs, draws, groups)
         pair = _choose(places, law, promise, pairs, draws)
         if pair is None:
             refused.add(name)
@@ -332,20 +344,23 @@ def _choose(places: list[Place], law: Pair, promise: float, pairs: list[Pair], r
     """
     found = _choose_place(places, law, offset=False)
     if found is None and promise > PROMISE and law.beta > 0.0:
-        shifted = [
-            place
-            for place in places
-            if _needs_offset(law._replace(locations=place.locations), pairs, raw)
-        ]
+        shifted = [place for place in places if _needs_offset(place.of(law), pairs, raw)]
         found = _choose_place(shifted, law, offset=True) if shifted else None
     return None if found is None else _with_offset(found[0], pairs, raw, found[1])
 
 
-def _clear_place(places: list[Place], law: Pair, pairs: list[Pair], draws: Draws) -> list[Place]:
-    """The place that the scores are clear about, alone; else all places, for F to decide."""
-    shares = np.array(
-        [_unexplained(law._replace(locations=place.locations), pairs, draws) for place in places]
-    )
+def _places(
+    places: list[Place], law: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray
+) -> list[Place]:
+    """The place that the scores are clear about, alone; else all places, for F to decide.
+
+    To `places` are added those where members have locations of their own.
+    """
+    places = _without_twins(places + _own_locations(draws, pairs, groups, law.at(_NOWHERE)))
+    shares = [_unexplained(place.of(law), pairs, draws) for place in places]
+    if min(shares) > EXACT and law.beta > 0.0:
+        places = _without_twins(places + _scaled_locations(draws, pairs, groups, law.at(_NOWHERE)))
+        shares += [_unexplained(place.of(law), pairs, draws) for place in places[len(shares) :]]
     order = np.argsort(shares, kind="stable")
     if len(places) > 1 and shares[order[1]] - shares[order[0]] > CLEAR:
         return [places[order[0]]]
@@ -356,7 +371,7 @@ def _choose_place(places: list[Place], law: Pair, *, offset: bool) -> tuple[Pair
     """The same with the draws that it is fitted to."""
     chosen, gain = None, -np.inf
     for place in places:
-        whole = law._replace(locations=place.locations)
+        whole = place.of(law)
         some = _part(whole)
         scale = len(whole.members) / len(some.members)
         pair = fit_law(place.draws, some, offset=offset)
@@ -364,8 +379,8 @@ def _choose_place(places: list[Place], law: Pair, *, offset: bool) -> tuple[Pair
         if chosen is None or fall - gain > LEAD:
             chosen, gain = (whole, pair, scale, place), fall
     assert chosen is not None
-    law, pair, scale, (*_, draws, cost) = chosen
-    margin = MARGIN + cost
+    law, pair, scale, place = chosen
+    draws, margin = place.draws, MARGIN + place.cost
     if not (scale * fall_of(draws, pair) > margin and _is_borne_out(draws, pair, offset, margin / scale)):
         return None
     best = fit_law(draws, law, offset=offset)
@@ -384,6 +399,7 @@ def _part(law: Pair) -> Pair:
         members=law.members[::every],
         heads=law.heads if len(law.heads) == 1 else law.heads[::every],
         locations=law.locations if len(law.locations) == 1 else law.locations[::every],
+        parts=law.parts if len(law.parts) == 1 else law.parts[::every],
     )
 
 
@@ -393,9 +409,7 @@ def _is_borne_out(draws: Draws, pair: Pair, offset: bool, margin: float) -> bool
     return fall_of(newer, fit_law(older, pair, offset=offset), older) > margin
 
 
-def _with_second_head(
-    pair: Pair, pairs: list[Pair], raw: Draws, draws: Draws, groups: np.ndarray
-) -> Pair:
+def _with_second_head(pair: Pair, pairs: list[Pair], raw: Draws, draws: Draws, groups: np.ndarray) -> Pair:
     """The pair with another head that all its members share, if they have one."""
     if pair.second >= 0:
         return pair
@@ -428,9 +442,7 @@ def _with_second_head(
     return best
 
 
-def _locations(
-    draws: Draws, pulled: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair
-) -> list[Place]:
+def _locations(draws: Draws, pulled: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
     """The coordinates outside of the group that correlate most with it, and the one that scores speak for."""
     moved = [int(i) for pair in pairs for i in pair.members]
     free = np.setdiff1d(np.flatnonzero(may_rule(groups)), [*law.members, *law.heads, *moved])
@@ -438,7 +450,8 @@ def _locations(
         return []
     strength = _strengths(pulled.points, free, law)
     likely = [int(k) for k in np.argsort(-strength)[:_PLACES]]
-    by_score = int(unexplained(draws, _part(law), pairs, candidates=free).mean(axis=0).argmin())
+    shares = unexplained(draws, _part(law), pairs, candidates=draws.points[:, free])
+    by_score = int(shares.mean(axis=0).argmin())
     return [Place(free[k : k + 1], pulled, 0.0) for k in dict.fromkeys([by_score, *likely])]
 
 
@@ -464,7 +477,7 @@ def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pai
             continue
         coordinates = np.flatnonzero(groups == g)
         strength = np.abs(_correlations(draws.points, coordinates, members)).T
-        shares = unexplained(draws, law, pairs, candidates=coordinates)
+        shares = unexplained(draws, law, pairs, candidates=draws.points[:, coordinates])
         if shares.any():  # the scores can tell
             strength = -shares
         if np.isfinite(strength).all():
@@ -480,9 +493,44 @@ def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pai
     ]
 
 
+def _scaled_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
+    """What may be locations p + e^(b v) x_q with a q for each member, by their scores: the best one."""
+    members, sizes = law.members, np.bincount(groups)
+    if len(law.heads) > 1 or len(members) < _FEWEST or len(set(groups[members])) > 1:
+        return []
+    some = _part(law)
+    rulers = np.setdiff1d(np.flatnonzero(may_rule(groups)), members)[:_RULERS]
+    best, least = None, -CLEAR
+    for g in np.flatnonzero((sizes > 1) & (sizes <= len(members))):
+        coordinates = np.flatnonzero(groups == g)
+        if g == groups[members[0]] or np.isin(rulers, coordinates).any():
+            continue
+        for part_head, base, beta in itertools.product(rulers, [-1, *rulers], BETAS):
+            if base == part_head:
+                continue
+            columns = np.exp(beta * draws.points[:, [part_head]]) * draws.points[:, coordinates]
+            here = some.at(np.array([base]))
+            share = float(unexplained(draws, here, pairs, candidates=columns).min(axis=1).mean())
+            if share < least:
+                best, least = (int(base), int(part_head), beta, coordinates, columns), share
+            if share < EXACT:
+                break
+    if best is None:
+        return []
+    base, part_head, beta, coordinates, columns = best
+    here = law.at(np.array([base]))
+    parts = coordinates[unexplained(draws, here, pairs, candidates=columns).argmin(axis=1)]
+    trial = here._replace(parts=parts, part_head=part_head, part_beta=beta)
+    if not order_pairs([*pairs, trial]):
+        return []
+    pulled = pull_draws(draws, others_of([*pairs, trial], trial))
+    cost = len(members) * np.log(len(coordinates)) / len(draws.points)
+    return [Place(here.locations, pulled, cost, parts, part_head, beta)]
+
+
 def _places_at(locations: np.ndarray, draws: Draws, pairs: list[Pair], law: Pair, cost: float) -> list[Place]:
     """The place at `locations`, which may be moved; none where a coordinate would rule what moves it."""
-    trial = law._replace(locations=locations)
+    trial = law.at(locations)
     if not order_pairs([*pairs, trial]):
         return []
     return [Place(locations, pull_draws(draws, others_of([*pairs, trial], trial)), cost)]
@@ -494,30 +542,35 @@ def _with_other_locations(pair: Pair, pairs: list[Pair], draws: Draws, groups: n
     The first draws may show the wrong one: where two hierarchies move together, either mean will do.
     """
     rest = [other for other in pairs if other is not pair]
-    places = _likeliest_location(draws, rest, groups, pair) + _own_locations(draws, rest, groups, pair)
-    places = [place for place in places if not np.array_equal(place.locations, pair.locations)]
-    if not places:
-        return pair
     offset = pair.offset != 0.0
-    present = Place(pair.locations, pull_draws(draws, others_of(pairs, pair)), 0.0)
-    clear = _clear_place([present, *places], pair, rest, draws)
-    if len(clear) == 1:
-        place = clear[0]
-        return pair if place is present else fit_law(place.draws, pair._replace(locations=place.locations))
+    of_parts = pair.parts, pair.part_head, pair.part_beta
+    present = Place(pair.locations, pull_draws(draws, others_of(pairs, pair)), 0.0, *of_parts)
+    places = [present, *_likeliest_location(draws, rest, groups, pair)]
+    places = _places(places, pair, rest, draws, groups)
+    if len(places) == 1:
+        return pair if places[0] is present else fit_law(places[0].draws, places[0].of(pair))
     best, gain = pair, _newer_fall(present, pair, offset)
-    for place in places:
-        law = pair._replace(locations=place.locations)
-        again = len(pair.locations) > 1 and set(groups[place.locations]) == set(groups[pair.locations])
+    for place in places[1:]:
+        law = place.of(pair)
+        again = pair.are_apart and set(groups[place.locations]) == set(groups[pair.locations])
         lead = SETTLED * len(pair.members) if again else LEAD + place.cost
         if (fall := _newer_fall(place, law, offset)) > gain + lead:
             best, gain = fit_law(place.draws, law, offset=offset), fall
     return best
 
 
+def _without_twins(places: list[Place]) -> list[Place]:
+    """The places, each once."""
+    found: dict[tuple[int, ...], Place] = {}
+    for place in places:
+        found.setdefault((*map(int, place.locations), -2, *map(int, place.parts), place.part_head), place)
+    return list(found.values())
+
+
 def _likeliest_location(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
     """The coordinate that correlates most with the members, as the draws are, whether it is moved or not."""
     free = np.setdiff1d(np.flatnonzero(may_rule(groups)), [*law.members, *law.heads])
-    if not free.size or len(law.members) < _FEWEST or len(law.locations) > 1:
+    if not free.size or len(law.members) < _FEWEST or law.are_apart:
         return []
     strength = _strengths(draws.points, free, law)
     if not np.isfinite(strength).all():

@@ -34,6 +34,9 @@ from ..transport import (
     NOT_CENTRED,
     OFFSET,
     OWN,
+    PART,
+    PART_BETA,
+    PART_HEAD,
     REFERENCE,
     ROWS,
     SECOND,
@@ -43,6 +46,7 @@ from ..transport import (
 )
 
 TINY = 1e-250  # smallest weight w
+_NO_PARTS = np.array([-1])
 
 
 class Pair(NamedTuple):
@@ -58,11 +62,24 @@ class Pair(NamedTuple):
     offset: float  # c; 0 where beta < 0
     knees: np.ndarray  # (m,) a
     data: np.ndarray  # (m,) y
+    # Where locations are not centred themselves, p + e^(b v) x_q: the coordinates q, v and b.
+    parts: np.ndarray = _NO_PARTS  # (m,), or (1,) -1 for none
+    part_head: int = -1
+    part_beta: float = 0.0
 
     @property
     def is_located(self) -> bool:
         """Whether it has a location."""
-        return bool((self.locations >= 0).any())
+        return bool((self.locations >= 0).any()) or self.part_head >= 0
+
+    @property
+    def are_apart(self) -> bool:
+        """Whether each member has a location of its own."""
+        return len(self.locations) > 1 or len(self.parts) > 1
+
+    def at(self, locations: np.ndarray) -> Pair:
+        """The same law with other locations, which are coordinates."""
+        return self._replace(locations=locations, parts=_NO_PARTS, part_head=-1, part_beta=0.0)
 
 
 class Draws(NamedTuple):
@@ -102,7 +119,11 @@ def pairs_of(table: np.ndarray) -> list[Pair]:
         heads, members = rows[:1, HEAD].astype(np.int64), rows[:, OWN].astype(np.int64)
         locations = rows[: len(rows) if apart else 1, LOCATION].astype(np.int64)
         law = float(first[BETA]), int(first[SECOND]), float(first[BETA_2]), locations
-        pair = Pair(members, heads, *law, slope, float(first[OFFSET]), knees, rows[:, DATA].copy())
+        parts = rows[: len(rows) if first[PART] >= 0.0 else 1, PART].astype(np.int64)
+        of_parts = parts, int(first[PART_HEAD]), float(first[PART_BETA])
+        if first[PART] >= 0.0:
+            law = (*law[:3], locations[:1])
+        pair = Pair(members, heads, *law, slope, float(first[OFFSET]), knees, rows[:, DATA].copy(), *of_parts)
         before = found[-1] if found else None
         alone = len(rows) == 1 and before is not None and len(before.heads) == len(before.members)
         if before is not None and alone and _is_continued(before, pair, apart):
@@ -139,7 +160,8 @@ def pair_rows(pairs: list[Pair], points: np.ndarray) -> np.ndarray:
         rows[:, KIND] = CENTRED if pair.beta > 0.0 else NOT_CENTRED
         rows[:, OWN], rows[:, HEAD] = pair.members, pair.heads
         rows[:, SECOND], rows[:, LOCATION] = pair.second, pair.locations
-        rows[:, APART] = len(pair.locations) > 1
+        rows[:, APART] = pair.are_apart
+        rows[:, PART], rows[:, PART_HEAD], rows[:, PART_BETA] = pair.parts, pair.part_head, pair.part_beta
         rows[:, BETA], rows[:, BETA_2], rows[:, REFERENCE] = pair.beta, pair.beta_2, references
         rows[:, KNEE], rows[:, UNIT] = np.exp(2.0 * (pair.knees - references)), units
         rows[:, DATA] = pair.data
@@ -155,7 +177,7 @@ def pair_rows(pairs: list[Pair], points: np.ndarray) -> np.ndarray:
 
 def same_law(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether two maps change the same coordinates by the same laws, whatever the numbers are."""
-    columns = [KIND, OWN, HEAD, SECOND, LOCATION, BETA, BETA_2]
+    columns = [KIND, OWN, HEAD, SECOND, LOCATION, BETA, BETA_2, PART, PART_HEAD]
     return np.array_equal(one[:, columns], other[:, columns])
 
 
@@ -166,14 +188,26 @@ def view_of(draws: Draws, pair: Pair) -> View:
     eta = pair.beta * np.ascontiguousarray(draws.points[:, pair.heads].T)
     if pair.second >= 0:
         eta += pair.beta_2 * draws.points[:, pair.second]
-    p = np.ascontiguousarray(draws.points[:, pair.locations].T)
+    return View(x, s, eta, locations_of(draws.points, pair), pair.beta > 0.0)
+
+
+def locations_of(points: np.ndarray, pair: Pair) -> np.ndarray:
+    """The locations (1 or m, n) of draws (n, d); zeros where there is none."""
+    p = np.ascontiguousarray(points[:, pair.locations].T)
     p[pair.locations < 0] = 0.0
-    return View(x, s, eta, p, pair.beta > 0.0)
+    if pair.part_head >= 0:
+        p = p + scale_of_parts(points, pair) * points[:, pair.parts].T
+    return p
+
+
+def scale_of_parts(points: np.ndarray, pair: Pair) -> np.ndarray:
+    """e^(b v) of draws (n,)."""
+    return np.asarray(np.exp(pair.part_beta * points[:, pair.part_head]))
 
 
 def roots_of(pair: Pair) -> set[int]:
-    """The heads and locations of a pair."""
-    return {int(i) for i in (*pair.heads, pair.second, *pair.locations)} - {-1}
+    """The coordinates that the scales and the locations of a pair are made of."""
+    return {int(i) for i in (*pair.heads, pair.second, *pair.locations, *pair.parts, pair.part_head)} - {-1}
 
 
 def others_of(pairs: list[Pair], pair: Pair) -> list[Pair]:
@@ -220,9 +254,23 @@ def pull_draws(draws: Draws, pairs: list[Pair]) -> Draws:
         scores[:, pair.heads] += pair.beta * pull.T
         if pair.second >= 0:
             scores[:, pair.second] += pair.beta_2 * pull.sum(axis=0)
-        placed = pair.locations >= 0
-        np.add.at(scores.T, pair.locations[placed], drag[placed])
+        for place, more in drags_of(points, pair, drag):
+            scores[:, place] += more
     return Draws(points, scores)
+
+
+def drags_of(points: np.ndarray, pair: Pair, drag: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """What the derivatives `drag` (1 or m, n) in the locations add to the scores of coordinates."""
+    found = [
+        (int(place), drag[np.broadcast_to(pair.locations, len(drag)) == place].sum(axis=0))
+        for place in np.unique(pair.locations[pair.locations >= 0])
+    ]
+    if pair.part_head >= 0:
+        scaled = drag * scale_of_parts(points, pair)
+        found += [(int(part), scaled[pair.parts == part].sum(axis=0)) for part in np.unique(pair.parts)]
+        along = (scaled * points[:, pair.parts].T).sum(axis=0)
+        found.append((pair.part_head, pair.part_beta * along))
+    return found
 
 
 def _pull(view: View, pair: Pair) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -292,12 +340,14 @@ def divergence(draws: Draws, pair: Pair, view: View | None = None) -> float:
     scratch = np.empty_like(view.x), np.empty_like(view.s)
     numbers = pair.slope, pair.offset, pair.knees, pair.data
     total = float(_evaluate(*view, *numbers, *scratch, pull, drag))
-    for k, head in enumerate(pair.heads):
-        total += root_divergence(draws, head, pair.beta * pull[k])
+    added = [(int(head), pair.beta * pull[k]) for k, head in enumerate(pair.heads)]
     if pair.second >= 0:
-        total += root_divergence(draws, pair.second, pair.beta_2 * pull.sum(axis=0))
-    for place in np.unique(pair.locations[pair.locations >= 0]):
-        total += root_divergence(draws, place, drag[pair.locations == place].sum(axis=0))
+        added.append((pair.second, pair.beta_2 * pull.sum(axis=0)))
+    sums: dict[int, np.ndarray] = {}
+    for place, more in added + drags_of(draws.points, pair, drag):
+        sums[place] = sums[place] + more if place in sums else more
+    for place, more in sums.items():
+        total += root_divergence(draws, place, more)
     return total
 
 
@@ -323,6 +373,8 @@ def plain_divergence(draws: Draws, pair: Pair, coefficients: np.ndarray | None =
         for place in np.unique(ruler):
             ruled = slice(None) if len(ruler) == 1 else ruler == place
             added[int(place)] = 0.0 if coefficients is None else coefficients[ruled, k] @ s[ruled]
+    if pair.part_head >= 0:
+        added.setdefault(pair.part_head, 0.0)
     total = 0.0
     for place, more in added.items():
         total += root_divergence(draws, place, more)
@@ -333,7 +385,9 @@ def rulers_of(pair: Pair) -> list[np.ndarray]:
     """The heads that all members share, and the locations: (1,), or (m,) if each member has its own."""
     rulers = [pair.heads] if len(pair.heads) == 1 else []
     rulers += [np.array([pair.second])] if pair.second >= 0 else []
-    return rulers + ([pair.locations] if pair.is_located else [])
+    if (pair.locations >= 0).any():
+        rulers.append(pair.locations)
+    return rulers + ([pair.parts] if pair.part_head >= 0 else [])
 
 
 def linear_map(draws: Draws, pair: Pair) -> np.ndarray:

@@ -14,6 +14,8 @@ from ..transport import (
     LOCATION,
     NOT_CENTRED,
     OWN,
+    PART,
+    PART_HEAD,
     RATE,
     REACH,
     ROWS,
@@ -73,7 +75,7 @@ def _are_pairs(rows: np.ndarray, d: int) -> bool:
         return False
     if not np.all((knees >= 0.0) & np.isfinite(knees)):
         return False
-    if not all(_are_places(rows[:, column], d, -1) for column in (SECOND, LOCATION)):
+    if not all(_are_places(rows[:, column], d, -1) for column in (SECOND, LOCATION, PART, PART_HEAD)):
         return False
     if not _are_places(rows[:, ROWS], len(rows) + 1, 0):
         return False
@@ -83,7 +85,10 @@ def _are_pairs(rows: np.ndarray, d: int) -> bool:
         part, later = rows[k : k + length], rows[k:, OWN]
         if length == 0 or len(part) < length or np.any(part[1:, ROWS] > 0.0):
             return False
-        if np.any(part[:, KIND] != part[0, KIND]) or np.isin(part[:, [HEAD, SECOND, LOCATION]], later).any():
+        rulers = part[:, [HEAD, SECOND, LOCATION, PART, PART_HEAD]]
+        if np.any(part[:, KIND] != part[0, KIND]) or np.isin(rulers, later).any():
+            return False
+        if np.any((part[:, PART] >= 0.0) & (part[:, PART_HEAD] < 0.0)):
             return False
         k += length
     return True
