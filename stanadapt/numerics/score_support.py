@@ -27,6 +27,7 @@ LEAST_SHARE = 1e-8  # smaller shares of the variance are rounding
 _CURVED = 45  # draws from which on the basis has x_i²
 _SPARE = 4  # draws at least that a basis leaves
 _MOST = 160  # the newest draws that are looked at
+_PARALLEL = 1e-9  # share of a column's square outside of the basis, below which it adds nothing
 _FARTHEST = 30.0  # distance of a log scale from its median beyond which a draw has no say
 
 
@@ -53,46 +54,87 @@ def unexplained(
     ndarray
         (m,), or (m, k) with candidates; zeros where there are too few draws to tell.
     """
-    m = len(law.members)
-    points, scores = draws.points[-_MOST:], draws.scores[-_MOST:]
-    tried = None if candidates is None else candidates[-_MOST:]
+    points, scores, tried = draws.points[-_MOST:], draws.scores[-_MOST:], candidates
     eta = _log_scales(points, law)  # (1 or m, n)
     near = (np.abs(eta) < _FARTHEST).all(axis=0)
+    if tried is not None:
+        tried = tried[-_MOST:][near]
     points, scores, eta = points[near], scores[near], eta[:, near]
-    tried = None if tried is None else tried[near]
-    up, n = law.beta > 0.0, len(points)
+    up = law.beta > 0.0
     inverse = np.exp(-2.0 * eta if up else -eta)
     weight = 1.0 / np.sqrt(1.0 + inverse) if up else np.ones_like(inverse)
-    x, s = points[:, law.members].T, scores[:, law.members].T
-    terms = [np.ones_like(x), x] + ([x * x] if n >= _CURVED else [])
-    located, place = law.is_located, np.broadcast_to(locations_of(points, law), x.shape)
+    x, place = points[:, law.members].T, locations_of(points, law)
+    one = np.broadcast_to(inverse, x.shape)
+    located = [inverse * np.broadcast_to(place, x.shape)] if law.is_located else []
     if not up:
-        terms += [inverse * inverse * x, np.broadcast_to(inverse, x.shape)]
-        terms += [inverse * place] if located else []
+        terms = [inverse * inverse * x, one, *located]
     elif offset:
-        terms += [inverse * x, np.broadcast_to(inverse, x.shape)] + ([inverse * place] if located else [])
+        terms = [inverse * x, one, *located]
     else:
-        terms += [inverse * (x - law.slope * place)]
-    basis = np.stack([term * weight for term in terms], axis=2)  # (m, n, terms)
-    basis = np.concatenate([basis, _terms_of_others(points, scores, law.members, pairs, weight)], axis=2)
-    if n < basis.shape[2] + (tried is not None) + _SPARE:
-        return np.zeros(m if tried is None else (m, tried.shape[1]))
-    size = np.linalg.norm(basis, axis=1, keepdims=True)
-    q = np.linalg.qr(basis / np.where(size > 0.0, size, 1.0))[0]
-    target = s * weight
-    mean = (target * weight).sum(axis=1, keepdims=True) / np.square(weight).sum(axis=-1, keepdims=True)
-    total = np.square(target - mean * weight).sum(axis=1)
-    rest = target - (q @ (q.transpose(0, 2, 1) @ target[:, :, None]))[:, :, 0]
-    rest = rest - (q @ (q.transpose(0, 2, 1) @ rest[:, :, None]))[:, :, 0]
-    left = np.square(rest).sum(axis=1)
-    if tried is None:
-        return np.asarray(np.log(np.maximum(left / total, LEAST_SHARE)))
-    columns = (inverse * weight)[:, :, None] * tried  # (1 or m, n, k)
-    columns = columns / np.linalg.norm(columns, axis=1, keepdims=True)
-    along = (rest[:, None, :] @ columns)[:, 0, :]
-    inside = np.square(columns).sum(axis=1) - np.square(q.transpose(0, 2, 1) @ columns).sum(axis=1)
-    explained = np.where(inside > 1e-9, np.square(along) / np.maximum(inside, 1e-9), 0.0)
-    return np.asarray(np.log(np.maximum((left[:, None] - explained) / total[:, None], LEAST_SHARE)))
+        terms = [inverse * (x - law.slope * place)]
+    left = _Left(points, scores, law.members, pairs, weight, terms)
+    return left.share() if tried is None else left.share_with(inverse[:, :, None] * tried)
+
+
+def unexplained_alone(draws: Draws, members: np.ndarray, pairs: list[Pair]) -> np.ndarray:
+    """What is left of the members' scores (m,) without any law of theirs."""
+    points, scores = draws.points[-_MOST:], draws.scores[-_MOST:]
+    return _Left(points, scores, members, pairs, np.ones((1, len(points))), []).share()
+
+
+class _Left:
+    """What weighted regressions of the members' scores leave."""
+
+    def __init__(
+        self,
+        points: np.ndarray,
+        scores: np.ndarray,
+        members: np.ndarray,
+        pairs: list[Pair],
+        weight: np.ndarray,
+        terms: list[np.ndarray],
+    ) -> None:
+        x = points[:, members].T
+        terms = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else []), *terms]
+        terms += _terms_of_others(points, scores, members, pairs)
+        basis = np.stack([term * weight for term in terms], axis=2)  # (m, n, terms)
+        size = np.linalg.norm(basis, axis=1, keepdims=True)
+        self.q = np.linalg.qr(basis / np.where(size > 0.0, size, 1.0))[0]
+        target = scores[:, members].T * weight
+        mean = (target * weight).sum(axis=1, keepdims=True) / np.square(weight).sum(axis=1, keepdims=True)
+        self.total = np.square(target - mean * weight).sum(axis=1)
+        self.rest = self._without(self._without(target))
+        self.weight = weight
+
+    def _without(self, target: np.ndarray) -> np.ndarray:
+        """What is left of values (m, n), whose rounding a second time takes away."""
+        return np.asarray(target - (self.q @ (self.q.transpose(0, 2, 1) @ target[:, :, None]))[:, :, 0])
+
+    def _tells(self, more: int) -> bool:
+        _, n, terms = self.q.shape
+        return bool(n >= terms + more + _SPARE)
+
+    def share(self) -> np.ndarray:
+        """The logarithm of the share (m,) that is left; zeros where there are too few draws to tell."""
+        if not self._tells(0):
+            return np.zeros(len(self.total))
+        return _log_share(np.square(self.rest).sum(axis=1), self.total)
+
+    def share_with(self, columns: np.ndarray) -> np.ndarray:
+        """The same (m, k) with one of the columns (1 or m, n, k) more."""
+        if not self._tells(1):
+            return np.zeros((len(self.total), columns.shape[2]))
+        columns = columns * self.weight[:, :, None]
+        columns = columns / np.linalg.norm(columns, axis=1, keepdims=True)
+        along = (self.rest[:, None, :] @ columns)[:, 0, :]
+        inside = np.square(columns).sum(axis=1) - np.square(self.q.transpose(0, 2, 1) @ columns).sum(axis=1)
+        explained = np.where(inside > _PARALLEL, np.square(along) / np.maximum(inside, _PARALLEL), 0.0)
+        left = np.square(self.rest).sum(axis=1)[:, None] - explained
+        return _log_share(left, self.total[:, None])
+
+
+def _log_share(left: np.ndarray, total: np.ndarray) -> np.ndarray:
+    return np.asarray(np.log(np.maximum(left / total, LEAST_SHARE)))
 
 
 def _log_scales(points: np.ndarray, law: Pair) -> np.ndarray:
@@ -104,20 +146,17 @@ def _log_scales(points: np.ndarray, law: Pair) -> np.ndarray:
 
 
 def _terms_of_others(
-    points: np.ndarray, scores: np.ndarray, members: np.ndarray, pairs: list[Pair], weight: np.ndarray
-) -> np.ndarray:
-    """What the scores of members have of other pairs whose locations or heads they are: (m, n, terms)."""
-    m, n = len(members), len(points)
-    row_of = {int(i): row for row, i in enumerate(members)}
+    points: np.ndarray, scores: np.ndarray, members: np.ndarray, pairs: list[Pair]
+) -> list[np.ndarray]:
+    """What the scores of members have of other pairs whose locations or heads they are: (m, n) each."""
+    own, row_of = np.unique(members, return_inverse=True)
     found = []
     for pair in pairs:
-        if not roots_of(pair) & set(row_of):
+        if not roots_of(pair) & set(map(int, own)):
             continue
-        count = len(pair.members)
         x, s = points[:, pair.members].T, scores[:, pair.members].T
-        inverse = np.exp(
-            np.clip((-2.0 if pair.beta > 0.0 else -1.0) * _log_scales(points, pair), -50.0, 50.0)
-        )
+        power = -2.0 if pair.beta > 0.0 else -1.0
+        inverse = np.exp(np.clip(power * _log_scales(points, pair), -50.0, 50.0))
         if pair.beta > 0.0:
             away = x - pair.slope * locations_of(points, pair) - pair.offset
             at_location, at_head = [inverse * away], [inverse * away * away]
@@ -129,11 +168,12 @@ def _terms_of_others(
             along = scaled * points[:, pair.parts].T
             ruled += [(pair.parts, [scaled]), (np.array([pair.part_head]), [along])]
         for rulers, parts in ruled:
-            rows = np.array([row_of.get(int(i), -1) for i in np.broadcast_to(rulers, (count,))])
-            if not (rows >= 0).any():
+            rulers = np.broadcast_to(rulers, (len(x),))
+            met = np.isin(rulers, own)
+            if not met.any():
                 continue
             for part in parts:
-                term = np.zeros((m, n))
-                np.add.at(term, rows[rows >= 0], np.broadcast_to(part, (count, n))[rows >= 0])
-                found.append(term * weight)
-    return np.stack(found, axis=2) if found else np.empty((m, n, 0))
+                term = np.zeros((len(own), len(points)))
+                np.add.at(term, np.searchsorted(own, rulers[met]), part[met])
+                found.append(term[row_of])
+    return found

@@ -52,7 +52,7 @@ from ..transport import (
 from .bends import bend_rows, bends_of, learn_bends, may_have_bends
 from .dense_metric import is_finite
 from .heavy_tails import LEAST, learn_tails, may_have_tails, tail_rows, tails_of
-from .score_support import unexplained
+from .score_support import unexplained, unexplained_alone
 from .transport_detection import FEW, LEAST_GAIN, NEED, detect, may_rule, screen, slope_gains
 from .transport_fit import fit_law
 from .transport_pairs import (
@@ -85,6 +85,8 @@ _FEWEST = 3  # members that may have locations of their own
 # another head or an offset must bring.
 CLEAR, WORTH = 1.0, 0.3
 EXACT = -12.0  # the same logarithm, below which a law leaves nothing
+CERTAIN = 60  # draws from which on such a law is looked for where F shows nothing
+SPREAD = 0.3  # of a log scale, from which on a law that is exact is taken
 _NOWHERE = np.array([-1])  # no location
 
 
@@ -125,11 +127,13 @@ def learn_transport(
     points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
     if not (is_finite(points) and is_finite(scores)):
         return table
+    draws = Draws(points, scores)
     if not len(table) and _is_plain(points, scores, groups, new):
-        return table
+        pairs = _exact_pairs(draws, [], groups) if new and len(points) >= CERTAIN else []
+        return pair_rows(pairs, points) if pairs else table
     moves = table[is_pair(table)]
     with contextlib.suppress(np.linalg.LinAlgError):
-        moves = _learn_moves(moves, Draws(points, scores), groups, before, new)
+        moves = _learn_moves(moves, draws, groups, before, new)
     moved = moves[:, OWN].astype(np.int64)
     pulled = transport_draws(moves, points, scores)
     tails = learn_tails(tails_of(table), *pulled, moved)
@@ -184,7 +188,7 @@ def _is_plain(points: Any, scores: Any, groups: Any, new: Any) -> Any:
 def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: int, new: bool) -> np.ndarray:
     """The rows of the pairs."""
     old = pairs_of(moves)
-    pairs = _judge(old, draws.part(slice(before, None)))
+    pairs = _judge(old, draws.part(slice(before, None)), draws)
     for k in range(len(pairs)):
         pulled = pull_draws(draws, others_of(pairs, pairs[k]))
         pairs[k] = _refit(_simplify(pairs[k], pairs, draws, pulled), pulled)
@@ -209,6 +213,8 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
             refused.add(name)
         else:
             pairs = order_pairs([*pairs, pair]) or pairs
+    for pair in _exact_pairs(draws, pairs, groups) if new else []:
+        pairs = order_pairs([*pairs, pair]) or pairs
     unchanged = len(pairs) == len(old) and all(a is b for a, b in zip(pairs, old, strict=True))
     return moves if unchanged else pair_rows(pairs, draws.points)
 
@@ -267,15 +273,71 @@ def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
     return described | {"transport": table}
 
 
-def _judge(pairs: list[Pair], draws: Draws) -> list[Pair]:
-    """The pairs without those that make the draws of the last window worse."""
+def _judge(pairs: list[Pair], draws: Draws, whole: Draws) -> list[Pair]:
+    """The pairs without those that make the draws of the last window worse and leave some of all scores."""
     kept = list(pairs)
     if len(draws.points) < _JUDGES:
         return kept
     for pair in pairs:
-        if not fall_of(pull_draws(draws, others_of(kept, pair)), pair) > 0.0:
+        if fall_of(pull_draws(draws, others_of(kept, pair)), pair) > 0.0:
+            continue
+        others = [other for other in kept if other is not pair]
+        if _unexplained(pair, others, whole) > EXACT:
             kept = [other for other in kept if other is not pair]
     return kept
+
+
+def _exact_pairs(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> list[Pair]:
+    """The pairs that explain the scores of their members wholly, whether F falls already or not.
+
+    Where a scale is seldom small, draws in its neck come late, or never. The scores tell of it all the same.
+    """
+    found: list[Pair] = []
+    if not groups.max():
+        return found
+    heads = [i for i in np.flatnonzero(may_rule(groups)) if draws.points[:, i].std() > SPREAD]
+    sizes, before = np.bincount(groups), -1
+    while len(found) > before:  # what is found explains the scores of its locations
+        before = len(found)
+        moved = {int(i) for pair in pairs + found for i in pair.members}
+        for g in np.flatnonzero(sizes >= _FEWEST):
+            members = np.flatnonzero(groups == g)
+            rulers = np.array([i for i in heads if groups[i] != g and i not in moved][:_RULERS])
+            if not rulers.size or moved.intersection(map(int, members)):
+                continue
+            pair = _exact_pair(draws, [*pairs, *found], groups, members, rulers)
+            if pair is not None:
+                found.append(pair)
+                moved.update(map(int, members))
+    return found
+
+
+def _exact_pair(
+    draws: Draws, pairs: list[Pair], groups: np.ndarray, members: np.ndarray, rulers: np.ndarray
+) -> Pair | None:
+    """The law of `members` that explains their scores wholly, with one of the `rulers` as its head."""
+    some = members[:: -(-len(members) // _FEWEST)]
+    if unexplained_alone(draws, some, pairs).max() < EXACT + CLEAR:
+        return None
+    own = np.isin(np.arange(len(groups)), members)
+    candidates = draws.points[:, ~own & (np.bincount(groups)[groups] <= len(members))]
+    numbers = 0.0, 0.0, np.zeros(0), np.zeros(0)
+    for beta in (*BETAS, *(-size for size in BETAS)):
+        every = np.tile(some, len(rulers)), np.repeat(rulers, len(some))
+        law = Pair(*every, beta, -1, 0.0, _NOWHERE, *numbers)
+        shares = unexplained(draws, law, pairs, candidates=candidates).min(axis=1)
+        shares = shares.reshape(len(rulers), -1).max(axis=1)  # the worst member of each head
+        if not shares.min() < EXACT:
+            continue
+        head = rulers[[int(shares.argmin())]]
+        law = Pair(members, head, beta, -1, 0.0, _NOWHERE, *numbers)
+        pulled = pull_draws(draws, pairs)
+        places = [Place(_NOWHERE, pulled, 0.0), *_locations(draws, pulled, pairs, groups, law)]
+        for place in _places(places, law, pairs, draws, groups):
+            if _unexplained(place.of(law), pairs, draws) < EXACT:
+                pair = fit_law(place.draws, place.of(law))
+                return _with_whole_slope(pair, pairs, draws, place.draws)
+    return None
 
 
 def _simplify(pair: Pair, pairs: list[Pair], draws: Draws, pulled: Draws) -> Pair:
@@ -293,7 +355,7 @@ def _simplify(pair: Pair, pairs: list[Pair], draws: Draws, pulled: Draws) -> Pai
             pair = fit_law(pulled, alone[int(np.argmin(shares))], offset=pair.offset != 0.0)
     if pair.offset != 0.0 and not _needs_offset(pair, others, draws):
         pair = fit_law(pulled, pair._replace(offset=0.0))
-    return pair
+    return _with_whole_slope(pair, others, draws, pulled)
 
 
 def _unexplained(law: Pair, others: list[Pair], draws: Draws) -> float:
@@ -306,6 +368,17 @@ def _needs_offset(law: Pair, others: list[Pair], draws: Draws) -> bool:
     slope = law.slope if law.slope != 0.0 or not law.is_located else 1.0
     plain = unexplained(draws, law._replace(slope=slope), others, offset=False).mean()
     return bool(plain - _unexplained(law, others, draws) > WORTH)
+
+
+def _with_whole_slope(pair: Pair, others: list[Pair], draws: Draws, pulled: Draws) -> Pair:
+    """The pair with C = 1 where that explains the scores as well as its own C, or as any C and c."""
+    if not pair.is_located or pair.slope == 1.0:
+        return pair
+    whole = pair._replace(slope=1.0, offset=0.0)
+    least = _unexplained(pair, others, draws)
+    if unexplained(draws, whole, others, offset=False).mean() > least + WORTH:
+        return pair
+    return fit_law(pulled, whole, free=False)
 
 
 def _refit(pair: Pair, draws: Draws) -> Pair:
@@ -346,7 +419,9 @@ def _choose(places: list[Place], law: Pair, promise: float, pairs: list[Pair], r
     if found is None and promise > PROMISE and law.beta > 0.0:
         shifted = [place for place in places if _needs_offset(place.of(law), pairs, raw)]
         found = _choose_place(shifted, law, offset=True) if shifted else None
-    return None if found is None else _with_offset(found[0], pairs, raw, found[1])
+    if found is None:
+        return None
+    return _with_offset(_with_whole_slope(found[0], pairs, raw, found[1]), pairs, raw, found[1])
 
 
 def _places(
