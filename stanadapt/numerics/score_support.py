@@ -76,6 +76,25 @@ def unexplained(
     return left.share() if tried is None else left.share_with(inverse[:, :, None] * tried)
 
 
+def slopes(draws: Draws, law: Pair, pairs: list[Pair]) -> np.ndarray:
+    """The C (m,) that the scores give each member of a law with locations, NaN where they do not tell.
+
+    They are ratios of coefficients: those of the location and of x_i itself.
+    """
+    points, scores = draws.points[-_MOST:], draws.scores[-_MOST:]
+    eta = np.clip(_log_scales(points, law), -_FARTHEST, _FARTHEST)
+    up, x = law.beta > 0.0, points[:, law.members].T
+    inverse = np.exp(-2.0 * eta if up else -eta)
+    weight = 1.0 / np.sqrt(1.0 + inverse) if up else np.ones_like(inverse)
+    place = np.broadcast_to(locations_of(points, law), x.shape)
+    terms = [inverse * x if up else inverse * inverse * x, inverse * place]
+    left = _Left(points, scores, law.members, pairs, weight, [*terms, np.broadcast_to(inverse, x.shape)])
+    if not left.tells(0):
+        return np.full(len(x), np.nan)
+    found = left.ratio(left.first, left.first + 1)
+    return found if up else found * np.exp(-_medians(points, law)[:, 0])
+
+
 def unexplained_alone(draws: Draws, members: np.ndarray, pairs: list[Pair]) -> np.ndarray:
     """What is left of the members' scores (m,) without any law of theirs."""
     points, scores = draws.points[-_MOST:], draws.scores[-_MOST:]
@@ -95,34 +114,46 @@ class _Left:
         terms: list[np.ndarray],
     ) -> None:
         x = points[:, members].T
-        terms = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else []), *terms]
-        terms += _terms_of_others(points, scores, members, pairs)
+        own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
+        self.first = len(own)  # column of the first of `terms`
+        terms = own + terms + _terms_of_others(points, scores, members, pairs)
         basis = np.stack([term * weight for term in terms], axis=2)  # (m, n, terms)
         size = np.linalg.norm(basis, axis=1, keepdims=True)
-        self.q = np.linalg.qr(basis / np.where(size > 0.0, size, 1.0))[0]
+        self.size = np.where(size > 0.0, size, 1.0)
+        self.q, self.r = np.linalg.qr(basis / self.size)
         target = scores[:, members].T * weight
         mean = (target * weight).sum(axis=1, keepdims=True) / np.square(weight).sum(axis=1, keepdims=True)
         self.total = np.square(target - mean * weight).sum(axis=1)
         self.rest = self._without(self._without(target))
-        self.weight = weight
+        self.weight, self.target = weight, target
 
     def _without(self, target: np.ndarray) -> np.ndarray:
         """What is left of values (m, n), whose rounding a second time takes away."""
         return np.asarray(target - (self.q @ (self.q.transpose(0, 2, 1) @ target[:, :, None]))[:, :, 0])
 
-    def _tells(self, more: int) -> bool:
+    def tells(self, more: int) -> bool:
+        """Whether there are draws enough for the terms and so many more."""
         _, n, terms = self.q.shape
         return bool(n >= terms + more + _SPARE)
 
+    def ratio(self, of: int, to: int) -> np.ndarray:
+        """Minus the coefficients (m,) of one term over those of another; NaN where there are none."""
+        try:
+            solved = np.linalg.solve(self.r, self.q.transpose(0, 2, 1) @ self.target[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:
+            return np.full(len(self.target), np.nan)
+        found = solved / self.size[:, 0]
+        return np.asarray(-found[:, to] / found[:, of])
+
     def share(self) -> np.ndarray:
         """The logarithm of the share (m,) that is left; zeros where there are too few draws to tell."""
-        if not self._tells(0):
+        if not self.tells(0):
             return np.zeros(len(self.total))
         return _log_share(np.square(self.rest).sum(axis=1), self.total)
 
     def share_with(self, columns: np.ndarray) -> np.ndarray:
         """The same (m, k) with one of the columns (1 or m, n, k) more."""
-        if not self._tells(1):
+        if not self.tells(1):
             return np.zeros((len(self.total), columns.shape[2]))
         columns = columns * self.weight[:, :, None]
         columns = columns / np.linalg.norm(columns, axis=1, keepdims=True)
@@ -139,10 +170,16 @@ def _log_share(left: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 def _log_scales(points: np.ndarray, law: Pair) -> np.ndarray:
     """eta of draws (n, d), less its median: (1 or m, n)."""
+    return _plain_log_scales(points, law) - _medians(points, law)
+
+
+def _plain_log_scales(points: np.ndarray, law: Pair) -> np.ndarray:
     eta = law.beta * points[:, law.heads].T
-    if law.second >= 0:
-        eta = eta + law.beta_2 * points[:, law.second]
-    return np.asarray(eta - np.median(eta, axis=1, keepdims=True))
+    return np.asarray(eta + law.beta_2 * points[:, law.second] if law.second >= 0 else eta)
+
+
+def _medians(points: np.ndarray, law: Pair) -> np.ndarray:
+    return np.asarray(np.median(_plain_log_scales(points, law), axis=1, keepdims=True))
 
 
 def _terms_of_others(

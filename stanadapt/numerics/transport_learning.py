@@ -52,7 +52,7 @@ from ..transport import (
 from .bends import bend_rows, bends_of, learn_bends, may_have_bends
 from .dense_metric import is_finite
 from .heavy_tails import LEAST, learn_tails, may_have_tails, tail_rows, tails_of
-from .score_support import unexplained, unexplained_alone
+from .score_support import slopes, unexplained, unexplained_alone
 from .transport_detection import FEW, LEAST_GAIN, NEED, detect, may_rule, screen, slope_gains
 from .transport_fit import fit_law
 from .transport_pairs import (
@@ -84,9 +84,10 @@ _FEWEST = 3  # members that may have locations of their own
 # Mean fall of the logarithm of the scores' unexplained share that decides for one law among several, and that
 # another head or an offset must bring.
 CLEAR, WORTH = 1.0, 0.3
+NEAR = 0.01  # distance of C from a whole number that is rounding
 EXACT = -12.0  # the same logarithm, below which a law leaves nothing
 CERTAIN = 60  # draws from which on such a law is looked for where F shows nothing
-SPREAD = 0.3  # of a log scale, from which on a law that is exact is taken
+SPREAD = 0.1  # of a log scale, from which on a law that is exact is taken
 _NOWHERE = np.array([-1])  # no location
 
 
@@ -130,7 +131,7 @@ def learn_transport(
     draws = Draws(points, scores)
     if not len(table) and _is_plain(points, scores, groups, new):
         pairs = _exact_pairs(draws, [], groups) if new and len(points) >= CERTAIN else []
-        return pair_rows(pairs, points) if pairs else table
+        return pair_rows(order_pairs(pairs) or [], points) if pairs else table
     moves = table[is_pair(table)]
     with contextlib.suppress(np.linalg.LinAlgError):
         moves = _learn_moves(moves, draws, groups, before, new)
@@ -213,8 +214,8 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
             refused.add(name)
         else:
             pairs = order_pairs([*pairs, pair]) or pairs
-    for pair in _exact_pairs(draws, pairs, groups) if new else []:
-        pairs = order_pairs([*pairs, pair]) or pairs
+    if new:
+        pairs = order_pairs([*pairs, *_exact_pairs(draws, pairs, groups)]) or pairs
     unchanged = len(pairs) == len(old) and all(a is b for a, b in zip(pairs, old, strict=True))
     return moves if unchanged else pair_rows(pairs, draws.points)
 
@@ -282,9 +283,15 @@ def _judge(pairs: list[Pair], draws: Draws, whole: Draws) -> list[Pair]:
         if fall_of(pull_draws(draws, others_of(kept, pair)), pair) > 0.0:
             continue
         others = [other for other in kept if other is not pair]
-        if _unexplained(pair, others, whole) > EXACT:
+        if not _is_exact(pair, others, whole):
             kept = [other for other in kept if other is not pair]
     return kept
+
+
+def _is_exact(law: Pair, others: list[Pair], draws: Draws) -> bool:
+    """Whether the law leaves nothing of its members' scores, and something is left without it."""
+    alone = unexplained_alone(draws, law.members, others).mean()
+    return bool(_unexplained(law, others, draws) < EXACT < alone - CLEAR)
 
 
 def _exact_pairs(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> list[Pair]:
@@ -306,7 +313,7 @@ def _exact_pairs(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> list[Pa
             if not rulers.size or moved.intersection(map(int, members)):
                 continue
             pair = _exact_pair(draws, [*pairs, *found], groups, members, rulers)
-            if pair is not None:
+            if pair is not None and order_pairs([*pairs, *found, pair]):
                 found.append(pair)
                 moved.update(map(int, members))
     return found
@@ -320,24 +327,38 @@ def _exact_pair(
     if unexplained_alone(draws, some, pairs).max() < EXACT + CLEAR:
         return None
     own = np.isin(np.arange(len(groups)), members)
-    candidates = draws.points[:, ~own & (np.bincount(groups)[groups] <= len(members))]
-    numbers = 0.0, 0.0, np.zeros(0), np.zeros(0)
-    for beta in (*BETAS, *(-size for size in BETAS)):
-        every = np.tile(some, len(rulers)), np.repeat(rulers, len(some))
-        law = Pair(*every, beta, -1, 0.0, _NOWHERE, *numbers)
-        shares = unexplained(draws, law, pairs, candidates=candidates).min(axis=1)
+    small = np.bincount(groups)[groups] <= len(members)
+    columns = draws.points[:, ~own & small]
+    none = np.zeros(0)
+    for beta, base in _trials(rulers, bool((small & ~own & ~may_rule(groups)).any())):
+        if base is not None:  # a location that is not centred itself
+            scales = np.exp(draws.points[:, rulers])
+            parts = draws.points[:, small & ~own & ~may_rule(groups)]
+            columns = (scales[:, :, None] * parts[:, None, :]).reshape(len(scales), -1)
+        location = _NOWHERE if base is None else np.array([base])
+        members_and_heads = np.tile(some, len(rulers)), np.repeat(rulers, len(some))
+        law = Pair(*members_and_heads, beta, -1, 0.0, location, 0.0, 0.0, none, none)
+        shares = unexplained(draws, law, pairs, candidates=columns).min(axis=1)
         shares = shares.reshape(len(rulers), -1).max(axis=1)  # the worst member of each head
         if not shares.min() < EXACT:
             continue
         head = rulers[[int(shares.argmin())]]
-        law = Pair(members, head, beta, -1, 0.0, _NOWHERE, *numbers)
+        law = Pair(members, head, beta, -1, 0.0, _NOWHERE, 0.0, 0.0, none, none)
         pulled = pull_draws(draws, pairs)
         places = [Place(_NOWHERE, pulled, 0.0), *_locations(draws, pulled, pairs, groups, law)]
         for place in _places(places, law, pairs, draws, groups):
-            if _unexplained(place.of(law), pairs, draws) < EXACT:
+            if _is_exact(place.of(law), pairs, draws):
                 pair = fit_law(place.draws, place.of(law))
-                return _with_whole_slope(pair, pairs, draws, place.draws)
+                return _with_slope(pair, pairs, draws, place.draws)
     return None
+
+
+def _trials(rulers: np.ndarray, nested: bool) -> list[tuple[float, int | None]]:
+    """beta, and what is added to a location that is scaled itself: -1 for nothing, None where none is."""
+    found: list[tuple[float, int | None]] = [(sign * size, None) for size in BETAS for sign in (1.0, -1.0)]
+    if nested:
+        found += [(sign, int(base)) for sign in (1.0, -1.0) for base in (-1, *rulers)]
+    return found
 
 
 def _simplify(pair: Pair, pairs: list[Pair], draws: Draws, pulled: Draws) -> Pair:
@@ -355,7 +376,7 @@ def _simplify(pair: Pair, pairs: list[Pair], draws: Draws, pulled: Draws) -> Pai
             pair = fit_law(pulled, alone[int(np.argmin(shares))], offset=pair.offset != 0.0)
     if pair.offset != 0.0 and not _needs_offset(pair, others, draws):
         pair = fit_law(pulled, pair._replace(offset=0.0))
-    return _with_whole_slope(pair, others, draws, pulled)
+    return _with_slope(pair, others, draws, pulled)
 
 
 def _unexplained(law: Pair, others: list[Pair], draws: Draws) -> float:
@@ -370,15 +391,21 @@ def _needs_offset(law: Pair, others: list[Pair], draws: Draws) -> bool:
     return bool(plain - _unexplained(law, others, draws) > WORTH)
 
 
-def _with_whole_slope(pair: Pair, others: list[Pair], draws: Draws, pulled: Draws) -> Pair:
-    """The pair with C = 1 where that explains the scores as well as its own C, or as any C and c."""
-    if not pair.is_located or pair.slope == 1.0:
+def _with_slope(pair: Pair, others: list[Pair], draws: Draws, pulled: Draws) -> Pair:
+    """The pair with C as the scores have it, where they are clear: 1, mostly, and -1 where beta < 0."""
+    if not pair.is_located:
         return pair
-    whole = pair._replace(slope=1.0, offset=0.0)
-    least = _unexplained(pair, others, draws)
-    if unexplained(draws, whole, others, offset=False).mean() > least + WORTH:
-        return pair
-    return fit_law(pulled, whole, free=False)
+    if pair.beta > 0.0:
+        whole = pair._replace(slope=1.0, offset=0.0)
+        least = _unexplained(pair, others, draws)
+        clear = unexplained(draws, whole, others, offset=False).mean() < least + WORTH
+    else:
+        found = slopes(draws, pair, others)
+        slope = float(np.median(found))
+        near = abs(slope - round(slope)) < NEAR and round(slope) != 0
+        whole = pair._replace(slope=float(round(slope)) if near else slope)
+        clear = _unexplained(pair, others, draws) < EXACT and bool(np.ptp(found) < NEAR * abs(slope))
+    return fit_law(pulled, whole, free=False) if clear and whole.slope != pair.slope else pair
 
 
 def _refit(pair: Pair, draws: Draws) -> Pair:
@@ -421,7 +448,7 @@ def _choose(places: list[Place], law: Pair, promise: float, pairs: list[Pair], r
         found = _choose_place(shifted, law, offset=True) if shifted else None
     if found is None:
         return None
-    return _with_offset(_with_whole_slope(found[0], pairs, raw, found[1]), pairs, raw, found[1])
+    return _with_offset(_with_slope(found[0], pairs, raw, found[1]), pairs, raw, found[1])
 
 
 def _places(
@@ -433,7 +460,7 @@ def _places(
     """
     places = _without_twins(places + _own_locations(draws, pairs, groups, law.at(_NOWHERE)))
     shares = [_unexplained(place.of(law), pairs, draws) for place in places]
-    if min(shares) > EXACT and law.beta > 0.0:
+    if min(shares) > EXACT:
         places = _without_twins(places + _scaled_locations(draws, pairs, groups, law.at(_NOWHERE)))
         shares += [_unexplained(place.of(law), pairs, draws) for place in places[len(shares) :]]
     order = np.argsort(shares, kind="stable")

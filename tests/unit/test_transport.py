@@ -47,6 +47,15 @@ def pair(seed: int, members: list[int], heads: list[int], beta: float, second: i
     return Pair(*law, 1.3 if max(locations) >= 0 else 0.0, offset, *rng.normal(size=(2, len(members))))
 
 
+def scaled(
+    seed: int, members: list[int], head: int, beta: float, location: int, parts: list[int], part_head: int
+) -> Pair:
+    """A pair whose locations are not centred themselves."""
+    plain = pair(seed, members, [head], beta, -1, location)
+    law = plain._replace(slope=-1.2 if beta < 0.0 else 0.8)
+    return law._replace(parts=np.array(parts), part_head=part_head, part_beta=0.5)
+
+
 def table(*pairs: Pair) -> np.ndarray:
     return pair_rows(list(pairs), np.random.default_rng(0).normal(size=(20, D)))
 
@@ -69,6 +78,11 @@ MAPS = {
     "own locations": table(pair(9, [4, 5, 6, 7, 8], [0], 1.0, -1, 1, 2, 1, -1, 3)),
     "own locations, not centred": table(pair(10, [4, 5, 6, 7], [0], -0.5, 8, 1, 2, 3, 1)),
     "own heads and locations": table(pair(11, [6, 7, 8], [3, 4, 5], 1.0, 0, 1, 2, 1)),
+    "scaled locations": table(scaled(16, [4, 5, 6, 7], 0, 1.0, 8, [1, 2, 2, 1], 3)),
+    "scaled locations, not centred": table(scaled(17, [4, 5, 6], 0, -1.0, -1, [1, 2, 2], 3)),
+    "scaled locations that are moved": table(
+        pair(18, [1, 2], [3], -1.0, -1, 8), scaled(19, [4, 5, 6, 7], 0, 1.0, 8, [1, 2, 2, 1], 3)
+    ),
     "two levels": table(pair(14, [1, 2], [0], 1.0, -1, 8), pair(15, [4, 5, 6, 7], [3], 1.0, -1, 1, 1, 2, 2)),
     "chain": np.concatenate(
         (TAILS, table(pair(7, [3, 4], [0], 1.0, -1, 1), pair(8, [6, 7, 8], [3], -1.0, 0, 4)))
