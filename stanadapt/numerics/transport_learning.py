@@ -196,6 +196,8 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
         if new:
             pairs[k] = _with_other_locations(pairs[k], pairs, draws, groups)
             pairs[k] = _with_second_head(pairs[k], pairs, draws, pulled, groups)
+    if new:
+        pairs = [*pairs, *_exact_pairs(draws, pairs, groups)]
     pairs = order_pairs(pairs) or pairs
     refused: set[tuple[int, int]] = set()
     for _ in range(_ROUNDS if new else 0):
@@ -214,8 +216,6 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
             refused.add(name)
         else:
             pairs = order_pairs([*pairs, pair]) or pairs
-    if new:
-        pairs = order_pairs([*pairs, *_exact_pairs(draws, pairs, groups)]) or pairs
     unchanged = len(pairs) == len(old) and all(a is b for a, b in zip(pairs, old, strict=True))
     return moves if unchanged else pair_rows(pairs, draws.points)
 

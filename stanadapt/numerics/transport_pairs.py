@@ -47,6 +47,7 @@ from ..transport import (
 
 TINY = 1e-250  # smallest weight w
 _NO_PARTS = np.array([-1])
+_DIGITS = 12  # of C, which a table holds multiplied: a whole number is one again
 
 
 class Pair(NamedTuple):
@@ -114,7 +115,9 @@ def pairs_of(table: np.ndarray) -> list[Pair]:
         rows = table[k : k + int(table[k, ROWS])]
         first = rows[0]
         knees = first[REFERENCE] + 0.5 * np.log(rows[:, KNEE])
-        slope = float(first[SLOPE] * (np.exp(-knees[0]) if first[BETA] < 0.0 else 1.0))
+        slope = float(first[SLOPE])
+        if first[BETA] < 0.0:
+            slope = float(np.round(slope * np.exp(-knees[0]), _DIGITS))
         apart = bool(first[APART] > 0.0)
         heads, members = rows[:1, HEAD].astype(np.int64), rows[:, OWN].astype(np.int64)
         locations = rows[: len(rows) if apart else 1, LOCATION].astype(np.int64)

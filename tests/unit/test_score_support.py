@@ -1,0 +1,155 @@
+"""What scores say of laws: the right location, head and offset leave nothing of them, the wrong ones much.
+
+Draws are few, and of a target that stands still: the posterior's own scores at points that a random walk of
+no particular law visits. So nothing here depends on how well a chain has mixed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stanadapt
+from stanadapt.numerics.score_support import slopes, unexplained, unexplained_alone
+from stanadapt.numerics.transport_learning import EXACT, learn_transport
+from stanadapt.numerics.transport_pairs import Draws, Pair, pairs_of
+from stanadapt.run.warmup import variable_groups
+from stanadapt.target import log_density_gradient
+from stanadapt.transport import no_transport
+
+J, SIZES = 6, [2, 3, 4, 5, 6, 7]
+PARENTS = np.repeat(np.arange(J), SIZES)
+N = len(PARENTS)
+NOWHERE, NONE = np.array([-1]), np.zeros(0)
+TAU, OMEGA, MU0 = N, N + 1 + J, N + 2 + J
+UPPER = np.arange(N + 1, N + 1 + J)
+
+
+def program(centred: bool, upper_centred: bool) -> str:
+    """A hierarchy of two levels, each of them centred or not."""
+    derived = "" if upper_centred else "vector[J] mu = mu0 + omega * f;"
+    derived += "" if centred else "vector[N] theta = mu[parent] + tau * e;"
+    return f"""
+    data {{ int J; int N; array[N] int parent; vector[N] y; }}
+    parameters {{
+      vector[N] {"theta" if centred else "e"}; real<lower=0> tau;
+      vector[J] {"mu" if upper_centred else "f"}; real<lower=0> omega; real mu0;
+    }}
+    transformed parameters {{ {derived} }}
+    model {{
+      mu0 ~ normal(0, 3); omega ~ normal(0, 2); tau ~ normal(0, 2);
+      {"mu ~ normal(mu0, omega);" if upper_centred else "f ~ std_normal();"}
+      {"theta ~ normal(mu[parent], tau);" if centred else "e ~ std_normal();"}
+      y ~ normal(theta, 1);
+    }}
+    """
+
+
+def seen(
+    centred: bool, upper_centred: bool, n: int, seed: int, spread: float = 0.5
+) -> tuple[Draws, np.ndarray]:
+    """Points around a place of the posterior, their scores, and the variables of the coordinates."""
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=J)[PARENTS] + rng.normal(size=N)
+    data = {"J": J, "N": N, "parent": PARENTS + 1, "y": y}
+    posterior = stanadapt.Posterior(program(centred, upper_centred), data)
+    target = posterior.model.target()
+    points, scores = spread * rng.normal(size=(2, n, posterior.dim))
+    for x, score in zip(points, scores, strict=True):
+        assert log_density_gradient(target, x, score) > -np.inf
+    return Draws(points, scores), variable_groups(posterior.unconstrained_names)
+
+
+def law(members: np.ndarray, head: int, beta: float, locations: np.ndarray, slope: float = 1.0) -> Pair:
+    return Pair(members, np.array([head]), beta, -1, 0.0, locations, slope, 0.0, NONE, NONE)
+
+
+@pytest.mark.parametrize("n", [20, 60])
+def test_the_right_law_leaves_nothing_and_wrong_ones_leave_much(n: int) -> None:
+    draws, _ = seen(True, True, n, 1)
+    right = law(np.arange(N), TAU, 1.0, UPPER[PARENTS])
+    assert (unexplained(draws, right, []) < EXACT).all()
+    assert (unexplained(draws, right, [], offset=False) < EXACT).all()
+    assert unexplained_alone(draws, right.members, []).min() > EXACT / 2
+    wrong = [
+        right._replace(heads=np.array([OMEGA])),
+        right._replace(beta=0.5),
+        right._replace(beta=-1.0),
+        right._replace(second=OMEGA, beta_2=1.0),
+        right.at(NOWHERE),
+        right.at(np.array([MU0])),
+        right.at(np.roll(UPPER[PARENTS], 9)),
+    ]
+    for other in wrong:
+        assert np.median(unexplained(draws, other, [])) > EXACT / 2
+    assert np.median(unexplained(draws, right._replace(slope=0.9), [], offset=False)) > EXACT
+
+
+def test_each_member_finds_its_location_in_twenty_draws() -> None:
+    """Correlations of so few draws would be wrong for most of them."""
+    draws, _ = seen(True, True, 20, 2)
+    shares = unexplained(draws, law(np.arange(N), TAU, 1.0, NOWHERE), [], candidates=draws.points[:, UPPER])
+    np.testing.assert_array_equal(shares.argmin(axis=1), PARENTS)
+    correlations = np.abs(np.corrcoef(draws.points.T)[:N, UPPER])
+    assert (correlations.argmax(axis=1) != PARENTS).mean() > 0.5
+
+
+def test_an_upper_level_needs_the_terms_of_the_lower_one() -> None:
+    """The scores of mu have the draws of theta in them."""
+    draws, _ = seen(True, True, 60, 3)
+    lower, upper = law(np.arange(N), TAU, 1.0, UPPER[PARENTS]), law(UPPER, OMEGA, 1.0, np.array([MU0]))
+    assert (unexplained(draws, upper, [lower]) < EXACT).all()
+    assert np.median(unexplained(draws, upper, [])) > EXACT / 2
+
+
+def test_the_slope_of_a_program_that_is_not_centred_comes_from_scores() -> None:
+    draws, _ = seen(False, True, 60, 4)
+    found = slopes(draws, law(np.arange(N), TAU, -1.0, UPPER[PARENTS], 0.0), [])
+    np.testing.assert_allclose(found, -1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("upper_centred", [True, False])
+def test_both_levels_are_learnt_from_scores_in_every_parametrisation(
+    centred: bool, upper_centred: bool, seed: int
+) -> None:
+    """Points of no posterior at all: what is found are the heads, locations and C of the program."""
+    draws, groups = seen(centred, upper_centred, 80, seed)
+    pairs = pairs_of(learn_transport(no_transport(), *draws, groups, 30))
+    (lower,) = (pair for pair in pairs if pair.members.tolist() == list(range(N)))
+    sign = 1.0 if centred else -1.0
+    assert (lower.heads.tolist(), lower.beta, lower.slope) == ([TAU], sign, sign)
+    assert (lower.offset, lower.second) == (0.0, -1)
+    if upper_centred:
+        np.testing.assert_array_equal(lower.locations, UPPER[PARENTS])
+    else:
+        assert (lower.locations.tolist(), lower.part_head, lower.part_beta) == ([MU0], OMEGA, 1.0)
+        np.testing.assert_array_equal(lower.parts, UPPER[PARENTS])
+    if centred and not upper_centred:
+        return  # all that is said of f is said by way of theta: it has no law of its own
+    (upper,) = (pair for pair in pairs if pair.members.tolist() == UPPER.tolist())
+    sign = 1.0 if upper_centred else -1.0
+    assert (upper.heads.tolist(), upper.beta, upper.slope) == ([OMEGA], sign, sign)
+    assert (upper.locations.tolist(), upper.offset, upper.second) == ([MU0], 0.0, -1)
+
+
+def test_coordinates_without_a_law_are_left_alone() -> None:
+    """Their scores are explained without one, so that any law would explain them too."""
+    posterior = stanadapt.Posterior(
+        "parameters { vector[8] x; real<lower=0> s; real m; }"
+        "model { x ~ normal(1, 2); s ~ normal(0, 1); m ~ normal(0, 1); }"
+    )
+    points, scores = np.random.default_rng(5).normal(size=(2, 100, 10))
+    for x, score in zip(points, scores, strict=True):
+        log_density_gradient(posterior.model.target(), x, score)
+    groups = variable_groups(posterior.unconstrained_names)
+    assert not pairs_of(learn_transport(no_transport(), points, scores, groups, 40))
+
+
+def test_too_few_draws_tell_nothing() -> None:
+    draws, _ = seen(True, True, 8, 6)
+    right = law(np.arange(N), TAU, 1.0, UPPER[PARENTS])
+    assert not unexplained(draws, right, []).any()
+    assert not unexplained(draws, right.at(NOWHERE), [], candidates=draws.points[:, UPPER]).any()
+    assert np.isnan(slopes(draws, right._replace(beta=-1.0), [])).all()
