@@ -422,7 +422,7 @@ class _Rows(BackendArray):
 
 
 def _local(folder: Path, *, read_only: bool = True) -> Any:
-    """A folder for Zarr, which would take the text of some paths for the address of a server."""
+    """A folder as Zarr's store of files, whatever its path looks like."""
     from zarr.storage import LocalStore
 
     return LocalStore(folder, read_only=read_only)

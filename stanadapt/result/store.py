@@ -460,9 +460,7 @@ def check_folder(path: Any) -> Path:
     StoreError
         It cannot be made.
     """
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise check.refused("store", path, "the path of a folder")
-    folder = Path(path).resolve()
+    folder = _resolved(path)
     if (folder / _RUN).exists():
         raise ArgumentError(
             f"store={os.fspath(path)!r} has a run already: stanadapt.resume goes on with it, "
@@ -475,17 +473,31 @@ def check_folder(path: Any) -> Path:
     return folder
 
 
+def _resolved(path: Any) -> Path:
+    """The whole path of a store. Raises ArgumentError."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise check.refused("store", path, "the path of a folder")
+    folder = Path(os.fsdecode(path)).resolve()
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:  # results, pages and files of results have the path as text
+        raise check.refused(
+            "store", str(folder), "a path in UTF-8, since results name it as text; rename its folders"
+        ) from error
+    return folder
+
+
 def open_store(path: str | os.PathLike[str]) -> Store:
     """The folder of a run.
 
     Raises
     ------
+    ArgumentError
+        `path` is no path, or none in UTF-8.
     StoreError
         It is none, is damaged, or is by another version.
     """
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise check.refused("store", path, "the path of a folder")
-    folder = Path(path).resolve()
+    folder = _resolved(path)
     check_files(folder, (folder / DRAWS, folder / _ASIDE))
     try:
         text = (folder / _RUN).read_text(encoding="utf-8")

@@ -326,25 +326,22 @@ def test_deep_descriptions(name: str, finished: Path, tmp_path: Path) -> None:
         assert "cannot be read" in str(error)
 
 
-def test_no_pickle_is_read(finished: Path, marker: Path, tmp_path: Path) -> None:
-    """In any file of a run, of those that NumPy reads."""
-    folder = copied(finished, tmp_path)
-    for path in [folder / "asked.npz", *folder.glob("chains/*/*.npz")]:
-        evil = np.empty(1, object)
-        evil[0] = Command(marker)
-        with np.load(path) as held:
-            entries = dict(held)
-        np.savez(path, **entries | {"0": evil})  # type: ignore[arg-type]
-        if path.parent.parent.name == "chains":
-            data = path.read_bytes()
-            digest = hashlib.sha256(data).hexdigest()[:32]
-            path.rename(path.with_name(f"{path.name[:8]}-{len(data)}-{digest}.npz"))
-        seal(folder)
-        with pytest.raises(StoreError):
-            stores.extend(folder, 10)
-        with pytest.raises(StoreError):
-            stanadapt.load(folder)
-        shutil.rmtree(folder)
-        copied(finished, tmp_path)
-        (folder / "end.json").unlink()  # so that checkpoints are read
+@pytest.mark.parametrize("name", ["asked.npz", "checkpoint"])
+def test_no_pickle_is_read(name: str, partial: Path, marker: Path, tmp_path: Path) -> None:
+    """In a file of those that NumPy reads."""
+    folder = copied(partial, tmp_path)
+    path = folder / name if name == "asked.npz" else max((folder / "chains" / "0").iterdir())
+    evil = np.empty(1, object)
+    evil[0] = Command(marker)
+    with np.load(path) as held:
+        entries = dict(held)
+    np.savez(path, **entries | {"0": evil})  # type: ignore[arg-type]
+    if name == "checkpoint":
+        data = path.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()[:32]
+        path.rename(path.with_name(f"{path.name[:8]}-{len(data)}-{digest}.npz"))
+    seal(folder)
+    for read in (stanadapt.load, stores.resume):
+        with pytest.raises(StoreError, match="allow_pickle=False"):
+            read(folder)
     assert not marker.exists()
