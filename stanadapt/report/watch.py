@@ -227,8 +227,8 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "stanadapt", ""
 
     def setup(self) -> None:
-        self.timeout = ASKING_SECONDS  # without a byte, and for the whole answer
         super().setup()
+        self.connection.settimeout(ASKING_SECONDS)  # without a byte, and for the whole answer
         self.late = threading.Timer(ASKING_SECONDS, self._hang_up)
         self.late.daemon = True
         self.late.start()

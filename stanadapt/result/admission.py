@@ -52,7 +52,9 @@ def check_files(folder: Path, arrays: tuple[Path, ...]) -> None:
         if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
             if not os.path.lexists(entry.path):  # whoever runs the chains has replaced it meanwhile
                 continue
-            raise StoreError(f"{entry.path} is a link or a device, which a store does not have: it is not read")
+            raise StoreError(
+                f"{entry.path} is a link or a device, which a store does not have: it is not read"
+            )
         if entry.name in _FORMAT_2:
             raise StoreError(f"{entry.path} is of Zarr's format 2, and a store has format 3: it is not read")
 
@@ -145,6 +147,8 @@ def _entries(folder: Path, arrays: tuple[Path, ...], deepest: int) -> Iterator[o
                 held = list(entries)
         except (FileNotFoundError, NotADirectoryError):
             continue
+        except OSError as error:
+            raise StoreError(f"{place} cannot be read: {error}") from error
         for entry in held:
             yield entry
             if left and entry.is_dir(follow_symlinks=False):

@@ -400,7 +400,12 @@ class Blocks:
             labelled = group.assign_coords({name: texts[name] for name in texts if name in group.coords})
             labelled = labelled.assign({name: texts[name] for name in texts if name in group.data_vars})
             labelled.to_zarr(
-                _local(self.folder, read_only=False), group=place, mode="a", consolidated=False, zarr_format=3, encoding=encoding
+                _local(self.folder, read_only=False),
+                group=place,
+                mode="a",
+                consolidated=False,
+                zarr_format=3,
+                encoding=encoding,
             )
         self._write_attributes(place, group.attrs)  # which xarray adds to those of an earlier result
 

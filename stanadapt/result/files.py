@@ -102,7 +102,8 @@ def read(path: str | Path) -> InferenceData:
     except Exception as error:  # the libraries raise nearly anything at a damaged file
         text = check.one_line(error)
         fault = "it is damaged, or no netCDF"
-        if "checksum" in text or "filter returned failure" in text:  # which HDF5 says of the numbers' checksums
+        # The latter is what HDF5 says of the checksums of numbers.
+        if "checksum" in text or "filter returned failure" in text:
             fault = "it is damaged, since it does not have the checksums that it names"
         raise OutputError(f"{path} cannot be read as netCDF: {fault} ({text})") from error
     if "posterior" not in groups:

@@ -69,8 +69,8 @@ def check_density(where: Any, was: Sequence[float | None], posterior: Posterior)
     if (far & np.isfinite(apart)).any():
         k = int(np.nanargmax(np.where(far, np.abs(apart - np.nanmedian(apart)), -1.0)))
         raise StoreError(
-            f"{where} is of another model: at a point where the run's log density is {before[k]:.8g}, that of "
-            f"the model given is {now[k]:.8g}. Its function, its library, its data or the seed of its "
+            f"{where} is of another model: at a point where the run's log density is {before[k]:.8g}, that "
+            f"of the model given is {now[k]:.8g}. Its function, its library, its data or the seed of its "
             "Posterior have changed since"
         )
 
@@ -112,8 +112,8 @@ def _differences(label: str, was: Any, now: Any) -> Iterator[str]:
         return
     differs = ~((one == other) & (np.signbit(one) == np.signbit(other)) | (np.isnan(one) & np.isnan(other)))
     if differs.any():
-        place = tuple(int(i) for i in np.argwhere(differs)[0])
-        entry = f"{label}[{', '.join(str(i + 1) for i in place)}]" if place else label
+        at = tuple(int(i) for i in np.argwhere(differs)[0])
+        entry = f"{label}[{', '.join(str(i + 1) for i in at)}]" if at else label
         more = int(differs.sum()) - 1
         also = f", and {more} more of its entries differ" if more else ""
-        yield f"{entry} is {other[place]}, and in the run {one[place]}{also}"
+        yield f"{entry} is {other[at]}, and in the run {one[at]}{also}"

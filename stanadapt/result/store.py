@@ -266,7 +266,9 @@ class Store:
             )
         posterior = model if isinstance(model, Posterior) else Posterior(model, data)
         if posterior.code:
-            raise StoreError(f"{self.folder} is of another model: the run had no Stan program, and this is one")
+            raise StoreError(
+                f"{self.folder} is of another model: the run had no Stan program, and this is one"
+            )
         check_data(self.folder, held, _data_text(posterior))
         return posterior
 

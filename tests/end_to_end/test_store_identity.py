@@ -28,6 +28,7 @@ parameters { real m; }
 model { y ~ normal(m + shift, 1); }
 """
 
+
 @pytest.fixture(scope="module", params=["whole", "part"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that is over, and one that is not."""
@@ -113,7 +114,9 @@ def test_equal_data_and_programs_are_accepted(kind: str, tmp_path: Path) -> None
     (tmp_path / "data.json").write_text(json.dumps({"y": stores.DATA["y"], "n": 5}))
     data = tmp_path / "data.json" if kind == "path" else EQUAL[kind]
     stores.sample_part(tmp_path / "run")
-    stores.assert_same(stores.resume(tmp_path / "run", model=tmp_path / "model.stan", data=data), stores.sample())
+    stores.assert_same(
+        stores.resume(tmp_path / "run", model=tmp_path / "model.stan", data=data), stores.sample()
+    )
     extended = stores.extend(tmp_path / "run", 10, model=stores.PROGRAM, data=data)
     stores.assert_same(extended, stores.sample(draws=50))
     stores.assert_same(stanadapt.load(tmp_path / "run"), extended)

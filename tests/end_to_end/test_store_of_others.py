@@ -19,6 +19,7 @@ import pytest
 import stanadapt
 import stores
 from stanadapt.errors import ArgumentError, StanAdaptError, StoreError
+from stanadapt.report.watch import Watch
 from stanadapt.result.container import attributes
 from stanadapt.result.store import open_store
 
@@ -192,19 +193,17 @@ CHANGES = {
 def test_what_a_store_does_not_have(
     change: Callable[[Path, Path], None], read: str, finished: Path, marker: Path, tmp_path: Path
 ) -> None:
-    from stanadapt.report.watch import Watch
-
     folder = copied(finished, tmp_path)
     change(folder, marker)
     if CHANGES[change].startswith("names"):
         seal(folder)
+    readers: dict[str, Callable[[], Any]] = {
+        "load": lambda: stanadapt.load(folder),
+        "warm": lambda: stores.sample(warm=folder),
+        "watch": lambda: Watch(folder).result(),
+    }
     with pytest.raises(StanAdaptError, match=CHANGES[change]):
-        if read == "load":
-            stanadapt.load(folder)
-        elif read == "warm":
-            stores.sample(warm=folder)
-        else:
-            Watch(folder).result()
+        readers[read]()
     assert not marker.exists()
 
 
@@ -256,9 +255,7 @@ def test_a_program_that_is_a_path_is_no_file(partial: Path, tmp_path: Path) -> N
         stores.resume(folder)
 
 
-def test_a_program_includes_no_files(
-    partial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_includes_no_files(partial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "secret").write_text("real secret;\n")
     monkeypatch.chdir(tmp_path)
     folder = copied(partial, tmp_path)
@@ -320,10 +317,11 @@ def test_deep_descriptions(name: str, finished: Path, tmp_path: Path) -> None:
     """They are refused, or passed over where that is allowed."""
     folder = copied(finished, tmp_path)
     (folder / name).write_text("[" * 100_000)
-    try:
+    if name == "run.json":
+        with pytest.raises(StoreError, match="cannot be read"):
+            stanadapt.load(folder)
+    else:
         assert attributes(stanadapt.load(folder))["partial"] == 1
-    except StoreError as error:
-        assert "cannot be read" in str(error)
 
 
 @pytest.mark.parametrize("name", ["asked.npz", "checkpoint"])

@@ -135,7 +135,7 @@ def test_other_files_are_not_read(kind: str, tmp_path: Path) -> None:
             layout = h5py.VirtualLayout((200,), float)
             layout[:] = h5py.VirtualSource(str(tmp_path / "secret.h5"), "secret", (200,))
             group.create_virtual_dataset("more", layout)
-    with pytest.raises(OutputError, match="/posterior/more (is a link|has its numbers).* not read"):
+    with pytest.raises(OutputError, match=r"/posterior/more (is a link|has its numbers).* not read"):
         files.read(tmp_path / "fit.nc")
 
 
