@@ -100,7 +100,8 @@ def resume(
     store
         The folder, as `sample(..., store=...)` had it.
     model, data
-        Only for a run whose model was no Stan program: the same Target or library, and its data.
+        The run's own, for a model that was no Stan program: the same Target or library, and its data. Of a
+        Stan program they may be left out, since the store has them. They are compared with the run's.
     workers
         Chains that run at the same time; by default as many as there are cores.
     progress
@@ -210,6 +211,8 @@ def _go_on(
         store = open_store(path)  # as it is now that nobody else can change it
         ended = store.ended()
         if ended.get("finished") and not more:
+            if model is not None or data is not None:
+                store.open_posterior(model, data)  # refuses what is of another run
             try:
                 return read_store(store, is_own=True)
             except StoreError as error:  # a power cut just after the end: the checkpoints have it all

@@ -5,6 +5,10 @@
 ends a run at its FIRST change of a file in the folder, and others at every STEP-th after that: by SIGKILL, or
 by a disk that is full from then on. Each is loaded, resumed and compared; a line says how many there were.
 
+    python stores.py extend FOLDER FIRST STEP
+
+kills extensions of a run in the same way. Each is loaded and resumed, and extended where it had not begun.
+
     python stores.py flip|cut FOLDER FIRST STEP
 
 takes a run that is over and one that is not, and damages them at the FIRST byte of all their files one after
@@ -54,6 +58,7 @@ RUN: dict[str, Any] = {
 }
 TIMES = ("seconds", "seconds_warmup", "seconds_total")
 ROWS = 16  # of a block, the fewest
+MORE = 30  # draws of an extension
 OFTEN = 13  # blocks of a chain, of one iteration each, between checkpoints
 
 
@@ -189,6 +194,49 @@ def run_with_faults(kind: str, folder: Path, first: int, step: int) -> int:
         assert kind == "kill" or status == 0, status
         assert in_fork(lambda place=place: _check(place, expected)) == 0, first + number * step  # type: ignore[misc]
         number += 1
+
+
+def extend_with_kills(folder: Path, first: int, step: int) -> int:
+    """See the head of this file; the number of kills that there were."""
+    before, after = _arrays(sample()), _arrays(sample(draws=40 + MORE))
+    with short_intervals():
+        sample(store=folder / "whole")
+    number = 0
+    while True:
+        place = Path(shutil.copytree(folder / "whole", folder / str(number)))
+        status = in_fork(lambda place=place, n=first + number * step: _extend(place, n))  # type: ignore[misc]
+        if status != -signal.SIGKILL:
+            assert status == 0, status
+            return number
+        seen = in_fork(lambda place=place: _check_extended(place, before, after))  # type: ignore[misc]
+        assert seen == 0, first + number * step
+        number += 1
+
+
+def _extend(place: Path, count: int) -> None:
+    with short_intervals():
+        fail_at(place, count, kill)
+        extend(place, MORE)
+
+
+def _check_extended(place: Path, before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> None:
+    """A run whose extension was killed has its own draws, and those of a longer one when it goes on."""
+    with short_intervals():
+        part = datasets(stanadapt.load(place))["posterior"]
+        n = part.sizes["draw"]
+        for name in part.data_vars:
+            np.testing.assert_array_equal(part[name].values, after[f"posterior {name}"][:, :n])
+        assert n >= 40
+        for expected in (before, after):
+            found = _arrays(resume(place))
+            if expected is before and len(found["posterior draw"]) == 40 + MORE:
+                continue  # the folder knew already how long it is to be
+            if expected is after and len(found["posterior draw"]) == 40:
+                found = _arrays(extend(place, MORE))
+            for held in (found, _arrays(stanadapt.load(place))):
+                assert set(held) == set(expected), set(held) ^ set(expected)
+                for name in held:
+                    np.testing.assert_array_equal(held[name], expected[name], err_msg=name)
 
 
 def _arrays(result: Any) -> dict[str, np.ndarray]:
@@ -351,5 +399,9 @@ def damage(kind: str, folder: Path, first: int, step: int) -> str:
 
 
 if __name__ == "__main__":
-    act = run_with_faults if sys.argv[1] in ("kill", "full") else damage
-    print(act(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])))
+    where, first, step = Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    if sys.argv[1] == "extend":
+        print(extend_with_kills(where, first, step))
+    else:
+        act = run_with_faults if sys.argv[1] in ("kill", "full") else damage
+        print(act(sys.argv[1], where, first, step))

@@ -16,6 +16,7 @@ import stanio
 from ..check import shown
 from ..errors import DataError
 from .program import Declaration
+from .source import is_path
 
 _NON_FINITE = {
     "nan": float("nan"),
@@ -169,7 +170,7 @@ def load(source: str | os.PathLike[str], what: str) -> dict[str, Any]:
     """The object in JSON text or a JSON file."""
     text = os.fspath(source)
     where = f"{what} text"
-    if not isinstance(source, str) or is_path(text, (".json",)) or not text.lstrip().startswith(("{", "[")):
+    if is_path(source, (".json",), looks_like_contents=text.lstrip().startswith(("{", "["))):
         where = f"{what} file {shown(text)}"
         text = _read_text(text, what)
     try:
@@ -181,16 +182,6 @@ def load(source: str | os.PathLike[str], what: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise DataError(f"{where} holds a {type(values).__name__}; a JSON object is needed: names and values")
     return values
-
-
-def is_path(text: str, endings: tuple[str, ...]) -> bool:
-    """Whether a text that could be the contents of a file is the path of one: by its ending, or there."""
-    if text.endswith(endings):
-        return True
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # longer than a name can be, or with a NUL
-        return False
 
 
 def holds_tuples(value: Any) -> bool:

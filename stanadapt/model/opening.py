@@ -14,9 +14,10 @@ from .. import check
 from ..errors import DataError, ModelError, warn
 from . import BACKENDS, OBJECT_BACKENDS, PROGRAM_BACKENDS
 from .backends.base import Model, ObjectBackend, ProgramBackend, RefusedError
-from .data import EVERY, conform, is_path, read, to_json
+from .data import EVERY, conform, read, to_json
 from .plugins import claim, open_outside
 from .program import data_declarations, declarations, with_includes
+from .source import Contents, is_path
 
 _LIBRARIES = (".so", ".dll", ".dylib")
 
@@ -98,9 +99,7 @@ def portable(model: Any) -> Any:
     source = _stan_file(model)
     if isinstance(source, Path) and source.suffix in _LIBRARIES:
         return source.resolve()
-    code = with_includes(*_program(source))
-    # A text that ends like the name of a file would be taken for one.
-    return f"{code}\n" if code.endswith((".stan", *_LIBRARIES)) else code
+    return Contents(with_includes(*_program(source)))
 
 
 def program_digest(model: Any) -> str:
@@ -166,7 +165,8 @@ def _stan_file(model: Any) -> Path | str:
     """The path or the program text that `model` stands for."""
     if isinstance(model, str):
         looks_like_code = "\n" in model or "{" in model or not model.strip()
-        return model if looks_like_code and not is_path(model, (".stan", *_LIBRARIES)) else Path(model)
+        endings = (".stan", *_LIBRARIES)
+        return Path(model) if is_path(model, endings, looks_like_contents=looks_like_code) else model
     if isinstance(model, os.PathLike) and isinstance(os.fspath(model), str):
         return Path(model)
     if hasattr(model, "stan_file") and hasattr(model, "exe_file"):

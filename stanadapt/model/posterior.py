@@ -64,13 +64,14 @@ class Posterior:
         check_backend(backend)
         seed = check.integer("seed", seed, 0, 2**32 - 1)
         self.model, self.code, self.data, self.executable = open_model(model, data, backend, seed)
+        self.seed = seed
         self._describe()
 
     def __repr__(self) -> str:
         return f"Posterior(dim={self.dim}, {len(self.variables)} variables, {self.library})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("code", "data", "executable", "model")}
+        return {name: getattr(self, name) for name in ("code", "data", "executable", "model", "seed")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

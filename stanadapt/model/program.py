@@ -71,6 +71,11 @@ def with_includes(code: str, folder: Path | None, including: tuple[Path, ...] = 
     return _TOKEN.sub(written_out, code)
 
 
+def has_includes(code: str) -> bool:
+    """Whether a program asks for other files, beside what it says in comments and texts."""
+    return any(token["include"] is not None for token in _TOKEN.finditer(code))
+
+
 def without_comments(code: str) -> str:
     """The program with comments and #include directives blanked, and texts emptied."""
     return _TOKEN.sub(lambda token: '""' if token["text"] else " ", code)

@@ -7,9 +7,12 @@ random part, and requests must name this machine as their host.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 LOOK_SECONDS = 1.0  # between looks for new checkpoints
 SHARE = 0.2  # of the time, at most, in which pages are made: the run has the cores
+ASKING_SECONDS = 10.0  # that a browser has for its request; half-open connections would add up
 FAREWELL_SECONDS = 90.0  # that the last page waits for a browser; those in the background ask once a minute
 RUNNING, FINISHED, STOPPED, KILLED = "running", "finished", "stopped", "killed"
 _PATIENCE = 3  # looks at a run that nobody has and that has not ended, before it counts as killed
@@ -145,10 +149,9 @@ class Server:
         self.token = secrets.token_urlsafe(12)
         handler = type("Handler", (_Handler,), {"owner": self})
         try:
-            self._http = ThreadingHTTPServer((HOST, port), handler)
+            self._http = _Http((HOST, port), handler)
         except (OSError, OverflowError) as error:
             raise OutputError(f"port {port} on {HOST} cannot be used: {check.one_line(error)}") from error
-        self._http.daemon_threads = True
         self.port = self._http.server_address[1]
 
     @property
@@ -206,13 +209,41 @@ class Server:
             self.changed.notify_all()
 
 
+class _Http(ThreadingHTTPServer):
+    """A thread for each connection, which ends with the process."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing where a browser has gone meanwhile; else a traceback."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """Answers to GET from browsers that ask this machine by its name."""
 
     owner: Server
     server_version, sys_version = "stanadapt", ""
 
+    def setup(self) -> None:
+        super().setup()
+        self.connection.settimeout(ASKING_SECONDS)  # without a byte, and for the whole answer
+        self.late = threading.Timer(ASKING_SECONDS, self._hang_up)
+        self.late.daemon = True
+        self.late.start()
+
+    def finish(self) -> None:
+        self.late.cancel()
+        super().finish()
+
+    def _hang_up(self) -> None:
+        """Read no more, also from one who sends a byte now and then."""
+        with contextlib.suppress(OSError):  # the connection has ended
+            self.connection.shutdown(socket.SHUT_RD)
+
     def do_GET(self) -> None:
+        self.late.cancel()  # it has asked
         port = self.owner.port
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             self._reply(421, "text/plain", "This server answers to its own name alone.")

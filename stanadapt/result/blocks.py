@@ -26,6 +26,7 @@ from xarray.core import indexing
 from ..errors import StoreError
 from ..run.checkpoint import flush_files, write_whole
 from ..run.draws import Draws, Stack
+from .admission import METADATA, check_array, check_group, check_tree
 from .container import Groups
 from .labels import SAMPLE_DIMS
 from .schema import Schema
@@ -42,8 +43,14 @@ SAMPLED = (
     "warmup_sample_stats",
 )
 DATA = ("observed_data", "constant_data")
-_METADATA, _TORN = "zarr.json", ".partial"  # the latter as Zarr names files that it has not yet renamed
-_OPENING: dict[str, Any] = {"consolidated": False, "chunks": None, "mask_and_scale": False}
+_TORN = ".partial"  # as Zarr names files that it has not yet renamed
+_OPENING: dict[str, Any] = {
+    "engine": "zarr",
+    "consolidated": False,
+    "chunks": None,
+    "mask_and_scale": False,
+    "zarr_format": 3,
+}
 
 
 class Blocks:
@@ -66,7 +73,7 @@ class Blocks:
             array = self._array(group, name) or self._new_array(group, name, values, total, self.block)
             array[chain, first : first + len(rows.values)] = values.values[0]
             chunk = self._chunk(array, group, name, chain, first)
-            self._unflushed[chain] += [chunk, self.folder / group / name / _METADATA]
+            self._unflushed[chain] += [chunk, self.folder / group / name / METADATA]
 
     def flush(self, chain: int) -> list[Path]:
         """The files of a chain that have been written since the last call, and those that describe them."""
@@ -123,7 +130,7 @@ class Blocks:
                     if (place / group).exists():
                         shutil.rmtree(place / group)
             self._arrays.clear()
-        for path in (*self.folder.glob(_METADATA), *self.folder.glob(f"*/{_METADATA}")):
+        for path in (*self.folder.glob(METADATA), *self.folder.glob(f"*/{METADATA}")):
             write_whole(path, json.dumps({"zarr_format": 3, "node_type": "group"}).encode())
         for path in sorted(self.aside.glob("*/*")):
             path.rename(self.folder / path.parent.name / path.name)
@@ -137,7 +144,7 @@ class Blocks:
 
     def flush_all(self) -> None:
         """Have the descriptions of all arrays on the disk; where they are many, all that was written."""
-        flush_files(sorted(self.folder.rglob(_METADATA)))
+        flush_files(sorted(self.folder.rglob(METADATA)))
 
     def remove_torn(self) -> None:
         """Remove what a process has left behind that was killed while it wrote."""
@@ -177,9 +184,10 @@ class Blocks:
         StoreError
             A file is missing or damaged.
         """
+        check_tree(self.folder)
         self._check_chunks(self.folder)
         with _quiet(), _readable(self.folder):
-            tree = xarray.open_datatree(self.folder, engine="zarr", **_OPENING)
+            tree = xarray.open_datatree(_local(self.folder), **_OPENING)
             groups = {
                 name: self._order(_with_texts(node.to_dataset())) for name, node in tree.children.items()
             }
@@ -196,8 +204,9 @@ class Blocks:
         groups = {}
         for name in DATA:
             if (self.folder / name).exists():
+                check_group(self.folder / name)
                 with _quiet(), _readable(self.folder / name):
-                    group = xarray.open_dataset(self.folder, group=name, engine="zarr", **_OPENING)
+                    group = xarray.open_dataset(_local(self.folder), group=name, **_OPENING)
                     groups[name] = _with_texts(group.drop_attrs(deep=False)).load()
         return groups
 
@@ -221,7 +230,7 @@ class Blocks:
 
     def digest(self) -> str:
         """A hash of the descriptions of all arrays, which have no checksums of their own."""
-        texts = [path.read_bytes() for path in sorted(self.folder.rglob(_METADATA))]
+        texts = [path.read_bytes() for path in sorted(self.folder.rglob(METADATA))]
         return hashlib.sha256(b"".join(texts)).hexdigest()
 
     def data_digest(self) -> str:
@@ -285,9 +294,9 @@ class Blocks:
         """Refuse a result where a chunk of any array is missing."""
         import zarr
 
-        for described in sorted(folder.rglob(_METADATA)):
+        for described in sorted(folder.rglob(METADATA)):
             with _quiet(), _readable(described):
-                node = zarr.open(described.parent, mode="r")
+                node = zarr.open(_local(described.parent), zarr_format=3)
             if isinstance(node, zarr.Array):
                 counts = [range(-(-n // size)) for n, size in zip(node.shape, node.chunks, strict=True)]
                 for place in itertools.product(*counts):
@@ -312,7 +321,7 @@ class Blocks:
 
     def _paths(self, group: str) -> list[Path]:
         """The folders of a group's arrays."""
-        return sorted(path.parent for path in (self.folder / group).glob(f"*/{_METADATA}"))
+        return sorted(path.parent for path in (self.folder / group).glob(f"*/{METADATA}"))
 
     def _columns(self, chains: list[Draws], warmup: bool) -> Iterator[tuple[str, str, xarray.Variable]]:
         """Group, name and values (chain, row, ...) of every quantity of chains with as many rows each."""
@@ -336,21 +345,21 @@ class Blocks:
         with self._lock:
             known = self._arrays.get((group, name))
             path = self._place(group, name)
-            if known is None and (path / _METADATA).is_file():
+            if known is None and (path / METADATA).is_file():
+                check_array(path)
                 with _quiet(), _readable(path):
-                    known = zarr.open_array(path, mode="r+")
+                    known = zarr.open_array(_local(path, read_only=False), mode="r+", zarr_format=3)
                 self._arrays[group, name] = known
             return known
 
     def _new_array(self, group: str, name: str, like: xarray.Variable, total: int, block: int) -> Any:
         """A new array for `total` rows; another thread may have made it meanwhile."""
-        import zarr
         from zarr.codecs import Crc32cCodec
 
         own = like.shape[2:]
         with self._lock, _quiet():
             if (group, name) not in self._arrays:
-                held = zarr.open_group(self.folder, mode="a").require_group(group)
+                held = self._root("").require_group(group)
                 self._arrays[group, name] = held.create_array(
                     name,
                     shape=(self.chains, total, *own),
@@ -364,9 +373,14 @@ class Blocks:
 
     def _write_attributes(self, place: str, attrs: Mapping[str, Any]) -> None:
         """Write the attributes of a group, of the whole where it has no name."""
+        self._root(place).attrs.put(dict(attrs))
+
+    def _root(self, place: str) -> Any:
+        """A group to write to, which is made where it is missing."""
         import zarr
 
-        zarr.open_group(self.folder, path=place, mode="a").attrs.put(dict(attrs))
+        store = _local(self.folder, read_only=False)
+        return zarr.open_group(store, path=place, mode="a", zarr_format=3, use_consolidated=False)
 
     def _write(self, place: str, group: xarray.Dataset) -> None:
         """Write a dataset beside what is in the group already."""
@@ -386,7 +400,12 @@ class Blocks:
             labelled = group.assign_coords({name: texts[name] for name in texts if name in group.coords})
             labelled = labelled.assign({name: texts[name] for name in texts if name in group.data_vars})
             labelled.to_zarr(
-                self.folder, group=place, mode="a", consolidated=False, zarr_format=3, encoding=encoding
+                _local(self.folder, read_only=False),
+                group=place,
+                mode="a",
+                consolidated=False,
+                zarr_format=3,
+                encoding=encoding,
             )
         self._write_attributes(place, group.attrs)  # which xarray adds to those of an earlier result
 
@@ -405,6 +424,13 @@ class _Rows(BackendArray):
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
         with _readable(self.place):
             return np.asarray(self.array[key])
+
+
+def _local(folder: Path, *, read_only: bool = True) -> Any:
+    """A folder as Zarr's store of files, whatever its path looks like."""
+    from zarr.storage import LocalStore
+
+    return LocalStore(folder, read_only=read_only)
 
 
 def _dims(array: Any) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, Mapping[str, np.ndarray]]  # by group and variable
 _RESCUED = "draws.npz"
+_HDF5 = ("v110", "v110")  # the first version whose descriptions all have checksums, of 2016
 _ATTRIBUTES = "attributes"  # the entry of a rescue file that holds them, as JSON
 
 
@@ -96,8 +97,15 @@ def read(path: str | Path) -> InferenceData:
         return _read_rescued(path)
     try:
         groups, attrs = _read_version_3(path) if _is_version_3(path) else _read_version_4(path)
+    except OutputError:
+        raise
     except Exception as error:  # the libraries raise nearly anything at a damaged file
-        raise OutputError(f"{path} cannot be read as netCDF: {check.one_line(error)}") from error
+        text = check.one_line(error)
+        fault = "it is damaged, or no netCDF"
+        # The latter is what HDF5 says of the checksums of numbers.
+        if "checksum" in text or "filter returned failure" in text:
+            fault = "it is damaged, since it does not have the checksums that it names"
+        raise OutputError(f"{path} cannot be read as netCDF: {fault} ({text})") from error
     if "posterior" not in groups:
         raise OutputError(
             f"{path} has no group named posterior, and outside of groups no variables with the dimensions "
@@ -120,10 +128,36 @@ def _read_version_3(path: str | Path) -> tuple[Groups, dict[str, Any]]:
 def _read_version_4(path: str | Path) -> tuple[Groups, dict[str, Any]]:
     with h5py.File(path) as file:
         dict(file.attrs)  # where these are damaged, h5netcdf's file prints a traceback when it is deleted
+        _check_own(path, file)
     with xarray.open_datatree(path, engine="h5netcdf") as tree:
         groups = {name: node.to_dataset().load() for name, node in tree.children.items()}
         alone, attrs = _ungrouped(tree.to_dataset().load())
     return (groups if "posterior" in groups else groups | alone), attrs
+
+
+def _check_own(path: str | Path, file: h5py.File) -> None:
+    """Refuse a file with parts that HDF5 would read from other files: it may come from somebody else.
+
+    Raises
+    ------
+    OutputError
+        It names the part.
+    """
+    waiting, seen = [file["/"]], set()
+    while waiting:
+        group = waiting.pop()
+        address = h5py.h5o.get_info(group.id).addr
+        if address in seen:
+            continue
+        seen.add(address)
+        for name in group:
+            if isinstance(group.get(name, getlink=True), h5py.ExternalLink):
+                raise OutputError(f"{path}: {group.name}/{name} is a link to another file, which is not read")
+            held = group.get(name)
+            if isinstance(held, h5py.Group):
+                waiting.append(held)
+            elif isinstance(held, h5py.Dataset) and (held.external or held.is_virtual):
+                raise OutputError(f"{path}: {held.name} has its numbers in other files, which are not read")
 
 
 def _ungrouped(dataset: xarray.Dataset) -> tuple[Groups, dict[str, Any]]:
@@ -220,16 +254,25 @@ def _check_names(groups: Groups) -> None:
 def _dump(groups: Groups, attrs: Mapping[str, Any], out: _Patient) -> None:
     """Write a whole netCDF file into `out`. Raises the first OSError that writing met."""
     try:
-        with h5netcdf.File(out, "w") as file:
+        with h5netcdf.File(out, "w", libver=_HDF5) as file:
             xarray.Dataset(attrs=attrs).dump_to_store(H5NetCDFStore(file))
             for name, group in groups.items():
-                group.dump_to_store(H5NetCDFStore(file, group=name, mode="w"))
+                _with_checksums(group).dump_to_store(H5NetCDFStore(file, group=name, mode="w"))
     except Exception:
         if out.error is not None:  # and what was raised here comes from that
             raise out.error from None
         raise
     if out.error is not None:
         raise out.error
+
+
+def _with_checksums(group: xarray.Dataset) -> xarray.Dataset:
+    """A group whose numbers are to be written with a checksum for each array, where HDF5 can have one."""
+    group = group.copy(deep=False)
+    for variable in group.variables.values():
+        if variable.size and variable.ndim and variable.dtype.kind not in "OUST":
+            variable.encoding = variable.encoding | {"fletcher32": True}
+    return group
 
 
 class _Patient(io.RawIOBase):

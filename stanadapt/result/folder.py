@@ -115,7 +115,10 @@ class Folder:
     def entry(self, text: str) -> dict[str, Any] | None:
         """What the index has on the fit with this key's text, if it was done and its file is there."""
         entry = self.index.get(text)
-        if entry is None or entry["status"] != "done" or not (self.path / entry["file"]).is_file():
+        if entry is None or entry["status"] != "done":
+            return None
+        # A folder of somebody else could name any other file.
+        if entry["file"] != self.file(text) or not (self.path / entry["file"]).is_file():
             return None
         return entry
 

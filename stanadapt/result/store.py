@@ -31,10 +31,14 @@ import xarray
 
 from .. import check, samplers
 from ..errors import ArgumentError, StoreError, warn
+from ..model import PROGRAM_BACKENDS
 from ..model.backends.base import RefusedError
 from ..model.data import to_json
 from ..model.description import Description
+from ..model.opening import read_program
 from ..model.posterior import Posterior
+from ..model.program import has_includes
+from ..model.source import Contents
 from ..run.checkpoint import flush_files, read_checkpoint, write_checkpoint, write_whole
 from ..run.draws import Draws, Stack, row_bytes
 from ..run.encoding import EncodingError, decode, encode
@@ -45,8 +49,10 @@ from ..run.prepare import Prepared
 from ..run.request import Request
 from ..run.until import Until
 from ..run.warmup import pilot
+from .admission import check_files
 from .blocks import Blocks
 from .build import data_groups
+from .identity import check_code, check_data, check_density, density_of
 from .labels import Labels
 from .machine import machine
 from .schema import Schema
@@ -184,7 +190,7 @@ class Store:
             held = json.loads((self.folder / _END).read_text(encoding="utf-8"))
             facts: dict[str, Any] = held["ended"]
             return facts if _hash(json.dumps(facts)) == held["hash"] else {}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return {}
 
     def begin_again(self, job: Job, request: Request) -> None:
@@ -197,44 +203,92 @@ class Store:
         self._write_run()
 
     def open_posterior(self, model: Any, data: Any) -> Posterior:
-        """The posterior of the run, from the folder; or `model`, where the folder has no program.
+        """The posterior of the run: `model` with `data`, or what the folder has of these where one is None.
+
+        Only text and numbers are taken from the folder. A library or an executable comes from the caller.
 
         Raises
         ------
         StoreError
-            The folder's program or data are damaged, or `model` is another one.
+            The folder's program or data are damaged, or what is given is of another run.
         ArgumentError
-            The folder has no program, and there is no `model`.
+            The folder lacks what is needed, and there is no `model`.
         """
+        facts, request = self.asked.facts, self.asked.request
+        open_it = self._open_object if facts["program"] is None else self._open_program
+        posterior = open_it(model, data, self._text(_DATA, facts["data"]))
+        self._check_executable(posterior)
+        posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
+        theirs, ours = posterior.description.to_json(), self.asked.description.to_json()
+        for name in ("unconstrained_names", "flat_names", "hash"):
+            if theirs[name] != ours[name]:
+                raise StoreError(
+                    f"{self.folder} is of another model: its {name.replace('_', ' ')} is "
+                    f"{check.shown(ours[name])}, and that of this one {check.shown(theirs[name])}"
+                )
+        check_density(self.folder, facts.get("density", []), posterior)
+        return posterior
+
+    def _open_program(self, model: Any, data: Any, held: str) -> Posterior:
+        """The run's Stan program with its data; `held` are those of the folder."""
+        code = self.code()
+        if isinstance(model, Posterior):
+            if data is not None:
+                raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
+            self._check_given(code, held, model.code, _data_text(model))
+            return model
+        if model is None:
+            if has_includes(code):
+                raise ArgumentError(
+                    f"{self.folder} has a program that includes other files, and no file is read because a "
+                    "store says so: pass the program again, model=..."
+                )
+            if self.asked.facts["executable"] and self.is_whole_chains:
+                raise ArgumentError(
+                    f"{self.folder} is of a CmdStanModel, and no executable is run because a store says so: "
+                    "pass the same CmdStanModel again, model=..."
+                )
+            model = Contents(code)
+        if data is not None or not isinstance(model, Contents):
+            self._check_given(code, held, *read_program(model, Contents(held) if data is None else data))
         facts = self.asked.facts
-        if facts["program"] is None and model is None:
+        try:
+            return Posterior(model, Contents(held), backend=facts["backend"], seed=facts.get("seed", 0))
+        except RefusedError as error:
+            raise StoreError(f"{self.folder}: its program cannot be opened again: {error}") from error
+
+    def _open_object(self, model: Any, data: Any, held: str) -> Posterior:
+        """The model of a run that had no Stan program, which must be given again."""
+        if model is None:
             raise ArgumentError(
                 f"{self.folder} has no Stan program, since the run was of {self.asked.description.library}: "
                 "pass the same model again, model=..."
             )
-        if model is None:
-            code, text = self.code(), self._text(_DATA, facts["data"])
-            executable = facts["executable"]
-            model = code if not executable else _CompiledProgram(self.folder / _PROGRAM, executable)
-            data = text
-        try:
-            posterior = (
-                model if isinstance(model, Posterior) else Posterior(model, data, backend=facts["backend"])
+        posterior = model if isinstance(model, Posterior) else Posterior(model, data)
+        if posterior.code:
+            raise StoreError(
+                f"{self.folder} is of another model: the run had no Stan program, and this is one"
             )
-        except RefusedError as error:
-            raise StoreError(f"{self.folder}: its program cannot be opened again: {error}") from error
-        request = self.asked.request
-        posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
-        theirs, ours = posterior.description.to_json(), self.asked.description.to_json()
-        for name in ("hash", "unconstrained_names", "flat_names"):
-            if theirs[name] != ours[name]:
-                raise StoreError(
-                    f"{self.folder} is of another model: its {name.replace('_', ' ')} are "
-                    f"{check.shown(ours[name])}, and those of this one {check.shown(theirs[name])}"
-                )
-        if facts["program"] is None and _hash(_data_text(posterior)) != facts["data"]:
-            raise StoreError(f"{self.folder} is of a model with other data")
+        check_data(self.folder, held, _data_text(posterior))
         return posterior
+
+    def _check_given(self, code: str, held: str, given: str, data: str) -> None:
+        """Refuse another program, and other data, than the folder has."""
+        if not given:
+            raise StoreError(
+                f"{self.folder} is of another model: the run was of a Stan program, and this is none"
+            )
+        check_code(self.folder, code, given)
+        check_data(self.folder, held, data)
+
+    def _check_executable(self, posterior: Posterior) -> None:
+        """Refuse to go on with chains of CmdStan by stanli, or the other way round."""
+        ran = bool(self.asked.facts["executable"])
+        if self.is_whole_chains and ran != bool(posterior.executable):
+            raise ArgumentError(
+                f"{self.folder} is of a run by {'CmdStan' if ran else 'stanli'}, and model is "
+                f"{'no' if ran else 'a'} CmdStanModel with an executable: pass what the run had"
+            )
 
     def code(self) -> str:
         """The program; empty where the run has none. Raises StoreError where it is damaged."""
@@ -319,7 +373,7 @@ class Store:
 
     def _text(self, name: str, digest: str) -> str:
         try:
-            text = (self.folder / name).read_text(encoding="utf-8")
+            text = (self.folder / name).read_bytes().decode()  # with the ends of lines that it has
         except (OSError, ValueError) as error:
             raise StoreError(f"{self.folder / name} cannot be read: {check.one_line(error)}") from error
         if _hash(text) != digest:
@@ -337,13 +391,6 @@ class _Sink:
     def put(self, first: int, rows: Draws) -> None:
         with failures(self.store.folder):
             self.store.blocks.put(self.chain, first, rows, self.rows, warmup=self.warmup)
-
-
-class _CompiledProgram(NamedTuple):
-    """What `Posterior` asks of a CmdStanModel."""
-
-    stan_file: Path
-    exe_file: str
 
 
 class InUseError(StoreError):
@@ -374,6 +421,8 @@ def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepa
         "labels": "",
         "backend": posterior.model.backend if is_program else "auto",
         "executable": posterior.executable,
+        "seed": posterior.seed,
+        "density": density_of(posterior),
         "machine": machine(posterior.library),
     }
     size = row_bytes(job, posterior.n_values, posterior.dim)
@@ -413,9 +462,7 @@ def check_folder(path: Any) -> Path:
     StoreError
         It cannot be made.
     """
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise check.refused("store", path, "the path of a folder")
-    folder = Path(path).resolve()
+    folder = _resolved(path)
     if (folder / _RUN).exists():
         raise ArgumentError(
             f"store={os.fspath(path)!r} has a run already: stanadapt.resume goes on with it, "
@@ -428,17 +475,32 @@ def check_folder(path: Any) -> Path:
     return folder
 
 
+def _resolved(path: Any) -> Path:
+    """The whole path of a store. Raises ArgumentError."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise check.refused("store", path, "the path of a folder")
+    folder = Path(os.fsdecode(path)).resolve()
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:  # results, pages and files of results have the path as text
+        raise check.refused(
+            "store", str(folder), "a path in UTF-8, since results name it as text; rename its folders"
+        ) from error
+    return folder
+
+
 def open_store(path: str | os.PathLike[str]) -> Store:
     """The folder of a run.
 
     Raises
     ------
+    ArgumentError
+        `path` is no path, or none in UTF-8.
     StoreError
         It is none, is damaged, or is by another version.
     """
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise check.refused("store", path, "the path of a folder")
-    folder = Path(path).resolve()
+    folder = _resolved(path)
+    check_files(folder, (folder / DRAWS, folder / _ASIDE))
     try:
         text = (folder / _RUN).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -456,11 +518,12 @@ def open_store(path: str | os.PathLike[str]) -> Store:
             raise StoreError(f"{folder / _RUN} is damaged: its content does not have the hash that it names")
         if lacking := [name for name in _FACTS if name not in content["facts"]]:
             raise StoreError(f"{folder / _RUN} lacks {', '.join(lacking)}: another version has written it")
+        _check_facts(content["facts"])
         starts = (folder / _ASKED).read_bytes()
         if hashlib.sha256(starts).hexdigest() != content["facts"]["starts"]:
             raise StoreError(f"{folder / _ASKED} is damaged or of another run: it has changed since")
         asked = decode(starts)
-        job = Job(**content["job"])
+        job = _checked_job(Job(**content["job"]))
         job = job._replace(settings=samplers.resolve(samplers.sampler(job.method), job.settings))
         request = Request(**content["request"])._replace(coords=asked["coords"], settings=job.settings)
         return Store(
@@ -475,15 +538,34 @@ def open_store(path: str | os.PathLike[str]) -> Store:
                 asked["inits"],
                 Description(**content["description"]),
                 content["notes"],
-                content["block"],
+                check.integer("block", content["block"], 1, check.LARGEST_COUNT),
                 content["facts"],
             ),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, OSError, EncodingError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OSError, RecursionError) as error:
         raise StoreError(
             f"{path} cannot be read: it is damaged, or by another version ({type(error).__name__}: "
             f"{check.one_line(error)})"
         ) from error
+
+
+def _checked_job(job: Job) -> Job:
+    """A job with counts that native code can bear. Raises ArgumentError."""
+    most = check.LARGEST_COUNT
+    for name, least in (("warmup", 0), ("draws", 1), ("thin", 1), ("chains", 1)):
+        check.integer(name, getattr(job, name), least, most)
+    check.integer("seed", job.seed, 0)
+    for name in ("save_warmup", "keep_unconstrained"):
+        check.boolean(name, getattr(job, name))
+    return job
+
+
+def _check_facts(facts: Mapping[str, Any]) -> None:
+    """Refuse facts of other types, and a backend from outside. Raises ValueError or TypeError."""
+    if facts["program"] is not None:
+        check.choice("backend", facts["backend"], PROGRAM_BACKENDS)
+    check.integer("seed", facts.get("seed", 0), 0)
+    np.array(facts.get("density", []), float)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import xarray
@@ -71,6 +72,71 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     read = files.read(tmp_path / "fit.nc")
     assert datasets(read)["posterior"].identical(datasets(made)["posterior"])
     assert dict(read.attrs) == {"seed": 1, "method": "rwm"}
+
+
+def test_damaged_numbers_are_refused(tmp_path: Path) -> None:
+    """Whatever bit of theirs has changed: each array of numbers has a checksum."""
+    made = result()
+    files.write(made, tmp_path / "fit.nc")
+    data = (tmp_path / "fit.nc").read_bytes()
+    numbers = datasets(made)["posterior"]["theta"].values.tobytes()
+    start = data.index(numbers)
+    for bit in np.random.default_rng(3).integers(0, 8 * len(numbers), 50):
+        changed = bytearray(data)
+        changed[start + bit // 8] ^= 1 << bit % 8
+        (tmp_path / "fit.nc").write_bytes(changed)
+        with pytest.raises(OutputError, match="it is damaged, since it does not have the checksums"):
+            files.read(tmp_path / "fit.nc")
+
+
+def test_a_flipped_bit_anywhere_changes_no_number(tmp_path: Path) -> None:
+    """Texts, such as attributes, have no checksums."""
+    made = result(labels=["a", "b"], seed=1)
+    files.write(made, tmp_path / "fit.nc")
+    data = (tmp_path / "fit.nc").read_bytes()
+    expected = datasets(made)["posterior"]
+    for bit in np.random.default_rng(4).integers(0, 8 * len(data), 200):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "fit.nc").write_bytes(changed)
+        try:
+            found = datasets(files.read(tmp_path / "fit.nc"))["posterior"]
+        except OutputError:
+            continue
+        for name in ("theta", "chain", "draw"):
+            np.testing.assert_array_equal(found[name].values, expected[name].values, err_msg=f"bit {bit}")
+
+
+def test_what_has_no_numbers_is_written(tmp_path: Path) -> None:
+    """Scalars, empty arrays and texts cannot have checksums."""
+    made = result()
+    extra = xarray.Dataset({"one": 5.0, "none": (("a", "b"), np.empty((0, 3))), "text": ("c", ["x", "y"])})
+    made = container({**datasets(made), "constant_data": extra})
+    files.write(made, tmp_path / "fit.nc")
+    files.write(files.read(tmp_path / "fit.nc"), tmp_path / "fit.nc")
+    assert datasets(files.read(tmp_path / "fit.nc"))["constant_data"].identical(extra)
+
+
+@pytest.mark.parametrize("kind", ["link", "external", "virtual"])
+def test_other_files_are_not_read(kind: str, tmp_path: Path) -> None:
+    """Those that a file from somebody else names: whoever passes the result on would pass them on too."""
+    secret = np.arange(200.0)
+    (tmp_path / "secret").write_bytes(secret.tobytes())
+    with h5py.File(tmp_path / "secret.h5", "w") as file:
+        file["secret"] = secret
+    files.write(result(), tmp_path / "fit.nc")
+    with h5py.File(tmp_path / "fit.nc", "r+") as file:
+        group = file["posterior"]
+        if kind == "link":
+            group["more"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/secret")
+        elif kind == "external":
+            group.create_dataset("more", (200,), float, external=[(str(tmp_path / "secret"), 0, 1600)])
+        else:
+            layout = h5py.VirtualLayout((200,), float)
+            layout[:] = h5py.VirtualSource(str(tmp_path / "secret.h5"), "secret", (200,))
+            group.create_virtual_dataset("more", layout)
+    with pytest.raises(OutputError, match=r"/posterior/more (is a link|has its numbers).* not read"):
+        files.read(tmp_path / "fit.nc")
 
 
 # A DataTree holds no name with a slash in the first place.

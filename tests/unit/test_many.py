@@ -408,6 +408,20 @@ def test_what_a_crash_leaves_is_run_again(tmp_path: Path, monkeypatch: pytest.Mo
         many(data, out=tmp_path)
 
 
+def test_an_index_names_no_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of somebody else: a file elsewhere is not read, and its fit is run again."""
+    (_, whole), *_ = many([DATA], out=tmp_path / "fits")
+    index = tmp_path / "fits" / "index.jsonl"
+    line = json.loads(index.read_text())
+    (tmp_path / "fits" / line["file"]).rename(tmp_path / "elsewhere.nc")
+    ran = runs(monkeypatch)
+    for other in (str(tmp_path / "elsewhere.nc"), "../elsewhere.nc"):
+        index.write_text(json.dumps(line | {"file": other}) + "\n")
+        (_, again), *_ = many([DATA], out=tmp_path / "fits")
+        assert np.array_equal(mu(whole), mu(again))
+    assert len(ran) == 2
+
+
 def test_a_full_disk_ends_the_run_after_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def note(*_: Any) -> None:
         raise OutputError("no space left")

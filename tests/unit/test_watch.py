@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -19,7 +20,7 @@ import stores
 from pages import EVIL, Elements
 from stanadapt import cli
 from stanadapt.errors import OutputError, StoreError
-from stanadapt.report import document
+from stanadapt.report import document, watch
 from stanadapt.report.watch import FINISHED, HOST, KILLED, RUNNING, STOPPED, Page, Server, Watch
 from stanadapt.result.store import lock
 
@@ -162,6 +163,44 @@ def test_no_other_machine_may_look(server: Server) -> None:
     assert server._http.socket.getsockname()[0] == HOST
     with pytest.raises(OutputError, match=f"port {server.port} on {HOST} cannot be used"):
         Server(server.watch, server.port)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: "])
+@pytest.mark.parametrize("goes_on", [False, True], ids=["silent", "slow"])
+def test_half_open_connections_end(
+    sent: bytes, goes_on: bool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of who says nothing more, and of who sends a byte now and then."""
+    assert watch.ASKING_SECONDS == 10.0
+    monkeypatch.setattr(watch, "ASKING_SECONDS", 0.2)
+    with socket.create_connection((HOST, server.port)) as asking:
+        asking.sendall(sent)
+        answer = b"nothing yet"
+        asking.settimeout(0.05 if goes_on else 20.0)
+        for _ in range(400):
+            try:
+                answer = asking.recv(1_000)
+                break
+            except TimeoutError:
+                with contextlib.suppress(ConnectionError):  # it was ended just now
+                    asking.sendall(b"x" if goes_on else b"")
+            except ConnectionError:
+                answer = b""
+                break
+    assert answer != b"nothing yet"  # the end, or what is wrong with the request
+
+
+def test_who_does_not_read_is_left(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is longer than the system keeps for somebody ends, and takes its thread along."""
+    monkeypatch.setattr(watch, "ASKING_SECONDS", 0.2)
+    monkeypatch.setattr(server, "answer", lambda path: ("text/plain", "x" * 50_000_000))
+    before = set(threading.enumerate())
+    with socket.create_connection((HOST, server.port)) as asking:
+        asking.sendall(f"GET /{server.token}/ HTTP/1.1\r\nHost: {HOST}:{server.port}\r\n\r\n".encode())
+        assert asking.recv(10)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(20.0)
+            assert not thread.is_alive()
 
 
 def test_what_a_browser_gets(server: Server) -> None:
