@@ -431,6 +431,8 @@ def test_long_waits():
     accepted[3, 200:320] = False
     assert "chain 3 for 120 draws" in only(made_up(accepted=accepted), "still")
     accepted[3, 250] = True
+    assert "chain 3 for 69 draws" in only(made_up(accepted=accepted), "still")
+    accepted[:3, 500:520] = False  # where others wait too, a chain may wait five times as long
     assert stanadapt.diagnose(made_up(accepted=accepted)) == []
 
 
