@@ -23,7 +23,7 @@ TAILS = ((0.01, "under"), (0.05, "under"), (0.95, "over"), (0.99, "over"))
 ERROR_RATE = 1e-3  # that any tail of any scalar is named where all chains are right
 _PROBABILITIES = np.array([0.01, 0.05])
 _BATCHES = 64  # of a chain, at most
-_FEWEST_BATCHES = 8  # likewise, in the longest batches
+_FEWEST_BATCHES = 16  # likewise, in the longest batches
 # A few clumps that happen to be long give a chain many hits, while no chain has fewer than none. So clumps
 # are taken to be larger by this factor where a chain seems to have too many.
 _LONG_CLUMPS = 2.0
