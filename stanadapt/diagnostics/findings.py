@@ -15,7 +15,7 @@ from .convergence import FEWEST, r_hat
 from .finding import Finding, Names, plain_chains
 from .origin import facts_of, settings_of, target_accept
 from .scalars import ESS_PER_CHAIN, LEAVING, Scalars, r_hat_limit
-from .statistics import column, e_bfmi, each, select
+from .statistics import column, e_bfmi, each, select, usual_names
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
@@ -52,7 +52,9 @@ def diagnose(
         A result of `stanadapt.sample`, or anything with a posterior in ArviZ's schema: what is not there is
         not looked at.
     var_names
-        Variables of the posterior group; by default all that hold numbers.
+        Variables of the posterior group. By default all that hold numbers; of a result with more than 8
+        million draws of scalars, the parameters of its program. A run warns of the same findings when it
+        ends.
     progress
         Say on stderr how far it is, where it takes more than two seconds.
 
@@ -62,7 +64,7 @@ def diagnose(
         The result has no draws, or a variable is unknown.
     """
     groups = datasets(idata)
-    posterior = select(idata, var_names)
+    posterior = select(idata, usual_names(idata) if var_names is None else var_names)
     attrs = posterior.attrs
     facts = facts_of(attrs)
     findings = []

@@ -126,12 +126,7 @@ def _complete(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of every fit, with `sample`'s defaults for those that are not given."""
     parameters = inspect.signature(api.sample).parameters
     allowed = {name: each.default for name, each in parameters.items() if name not in _NOT_FOR_FITS}
-    for name in arguments:
-        if name not in allowed:
-            raise ArgumentError(
-                f"{name}={check.shown(arguments[name])} is not allowed: sample_many has no such argument"
-                f"{check.nearest(name, allowed)}"
-            )
+    api.refuse_unknown("sample_many", arguments, list(allowed))
     return allowed | arguments
 
 

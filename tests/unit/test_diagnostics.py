@@ -458,14 +458,29 @@ def test_interrupted_run():
     assert note in only(made_up(attrs={"interrupted_note": note}), "interrupted")
 
 
-def test_warning_of_a_run_is_about_parameters():
-    program = """parameters { real x; } model { x ~ std_normal(); }
+def test_a_run_warns_of_what_diagnose_says():
+    """Of one set of quantities: also of those that the program generates."""
+    program = """parameters { real x; } transformed parameters { real y = exp(x); }
+      model { x ~ std_normal(); }
       generated quantities { real broken = log(-1 - x^2); }"""
-    keywords = {"method": "rwm", "warmup": 2000, "draws": 10_000, "seed": 2, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", stanadapt.StanAdaptWarning)
-        idata = stanadapt.sample(program, **keywords)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", stanadapt.StanAdaptWarning)
+        idata = stanadapt.sample(program, method="rwm", warmup=500, draws=500, seed=2, progress=False)
+    (warning,) = caught
+    findings = stanadapt.diagnose(idata)
+    assert {"nan", "r_hat"} <= {finding.kind for finding in findings}
+    assert [str(finding) for finding in warning.message.findings] == [str(finding) for finding in findings]
+
+
+def test_of_very_many_draws_the_parameters_are_looked_at(monkeypatch):
+    rng = np.random.default_rng(1)
+    draws = {"x": rng.standard_normal((CHAINS, DRAWS)), "y": np.full((CHAINS, DRAWS, 3), np.nan)}
+    idata = made_up(draws, attrs={"parameters": '["x"]'})
     assert kinds(idata) == ["nan"]
+    monkeypatch.setattr(statistics_module, "_MOST_DRAWS", CHAINS * DRAWS * 3)
+    assert kinds(idata) == []
+    assert kinds(idata, var_names=["y"]) == ["nan"]
+    assert kinds(made_up(draws)) == ["nan"]  # nobody knows which are parameters
 
 
 def with_stats(stats, attrs=None, **posterior):
