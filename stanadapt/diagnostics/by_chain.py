@@ -74,6 +74,8 @@ def uneven(stats: xarray.Dataset | None, adaptation: xarray.Dataset | None) -> l
     if group is None or "chain" not in group.coords or group.sizes["chain"] < 3:
         return []
     chains = group["chain"].values
+    if adaptation is not None and adaptation.sizes.get("chain", 0) != len(chains):
+        adaptation = None  # of other chains
     looked = []
     for key, words, combine in (
         ("step_size", "its step size is {:.3g}, and theirs {:.3g}", np.mean),

@@ -380,7 +380,7 @@ def _failures(adaptation: xarray.Dataset, stats: xarray.Dataset | None) -> list[
     if not during or "first_failure" not in adaptation:
         return []
     total, before = _total(stats, "n_steps"), _total(adaptation, "failures_warmup")
-    first = next((str(text) for text in adaptation["first_failure"].values if str(text)), "")
+    first = next((str(text) for text in adaptation["first_failure"].values.ravel() if str(text)), "")
     return [
         Finding(
             "failures",

@@ -275,6 +275,8 @@ def test_columns_of_other_programs():
     for odd in (np.nan, np.inf, 0.0, -1.0):
         with np.errstate(all="ignore"):
             by_kind(result(attrs={}, step_size=np.array([[0.5], [0.4], [0.6], [odd]])))
+    other = learnt([[0.0, -8.0]], chains=1)  # of one of the chains
+    assert not by_kind(result(adaptation=other, step_size=np.array([[1.6], [1.7], [0.8], [1.5]])))
     odd = xarray.Dataset({"bend": ("chain", ["a"] * CHAINS)}, coords={"chain": np.arange(CHAINS)})
     assert not by_kind(result(adaptation=odd, step_size=0.5))
 

@@ -610,5 +610,7 @@ def test_statistics_without_draws_and_counts_of_another_kind_are_passed_over():
     none = groups["sample_stats"].isel(draw=slice(0, 0))
     odd = groups["adaptation"].assign(failures=("chain", np.full(CHAINS, 1j)))
     assert stanadapt.diagnose(container({**groups, "sample_stats": none, "adaptation": odd})) == []
+    single = groups["adaptation"].drop_vars("first_failure").assign(first_failure="no scale")
+    assert "First reason: no scale" in only(container({**groups, "adaptation": single}, {}), "failures")
     lost = groups["adaptation"].assign(failures=("chain", np.full(CHAINS, np.nan)))
     assert stanadapt.diagnose(container({**groups, "adaptation": lost})) == []
