@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     from .diagnostics.findings import diagnose
     from .diagnostics.replay import replay
     from .diagnostics.table import summary
-    from .errors import StanAdaptError, StanAdaptWarning
+    from .errors import (
+        ArgumentError,
+        ChainError,
+        DataError,
+        EvaluationError,
+        FindingsWarning,
+        InitializationError,
+        ModelError,
+        OutputError,
+        StanAdaptError,
+        StanAdaptWarning,
+        StoreError,
+    )
     from .many import sample_many
     from .model.backends.python import Target
     from .model.posterior import Posterior
@@ -37,10 +49,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArgumentError",
+    "ChainError",
     "Comparison",
+    "DataError",
+    "EvaluationError",
+    "FindingsWarning",
+    "InitializationError",
+    "ModelError",
+    "OutputError",
     "Posterior",
     "StanAdaptError",
     "StanAdaptWarning",
+    "StoreError",
     "Target",
     "Until",
     "__version__",
@@ -70,8 +91,6 @@ __all__ = [
 _HOMES = {
     "Comparison": "compare.result",
     "Posterior": "model.posterior",
-    "StanAdaptError": "errors",
-    "StanAdaptWarning": "errors",
     "Target": "model.backends.python",
     "Until": "run.until",
     "abc": "simulators.abc",
@@ -90,6 +109,22 @@ _HOMES = {
     "sample": "api",
     "sample_many": "many",
     "summary": "diagnostics.table",
+    **dict.fromkeys(
+        (
+            "ArgumentError",
+            "ChainError",
+            "DataError",
+            "EvaluationError",
+            "FindingsWarning",
+            "InitializationError",
+            "ModelError",
+            "OutputError",
+            "StanAdaptError",
+            "StanAdaptWarning",
+            "StoreError",
+        ),
+        "errors",
+    ),
 }
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from . import samplers
+from . import check, samplers
 from .diagnostics.earlier import begin_from
 from .diagnostics.statistics import compile_statistics
 from .errors import ArgumentError
@@ -28,7 +30,45 @@ if TYPE_CHECKING:
     from .result.container import InferenceData
     from .run.until import Until
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
+
+def refuse_unknown(function: str, given: Mapping[str, Any], allowed: Sequence[str]) -> None:
+    """Refuse arguments that a function does not have, in words that lead to those that it has.
+
+    Raises
+    ------
+    ArgumentError
+        It names the first of them.
+    """
+    for name, value in given.items():
+        if name in allowed:
+            continue
+        setting, method = check.ELSEWHERE.get(name, name), given.get("method", "fisher_mala")
+        known = isinstance(method, str) and method in samplers.METHODS
+        if known and setting in samplers.declared(samplers.sampler(method)):
+            hint = f" (it is a setting: settings={{{setting!r}: {check.shown(value)}}})"
+        else:
+            hint = check.nearest(name, allowed)
+        raise ArgumentError(
+            f"{name}={check.shown(value)} is not allowed: {function} has no such argument{hint}"
+        )
+
+
+def _names_arguments(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """`function`, which tells in an ArgumentError what an unknown argument may have been meant to be."""
+    allowed = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        refuse_unknown(function.__name__, kwargs, allowed)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+@_names_arguments
 def sample(
     model: Any,
     data: Any = None,

@@ -19,6 +19,27 @@ from .errors import ArgumentError, OutputError
 
 LARGEST_RADIUS = 1e100  # NumPy draws no uniform numbers from a range that overflows
 LARGEST_COUNT = 2**31 - 1  # of iterations and chains: kernels count in machine integers
+# What CmdStanPy, nutpie, PyMC and NumPyro call arguments and settings that have another name here.
+ELSEWHERE = {
+    "adapt_delta": "target_accept",
+    "cores": "workers",
+    "init": "inits",
+    "initvals": "inits",
+    "iter_sampling": "draws",
+    "iter_warmup": "warmup",
+    "max_treedepth": "max_tree_depth",
+    "maxdepth": "max_tree_depth",
+    "num_chains": "chains",
+    "num_samples": "draws",
+    "num_warmup": "warmup",
+    "parallel_chains": "workers",
+    "progress_bar": "progress",
+    "progressbar": "progress",
+    "random_seed": "seed",
+    "show_progress": "progress",
+    "target_accept_prob": "target_accept",
+    "tune": "warmup",
+}
 
 
 def integer(name: str, value: Any, low: int, high: int | None = None, *, orelse: str = "") -> int:
@@ -101,9 +122,14 @@ def label(name: str, value: str) -> str:
 
 
 def nearest(value: Any, allowed: Iterable[str]) -> str:
-    """The names most like `value`, in words for the end of an error message; empty if none is."""
-    written = shown(value).strip("'").lower().replace("-", "_")
-    near = difflib.get_close_matches(written, list(allowed), n=3, cutoff=0.4)
+    """The names most like `value`, in words for the end of an error message; empty if none is.
+
+    A name that another program has for one of those that are allowed is told by that one.
+    """
+    written, allowed = shown(value).strip("'").lower().replace("-", "_"), list(allowed)
+    if ELSEWHERE.get(written) in allowed:
+        return f" (it is called {ELSEWHERE[written]} here)"
+    near = difflib.get_close_matches(written, allowed, n=3, cutoff=0.4)
     return f" (nearest: {', '.join(near)})" if near else ""
 
 

@@ -49,7 +49,7 @@ class StanAdaptWarning(UserWarning):
 
 
 class FindingsWarning(StanAdaptWarning):
-    """What `diagnose` finds in the parameters of a result just made, in `findings`."""
+    """What `diagnose` finds in a result just made, in `findings`."""
 
     def __init__(self, findings: Sequence[object]) -> None:
         super().__init__(findings)

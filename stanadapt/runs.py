@@ -342,7 +342,7 @@ def _is_hurried(drawn: Run, number: int) -> bool:
 
 
 def _warn(idata: InferenceData, posterior: Posterior, progress: bool, is_hurried: bool) -> None:
-    """The short version of `diagnose`: of the parameters only, one warning for all findings.
+    """What `diagnose` says, in one warning.
 
     Whatever goes wrong here, the result is there and goes to the user.
     """
@@ -351,8 +351,7 @@ def _warn(idata: InferenceData, posterior: Posterior, progress: bool, is_hurried
     reason = "a signal came"
     try:
         with raised_interrupts():
-            names = list(posterior.parameters)
-            findings = [] if is_hurried else diagnose(idata, names, progress=progress)
+            findings = [] if is_hurried else diagnose(idata, progress=progress)
             if findings:
                 warn(FindingsWarning(findings))
         if not is_hurried:

@@ -19,6 +19,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
 from ..jit import exact, is_compiled, kernel
+from .shares import TAILS, count_tails
 
 FEWEST = 4  # draws a chain that these statistics need
 _TAIL = 0.05  # probability of each of the two tails
@@ -35,16 +36,20 @@ class Convergence(NamedTuple):
     moments: np.ndarray
     ess_bulk: np.ndarray  # (k,)
     ess_tail: np.ndarray
+    tail_hits: np.ndarray  # (k, 4, chains) draws of each chain in the tails, see `shares`
+    tail_clumps: np.ndarray
 
 
 def convergence(draws: np.ndarray) -> Convergence:
     """Moments for R-hat and effective sample sizes of draws (k, chains, n); NaN where a draw is NaN."""
     k, chains, n = draws.shape
     if n < FEWEST:
-        return Convergence(np.full((k, 4, 2 * chains), np.nan), *np.full((2, k), np.nan))
+        moments, sizes = np.full((k, 4, 2 * chains), np.nan), np.full((2, k), np.nan)
+        return Convergence(moments, *sizes, *np.zeros((2, k, len(TAILS), chains)))
     halves = _halves(draws)
     flat = halves.reshape(k, -1)
     order, ordered = sort(flat)
+    tails = count_tails(order, ordered, chains)
     everything = np.sort(draws.reshape(k, -1), axis=1) if n % 2 else ordered
     lower, upper = (quantiles(everything, p) for p in (_TAIL, 1.0 - _TAIL))
     ess_tail = np.minimum(_indicator_size(halves, lower), _indicator_size(halves, upper))
@@ -59,7 +64,7 @@ def convergence(draws: np.ndarray) -> Convergence:
     moments[~np.isfinite(middle), 2:] = np.nan
     unknown = np.isnan(draws).any(axis=(1, 2))
     moments[unknown], ess_bulk[unknown], ess_tail[unknown] = np.nan, np.nan, np.nan
-    return Convergence(moments, ess_bulk, ess_tail)
+    return Convergence(moments, ess_bulk, ess_tail, *tails)
 
 
 def r_hat(moments: np.ndarray, n: int, without: int | None = None) -> np.ndarray:

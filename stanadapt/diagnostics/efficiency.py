@@ -31,7 +31,7 @@ class Sizes(NamedTuple):
             stuck = ~np.isfinite(draws).all(axis=(1, 2)) | (np.ptp(draws, axis=2) == 0.0).any(axis=1)
             found = convergence(draws)
             values = r_hat(found.moments, draws.shape[2])
-        bulk, tail = (np.where(stuck, 0.0, np.nan_to_num(size)) for size in found[1:])
+        bulk, tail = (np.where(stuck, 0.0, np.nan_to_num(size)) for size in found[1:3])
         return cls(bulk, tail, np.where(stuck, np.inf, values))
 
 

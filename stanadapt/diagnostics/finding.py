@@ -13,7 +13,7 @@ from .. import check
 from .statistics import row_names
 
 _WORST = 3  # quantities that the words name
-_MOST = 100  # quantities that `variables` has
+MOST_NAMES = 100  # quantities that `variables` has
 
 
 class Finding(NamedTuple):
@@ -52,17 +52,18 @@ class Names:
 
     def first(self, chosen: np.ndarray) -> tuple[str, ...]:
         """The first hundred of those that are chosen."""
-        return tuple(self.rows[i] for i in np.flatnonzero(chosen)[:_MOST])
+        return tuple(self.rows[i] for i in np.flatnonzero(chosen)[:MOST_NAMES])
 
-    def worst(self, values: np.ndarray, *, largest: bool) -> str:
-        """Those with the largest values, or the smallest ones, with their values."""
-        picked = _order(values, largest)[:_WORST]
+    def worst(self, values: np.ndarray, chosen: np.ndarray, *, largest: bool) -> str:
+        """Those of the chosen with the largest values, or the smallest ones, with their values."""
+        order = _order(values, largest)
+        picked = order[chosen[order]][:_WORST]
         return ", ".join(f"{self.rows[i]} ({values[i]:.4g})" for i in picked)
 
     def ordered(self, values: np.ndarray, chosen: np.ndarray, *, largest: bool) -> tuple[str, ...]:
         """The worst hundred of those that are chosen, the worst first."""
         order = _order(values, largest)
-        return tuple(self.rows[i] for i in order[chosen[order]][:_MOST])
+        return tuple(self.rows[i] for i in order[chosen[order]][:MOST_NAMES])
 
 
 def _order(values: np.ndarray, largest: bool) -> np.ndarray:

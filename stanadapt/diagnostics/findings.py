@@ -9,12 +9,13 @@ import xarray
 
 from ..result.container import datasets
 from ..samplers.base import BOTH_SIDES, POLICY, SURROGATE, Facts
-from . import missed
+from . import by_chain, missed
+from .by_chain import APART_R_HAT
 from .convergence import FEWEST, r_hat
 from .finding import Finding, Names, plain_chains
 from .origin import facts_of, settings_of, target_accept
 from .scalars import ESS_PER_CHAIN, LEAVING, Scalars, r_hat_limit
-from .statistics import column, e_bfmi, each, longest_wait, select
+from .statistics import column, e_bfmi, each, select, usual_names
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "diagnose"]
 
 ACCEPTANCE_MARGIN = 0.15
-APART_R_HAT = 1.1  # above which a chain is looked for without which the others agree
 APART_SHARE = 0.1  # of what R-hat exceeds 1 by, which may be left then
 STILL_SHARE = 0.05  # of a chain's draws without one acceptance in between
 BFMI_LIMIT = 0.3  # Betancourt (2016), Diagnosing Suboptimal Cotangent Disintegrations in HMC
@@ -36,14 +36,15 @@ def diagnose(
     """Worded findings on a result; empty when there is nothing to report.
 
     Looks at R-hat over 1.01 (over 1.05 of a single chain, whose halves it compares), chains that sit apart
-    from the others or still move away, effective sample sizes under 100 a chain, acceptance far from its
-    target, chains that stand still or have learnt nothing, failed evaluations of the log density, an
-    interrupted run, and one that ended before the goals of `until` held; at heavy tails in which chains move
-    slowly, modes that climbs have found and no chain has visited, and a posterior that seems improper; of
-    Hamiltonian methods at divergences, at trees that were cut short, and at the energy's Bayesian fraction of
-    missing information (E-BFMI) under 0.3; and has a word on noise where that may be the reason. One
-    divergence of NUTS is a finding, as it is for Stan; our own methods have some on good posteriors too, and
-    there a share of 0.1 % is none.
+    from the others or still move away, shares of draws in the tails in which chains differ beyond chance,
+    chains whose step size, cost, divergences or coordinates are far from those of the others, effective
+    sample sizes under 100 a chain, acceptance far from its target, chains that stand still or have learnt
+    nothing, failed evaluations of the log density, an interrupted run, and one that ended before the goals of
+    `until` held; at heavy tails in which chains move slowly, modes that climbs have found and no chain has
+    visited, and a posterior that seems improper; of Hamiltonian methods at divergences, at trees that were
+    cut short, and at the energy's Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word
+    on noise where that may be the reason. One divergence of NUTS is a finding, as it is for Stan; our own
+    methods have some on good posteriors too, and there a share of 0.1 % is none.
 
     Parameters
     ----------
@@ -51,7 +52,9 @@ def diagnose(
         A result of `stanadapt.sample`, or anything with a posterior in ArviZ's schema: what is not there is
         not looked at.
     var_names
-        Variables of the posterior group; by default all that hold numbers.
+        Variables of the posterior group. By default all that hold numbers; of a result with more than 8
+        million draws of scalars, the parameters of its program. A run warns of the same findings when it
+        ends.
     progress
         Say on stderr how far it is, where it takes more than two seconds.
 
@@ -61,7 +64,7 @@ def diagnose(
         The result has no draws, or a variable is unknown.
     """
     groups = datasets(idata)
-    posterior = select(idata, var_names)
+    posterior = select(idata, usual_names(idata) if var_names is None else var_names)
     attrs = posterior.attrs
     facts = facts_of(attrs)
     findings = []
@@ -74,22 +77,24 @@ def diagnose(
         n = posterior.sizes["draw"]
         text = f"There are {n} draws a chain: too few."
         return [*findings, Finding("short", text, numbers={"draws": n, "limit": FEWEST})]
+    stats, adaptation = groups.get("sample_stats"), groups.get("adaptation")
     scalars = each(Scalars.of, posterior, progress=progress)
-    findings += _convergence(posterior, scalars)
-    if "sample_stats" in groups:
-        findings += _acceptance(groups["sample_stats"], attrs, facts)
-        findings += _stillness(groups["sample_stats"])
-        findings += _trajectories(groups["sample_stats"], attrs, facts)
-    if "adaptation" in groups:
-        findings += _missed(posterior, scalars, groups["adaptation"], groups.get("sample_stats"))
-        findings += _ignorance(groups["adaptation"], facts)
-        findings += _failures(groups["adaptation"], groups.get("sample_stats"))
+    findings += _convergence(posterior, scalars, stats)
+    findings += by_chain.uneven(stats, adaptation)
+    if stats is not None:
+        findings += _acceptance(stats, attrs, facts)
+        findings += _stillness(stats)
+        findings += _trajectories(stats, attrs, facts)
+    if adaptation is not None:
+        findings += _missed(posterior, scalars, adaptation, stats)
+        findings += _ignorance(adaptation, facts)
+        findings += _failures(adaptation, stats)
     if np.any(attrs.get("noisy", 0)) and any(finding.kind in _BY_NOISE for finding in findings):
         findings.append(Finding("noise", _NOISE))
     return findings
 
 
-def _convergence(posterior: xarray.Dataset, scalars: Scalars) -> list[Finding]:
+def _convergence(posterior: xarray.Dataset, scalars: Scalars, stats: xarray.Dataset | None) -> list[Finding]:
     findings = []
     names = Names(posterior)
     chains = posterior["chain"].values
@@ -119,13 +124,15 @@ def _convergence(posterior: xarray.Dataset, scalars: Scalars) -> list[Finding]:
             Finding(
                 "r_hat",
                 f"R-hat is over {limit} for {high.sum()} of {len(high)} quantities, worst "
-                f"{names.worst(values, largest=True)}: the {disagree} yet. "
+                f"{names.worst(values, high, largest=True)}: the {disagree} yet. "
                 "Run longer (warmup, draws), or see whether the posterior has several modes.",
                 variables=names.ordered(values, high, largest=True),
                 numbers=_counts(high) | {"limit": limit, "largest": float(np.max(values))},
             )
         )
-        findings += _apart(chains, scalars.moments[scalars.usable], draws, float(np.nanmax(values)))
+        lp = None if stats is None else column(stats, "lp", np.sum)
+        findings += _apart(chains, scalars.moments[scalars.usable], draws, float(np.nanmax(values)), lp)
+    findings += by_chain.tails(posterior, scalars, names)
     findings += _leaving(chains, draws, scalars.journeys(), names)
     for kind in ("bulk", "tail"):
         ess = scalars.ess(kind)
@@ -135,7 +142,7 @@ def _convergence(posterior: xarray.Dataset, scalars: Scalars) -> list[Finding]:
                 Finding(
                     f"ess_{kind}",
                     f"The {kind} effective sample size is under {ESS_PER_CHAIN} a chain for {low.sum()} of "
-                    f"{len(low)} quantities, worst {names.worst(ess, largest=False)}. Draw more.",
+                    f"{len(low)} quantities, worst {names.worst(ess, low, largest=False)}. Draw more.",
                     variables=names.ordered(ess, low, largest=False),
                     numbers=_counts(low)
                     | {"limit": ESS_PER_CHAIN * len(chains), "smallest": float(np.min(ess))},
@@ -149,17 +156,26 @@ def _counts(chosen: np.ndarray) -> dict[str, float]:
     return {"count": int(chosen.sum()), "of": chosen.size}
 
 
-def _apart(chains: np.ndarray, moments: np.ndarray, draws: int, worst: float) -> list[Finding]:
-    """Chains without which the others agree."""
+def _apart(
+    chains: np.ndarray, moments: np.ndarray, draws: int, worst: float, lp: np.ndarray | None
+) -> list[Finding]:
+    """Chains without which the others agree, with the log density of every chain (chain, draw)."""
     if len(chains) < 3 or not worst > APART_R_HAT:
         return []
     findings = []
+    heights = ""
+    if lp is not None and np.isfinite(lp).all():
+        shown = ", ".join(
+            f"{height:.6g} in chain {c}" for c, height in zip(chains, lp.mean(axis=1), strict=True)
+        )
+        heights = f" The mean log density is {shown}."
     for i, chain in enumerate(chains):
         without = float(np.nanmax(r_hat(moments, draws, without=i)))
         if without - 1.0 < APART_SHARE * (worst - 1.0):
             text = (
                 f"Chain {chain} sits apart from the others: without it the largest R-hat is {without:.3g}, "
                 f"with it {worst:.3g}. See whether it has missed the posterior's mass or found another mode."
+                f"{heights}"
             )
             numbers = {"r_hat": worst, "r_hat_without": without}
             findings.append(Finding("apart", text, chains=plain_chains([chain]), numbers=numbers))
@@ -172,12 +188,13 @@ def _leaving(chains: np.ndarray, draws: int, travels: np.ndarray, names: Names) 
         return []
     findings = []
     for chain, path in zip(chains, travels.T, strict=True):
-        if (path > LEAVING).any():
+        far = path > LEAVING
+        if far.any():
             text = (
-                f"Chain {chain} still moves away, in {names.worst(path, largest=True)} spreads of a "
+                f"Chain {chain} still moves away, in {names.worst(path, far, largest=True)} spreads of a "
                 "quarter of its draws: warm-up has not found the posterior's mass, or it is improper."
             )
-            variables = names.ordered(path, path > LEAVING, largest=True)
+            variables = names.ordered(path, far, largest=True)
             numbers = {"limit": LEAVING, "largest": float(np.nanmax(path))}
             findings.append(Finding("leaving", text, variables, plain_chains([chain]), numbers))
     return findings
@@ -267,16 +284,14 @@ def _stillness(stats: xarray.Dataset) -> list[Finding]:
     accepted = column(stats, "accepted", np.any)
     if accepted is None:
         return []
-    chains = stats["chain"].values
-    limit = max(100, int(STILL_SHARE * accepted.shape[1]))
-    still = [(chains[i], longest_wait(row)) for i, row in enumerate(accepted)]
-    long = [(chain, wait) for chain, wait in still if wait >= min(limit, accepted.shape[1])]
+    chains, draws = stats["chain"].values, accepted.shape[1]
+    long = by_chain.waits(accepted, min(max(100, int(STILL_SHARE * draws)), draws))
     if not long:
         return []
-    shown = ", ".join(f"chain {chain} for {wait} draws" for chain, wait in long)
+    shown = ", ".join(f"chain {chains[place]} for {wait} draws" for place, wait in long)
     text = f"Chains stood still: {shown} without one accepted proposal."
     numbers = {"longest": max(wait for _, wait in long)}
-    return [Finding("still", text, chains=plain_chains(chain for chain, _ in long), numbers=numbers)]
+    return [Finding("still", text, chains=plain_chains(chains[place] for place, _ in long), numbers=numbers)]
 
 
 def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | None) -> list[Finding]:
@@ -285,7 +300,8 @@ def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | N
     diverging, tree_depth = column(stats, "diverging", np.any), column(stats, "tree_depth", np.max)
     energy = column(stats, "energy", np.sum)
     if diverging is not None:
-        findings += _divergences(diverging.astype(bool), column(stats, "energy_error", np.max), facts)
+        error = column(stats, "energy_error", np.max)
+        findings += _divergences(stats["chain"].values, diverging.astype(bool), error, facts)
     deepest = settings_of(attrs).get("max_tree_depth")
     if tree_depth is not None and isinstance(deepest, int):
         count = int((tree_depth >= deepest).sum())
@@ -316,15 +332,25 @@ def _trajectories(stats: xarray.Dataset, attrs: dict[str, Any], facts: Facts | N
 
 
 def _divergences(
-    diverging: np.ndarray, energy_error: np.ndarray | None, facts: Facts | None
+    chains: np.ndarray, diverging: np.ndarray, energy_error: np.ndarray | None, facts: Facts | None
 ) -> list[Finding]:
-    """Divergences, if they are more than the method has on good posteriors; with a reason for each kind."""
+    """Divergences, if the run or one chain has more than the method has on good posteriors.
+
+    With a reason for each kind, and with the chains that have more than the others.
+    """
     count, draws = int(diverging.sum()), diverging.size
-    if count <= (facts.harmless_divergences if facts else 0.0) * draws:
+    harmless = facts.harmless_divergences if facts else 0.0
+    places = by_chain.divergent(diverging, harmless)
+    if count <= harmless * draws and not places:
         return []
     # A trajectory without an energy at its end has met a point without a log density.
     met = 0 if energy_error is None else int(np.sum(diverging & np.isposinf(energy_error)))
-    text = f"{count} of {draws} draws ended in a divergence: "
+    of_chains = diverging.sum(axis=1)
+    where = ", ".join(
+        f"{'all' if of_chains[place] == count else of_chains[place]} of them in chain {chains[place]}"
+        for place in places
+    )
+    text = f"{count} of {draws} draws ended in a divergence{f' ({where})' if where else ''}: "
     if met < count:
         text += f"in {count - met} of them " if met else ""
         text += (
@@ -338,7 +364,8 @@ def _divergences(
             "mass, such proposals are lost, and declaring the bounds of parameters in the program (lower, "
             "upper) removes the wall; where the program fails, what lies there is missed."
         )
-    return [Finding("divergences", text, numbers={"count": count, "of": draws, "without_density": met})]
+    numbers = {"count": count, "of": draws, "without_density": met}
+    return [Finding("divergences", text, chains=plain_chains(chains[places]), numbers=numbers)]
 
 
 def _total(group: xarray.Dataset | None, name: str) -> int:
@@ -353,7 +380,7 @@ def _failures(adaptation: xarray.Dataset, stats: xarray.Dataset | None) -> list[
     if not during or "first_failure" not in adaptation:
         return []
     total, before = _total(stats, "n_steps"), _total(adaptation, "failures_warmup")
-    first = next((str(text) for text in adaptation["first_failure"].values if str(text)), "")
+    first = next((str(text) for text in adaptation["first_failure"].values.ravel() if str(text)), "")
     return [
         Finding(
             "failures",

@@ -23,6 +23,8 @@ class Scalars(NamedTuple):
     moments: np.ndarray  # for R-hat, as `convergence` has them
     ess_bulk: np.ndarray
     ess_tail: np.ndarray
+    tail_hits: np.ndarray  # (k, 4, chain), as are the next
+    tail_clumps: np.ndarray
     travel: np.ndarray  # (k, chain)
     largest: np.ndarray  # (k,) magnitude of a draw
 

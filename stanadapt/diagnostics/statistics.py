@@ -13,7 +13,7 @@ import xarray
 
 from .. import check
 from ..errors import ArgumentError
-from ..result.container import datasets
+from ..result.container import datasets, json_attribute
 from ..result.labels import SAMPLE_DIMS
 from ..run.board import Board
 from ..run.interrupts import interrupts
@@ -27,6 +27,7 @@ _BLOCK = 1 << 16  # draws of scalars at a time, which a core's own cache holds
 _TILE = 32  # scalars that lie side by side in memory and are copied together
 _SILENT_SECONDS = 2.0  # without a word, when progress is to be shown
 _NUMBERS = "biuf"  # kinds of arrays
+_MOST_DRAWS = 1 << 23  # of scalars, that findings are about without being asked to: a second's work
 
 Statistics = TypeVar("Statistics", bound=tuple[np.ndarray, ...])
 
@@ -81,6 +82,19 @@ def select(idata: InferenceData, var_names: list[str] | None) -> xarray.Dataset:
             raise ArgumentError(f"var_names: {name} {obstacle}")
     chosen: xarray.Dataset = posterior[wanted]
     return chosen
+
+
+def usual_names(idata: InferenceData) -> list[str] | None:
+    """The variables that findings are about where nobody has chosen any: None for all of the posterior group.
+
+    A result whose draws are more than `_MOST_DRAWS` may have most of them on the disk. Of a result of ours
+    only the program's parameters are looked at then: all others are computed from them.
+    """
+    posterior = datasets(idata).get("posterior")
+    if posterior is None or sum(values.size for values in variables(posterior).values()) <= _MOST_DRAWS:
+        return None
+    names = json_attribute(posterior.attrs, "parameters", [])
+    return names if names and all(name in posterior.data_vars for name in names) else None
 
 
 def _obstacle(values: xarray.Variable) -> str:

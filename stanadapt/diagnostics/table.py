@@ -48,7 +48,7 @@ class _Rows(NamedTuple):
         flat = draws.reshape(len(draws), -1)
         sd = flat.std(axis=1, ddof=1) if flat.shape[1] > 1 else np.full(len(flat), np.nan)
         quantiles = np.quantile(flat, ends, axis=1).T
-        return cls(flat.mean(axis=1), sd, quantiles, mcse_mean(draws), *convergence(draws))
+        return cls(flat.mean(axis=1), sd, quantiles, mcse_mean(draws), *convergence(draws)[:3])
 
 
 def summary(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import multiprocessing
 import os
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ def sample_many(
     seed: int | None = None,
     workers: int | None = None,
     cluster: Any = None,
+    timeout: float | None = None,
     progress: bool = True,
     **arguments: Any,
 ) -> Iterator[tuple[Any, InferenceData | Exception]]:
@@ -68,6 +70,11 @@ def sample_many(
     cluster
         A `dask.distributed.Client`, or the address of a scheduler: fits run there. stanadapt must be
         installed on its workers; `pip install 'stanadapt[dask]'` brings Dask.
+    timeout
+        Seconds that a fit may take, from its opening to its diagnosis, and a minute more for the first one of
+        each process, which loads the kernels. The process of a fit that takes longer is ended, whatever it is
+        at, and its value is a ChainError; others that are lost with it are run again. By default there is no
+        limit. `until="10 min"` in place of it ends a fit between two iterations, and keeps its draws.
     progress
         Show a progress bar over fits (lines, where the output is no terminal).
     **arguments
@@ -102,6 +109,8 @@ def sample_many(
     """
     arguments = _complete(arguments)
     request = _resolve(arguments, seed, workers, progress)
+    if timeout is not None:
+        timeout = check.number("timeout", timeout, 0.0, math.inf, open_low=True, orelse=", or None")
     fits = entries(model, datasets)
     total = count(datasets)
     if isinstance(model, Posterior) or (is_opened(model) and not is_function(model)):
@@ -113,25 +122,20 @@ def sample_many(
     check_program(program, request.backend)
     folder, seed = _folder(out, program, request, arguments, seed)
     try:
-        pool, share = _pool(cluster, workers, request.workers, total)
+        pool, share = _pool(cluster, workers, request.workers, total, timeout)
     except BaseException:
         if folder is not None:
             folder.close()
         raise
     common = Common(program, arguments)
-    return Fits(fits, total, common, request, seed, pool, share, folder).results()
+    return Fits(fits, total, common, request, seed, pool, share, folder, timeout).results()
 
 
 def _complete(arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of every fit, with `sample`'s defaults for those that are not given."""
     parameters = inspect.signature(api.sample).parameters
     allowed = {name: each.default for name, each in parameters.items() if name not in _NOT_FOR_FITS}
-    for name in arguments:
-        if name not in allowed:
-            raise ArgumentError(
-                f"{name}={check.shown(arguments[name])} is not allowed: sample_many has no such argument"
-                f"{check.nearest(name, allowed)}"
-            )
+    api.refuse_unknown("sample_many", arguments, list(allowed))
     return allowed | arguments
 
 
@@ -175,18 +179,30 @@ def _plain_arguments(request: Request, arguments: dict[str, Any]) -> dict[str, A
     return {name: plain(name, value) for name, value in written.items()}
 
 
-def _pool(cluster: Any, asked: int | None, workers: int, total: int | None) -> tuple[Pool, int]:
+def _pool(
+    cluster: Any, asked: int | None, workers: int, total: int | None, timeout: float | None
+) -> tuple[Pool, int]:
     """Where fits run, and how many chains of each at a time; 0 where a worker of a cluster knows best."""
     if cluster is not None:
         if asked is not None:
             raise ArgumentError(f"workers={asked} is not allowed with cluster, which has its own")
+        if timeout is not None:
+            raise ArgumentError(
+                f"timeout={timeout:g} is not allowed with cluster, where ending a worker ends what others "
+                "run in it: pass until, such as until='10 min'"
+            )
         return Cluster(fit_packed, cluster), 0
     fits = workers if total is None else min(workers, total)
     share = max(1, workers // max(fits, 1))
+    if timeout is not None and multiprocessing.current_process().daemon:
+        raise ArgumentError(
+            f"timeout={timeout:g} is not allowed here: it ends processes, and this process is a worker of "
+            "multiprocessing's, which may not have any. Pass until, such as until='10 min'"
+        )
     if fits > 1 and multiprocessing.current_process().daemon:
         warn(
             "the fits run one after another: this process is a worker of multiprocessing's, which may not "
             "have processes of its own. A concurrent.futures.ProcessPoolExecutor starts workers that may"
         )
         fits = 1
-    return (LocalProcesses(fit_packed, fits) if fits > 1 else Here(fit)), share
+    return (LocalProcesses(fit_packed, fits) if fits > 1 or timeout is not None else Here(fit)), share

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import tempfile
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -14,7 +16,7 @@ from typing import Any
 from .. import check
 from ..diagnostics import convergence
 from ..diagnostics.statistics import compile_statistics
-from ..errors import ChainError, DataError, OutputError, warn
+from ..errors import ChainError, DataError, OutputError, StanAdaptWarning, warn
 from ..model.data import EVERY, load, read
 from ..model.opening import is_opened, portable, program_digest
 from ..model.posterior import Posterior
@@ -64,7 +66,11 @@ class Fits:
         pool: Pool,
         share: int,
         folder: Folder | None,
+        timeout: float | None,
     ) -> None:
+        self.timeout = timeout
+        self.marks = None if timeout is None else tempfile.TemporaryDirectory(prefix="stanadapt-")
+        self.begun = 0
         self.entries, self.common, self.request, self.seed = entries, common, request, seed
         self.pool, self.share, self.folder = pool, share, folder
         self.packed = pool.pack(common)
@@ -99,6 +105,8 @@ class Fits:
             self.pool.close()
             if self.folder is not None:
                 self.folder.close()
+            if self.marks is not None:
+                self.marks.cleanup()
 
     def _next(self, caught: Caught) -> tuple[Any, Value] | None:
         """The next result, waited for; None where there are no more."""
@@ -159,7 +167,10 @@ class Fits:
         path = ""
         if self.folder is not None and self.pool.writes:
             path = str(self.folder.path / self.folder.file(entry.text))
-        task = Task(entry.text, self.packed, own, entry.seed(self.seed), self.share, path)
+        self.begun += 1
+        mark = "" if self.marks is None else str(Path(self.marks.name) / str(self.begun))
+        seed = entry.seed(self.seed)
+        task = Task(entry.text, self.packed, own, seed, self.share, path, self.timeout, mark)
         fit = _Fit(entry, task, given)
         held = None if self.folder is None else self.folder.entry(entry.text)
         if held is None:
@@ -200,7 +211,9 @@ class Fits:
             return
         self.is_prepared = True
         method = self.request.method
-        with contextlib.suppress(Exception):  # the fit says the same, and others may go well
+        # The fit says the same, and others may go well.
+        with contextlib.suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore", StanAdaptWarning)
             if is_opened(entry.model):
                 posterior = Posterior(entry.model, entry.data) if _is_object(entry.model) else entry.model
             else:
@@ -253,11 +266,20 @@ class Fits:
                 self._fail(fit.entry, ChainError(loss.reason), fit.input)
             return
         self.pool.close()
-        for other, fit in list(self.under_way.items()):
-            if other.done() and not other.cancelled() and other.exception() is None:
-                continue
+        lost = [
+            (other, fit)
+            for other, fit in self.under_way.items()
+            if not other.done() or other.cancelled() or other.exception() is not None
+        ]
+        was_late = any(_is_late(fit) for _, fit in lost)
+        for other, fit in lost:
             del self.under_way[other]
-            if fit.is_alone:
+            if _is_late(fit):
+                text = f"it took longer than timeout={self.timeout:g} seconds, and its process was ended"
+                self._fail(fit.entry, ChainError(text), fit.input)
+            elif was_late:
+                self._submit(fit)
+            elif fit.is_alone:
                 self._fail(fit.entry, ChainError(loss.reason), fit.input)
             else:
                 fit.is_alone = True
@@ -344,6 +366,11 @@ class Fits:
         if parts:
             text = "; ".join(parts)
             warn(text[0].upper() + text[1:])
+
+
+def _is_late(fit: _Fit) -> bool:
+    """Whether a fit has ended its process because it took too long."""
+    return bool(fit.task.mark) and Path(fit.task.mark).exists()
 
 
 def _is_cut(outcome: Outcome) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import os
 import pickle
 import threading
 import time
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import api, check
@@ -20,6 +23,8 @@ from ..run.pools import Task
 # Threads of a cluster's worker take turns: what is caught of warnings, printed text and threads of BLAS
 # belongs to the whole process. Chains of the fit have the threads instead.
 _TURN = threading.Lock()
+COLD_SECONDS = 60.0  # more for the first fit of a process, which loads libraries and kernels
+_warm = threading.Event()  # once this process has done a fit
 
 
 class Common(NamedTuple):
@@ -45,7 +50,7 @@ def fit(task: Task) -> Outcome:
     result: Any = None
     failure = None
     unwritten = ""
-    with _TURN, warnings.catch_warnings(record=True) as caught:
+    with _TURN, _ended_after(task), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StanAdaptWarning)
         began = time.perf_counter()
         try:
@@ -75,6 +80,28 @@ def fit(task: Task) -> Outcome:
         if task.path:
             unwritten = try_write(result, task.path)
     return Outcome(result, failure, findings, others, seconds, unwritten)
+
+
+@contextlib.contextmanager
+def _ended_after(task: Task) -> Iterator[None]:
+    """End this process where a fit takes too long: nothing else stops native code that does not return."""
+    if task.timeout is None:
+        yield
+        return
+    more = 0.0 if _warm.is_set() else COLD_SECONDS
+    timer = threading.Timer(min(task.timeout + more, threading.TIMEOUT_MAX), _give_up, [task.mark])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        _warm.set()
+
+
+def _give_up(mark: str) -> None:
+    Path(mark).touch()
+    os._exit(1)
 
 
 def fit_packed(task: Task) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import math
@@ -16,10 +17,11 @@ from . import BACKENDS, OBJECT_BACKENDS, PROGRAM_BACKENDS
 from .backends.base import Model, ObjectBackend, ProgramBackend, RefusedError
 from .data import EVERY, conform, read, to_json
 from .plugins import claim, open_outside
-from .program import data_declarations, declarations, with_includes
+from .program import data_declarations, declarations, undeclared, with_includes
 from .source import Contents, is_path
 
 _LIBRARIES = (".so", ".dll", ".dylib")
+_NAMED = 5  # entries that a warning names
 
 
 class Opened(NamedTuple):
@@ -53,7 +55,16 @@ def open_model(model: Any, data: Any, backend: str, seed: int) -> Opened:
         return _open_library(source, data, seed)
     text, folder, code, values = _program_and_data(source, data)
     opened = _open_program(text, folder, to_json(values), backend, seed)
+    if unused := undeclared(code, values):
+        _tell_unused(hashlib.sha256(code.encode()).hexdigest(), tuple(unused))
     return Opened(opened, code, values, executable(model))
+
+
+@functools.lru_cache(maxsize=256)
+def _tell_unused(program: str, names: tuple[str, ...]) -> None:
+    """Once in a process for a program, by its hash, and such names: a typing error may be among them."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    warn(f"data have entries that the Stan program does not declare: {', '.join(names[:_NAMED])}{more}")
 
 
 def _opened(adopted: tuple[Model, dict[str, Any]]) -> Opened:

@@ -12,7 +12,7 @@ import ast
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,6 +110,14 @@ def declarations(code: str, name: str) -> dict[str, Declaration]:
 def data_declarations(code: str) -> dict[str, Declaration]:
     """Variables of the data block, as far as they can be read."""
     return declarations(code, "data")
+
+
+def undeclared(code: str, names: Iterable[str]) -> list[str]:
+    """Those of the names that the data block does not hold at all; none where a part of it cannot be read."""
+    if any(token["include"] for token in _TOKEN.finditer(code)):
+        return []
+    words = set(re.findall(r"[A-Za-z]\w*", block(code, "data")))
+    return [name for name in names if name not in words]
 
 
 def observed_names(code: str) -> set[str]:

@@ -6,18 +6,20 @@ set of xarray datasets is built first; then comes the one branch. arviz is impor
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.metadata
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import xarray
 
 from .. import check
 from ..cache import import_with_home
+from ..errors import ArgumentError, StanAdaptError
 
 if TYPE_CHECKING:
     from arviz import InferenceData as _Collection
@@ -89,3 +91,23 @@ def json_attribute(attrs: Mapping[str, Any], name: str, otherwise: Any) -> Any:
     except (KeyError, TypeError, ValueError):
         return otherwise
     return held if isinstance(held, type(otherwise)) else otherwise
+
+
+@contextlib.contextmanager
+def readable(what: str) -> Iterator[None]:
+    """What is damaged, or of another kind than it should be, is told in an error of ours.
+
+    Raises
+    ------
+    ArgumentError
+        It names `what` is read, and what went wrong.
+    """
+    try:
+        yield
+    except StanAdaptError:
+        raise
+    except (TypeError, ValueError, LookupError) as error:
+        raise ArgumentError(
+            f"{what} is damaged, or something in it is of another kind than stanadapt.sample makes "
+            f"({type(error).__name__}: {check.one_line(error)})"
+        ) from error

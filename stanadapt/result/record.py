@@ -14,7 +14,7 @@ from ..errors import ArgumentError
 from ..model.posterior import Posterior
 from ..run.draws import ChainResult
 from ..run.job import Job
-from .container import OWN_GROUP, Groups, attributes, datasets
+from .container import OWN_GROUP, Groups, attributes, datasets, readable
 from .labels import SAMPLE_DIMS
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Record(NamedTuple):
         """The numbers of the chains whose draws there are."""
         return [int(i) for i in self.groups["posterior"]["chain"].values]
 
+    @readable("idata")
     def job(self) -> Job:
         """What the run was asked for, as far as chains' warm-up depends on it.
 
@@ -91,6 +92,7 @@ class Record(NamedTuple):
             keep_unconstrained=False,
         )
 
+    @readable("idata")
     def check_model(self, posterior: Posterior) -> None:
         """Refuse a posterior that is not the run's: by its program, and by the log density of some draws.
 
@@ -111,6 +113,7 @@ class Record(NamedTuple):
                 "data: the log density of the draws is not what the run has recorded: these are other data"
             )
 
+    @readable("idata")
     def unconstrained(self, posterior: Posterior) -> tuple[np.ndarray, int]:
         """Unconstrained draws (C, n, d), and the iterations from one to the next: thinned if there are many.
 
@@ -124,6 +127,7 @@ class Record(NamedTuple):
         rows = np.arange(stride - 1, sizes["draw"], stride)
         return self._points(posterior, rows), stride * int(self.attrs["thin"])
 
+    @readable("idata")
     def check_warmup(self, results: Sequence[ChainResult]) -> None:
         """Refuse chains whose warm-up has come to something else than the run's.
 

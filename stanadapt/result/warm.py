@@ -16,7 +16,7 @@ from ..numerics.transport_table import is_map
 from ..run.warm import Warm
 from ..transport import COLUMNS, KIND, no_transport
 from .cmdstan import is_fit, read_fit
-from .container import OWN_GROUP, Groups, datasets
+from .container import OWN_GROUP, Groups, datasets, readable
 from .files import read
 from .labels import SAMPLE_DIMS
 from .store import open_store
@@ -32,6 +32,7 @@ _ALLOWED = (
 )
 
 
+@readable("warm")
 def read_warm(given: Any) -> Warm:
     """What the chains of an earlier result have learnt; `given` is as `open_result` takes it.
 

@@ -32,6 +32,8 @@ class Task(NamedTuple):
     seed: int
     workers: int  # chains that run at the same time
     path: str  # of the file for the result; empty where the worker is to write none
+    timeout: float | None = None  # seconds after which its process gives up
+    mark: str = ""  # the file that tells then that this fit was the reason
 
 
 Work = Callable[[Task], Any]

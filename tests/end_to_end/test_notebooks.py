@@ -116,3 +116,30 @@ def test_a_kernel_runs_this_package(tmp_path: Path) -> None:
 
     cell = execute("print(stanadapt.__file__)")["cells"][1]
     assert cell["outputs"][0]["text"].strip() == stanadapt.__file__
+
+
+def test_an_interrupt_of_a_cell_gives_the_draws_so_far() -> None:
+    """Jupyter interrupts a cell with SIGINT, here at the 20,000th evaluation. The kernel goes on."""
+    begun = """
+import os, signal
+calls = 0
+
+def density(x):
+    global calls
+    calls += 1
+    if calls == 20_000:
+        os.kill(os.getpid(), signal.SIGINT)
+    return -0.5 * float(x @ x)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    endless = dict(method="rwm", chains=2, workers=1, warmup=100, draws=10**8, thin=100, progress=False)
+    idata = stanadapt.sample(stanadapt.Target.from_python(density, 2, lambda x: -x), seed=1, **endless)
+"""
+    shown = """
+posterior = idata["posterior"]
+after = run(5, progress=False)["posterior"]
+print(posterior.attrs["interrupted"], posterior.sizes["draw"] > 10, after.sizes["draw"])
+"""
+    cells = execute(begun, shown).cells
+    assert cells[-1]["outputs"][0]["text"].split() == ["1", "True", "300"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import datetime
 import json
+import warnings
 from collections import OrderedDict, deque
 from decimal import Decimal
 from fractions import Fraction
@@ -14,10 +15,11 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+import stanadapt
 from stanadapt import Posterior
 from stanadapt.errors import DataError
 from stanadapt.model import data as data_module
-from stanadapt.model.program import data_declarations
+from stanadapt.model.program import data_declarations, undeclared
 
 ECHO_VECTOR = "data { int N; vector[N] v; } generated quantities { vector[N] w = v; }"
 ECHO_INTS = "data { int N; array[N] int v; } generated quantities { array[N] int w = v; }"
@@ -412,3 +414,38 @@ def test_json_for_stan():
     assert (read["x"], read["n"], read["t"]) == (values["x"], 3, values["t"])
     np.testing.assert_array_equal(read["a"], values["a"])
     assert read["e"].size == 0
+
+
+def test_entries_that_the_program_does_not_declare_are_told_once():
+    """Also those whose names are in comments or in other blocks."""
+    code = """data { int n; /* k */ } // zz
+    parameters { real x; } model { real k = 1; x ~ normal(n, k); }"""
+    data = {"n": 1, "k": 3, "zz": [1]}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            stanadapt.Posterior(code, data)
+        stanadapt.Posterior(code, {**data, "n": 2})
+    assert [str(each.message) for each in caught] == [
+        "data have entries that the Stan program does not declare: k, zz"
+    ]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        results = stanadapt.sample_many(
+            f"{code} // many",
+            [data] * 3,
+            method="rwm",
+            warmup=200,
+            draws=50,
+            seed=1,
+            workers=1,
+            progress=False,
+        )
+        assert len([*results]) == 3
+    told = [str(each.message) for each in caught if "not declare" in str(each.message)]
+    assert told == ["data have entries that the Stan program does not declare: k, zz"]
+
+
+def test_nothing_is_said_of_data_where_an_include_cannot_be_read():
+    assert undeclared('data { #include "more.stan"\n }', ["y"]) == []
+    assert undeclared("data { real y; tuple(int, real) odd; }", ["y", "x", "odd"]) == ["x"]

@@ -431,6 +431,8 @@ def test_long_waits():
     accepted[3, 200:320] = False
     assert "chain 3 for 120 draws" in only(made_up(accepted=accepted), "still")
     accepted[3, 250] = True
+    assert "chain 3 for 69 draws" in only(made_up(accepted=accepted), "still")
+    accepted[:3, 500:520] = False  # where others wait too, a chain may wait five times as long
     assert stanadapt.diagnose(made_up(accepted=accepted)) == []
 
 
@@ -456,14 +458,29 @@ def test_interrupted_run():
     assert note in only(made_up(attrs={"interrupted_note": note}), "interrupted")
 
 
-def test_warning_of_a_run_is_about_parameters():
-    program = """parameters { real x; } model { x ~ std_normal(); }
+def test_a_run_warns_of_what_diagnose_says():
+    """Of one set of quantities: also of those that the program generates."""
+    program = """parameters { real x; } transformed parameters { real y = exp(x); }
+      model { x ~ std_normal(); }
       generated quantities { real broken = log(-1 - x^2); }"""
-    keywords = {"method": "rwm", "warmup": 2000, "draws": 10_000, "seed": 2, "progress": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", stanadapt.StanAdaptWarning)
-        idata = stanadapt.sample(program, **keywords)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", stanadapt.StanAdaptWarning)
+        idata = stanadapt.sample(program, method="rwm", warmup=500, draws=500, seed=2, progress=False)
+    (warning,) = caught
+    findings = stanadapt.diagnose(idata)
+    assert {"nan", "r_hat"} <= {finding.kind for finding in findings}
+    assert [str(finding) for finding in warning.message.findings] == [str(finding) for finding in findings]
+
+
+def test_of_very_many_draws_the_parameters_are_looked_at(monkeypatch):
+    rng = np.random.default_rng(1)
+    draws = {"x": rng.standard_normal((CHAINS, DRAWS)), "y": np.full((CHAINS, DRAWS, 3), np.nan)}
+    idata = made_up(draws, attrs={"parameters": '["x"]'})
     assert kinds(idata) == ["nan"]
+    monkeypatch.setattr(statistics_module, "_MOST_DRAWS", CHAINS * DRAWS * 3)
+    assert kinds(idata) == []
+    assert kinds(idata, var_names=["y"]) == ["nan"]
+    assert kinds(made_up(draws)) == ["nan"]  # nobody knows which are parameters
 
 
 def with_stats(stats, attrs=None, **posterior):
@@ -593,5 +610,7 @@ def test_statistics_without_draws_and_counts_of_another_kind_are_passed_over():
     none = groups["sample_stats"].isel(draw=slice(0, 0))
     odd = groups["adaptation"].assign(failures=("chain", np.full(CHAINS, 1j)))
     assert stanadapt.diagnose(container({**groups, "sample_stats": none, "adaptation": odd})) == []
+    single = groups["adaptation"].drop_vars("first_failure").assign(first_failure="no scale")
+    assert "First reason: no scale" in only(container({**groups, "adaptation": single}, {}), "failures")
     lost = groups["adaptation"].assign(failures=("chain", np.full(CHAINS, np.nan)))
     assert stanadapt.diagnose(container({**groups, "adaptation": lost})) == []

@@ -113,10 +113,27 @@ def test_calls_in_sentences_and_tables_are_possible() -> None:
     assert seen > 20
 
 
+def _errors() -> set[str]:
+    """What stanadapt raises and warns."""
+    kinds = (stanadapt.StanAdaptError, stanadapt.StanAdaptWarning)
+    return {
+        name
+        for name, value in vars(stanadapt.errors).items()
+        if isinstance(value, type) and issubclass(value, kinds)
+    }
+
+
+def test_every_error_can_be_caught_by_its_name() -> None:
+    assert len(_errors()) == 11
+    for name in _errors():
+        assert name in stanadapt.__all__
+        assert getattr(stanadapt, name) is getattr(stanadapt.errors, name)
+
+
 def test_every_public_name_is_in_the_reference() -> None:
     text = (DOCS / "reference" / "api.rst").read_text(encoding="utf-8")
     listed = set(re.findall(r"^   (\w+)$", text, re.MULTILINE))
-    apart = {"__version__", "errors", "StanAdaptError", "StanAdaptWarning"}  # the errors have a section
+    apart = {"__version__", "errors", *_errors()}  # the errors have a section
     assert listed == set(stanadapt.__all__) - apart
     assert "automodule:: stanadapt.errors" in text
 

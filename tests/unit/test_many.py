@@ -432,3 +432,31 @@ def test_a_full_disk_ends_the_run_after_the_result(tmp_path: Path, monkeypatch: 
     assert (key, mu(result).shape) == (0, (2, 40))
     with pytest.raises(OutputError, match="no space left"):
         next(results)
+
+
+ENDLESS = """data { int endless; } parameters { real mu; }
+model { real s = 0; if (endless == 1) { while (s < 1) { s += 1e-300; } } mu ~ normal(s, 1); }"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_endless_fit_is_ended_and_the_others_go_on(workers: int) -> None:
+    """Its log density never returns. What is lost with its process is run again, with the same draws."""
+    datasets = {key: {"endless": int(key == "c")} for key in "abcdefg"}
+    found = dict(many(datasets, ENDLESS, workers=workers, timeout=5))
+    assert sorted(found) == sorted(datasets)
+    assert isinstance(found["c"], stanadapt.ChainError)
+    assert "took longer than timeout=5 seconds" in str(found["c"])
+    assert not [key for key, value in found.items() if isinstance(value, Exception) and key != "c"]
+    alone = dict(many({"e": {"endless": 0}}, ENDLESS))
+    np.testing.assert_array_equal(mu(found["e"]), mu(alone["e"]))
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, "10 s", True, float("nan")])
+def test_times_that_are_none(timeout: Any) -> None:
+    with pytest.raises(ArgumentError, match="timeout"):
+        many([DATA], timeout=timeout)
+
+
+def test_a_limit_of_time_is_not_for_a_cluster() -> None:
+    with pytest.raises(ArgumentError, match="timeout=3 is not allowed with cluster"):
+        many([DATA], timeout=3, cluster="tcp://127.0.0.1:9", workers=None)

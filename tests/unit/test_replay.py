@@ -318,3 +318,28 @@ def test_few_moves_and_few_draws_are_told() -> None:
     found = replay_draws(stanadapt.Posterior(exact.target), plain_job("mala", 2), frozen, x, 1)
     assert "The frozen kernel moves in 0.00% of its iterations only." in str(found)
     assert "independent ones only" in str(found)
+
+
+DAMAGED = {
+    "a seed": lambda idata: with_attrs(idata, seed="x"),
+    "settings": lambda idata: with_attrs(idata, settings="[1,"),
+    "words in place of numbers": lambda idata: with_groups(
+        idata, adaptation=datasets(idata)["adaptation"].assign(step_size=(("chain", "note"), _words(idata)))
+    ),
+    "a number in place of one for each chain": lambda idata: with_groups(
+        idata, adaptation=datasets(idata)["adaptation"].assign(step_size=1.5)
+    ),
+    "one chain of all": lambda idata: with_groups(
+        idata, adaptation=datasets(idata)["adaptation"].isel(chain=slice(0, 1))
+    ),
+}
+
+
+def _words(idata: Any) -> np.ndarray:
+    return np.full(datasets(idata)["adaptation"]["step_size"].shape, "x")
+
+
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED)
+def test_damaged_results_are_refused(damage: Any, idata: Any, posterior: stanadapt.Posterior) -> None:
+    with pytest.raises(ArgumentError, match="idata"):
+        stanadapt.replay(damage(idata), posterior, progress=False)

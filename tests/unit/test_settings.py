@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pydoc
 from typing import Annotated, NamedTuple
 
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 import stanadapt
 from cases import methods
-from stanadapt import cli, samplers
+from stanadapt import check, cli, samplers
 from stanadapt.errors import ArgumentError
 from stanadapt.samplers.base import LANGEVIN, Facts
 from stanadapt.samplers.settings import UNSET, Choice, Limit, named, parse, resolve
@@ -100,3 +101,34 @@ def test_values_that_are_not(name: str, value: object, words: str) -> None:
 )
 def test_texts(name: str, text: str, value: object) -> None:
     assert parse(samplers.declared(_Method)[name], text) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"settings": {"adapt_delta": 0.9}}, "setting='adapt_delta' .*it is called target_accept here"),
+        ({"iter_sampling": 5}, r"iter_sampling=5 is not allowed: .* \(it is called draws here\)"),
+        ({"iter_warmup": 5}, "it is called warmup here"),
+        ({"adapt_delta": 0.9}, r"it is a setting: settings=\{'target_accept': 0.9\}"),
+        ({"target_accept": 0.9}, r"it is a setting: settings=\{'target_accept': 0.9\}"),
+        ({"drows": 4}, "no such argument .nearest: draws"),
+    ],
+)
+def test_names_of_other_programs_lead_to_ours(given, words):
+    code = "parameters { real x; } model { x ~ std_normal(); }"
+    with pytest.raises(stanadapt.ArgumentError, match=words):
+        stanadapt.sample(code, method="fisher_hmc", **given)
+    with pytest.raises(stanadapt.ArgumentError, match=words):
+        stanadapt.sample_many(code, [None], method="fisher_hmc", **given)
+
+
+def test_names_of_other_programs_are_none_of_ours():
+    """So that no name is told by another where it is right."""
+    ours = {
+        *inspect.signature(stanadapt.sample).parameters,
+        *inspect.signature(stanadapt.sample_many).parameters,
+    }
+    for method in samplers.METHODS:
+        ours |= {*samplers.declared(samplers.sampler(method))}
+    assert not ours & check.ELSEWHERE.keys()
+    assert set(check.ELSEWHERE.values()) <= ours

@@ -447,3 +447,10 @@ def test_large_results_have_the_diagonal_and_that_is_taken() -> None:
     second = draw(program, warm=first, warmup=0, **run)
     expected = learnt(first, "preconditioner_diagonal")
     np.testing.assert_allclose(learnt(second, "preconditioner_diagonal"), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["preconditioner", "final_step_size"])
+def test_words_in_place_of_numbers_are_refused(name: str, earlier: Any) -> None:
+    words = alter_learnt(earlier, name, lambda values: np.full(values.shape, "x"))
+    with pytest.raises(ArgumentError, match="warm is damaged"):
+        draw(warm=words)

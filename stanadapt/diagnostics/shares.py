@@ -1,0 +1,170 @@
+"""The share of each chain's draws in the tails, compiled, and a test of whether chains have the same.
+
+R-hat compares chains by their ranks, so a chain that never goes into a tail of 1 % hardly changes it. Here a
+tail is what lies beyond a quantile of the draws of all chains together, and a hit is a draw in it.
+
+Hits come in clumps, since draws depend on each other. The size of clumps is the factor by which the variance
+of a number of hits exceeds that of independent draws. It is found from the hits in successive batches of a
+chain, of several lengths; the largest result counts, of the chain itself or of all chains together. So a
+chain without a hit is judged by the clumps of the others. Where C chains are right, the hits of one of them
+given all hits are binomial with probability 1 / C, once they are divided by the size of clumps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import betainc
+
+from ..jit import exact
+
+TAILS = ((0.01, "under"), (0.05, "under"), (0.95, "over"), (0.99, "over"))
+ERROR_RATE = 1e-3  # that any tail of any scalar is named where all chains are right
+_PROBABILITIES = np.array([0.01, 0.05])
+_BATCHES = 64  # of a chain, at most
+_FEWEST_BATCHES = 16  # likewise, in the longest batches
+# A few clumps that happen to be long give a chain many hits, while no chain has fewer than none. So clumps
+# are taken to be larger by this factor where a chain seems to have too many.
+_LONG_CLUMPS = 2.0
+
+
+class Unlike(NamedTuple):
+    """A chain whose share of draws in a tail is not that of the others."""
+
+    row: int  # of the scalar
+    tail: int  # of TAILS
+    chain: int  # its place
+    share: float  # of its draws
+    others: float  # the mean share of the chains that agree
+    errors: float  # standard errors between the two
+    p_value: float  # the smallest one in this tail
+
+
+def count_tails(order: np.ndarray, ordered: np.ndarray, chains: int) -> tuple[np.ndarray, np.ndarray]:
+    """Hits and sizes of clumps (k, 4, chains) in TAILS of k scalars.
+
+    `order` and `ordered` (k, n) are what `convergence.sort` gives for the draws of one chain after another.
+    Draws that equal the last one of a tail belong to it too. A tail that would have more than half of all
+    draws then, as in variables with few values, has no hits; nor has any where there are too few draws.
+    """
+    hits, clumps = np.zeros((2, len(order), len(TAILS), chains))
+    if chains > 1 and order.shape[1] >= _BATCHES * chains:
+        _count(order, ordered, _PROBABILITIES, np.empty((chains, _BATCHES)), hits, clumps)
+    return hits, clumps
+
+
+def find_unlike(hits: np.ndarray, clumps: np.ndarray, usable: np.ndarray, draws: int) -> list[Unlike]:
+    """Chains and the tails in which they do not agree with the others, the surest first.
+
+    `usable` (k,) are the scalars to be looked at. One probability of error, `ERROR_RATE`, is shared by all
+    chains and tails that are looked at (Bonferroni). In each tail the chain whose hits are farthest from the
+    mean is set aside, and so on while the rest do not agree: a chain that is wrong is outvoted. Where as many
+    chains have too few hits as have too many, those that have too few are named. Of two chains nobody can say
+    which is right, and both are named.
+    """
+    chains = hits.shape[2]
+    looked = usable[:, None] & (hits.sum(axis=2) > 0.0)
+    if chains < 2 or not looked.any():
+        return []
+    level = ERROR_RATE / (chains * int(looked.sum()))
+    places, hits, clumps = np.argwhere(looked), hits[looked], clumps[looked]
+    found = []
+    for i in np.flatnonzero((_p_values(hits, clumps, np.ones(chains, bool)) < level).any(axis=1)):
+        differing, p_value = _outvoted(hits[i], clumps[i], level)
+        shares, (row, tail) = hits[i] / draws, map(int, places[i])
+        for chain in differing:
+            rest = [c for c in range(chains) if c not in differing] or [
+                c for c in range(chains) if c != chain
+            ]
+            others = float(shares[rest].mean())
+            variance = clumps[i, chain] * shares.mean() * (1.0 / draws + 1.0 / (draws * len(rest)))
+            errors = float(abs(shares[chain] - others) / np.sqrt(variance))
+            found.append(Unlike(row, tail, chain, float(shares[chain]), others, errors, p_value))
+    return sorted(found, key=lambda each: (each.p_value, -each.errors))
+
+
+def _outvoted(hits: np.ndarray, clumps: np.ndarray, level: float) -> tuple[list[int], float]:
+    """Places of the chains without which the others agree, and the smallest p-value."""
+    active, differing, smallest = np.ones(len(hits), bool), [], 1.0
+    while active.sum() > 1:
+        values = _p_values(hits, clumps, active)
+        if not values.min() < level:
+            break
+        smallest = min(smallest, float(values.min()))
+        distance = hits - hits[active].mean()
+        distance = np.where(distance > 0.0, distance / np.sqrt(_LONG_CLUMPS), -distance)
+        worst = int(np.argmax(np.where(active, distance, -1.0)))
+        if active.sum() == 2:  # nobody can say which of them is right
+            differing += [int(place) for place in np.flatnonzero(active)]
+            break
+        differing.append(worst)
+        active[worst] = False
+    return differing, smallest
+
+
+def _p_values(hits: np.ndarray, clumps: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """Two-sided p-values (..., chains) of hits among the chains that are active."""
+    share = 1.0 / active.sum()
+    rest = np.where(active, hits, 0.0).sum(axis=-1, keepdims=True) - hits
+    few = _binomial(hits / clumps, rest / clumps, share)
+    many = _binomial(rest / (_LONG_CLUMPS * clumps), hits / (_LONG_CLUMPS * clumps), 1.0 - share)
+    return np.where(active, np.minimum(1.0, 2.0 * np.minimum(few, many)), 1.0)
+
+
+def _binomial(successes: np.ndarray, failures: np.ndarray, p: float) -> np.ndarray:
+    """The probability of as many successes or fewer; both need not be integers."""
+    some = failures > 0.0
+    return np.where(some, betainc(np.where(some, failures, 1.0), successes + 1.0, 1.0 - p), 1.0)
+
+
+@exact
+def _count(order: Any, ordered: Any, probabilities: Any, batches: Any, hits: Any, clumps: Any) -> None:
+    """From either end of the ordered draws inwards; `batches` (chains, most) is room to count in."""
+    k, n = order.shape
+    chains, most = batches.shape
+    length = n // chains
+    for i in range(k):
+        for side in range(2):
+            batches[:] = 0.0
+            taken = 0
+            for level in range(len(probabilities)):
+                goal = max(1, int(probabilities[level] * n))
+                while taken <= n // 2:
+                    j = n - 1 - taken if side else taken
+                    if taken >= goal and ordered[i, j] != ordered[i, j + 1 if side else j - 1]:
+                        break
+                    place = order[i, j]
+                    batches[place // length, place % length * most // length] += 1.0
+                    taken += 1
+                if taken <= n // 2:
+                    tail = 3 - level if side else level
+                    _measure(batches, hits[i, tail], clumps[i, tail])
+
+
+@exact
+def _measure(batches: Any, hits: Any, clumps: Any) -> None:
+    """Hits of every chain, and the sizes of their clumps, from hits in batches."""
+    chains, most = batches.shape
+    everything = 0.0
+    for c in range(chains):
+        hits[c], clumps[c] = batches[c].sum(), 1.0
+        everything += hits[c]
+    common, size = 1.0, 1
+    while most // size >= _FEWEST_BATCHES:
+        number, total = most // size, 0.0
+        for c in range(chains):
+            mean, squares = hits[c] / number, 0.0
+            for b in range(number):
+                value = 0.0
+                for each in range(b * size, (b + 1) * size):
+                    value += batches[c, each]
+                squares += (value - mean) * (value - mean)
+            variance = squares / (number - 1)
+            total += variance
+            if mean > 0.0:
+                clumps[c] = max(clumps[c], variance / mean)
+        common = max(common, total * number / everything)
+        size *= 2
+    for c in range(chains):
+        clumps[c] = max(clumps[c], common)
