@@ -15,6 +15,7 @@ from ... import check
 from ...errors import DataError, ModelError, warn
 from ..program import with_includes, without_comments
 from .base import RefusedError
+from .division import checked_divisions
 from .native import NativeModel, strings_for_non_finite, without_notes
 
 # Stan Math and the program itself speak for themselves; so does stanli of constraints. What else stanli says
@@ -100,7 +101,7 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
     """
     intermediate = compiled(code, folder)
     try:
-        with without_notes() as notes:
+        with without_notes() as notes, checked_divisions():
             model = stanli.bridgestan_model(
                 mir=intermediate, data=strings_for_non_finite(data), seed=seed, name="stanadapt_model"
             )
