@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import ModelError
+
 # Strings come first, so that `//` inside of one starts no comment; includes last, so that one in a comment is
 # none.
 _TOKEN = re.compile(
@@ -25,6 +27,7 @@ _TOKEN = re.compile(
     r'|#include[ \t]+(?P<include>"[^"\n]*"|<[^>\n]*>|\S+)',
     re.DOTALL,
 )
+MOST_INCLUDES = 1_000
 _WORD = re.compile(r"\s*([A-Za-z]\w*)\s*")
 _NAMES = re.compile(r"\s*[A-Za-z]\w*\s*(,\s*[A-Za-z]\w*\s*)*")
 _CLOSING = {"[": "]", "(": ")", "<": ">"}
@@ -53,22 +56,40 @@ class Declaration(NamedTuple):
         return f"{self.type}, sizes [{', '.join(self.sizes)}]" if self.sizes else f"a single {self.type}"
 
 
-def with_includes(code: str, folder: Path | None, including: tuple[Path, ...] = ()) -> str:
-    """The program with included files written in place; an #include that cannot be read stays."""
+def with_includes(code: str, folder: Path | None) -> str:
+    """The program with included files written in place; an #include that cannot be read stays.
 
-    def written_out(token: re.Match[str]) -> str:
-        if token["include"] is None:
-            return token[0]
-        path = ((folder or Path()) / token["include"].strip('"<>')).resolve()
-        if path in including:
-            return token[0]
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            return token[0]
-        return with_includes(text, folder, (*including, path))
+    Raises
+    ------
+    ModelError
+        Files are included so often that nobody can have meant it: those that include others twice, which
+        include others twice, and so on, would be more text than memory holds.
+    """
+    count = 0
 
-    return _TOKEN.sub(written_out, code)
+    def written(code: str, including: tuple[Path, ...]) -> str:
+        def written_out(token: re.Match[str]) -> str:
+            nonlocal count
+            if token["include"] is None:
+                return token[0]
+            path = ((folder or Path()) / token["include"].strip('"<>')).resolve()
+            if path in including:
+                return token[0]
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (OSError, ValueError):
+                return token[0]
+            count += 1
+            if count > MOST_INCLUDES:
+                raise ModelError(
+                    f"model: the Stan program includes files more than {MOST_INCLUDES} times, those that "
+                    f"included files include among them, the last one {path.name}; write each of them once"
+                )
+            return written(text, (*including, path))
+
+        return _TOKEN.sub(written_out, code)
+
+    return written(code, ())
 
 
 def without_comments(code: str) -> str:
