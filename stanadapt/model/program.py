@@ -9,15 +9,17 @@ set must not be refused.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import check
 from ..errors import ModelError
 
 # Strings come first, so that `//` inside of one starts no comment; includes last, so that one in a comment is
@@ -90,6 +92,40 @@ def with_includes(code: str, folder: Path | None) -> str:
         return _TOKEN.sub(written_out, code)
 
     return written(code, ())
+
+
+def find_place(code: str, folder: Path | None, pattern: str) -> str:
+    """Where a program first has text of a pattern, in words: its line; empty where it has none.
+
+    In the program itself, else in the files that it includes. Comments and texts are not looked at.
+    """
+    for name, text in _texts(code, folder):
+        found = re.search(pattern, _blanked(text))
+        if found is not None:
+            line = text.count("\n", 0, found.start()) + 1
+            shown = check.shown(text.splitlines()[line - 1].strip())
+            return f"line {line}{f' of {name}' if name else ''}: {shown}"
+    return ""
+
+
+def _texts(code: str, folder: Path | None) -> Iterator[tuple[str, str]]:
+    """The program, without a name, and the files that it includes, each once."""
+    waiting, seen = [("", code)], {""}
+    while waiting:
+        name, text = waiting.pop(0)
+        yield name, text
+        for token in _TOKEN.finditer(text):
+            included = (token["include"] or "").strip('"<>')
+            if included not in seen:
+                seen.add(included)
+                with contextlib.suppress(OSError, ValueError):
+                    path = (folder or Path()) / included
+                    waiting.append((included, path.read_text(encoding="utf-8")))
+
+
+def _blanked(code: str) -> str:
+    """The program with blanks for comments, texts and #include directives, all else where it was."""
+    return _TOKEN.sub(lambda token: re.sub(r"[^\n]", " ", token[0]), code)
 
 
 def without_comments(code: str) -> str:

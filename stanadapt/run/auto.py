@@ -80,8 +80,9 @@ def choose(facts: Facts) -> Choice:
             return Choice("arwmh", "the density is only estimated, which arwmh bears best")
         return Choice("rlmh", seen) if few else Choice("arwmh", f"{seen}, which are many for rlmh")
     if facts.step is None:
-        why = "the limit of time came before a trial was over" if facts.d else "there are no parameters to look at"
-        return Choice("fisher_hmc", why)
+        if not facts.d:
+            return Choice("fisher_hmc", "there are no parameters to look at")
+        return Choice("fisher_hmc", "the limit of time came before a trial was over")
     steps = f"a trial took steps of {100 * facts.step:.3g} % of a trajectory"
     if facts.step < TINY_STEP and few:
         return Choice("rlmh", f"{steps}: the density jumps, or its gradient is wrong")
@@ -135,9 +136,7 @@ def look(posterior: Posterior, init: Init, seed: int, limit: float = math.inf) -
             return facts
 
 
-def _run_trial(
-    posterior: Posterior, init: Init, seed: int, caught: Caught, late: float
-) -> dict[str, Any]:
+def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught, late: float) -> dict[str, Any]:
     """Run Fisher HMC for a short time, one iteration at a time, so that Ctrl-C stops it.
 
     Raises StoppedError where it is stopped within an iteration, or the time is `late`.

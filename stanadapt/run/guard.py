@@ -34,8 +34,8 @@ def is_slow(seconds: float) -> bool:
 class Guard:
     """The model of a chain, which takes its place; it refuses evaluations once `stopped` says so.
 
-    A model counts as slow until its first evaluation has been fast. Targets of a fast one are its own, so that
-    kernels call it directly.
+    A model counts as slow until its first evaluation has been fast. Targets of a fast one are its own, so
+    that kernels call it directly.
     """
 
     def __init__(self, model: Model, stopped: Callable[[], bool]) -> None:

@@ -16,7 +16,7 @@ from stanadapt.model.backends.division import SMALLEST
 
 traps = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64",
-    reason="this processor divides the smallest integer by -1 without a signal, or this system is not handled",
+    reason="the signal of such a division is handled on Linux with x86-64",
 )
 
 DATA = "data { int a; int b; }\n"
@@ -142,7 +142,7 @@ print("not reached")
 
 
 @pytest.mark.parametrize(
-    "code, expected",
+    ("code", "expected"),
     [
         ("f7f9c366", (2, False)),  # idiv ecx
         ("41f7f8", (3, False)),  # idiv r8d

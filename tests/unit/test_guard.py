@@ -73,7 +73,7 @@ def test_no_evaluation_follows_the_stop_and_the_draws_are_the_same(method: str) 
     parts, taken = run(method, stops)
     for stop, count in zip(stops, taken, strict=False):
         assert count <= stop  # it may have come to its end before
-    assert taken[: 2] == stops[:2]
+    assert taken[:2] == stops[:2]
     np.testing.assert_array_equal(parts.draws.values, whole.draws.values)
     np.testing.assert_array_equal(parts.warmup.values, whole.warmup.values)
     assert parts.failures == whole.failures == 0
