@@ -128,7 +128,7 @@ def test_data_that_no_backend_takes_have_both_reasons(sources):
     code = "data { int fail; } " + REFUSED["index"]
     with (
         pytest.warns(StanAdaptWarning),
-        pytest.raises(DataError, match="fail is no data.*index 2 out of bounds for size 1"),
+        pytest.raises(DataError, match=r"fail is no data.*index 2 out of bounds for size 1"),
     ):
         stanadapt.Posterior(code, {"fail": 1})
 

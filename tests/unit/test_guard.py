@@ -47,7 +47,7 @@ def job(method: str) -> Job:
 
 
 def run(method: str, stops: list[int]) -> tuple[ChainResult, list[int]]:
-    """A chain that is stopped after so many evaluations, taken up again, and so on; and what each part took."""
+    """A chain that is stopped after so many evaluations, taken up again, and so on, and each cost."""
     what, value, taken = job(method), None, []
     first = Counted()
     draws, warmup = stacks(what, first.posterior, 1)

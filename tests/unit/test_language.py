@@ -86,7 +86,7 @@ def test_data_are_blamed_where_values_of_theirs_do_not_go_together(statement: st
     code = f"data {{ int N; }} transformed data {{ {statement} }} {NORMAL}"
     for backend in ("stanli", "auto"):
         with pytest.raises(
-            RefusedDataError, match="^data: the Stan program cannot be opened with them: [^|(]*$"
+            RefusedDataError, match=r"^data: the Stan program cannot be opened with them: [^|(]*$"
         ):
             stanadapt.Posterior(code, {"N": -7}, backend=backend)
 
@@ -102,7 +102,7 @@ def test_a_program_without_data_has_none_to_blame() -> None:
 
 
 def test_what_the_checks_of_data_say_is_about_data() -> None:
-    with pytest.raises(DataError, match="data do not fit the Stan program: .*must be"):
+    with pytest.raises(DataError, match=r"data do not fit the Stan program: .*must be"):
         stanadapt.Posterior("data { real<lower=0> s; }" + NORMAL, {"s": -1.0})
 
 
