@@ -175,9 +175,12 @@ def unfinished(target: Path) -> Path:
 _VALUE_BYTES = 250  # that a value takes here before the first draw: its name, its index, and native copies
 
 
-def too_many(count: int) -> str:
-    """Why a model cannot have `count` values, in words that go on from "has"; nothing where it can."""
-    needed, free = count * _VALUE_BYTES, free_memory()
+def too_many(count: int, each: int = _VALUE_BYTES) -> str:
+    """Why a model cannot have `count` values, in words that go on from "has"; nothing where it can.
+
+    `each` is what one takes, in bytes, while the model is opened.
+    """
+    needed, free = count * each, free_memory()
     if needed <= free:
         return ""
     return (

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, cast
 from .. import check
 from ..errors import DataError, ModelError, warn
 from . import BACKENDS, OBJECT_BACKENDS, PROGRAM_BACKENDS
-from .backends.base import Model, ObjectBackend, ProgramBackend, RefusedError
+from .backends.base import Model, ObjectBackend, ProgramBackend, RefusedDataError, RefusedError
 from .data import EVERY, conform, read, to_json
 from .plugins import claim, open_outside
 from .program import data_declarations, declarations, undeclared, with_includes
 from .source import Contents, is_path
 
+_NUMBER_BYTES = 8  # of a number in `transformed data`
 _LIBRARIES = (".so", ".dll", ".dylib")
 _NAMED = 5  # entries that a warning names
 
@@ -255,18 +256,25 @@ def _check_size(code: str, data: Mapping[str, Any]) -> None:
                 )
             if reason := check.too_many(math.prod(sizes)):
                 raise ModelError(f"model: {name} ({declaration}) has {reason}")
+    for name, declaration in declarations(code, "transformed data").items():
+        shape = declaration.shape(data)
+        size = 0 if None in shape else math.prod(abs(size or 0) for size in shape)
+        if reason := check.too_many(size, _NUMBER_BYTES):
+            raise ModelError(f"model: {name} ({declaration}) has {reason}")
 
 
 def _open_program(code: str, folder: Path | None, data: str, backend: str, seed: int) -> Model:
     """Open a program with the backend asked for; "auto" takes the first that does not refuse it."""
-    refusal = None
+    refusal: RefusedError | RefusedDataError | None = None
     for name in PROGRAM_BACKENDS if backend == "auto" else (backend,):
         opener = cast(ProgramBackend, _backend(name))
         if refusal is not None and opener.is_at_hand(code, folder):
             warn(f"{refusal}. {opener.ATTEMPT} instead.")
+        elif isinstance(refusal, RefusedDataError):
+            continue
         try:
             return opener.open_program(code, folder, data, seed)
-        except RefusedError as error:
+        except (RefusedError, RefusedDataError) as error:
             if backend != "auto":
                 raise
             refusal = error
@@ -277,5 +285,10 @@ def _open_program(code: str, folder: Path | None, data: str, backend: str, seed:
         except ModelError as error:
             if refusal is None:
                 raise
-            raise ModelError(f"model: no backend can open it: {check.one_line(refusal)}. {error}") from error
-    raise ModelError(f"model: no backend can open it: {refusal}")
+            attempt = opener.ATTEMPT[0].lower() + opener.ATTEMPT[1:]
+            raise ModelError(
+                f"model: no backend can open it: {check.one_line(refusal)}; {attempt} is not possible: "
+                f"{error}"
+            ) from error
+    assert refusal is not None
+    raise refusal

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import math
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from .. import check, samplers
 from ..errors import ArgumentError
+from ..model.backends.base import Model
 from ..model.posterior import Posterior
 from ..numerics.blas import one_thread
 from .board import Board
 from .chain import SPECTRUM_LIMIT
+from .guard import Guard, StoppedError
 from .inits import Init, find
 from .interrupts import Caught, interrupts
 from .warmup import pilot, variable_groups, warm_up
@@ -78,7 +80,9 @@ def choose(facts: Facts) -> Choice:
             return Choice("arwmh", "the density is only estimated, which arwmh bears best")
         return Choice("rlmh", seen) if few else Choice("arwmh", f"{seen}, which are many for rlmh")
     if facts.step is None:
-        return Choice("fisher_hmc", "there are no parameters to look at")
+        if not facts.d:
+            return Choice("fisher_hmc", "there are no parameters to look at")
+        return Choice("fisher_hmc", "the limit of time came before a trial was over")
     steps = f"a trial took steps of {100 * facts.step:.3g} % of a trajectory"
     if facts.step < TINY_STEP and few:
         return Choice("rlmh", f"{steps}: the density jumps, or its gradient is wrong")
@@ -106,8 +110,10 @@ def has_trial(posterior: Posterior) -> bool:
     return posterior.dim > 0 and posterior.model.has_gradient
 
 
-def look(posterior: Posterior, init: Init, seed: int) -> Facts:
+def look(posterior: Posterior, init: Init, seed: int, limit: float = math.inf) -> Facts:
     """The facts for a run with this seed; `init` is the start of its first chain.
+
+    A trial that takes more seconds than `limit` tells nothing.
 
     Raises
     ------
@@ -122,15 +128,28 @@ def look(posterior: Posterior, init: Init, seed: int) -> Facts:
     if not has_trial(posterior):
         return facts
     with interrupts(Board.for_chains(0)) as caught, one_thread():
-        return facts._replace(**_run_trial(posterior, init, seed, caught))
+        try:
+            late = time.perf_counter() + limit
+            return facts._replace(**_run_trial(posterior, init, seed, caught, late))
+        except StoppedError:
+            caught.raise_again()
+            return facts
 
 
-def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught) -> dict[str, Any]:
-    """Run Fisher HMC for a short time, one iteration at a time, so that Ctrl-C stops it."""
+def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught, late: float) -> dict[str, Any]:
+    """Run Fisher HMC for a short time, one iteration at a time, so that Ctrl-C stops it.
+
+    Raises StoppedError where it is stopped within an iteration, or the time is `late`.
+    """
+
+    def is_over() -> bool:
+        return bool(caught.signal) or time.perf_counter() > late
+
     sampler, settings = pilot()
     seeds = np.random.SeedSequence(seed, spawn_key=(_SPAWN_KEY,))
     rng, d = np.random.default_rng(seeds), posterior.dim
-    model = posterior.model.for_chain(0, seeds.spawn(1)[0])
+    own = posterior.model.for_chain(0, seeds.spawn(1)[0])
+    model = cast(Model, Guard(own, is_over))
     target = model.target()
     ascend = samplers.climbs(sampler, settings)
     x = find(init, posterior, model, 0, rng, use_gradient=True, ascend=ascend).x
@@ -145,6 +164,8 @@ def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught) -> d
         nonlocal gradients
         model.raise_pending()
         caught.raise_again()
+        if is_over():
+            raise StoppedError
         gradients += int(row.n_steps[0])
 
     while trial.left or trial.next_stage():

@@ -8,6 +8,7 @@ same time whatever the model costs; draws do not depend on where blocks end.
 from __future__ import annotations
 
 import abc
+import copy
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..model.backends.base import Writer
+from ..model.backends.base import Model, Writer
 from ..model.posterior import Posterior
 from ..numerics.transport_learning import describe
 from ..samplers import Handover, Sampler, advance, climbs, keeps_adapting, sampler
@@ -24,6 +25,7 @@ from ..trace import Trace, empty_trace
 from ..transport import no_transport
 from .board import Board
 from .draws import ChainResult, Draws
+from .guard import Guard, StoppedError, is_slow
 from .inits import Init, Start, find
 from .job import Job
 from .warmup import Place, WarmUp, plan, variable_groups
@@ -164,7 +166,8 @@ class KernelChain(Chain):
         """From the beginning; or from `value`, after whose rows the room that is given goes on."""
         super().__init__(posterior, job, *place)
         self.sampler = cast(Sampler, sampler(job.method))
-        target = self.model.target()
+        self.guard = Guard(self.model, lambda: self.board.stopped)
+        target = self.guard.target()
         if value is None:
             nowhere = np.full(posterior.dim, np.nan)
             rng, none = np.random.default_rng(self.seeds), np.empty((0, posterior.dim))
@@ -175,6 +178,7 @@ class KernelChain(Chain):
         self.target = target._replace(failures=value.failures, transport=value.transport)
         self.step_seconds = 0.0
         self.resumed_at = self.turn_began = 0.0
+        self.held: dict[str, Any] = {}  # of a slow model: the value before the block under way
         self.buffer = empty_trace(10, posterior.dim, len(self.sampler.FACTS.columns))
 
     def _run(self) -> Iterator[None]:
@@ -183,9 +187,16 @@ class KernelChain(Chain):
         Blocks are short at first and where warm-up is cut for the history; a turn for each would leave a
         chain in warm-up far behind one that is sampling.
         """
-        value = self.value
         self.turn_began = time.perf_counter()
-        self.resumed_at = self.turn_began - value.seconds
+        self.resumed_at = self.turn_began - self.value.seconds
+        self._hold()
+        try:
+            yield from self._go_on()
+        except StoppedError:
+            vars(self.value).update(self.held)
+
+    def _go_on(self) -> Iterator[None]:
+        value = self.value
         if value.warmup_iterations is None:
             yield from self._warm_up()
             value.learnt = self._learnt()
@@ -202,6 +213,7 @@ class KernelChain(Chain):
         value, job, d = self.value, self.job, self.posterior.dim
         if value.place is None:
             value.start, value.tops = self._find_start()
+            self.target = self.guard.guarded(self.target)
         warm = self.init.warm
         segments = plan(self.sampler, job.settings, job.warmup, d, warm)
         groups = variable_groups(self.posterior.unconstrained_names)
@@ -218,6 +230,7 @@ class KernelChain(Chain):
                 self._end_block(trace, began, value.done, self.warmup, self.write_warmup)
                 if value.done == end:
                     self._note(warm_up, trace)
+                warm_up.target = self.guard.guarded(warm_up.target)
                 yield from self._pause()
         self._keep(warm_up)
         value.warmup_iterations, value.done = value.done, job.warmup
@@ -246,6 +259,7 @@ class KernelChain(Chain):
                 self.sampler, self.target, job.settings, value.state, value.rng, goes_on, trace
             )
             self._end_block(trace, began, value.done - job.warmup, self.draws, self.write_values)
+            self.target = self.guard.guarded(self.target)
             yield from self._pause()
 
     def _end_block(
@@ -256,8 +270,10 @@ class KernelChain(Chain):
         `offset` is the number of iterations before the block since warm-up, or the draws, began.
         """
         value, n = self.value, len(trace.logp)
-        self.step_seconds = (time.perf_counter() - began) / n
-        self.model.raise_pending()
+        spent = time.perf_counter() - began
+        self.step_seconds = spent / n
+        self.guard.raise_pending()
+        self.guard.is_slow = is_slow(spent / max(1, int(trace.n_steps.sum())))
         if draws is not None:
             rows = slice(-(offset + 1) % self.job.thin, None, self.job.thin)
             draws.write(write_values, trace, rows, offset)
@@ -272,10 +288,17 @@ class KernelChain(Chain):
 
     def _pause(self) -> Iterator[None]:
         """Let another chain have its turn, if this one's has lasted long enough."""
+        if self.guard.is_slow:
+            self._hold()
         if time.perf_counter() - self.turn_began >= _BLOCK_SECONDS:
             self._set_down()
             yield
             self.turn_began = time.perf_counter()
+
+    def _hold(self) -> None:
+        """Keep a copy of the value, to go back to it where the next block is cut off."""
+        self._set_down()
+        self.held = copy.deepcopy(vars(self.value))
 
     def _set_down(self) -> None:
         """Complete the value, so that it can be taken up elsewhere."""
@@ -301,7 +324,7 @@ class KernelChain(Chain):
         return find(
             self.init,
             self.posterior,
-            self.model,
+            cast(Model, self.guard),
             self.index,
             self.value.rng,
             use_gradient=facts.gradient,

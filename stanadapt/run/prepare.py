@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 from typing import Any, NamedTuple, cast
 
@@ -142,7 +143,8 @@ def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, di
         return request.job(request.method, request.settings), {}
     if auto.has_trial(posterior):
         compile_pilot(posterior, request.progress)
-    facts = auto.look(posterior, init, request.seed)
+    limit = None if request.until is None else request.until.seconds
+    facts = auto.look(posterior, init, request.seed, math.inf if limit is None else limit)
     choice = auto.choose(facts)
     if request.progress:
         tell(f"stanadapt: {choice.method}, because {choice.reason}")

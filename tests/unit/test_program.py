@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stanadapt import Posterior
-from stanadapt.errors import DataError
+from stanadapt.errors import DataError, ModelError
 from stanadapt.model import data as data_module
 from stanadapt.model.program import block, data_declarations, declarations, observed_names, with_includes
 
@@ -123,6 +123,18 @@ def test_includes_that_are_missing_or_circular_stay(tmp_path):
     code = "data {\n#include a.stan\n#include missing.stan\n}"
     assert set(data_declarations(with_includes(code, tmp_path))) == {"a", "b"}
     assert with_includes("#include x.stan", None) == "#include x.stan"
+
+
+@pytest.mark.parametrize("model", ["path", "text"])
+def test_includes_that_double_end_with_an_error(tmp_path, monkeypatch, model):
+    for i in range(16):
+        (tmp_path / f"f{i}.stan").write_text(f"#include f{i + 1}.stan\n" * 2)
+    (tmp_path / "f16.stan").write_text("// the last one\n")
+    main = tmp_path / "main.stan"
+    main.write_text("#include f0.stan\nparameters { real x; } model { x ~ normal(0, 1); }")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=r"includes files more than 1000 times.* write each of them once"):
+        Posterior(main if model == "path" else main.read_text())
 
 
 ANY = "parameters { real x; } model { x ~ normal(0, 1); }"

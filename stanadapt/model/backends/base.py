@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...errors import ModelError
+from ...errors import DataError, ModelError
 from ...target import NativeTarget
 
 # Writes n unconstrained points (n, d) as rows of constrained values (n, c), in place. The last argument, (n,)
@@ -95,6 +95,10 @@ class RefusedError(ModelError):
     """A backend does not cover this valid program; another one may."""
 
 
+class RefusedDataError(DataError):
+    """A backend finds, in its own words, that values do not go together; another one may not."""
+
+
 class ProgramBackend(Protocol):
     """The file of a backend that opens Stan programs."""
 
@@ -113,6 +117,8 @@ class ProgramBackend(Protocol):
             The program does not compile.
         RefusedError
             The program is valid, and the backend does not cover it.
+        RefusedDataError
+            The backend says that the data do not fit, and may be mistaken.
         DataError
             The data do not fit the program.
         """

@@ -19,6 +19,7 @@ from ...cache import cache_folder, private_folder
 from ...errors import DataError, ModelError
 from ..data import load, read
 from ..program import with_includes
+from .division import checked_divisions
 from .native import PROGRAM, NativeModel, in_plain_words
 
 # Without it a library's autodiff stack is shared by all threads, and a second thread crashes the process.
@@ -56,7 +57,8 @@ def open_library(library: Path, data: str, seed: int) -> NativeModel:
     if not library.is_file():
         raise ModelError(f"model={str(library)!r}: there is no such file (working directory {Path.cwd()})")
     try:
-        model = bridgestan.StanModel(library, data, seed=seed, warn=False)
+        with checked_divisions():
+            model = bridgestan.StanModel(library, data, seed=seed, warn=False)
     except (OSError, AttributeError, ValueError) as error:
         raise ModelError(
             f"model={str(library)!r} is not a library that BridgeStan "

@@ -24,11 +24,12 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from ...errors import ModelError
+from ...errors import EvaluationError, ModelError
 from ...jit import intrinsic, kernel
 from ...target import NativeTarget, native_target
 from ..variables import variables
 from .base import Writer
+from .division import check_division, checked_divisions, watch_divisions
 from .streams import Streams, begin
 
 THREADS = "STAN_THREADS=true"
@@ -46,6 +47,7 @@ class NativeModel:
     def __init__(self, model: bridgestan.StanModel, backend: str, spare: str = "") -> None:
         """`spare` is stanli's form of the same program without its generated quantities."""
         self.model = model
+        watch_divisions()
         _print_whole_lines(model)
         self.spare = spare
         self.backend = backend
@@ -95,6 +97,7 @@ class NativeModel:
                     model, smaller = self._spare_model.model, np.minimum(sizes, n)
                     _constrain(address, model, stream, smaller, points[failed], at[failed], some)
                     out[failed, :n] = some
+            self.raise_pending()
 
         return write
 
@@ -130,7 +133,10 @@ class NativeModel:
         return None
 
     def raise_pending(self) -> None:
-        return None
+        try:
+            check_division()
+        except RuntimeError as error:
+            raise EvaluationError(f"{error}") from error
 
     @functools.cached_property
     def _spare_model(self) -> bridgestan.StanModel:
@@ -156,8 +162,9 @@ class NativeModel:
 def reopen(library: str, data: str, seed: int, backend: str, spare: str) -> NativeModel:
     """Open a model again, in this process or another."""
     try:
-        with without_notes():
-            return NativeModel(bridgestan.StanModel(library, data, seed=seed, warn=False), backend, spare)
+        with without_notes(), checked_divisions():
+            model = bridgestan.StanModel(library, data, seed=seed, warn=False)
+        return NativeModel(model, backend, spare)
     except (OSError, RuntimeError) as error:
         raise ModelError(f"model: {library} can no longer be opened: {error}") from error
 
@@ -177,7 +184,8 @@ def in_plain_words(message: str) -> str:
 @contextlib.contextmanager
 def _plain_errors() -> Iterator[None]:
     try:
-        yield
+        with checked_divisions():
+            yield
     except RuntimeError as error:
         raise RuntimeError(in_plain_words(str(error))) from error
 

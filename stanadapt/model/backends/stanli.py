@@ -12,14 +12,11 @@ from pathlib import Path
 import stanli
 
 from ... import check
-from ...errors import DataError, ModelError, warn
+from ...errors import ModelError, warn
 from ..program import with_includes, without_comments
-from .base import RefusedError
+from .division import checked_divisions
 from .native import NativeModel, strings_for_non_finite, without_notes
-
-# Stan Math and the program itself speak for themselves; so does stanli of constraints. What else stanli says
-# in its own name is of the program, or of data in a way that cannot be told from it.
-_OWN_WORDS = re.compile(r"stanli (?!MIR check:)")
+from .stanli_words import in_words
 
 ATTEMPT = "Running it with stanli"
 _PROGRAMS = 16  # compiled programs that are kept: who fits a program again has most likely just fitted it
@@ -94,30 +91,33 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
     ModelError
         The program does not compile; the message is Stan's own, with the line.
     RefusedError
-        The program is valid, and stanli does not cover it, or not with these data.
+        The program is valid, and stanli does not cover it.
+    RefusedDataError
+        In stanli's words, values do not go together.
     DataError
         The data do not fit the program: Stan's own checks of them say so, or the program rejects them.
     """
     intermediate = compiled(code, folder)
     try:
-        with without_notes() as notes:
+        with without_notes() as notes, checked_divisions():
             model = stanli.bridgestan_model(
                 mir=intermediate, data=strings_for_non_finite(data), seed=seed, name="stanadapt_model"
             )
     except RuntimeError as error:
-        reason = check.one_line(error)
-        if _OWN_WORDS.match(reason):
-            raise RefusedError(
-                f"stanli does not cover this program, or not with these data: {reason}"
-            ) from error
-        raise DataError(f"data do not fit the Stan program: {reason}") from error
+        raise in_words(check.one_line(error), code, folder) from error
     opened = NativeModel(model, "stanli", without_generated(code, folder))
     for note in notes:
         text = note.partition(" Please report")[0]
         if "unavailable" in text:  # it would run, and drop transformed parameters and generated quantities
-            raise RefusedError(f"stanli does not cover this program: {text.rstrip('.')}")
+            raise in_words(_reason(text), code, folder)
         warn(f"stanli: {text}")
     return opened
+
+
+def _reason(note: str) -> str:
+    """Why generated quantities are unavailable, out of what stanli prints of it."""
+    found = re.search(r"failed at every probe point \((.*?)\), so transformed", note)
+    return found[1] if found else note.rstrip(".")
 
 
 def without_generated(code: str, folder: Path | None) -> str:

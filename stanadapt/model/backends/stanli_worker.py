@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ...workers import end_with_parent
+from .division import checked_divisions
 
 _ITERATION = re.compile(r"Iteration:\s*(\d+) /")
 _SECONDS = re.compile(r"([\d.]+) seconds \((Warm-up|Sampling)\)")
@@ -50,7 +51,7 @@ def run(folder: Path) -> None:
     listener = _Listener(folder / "progress")
     try:
         # Python's lines only: what the Stan program prints goes past it.
-        with contextlib.redirect_stdout(listener):
+        with contextlib.redirect_stdout(listener), checked_divisions():
             model = stanli.Model(
                 mir=(folder / "program.mir").read_text("utf-8"),
                 data=(folder / "data.json").read_text("utf-8"),

@@ -1,0 +1,97 @@
+"""Evaluations that take long: none of them begins once the run is to end.
+
+Kernels come to their end before anybody is asked whether to go on, and a trajectory may have a thousand
+gradients, a search for a start as many. Where one gradient takes seconds, Ctrl-C or a limit of time would be
+heard hours later. So the density of such a model is called through functions that look first whether the run
+is to end, and then refuse. What a kernel makes of a refusal means nothing: `raise_pending` says so, and the
+chain goes back to where it was before that block.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..model.backends.base import Model
+from ..model.backends.own import LOG_DENSITY, LOG_DENSITY_GRADIENT
+from ..target import NativeTarget
+
+_SLOW_SECONDS = 0.005  # of an evaluation; a thousand of them take five seconds
+_REFUSED = 1  # what a function returns that does not evaluate
+
+
+class StoppedError(Exception):
+    """An evaluation was refused, since the run is to end."""
+
+
+def is_slow(seconds: float) -> bool:
+    """Whether an evaluation that takes so long is worth a guard."""
+    return seconds >= _SLOW_SECONDS
+
+
+class Guard:
+    """The model of a chain, which takes its place; it refuses evaluations once `stopped` says so.
+
+    A model counts as slow until its first evaluation has been fast. Targets of a fast one are its own, so
+    that kernels call it directly.
+    """
+
+    def __init__(self, model: Model, stopped: Callable[[], bool]) -> None:
+        self.model, self.stopped = model, stopped
+        self.is_slow = True
+        self.has_refused = False
+        self._has_been_slow = False
+        self._pending: BaseException | None = None
+        self._own = own = model.target()
+        call = LOG_DENSITY(own.log_density)
+        self._density = LOG_DENSITY(lambda *arguments: self._call(call, arguments))
+        self._gradient: Any = None
+        if own.log_density_gradient:
+            call_gradient = LOG_DENSITY_GRADIENT(own.log_density_gradient)
+            self._gradient = LOG_DENSITY_GRADIENT(lambda *arguments: self._call(call_gradient, arguments))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.model, name)
+
+    def target(self) -> NativeTarget:
+        """See `backends.base.Model`."""
+        return self.guarded(self.model.target())
+
+    def guarded(self, target: NativeTarget) -> NativeTarget:
+        """A target of the model: behind the guard where the model is slow, and not where it is fast."""
+        density, gradient = self._own.log_density, self._own.log_density_gradient
+        if self.is_slow:
+            density = _address(self._density)
+            gradient = gradient and _address(self._gradient)
+        return target._replace(log_density=density, log_density_gradient=gradient)
+
+    def raise_pending(self) -> None:
+        """See `backends.base.Model`. Raises StoppedError if an evaluation has been refused."""
+        if self._pending is not None:
+            error, self._pending = self._pending, None
+            raise error
+        if self.has_refused:
+            raise StoppedError
+        self.model.raise_pending()
+
+    def _call(self, call: Any, arguments: tuple[Any, ...]) -> int:
+        """What kernels call; no exception may cross them."""
+        try:
+            if self.has_refused or self.stopped():
+                self.has_refused = True
+                return _REFUSED
+            began = time.perf_counter()
+            code = int(call(*arguments))
+            # A density without its gradient may be fast where both are slow.
+            self._has_been_slow = self._has_been_slow or is_slow(time.perf_counter() - began)
+            self.is_slow = self._has_been_slow
+            return code
+        except BaseException as error:  # Ctrl-C, where a kernel runs in the main thread
+            self._pending, self.has_refused = error, True
+            return _REFUSED
+
+
+def _address(function: Any) -> int:
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
