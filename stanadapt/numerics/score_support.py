@@ -64,35 +64,39 @@ def unexplained(
     inverse = np.exp(-2.0 * eta if up else -eta)
     weight = 1.0 / np.sqrt(1.0 + inverse) if up else np.ones_like(inverse)
     x, place = points[:, law.members].T, locations_of(points, law)
-    one = np.broadcast_to(inverse, x.shape)
-    located = [inverse * np.broadcast_to(place, x.shape)] if law.is_located else []
+    located = [inverse * place] if law.is_located else []
     if not up:
-        terms = [inverse * inverse * x, one, *located]
+        terms = [inverse * inverse * x, inverse, *located]
     elif offset:
-        terms = [inverse * x, one, *located]
+        terms = [inverse * x, inverse, *located]
     else:
         terms = [inverse * (x - law.slope * place)]
     left = _Left(points, scores, law.members, pairs, weight, terms)
     return left.share() if tried is None else left.share_with(inverse[:, :, None] * tried)
 
 
-def slopes(draws: Draws, law: Pair, pairs: list[Pair]) -> np.ndarray:
-    """The C (m,) that the scores give each member of a law with locations, NaN where they do not tell.
+def places(draws: Draws, law: Pair, pairs: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers C and c (m,) that the scores give each member of a law, NaN where they do not tell.
 
-    They are ratios of coefficients: those of the location and of x_i itself.
+    They are ratios of coefficients: those of the location and of 1, and that of x_i itself. C is 0 without a
+    location, and c where beta is negative.
     """
     points, scores = draws.points[-_MOST:], draws.scores[-_MOST:]
     eta = np.clip(_log_scales(points, law), -_FARTHEST, _FARTHEST)
     up, x = law.beta > 0.0, points[:, law.members].T
     inverse = np.exp(-2.0 * eta if up else -eta)
     weight = 1.0 / np.sqrt(1.0 + inverse) if up else np.ones_like(inverse)
-    place = np.broadcast_to(locations_of(points, law), x.shape)
-    terms = [inverse * x if up else inverse * inverse * x, inverse * place]
-    left = _Left(points, scores, law.members, pairs, weight, [*terms, np.broadcast_to(inverse, x.shape)])
+    terms = [inverse * x if up else inverse * inverse * x, inverse]
+    if law.is_located:
+        terms.append(inverse * locations_of(points, law))
+    left = _Left(points, scores, law.members, pairs, weight, terms)
+    nothing, first = np.zeros(len(x)), left.first
     if not left.tells(0):
-        return np.full(len(x), np.nan)
-    found = left.ratio(left.first, left.first + 1)
-    return found if up else found * np.exp(-_medians(points, law)[:, 0])
+        return nothing + np.nan, nothing + np.nan
+    slope = left.ratio(first, first + 2) if law.is_located else nothing
+    if up:
+        return slope, left.ratio(first, first + 1)
+    return slope * np.exp(-_medians(points, law)[:, 0]), nothing
 
 
 def unexplained_alone(draws: Draws, members: np.ndarray, pairs: list[Pair]) -> np.ndarray:
@@ -117,7 +121,7 @@ class _Left:
         own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
         self.first = len(own)  # column of the first of `terms`
         terms = own + terms + _terms_of_others(points, scores, members, pairs)
-        basis = np.stack([term * weight for term in terms], axis=2)  # (m, n, terms)
+        basis = np.stack([np.broadcast_to(term * weight, x.shape) for term in terms], axis=2)  # (m, n, terms)
         size = np.linalg.norm(basis, axis=1, keepdims=True)
         self.size = np.where(size > 0.0, size, 1.0)
         self.q, self.r = np.linalg.qr(basis / self.size)

@@ -52,7 +52,7 @@ from ..transport import (
 from .bends import bend_rows, bends_of, learn_bends, may_have_bends
 from .dense_metric import is_finite
 from .heavy_tails import LEAST, learn_tails, may_have_tails, tail_rows, tails_of
-from .score_support import slopes, unexplained, unexplained_alone
+from .score_support import places, unexplained, unexplained_alone
 from .transport_detection import FEW, LEAST_GAIN, NEED, detect, may_rule, screen, slope_gains
 from .transport_fit import fit_law
 from .transport_pairs import (
@@ -84,7 +84,8 @@ _FEWEST = 3  # members that may have locations of their own
 # Mean fall of the logarithm of the scores' unexplained share that decides for one law among several, and that
 # another head or an offset must bring.
 CLEAR, WORTH = 1.0, 0.3
-NEAR = 0.01  # distance of C from a whole number that is rounding
+NEAR = 1e-3  # distance of members' C and c from each other that is rounding
+_DIGITS = 4  # that such a number has
 EXACT = -12.0  # the same logarithm, below which a law leaves nothing
 CERTAIN = 60  # draws from which on such a law is looked for where F shows nothing
 SPREAD = 0.1  # of a log scale, from which on a law that is exact is taken
@@ -348,8 +349,7 @@ def _exact_pair(
         places = [Place(_NOWHERE, pulled, 0.0), *_locations(draws, pulled, pairs, groups, law)]
         for place in _places(places, law, pairs, draws, groups):
             if _is_exact(place.of(law), pairs, draws):
-                pair = fit_law(place.draws, place.of(law))
-                return _with_slope(pair, pairs, draws, place.draws)
+                return _with_exact_place(place.of(law), pairs, draws, place.draws)
     return None
 
 
@@ -392,20 +392,35 @@ def _needs_offset(law: Pair, others: list[Pair], draws: Draws) -> bool:
 
 
 def _with_slope(pair: Pair, others: list[Pair], draws: Draws, pulled: Draws) -> Pair:
-    """The pair with C as the scores have it, where they are clear: 1, mostly, and -1 where beta < 0."""
-    if not pair.is_located:
+    """The pair with C and c as the scores have them, where they are clear: C = 1, or -1 where beta < 0."""
+    exact = _with_exact_place(pair, others, draws, pulled)
+    if exact is not None:
+        return exact
+    if not pair.is_located or pair.beta < 0.0:
         return pair
-    if pair.beta > 0.0:
-        whole = pair._replace(slope=1.0, offset=0.0)
-        least = _unexplained(pair, others, draws)
-        clear = unexplained(draws, whole, others, offset=False).mean() < least + WORTH
-    else:
-        found = slopes(draws, pair, others)
-        slope = float(np.median(found))
-        near = abs(slope - round(slope)) < NEAR and round(slope) != 0
-        whole = pair._replace(slope=float(round(slope)) if near else slope)
-        clear = _unexplained(pair, others, draws) < EXACT and bool(np.ptp(found) < NEAR * abs(slope))
-    return fit_law(pulled, whole, free=False) if clear and whole.slope != pair.slope else pair
+    whole = pair._replace(slope=1.0, offset=0.0)
+    least = _unexplained(pair, others, draws)
+    if pair.slope == 1.0 or unexplained(draws, whole, others, offset=False).mean() > least + WORTH:
+        return pair
+    return fit_law(pulled, whole, free=False)
+
+
+def _with_exact_place(pair: Pair, others: list[Pair], draws: Draws, pulled: Draws) -> Pair | None:
+    """The pair with the C and c that the scores of all its members agree on; None where they do not."""
+    if _unexplained(pair, others, draws) > EXACT:
+        return None
+    slopes, offsets = places(draws, pair, others)
+    if not (np.ptp(slopes) < NEAR and np.ptp(offsets) < NEAR):
+        return None
+    slope, offset = _plain(slopes), _plain(offsets)
+    if (slope, offset) == (pair.slope, pair.offset) and len(pair.knees):
+        return pair
+    return fit_law(pulled, pair._replace(slope=slope, offset=offset), free=False)
+
+
+def _plain(values: np.ndarray) -> float:
+    """The median of values that are all but equal, without the digits that are rounding."""
+    return float(np.round(np.median(values), _DIGITS))
 
 
 def _refit(pair: Pair, draws: Draws) -> Pair:

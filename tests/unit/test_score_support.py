@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stanadapt
-from stanadapt.numerics.score_support import slopes, unexplained, unexplained_alone
+from stanadapt.numerics.score_support import places, unexplained, unexplained_alone
 from stanadapt.numerics.transport_learning import EXACT, learn_transport
 from stanadapt.numerics.transport_pairs import Draws, Pair, pairs_of
 from stanadapt.run.warmup import variable_groups
@@ -102,10 +102,13 @@ def test_an_upper_level_needs_the_terms_of_the_lower_one() -> None:
     assert np.median(unexplained(draws, upper, [])) > EXACT / 2
 
 
-def test_the_slope_of_a_program_that_is_not_centred_comes_from_scores() -> None:
-    draws, _ = seen(False, True, 60, 4)
-    found = slopes(draws, law(np.arange(N), TAU, -1.0, UPPER[PARENTS], 0.0), [])
-    np.testing.assert_allclose(found, -1.0, atol=1e-6)
+@pytest.mark.parametrize("centred", [True, False])
+def test_the_numbers_of_a_place_come_from_scores(centred: bool) -> None:
+    draws, _ = seen(centred, True, 60, 4)
+    sign = 1.0 if centred else -1.0
+    found, offsets = places(draws, law(np.arange(N), TAU, sign, UPPER[PARENTS], 0.0), [])
+    np.testing.assert_allclose(found, sign, atol=1e-6)
+    np.testing.assert_allclose(offsets, 0.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -152,4 +155,4 @@ def test_too_few_draws_tell_nothing() -> None:
     right = law(np.arange(N), TAU, 1.0, UPPER[PARENTS])
     assert not unexplained(draws, right, []).any()
     assert not unexplained(draws, right.at(NOWHERE), [], candidates=draws.points[:, UPPER]).any()
-    assert np.isnan(slopes(draws, right._replace(beta=-1.0), [])).all()
+    assert np.isnan(places(draws, right, [])).all()
