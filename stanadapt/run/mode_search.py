@@ -170,13 +170,12 @@ def surroundings(
 ) -> tuple[np.ndarray, float, float]:
     """Mass around all draws, many times as wide as these: a wide law beneath a spike has no mode to climb to.
 
-    Returns the highest point that was seen, its log density, and the log of the mass relative to that of the
+    Returns a point in the middle of it, its log density, and the log of the mass relative to that of the
     draws, from below: modes.py has the inequality. Here the normal law is as wide as a multiple of the draws,
     without what is near them, and correlations of the draws are left out, which makes their mass larger.
     """
     d = known.peak.size
-    half = rng.standard_normal((_PAIRS, d))
-    normal = np.concatenate([half, -half])
+    normal = normal_pairs(_PAIRS, d, rng)
     point, height, most, best = known.peak, -np.inf, -np.inf, -1
     for shell, width in enumerate(_SHELLS):
         away = width * normal
@@ -190,10 +189,18 @@ def surroundings(
         mass = float(gains[finite].mean()) + np.log(finite.sum() / len(normal)) + d * np.log(width)
         if mass > most:
             most, best = mass, shell
-            height, point = float(heights.max()), points[inside][np.argmax(heights)]
+            middle = np.argsort(heights, kind="stable")[len(heights) // 2]
+            height, point = float(heights[middle]), points[inside][middle]
     if best == len(_SHELLS) - 1:  # there may be no end of it
         return known.peak, -np.inf, -np.inf
     return point, height, most - mean_height - 0.5 * d
+
+
+def normal_pairs(pairs: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Normal points and their reflections (2 pairs, d), with the variance 1 in each coordinate."""
+    half = rng.standard_normal((pairs, d))
+    half /= np.sqrt(np.mean(np.square(half), axis=0))
+    return np.concatenate([half, -half])
 
 
 def _directions(known: Known, rng: np.random.Generator) -> np.ndarray:

@@ -34,7 +34,7 @@ from scipy.special import digamma, expit
 
 from ..model.posterior import Posterior
 from ..numerics.blas import one_thread
-from .mode_search import Known, Surface, search, surroundings
+from .mode_search import Known, Surface, normal_pairs, search, surroundings
 
 SHARE = 0.01  # of the mass, from which a mode counts
 _ONE_IN = 20  # evaluations for every one of the run, at most
@@ -217,17 +217,34 @@ def _judge(
 def _weigh(peak: _Peak, chains: Sequence[_Chain], surface: Surface, summit: float) -> Mode | None:
     """The mode with its mass, if that is enough and no chain has visited it.
 
-    Chains may have visited the same mode, or each another one: the largest of their masses counts.
+    Chains may have visited each another mode: the largest of their masses counts. If they have visited the
+    same one, the mass by all draws together is more certain, and else it is larger.
     """
     log_mass = _least_mass(peak, surface)
     for i in range(len(chains)):  # one after another: to look at the draws of one takes time
         visited = max(chain.log_mass for chain in chains[: i + 1])
         if not _share(log_mass - visited) > SHARE:
             return None
+    visited = min(visited, _pooled(chains))
     share = _share(log_mass - visited)
     if np.mean([chain.share_at(peak) for chain in chains]) > _VISITED * share:
         return None
     return Mode(peak.x, peak.logp, peak.logp - summit, log_mass - visited, 1)
+
+
+def _pooled(chains: Sequence[_Chain]) -> float:
+    """The log mass of what all chains have visited at most."""
+    rows = [chain.x for chain in chains if chain.x is not None]
+    return _most_mass(np.concatenate(rows), np.stack([chain.lp for chain in chains])) if rows else np.inf
+
+
+def _most_mass(x: np.ndarray, lp: np.ndarray) -> float:
+    """The log mass of what draws (n, d) have visited at most, without d / 2 log(2 pi)."""
+    n, d = x.shape
+    log_det = float(np.linalg.slogdet(np.atleast_2d(np.cov(x.T)))[1])
+    # Of independent normal draws it is too small in the mean, by this.
+    log_det -= float(np.sum(digamma(0.5 * (n - 1 - np.arange(d))))) - d * np.log(0.5 * (n - 1))
+    return float(lp.mean() + 0.5 * (d + log_det))
 
 
 def _share(log_mass: float) -> float:
@@ -239,12 +256,12 @@ class _Chain:
     """The draws of a chain, looked at where that is needed."""
 
     def __init__(self, values: np.ndarray, lp: np.ndarray, known: Known, posterior: Posterior) -> None:
-        self._values, self._lp, self._known, self._posterior = values, lp, known, posterior
+        self.lp, self._values, self._known, self._posterior = lp, values, known, posterior
 
     @functools.cached_property
     def tip(self) -> np.ndarray | None:
         """The highest draw (1, d)."""
-        return _unconstrain(self._values[[np.argmax(self._lp)]], self._posterior, self._known)
+        return _unconstrain(self._values[[np.argmax(self.lp)]], self._posterior, self._known)
 
     @functools.cached_property
     def x(self) -> np.ndarray | None:
@@ -253,14 +270,8 @@ class _Chain:
 
     @functools.cached_property
     def log_mass(self) -> float:
-        """That of what it has visited at most, without d / 2 log(2 pi)."""
-        if self.x is None:
-            return np.inf
-        n, d = self.x.shape
-        log_det = float(np.linalg.slogdet(np.atleast_2d(np.cov(self.x.T)))[1])
-        # Of independent normal draws it is too small in the mean, by this.
-        log_det -= float(np.sum(digamma(0.5 * (n - 1 - np.arange(d))))) - d * np.log(0.5 * (n - 1))
-        return float(self._lp.mean() + 0.5 * (d + log_det))
+        """That of what it has visited at most."""
+        return np.inf if self.x is None else _most_mass(self.x, self.lp)
 
     def share_at(self, peak: _Peak) -> float:
         """The share of draws within the normal law of a mode, and nearer to it than to their mean."""
@@ -283,11 +294,11 @@ def _outside(tops: np.ndarray, drawn: _Drawn, posterior: Posterior) -> np.ndarra
 
 
 def _unconstrain(rows: np.ndarray, posterior: Posterior, known: Known | None = None) -> np.ndarray | None:
-    """Some of the draws (n, c) of a chain as unconstrained points."""
+    """The draws (n, c) of a chain as unconstrained points; some of them, where that takes long."""
+    if known is not None and known.free.all():
+        return np.ascontiguousarray(rows[:, known.columns])
     most = max(_ROWS, _ROWS_EACH * posterior.dim)
     picked = rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
-    if known is not None and known.free.all():
-        return np.ascontiguousarray(picked[:, known.columns])
     try:
         return np.array([posterior.model.unconstrain_flat(row[: len(posterior.names)]) for row in picked])
     except RuntimeError:  # rounding has put a value on the boundary of its support
@@ -330,9 +341,7 @@ def _follow(x: np.ndarray, surface: Surface, most: int) -> _Peak | None:
 def _least_mass(peak: _Peak, surface: Surface) -> float:
     """The log mass of a mode from below, without d / 2 log(2 pi)."""
     d = peak.x.size
-    rng = np.random.default_rng(0)  # any points will do
-    half = rng.standard_normal((_PAIRS, d))
-    normal = np.concatenate([half, -half])
+    normal = normal_pairs(_PAIRS, d, np.random.default_rng(0))  # any points will do
     root = np.linalg.cholesky(peak.negative)
     heights = surface.heights(peak.x + np.linalg.solve(root.T, normal.T).T)
     inside = np.isfinite(heights)
