@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +27,7 @@ from posteriordb import DEFAULT, unzipped
 from stanadapt.result import build
 from stanadapt.result.container import datasets
 
-SHARED = DEFAULT.parents[1]
+SHARED = Path(os.environ.get("POSTERIORDB", DEFAULT)).parents[1]
 LARGEST = 100  # dimensions
 
 
