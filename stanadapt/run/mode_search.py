@@ -23,6 +23,7 @@ import numpy as np
 from ..model.posterior import Posterior
 from ..numerics.ascent import climb, write_heights
 from ..target import hessian
+from .interrupts import Caught
 from .warmup import variable_groups
 
 _RAYS, _IMAGES = 0.5, 0.6  # shares of the evaluations at which rays end, and images; boxes have the rest
@@ -45,10 +46,18 @@ _BEYOND = 8.0  # standard deviations from the highest draw in any coordinate, wh
 
 
 class Surface:
-    """The log density of a posterior, which counts how often it is evaluated."""
+    """The log density of a posterior, which counts how often it is evaluated.
 
-    def __init__(self, posterior: Posterior) -> None:
+    A signal that has come ends the search: who waits for a result must not wait for more.
+    """
+
+    def __init__(self, posterior: Posterior, caught: Caught) -> None:
         self.posterior, self.target, self.evaluations = posterior, posterior.model.target(), 0
+        self._caught = caught
+
+    @property
+    def is_stopped(self) -> bool:
+        return bool(self._caught.signal or self._caught.before)
 
     def heights(self, points: np.ndarray) -> np.ndarray:
         """The log density at points (n, d)."""
@@ -82,6 +91,8 @@ class Surface:
         """The log density and its gradient; -inf where there is none."""
         self.evaluations += 1
         try:
+            if self.is_stopped:
+                return -np.inf, np.zeros(x.size)
             return self.posterior.model.log_density_gradient(x)
         except Exception:  # outside of the support, or whatever a Python target raises
             return -np.inf, np.zeros(x.size)
@@ -128,7 +139,7 @@ def search(known: Known, surface: Surface, most: int, rng: np.random.Generator) 
     began = surface.evaluations
 
     def is_left(share: float) -> bool:
-        return surface.evaluations - began < share * most
+        return surface.evaluations - began < share * most and not surface.is_stopped
 
     tops = []
     for share, starts in (
@@ -157,6 +168,8 @@ def _on_rays(known: Known, surface: Surface, most: int, rng: np.random.Generator
     )
     spread, reach = known.spread, known.reach
     for direction in directions:
+        if surface.is_stopped:
+            return
         points = known.peak + steps[:, None] * (spread * direction)
         heights = surface.ray(points[(np.abs(points) <= reach).all(axis=1)])
         heights = heights[heights > -np.inf]

@@ -34,13 +34,14 @@ from scipy.special import digamma, expit
 
 from ..model.posterior import Posterior
 from ..numerics.blas import one_thread
+from .interrupts import delayed_interrupts
 from .mode_search import Known, Surface, normal_pairs, search, surroundings
 
 SHARE = 0.01  # of the mass, from which a mode counts
 _ONE_IN = 20  # evaluations for every one of the run, at most
 _SEARCH = 0.5  # of these, for the search; the others are for what it has found
 _MOST, _MOST_EACH = 4_000, 80  # evaluations in any case, and a dimension
-_LOOK_AROUND = 500  # evaluations from which those for the surroundings of the draws are few
+_LOOK_AROUND = 500  # evaluations from which a run is long enough to look at its surroundings too
 _FEWEST = 300  # for what climbs before the first iteration have found, however short the run
 _SPAWN_KEY = 2**31 + 3  # of the search's random numbers; those of chains are smaller
 _MOST_DIM = 100  # a Hessian takes 2 d gradients
@@ -49,7 +50,7 @@ _FEW_ROWS, _MORE_ROWS = (
     16,
     1_000,
 )  # draws that tell of where to look; those of coordinates without a transform
-_ROWS, _ROWS_EACH = 250, 3  # draws of a chain that are looked at: at least, and a dimension
+_ROWS, _ROWS_EACH = 120, 3  # draws of a chain that are looked at: at least, and a dimension
 _STEPS = 120  # evaluations of a climb's rest
 _POINTS = 12  # on the way from the end of a climb to the draws
 _DIP = 1.0  # nats that the log density may fall on that way
@@ -86,7 +87,7 @@ class _Peak(NamedTuple):
     def distances(self, points: np.ndarray) -> np.ndarray:
         """Squared distances of points (n, d), by the Hessian."""
         away = points - self.x
-        return np.asarray(np.einsum("ij,jk,ik->i", away, self.negative, away))
+        return np.asarray(((away @ self.negative) * away).sum(axis=1))
 
     def holds(self, points: np.ndarray) -> np.ndarray:
         """Which of the points (n, d) are where nearly all of the mode's normal law is."""
@@ -122,8 +123,9 @@ def unvisited(
     if not np.isfinite([*drawn.low, *drawn.high, lp.min(), lp.max()]).all():
         return Missed([], 0)
     most = min(evaluations // _ONE_IN, _MOST + _MOST_EACH * d)
-    surface = Surface(posterior)
-    with one_thread():  # more wait for each other, for longer than these small matrices take
+    # More threads of BLAS would wait for each other, for longer than these small matrices take.
+    with delayed_interrupts() as caught, one_thread():
+        surface = Surface(posterior, caught)
         modes = _look(tops, drawn, surface, most, seed)
     return Missed(modes, surface.evaluations)
 
@@ -145,13 +147,15 @@ def _look(tops: np.ndarray, drawn: _Drawn, surface: Surface, most: int, seed: in
     if known is None or peak == -np.inf:
         return []
     lp = drawn.lp + (peak - drawn.lp.max())  # methods from outside leave constants out
+    if most < _LOOK_AROUND:  # the density may be dear
+        tops = tops[_outside(tops, drawn, surface.posterior)]
     heights, modes, summit = surface.heights(tops), [], peak
     if (left := most - surface.evaluations) > 0:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_SPAWN_KEY,)))
         found = search(known, surface, int(_SEARCH * left), rng)
         tops, heights = np.concatenate([tops, found.points]), np.concatenate([heights, found.heights])
-        summit = max(peak, *found.heights[:1])  # the first climb is from the highest draw
-        if left > _LOOK_AROUND:
+        summit = float(np.max(found.heights[:1], initial=peak))  # the first climb is from the highest draw
+        if left > _LOOK_AROUND and not surface.is_stopped:
             x, logp, log_mass = surroundings(known, float(lp.mean()), surface, rng)
             if _share(log_mass) > SHARE:
                 modes.append(Mode(x, logp, logp - summit, log_mass, 0))
@@ -203,6 +207,8 @@ def _judge(
             modes[seen[0]] = (peak, mode and mode._replace(climbs=mode.climbs + 1))
             continue
         if surface.evaluations + needed > most or followed == _MOST_FOLLOWED or failed == _MOST_FAILED:
+            break
+        if surface.is_stopped:
             break
         if not high and any(_is_joined(top, chain.tip, surface) for chain in chains):
             continue
@@ -295,10 +301,11 @@ def _outside(tops: np.ndarray, drawn: _Drawn, posterior: Posterior) -> np.ndarra
 
 def _unconstrain(rows: np.ndarray, posterior: Posterior, known: Known | None = None) -> np.ndarray | None:
     """The draws (n, c) of a chain as unconstrained points; some of them, where that takes long."""
-    if known is not None and known.free.all():
-        return np.ascontiguousarray(rows[:, known.columns])
-    most = max(_ROWS, _ROWS_EACH * posterior.dim)
+    is_free = known is not None and known.free.all()
+    most = _MORE_ROWS if is_free else max(_ROWS, _ROWS_EACH * posterior.dim)
     picked = rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
+    if known is not None and is_free:
+        return np.ascontiguousarray(picked[:, known.columns])
     try:
         return np.array([posterior.model.unconstrain_flat(row[: len(posterior.names)]) for row in picked])
     except RuntimeError:  # rounding has put a value on the boundary of its support
