@@ -38,6 +38,7 @@ from .interrupts import delayed_interrupts
 from .mode_search import Known, Surface, normal_pairs, search, surroundings
 
 SHARE = 0.01  # of the mass, from which a mode counts
+_AROUND = 0.1  # the same for the surroundings of all draws; less of it may be a heavy tail
 _ONE_IN = 20  # evaluations for every one of the run, at most
 _SEARCH = 0.5  # of these, for the search; the others are for what it has found
 _MOST, _MOST_EACH = 4_000, 80  # evaluations in any case, and a dimension
@@ -45,13 +46,13 @@ _LOOK_AROUND = 500  # evaluations from which a run is long enough to look at its
 _FEWEST = 300  # for what climbs before the first iteration have found, however short the run
 _SPAWN_KEY = 2**31 + 3  # of the search's random numbers; those of chains are smaller
 _MOST_DIM = 100  # a Hessian takes 2 d gradients
-_MOST_FOLLOWED, _MOST_FAILED = 8, 3  # climbs that are followed up, and of these such that have led nowhere
+_MOST_FOLLOWED, _MOST_FAILED = 8, 2  # climbs that are followed up, and of these such that have led nowhere
 _FEW_ROWS, _MORE_ROWS = (
     16,
     1_000,
 )  # draws that tell of where to look; those of coordinates without a transform
 _ROWS, _ROWS_EACH = 120, 3  # draws of a chain that are looked at: at least, and a dimension
-_STEPS = 120  # evaluations of a climb's rest
+_STEPS = 80  # evaluations of a climb's rest
 _POINTS = 12  # on the way from the end of a climb to the draws
 _DIP = 1.0  # nats that the log density may fall on that way
 _UNFINISHED = 1  # what scipy says of a search that is not at its end
@@ -157,7 +158,7 @@ def _look(tops: np.ndarray, drawn: _Drawn, surface: Surface, most: int, seed: in
         summit = float(np.max(found.heights[:1], initial=peak))  # the first climb is from the highest draw
         if left > _LOOK_AROUND and not surface.is_stopped:
             x, logp, log_mass = surroundings(known, float(lp.mean()), surface, rng)
-            if _share(log_mass) > SHARE:
+            if _share(log_mass) > _AROUND:
                 modes.append(Mode(x, logp, logp - summit, log_mass, 0))
     is_high = heights > lp.mean(axis=1).max() + 0.5 * d + 1.5 + 0.5 * np.sqrt(d)
     # A climb stops before the mode. So what is far below here may be as high as the draws there.
