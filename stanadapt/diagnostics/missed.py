@@ -68,22 +68,40 @@ def _is_slow(name: str, posterior: xarray.Dataset) -> bool:
 
 
 def modes(adaptation: xarray.Dataset) -> Finding | None:
-    """Modes that climbs before the first iteration have found, and that no chain has visited."""
+    """Modes that a search has found, and that no chain has visited."""
     if "mode_climbs" not in adaptation.data_vars:
         return None
     climbs, logp, log_mass = (adaptation[name].values for name in ("mode_climbs", "mode_lp", "mode_log_mass"))
+    rises = adaptation["mode_rise"].values if "mode_rise" in adaptation else [None] * len(logp)
     shares = np.exp(log_mass - np.logaddexp.reduce([0.0, *log_mass]))
-    shown = ", ".join(
-        f"{n} at log density {height:.6g}, with about {share:.2g} of the mass"
-        for n, height, share in zip(climbs, logp, shares, strict=True)
+    shown = "; ".join(
+        f"{_where(int(n))} at log density {height:.6g}{_compared(rise)}, with about {share:.2g} of the mass"
+        for n, height, rise, share in zip(climbs, logp, rises, shares, strict=True)
     )
+    some, them = ("a mode", "it") if len(climbs) == 1 else (f"{len(climbs)} modes", "them")
     text = (
-        f"{climbs.sum()} of the climbs before the first iteration ended at {len(climbs)} modes that no chain "
-        f"has visited: {shown} (by Laplace's approximation). The draws lack them: start chains there (inits, "
-        "adaptation/mode), and do not trust shares of modes that chains do not change between."
+        f"A search has found {some} that no chain has visited: {shown} (by Laplace's approximation, from "
+        f"below). The draws lack {them}: start chains there (inits, adaptation/mode), and do not trust "
+        "shares of modes that chains do not change between."
     )
     numbers = {"count": len(climbs), "climbs": int(climbs.sum()), "mass": float(shares.sum())}
     return Finding("modes", text, numbers=numbers)
+
+
+def _where(climbs: int) -> str:
+    """How a mode was found."""
+    if climbs == 0:
+        return "mass that surrounds the draws, many times as wide as these,"
+    return f"where {climbs} climb{'s have' if climbs > 1 else ' has'} ended,"
+
+
+def _compared(rise: float | None) -> str:
+    """How high a mode is beside the highest point that chains have come near."""
+    if rise is None:  # of a result that does not know
+        return ""
+    if abs(rise) < 0.05:
+        return ", as high as what they have visited"
+    return f", {abs(rise):.3g} {'higher' if rise > 0 else 'lower'} than the highest that they have visited"
 
 
 def improper(

@@ -26,7 +26,7 @@ from ..target import log_density, log_density_gradient
 _LOOK_BACK = 10  # iterations over which the gain is measured
 _GAIN = 5.0  # nats per dimension; a climb goes on while its gain is larger
 _NEAR = 5.0  # nats per dimension below the highest point; the tail is further below
-_MAX_GRADIENTS = 1000
+MAX_GRADIENTS = 1000
 _MEMORY = 10  # pairs of L-BFGS
 _SLOTS = _MEMORY + 1
 _KNOWN = 5  # number of pairs, at most the dimension, from which the predicted gain is trusted
@@ -62,8 +62,10 @@ class Memory(NamedTuple):
 
 
 @exact
-def climb(target: Any, x: Any) -> Any:
+def climb(target: Any, x: Any, most: Any) -> Any:
     """Climb from `x` (d,) while the log density still rises by tens of nats in ten iterations.
+
+    It takes `most` gradients, or one line search more: `MAX_GRADIENTS` where there is no reason for fewer.
 
     Returns an `Ascent`. Its point is the first one on the way up that is at most 5 nats a dimension below the
     highest; for a start that is not far out this is `x` itself. So chains still start apart from each other,
@@ -74,13 +76,13 @@ def climb(target: Any, x: Any) -> Any:
     that does not help.
     """
     d = x.size
-    way, heights = np.empty((_MAX_GRADIENTS + 1, d)), np.empty(_MAX_GRADIENTS + 1)
+    way, heights = np.empty((most + 1, d)), np.empty(most + 1)
     score, next_score, direction = np.empty(d), np.empty(d), np.empty(d)
     memory = Memory(np.empty((_SLOTS, d)), np.empty((_SLOTS, d)), np.empty(_SLOTS), np.empty(d))
     way[0] = x
     heights[0] = log_density_gradient(target, x, score)
     pairs, n, cleared, gradients = 0, 0, 0, 1  # an iteration takes a gradient, so the way is long enough
-    while gradients < _MAX_GRADIENTS and rises(heights, n, d):
+    while gradients < most and rises(heights, n, d):
         slope = ascent_direction(memory, pairs, score, direction)
         logp, tries = heights[n], 0
         if 0.0 < slope < np.inf and not (pairs >= min(d, _KNOWN) and slope < _LEFT * d):

@@ -79,7 +79,7 @@ def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) 
         chains = [run.chains[i] for i in kept]
         known = _last_step_sizes(draws)
         if posterior is not None:
-            known |= _missed(chains, draws, posterior)
+            known |= _missed(chains, draws, posterior, job.seed)
         own_dims = {"transport": _TRANSPORT_DIMS, **dict(samplers.facts(job.method).dims)}
         groups[OWN_GROUP] = _adaptation(chains, schema.description, own_dims, known)
         learnt = [chain.learnt for chain in chains]
@@ -223,7 +223,7 @@ def _adaptation(
     return xarray.Dataset(variables, coords=coords)
 
 
-def _missed(chains: list[ChainResult], draws: Stack, posterior: Posterior) -> dict[str, Any]:
+def _missed(chains: list[ChainResult], draws: Stack, posterior: Posterior, seed: int) -> dict[str, Any]:
     """What the draws may lack, with dimensions: tails that are heavy, and modes that no chain has visited."""
     if not draws.rows:
         return {}
@@ -232,13 +232,23 @@ def _missed(chains: list[ChainResult], draws: Stack, posterior: Posterior) -> di
     if not np.all(np.isnan(indices)):
         missed["tail_index"] = ("unconstrained", indices)
     tops = np.concatenate([chain.tops for chain in chains])
-    if modes := unvisited(tops, draws.values, draws.stats["lp"], posterior):
-        points, logp, log_mass, climbs = zip(*modes, strict=True)
+    found = unvisited(tops, draws.values, draws.stats["lp"], posterior, _evaluations(chains, draws), seed)
+    missed["search_evaluations"] = ((), found.evaluations)
+    if found.modes:
+        points, logp, rise, log_mass, climbs = zip(*found.modes, strict=True)
         missed["mode"] = (("missed", "unconstrained"), np.array(points))
         missed["mode_lp"] = ("missed", np.array(logp))
+        missed["mode_rise"] = ("missed", np.array(rise))
         missed["mode_log_mass"] = ("missed", np.array(log_mass))
         missed["mode_climbs"] = ("missed", np.array(climbs))
     return missed
+
+
+def _evaluations(chains: list[ChainResult], draws: Stack) -> int:
+    """How often the density was evaluated by the iterations of a run, as far as that is known."""
+    total = int(draws.stats["n_steps"].sum())
+    known = [(chain.evaluations_warmup, chain.evaluations) for chain in chains]
+    return max(total, sum((before or 0) + (after or 0) for before, after in known))
 
 
 def _last_step_sizes(draws: Stack) -> dict[str, Any]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from ..jit import is_compiled
 from ..model.posterior import Posterior
-from ..numerics.ascent import climb
+from ..numerics.ascent import climb, write_heights
 from ..numerics.reference import reference_steps
 from ..numerics.transport_learning import learn_funnel
 from ..numerics.windows import rehearse
-from ..samplers import climbs, is_engine, sampler
+from ..samplers import is_engine, sampler
 from ..target import log_density_gradient
 from ..trace import empty_trace
 from . import warmup
@@ -82,8 +82,9 @@ def _compile(method: str, settings: Any, posterior: Posterior, progress: bool) -
     start, sweep = module.start, module.sweep
     board = Board.for_chains(0)
     with interrupts(board) as caught:  # inside the compiler Ctrl-C would get lost, or leave half a kernel
-        if climbs(module, settings):
-            climb.compile((target, x))
+        if posterior.model.has_gradient:  # if not before the draws, then after them: modes.py
+            climb.compile((target, x, numba.types.int64))
+            write_heights.compile((target, numba.typeof(np.zeros((1, 1))), x))
         start.compile((target, kind, x, generator))
         state = next(iter(start.overloads.values())).signature.return_type
         sweep.compile((target, kind, state, generator, numba.types.boolean, trace))

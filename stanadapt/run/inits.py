@@ -13,7 +13,7 @@ from ..errors import ArgumentError, InitializationError
 from ..model.backends.base import Model
 from ..model.data import read
 from ..model.posterior import Posterior
-from ..numerics.ascent import climb, far_below
+from ..numerics.ascent import MAX_GRADIENTS, climb, far_below
 from ..samplers import Handover
 from ..target import hessian, log_density, log_density_gradient
 
@@ -150,7 +150,7 @@ def _climb_out(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, fl
     And the climb's highest point.
     """
     target = model.target()
-    end, logp, _, top = climb(target, x)
+    end, logp, _, top = climb(target, x, MAX_GRADIENTS)
     if need.hessian and not _has_hessian(target, end):
         return x, log_density(target, x), top
     return end, logp, top

@@ -218,7 +218,7 @@ def test_climb_reaches_the_bulk_and_stops_there() -> None:
     x = np.linspace(-30.0, 30.0, posterior.dim)
     x[1] = -4.0  # a tight tau around scattered theta: the log density is hundred thousands below the bulk
     before = posterior.log_density(x)
-    found, highest, *_ = ascent.climb(posterior.model.target(), x)
+    found, highest, *_ = ascent.climb(posterior.model.target(), x, ascent.MAX_GRADIENTS)
     logp = posterior.log_density(found)
     assert highest - 5 * posterior.dim <= logp <= highest
     assert before < -1e5
@@ -228,7 +228,7 @@ def test_climb_reaches_the_bulk_and_stops_there() -> None:
 def test_climb_leaves_a_good_start_where_it_is() -> None:
     exact = TARGETS["gaussian"]()
     x = exact.draw(1, np.random.default_rng(2))[0]
-    found, highest, *_ = ascent.climb(exact.target.target(), x)
+    found, highest, *_ = ascent.climb(exact.target.target(), x, ascent.MAX_GRADIENTS)
     np.testing.assert_array_equal(found, x)
     assert highest > -1e-3  # that of the mode is 0
 
@@ -250,9 +250,9 @@ class Counted:
         """What a climb from `x` finds, which must be the same twice, and what every climb must give."""
         target, before = self.target.target(), x.copy()
         with np.errstate(all="ignore"):
-            first = ascent.climb(target, x)
+            first = ascent.climb(target, x, ascent.MAX_GRADIENTS)
             assert first.gradients == self.count
-            again = ascent.climb(target, x)
+            again = ascent.climb(target, x, ascent.MAX_GRADIENTS)
             logp = self.log_density(first.x)
         np.testing.assert_array_equal(x, before)
         np.testing.assert_array_equal(first.x, again.x)
@@ -379,7 +379,9 @@ def test_climb_stays_where_there_is_nothing_to_climb() -> None:
     x = np.array([1.0, 2.0])
     flat = Counted(2, lambda x: 3.0, np.zeros_like).climb(x)
     assert (flat.x.tolist(), flat.logp, flat.gradients) == ([1.0, 2.0], 3.0, 1)
-    nowhere = ascent.climb(stanadapt.Target.from_python(lambda x: -np.inf, 2, np.zeros_like).target(), x)
+    nowhere = ascent.climb(
+        stanadapt.Target.from_python(lambda x: -np.inf, 2, np.zeros_like).target(), x, ascent.MAX_GRADIENTS
+    )
     assert (nowhere.x.tolist(), nowhere.logp, nowhere.gradients) == ([1.0, 2.0], -np.inf, 1)
 
 
