@@ -174,7 +174,7 @@ def _log_share(left: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 def _log_scales(points: np.ndarray, law: Pair) -> np.ndarray:
     """eta of draws (n, d), less its median: (1 or m, n)."""
-    return _plain_log_scales(points, law) - _medians(points, law)
+    return np.asarray(_plain_log_scales(points, law) - _medians(points, law))
 
 
 def _plain_log_scales(points: np.ndarray, law: Pair) -> np.ndarray:
