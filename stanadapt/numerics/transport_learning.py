@@ -131,7 +131,7 @@ def learn_transport(
         return table
     draws = Draws(points, scores)
     if not len(table) and _is_plain(points, scores, groups, new):
-        pairs = _exact_pairs(draws, [], groups) if new and len(points) >= CERTAIN else []
+        pairs = _with_exact_pairs([], draws, groups, new) if len(points) >= CERTAIN else []
         return pair_rows(order_pairs(pairs) or [], points) if pairs else table
     moves = table[is_pair(table)]
     with contextlib.suppress(np.linalg.LinAlgError):
@@ -197,9 +197,7 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
         if new:
             pairs[k] = _with_other_locations(pairs[k], pairs, draws, groups)
             pairs[k] = _with_second_head(pairs[k], pairs, draws, pulled, groups)
-    if new:
-        pairs = [*pairs, *_exact_pairs(draws, pairs, groups)]
-    pairs = order_pairs(pairs) or pairs
+    pairs = order_pairs(_with_exact_pairs(pairs, draws, groups, new)) or pairs
     refused: set[tuple[int, int]] = set()
     for _ in range(_ROUNDS if new else 0):
         pulled = pull_draws(draws, pairs)
@@ -295,38 +293,49 @@ def _is_exact(law: Pair, others: list[Pair], draws: Draws) -> bool:
     return bool(_unexplained(law, others, draws) < EXACT < alone - CLEAR)
 
 
-def _exact_pairs(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> list[Pair]:
-    """The pairs that explain the scores of their members wholly, whether F falls already or not.
+def _with_exact_pairs(pairs: list[Pair], draws: Draws, groups: np.ndarray, new: bool) -> list[Pair]:
+    """The pairs, and those that explain the scores of their members wholly, whether F falls already or not.
 
     Where a scale is seldom small, draws in its neck come late, or never. The scores tell of it all the same.
+    Such a pair takes the place of one that leaves something of the same scores; others are added if `new`.
     """
-    found: list[Pair] = []
     if not groups.max():
-        return found
+        return pairs
     heads = [i for i in np.flatnonzero(may_rule(groups)) if draws.points[:, i].std() > SPREAD]
-    sizes, before = np.bincount(groups), -1
-    while len(found) > before:  # what is found explains the scores of its locations
-        before = len(found)
-        moved = {int(i) for pair in pairs + found for i in pair.members}
+    sizes, done, count = np.bincount(groups), set[int](), -1
+    while len(done) > count:  # what is found explains the scores of its locations
+        count = len(done)
         for g in np.flatnonzero(sizes >= _FEWEST):
             members = np.flatnonzero(groups == g)
-            rulers = np.array([i for i in heads if groups[i] != g and i not in moved][:_RULERS])
-            if not rulers.size or moved.intersection(map(int, members)):
+            present = [pair for pair in pairs if np.isin(members, pair.members).any()]
+            if g in done or any(len(pair.members) != len(members) for pair in present):
                 continue
-            pair = _exact_pair(draws, [*pairs, *found], groups, members, rulers)
-            if pair is not None and order_pairs([*pairs, *found, pair]):
-                found.append(pair)
-                moved.update(map(int, members))
-    return found
+            others = [pair for pair in pairs if not any(pair is one for one in present)]
+            if not (present or new):
+                continue
+            if present and _unexplained(present[0], others, draws) < EXACT:
+                continue
+            moved = {int(i) for pair in others for i in pair.members}
+            rulers = np.array([i for i in heads if groups[i] != g and i not in moved][:_RULERS], np.int64)
+            pair = _exact_pair(draws, others, groups, members, rulers)
+            if pair is not None and order_pairs([*others, pair]):
+                pairs = [*others, pair]
+                done.add(int(g))
+    return pairs
 
 
 def _exact_pair(
     draws: Draws, pairs: list[Pair], groups: np.ndarray, members: np.ndarray, rulers: np.ndarray
 ) -> Pair | None:
-    """The law of `members` that explains their scores wholly, with one of the `rulers` as its head."""
+    """The law of `members` that explains their scores wholly, with one of the `rulers` as its head, or a
+    head for each member.
+    """
     some = members[:: -(-len(members) // _FEWEST)]
     if unexplained_alone(draws, some, pairs).max() < EXACT + CLEAR:
         return None
+    law = _exact_own_heads(draws, pairs, groups, members, rulers)
+    if law is not None or not rulers.size:
+        return law
     own = np.isin(np.arange(len(groups)), members)
     small = np.bincount(groups)[groups] <= len(members)
     columns = draws.points[:, ~own & small]
@@ -350,6 +359,26 @@ def _exact_pair(
         for place in _places(places, law, pairs, draws, groups):
             if _is_exact(place.of(law), pairs, draws):
                 return _with_exact_place(place.of(law), pairs, draws, place.draws)
+    return None
+
+
+def _exact_own_heads(
+    draws: Draws, pairs: list[Pair], groups: np.ndarray, members: np.ndarray, rulers: np.ndarray
+) -> Pair | None:
+    """The same with the coordinates of another variable as heads, and perhaps one of the `rulers` too."""
+    every, sizes, none = -(-len(members) // _FEWEST), np.bincount(groups), np.zeros(0)
+    moved = {int(i) for pair in pairs for i in pair.members}
+    for h in np.flatnonzero(sizes == len(members)):
+        heads = np.flatnonzero(groups == h)
+        if h == groups[members[0]] or moved.intersection(map(int, heads)) or len(heads) <= FEW:
+            continue
+        for beta, second in itertools.product((1.0, -1.0), (-1, *map(int, rulers))):
+            law = Pair(
+                members, heads, beta, second, beta if second >= 0 else 0.0, _NOWHERE, 0.0, 0.0, none, none
+            )
+            some = law._replace(members=members[::every], heads=heads[::every])
+            if unexplained(draws, some, pairs).max() < EXACT and _is_exact(law, pairs, draws):
+                return _with_exact_place(law, pairs, draws, pull_draws(draws, others_of([*pairs, law], law)))
     return None
 
 
@@ -420,7 +449,7 @@ def _with_exact_place(pair: Pair, others: list[Pair], draws: Draws, pulled: Draw
 
 def _plain(values: np.ndarray) -> float:
     """The median of values that are all but equal, without the digits that are rounding."""
-    return float(np.round(np.median(values), _DIGITS))
+    return float(np.round(np.median(values), _DIGITS)) + 0.0  # no -0
 
 
 def _refit(pair: Pair, draws: Draws) -> Pair:
