@@ -93,21 +93,28 @@ def quantiles_of_horseshoe() -> np.ndarray:
 
 @functools.cache
 def two_levels() -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Data of 8 groups of 2 to 8 members in mixed order, and the quantiles of log tau and log omega.
+    """Data of 8 groups of 2 to 8 members in mixed order, and the quantiles of log tau and log omega."""
+    rng = np.random.default_rng(1)
+    parent = rng.permutation(np.repeat(np.arange(8), [2, 3, 4, 5, 5, 6, 7, 8]))
+    y = 1.0 + 0.4 * rng.normal(size=8)[parent] + np.hypot(1.0, 0.4) * rng.normal(size=len(parent))
+    data = {"J": 8, "N": len(y), "parent": parent + 1, "y": y}
+    return data, *quantiles_of_two_levels(data)
+
+
+def quantiles_of_two_levels(data: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Of log tau and log omega.
 
     theta, mu and mu0 are integrated out: the mean m_j of a group is N(mu0, omega² + v / n_j) with v = 1 +
     tau², and deviations from it are N(0, v).
     """
-    rng = np.random.default_rng(1)
-    parent = rng.permutation(np.repeat(np.arange(8), [2, 3, 4, 5, 5, 6, 7, 8]))
-    y = 1.0 + 0.4 * rng.normal(size=8)[parent] + np.hypot(1.0, 0.4) * rng.normal(size=len(parent))
+    parent, y = data["parent"] - 1, data["y"]
     sizes = np.bincount(parent)
     means = np.bincount(parent, y) / sizes
-    u = np.linspace(-14.0, 3.0, 1_001)
+    u = np.linspace(-16.0, 3.0, 1_001)
     tau, omega = np.exp(u)[:, None], np.exp(u)
     v = 1.0 + tau**2
     log_p = stats.norm.logpdf(tau, 0.0, 2.0) + stats.norm.logpdf(omega, 0.0, 2.0) + u[:, None] + u
-    log_p = log_p - 0.5 * (len(y) - 8) * np.log(v) - 0.5 * np.square(y - means[parent]).sum() / v
+    log_p = log_p - 0.5 * (len(y) - len(sizes)) * np.log(v) - 0.5 * np.square(y - means[parent]).sum() / v
     precision, linear, square = 1.0 / 9.0, 0.0, 0.0  # of mu0
     for n, mean in zip(sizes, means, strict=True):
         spread = omega**2 + v / n
@@ -116,8 +123,7 @@ def two_levels() -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
         square = square + mean**2 / spread
     log_p -= 0.5 * (np.log(precision) + square - linear**2 / precision)
     density = np.exp(log_p - log_p.max())
-    data = {"J": 8, "N": len(y), "parent": parent + 1, "y": y}
-    return data, quantiles(u, density.sum(axis=1)), quantiles(u, density.sum(axis=0))
+    return quantiles(u, density.sum(axis=1)), quantiles(u, density.sum(axis=0))
 
 
 # Of log sigma, from 240,000 draws of the standardised program in 8 chains without findings, about 50,000 of
