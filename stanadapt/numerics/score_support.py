@@ -14,7 +14,8 @@ much if one of them is wrong, whatever the draws are and however few. The share 
 is the law's `unexplained` share. Where the likelihood is not normal, f_i has x_i² too, and what is left is
 compared.
 
-A coordinate that is itself a location or a head of others has their terms in its score, and in its basis.
+A coordinate that is itself a location or a head of others has their terms in its score, and in its basis. So
+have the parameters that it shares a normal likelihood with, as in y ~ N(x_i + b z, e^v): `likelihood_terms`.
 """
 
 from __future__ import annotations
@@ -54,12 +55,14 @@ def unexplained(
     ndarray
         (m,), or (m, k) with candidates; zeros where there are too few draws to tell.
     """
-    points, scores, tried = draws.points[-_MOST:], draws.scores[-_MOST:], candidates
+    draws, tried = draws.part(slice(-_MOST, None)), candidates
+    points = draws.points
     eta = _log_scales(points, law)  # (1 or m, n)
     near = (np.abs(eta) < _FARTHEST).all(axis=0)
     if tried is not None:
         tried = tried[-_MOST:][near]
-    points, scores, eta = points[near], scores[near], eta[:, near]
+    draws, eta = draws.part(near), eta[:, near]
+    points = draws.points
     up = law.beta > 0.0
     inverse = np.exp(-2.0 * eta if up else -eta)
     weight = 1.0 / np.sqrt(1.0 + inverse) if up else np.ones_like(inverse)
@@ -71,7 +74,7 @@ def unexplained(
         terms = [inverse * x, inverse, *located]
     else:
         terms = [inverse * (x - law.slope * place)]
-    left = _Left(points, scores, law.members, pairs, weight, terms)
+    left = _Left(draws, law.members, pairs, weight, terms, up)
     return left.share() if tried is None else left.share_with(inverse[:, :, None] * tried)
 
 
@@ -81,7 +84,8 @@ def places(draws: Draws, law: Pair, pairs: list[Pair]) -> tuple[np.ndarray, np.n
     They are ratios of coefficients: those of the location and of 1, and that of x_i itself. C is 0 without a
     location, and c where beta is negative.
     """
-    points, scores = draws.points[-_MOST:], draws.scores[-_MOST:]
+    draws = draws.part(slice(-_MOST, None))
+    points = draws.points
     eta = np.clip(_log_scales(points, law), -_FARTHEST, _FARTHEST)
     up, x = law.beta > 0.0, points[:, law.members].T
     inverse = np.exp(-2.0 * eta if up else -eta)
@@ -89,7 +93,7 @@ def places(draws: Draws, law: Pair, pairs: list[Pair]) -> tuple[np.ndarray, np.n
     terms = [inverse * x if up else inverse * inverse * x, inverse]
     if law.is_located:
         terms.append(inverse * locations_of(points, law))
-    left = _Left(points, scores, law.members, pairs, weight, terms)
+    left = _Left(draws, law.members, pairs, weight, terms, up)
     nothing, first = np.zeros(len(x)), left.first
     if not left.tells(0):
         return nothing + np.nan, nothing + np.nan
@@ -101,8 +105,17 @@ def places(draws: Draws, law: Pair, pairs: list[Pair]) -> tuple[np.ndarray, np.n
 
 def unexplained_alone(draws: Draws, members: np.ndarray, pairs: list[Pair]) -> np.ndarray:
     """What is left of the members' scores (m,) without any law of theirs."""
-    points, scores = draws.points[-_MOST:], draws.scores[-_MOST:]
-    return _Left(points, scores, members, pairs, np.ones((1, len(points))), []).share()
+    draws = draws.part(slice(-_MOST, None))
+    return _Left(draws, members, pairs, np.ones((1, len(draws.points))), [], True).share()
+
+
+def likelihood_terms(points: np.ndarray, error: int, others: np.ndarray) -> np.ndarray:
+    """The terms (n, k) of a normal likelihood with the log scale `error` (-1: a known one) and parameters."""
+    inverse = np.ones(len(points))
+    if error >= 0:
+        v = points[:, error] - np.median(points[:, error])
+        inverse = np.exp(np.clip(-2.0 * v, -_FARTHEST, _FARTHEST))
+    return np.asarray(np.column_stack((inverse, inverse[:, None] * points[:, others[others != error]])))
 
 
 class _Left:
@@ -110,17 +123,21 @@ class _Left:
 
     def __init__(
         self,
-        points: np.ndarray,
-        scores: np.ndarray,
+        draws: Draws,
         members: np.ndarray,
         pairs: list[Pair],
         weight: np.ndarray,
         terms: list[np.ndarray],
+        up: bool,
     ) -> None:
+        """`terms` are those of a law. Where it is not `up`, its location is a parameter of the likelihood."""
+        points, scores, _ = draws
         x = points[:, members].T
         own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
         self.first = len(own)  # column of the first of `terms`
         terms = own + terms + _terms_of_others(points, scores, members, pairs)
+        if draws.likelihood is not None and up:
+            terms += [column[None, :] for column in draws.likelihood.T] + [draws.likelihood[:, 0] * x]
         basis = np.stack([np.broadcast_to(term * weight, x.shape) for term in terms], axis=2)  # (m, n, terms)
         size = np.linalg.norm(basis, axis=1, keepdims=True)
         self.size = np.where(size > 0.0, size, 1.0)

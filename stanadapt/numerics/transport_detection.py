@@ -97,7 +97,7 @@ def _detect_own_heads(
             name = int(members[0]), int(heads[0])
             if h == g or int(heads[0]) in moved or name in refused:
                 continue
-            gain, sign = _own_gain(*draws, members, heads)
+            gain, sign = _own_gain(draws.points, draws.scores, members, heads)
             if np.isfinite(gain) and gain > best:
                 found, best = (members, heads, sign, name, gain), gain
     return found
@@ -138,7 +138,7 @@ def slope_gains(
     `group` (members,) are the numbers of the members' groups, from 0 on.
     """
     found = np.zeros((2, len(heads), int(group.max()) + 1))
-    screen(*draws, members, group, heads, np.isin(members, heads), *found)
+    screen(draws.points, draws.scores, members, group, heads, np.isin(members, heads), *found)
     found[:, ~np.isfinite(found).all(axis=0)] = 0.0
     return found[0], found[1]
 

@@ -52,7 +52,7 @@ from ..transport import (
 from .bends import bend_rows, bends_of, learn_bends, may_have_bends
 from .dense_metric import is_finite
 from .heavy_tails import LEAST, learn_tails, may_have_tails, tail_rows, tails_of
-from .score_support import places, unexplained, unexplained_alone
+from .score_support import likelihood_terms, places, unexplained, unexplained_alone
 from .transport_detection import FEW, LEAST_GAIN, NEED, detect, may_rule, screen, slope_gains
 from .transport_fit import fit_law
 from .transport_pairs import (
@@ -129,7 +129,7 @@ def learn_transport(
     points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
     if not (is_finite(points) and is_finite(scores)):
         return table
-    draws = Draws(points, scores)
+    draws = _with_likelihood(Draws(points, scores), pairs_of(table), groups)
     if not len(table) and _is_plain(points, scores, groups, new):
         pairs = _with_exact_pairs([], draws, groups, new) if len(points) >= CERTAIN else []
         return pair_rows(order_pairs(pairs) or [], points) if pairs else table
@@ -293,6 +293,55 @@ def _is_exact(law: Pair, others: list[Pair], draws: Draws) -> bool:
     return bool(_unexplained(law, others, draws) < EXACT < alone - CLEAR)
 
 
+def _with_likelihood(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> Draws:
+    """The draws with the terms of a likelihood with which some law explains scores wholly, if there is one.
+
+    Without them where a law does so as it is, or where there are few draws.
+    """
+    members = _unexplained_groups(draws, pairs, groups)
+    if len(draws.points) < CERTAIN or not members:
+        return draws
+    small = np.flatnonzero(may_rule(groups))
+    for error in (None, -1, *map(int, small[:_RULERS])):
+        trial = draws
+        if error is not None:
+            more = likelihood_terms(draws.points, error, small[: 2 * _RULERS])
+            trial = draws._replace(likelihood=more)
+        for some in members:
+            others = [pair for pair in pairs if not np.isin(pair.members, some).any()]
+            rulers = np.setdiff1d(
+                _spread_heads(draws, pairs, groups), [*some, -1 if error is None else error]
+            )[:_RULERS]
+            if rulers.size and _exact_pair(trial, others, groups, some, rulers, plain=True) is not None:
+                return trial
+    return draws
+
+
+def _unexplained_groups(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> list[np.ndarray]:
+    """The members of large variables whose scores no pair of theirs explains wholly; none if one does."""
+    found: list[np.ndarray] = []
+    if not groups.max():
+        return found
+    for g in np.flatnonzero(np.bincount(groups) >= _FEWEST):
+        members = np.flatnonzero(groups == g)
+        for pair in pairs:
+            if np.isin(members, pair.members).any():
+                others = [other for other in pairs if other is not pair]
+                if _unexplained(pair, others, draws) < EXACT:
+                    return []
+        found.append(members)
+    return found
+
+
+def _spread_heads(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> np.ndarray:
+    """The coordinates of small variables that vary enough to be worth a law, and are not moved."""
+    moved = {int(i) for pair in pairs for i in pair.members}
+    heads = [
+        i for i in np.flatnonzero(may_rule(groups)) if draws.points[:, i].std() > SPREAD and i not in moved
+    ]
+    return np.array(heads, np.int64)
+
+
 def _with_exact_pairs(pairs: list[Pair], draws: Draws, groups: np.ndarray, new: bool) -> list[Pair]:
     """The pairs, and those that explain the scores of their members wholly, whether F falls already or not.
 
@@ -301,7 +350,6 @@ def _with_exact_pairs(pairs: list[Pair], draws: Draws, groups: np.ndarray, new: 
     """
     if not groups.max():
         return pairs
-    heads = [i for i in np.flatnonzero(may_rule(groups)) if draws.points[:, i].std() > SPREAD]
     sizes, done, count = np.bincount(groups), set[int](), -1
     while len(done) > count:  # what is found explains the scores of its locations
         count = len(done)
@@ -315,8 +363,7 @@ def _with_exact_pairs(pairs: list[Pair], draws: Draws, groups: np.ndarray, new: 
                 continue
             if present and _unexplained(present[0], others, draws) < EXACT:
                 continue
-            moved = {int(i) for pair in others for i in pair.members}
-            rulers = np.array([i for i in heads if groups[i] != g and i not in moved][:_RULERS], np.int64)
+            rulers = np.setdiff1d(_spread_heads(draws, others, groups), members)[:_RULERS]
             pair = _exact_pair(draws, others, groups, members, rulers)
             if pair is not None and order_pairs([*others, pair]):
                 pairs = [*others, pair]
@@ -325,22 +372,29 @@ def _with_exact_pairs(pairs: list[Pair], draws: Draws, groups: np.ndarray, new: 
 
 
 def _exact_pair(
-    draws: Draws, pairs: list[Pair], groups: np.ndarray, members: np.ndarray, rulers: np.ndarray
+    draws: Draws,
+    pairs: list[Pair],
+    groups: np.ndarray,
+    members: np.ndarray,
+    rulers: np.ndarray,
+    *,
+    plain: bool = False,
 ) -> Pair | None:
     """The law of `members` that explains their scores wholly, with one of the `rulers` as its head, or a
-    head for each member.
+    head for each member, unless it is to be `plain`.
     """
     some = members[:: -(-len(members) // _FEWEST)]
     if unexplained_alone(draws, some, pairs).max() < EXACT + CLEAR:
         return None
-    law = _exact_own_heads(draws, pairs, groups, members, rulers)
+    law = None if plain else _exact_own_heads(draws, pairs, groups, members, rulers)
     if law is not None or not rulers.size:
         return law
     own = np.isin(np.arange(len(groups)), members)
     small = np.bincount(groups)[groups] <= len(members)
     columns = draws.points[:, ~own & small]
     none = np.zeros(0)
-    for beta, base in _trials(rulers, bool((small & ~own & ~may_rule(groups)).any())):
+    nested = bool((small & ~own & ~may_rule(groups)).any()) and not plain
+    for beta, base in _trials(rulers, nested)[: 2 if plain else None]:
         if base is not None:  # a location that is not centred itself
             scales = np.exp(draws.points[:, rulers])
             parts = draws.points[:, small & ~own & ~may_rule(groups)]

@@ -88,9 +88,11 @@ class Draws(NamedTuple):
 
     points: np.ndarray
     scores: np.ndarray
+    likelihood: np.ndarray | None = None  # (n, k) what scores may have of other parameters of the likelihood
 
     def part(self, rows: slice) -> Draws:
-        return Draws(self.points[rows], self.scores[rows])
+        more = None if self.likelihood is None else self.likelihood[rows]
+        return Draws(self.points[rows], self.scores[rows], more)
 
     def halves(self) -> tuple[Draws, Draws]:
         """The older and the newer ones."""

@@ -119,7 +119,7 @@ def test_both_levels_are_learnt_from_scores_in_every_parametrisation(
 ) -> None:
     """Points of no posterior at all: what is found are the heads, locations and C of the program."""
     draws, groups = seen(centred, upper_centred, 80, seed)
-    pairs = pairs_of(learn_transport(no_transport(), *draws, groups, 30))
+    pairs = pairs_of(learn_transport(no_transport(), draws.points, draws.scores, groups, 30))
     (lower,) = (pair for pair in pairs if pair.members.tolist() == list(range(N)))
     sign = 1.0 if centred else -1.0
     assert (lower.heads.tolist(), lower.beta, lower.slope) == ([TAU], sign, sign)
@@ -135,6 +135,32 @@ def test_both_levels_are_learnt_from_scores_in_every_parametrisation(
     sign = 1.0 if upper_centred else -1.0
     assert (upper.heads.tolist(), upper.beta, upper.slope) == ([OMEGA], sign, sign)
     assert (upper.locations.tolist(), upper.offset, upper.second) == ([MU0], 0.0, -1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_law_is_found_where_the_error_and_slopes_are_unknown(seed: int) -> None:
+    """As in y ~ N(alpha + beta z, sigma): the scores of alpha have beta and sigma in them."""
+    rng = np.random.default_rng(seed)
+    z, y = rng.random(N), rng.normal(size=N)
+    posterior = stanadapt.Posterior(
+        """
+        data { int J; int N; array[N] int parent; vector[N] z; vector[N] y; }
+        parameters { vector[J] alpha; real m; real b; real<lower=0> tau; real<lower=0> sigma; }
+        model {
+          m ~ normal(0, 3); b ~ normal(0, 3); tau ~ normal(0, 1); sigma ~ normal(0, 1);
+          alpha ~ normal(m, tau); y ~ normal(alpha[parent] + b * z, sigma);
+        }
+        """,
+        {"J": J, "N": N, "parent": PARENTS + 1, "z": z, "y": y},
+    )
+    points, scores = 0.5 * rng.normal(size=(2, 100, posterior.dim))
+    for x, score in zip(points, scores, strict=True):
+        log_density_gradient(posterior.model.target(), x, score)
+    groups = variable_groups(posterior.unconstrained_names)
+    pairs = pairs_of(learn_transport(no_transport(), points, scores, groups, 40))
+    (pair,) = (pair for pair in pairs if pair.members.tolist() == list(range(J)))
+    assert (pair.heads.tolist(), pair.locations.tolist(), pair.beta) == ([J + 2], [J], 1.0)
+    assert (pair.slope, pair.offset) == (1.0, 0.0)
 
 
 def test_coordinates_without_a_law_are_left_alone() -> None:
