@@ -87,7 +87,7 @@ CLEAR, WORTH = 1.0, 0.3
 NEAR = 1e-3  # distance of members' C and c from each other that is rounding
 _DIGITS = 4  # that such a number has
 EXACT = -12.0  # the same logarithm, below which a law leaves nothing
-CERTAIN = 60  # draws from which on such a law is looked for where F shows nothing
+CERTAIN = 90  # draws from which on such a law is looked for where F shows nothing
 SPREAD = 0.1  # of a log scale, from which on a law that is exact is taken
 _NOWHERE = np.array([-1])  # no location
 
@@ -117,21 +117,26 @@ def learn_transport(
     before: int,
     *,
     new: bool = True,
+    wholly: bool = True,
 ) -> np.ndarray:
     """The map that draws and scores in x (n, d), the older ones first, show.
 
     The first `before` of them are those of the window before; `table` is the map of the present one. `groups`
     (d,) are the variables that coordinates belong to; where it is empty, nothing is learnt. Without `new` no
-    pair is added: one of the last window would be judged by nobody.
+    pair is added: one of the last window would be judged by nobody. Unless `wholly`, laws that explain scores
+    wholly are looked for only where F shows something.
     """
     if not (len(groups) and len(points) >= LEAST):
         return table
     points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
     if not (is_finite(points) and is_finite(scores)):
         return table
+    plain = not len(table) and _is_plain(points, scores, groups, new)
+    if plain and not (wholly and new and len(points) >= CERTAIN):
+        return table
     draws = _with_likelihood(Draws(points, scores), pairs_of(table), groups)
-    if not len(table) and _is_plain(points, scores, groups, new):
-        pairs = _with_exact_pairs([], draws, groups, new) if len(points) >= CERTAIN else []
+    if plain:
+        pairs = _with_exact_pairs([], draws, groups, new)
         return pair_rows(order_pairs(pairs) or [], points) if pairs else table
     moves = table[is_pair(table)]
     with contextlib.suppress(np.linalg.LinAlgError):

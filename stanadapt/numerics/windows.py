@@ -163,7 +163,8 @@ def is_borne_out(
 def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:
     """Whether the draws so far show other coordinates or laws than those of `transport`, or leave a doubt."""
     points, scores = windows.points[: windows.seen], windows.scores[: windows.seen]
-    if not same_law(learn_transport(transport, points, scores, groups, windows.before), transport):
+    learned = learn_transport(transport, points, scores, groups, windows.before, wholly=False)
+    if not same_law(learned, transport):
         return True
     if not len(groups) or len(points) < LEAST:
         return False
