@@ -11,8 +11,9 @@ import pytest
 
 import stanadapt
 from stanadapt.numerics.score_support import places, unexplained, unexplained_alone
-from stanadapt.numerics.transport_learning import EXACT, learn_transport
+from stanadapt.numerics.transport_learning import learn_transport
 from stanadapt.numerics.transport_pairs import Draws, Pair, pairs_of
+from stanadapt.numerics.transport_places import EXACT
 from stanadapt.run.warmup import variable_groups
 from stanadapt.target import log_density_gradient
 from stanadapt.transport import no_transport
