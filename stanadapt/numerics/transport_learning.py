@@ -42,6 +42,7 @@ from ..transport import (
     HEAD,
     LOCATION,
     OWN,
+    PART,
     UNIT,
     change_coordinates,
     is_pair,
@@ -238,7 +239,8 @@ def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What a map does to each coordinate (d,), as results have it, and the map itself, `transport`.
 
     `tail_rate` is delta, 0 where no tail is heavy, and `bend` is sigma q, 0 where there is none. `scale_head`
-    and `scale_location` are the places of the head and the location, -1 for none; `scale_beta` and
+    and `scale_location` are the places of the head and the location, -1 for none, and `scale_part` is that of
+    the coordinate that a location which is not centred itself has times a scale; `scale_beta` and
     `scale_knee` the law's beta and a; `data_weight` is the weight of the data where the head has its mean:
     near 1 the coordinate is sampled as in a centred program, near 0 as in the other one. NaN where the
     coordinate is not moved.
@@ -251,7 +253,7 @@ def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
         described["bend"][one.place] = one.side * one.strength
     moves = table[is_pair(table)]
     own = moves[:, OWN].astype(np.int64)
-    for name, column in (("scale_head", HEAD), ("scale_location", LOCATION)):
+    for name, column in (("scale_head", HEAD), ("scale_location", LOCATION), ("scale_part", PART)):
         described[name] = np.full(d, -1)
         described[name][own] = moves[:, column]
     weight = 1.0 / np.square(moves[:, UNIT])

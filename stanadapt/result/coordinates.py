@@ -32,14 +32,18 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     variables = [variable_of(name) for name in names]
     sizes, moved = Counter(variables), np.flatnonzero(learnt["scale_head"] >= 0)
     locations: dict[str, set[int]] = {}
+    parts: dict[str, set[str]] = {}
     for i in moved:
         locations.setdefault(variables[i], set()).add(int(learnt["scale_location"][i]))
+        part = int(learnt["scale_part"][i]) if "scale_part" in learnt else -1
+        if part >= 0:
+            parts.setdefault(variables[i], set()).add(f"{variables[part]} times its scale")
     weights: dict[tuple[str, str, str], list[float]] = {}
     for i in moved:
         head, own = int(learnt["scale_head"][i]), variables[i]
         alike = sizes[variables[head]] == sizes[own] > 1 and own != variables[head]
         ruler = variables[head] if alike else names[head]  # where alike, each coordinate has its own head
-        place = _place(locations[own], names, variables)
+        place = " + ".join(filter(None, [_place(locations[own], names, variables), *parts.get(own, ())]))
         weights.setdefault((own, ruler, place), []).append(float(learnt["data_weight"][i]))
     sentences = []
     for (own, ruler, place), found in weights.items():

@@ -42,6 +42,12 @@ def test_locations_of_their_own_go_by_the_name_of_their_variable() -> None:
     assert text == "theta with the scale of tau around lambda: 2 of 3 as in a program that is not centred"
 
 
+def test_locations_that_are_scaled_are_told_with_what_they_are_added_to() -> None:
+    learnt = chain([7, 7, 7], [6, 6, 6]) | {"scale_part": np.array([3, 4, 4, -1, -1, -1, -1, -1])}
+    text = coordinates_text([learnt], NAMES)
+    assert text.startswith("theta with the scale of tau around mu + lambda times its scale: ")
+
+
 def test_bends_are_told_by_their_side() -> None:
     left = dict.fromkeys((0, 1, 2, 3, 7), -1.0)
     text = coordinates_text([chain([], [], left | {6: 2.0})], NAMES)
