@@ -25,7 +25,7 @@ LEVEL = 0.001  # at which more failures than the stated rate explains are too ma
 
 def add_option(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--proof", type=int, default=0, metavar="N", help="run tests that draw with N other seeds"
+        "--proof", type=int, default=0, metavar="N", help="N other seeds, and how often tests fail"
     )
 
 
@@ -89,9 +89,8 @@ class Table:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         terminalreporter.section("tests with other seeds")
         width = max([len(name) for name in self.runs], default=4)
-        terminalreporter.write_line(
-            f"{'test':{width}} {'runs':>5} {'failures':>8} {'rate':>7} {'stated':>7}  seeds"
-        )
+        head = f"{'test':{width}} {'runs':>5} {'failures':>8} {'rate':>7} {'stated':>7}  seeds that failed"
+        terminalreporter.write_line(head)
         for name, runs in sorted(self.runs.items()):
             failures, rate = self.failures[name], self.rates[name]
             line = f"{name:{width}} {runs:5} {len(failures):8} {len(failures) / max(runs, 1):7.3f} "

@@ -79,10 +79,10 @@ def test_goals_are_about_all_chains(client: Any) -> None:
 
 
 def test_workers_that_die_cost_no_draws(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them are killed when the first segment has come back, and the model that they hold goes with them.
+    """All of them are killed when the first segment has come back, and their copies of the model are lost.
 
-    Dask starts others, and segments again. Segments end at 500 rows, however long these take, so that no chain
-    is done by then.
+    Dask starts others, and segments again. Segments end at 500 rows, however long these take, so that no
+    chain is done by then.
     """
     from stanadapt.run import segments
 

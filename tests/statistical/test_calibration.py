@@ -1,8 +1,8 @@
 """Suite 5: simulation-based calibration of every method on two models. `make calibrate` runs it.
 
 A test looks at all quantities of a model and fails when its smallest p-value is under the Bonferroni limit of
-a family-wise level of 0.1 %: that is the rate at which a right method fails it. Tests that are not marked `calibration` are of the suite itself
-and take seconds.
+a family-wise level of 0.1 %: that is the rate at which a right method fails it. Tests that are not marked
+`calibration` are of the suite itself and take seconds.
 """
 
 from __future__ import annotations

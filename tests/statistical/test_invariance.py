@@ -12,9 +12,9 @@ from broken import FAULTS, SLIGHTLY_BROKEN, WITH_FAULTS, broken_sampler, edited_
 from cases import CASES, kernel_methods, methods, p_values_after, resolve
 from exact import TARGETS, Exact, gaussian, skewed, without_jacobian
 
-# Each test looks at all projections at once and fails at a family-wise level of 0.1 % (Bonferroni): that is the
-# rate at which a right kernel fails it. How often a broken one passes has no such number: tests that go red for
-# one state that this is rare, and `make proof` measures it.
+# Each test looks at all projections at once and fails at a family-wise level of 0.1 % (Bonferroni): that is
+# the rate at which a right kernel fails it. How often a broken one passes has no such law: tests that go red
+# for one promise that this is rare, and `make proof` measures it.
 LEVEL = 0.001
 DRAWS, STEPS = 8_000, 10
 

@@ -1,8 +1,9 @@
 """Suite 4: with adaptation on, from random starts, the moments are those of the posterior.
 
 A z-score is (mean - truth) / sqrt(MCSE² + the truth's own MCSE²). A test looks at the means of all parameters
-of a model and fails when the largest |z| is over the Bonferroni limit of a family-wise level of 0.1 %: that is
-the rate at which a right sampler fails it. Second moments are looked at too, through the mean of the squared distance to the true mean.
+of a model and fails when the largest |z| is over the Bonferroni limit of a family-wise level of 0.1 %: that
+is the rate at which a right sampler fails it. Second moments are looked at too, through the mean of the
+squared distance to the true mean.
 """
 
 from __future__ import annotations
