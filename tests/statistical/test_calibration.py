@@ -193,8 +193,7 @@ def test_suite_goes_red_without_the_jacobian(pool: Executor) -> None:
 
 def _exact_draws(seed: int) -> Draws:
     rng = np.random.default_rng(seed)
-    first = REPLICATES * (seed - 1)
-    simulations = [simulation("linear_regression", first + replicate) for replicate in range(REPLICATES)]
+    simulations = [simulation("linear_regression", replicate) for replicate in range(REPLICATES)]
     kept = [regression_posterior(data, KEPT, rng) for _, data in simulations]
     return Draws(np.array([truth for truth, _ in simulations]), np.array(kept))
 
@@ -224,13 +223,13 @@ def test_only_the_log_likelihood_sees_draws_that_ignore_the_data(seed: int) -> N
     assert verdict.where().endswith("log_lik")
 
 
-@pytest.mark.seeds(2, rate=0.01)
+@pytest.mark.seeds(2, rate=0.001)  # 0.12 is about four and a half standard deviations of a share
 def test_dependent_draws_are_told(seed: int) -> None:
     rng = np.random.default_rng(seed)
     walk = rng.standard_normal((REPLICATES, KEPT + 1, 1))
     moving_average = walk[:, 1:] + walk[:, :-1]  # correlation 1/2 at lag 1: half the draws are effective
-    assert effective_share(walk[:, 1:])[0] == pytest.approx(1.0, abs=0.05)
-    assert effective_share(moving_average)[0] == pytest.approx(0.5, abs=0.05)
+    assert effective_share(walk[:, 1:])[0] == pytest.approx(1.0, abs=0.12)
+    assert effective_share(moving_average)[0] == pytest.approx(0.5, abs=0.12)
     assert effective_share(np.zeros((2, KEPT, 1)))[0] < 0.1
 
 
