@@ -2,6 +2,7 @@
 # make check  set up .venv with the test tools and run the unit tests: two minutes where kernels are compiled
 # make test   the same with all tests, in as many processes as there are cores
 # make calibrate   the same for simulation-based calibration, of every method or of METHODS="rwm mala"
+# make proof   run the statistical tests with 50 other seeds, or SEEDS=20, and count what fails; hours, so name TESTS
 # make same-record, make same   before and after a change of the code that is to change no draw
 # make docs   build the site into docs/_build/html: some minutes, since its pages run; then only what has changed
 # make linkcheck   try the site's links to other sites, which needs the network
@@ -14,9 +15,10 @@ PYTHON ?= python3
 VENV ?= .venv
 TESTS ?= tests
 OPTIONS ?=
+SEEDS ?= 50
 BIN = $(VENV)/bin
 
-.PHONY: demo check test calibrate same-record same mutate docs linkcheck lint clean
+.PHONY: demo check test calibrate proof same-record same mutate docs linkcheck lint clean
 
 demo: $(VENV)/demo
 	$(BIN)/stanadapt sample models/eight_schools/eight_schools.stan --data models/eight_schools/eight_schools.json \
@@ -29,6 +31,10 @@ check test: $(VENV)/test
 
 calibrate: $(VENV)/test
 	CALIBRATE="$(METHODS)" $(BIN)/python -m pytest -vv -m calibration tests/statistical/test_calibration.py
+
+proof: TESTS = tests/statistical
+proof: $(VENV)/test
+	$(BIN)/python -m pytest --numprocesses=auto --proof=$(SEEDS) --tb=line $(OPTIONS) $(TESTS)
 
 same-record: $(VENV)/test
 	$(BIN)/python tests/same.py --record

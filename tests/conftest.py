@@ -12,11 +12,35 @@ from pathlib import Path
 import bridgestan
 import pytest
 
+import proof
 from stanadapt.numerics.blas import one_thread
 from stanadapt.run.processes import Processes
 from stanadapt.run.threads import Threads
 
 ROOT = Path(__file__).parents[1]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    proof.add_option(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--proof"):
+        config.pluginmanager.register(proof.Table())
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    proof.choose_seeds(metafunc)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    proof.keep_those_with_seeds(config, items)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """Of a statistical test; see proof.py."""
+    return proof.seed_of(request)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -193,6 +193,8 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
             pairs[k] = _with_other_locations(pairs[k], pairs, draws, groups)
             pairs[k] = _with_second_head(pairs[k], pairs, draws, pulled, groups)
     pairs = order_pairs(with_exact_pairs(pairs, draws, groups, new)) or pairs
+    if new:
+        pairs = _with_scaled_parts(pairs, draws)
     refused: set[tuple[int, int]] = set()
     for _ in range(_ROUNDS if new else 0):
         pulled = pull_draws(draws, pairs)
@@ -281,6 +283,28 @@ def _judge(pairs: list[Pair], draws: Draws, whole: Draws) -> list[Pair]:
         if not is_exact(pair, others, whole):
             kept = [other for other in kept if other is not pair]
     return kept
+
+
+def _with_scaled_parts(pairs: list[Pair], draws: Draws) -> list[Pair]:
+    """The pairs, with one for coordinates x_q of locations p + e^(b v) x_q that are not moved yet.
+
+    A pair with such locations takes all that is said of x_q out of their scores, and the data speak of p +
+    e^(b v) x_q: that is the law of a program that is not centred.
+    """
+    for pair in pairs:
+        members = np.unique(pair.parts)
+        moved = {int(i) for other in pairs for i in other.members}
+        if pair.part_head < 0 or moved.intersection(map(int, members)):
+            continue
+        located, none = float(pair.locations[0] >= 0), np.zeros(0)
+        numbers = -pair.part_beta, -1, 0.0, pair.locations, -located, 0.0, none, none
+        law = Pair(members, np.array([pair.part_head]), *numbers)
+        pulled = pull_draws(draws, others_of([*pairs, law], law))
+        law = fit_law(pulled, law, free=False)
+        older, newer = (plain_divergence(half, law) - divergence(half, law) for half in pulled.halves())
+        if older > 0.0 and newer > 0.0:
+            pairs = order_pairs([*pairs, law]) or pairs
+    return pairs
 
 
 def _refit(pair: Pair, draws: Draws) -> Pair:

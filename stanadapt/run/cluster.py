@@ -53,10 +53,13 @@ class Cluster(NamedTuple):
     @contextlib.contextmanager
     def team(self, work: Work) -> Iterator[SegmentTeam]:
         key = hashlib.sha256(self.packed).hexdigest()
-        model = self.client.scatter(self.packed, hash=True, broadcast=True)
         futures: set[Any] = set()  # under way: who holds one that is done holds its draws on the cluster
         numbers = itertools.count()
         name = f"stanadapt-{uuid.uuid4().hex[:12]}"
+        # The result of a task, which Dask makes again where the worker that holds it dies. What is scattered
+        # is lost then, since Dask saves memory and soon keeps it on one worker alone.
+        with _large_graphs():
+            model = self.client.submit(bytes, self.packed, pure=False, key=f"{name}-model")
 
         def submit(segment: Segment) -> Future[Any]:
             own = f"{name}-{segment.chain}-{next(numbers)}"
@@ -71,6 +74,13 @@ class Cluster(NamedTuple):
             self.client.cancel(list(futures))
             if self.is_own:
                 self.client.close()
+
+
+def _large_graphs() -> contextlib.AbstractContextManager[Any]:
+    """Dask's advice on large arguments is of no use here: a model goes out once."""
+    import dask
+
+    return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
 
 
 def _as_future(theirs: Any, board: Board, segment: Segment) -> Future[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -77,24 +78,42 @@ def test_goals_are_about_all_chains(client: Any) -> None:
     assert attributes(here)["until_reason"] == attributes(there)["until_reason"]
 
 
-def test_a_worker_that_dies_costs_no_draws(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One is killed when the first segment has come back; Dask starts another one, and segments again."""
-    from stanadapt.run import cluster, segments
+def test_workers_that_die_cost_no_draws(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them are killed when the first segment has come back, and their copies of the model are lost.
+
+    Dask starts others, and segments again. Segments end at 500 rows, however long these take, so that no
+    chain is done by then.
+    """
+    from stanadapt.run import segments
 
     killed: list[int] = []
-    take = segments.SegmentTeam._take
+    take, asked = segments.SegmentTeam._take, segments.Segment
 
     def kill(team: Any, piece: Any) -> None:
         take(team, piece)
         if not killed:
-            killed.append(next(iter(client.run(os.getpid).values())))
-            os.kill(killed[0], signal.SIGKILL)
+            killed.extend(client.run(os.getpid).values())
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
 
-    monkeypatch.setattr(cluster, "_SECONDS", 0.05)
+    def short(chain: int, init: Any, value: Any, goal: int, seconds: float) -> Any:
+        rows = 0 if value is None else value.rows
+        return asked(chain, init, value, min(goal, rows + 500), math.inf)
+
     monkeypatch.setattr(segments.SegmentTeam, "_take", kill)
-    there = sample(draws=60_000, thin=10, cluster=client)
-    assert killed
-    assert_same(sample(draws=60_000, thin=10), there)
+    monkeypatch.setattr(segments, "Segment", short)
+    there = sample(draws=2_000, cluster=client)
+    assert len(killed) == 2
+    assert_same(sample(draws=2_000), there)
+
+
+def test_a_large_model_travels_without_a_word(client: Any) -> None:
+    ballast = np.random.default_rng(1).bytes(12_000_000)
+    target = stanadapt.Target.from_python(lambda x: -0.5 * float(x @ x) + 0.0 * len(ballast), 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FindingsWarning)
+        stanadapt.sample(target, cluster=client, draws=20, warmup=20, **(RUN | {"method": "rwm"}))
 
 
 def test_a_run_goes_on_at_another_place(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from stanadapt.numerics.surrogate import Surrogate, surrogate_gradient, surrogat
 from stanadapt.target import log_density_gradient
 from stanadapt.trace import Trace, empty_trace
 
+pytestmark = pytest.mark.one_seed("two methods draw the same, whatever is drawn")
+
 X = np.array([0.3, -0.2, 1.0])
 STEP = 0.3
 

@@ -1,14 +1,17 @@
 """Hierarchies in the coordinates that Fisher HMC learns: right in the neck and in both tails, at every seed.
 
+A right sampler fails the comparisons of one run with 1,000 effective draws in 0.0013 of seeds (seven shares,
+each binomial, of which those in the tails are skewed), with 2,000 to 4,000 in 0.0006. A finding where nothing
+is wrong is promised to be rarer than one in a hundred; RATE has room for both.
+
 What is known: the funnel's v is normal; the spread of eight schools has a posterior that two integrals give,
 and so have the global scale of a horseshoe and the two spreads of a hierarchy of two levels. For stochastic
-volatility there is a long run of another program. HIERARCHY_SEEDS=20 runs so many seeds of each.
+volatility there is a long run of another program.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from scipy import stats
 
 import stanadapt
 from cases import resolve
+from hierarchies import two_level_program
 from stanadapt.diagnostics.convergence import effective_size
 from stanadapt.result.container import datasets
 from stanadapt.run.warmup import variable_groups, warm_up
@@ -28,22 +32,14 @@ from stanadapt.transport import into_z
 
 MODELS = Path(__file__).parents[2] / "models"
 PROBABILITIES = np.array([0.001, 0.01, 0.05, 0.5, 0.95, 0.99, 0.999])
-LIMIT = 4.5  # standard errors; a hundred comparisons have one so far off once in a thousand times
-SEEDS = range(1, 1 + int(os.environ.get("HIERARCHY_SEEDS", "4")))
+LIMIT = 4.5  # standard errors
+RATE = 0.01
 SCHOOLS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
 HORSESHOE = """
 data { int J; vector[J] y; }
 parameters { vector[J] theta; vector<lower=0>[J] lambda; real<lower=0> tau; }
 model { lambda ~ cauchy(0, 1); tau ~ cauchy(0, 1); theta ~ normal(0, tau * lambda); y ~ normal(theta, 1); }
-"""
-TWO_LEVELS = """
-data { int J; int N; array[N] int parent; vector[N] y; }
-parameters { vector[N] theta; real<lower=0> tau; vector[J] mu; real<lower=0> omega; real mu0; }
-model {
-  mu0 ~ normal(0, 3); omega ~ normal(0, 2); tau ~ normal(0, 2);
-  mu ~ normal(mu0, omega); theta ~ normal(mu[parent], tau); y ~ normal(theta, 1);
-}
 """
 VOLATILITY = """
 data { int T; vector[T] y; }
@@ -92,12 +88,14 @@ def quantiles_of_horseshoe() -> np.ndarray:
 
 
 @functools.cache
-def two_levels() -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    """Data of 8 groups of 2 to 8 members in mixed order, and the quantiles of log tau and log omega."""
-    rng = np.random.default_rng(1)
-    parent = rng.permutation(np.repeat(np.arange(8), [2, 3, 4, 5, 5, 6, 7, 8]))
-    y = 1.0 + 0.4 * rng.normal(size=8)[parent] + np.hypot(1.0, 0.4) * rng.normal(size=len(parent))
-    data = {"J": 8, "N": len(y), "parent": parent + 1, "y": y}
+def two_levels(seed: int) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Data of 6 to 12 groups of 2 to 8 members in mixed order, and the quantiles of log tau and log omega."""
+    rng = np.random.default_rng(seed)
+    groups = int(rng.integers(6, 13))
+    parent = rng.permutation(np.repeat(np.arange(groups), rng.integers(2, 9, groups)))
+    omega, tau = rng.uniform(0.1, 1.0, 2)
+    y = 1.0 + omega * rng.normal(size=groups)[parent] + np.hypot(1.0, tau) * rng.normal(size=len(parent))
+    data = {"J": groups, "N": len(y), "parent": parent + 1, "y": y}
     return data, *quantiles_of_two_levels(data)
 
 
@@ -110,7 +108,7 @@ def quantiles_of_two_levels(data: dict[str, Any]) -> tuple[np.ndarray, np.ndarra
     parent, y = data["parent"] - 1, data["y"]
     sizes = np.bincount(parent)
     means = np.bincount(parent, y) / sizes
-    u = np.linspace(-16.0, 3.0, 1_001)
+    u = np.linspace(-16.0, 3.0, 761)
     tau, omega = np.exp(u)[:, None], np.exp(u)
     v = 1.0 + tau**2
     log_p = stats.norm.logpdf(tau, 0.0, 2.0) + stats.norm.logpdf(omega, 0.0, 2.0) + u[:, None] + u
@@ -166,21 +164,21 @@ def shipped(name: str) -> tuple[Path, Path]:
     return MODELS / name / f"{name}.stan", MODELS / name / f"{name}.json"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeds(1, 2, 3, 4, rate=RATE)
 def test_the_funnel_is_right_from_neck_to_mouth(seed: int) -> None:
     posterior, findings = run(*shipped("funnel"), method="fisher_hmc", seed=seed)
     assert not findings
     assert np.abs(errors(posterior["v"].values, 3.0 * stats.norm.ppf(PROBABILITIES))).max() < LIMIT
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeds(1, 2, 3, 4, rate=RATE)
 def test_centred_schools_are_right_from_neck_to_mouth(seed: int) -> None:
     posterior, findings = run(*shipped("eight_schools_centered"), method="fisher_hmc", seed=seed)
     assert not findings
     assert np.abs(errors(np.log(posterior["tau"].values), quantiles_of_schools())).max() < LIMIT
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeds(1, 2, 3, 4, rate=RATE)
 def test_the_horseshoe_is_right(seed: int) -> None:
     data = {"J": len(OUTCOMES), "y": OUTCOMES}
     posterior, findings = run(HORSESHOE, data, method="fisher_hmc", seed=seed)
@@ -188,18 +186,24 @@ def test_the_horseshoe_is_right(seed: int) -> None:
     assert np.abs(errors(np.log(posterior["tau"].values), quantiles_of_horseshoe())).max() < LIMIT
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_two_levels_are_right_from_neck_to_mouth(seed: int) -> None:
+@pytest.mark.seeds(1, 2, 3, 4, rate=RATE)
+@pytest.mark.parametrize("upper_centred", [True, False], ids=["upper centred", "upper not"])
+@pytest.mark.parametrize("centred", [True, False], ids=["centred", "not"])
+def test_two_levels_are_right_from_neck_to_mouth(centred: bool, upper_centred: bool, seed: int) -> None:
     """Two funnels, one upon the other: a member has the location of its group, which is moved itself."""
-    data, tau, omega = two_levels()
-    posterior, findings = run(TWO_LEVELS, data, method="fisher_hmc", seed=seed, draws=5_000)
-    assert not findings - {"divergences", "ess_tail"}
+    data, tau, omega = two_levels(seed)
+    # Where the members alone are centred, a chain in forty does not learn what rules the scale of the group
+    # effects, and may stand still for a while. It is said, and the comparisons below are made all the same.
+    allowed = {"uneven", "still"} if centred and not upper_centred else set()
+    program = two_level_program(centred, upper_centred)
+    posterior, findings = run(program, data, method="fisher_hmc", seed=seed, draws=5_000)
+    assert not findings - allowed
     assert np.abs(errors(np.log(posterior["tau"].values), tau)).max() < LIMIT
     assert np.abs(errors(np.log(posterior["omega"].values), omega)).max() < LIMIT
 
 
 @pytest.mark.parametrize("program", [VOLATILITY, STANDARDISED], ids=["centred", "standardised"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeds(1, 2, 3, 4, rate=RATE)
 def test_stochastic_volatility_is_right_or_says_that_it_is_not(seed: int, program: str) -> None:
     """Each member is around the one before, which no law of coordinates reaches."""
     posterior, findings = run(program, volatility(), method="fisher_hmc", seed=seed)
@@ -207,30 +211,33 @@ def test_stochastic_volatility_is_right_or_says_that_it_is_not(seed: int, progra
     assert findings or largest < LIMIT
 
 
-def test_without_coordinates_the_neck_is_missed() -> None:
+@pytest.mark.seeds(1, rate=RATE)
+def test_without_coordinates_the_neck_is_missed(seed: int) -> None:
     """The same run with them off never sees the lowest draws, and says that something is wrong."""
-    more = {"method": "fisher_hmc", "seed": 1, "settings": {"transport": "off"}}
+    more = {"method": "fisher_hmc", "seed": seed, "settings": {"transport": "off"}}
     posterior, findings = run(*shipped("eight_schools_centered"), **more)
     assert np.mean(np.log(posterior["tau"].values) <= quantiles_of_schools()[1]) < 0.001
     assert findings
 
 
+@pytest.mark.seeds(1, rate=RATE)
 @pytest.mark.parametrize("method", ["fisher_mala", "ada_mala", "gad_mala_fast"])
-def test_a_pilot_hands_its_coordinates_over(method: str) -> None:
-    more = {"method": method, "seed": 1, "settings": {"pilot": 600}, "warmup": 2_000, "draws": 4_000}
+def test_a_pilot_hands_its_coordinates_over(method: str, seed: int) -> None:
+    more = {"method": method, "seed": seed, "settings": {"pilot": 600}, "warmup": 2_000, "draws": 4_000}
     posterior, findings = run(*shipped("eight_schools_centered"), **more)
     assert not findings
     assert np.abs(errors(np.log(posterior["tau"].values), quantiles_of_schools())).max() < LIMIT
 
 
-def test_a_frozen_chain_leaves_exact_draws_of_the_funnel_as_they_are() -> None:
+@pytest.mark.seeds(4, rate=0.001)
+def test_a_frozen_chain_leaves_exact_draws_of_the_funnel_as_they_are(seed: int) -> None:
     posterior = stanadapt.Posterior(*shipped("funnel"))
-    d, rng = posterior.dim, np.random.default_rng(4)
+    d, rng = posterior.dim, np.random.default_rng(seed)
     sampler, settings = resolve("fisher_hmc", {})
     groups = variable_groups(posterior.unconstrained_names)
     driver = warm_up(sampler, settings, posterior.model.target(), rng.normal(size=d), rng, 600, groups)
     state = driver.finish()
-    assert len(state.transport) == d - 1
+    assert len(state.transport) >= d - 1
     head = posterior.unconstrained_names.index("v")
     n, end, moved = 3_000, [], 0
     trace = driver.room(4)
@@ -249,7 +256,8 @@ def test_a_frozen_chain_leaves_exact_draws_of_the_funnel_as_they_are() -> None:
     x = np.array(end)
     standard = x * np.exp(-0.5 * x[:, [head]])
     standard[:, head] = x[:, head] / 3.0
+    level = 0.001 / (d + 1)  # of each test: Bonferroni
     for column in standard.T:
-        assert stats.kstest(column, "norm").pvalue > 0.001
+        assert stats.kstest(column, "norm").pvalue > level
     distances = stats.chi2.cdf(np.square(standard).sum(axis=1), d)
-    assert stats.kstest(distances, "uniform").pvalue > 0.001
+    assert stats.kstest(distances, "uniform").pvalue > level

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from cases import resolve
 from rotated import Rotated
@@ -11,7 +12,7 @@ from stanadapt.samplers import advance
 from stanadapt.trace import empty_trace
 
 DRAWS, BATCHES = 1_000, 40
-LIMIT = 4.5  # standard errors; 60 comparisons, two-sided, fail in 1 of 2,500 seeds
+LIMIT = 4.5  # standard errors; 60 comparisons with Student's t of 39 degrees of freedom: 0.0036 of seeds fail
 
 
 def _z_score(series: np.ndarray, wanted: float, largest_error: float) -> float:
@@ -22,10 +23,11 @@ def _z_score(series: np.ndarray, wanted: float, largest_error: float) -> float:
     return abs(float(means.mean()) - wanted) / error
 
 
-def test_means_variances_tails_and_cost_of_a_rotated_gaussian() -> None:
+@pytest.mark.seeds(1, rate=0.004)
+def test_means_variances_tails_and_cost_of_a_rotated_gaussian(seed: int) -> None:
     law, (sampler, settings) = Rotated(1_000), resolve("fisher_hmc", {})
     _model, target = law.target()
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     driver = warm_up(sampler, settings, target, rng.normal(size=1_000), rng, 600)
     gradients = 2 * 1_000 + 20  # the Hessian at the start, and whether it pays
     while driver.next_stage():

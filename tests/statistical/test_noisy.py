@@ -60,7 +60,7 @@ def noisy(log_pi: Callable[[np.ndarray], float]) -> Any:
 LAWS = {"gaussian": (gaussian, log_gaussian), "skewed": (skewed, log_skewed)}
 
 
-def law_is_kept(sampler: Any, settings: Any, name: str) -> bool:
+def law_is_kept(sampler: Any, settings: Any, name: str, seed: int) -> bool:
     make, log_pi = LAWS[name]
 
     def kept(x: np.ndarray, rng: np.random.Generator) -> float:
@@ -69,7 +69,7 @@ def law_is_kept(sampler: Any, settings: Any, name: str) -> bool:
 
     law = make()
     exact = Exact(name, noisy(log_pi), law.draw, law.probabilities)
-    p_values = p_values_after(sampler, settings, exact, n=DRAWS, steps=STEPS, seed=1, estimate=kept)
+    p_values = p_values_after(sampler, settings, exact, n=DRAWS, steps=STEPS, seed=seed, estimate=kept)
     return bool(p_values.min() > LEVEL / p_values.size)
 
 
@@ -92,30 +92,34 @@ class Refreshing:
         return state
 
 
+@pytest.mark.seeds(1, rate=LEVEL)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("method", ABLE)
-def test_frozen_kernel_leaves_the_law_invariant(method: str, law: str) -> None:
-    assert law_is_kept(*resolve(method, {}), law)
+def test_frozen_kernel_leaves_the_law_invariant(method: str, law: str, seed: int) -> None:
+    assert law_is_kept(*resolve(method, {}), law, seed)
 
 
+@pytest.mark.seeds(1, rate=0.01)
 @pytest.mark.parametrize("method", ABLE)
-def test_suite_goes_red_where_estimates_are_drawn_again(method: str) -> None:
+def test_suite_goes_red_where_estimates_are_drawn_again(method: str, seed: int) -> None:
     sampler, settings = resolve(method, {})
-    assert not law_is_kept(Refreshing(sampler), settings, "gaussian")
+    assert not law_is_kept(Refreshing(sampler), settings, "gaussian", seed)
 
 
-def test_suite_goes_red_for_a_kernel_that_draws_again(tmp_path: Path) -> None:
+@pytest.mark.seeds(1, rate=0.01)
+def test_suite_goes_red_for_a_kernel_that_draws_again(tmp_path: Path, seed: int) -> None:
     text = "logp_y = log_density(target, y)\n"
     again = f"{text}    logp = log_density(target, x)\n"
     sampler = broken_sampler("rwm", "samplers/rwm.py", text, again, tmp_path)
-    assert not law_is_kept(sampler, resolve("rwm", {})[1], "gaussian")
+    assert not law_is_kept(sampler, resolve("rwm", {})[1], "gaussian", seed)
 
 
+@pytest.mark.seeds(4, rate=LEVEL)
 @pytest.mark.parametrize("method", ABLE)
-def test_moments_are_those_of_the_exact_law(method: str) -> None:
+def test_moments_are_those_of_the_exact_law(method: str, seed: int) -> None:
     """With adaptation on, through all stages of warm-up, from random starts."""
     draws = CASES[method].draws // 4
-    idata = sample(noisy(log_gaussian), method=method, warmup=2_000, draws=draws, seed=4)
+    idata = sample(noisy(log_gaussian), method=method, warmup=2_000, draws=draws, seed=seed)
     x = idata["posterior"]["x"].values
     variances = np.diag(CHOL @ CHOL.T)
     z = z_scores(np.concatenate([x, x**2], axis=2), np.concatenate([np.zeros(3), variances]))
@@ -170,14 +174,15 @@ def test_the_posterior_itself_gives_estimates_from_a_fixed_seed() -> None:
     np.testing.assert_array_equal(datasets(sample(second))["posterior"]["x"], before)
 
 
-def test_too_much_noise_is_a_finding() -> None:
+@pytest.mark.seeds(3, rate=0.01)
+def test_too_much_noise_is_a_finding(seed: int) -> None:
     def log_estimate(x: np.ndarray, rng: np.random.Generator, s: float) -> float:
         return log_gaussian(x) + s * rng.standard_normal() - 0.5 * s * s
 
     kinds = []
     for s in (0.5, 4.0):
         target = Target.from_python(functools.partial(log_estimate, s=s), 3, noisy=True)
-        idata = sample(target, method="am", warmup=3_000, draws=20_000)
+        idata = sample(target, method="am", warmup=3_000, draws=20_000, seed=seed)
         kinds.append({finding.kind for finding in stanadapt.diagnose(idata)})
     assert kinds[0] == set()
     assert {"still", "noise"} <= kinds[1]

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import stanadapt
-from moments import limit, model_z_scores
+from moments import LEVEL, limit, model_z_scores
 from stanadapt import Posterior, Target, cli, samplers
 from stanadapt.errors import ArgumentError, InitializationError
 from stanadapt.result import files
@@ -160,9 +160,10 @@ def test_draws_are_those_of_the_method_it_names(name: str) -> None:
         np.testing.assert_array_equal(one, third)
 
 
+@pytest.mark.seeds(2, rate=LEVEL)
 @pytest.mark.parametrize("name", ["linear_regression", "hierarchical"])
-def test_moments_of_models(name: str) -> None:
-    z = model_z_scores(MODELS / name, method="auto", draws=5_000)
+def test_moments_of_models(name: str, seed: int) -> None:
+    z = model_z_scores(MODELS / name, method="auto", seed=seed, draws=5_000)
     assert np.abs(z).max() < limit(z.size), z
 
 

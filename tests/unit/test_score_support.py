@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stanadapt
+from hierarchies import two_level_program
 from stanadapt.numerics.score_support import places, unexplained, unexplained_alone
 from stanadapt.numerics.transport_learning import learn_transport
 from stanadapt.numerics.transport_pairs import Draws, Pair, pairs_of
@@ -26,26 +27,6 @@ TAU, OMEGA, MU0 = N, N + 1 + J, N + 2 + J
 UPPER = np.arange(N + 1, N + 1 + J)
 
 
-def program(centred: bool, upper_centred: bool) -> str:
-    """A hierarchy of two levels, each of them centred or not."""
-    derived = "" if upper_centred else "vector[J] mu = mu0 + omega * f;"
-    derived += "" if centred else "vector[N] theta = mu[parent] + tau * e;"
-    return f"""
-    data {{ int J; int N; array[N] int parent; vector[N] y; }}
-    parameters {{
-      vector[N] {"theta" if centred else "e"}; real<lower=0> tau;
-      vector[J] {"mu" if upper_centred else "f"}; real<lower=0> omega; real mu0;
-    }}
-    transformed parameters {{ {derived} }}
-    model {{
-      mu0 ~ normal(0, 3); omega ~ normal(0, 2); tau ~ normal(0, 2);
-      {"mu ~ normal(mu0, omega);" if upper_centred else "f ~ std_normal();"}
-      {"theta ~ normal(mu[parent], tau);" if centred else "e ~ std_normal();"}
-      y ~ normal(theta, 1);
-    }}
-    """
-
-
 def seen(
     centred: bool, upper_centred: bool, n: int, seed: int, spread: float = 0.5
 ) -> tuple[Draws, np.ndarray]:
@@ -53,7 +34,7 @@ def seen(
     rng = np.random.default_rng(seed)
     y = rng.normal(size=J)[PARENTS] + rng.normal(size=N)
     data = {"J": J, "N": N, "parent": PARENTS + 1, "y": y}
-    posterior = stanadapt.Posterior(program(centred, upper_centred), data)
+    posterior = stanadapt.Posterior(two_level_program(centred, upper_centred), data)
     target = posterior.model.target()
     points, scores = spread * rng.normal(size=(2, n, posterior.dim))
     for x, score in zip(points, scores, strict=True):

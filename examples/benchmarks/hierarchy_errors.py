@@ -1,6 +1,6 @@
 """How often Fisher HMC is wrong on hierarchies, and how often it says so.
 
-    python examples/benchmarks/hierarchies.py [--runs 200] [--first 0] [--draws 4000] [--json FILE] [KIND ...]
+    python examples/benchmarks/hierarchy_errors.py [--runs 200] [--first 0] [--draws 4000] [--json FILE] [KIND ...]
 
 Every run has data and a seed of its own. What is known are quantiles of the scales, from 0.1 to 99.9 %: other
 parameters are integrated out, and the scales are summed on a grid. A run is off if the share of its draws
@@ -35,6 +35,7 @@ from stanadapt.result.container import datasets
 
 sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2] / "tests/statistical")]
 import test_hierarchies as suite
+from hierarchies import two_level_program
 
 OFF, CHAIN_OFF = 4.5, 6.0  # standard errors
 INNER = slice(1, 6)  # of PROBABILITIES: 1 to 99 %
@@ -57,26 +58,6 @@ class Case(NamedTuple):
     quantiles: dict[str, np.ndarray]  # of the logarithm of scales, and of the funnel's v
 
 
-def two_levels(centred: bool, upper_centred: bool) -> str:
-    """The program of two levels, each of them centred or not."""
-    derived = "" if upper_centred else "vector[J] mu = mu0 + omega * f;"
-    derived += "" if centred else " vector[N] theta = mu[parent] + tau * e;"
-    return f"""
-    data {{ int J; int N; array[N] int parent; vector[N] y; }}
-    parameters {{
-      vector[N] {"theta" if centred else "e"}; real<lower=0> tau;
-      vector[J] {"mu" if upper_centred else "f"}; real<lower=0> omega; real mu0;
-    }}
-    transformed parameters {{ {derived} }}
-    model {{
-      mu0 ~ normal(0, 3); omega ~ normal(0, 2); tau ~ normal(0, 2);
-      {"mu ~ normal(mu0, omega);" if upper_centred else "f ~ std_normal();"}
-      {"theta ~ normal(mu[parent], tau);" if centred else "e ~ std_normal();"}
-      y ~ normal(theta, 1);
-    }}
-    """
-
-
 def grouped(rng: np.random.Generator, sizes: np.ndarray, tau: float, omega: float) -> dict[str, Any]:
     """Data of two levels, with members in mixed order."""
     parent = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
@@ -89,13 +70,13 @@ def any_hierarchy(rng: np.random.Generator, centred: bool, upper_centred: bool) 
     sizes = rng.integers(fewest, most + 1, rng.integers(5, 13))
     data = grouped(rng, sizes, float(np.exp(rng.normal(-0.3, 0.6))), float(np.exp(rng.normal(-0.9, 0.6))))
     tau, omega = suite.quantiles_of_two_levels(data)
-    return Case(two_levels(centred, upper_centred), data, {"tau": tau, "omega": omega})
+    return Case(two_level_program(centred, upper_centred), data, {"tau": tau, "omega": omega})
 
 
 def small(rng: np.random.Generator) -> Case:
     data = grouped(rng, rng.integers(2, 8, 10), 1.0, 0.4)
     tau, omega = suite.quantiles_of_two_levels(data)
-    return Case(two_levels(True, True), data, {"tau": tau, "omega": omega})
+    return Case(two_level_program(True, True), data, {"tau": tau, "omega": omega})
 
 
 def radon(rng: np.random.Generator) -> Case:
