@@ -1,6 +1,6 @@
 """How often Fisher HMC is wrong on hierarchies, and how often it says so.
 
-    python examples/benchmarks/hierarchy_errors.py [--runs 200] [--first 0] [--draws 4000] [--json FILE] [KIND ...]
+    python examples/benchmarks/hierarchy_errors.py [--runs 200] [--first 0] [--draws 4000] [KIND ...]
 
 Every run has data and a seed of its own. What is known are quantiles of the scales, from 0.1 to 99.9 %: other
 parameters are integrated out, and the scales are summed on a grid. A run is off if the share of its draws
@@ -35,6 +35,7 @@ from stanadapt.result.container import datasets
 
 sys.path += [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2] / "tests/statistical")]
 import test_hierarchies as suite
+
 from hierarchies import two_level_program
 
 OFF, CHAIN_OFF = 4.5, 6.0  # standard errors
