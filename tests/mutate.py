@@ -312,8 +312,8 @@ MUTATIONS = [
     ),
     Mutation(
         "numerics/transport_learning.py",
-        "        if not fall_of(pull_draws(draws, others_of(kept, pair)), pair) > 0.0:",
-        "        if False:",
+        "        if fall_of(pull_draws(draws, others_of(kept, pair)), pair) > 0.0:",
+        "        if True:",
         unit("test_transport_learning", "test_a_pair_that_serves_stays_and_one_that_does_not_goes"),
     ),
     Mutation(
@@ -348,8 +348,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport.py",
-        "                score[location] += drag",
-        "                score[location] += 0.5 * drag",
+        "        score[int(row[LOCATION])] += drag",
+        "        score[int(row[LOCATION])] += 0.5 * drag",
         unit("test_transport", "test_density_and_score_against_their_definition"),
     ),
     Mutation(
@@ -360,8 +360,8 @@ MUTATIONS = [
     ),
     Mutation(
         "numerics/transport_pairs.py",
-        "np.add.at(scores.T, pair.locations[placed], drag[placed])",
-        "np.add.at(scores.T, pair.locations[placed], 0.5 * drag[placed])",
+        "            scores[:, place] += more",
+        "            scores[:, place] += 0.5 * more",
         unit("test_transport_learning", "test_pairs_are_undone_as_the_map_undoes_them"),
     ),
     Mutation(
@@ -387,8 +387,8 @@ MUTATIONS = [
     ),
     Mutation(
         "diagnostics/findings.py",
-        "if (path > LEAVING).any():",
-        "if (path > 50 * LEAVING).any():",
+        "        far = path > LEAVING",
+        "        far = path > 50 * LEAVING",
         unit("test_diagnostics", "test_a_chain_that_leaves_is_named"),
     ),
     Mutation(
@@ -396,6 +396,36 @@ MUTATIONS = [
         "return int(np.diff(moved).max()) - 1",
         "return int(np.diff(moved).max())",
         unit("test_diagnostics", "test_long_waits"),
+    ),
+    Mutation(
+        "transport.py",
+        "        score[head] += scaled * x[part] * row[PART_BETA]",
+        "        score[head] += scaled * x[part]",
+        unit("test_transport", "test_density_and_score_against_their_definition"),
+    ),
+    Mutation(
+        "numerics/score_support.py",
+        "at_location, at_head = [inverse * away], [inverse * away * away]",
+        "at_location, at_head = [away], [inverse * away * away]",
+        unit("test_score_support", "test_an_upper_level_needs_the_terms_of_the_lower_one"),
+    ),
+    Mutation(
+        "numerics/score_support.py",
+        "    return slope * np.exp(-_medians(points, law)[:, 0]), nothing",
+        "    return slope, nothing",
+        unit("test_score_support", "test_the_numbers_of_a_place_come_from_scores"),
+    ),
+    Mutation(
+        "numerics/exact_laws.py",
+        "draws) < EXACT < alone - CLEAR)",
+        "draws) < EXACT)",
+        unit("test_transport_learning", "test_a_wrong_location_is_put_right"),
+    ),
+    Mutation(
+        "numerics/transport_places.py",
+        "            strength = -shares\n",
+        "            strength = shares\n",
+        unit("test_score_support", "test_both_levels_are_learnt_from_scores_in_every_parametrisation"),
     ),
 ]
 
