@@ -12,7 +12,7 @@ import itertools
 
 import numpy as np
 
-from .score_support import likelihood_terms, places, unexplained, unexplained_alone
+from .score_support import likelihood_terms, places, residual_shares, residual_shares_alone
 from .transport_detection import FEW, may_rule
 from .transport_fit import fit_law
 from .transport_pairs import Draws, Pair, order_pairs, others_of, pull_draws
@@ -25,8 +25,8 @@ from .transport_places import (
     RULERS,
     Place,
     possible_places,
+    residual_share,
     single_places,
-    unexplained_share,
 )
 
 WORTH = 0.3  # mean fall of the logarithm of the scores' unexplained share that a head or an offset must bring
@@ -55,7 +55,7 @@ def with_exact_pairs(pairs: list[Pair], draws: Draws, groups: np.ndarray, new: b
             others = [pair for pair in pairs if not any(pair is one for one in present)]
             if not (present or new):
                 continue
-            if present and unexplained_share(present[0], others, draws) < EXACT:
+            if present and residual_share(present[0], others, draws) < EXACT:
                 continue
             rulers = np.setdiff1d(_spread_heads(draws, others, groups), members)[:RULERS]
             pair = _exact_pair(draws, others, groups, members, rulers)
@@ -78,7 +78,7 @@ def _exact_pair(
     head for each member, unless it is to be `plain`.
     """
     some = members[:: -(-len(members) // FEWEST)]
-    if unexplained_alone(draws, some, pairs).max() < EXACT + CLEAR:
+    if residual_shares_alone(draws, some, pairs).max() < EXACT + CLEAR:
         return None
     law = None if plain else _exact_own_heads(draws, pairs, groups, members, rulers)
     if law is not None or not rulers.size:
@@ -96,7 +96,7 @@ def _exact_pair(
         location = NOWHERE if base is None else np.array([base])
         members_and_heads = np.tile(some, len(rulers)), np.repeat(rulers, len(some))
         law = Pair(*members_and_heads, beta, -1, 0.0, location, 0.0, 0.0, none, none)
-        shares = unexplained(draws, law, pairs, candidates=columns).min(axis=1)
+        shares = residual_shares(draws, law, pairs, candidates=columns).min(axis=1)
         shares = shares.reshape(len(rulers), -1).max(axis=1)  # the worst member of each head
         if not shares.min() < EXACT:
             continue
@@ -125,7 +125,7 @@ def _exact_own_heads(
                 members, heads, beta, second, beta if second >= 0 else 0.0, NOWHERE, 0.0, 0.0, none, none
             )
             some = law._replace(members=members[::every], heads=heads[::every])
-            if unexplained(draws, some, pairs).max() < EXACT and is_exact(law, pairs, draws):
+            if residual_shares(draws, some, pairs).max() < EXACT and is_exact(law, pairs, draws):
                 return _with_exact_place(law, pairs, draws, pull_draws(draws, others_of([*pairs, law], law)))
     return None
 
@@ -143,7 +143,7 @@ def with_likelihood(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> Draw
 
     Without them where a law does so as it is, or where there are few draws.
     """
-    members = _unexplained_groups(draws, pairs, groups)
+    members = _groups_without_law(draws, pairs, groups)
     if len(draws.points) < CERTAIN or not members:
         return draws
     small = np.flatnonzero(may_rule(groups))
@@ -162,7 +162,7 @@ def with_likelihood(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> Draw
     return draws
 
 
-def _unexplained_groups(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> list[np.ndarray]:
+def _groups_without_law(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> list[np.ndarray]:
     """The members of large variables whose scores no pair of theirs explains wholly; none if one does."""
     found: list[np.ndarray] = []
     if not groups.max():
@@ -172,7 +172,7 @@ def _unexplained_groups(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> 
         for pair in pairs:
             if np.isin(members, pair.members).any():
                 others = [other for other in pairs if other is not pair]
-                if unexplained_share(pair, others, draws) < EXACT:
+                if residual_share(pair, others, draws) < EXACT:
                     return []
         found.append(members)
     return found
@@ -189,8 +189,8 @@ def _spread_heads(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> np.nda
 
 def is_exact(law: Pair, others: list[Pair], draws: Draws) -> bool:
     """Whether the law leaves nothing of its members' scores, and something is left without it."""
-    alone = unexplained_alone(draws, law.members, others).mean()
-    return bool(unexplained_share(law, others, draws) < EXACT < alone - CLEAR)
+    alone = residual_shares_alone(draws, law.members, others).mean()
+    return bool(residual_share(law, others, draws) < EXACT < alone - CLEAR)
 
 
 def simplify(pair: Pair, pairs: list[Pair], draws: Draws, pulled: Draws) -> Pair:
@@ -203,8 +203,8 @@ def simplify(pair: Pair, pairs: list[Pair], draws: Draws, pulled: Draws) -> Pair
             if len(pair.heads) == 1
         ] or [pair._replace(second=-1, beta_2=0.0)]
         alone += [law._replace(beta=2.0 * law.beta) for law in alone if abs(law.beta) == BETAS[1]]
-        shares = [unexplained_share(law, others, draws) for law in alone]
-        if min(shares) < unexplained_share(pair, others, draws) + WORTH:
+        shares = [residual_share(law, others, draws) for law in alone]
+        if min(shares) < residual_share(pair, others, draws) + WORTH:
             pair = fit_law(pulled, alone[int(np.argmin(shares))], offset=pair.offset != 0.0)
     if pair.offset != 0.0 and not needs_offset(pair, others, draws):
         pair = fit_law(pulled, pair._replace(offset=0.0))
@@ -214,8 +214,8 @@ def simplify(pair: Pair, pairs: list[Pair], draws: Draws, pulled: Draws) -> Pair
 def needs_offset(law: Pair, others: list[Pair], draws: Draws) -> bool:
     """Whether the scores ask for an offset of the law's place."""
     slope = law.slope if law.slope != 0.0 or not law.is_located else 1.0
-    plain = unexplained(draws, law._replace(slope=slope), others, offset=False).mean()
-    return bool(plain - unexplained_share(law, others, draws) > WORTH)
+    plain = residual_shares(draws, law._replace(slope=slope), others, offset=False).mean()
+    return bool(plain - residual_share(law, others, draws) > WORTH)
 
 
 def with_slope(pair: Pair, others: list[Pair], draws: Draws, pulled: Draws) -> Pair:
@@ -226,15 +226,15 @@ def with_slope(pair: Pair, others: list[Pair], draws: Draws, pulled: Draws) -> P
     if not pair.is_located or pair.beta < 0.0:
         return pair
     whole = pair._replace(slope=1.0, offset=0.0)
-    least = unexplained_share(pair, others, draws)
-    if pair.slope == 1.0 or unexplained(draws, whole, others, offset=False).mean() > least + WORTH:
+    least = residual_share(pair, others, draws)
+    if pair.slope == 1.0 or residual_shares(draws, whole, others, offset=False).mean() > least + WORTH:
         return pair
     return fit_law(pulled, whole, free=False)
 
 
 def _with_exact_place(pair: Pair, others: list[Pair], draws: Draws, pulled: Draws) -> Pair | None:
     """The pair with the C and c that the scores of all its members agree on; None where they do not."""
-    if unexplained_share(pair, others, draws) > EXACT:
+    if residual_share(pair, others, draws) > EXACT:
         return None
     slopes, offsets = places(draws, pair, others)
     if not (np.ptp(slopes) < NEAR and np.ptp(offsets) < NEAR):

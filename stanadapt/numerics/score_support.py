@@ -32,7 +32,7 @@ _PARALLEL = 1e-9  # share of a column's square outside of the basis, below which
 _FARTHEST = 30.0  # distance of a log scale from its median beyond which a draw has no say
 
 
-def unexplained(
+def residual_shares(
     draws: Draws, law: Pair, pairs: list[Pair], *, offset: bool = True, candidates: np.ndarray | None = None
 ) -> np.ndarray:
     """The logarithm of the share of the scores' variance that the law leaves, for each member (m,).
@@ -103,7 +103,7 @@ def places(draws: Draws, law: Pair, pairs: list[Pair]) -> tuple[np.ndarray, np.n
     return slope * np.exp(-_medians(points, law)[:, 0]), nothing
 
 
-def unexplained_alone(draws: Draws, members: np.ndarray, pairs: list[Pair]) -> np.ndarray:
+def residual_shares_alone(draws: Draws, members: np.ndarray, pairs: list[Pair]) -> np.ndarray:
     """What is left of the members' scores (m,) without any law of theirs."""
     draws = draws.part(slice(-_MOST, None))
     return _Left(draws, members, pairs, np.ones((1, len(draws.points))), [], True).share()

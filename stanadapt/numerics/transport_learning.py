@@ -85,8 +85,8 @@ from .transport_places import (
     likeliest_place,
     part_of,
     possible_places,
+    residual_share,
     single_places,
-    unexplained_share,
 )
 
 PROMISE = 1.0  # expected fall of F from which on a place with an offset is tried
@@ -399,10 +399,10 @@ def _with_second_head(pair: Pair, pairs: list[Pair], raw: Draws, draws: Draws, g
     older, newer = draws.halves()
     best, gained = pair, MARGIN
     others = [other for other in pairs if other is not pair]
-    least = unexplained_share(pair, others, raw) - WORTH
+    least = residual_share(pair, others, raw) - WORTH
     for size in BETAS:
         law = pair._replace(second=int(heads[k]), beta_2=float(np.sign(pair.beta) * size))
-        if unexplained_share(law, others, raw) > least:
+        if residual_share(law, others, raw) > least:
             continue
         offset = pair.offset != 0.0
         trial = fit_law(older, law, offset=offset)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .score_support import unexplained
+from .score_support import residual_shares
 from .transport_detection import may_rule
 from .transport_pairs import Draws, Pair, order_pairs, others_of, pull_draws
 
@@ -53,10 +53,10 @@ def possible_places(
     To `places` are added those where members have locations of their own.
     """
     places = _without_twins(places + _own_locations(draws, pairs, groups, law.at(NOWHERE)))
-    shares = [unexplained_share(place.of(law), pairs, draws) for place in places]
+    shares = [residual_share(place.of(law), pairs, draws) for place in places]
     if min(shares) > EXACT:
         places = _without_twins(places + _scaled_locations(draws, pairs, groups, law.at(NOWHERE)))
-        shares += [unexplained_share(place.of(law), pairs, draws) for place in places[len(shares) :]]
+        shares += [residual_share(place.of(law), pairs, draws) for place in places[len(shares) :]]
     order = np.argsort(shares, kind="stable")
     if len(places) > 1 and shares[order[1]] - shares[order[0]] > CLEAR:
         return [places[order[0]]]
@@ -73,7 +73,7 @@ def single_places(
         return []
     strength = _strengths(pulled.points, free, law)
     likely = [int(k) for k in np.argsort(-strength)[:_PLACES]]
-    shares = unexplained(draws, part_of(law), pairs, candidates=draws.points[:, free])
+    shares = residual_shares(draws, part_of(law), pairs, candidates=draws.points[:, free])
     by_score = int(shares.mean(axis=0).argmin())
     return [Place(free[k : k + 1], pulled, 0.0) for k in dict.fromkeys([by_score, *likely])]
 
@@ -100,7 +100,7 @@ def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pai
             continue
         coordinates = np.flatnonzero(groups == g)
         strength = np.abs(_correlations(draws.points, coordinates, members)).T
-        shares = unexplained(draws, law, pairs, candidates=draws.points[:, coordinates])
+        shares = residual_shares(draws, law, pairs, candidates=draws.points[:, coordinates])
         if shares.any():  # the scores can tell
             strength = -shares
         if np.isfinite(strength).all():
@@ -133,7 +133,7 @@ def _scaled_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: 
                 continue
             columns = np.exp(beta * draws.points[:, [part_head]]) * draws.points[:, coordinates]
             here = some.at(np.array([base]))
-            share = float(unexplained(draws, here, pairs, candidates=columns).min(axis=1).mean())
+            share = float(residual_shares(draws, here, pairs, candidates=columns).min(axis=1).mean())
             if share < least:
                 best, least = (int(base), int(part_head), beta, coordinates, columns), share
             if share < EXACT:
@@ -142,7 +142,7 @@ def _scaled_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: 
         return []
     base, part_head, beta, coordinates, columns = best
     here = law.at(np.array([base]))
-    parts = coordinates[unexplained(draws, here, pairs, candidates=columns).argmin(axis=1)]
+    parts = coordinates[residual_shares(draws, here, pairs, candidates=columns).argmin(axis=1)]
     trial = here._replace(parts=parts, part_head=part_head, part_beta=beta)
     if not order_pairs([*pairs, trial]):
         return []
@@ -189,6 +189,6 @@ def part_of(law: Pair) -> Pair:
     )
 
 
-def unexplained_share(law: Pair, others: list[Pair], draws: Draws) -> float:
+def residual_share(law: Pair, others: list[Pair], draws: Draws) -> float:
     """The mean over members of what the law leaves of their scores, see score_support.py."""
-    return float(unexplained(draws, law, others).mean())
+    return float(residual_shares(draws, law, others).mean())

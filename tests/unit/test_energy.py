@@ -271,9 +271,13 @@ def test_one_divergence_of_nuts_is_a_finding() -> None:
 
 def test_walls_have_words_of_their_own() -> None:
     (text,) = made_up("fisher_hmc", rises_of(0, 40))
-    assert text.startswith("40 of 4000 draws ended in a divergence: the trajectory met a point without a log")
+    assert text.startswith(
+        "40 of 4000 draws ended in a divergence (all of them in chain 0): the trajectory met a"
+    )
     assert "bounds" in text
     assert "target_accept" not in text
     (text,) = made_up("fisher_hmc", rises_of(10, 30))
-    assert text.startswith("40 of 4000 draws ended in a divergence: in 10 of them the posterior bends")
+    assert text.startswith(
+        "40 of 4000 draws ended in a divergence (all of them in chain 0): in 10 of them the"
+    )
     assert "In 30 of them the trajectory met a point without a log density." in text

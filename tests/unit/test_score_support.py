@@ -11,7 +11,7 @@ import pytest
 
 import stanadapt
 from hierarchies import two_level_program
-from stanadapt.numerics.score_support import places, unexplained, unexplained_alone
+from stanadapt.numerics.score_support import places, residual_shares, residual_shares_alone
 from stanadapt.numerics.transport_learning import learn_transport
 from stanadapt.numerics.transport_pairs import Draws, Pair, pairs_of
 from stanadapt.numerics.transport_places import EXACT
@@ -50,9 +50,9 @@ def law(members: np.ndarray, head: int, beta: float, locations: np.ndarray, slop
 def test_the_right_law_leaves_nothing_and_wrong_ones_leave_much(n: int) -> None:
     draws, _ = seen(True, True, n, 1)
     right = law(np.arange(N), TAU, 1.0, UPPER[PARENTS])
-    assert (unexplained(draws, right, []) < EXACT).all()
-    assert (unexplained(draws, right, [], offset=False) < EXACT).all()
-    assert unexplained_alone(draws, right.members, []).min() > EXACT / 2
+    assert (residual_shares(draws, right, []) < EXACT).all()
+    assert (residual_shares(draws, right, [], offset=False) < EXACT).all()
+    assert residual_shares_alone(draws, right.members, []).min() > EXACT / 2
     wrong = [
         right._replace(heads=np.array([OMEGA])),
         right._replace(beta=0.5),
@@ -63,14 +63,16 @@ def test_the_right_law_leaves_nothing_and_wrong_ones_leave_much(n: int) -> None:
         right.at(np.roll(UPPER[PARENTS], 9)),
     ]
     for other in wrong:
-        assert np.median(unexplained(draws, other, [])) > EXACT / 2
-    assert np.median(unexplained(draws, right._replace(slope=0.9), [], offset=False)) > EXACT
+        assert np.median(residual_shares(draws, other, [])) > EXACT / 2
+    assert np.median(residual_shares(draws, right._replace(slope=0.9), [], offset=False)) > EXACT
 
 
 def test_each_member_finds_its_location_in_twenty_draws() -> None:
     """Correlations of so few draws would be wrong for most of them."""
     draws, _ = seen(True, True, 20, 2)
-    shares = unexplained(draws, law(np.arange(N), TAU, 1.0, NOWHERE), [], candidates=draws.points[:, UPPER])
+    shares = residual_shares(
+        draws, law(np.arange(N), TAU, 1.0, NOWHERE), [], candidates=draws.points[:, UPPER]
+    )
     np.testing.assert_array_equal(shares.argmin(axis=1), PARENTS)
     correlations = np.abs(np.corrcoef(draws.points.T)[:N, UPPER])
     assert (correlations.argmax(axis=1) != PARENTS).mean() > 0.5
@@ -80,8 +82,8 @@ def test_an_upper_level_needs_the_terms_of_the_lower_one() -> None:
     """The scores of mu have the draws of theta in them."""
     draws, _ = seen(True, True, 60, 3)
     lower, upper = law(np.arange(N), TAU, 1.0, UPPER[PARENTS]), law(UPPER, OMEGA, 1.0, np.array([MU0]))
-    assert (unexplained(draws, upper, [lower]) < EXACT).all()
-    assert np.median(unexplained(draws, upper, [])) > EXACT / 2
+    assert (residual_shares(draws, upper, [lower]) < EXACT).all()
+    assert np.median(residual_shares(draws, upper, [])) > EXACT / 2
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -161,6 +163,6 @@ def test_coordinates_without_a_law_are_left_alone() -> None:
 def test_too_few_draws_tell_nothing() -> None:
     draws, _ = seen(True, True, 8, 6)
     right = law(np.arange(N), TAU, 1.0, UPPER[PARENTS])
-    assert not unexplained(draws, right, []).any()
-    assert not unexplained(draws, right.at(NOWHERE), [], candidates=draws.points[:, UPPER]).any()
+    assert not residual_shares(draws, right, []).any()
+    assert not residual_shares(draws, right.at(NOWHERE), [], candidates=draws.points[:, UPPER]).any()
     assert np.isnan(places(draws, right, [])).all()
