@@ -18,9 +18,8 @@ from .transport_detection import may_rule
 from .transport_pairs import Draws, Pair, order_pairs, others_of, pull_draws
 
 BETAS = (1.0, 0.5)  # a log scale; a log variance or precision
-CLEAR = (
-    1.0  # mean fall of the logarithm of the scores' unexplained share that decides for one of several laws
-)
+# Mean fall of the logarithm of the scores' unexplained share that decides for one of several laws.
+CLEAR = 1.0
 EXACT = -12.0  # the same logarithm, below which a law leaves nothing
 FEWEST = 3  # members that may have locations of their own
 RULERS = 5  # coordinates of small variables that the locations of a program that is not centred are made of
