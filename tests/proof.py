@@ -64,7 +64,7 @@ class Table:
 
     def __init__(self) -> None:
         self.runs: defaultdict[str, int] = defaultdict(int)
-        self.failures: defaultdict[str, list[str]] = defaultdict(list)
+        self.failures: defaultdict[str, list[int]] = defaultdict(list)  # the seeds
         self.rates: dict[str, float | None] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -79,7 +79,7 @@ class Table:
         self.rates[name] = None if rate is None else float(str(rate))
         self.runs[name] += report.when == "call"
         if report.failed:
-            self.failures[name] += [seed.removeprefix("seed=") for seed in seeds]
+            self.failures[name] += [int(seed.removeprefix("seed=")) for seed in seeds]
 
     def has_too_many(self, name: str) -> bool:
         """Whether a right sampler would fail so often once in a thousand times only."""
@@ -94,7 +94,7 @@ class Table:
         for name, runs in sorted(self.runs.items()):
             failures, rate = self.failures[name], self.rates[name]
             line = f"{name:{width}} {runs:5} {len(failures):8} {len(failures) / max(runs, 1):7.3f} "
-            line += f"{'-' if rate is None else f'{rate:g}':>7}  {' '.join(failures)}"
+            line += f"{'-' if rate is None else f'{rate:g}':>7}  {' '.join(map(str, sorted(failures)))}"
             terminalreporter.write_line(line + ("  TOO MANY" if self.has_too_many(name) else ""))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

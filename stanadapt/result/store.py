@@ -219,13 +219,7 @@ class Store:
         posterior = open_it(model, data, self._text(_DATA, facts["data"]))
         self._check_executable(posterior)
         posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
-        theirs, ours = posterior.description.to_json(), self.asked.description.to_json()
-        for name in ("unconstrained_names", "flat_names", "hash"):
-            if theirs[name] != ours[name]:
-                raise StoreError(
-                    f"{self.folder} is of another model: its {name.replace('_', ' ')} is "
-                    f"{check.shown(ours[name])}, and that of this one {check.shown(theirs[name])}"
-                )
+        self._check_described(posterior, "unconstrained_names", "flat_names", "hash")
         check_density(self.folder, facts.get("density", []), posterior)
         return posterior
 
@@ -269,8 +263,19 @@ class Store:
             raise StoreError(
                 f"{self.folder} is of another model: the run had no Stan program, and this is one"
             )
+        self._check_described(posterior, "unconstrained_names")  # another model has other data, too
         check_data(self.folder, held, _data_text(posterior))
         return posterior
+
+    def _check_described(self, posterior: Posterior, *names: str) -> None:
+        """Refuse a posterior whose description differs from the run's in one of the entries `names`."""
+        theirs, ours = posterior.description.to_json(), self.asked.description.to_json()
+        for name in names:
+            if theirs[name] != ours[name]:
+                raise StoreError(
+                    f"{self.folder} is of another model: its {name.replace('_', ' ')} is "
+                    f"{check.shown(ours[name])}, and that of this one {check.shown(theirs[name])}"
+                )
 
     def _check_given(self, code: str, held: str, given: str, data: str) -> None:
         """Refuse another program, and other data, than the folder has."""
