@@ -12,6 +12,7 @@ under one of the quantiles is off by more than 4.5 standard errors; a chain is o
                   centred; mu alone; none
     small         both levels centred, 10 groups of 2 to 7
     radon         groups with a common slope and an unknown error, as in the radon models
+    intercepts    the same in a program that is not centred
     schools, funnel, horseshoe    the models of tests/statistical/test_hierarchies.py, whose data are fixed
 """
 
@@ -49,6 +50,9 @@ model {
   alpha ~ normal(mu, tau); y ~ normal(alpha[county] + beta * floor, sigma);
 }
 """
+INTERCEPTS = RADON.replace("alpha ~ normal(mu, tau)", "alpha ~ std_normal()").replace(
+    "alpha[county]", "mu + tau * alpha[county]"
+)
 
 
 class Case(NamedTuple):
@@ -80,7 +84,7 @@ def small(rng: np.random.Generator) -> Case:
     return Case(two_level_program(True, True), data, {"tau": tau, "omega": omega})
 
 
-def radon(rng: np.random.Generator) -> Case:
+def radon(rng: np.random.Generator, program: str = RADON) -> Case:
     """alpha, mu and beta are integrated out: y is normal with a covariance that tau and sigma give."""
     groups = int(rng.integers(5, 13))
     county = rng.permutation(np.repeat(np.arange(groups), rng.integers(1, 9, groups)))
@@ -100,7 +104,7 @@ def radon(rng: np.random.Generator) -> Case:
         log_p += stats.norm.logpdf(np.exp(scale)) + scale
     density = np.exp(log_p - log_p.max())
     data = {"J": groups, "N": len(y), "county": county + 1, "floor": floor, "y": y}
-    return Case(RADON, data, {"tau": suite.quantiles(u, density.sum(axis=1))})
+    return Case(program, data, {"tau": suite.quantiles(u, density.sum(axis=1))})
 
 
 KINDS: dict[str, Callable[[np.random.Generator], Case]] = {
@@ -110,6 +114,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Case]] = {
     "standardised": lambda rng: any_hierarchy(rng, False, False),
     "small": small,
     "radon": radon,
+    "intercepts": lambda rng: radon(rng, INTERCEPTS),
     "schools": lambda rng: Case(
         *suite.shipped("eight_schools_centered"), {"tau": suite.quantiles_of_schools()}
     ),

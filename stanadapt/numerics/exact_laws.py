@@ -12,7 +12,13 @@ import itertools
 
 import numpy as np
 
-from .score_support import likelihood_terms, places, residual_shares, residual_shares_alone
+from .score_support import (
+    likelihood_of,
+    location_in_likelihood,
+    places,
+    residual_shares,
+    residual_shares_alone,
+)
 from .transport_detection import FEW, may_rule
 from .transport_fit import fit_law
 from .transport_pairs import Draws, Pair, order_pairs, others_of, pull_draws
@@ -103,6 +109,9 @@ def _exact_pair(
         head = rulers[[int(shares.argmin())]]
         law = Pair(members, head, beta, -1, 0.0, NOWHERE, 0.0, 0.0, none, none)
         pulled = pull_draws(draws, pairs)
+        if draws.likelihood is not None and beta < 0.0:
+            law = law.at(np.array([location_in_likelihood(draws, law, pairs)]))
+            return _with_exact_place(law, pairs, draws, pulled)
         places = [Place(NOWHERE, pulled, 0.0), *single_places(draws, pulled, pairs, groups, law)]
         for place in possible_places(places, law, pairs, draws, groups):
             if is_exact(place.of(law), pairs, draws):
@@ -150,8 +159,7 @@ def with_likelihood(draws: Draws, pairs: list[Pair], groups: np.ndarray) -> Draw
     for error in (None, -1, *map(int, small[:RULERS])):
         trial = draws
         if error is not None:
-            more = likelihood_terms(draws.points, error, small[: 2 * RULERS])
-            trial = draws._replace(likelihood=more)
+            trial = draws._replace(likelihood=likelihood_of(draws.points, error, small[: 2 * RULERS]))
         for some in members:
             others = [pair for pair in pairs if not np.isin(pair.members, some).any()]
             rulers = np.setdiff1d(

@@ -15,20 +15,25 @@ is the law's `unexplained` share. Where the likelihood is not normal, f_i has x_
 compared.
 
 A coordinate that is itself a location or a head of others has their terms in its score, and in its basis. So
-have the parameters that it shares a normal likelihood with, as in y ~ N(x_i + b z, e^v): `likelihood_terms`.
+have the parameters b_k of a normal likelihood that members share, y ~ N(x_i + sum_k h_k b_k, e^(2 v)): the
+precision e^(-2 v) of its error multiplies what the likelihood gives, `likelihood_of`. A program that is not
+centred has C p among these parameters; it is the b_k for which the ratio of coefficients is the same for all
+members, `location_in_likelihood`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .transport_pairs import Draws, Pair, locations_of, roots_of, scale_of_parts
+from .transport_pairs import Draws, Likelihood, Pair, locations_of, roots_of, scale_of_parts
 
 LEAST_SHARE = 1e-8  # smaller shares of the variance are rounding
 _CURVED = 45  # draws from which on the basis has x_i²
 _SPARE = 4  # draws at least that a basis leaves
 _MOST = 160  # the newest draws that are looked at
 _PARALLEL = 1e-9  # share of a column's square outside of the basis, below which it adds nothing
+_SAME = 1e-3  # relative difference of ratios of coefficients that is rounding
+_LEAST_SLOPE = 1e-2  # smaller ratios are no location's
 _FARTHEST = 30.0  # distance of a log scale from its median beyond which a draw has no say
 
 
@@ -63,19 +68,8 @@ def residual_shares(
         tried = tried[-_MOST:][near]
     draws, eta = draws.part(near), eta[:, near]
     points = draws.points
-    up = law.beta > 0.0
-    inverse = np.exp(-2.0 * eta if up else -eta)
-    weight = 1.0 / np.sqrt(1.0 + inverse) if up else np.ones_like(inverse)
-    x, place = points[:, law.members].T, locations_of(points, law)
-    located = [inverse * place] if law.is_located else []
-    if not up:
-        terms = [inverse * inverse * x, inverse, *located]
-    elif offset:
-        terms = [inverse * x, inverse, *located]
-    else:
-        terms = [inverse * (x - law.slope * place)]
-    left = _Left(draws, law.members, pairs, weight, terms, up)
-    return left.share() if tried is None else left.share_with(inverse[:, :, None] * tried)
+    left, factor = _left_by(draws, law, pairs, eta, offset)
+    return left.share() if tried is None else left.share_with(factor[:, :, None] * tried)
 
 
 def places(draws: Draws, law: Pair, pairs: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
@@ -84,38 +78,83 @@ def places(draws: Draws, law: Pair, pairs: list[Pair]) -> tuple[np.ndarray, np.n
     They are ratios of coefficients: those of the location and of 1, and that of x_i itself. C is 0 without a
     location, and c where beta is negative.
     """
-    draws = draws.part(slice(-_MOST, None))
-    points = draws.points
-    eta = np.clip(_log_scales(points, law), -_FARTHEST, _FARTHEST)
-    up, x = law.beta > 0.0, points[:, law.members].T
-    inverse = np.exp(-2.0 * eta if up else -eta)
-    weight = 1.0 / np.sqrt(1.0 + inverse) if up else np.ones_like(inverse)
-    terms = [inverse * x if up else inverse * inverse * x, inverse]
-    if law.is_located:
-        terms.append(inverse * locations_of(points, law))
-    left = _Left(draws, law.members, pairs, weight, terms, up)
-    nothing, first = np.zeros(len(x)), left.first
+    left = _left_by_near(draws, law, pairs)
+    nothing, first = np.zeros(len(law.members)), left.first
     if not left.tells(0):
         return nothing + np.nan, nothing + np.nan
     slope = left.ratio(first, first + 2) if law.is_located else nothing
-    if up:
+    if law.beta > 0.0:
         return slope, left.ratio(first, first + 1)
-    return slope * np.exp(-_medians(points, law)[:, 0]), nothing
+    return slope * np.exp(-_medians(draws.points[-_MOST:], law)[:, 0]), nothing
+
+
+def location_in_likelihood(draws: Draws, law: Pair, pairs: list[Pair]) -> int:
+    """The parameter of the likelihood that is the location of a law with beta < 0; -1 where there is none.
+
+    `law` has no location. Every observation of a member has C p, and other parameters by factors of its own.
+    """
+    assert draws.likelihood is not None
+    left = _left_by_near(draws, law, pairs)
+    if not left.tells(0):
+        return -1
+    parameters = draws.likelihood.parameters
+    ratios = np.array([left.ratio(left.first, left.first + 2 + k) for k in range(len(parameters))])
+    ratios *= np.exp(-_medians(draws.points[-_MOST:], law)[:, 0])
+    spread = np.ptp(ratios, axis=1) / np.maximum(np.abs(ratios).min(axis=1), _LEAST_SLOPE)
+    found = [k for k in np.flatnonzero(spread < _SAME) if parameters[k] not in law.heads]
+    nearest = min(found, key=lambda k: abs(abs(ratios[k].mean()) - 1.0), default=-1)
+    return int(parameters[nearest]) if nearest >= 0 else -1
+
+
+def _left_by_near(draws: Draws, law: Pair, pairs: list[Pair]) -> _Left:
+    """What a law leaves of the newest draws; far ones have the log scale of the farthest allowed."""
+    draws = draws.part(slice(-_MOST, None))
+    eta = np.clip(_log_scales(draws.points, law), -_FARTHEST, _FARTHEST)
+    return _left_by(draws, law, pairs, eta, offset=True)[0]
+
+
+def _left_by(
+    draws: Draws, law: Pair, pairs: list[Pair], eta: np.ndarray, offset: bool
+) -> tuple[_Left, np.ndarray]:
+    """What a law leaves, and the factor (1 or m, n) that its location has in the scores.
+
+    The terms of the law come first: that of x_i, that of 1, and that of the location.
+    """
+    points, likelihood = draws.points, draws.likelihood
+    up = law.beta > 0.0
+    inverse = np.exp(-2.0 * eta if up else -eta)
+    weight = 1.0 / np.sqrt(1.0 + inverse) if up else np.ones_like(inverse)
+    x, place = points[:, law.members].T, locations_of(points, law)
+    factor, more = inverse, []
+    if likelihood is not None and up:
+        more = [likelihood.precision[None, :], likelihood.precision * x]
+        more += [likelihood.precision * points[None, :, k] for k in likelihood.parameters]
+    elif likelihood is not None:
+        factor = inverse * likelihood.precision
+        more = [factor * points[None, :, k] for k in likelihood.parameters if k not in law.locations]
+    located = [factor * place] if law.is_located else []
+    if not up:
+        terms = [factor * inverse * x, factor, *located]
+    elif offset:
+        terms = [factor * x, factor, *located]
+    else:
+        terms = [factor * (x - law.slope * place)]
+    return _Left(draws, law.members, pairs, weight, [*terms, *more]), factor
 
 
 def residual_shares_alone(draws: Draws, members: np.ndarray, pairs: list[Pair]) -> np.ndarray:
     """What is left of the members' scores (m,) without any law of theirs."""
     draws = draws.part(slice(-_MOST, None))
-    return _Left(draws, members, pairs, np.ones((1, len(draws.points))), [], True).share()
+    return _Left(draws, members, pairs, np.ones((1, len(draws.points))), []).share()
 
 
-def likelihood_terms(points: np.ndarray, error: int, others: np.ndarray) -> np.ndarray:
-    """The terms (n, k) of a normal likelihood with the log scale `error` (-1: a known one) and parameters."""
-    inverse = np.ones(len(points))
+def likelihood_of(points: np.ndarray, error: int, others: np.ndarray) -> Likelihood:
+    """A normal likelihood with the log scale `error` (-1: a known one) and other parameters."""
+    precision = np.ones(len(points))
     if error >= 0:
         v = points[:, error] - np.median(points[:, error])
-        inverse = np.exp(np.clip(-2.0 * v, -_FARTHEST, _FARTHEST))
-    return np.asarray(np.column_stack((inverse, inverse[:, None] * points[:, others[others != error]])))
+        precision = np.exp(np.clip(-2.0 * v, -_FARTHEST, _FARTHEST))
+    return Likelihood(precision, others[others != error])
 
 
 class _Left:
@@ -128,16 +167,13 @@ class _Left:
         pairs: list[Pair],
         weight: np.ndarray,
         terms: list[np.ndarray],
-        up: bool,
     ) -> None:
-        """`terms` are those of a law. Where it is not `up`, its location is a parameter of the likelihood."""
+        """`terms` are those of a law and of its likelihood."""
         points, scores, _ = draws
         x = points[:, members].T
         own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
         self.first = len(own)  # column of the first of `terms`
         terms = own + terms + _terms_of_others(points, scores, members, pairs)
-        if draws.likelihood is not None and up:
-            terms += [column[None, :] for column in draws.likelihood.T] + [draws.likelihood[:, 0] * x]
         basis = np.stack([np.broadcast_to(term * weight, x.shape) for term in terms], axis=2)  # (m, n, terms)
         size = np.linalg.norm(basis, axis=1, keepdims=True)
         self.size = np.where(size > 0.0, size, 1.0)

@@ -189,7 +189,8 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
     for k in range(len(pairs)):
         pulled = pull_draws(draws, others_of(pairs, pairs[k]))
         pairs[k] = _refit(simplify(pairs[k], pairs, draws, pulled), pulled)
-        if new:
+        others = [other for other in pairs if other is not pairs[k]]
+        if new and not is_exact(pairs[k], others, draws):
             pairs[k] = _with_other_locations(pairs[k], pairs, draws, groups)
             pairs[k] = _with_second_head(pairs[k], pairs, draws, pulled, groups)
     pairs = order_pairs(with_exact_pairs(pairs, draws, groups, new)) or pairs

@@ -83,15 +83,24 @@ class Pair(NamedTuple):
         return self._replace(locations=locations, parts=_NO_PARTS, part_head=-1, part_beta=0.0)
 
 
+class Likelihood(NamedTuple):
+    """A normal likelihood that coordinates share."""
+
+    precision: np.ndarray  # (n,) of the error, at each draw
+    parameters: np.ndarray  # (k,) the coordinates that its mean may have
+
+
 class Draws(NamedTuple):
     """Draws and scores (n, d), in coordinates in which some pairs already are."""
 
     points: np.ndarray
     scores: np.ndarray
-    likelihood: np.ndarray | None = None  # (n, k) what scores may have of other parameters of the likelihood
+    likelihood: Likelihood | None = None  # with which some law explains scores wholly
 
-    def part(self, rows: slice) -> Draws:
-        more = None if self.likelihood is None else self.likelihood[rows]
+    def part(self, rows: slice | np.ndarray) -> Draws:
+        more = self.likelihood
+        if more is not None:
+            more = more._replace(precision=more.precision[rows])
         return Draws(self.points[rows], self.scores[rows], more)
 
     def halves(self) -> tuple[Draws, Draws]:

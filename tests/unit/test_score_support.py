@@ -122,18 +122,23 @@ def test_both_levels_are_learnt_from_scores_in_every_parametrisation(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_law_is_found_where_the_error_and_slopes_are_unknown(seed: int) -> None:
-    """As in y ~ N(alpha + beta z, sigma): the scores of alpha have beta and sigma in them."""
+@pytest.mark.parametrize("centred", [True, False])
+def test_a_law_is_found_where_the_error_and_slopes_are_unknown(centred: bool, seed: int) -> None:
+    """As in y ~ N(alpha + beta z, sigma): the scores of alpha have beta and sigma in them.
+
+    In the program that is not centred, beta stands beside m in the likelihood, and m is the location.
+    """
     rng = np.random.default_rng(seed)
     z, y = rng.random(N), rng.normal(size=N)
+    prior, alpha = ("m, tau", "alpha") if centred else ("0, 1", "(m + tau * alpha)")
     posterior = stanadapt.Posterior(
-        """
-        data { int J; int N; array[N] int parent; vector[N] z; vector[N] y; }
-        parameters { vector[J] alpha; real m; real b; real<lower=0> tau; real<lower=0> sigma; }
-        model {
+        f"""
+        data {{ int J; int N; array[N] int parent; vector[N] z; vector[N] y; }}
+        parameters {{ vector[J] alpha; real b; real m; real<lower=0> tau; real<lower=0> sigma; }}
+        model {{
           m ~ normal(0, 3); b ~ normal(0, 3); tau ~ normal(0, 1); sigma ~ normal(0, 1);
-          alpha ~ normal(m, tau); y ~ normal(alpha[parent] + b * z, sigma);
-        }
+          alpha ~ normal({prior}); y ~ normal({alpha}[parent] + b * z, sigma);
+        }}
         """,
         {"J": J, "N": N, "parent": PARENTS + 1, "z": z, "y": y},
     )
@@ -141,10 +146,13 @@ def test_a_law_is_found_where_the_error_and_slopes_are_unknown(seed: int) -> Non
     for x, score in zip(points, scores, strict=True):
         log_density_gradient(posterior.model.target(), x, score)
     groups = variable_groups(posterior.unconstrained_names)
-    pairs = pairs_of(learn_transport(no_transport(), points, scores, groups, 40))
-    (pair,) = (pair for pair in pairs if pair.members.tolist() == list(range(J)))
-    assert (pair.heads.tolist(), pair.locations.tolist(), pair.beta) == ([J + 2], [J], 1.0)
-    assert (pair.slope, pair.offset) == (1.0, 0.0)
+    table = learn_transport(no_transport(), points, scores, groups, 40)
+    for _ in range(2):  # the second time nothing changes
+        (pair,) = (pair for pair in pairs_of(table) if pair.members.tolist() == list(range(J)))
+        sign = 1.0 if centred else -1.0
+        assert (pair.heads.tolist(), pair.locations.tolist(), pair.beta) == ([J + 2], [J + 1], sign)
+        assert (pair.slope, pair.offset) == (sign, 0.0)
+        table = learn_transport(table, points, scores, groups, 40)
 
 
 def test_coordinates_without_a_law_are_left_alone() -> None:
