@@ -411,9 +411,21 @@ MUTATIONS = [
     ),
     Mutation(
         "numerics/score_support.py",
-        "    return slope * np.exp(-_medians(points, law)[:, 0]), nothing",
+        "    return slope * np.exp(-_medians(draws.points[-_MOST:], law)[:, 0]), nothing",
         "    return slope, nothing",
         unit("test_score_support", "test_the_numbers_of_a_place_come_from_scores"),
+    ),
+    Mutation(
+        "numerics/score_support.py",
+        "        factor = inverse * likelihood.precision\n",
+        "        factor = inverse\n",
+        unit("test_score_support", "test_a_law_is_found_where_the_error_and_slopes_are_unknown"),
+    ),
+    Mutation(
+        "numerics/score_support.py",
+        "np.flatnonzero(spread < _SAME)",
+        "np.flatnonzero(spread > _SAME)",
+        unit("test_score_support", "test_a_law_is_found_where_the_error_and_slopes_are_unknown"),
     ),
     Mutation(
         "numerics/exact_laws.py",
