@@ -15,7 +15,8 @@ from numba import types
 from numba.core import cgutils
 
 from .jit import bare, intrinsic, kernel
-from .transport import COLUMNS, into_x, pull_back
+from .transport.composition import into_x, pull_back
+from .transport.table import COLUMNS
 
 
 class Failures(NamedTuple):
@@ -33,7 +34,7 @@ class NativeTarget(NamedTuple):
     context: int  # their first argument: the bs_model pointer
     dim: int
     failures: Failures
-    transport: np.ndarray  # the coordinates that kernels see, a map of transport.py; no rows where they are x
+    transport: np.ndarray  # the coordinates that kernels see, a map, see transport/; no rows where they are x
 
 
 def native_target(log_density_address: int, gradient_address: int, context: int, dim: int) -> NativeTarget:

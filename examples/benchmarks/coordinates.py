@@ -26,11 +26,12 @@ import numpy as np
 
 import stanadapt
 from diagnosis import seconds
-from stanadapt.numerics import transport_learning, windows
-from stanadapt.numerics.transport_pairs import Pair, pair_rows
+from stanadapt.numerics import windows
 from stanadapt.run.warmup import pilot, variable_groups, warm_up
 from stanadapt.target import log_density_gradient
-from stanadapt.transport import into_z
+from stanadapt.transport import learning
+from stanadapt.transport.composition import into_z
+from stanadapt.transport.grouping.groups import Pair, pair_rows
 
 MODELS = Path(__file__).parents[2] / "models"
 GROUP = 86  # effects of the hierarchy
@@ -72,7 +73,7 @@ def of_a_gradient(repeats: int) -> None:
 
 
 def of_learning(repeats: int) -> None:
-    rng, learn = np.random.default_rng(2), transport_learning.learn_transport
+    rng, learn = np.random.default_rng(2), learning.learn_transport
     print("\n| program | d | ms of learning | calls | ms of warm-up |\n| --- | ---: | ---: | ---: | ---: |")
     for name, program, size in (
         ("hierarchy", CENTRED, 8),

@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import bare, kernel
-from ..transport import into_x, no_transport, score_in_x, transport_draws
-from .heavy_tails import DOUBT, LEAST, POWER_OF_DOUBT, may_have_tails
+from ..transport.composition import into_x, score_in_x, transport_draws
+from ..transport.grouping.groups import same_law
+from ..transport.learning import learn_transport
+from ..transport.shape import LEAST
+from ..transport.table import no_transport
+from ..transport.tail import DOUBT, POWER_OF_DOUBT, may_have_tails
 from .linear import double_capacity
 from .metric import Metric, compress, dense_metric, distance, drift, hessian_metric, learn_metric
 from .metric_choice import EARLY, change, choose_metric, curvature_metric, is_same, learn_dense
-from .transport_learning import learn_transport
-from .transport_pairs import same_law
 
 # Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller.
 ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0

@@ -12,9 +12,9 @@ import xarray
 from .. import check, samplers
 from ..errors import ArgumentError, OutputError, StoreError
 from ..model.variables import variable_of
-from ..numerics.transport_table import is_map
 from ..run.warm import Warm
-from ..transport import COLUMNS, KIND, no_transport
+from ..transport.composition import is_map
+from ..transport.table import COLUMNS, KIND, no_transport
 from .cmdstan import is_fit, read_fit
 from .container import OWN_GROUP, Groups, datasets, readable
 from .files import read

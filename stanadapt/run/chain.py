@@ -18,11 +18,11 @@ import numpy as np
 
 from ..model.backends.base import Model, Writer
 from ..model.posterior import Posterior
-from ..numerics.transport_learning import describe
 from ..samplers import Handover, Sampler, advance, climbs, keeps_adapting, sampler
 from ..target import Failures
 from ..trace import Trace, empty_trace
-from ..transport import no_transport
+from ..transport.learning import describe
+from ..transport.table import no_transport
 from .board import Board
 from .draws import ChainResult, Draws
 from .guard import Guard, StoppedError, is_slow

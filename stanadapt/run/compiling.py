@@ -11,11 +11,11 @@ from ..jit import is_compiled
 from ..model.posterior import Posterior
 from ..numerics.ascent import climb, write_heights
 from ..numerics.reference import reference_steps
-from ..numerics.transport_learning import learn_funnel
 from ..numerics.windows import rehearse
 from ..samplers import is_engine, sampler
 from ..target import log_density_gradient
 from ..trace import empty_trace
+from ..transport.learning import learn_funnel
 from . import warmup
 from .board import Board
 from .interrupts import interrupts

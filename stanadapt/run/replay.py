@@ -19,7 +19,7 @@ from ..numerics.reference import reference_steps
 from ..samplers import Sampler, advance, move_to, sampler
 from ..target import log_density
 from ..trace import empty_trace
-from ..transport import into_z
+from ..transport.composition import into_z
 from .board import Board
 from .chain import Chain, KernelChain
 from .draws import ChainResult, stacks

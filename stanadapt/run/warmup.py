@@ -24,7 +24,7 @@ from ..samplers import Facts, Handover, Sampler, Stage, advance, resolve, sample
 from ..samplers.base import METRIC
 from ..target import log_density_gradient
 from ..trace import Trace, empty_trace
-from ..transport import into_z
+from ..transport.composition import into_z
 
 PILOT = "fisher_hmc"
 LOOKS = (30, 60, 120, 240)  # earlier draws that are looked at, as long as they differ from what was learnt

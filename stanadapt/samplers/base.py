@@ -44,7 +44,7 @@ import numpy as np
 from ..model.backends.base import Plan
 from ..target import log_density, log_density_gradient
 from ..trace import Trace
-from ..transport import rows_into_x
+from ..transport.composition import rows_into_x
 
 # Families of methods.
 WALK, LANGEVIN, HAMILTONIAN, SURROGATE, POLICY = "walk", "Langevin", "Hamiltonian", "surrogate", "policy"
@@ -103,7 +103,7 @@ class Handover(NamedTuple):
     mean: np.ndarray  # (d,) mean of the pilot's last window, or of earlier draws
     cov: np.ndarray  # (d, d) a metric; for a Gaussian target this is the covariance. (d,) is its diagonal
     n: int  # number of iterations that it counts for
-    transport: np.ndarray  # the coordinates that all these are in, see transport.py
+    transport: np.ndarray  # the coordinates that all these are in, see transport/
     # Of a chain of an earlier run alone:
     step_size: float = np.nan
     method: str = ""  # whose step size it is

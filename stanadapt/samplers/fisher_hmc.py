@@ -33,7 +33,7 @@ probability min(1, e^-dH). The reasons for these choices:
 4. The first metric is that of the Hessian at the start, where the climb has ended (2 d gradients), up to
    d = 100. Beyond, only where it is far from a diagonal, and draws choose A's form (metric_choice.py).
 5. The chain moves in coordinates z in which the posterior is nearly normal, where draws and scores show
-   heavy tails or the scales of a hierarchy (transport.py): x here is z then. What is reported is in x.
+   heavy tails or the scales of a hierarchy (transport/): x here is z then. What is reported is in x.
 6. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
    one before. After each window a new metric is learnt from the draws and scores of the last two. If no
    variance changes by a factor of 1.5, and the chain was in the same place in both
@@ -63,7 +63,7 @@ from ..numerics.step_size import DualAveraging, average_step_size, final_step_si
 from ..numerics.windows import Windows, empty_windows, put, with_room
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
-from ..transport import no_transport
+from ..transport.table import no_transport
 from . import windowed
 from .base import ALWAYS, HAMILTONIAN, METRIC, TOO_LOW, TRAJECTORY_COLUMNS, Facts
 from .settings import PROBABILITY, SCALE, Choice, Limit
@@ -117,7 +117,7 @@ class State(NamedTuple):
     windows: Windows
     hessian: np.ndarray  # (d, d) where the window began, or (0, 0); its first entry is NaN until it is taken
     steady: bool  # whether the last two windows agree
-    transport: np.ndarray  # the coordinates z that x, logp and score are in, see transport.py
+    transport: np.ndarray  # the coordinates z that x, logp and score are in, see transport/
     groups: np.ndarray  # (d,) the variables that coordinates belong to; (0,) where no coordinates are learnt
 
 

@@ -16,7 +16,7 @@ from ..numerics.metric_choice import metric_of
 from ..numerics.splitting import trajectory_steps
 from ..numerics.step_size import dual_averaging
 from ..numerics.windows import first_window, has_news, is_borne_out, learn_windows, next_window
-from ..transport import change_coordinates, transport_draws
+from ..transport.composition import change_coordinates, transport_draws
 from .base import COLD, WARM, Handover, Stage, growing_windows
 
 LAST = "last_window"

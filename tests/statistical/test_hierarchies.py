@@ -28,7 +28,7 @@ from stanadapt.result.container import datasets
 from stanadapt.run.warmup import variable_groups, warm_up
 from stanadapt.samplers.base import advance
 from stanadapt.target import log_density_gradient
-from stanadapt.transport import into_z
+from stanadapt.transport.composition import into_z
 
 MODELS = Path(__file__).parents[2] / "models"
 PROBABILITIES = np.array([0.001, 0.01, 0.05, 0.5, 0.95, 0.99, 0.999])

@@ -10,24 +10,21 @@ from scipy import stats
 
 import stanadapt
 from cases import resolve
-from stanadapt.numerics.bends import Bend, bend_rows
-from stanadapt.numerics.heavy_tails import Tails, tail_rows
-from stanadapt.numerics.transport_pairs import Pair, pair_rows, pairs_of, same_law
 from stanadapt.run.warmup import warm_up
 from stanadapt.samplers.base import advance
 from stanadapt.target import log_density, log_density_gradient
-from stanadapt.transport import (
-    HEAD,
-    LOCATION,
+from stanadapt.transport.bend import Bend, bend_rows
+from stanadapt.transport.composition import (
     change_coordinates,
     into_x,
     into_z,
-    is_pair,
-    no_transport,
     rows_into_x,
     score_in_x,
     transport_draws,
 )
+from stanadapt.transport.grouping.groups import Pair, pair_rows, pairs_of, same_law
+from stanadapt.transport.table import HEAD, LOCATION, is_pair, no_transport
+from stanadapt.transport.tail import Tails, tail_rows
 
 D = 9
 PROGRAM = """

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stanadapt.numerics import transport_learning
-from stanadapt.numerics.bends import bends_of
-from stanadapt.numerics.transport_fit import _solve_place
-from stanadapt.numerics.transport_learning import learn_funnel, learn_transport
-from stanadapt.numerics.transport_pairs import (
+from stanadapt.transport import learning
+from stanadapt.transport.bend import bends_of
+from stanadapt.transport.composition import transport_draws
+from stanadapt.transport.grouping.fit import _solve_place
+from stanadapt.transport.grouping.groups import (
     Draws,
     Pair,
     View,
@@ -19,7 +19,8 @@ from stanadapt.numerics.transport_pairs import (
     pull_draws,
     same_law,
 )
-from stanadapt.transport import OWN, UNIT, no_transport, transport_draws
+from stanadapt.transport.learning import learn_funnel, learn_transport
+from stanadapt.transport.table import OWN, UNIT, no_transport
 
 M = 12  # members of a group
 
@@ -339,9 +340,9 @@ def test_what_is_plain_teaches_nothing(groups: np.ndarray, monkeypatch: pytest.M
                 -1.5 * points[:, 1] / (1.0 + np.square(points[:, 1])) if strength else -points[:, 1]
             )
             for new in (False, True):
-                is_plain = bool(transport_learning._is_plain(points, scores, groups, new))
+                is_plain = bool(learning._is_plain(points, scores, groups, new))
                 with monkeypatch.context() as patch:
-                    patch.setattr(transport_learning, "_is_plain", lambda *_: False)
+                    patch.setattr(learning, "_is_plain", lambda *_: False)
                     found = learn_transport(no_transport(), points, scores, groups, 0, new=new)
                 assert not (is_plain and len(found))
                 plain.append((strength == 0.0, is_plain))

@@ -11,13 +11,13 @@ import pytest
 
 import stanadapt
 from hierarchies import two_level_program
-from stanadapt.numerics.score_support import places, residual_shares, residual_shares_alone
-from stanadapt.numerics.transport_learning import learn_transport
-from stanadapt.numerics.transport_pairs import Draws, Pair, pairs_of
-from stanadapt.numerics.transport_places import EXACT
 from stanadapt.run.warmup import variable_groups
 from stanadapt.target import log_density_gradient
-from stanadapt.transport import no_transport
+from stanadapt.transport.grouping.groups import Draws, Pair, pairs_of
+from stanadapt.transport.grouping.places import EXACT
+from stanadapt.transport.grouping.scores import places, residual_shares, residual_shares_alone
+from stanadapt.transport.learning import learn_transport
+from stanadapt.transport.table import no_transport
 
 J, SIZES = 6, [2, 3, 4, 5, 6, 7]
 PARENTS = np.repeat(np.arange(J), SIZES)

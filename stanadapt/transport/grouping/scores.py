@@ -1,4 +1,4 @@
-"""What scores say of a law of transport_pairs.py: which location, which head, whether there is an offset.
+"""What scores say of a law of groups.py: which location, which head, whether there is an offset.
 
 A draw is an accident, but its score is exact. If x_i has the normal prior N(C p + c, e^(2 eta)), the score is
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .transport_pairs import Draws, Likelihood, Pair, locations_of, roots_of, scale_of_parts
+from .groups import Draws, Likelihood, Pair, locations_of, roots_of, scale_of_parts
 
 LEAST_SHARE = 1e-8  # smaller shares of the variance are rounding
 _CURVED = 45  # draws from which on the basis has x_i²

@@ -2,10 +2,15 @@
 
 The log of a scale often has an exponential tail on the left, where the data cannot tell it from 0, and nearly
 none on the right, where they forbid it. Trajectories of one length for both sides are too short for the one
-or too long for the other. The bend of transport.py makes such a law normal: that of the log of a gamma
-variable of any shape, and of a half-normal one, to a hundredth of the divergence.
+or too long for the other. With S(t) = log(1 + e^t)² / 2, which is 0 on one side and t²/2 on the other,
 
-What is minimised is log(V(z) V(s_z)) / 2, as in heavy_tails.py, but with the variances of what is left of z
+    x = z + sigma q omega (S(t) - S(t - l)),  t = sigma (z - k) / omega,                  (sigma = ±1)
+
+is x = z on one side of the knot k. On the other one x goes like z², so that an exponential tail becomes a
+normal one, as far as draws have been: from t = l on the slope is 1 + q l and grows no more. The log of a
+gamma variable of any shape, and of a half-normal one, is normal in z to a hundredth of the divergence.
+
+What is minimised is log(V(z) V(s_z)) / 2, as in tail.py, but with the variances of what is left of z
 and s_z when they are regressed on the draws and scores of those coordinates that correlate with them: the
 metric learns what is linear, and a coordinate that is bent out of a ridge loses more than it gains.
 
@@ -15,7 +20,7 @@ A coordinate is a suspect if the derivative of the divergence in the strength q 
 
 is far from 0; its sign tells the side. Draws that a slow chain has made are skew by chance, but the score is
 what it is wherever the chain has been. So its regression on 1, u and u² must show the curvature of a law with
-one long tail, too. A tail that falls like a power is none of a bend's business (heavy_tails.py). The width of
+one long tail, too. A tail that falls like a power is none of a bend's business (tail.py). The width of
 a bend is half the spread of the draws. Knots and strengths are tried on a grid, which is fine enough: between
 its points the divergence changes by less than its error. A bend goes no farther than draws have been.
 """
@@ -26,20 +31,141 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import exact
-from ..transport import BEND, COLUMNS, KIND, KNOT, OWN, REACH, SIDE, STRENGTH, WIDTH, bend, unbend
-from .heavy_tails import LEAST, POWER, look
+from ..jit import bare_exact, exact
+from .shape import LEAST, POWER, shape_of
+from .table import BEND, COLUMNS, KIND, KNOT, OWN, REACH, SIDE, STRENGTH, WIDTH
+from .training import Training
+
+KINDS = (BEND,)
 
 GAIN = 0.1  # fall of the divergence that a coordinate must bring in all draws; more where they are few:
 GAIN_DRAWS = 8.0  # at least this over their number; and a quarter of it in the older and in the newer half
 STAY = 0.05  # gain from which on a bend that is in use is replaced
 CURVED, STILL_CURVED = 4.0, 2.5  # standard errors of the score's curvature, of a new bend and of one in use
+_MOST_NEWTON = 60  # steps; seven do, and a point that is not finite has no end
 _CURVATURE = 5.0  # twice the second derivative of the divergence in q, for a normal law
 # Distances from the median to the side of the short tail, in spreads, and strengths that are tried.
 _KNOTS = np.array([0.0, 0.5, 1.0, 1.5])
 _STRENGTHS = np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
 _BEYOND = 2.0  # widths by which a bend reaches farther than the last draw
 _OTHERS, _RELATED = 6, 0.3  # number of coordinates that are regressed on, and their least correlation
+
+
+@bare_exact
+def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
+    """Write x(z) of row `k`. Returns log |dx/dz| and the next row."""
+    i = int(table[k, OWN])
+    x[i], _, log_slope, _ = _value(table[k], z[i])
+    return log_det + log_slope, k + 1
+
+
+@bare_exact
+def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
+    """Write z(x) of row `k`. Returns the next row."""
+    i = int(table[k, OWN])
+    z[i] = _inverse(table[k], x[i])
+    return k + 1
+
+
+@bare_exact
+def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
+    """Turn the score in x into the one in z, for the row before `end`. Returns that row."""
+    i = int(table[end - 1, OWN])
+    _, slope, _, change = _value(table[end - 1], z[i])
+    change += score[i] * slope
+    score[i] = change
+    return end - 1
+
+
+@bare_exact
+def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
+    """Turn the score in z into the one in x, for row `k`. Returns the next row."""
+    i = int(table[k, OWN])
+    _, slope, _, change = _value(table[k], z[i])
+    score[i] = (score[i] - change) / slope
+    return k + 1
+
+
+@bare_exact
+def _value(row: Any, z: Any) -> Any:
+    """x, dx/dz, the logarithm of that, and its derivative."""
+    scale = row[SIDE] * row[WIDTH]
+    t = (z - row[KNOT]) / scale
+    value, slope, second = bend(t, row[STRENGTH], row[REACH])
+    x = row[KNOT]
+    x += scale * value
+    return x, slope, np.log(slope), second / slope / scale
+
+
+@bare_exact
+def _inverse(row: Any, x: Any) -> Any:
+    scale = row[SIDE] * row[WIDTH]
+    z = row[KNOT]
+    z += scale * unbend((x - row[KNOT]) / scale, row[STRENGTH], row[REACH])
+    return z
+
+
+@bare_exact
+def bend(t: Any, strength: Any, reach: Any) -> Any:
+    """t + q (S(t) - S(t - l)), and its first and second derivatives."""
+    near, near_1, near_2 = _half_square(t)
+    far, far_1, far_2 = 0.0, 0.0, 0.0
+    if reach < np.inf:
+        far, far_1, far_2 = _half_square(t - reach)
+    value, slope = t, 1.0
+    value += strength * (near - far)
+    slope += strength * (near_1 - far_1)
+    return value, slope, strength * (near_2 - far_2)
+
+
+@bare_exact
+def unbend(y: Any, strength: Any, reach: Any) -> Any:
+    """The t whose `bend` is `y`, by Newton's method; from there it comes from above."""
+    t = y if y < 0.0 or strength == 0.0 else (np.sqrt(1.0 + 2.0 * strength * y) - 1.0) / strength
+    if reach < np.inf:
+        t = max(t, y / (1.0 + strength * reach))
+    for _ in range(_MOST_NEWTON):
+        value, slope, _ = bend(t, strength, reach)
+        change = (value - y) / slope
+        t -= change
+        if not abs(change) > 1e-14 * (1.0 + abs(t)):
+            break
+    return t
+
+
+@bare_exact
+def _half_square(t: Any) -> Any:
+    """S(t), and its first and second derivatives."""
+    small = np.exp(-abs(t))
+    soft, share = max(t, 0.0) + np.log1p(small), 1.0 / (1.0 + small)
+    if t < 0.0:
+        share *= small
+    second = 0.0 + share * share
+    second += soft * share * (1.0 - share)
+    return 0.5 * soft * soft, soft * share, second
+
+
+def are_valid(rows: np.ndarray) -> bool:
+    """Whether rows are those of increasing functions."""
+    return bool(
+        np.all(rows[:, WIDTH] > 0.0)
+        and np.all(rows[:, STRENGTH] >= 0.0)
+        and np.all(rows[:, REACH] >= 0.0)
+        and np.all(np.abs(rows[:, SIDE]) == 1.0)
+    )
+
+
+def learn(rows: np.ndarray, training: Training) -> np.ndarray:
+    """The rows that draws ask for, from those in use."""
+    return bend_rows(learn_bends(bends_of(rows), training.points, training.scores, training.taken))
+
+
+def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
+    """`bend` (d,) is sigma q, 0 where there is none."""
+    found = np.zeros(d)
+    for one in bends_of(rows):
+        found[one.place] = one.side * one.strength
+    return {"bend": found}
 
 
 class Bend(NamedTuple):
@@ -154,7 +280,7 @@ def _coordinate(
     side = side if used is None else used.side
     if not side * _score_curvature(x, s) > (CURVED if used is None else STILL_CURVED):
         return None
-    center, spread, growth = look(x, s)
+    center, spread, growth = shape_of(x, s)
     if growth < POWER or not (np.isfinite(spread) and spread > 0.0):
         return None
     of_x, of_s = _basis(points, i), _basis(scores, i)

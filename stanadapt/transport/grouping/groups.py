@@ -1,4 +1,4 @@
-"""Groups of coordinates whose scales one law of transport.py rules, and how well draws bear a law out.
+"""Groups of coordinates whose scales one law of group.py rules, and how well draws bear a law out.
 
 What is minimised is, with the draws z and scores s_z that a map gives,
 
@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import exact
-from ..transport import (
+from ...jit import exact
+from ..table import (
     APART,
     BETA,
     BETA_2,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stanadapt.numerics.heavy_tails import Tails, learn_tails, tail_rows, tail_slopes, tails_of
+from stanadapt.transport.tail import Tails, learn_tails, tail_rows, tail_slopes, tails_of
 
 NONE = Tails(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 

@@ -1,7 +1,7 @@
 """Laws that explain scores wholly: found, put in the place of others, and given the numbers of the program.
 
 Where the prior of a group is normal, and so is the likelihood, some law leaves nothing of the group's scores
-(score_support.py). Then heads, locations, C and c are certain from few draws on, wherever these are. Nothing
+(scores.py). Then heads, locations, C and c are certain from few draws on, wherever these are. Nothing
 else is as clear: a divergence of a few hundred draws, some of them in a neck and close to each other, can be
 smaller with a second head, or with an offset of 0.001, that walls the rest of the neck off.
 """
@@ -12,17 +12,10 @@ import itertools
 
 import numpy as np
 
-from .score_support import (
-    likelihood_of,
-    location_in_likelihood,
-    places,
-    residual_shares,
-    residual_shares_alone,
-)
-from .transport_detection import FEW, may_rule
-from .transport_fit import fit_law
-from .transport_pairs import Draws, Pair, order_pairs, others_of, pull_draws
-from .transport_places import (
+from .detection import FEW, may_rule
+from .fit import fit_law
+from .groups import Draws, Pair, order_pairs, others_of, pull_draws
+from .places import (
     BETAS,
     CLEAR,
     EXACT,
@@ -33,6 +26,13 @@ from .transport_places import (
     possible_places,
     residual_share,
     single_places,
+)
+from .scores import (
+    likelihood_of,
+    location_in_likelihood,
+    places,
+    residual_shares,
+    residual_shares_alone,
 )
 
 WORTH = 0.3  # mean fall of the logarithm of the scores' unexplained share that a head or an offset must bring

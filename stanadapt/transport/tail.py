@@ -24,21 +24,92 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import exact
-from ..transport import CENTER, COLUMNS, KIND, OWN, RATE, TAIL
+from ..jit import bare_exact, exact
+from .shape import LEAST, POWER, quantile, shape_of
+from .table import CENTER, COLUMNS, KIND, OWN, RATE, TAIL
+from .training import Training
 
-LEAST = 45  # draws to learn from
+KINDS = (TAIL,)
+FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
+
 GAIN = 0.15  # fall of the divergence that a coordinate must bring in all draws; more where they are few:
 GAIN_DRAWS = 15.0  # at least this over their number; and a quarter of it in the older and in the newer half
-POWER = (
-    0.65  # of |u| by which the mean of -s u grows, from the middle of the draws to the outer ones, at most
-)
 # Warm-up goes on while a coordinate that clearly deviates may have heavy tails, by its power: of one chain in
 # forty on a Cauchy law the first hundred draws are not far out.
 DOUBT, POWER_OF_DOUBT = -2.0, 0.85
 STAY = 0.05  # gain from which on a delta that is in use is replaced
 _RATES = np.array([0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0])  # that are tried, in units of one over the spread
 SUSPECT = -0.5  # slope of the divergence in delta² at 0, for a variance of 1, below which rates are tried
+
+
+@bare_exact
+def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
+    """Write x(z) of row `k`. Returns log |dx/dz| and the next row."""
+    i = int(table[k, OWN])
+    x[i], _, log_slope, _ = _value(table[k], z[i])
+    return log_det + log_slope, k + 1
+
+
+@bare_exact
+def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
+    """Write z(x) of row `k`. Returns the next row."""
+    i = int(table[k, OWN])
+    z[i] = _inverse(table[k], x[i])
+    return k + 1
+
+
+@bare_exact
+def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
+    """Turn the score in x into the one in z, for the row before `end`. Returns that row."""
+    i = int(table[end - 1, OWN])
+    _, slope, _, change = _value(table[end - 1], z[i])
+    change += score[i] * slope
+    score[i] = change
+    return end - 1
+
+
+@bare_exact
+def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
+    """Turn the score in z into the one in x, for row `k`. Returns the next row."""
+    i = int(table[k, OWN])
+    _, slope, _, change = _value(table[k], z[i])
+    score[i] = (score[i] - change) / slope
+    return k + 1
+
+
+@bare_exact
+def _value(row: Any, z: Any) -> Any:
+    """x, dx/dz, the logarithm of that, and its derivative."""
+    rate = row[RATE]
+    a = rate * z
+    if not abs(a) < FARTHEST:
+        return np.nan, np.nan, np.nan, np.nan
+    log_slope = abs(a) + np.log1p(np.exp(-2.0 * abs(a))) - np.log(2.0)
+    return row[CENTER] + np.sinh(a) / rate, np.cosh(a), log_slope, rate * np.tanh(a)
+
+
+@bare_exact
+def _inverse(row: Any, x: Any) -> Any:
+    rate = row[RATE]
+    return np.arcsinh(rate * (x - row[CENTER])) / rate
+
+
+def are_valid(rows: np.ndarray) -> bool:
+    """Whether rows are those of increasing functions."""
+    return bool(np.all(rows[:, RATE] > 0.0))
+
+
+def learn(rows: np.ndarray, training: Training) -> np.ndarray:
+    """The rows that draws ask for, from those in use."""
+    return tail_rows(learn_tails(tails_of(rows), training.points, training.scores, training.taken))
+
+
+def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
+    """`tail_rate` (d,) is delta, 0 where no tail is heavy."""
+    tails = tails_of(rows)
+    found = np.zeros(d)
+    found[tails.places] = tails.rates
+    return {"tail_rate": found}
 
 
 class Tails(NamedTuple):
@@ -110,7 +181,7 @@ def tail_slopes(points: Any, scores: Any) -> Any:
         for i in range(n):
             column[i] = points[i, j]
             mean += scores[i, j]
-        center, mean = _quantile(np.sort(column), 0.5), mean / n
+        center, mean = quantile(np.sort(column), 0.5), mean / n
         variance, information, products, fourth = 0.0, 0.0, 0.0, 0.0
         for i in range(n):
             u, s = column[i] - center, scores[i, j] - mean
@@ -135,7 +206,7 @@ def may_have_tails(points: Any, scores: Any, slope: Any = SUSPECT, power: Any = 
         if slopes[j] < slope:
             for i in range(len(points)):
                 x[i], s[i] = points[i, j], scores[i, j]
-            _, spread, growth = look(x, s)
+            _, spread, growth = shape_of(x, s)
             if 0.0 < spread < np.inf and growth < power:
                 return True
     return False
@@ -143,7 +214,7 @@ def may_have_tails(points: Any, scores: Any, slope: Any = SUSPECT, power: Any = 
 
 def _coordinate(tails: Tails, i: int, x: np.ndarray, s: np.ndarray) -> tuple[float, float] | None:
     """Centre and rate of one coordinate, from its draws and scores (n,); None where it needs none."""
-    center, spread, growth = look(x, s)
+    center, spread, growth = shape_of(x, s)
     if not (np.isfinite(spread) and spread > 0.0 and growth < POWER):
         return None
     rates = np.concatenate([[0.0], _RATES / spread])
@@ -163,37 +234,6 @@ def _coordinate(tails: Tails, i: int, x: np.ndarray, s: np.ndarray) -> tuple[flo
         if not old - new > 0.25 * least:
             return None
     return center, float(rates[best])
-
-
-@exact
-def look(x: Any, s: Any) -> Any:
-    """The median, the spread by quartiles, and the power of |u| by which the mean of -s u grows.
-
-    It grows from the middle of the draws to the outer ones, where u is the distance from the median.
-    """
-    ordered = np.sort(x)
-    center = _quantile(ordered, 0.5)
-    spread = (_quantile(ordered, 0.75) - _quantile(ordered, 0.25)) / 1.35
-    size = np.abs(x - center)
-    ordered = np.sort(size)
-    low, mid, high = _quantile(ordered, 0.3), _quantile(ordered, 0.6), _quantile(ordered, 0.85)
-    inner, outer, of_inner, of_outer, few, many = 0.0, 0.0, 0.0, 0.0, 0, 0
-    for i in range(x.size):
-        pull = -s[i] * (x[i] - center)
-        if low <= size[i] <= mid:
-            inner, of_inner, few = inner + pull, of_inner + size[i], few + 1
-        if size[i] >= high:
-            outer, of_outer, many = outer + pull, of_outer + size[i], many + 1
-    rise = np.log((outer / many) / (inner / few))
-    return center, spread, rise / np.log((of_outer / many) / (of_inner / few))
-
-
-@exact
-def _quantile(ordered: Any, p: float) -> Any:
-    place = p * (ordered.size - 1)
-    below = int(place)
-    after = min(below + 1, ordered.size - 1)
-    return ordered[below] + (place - below) * (ordered[after] - ordered[below])
 
 
 def _divergences(u: np.ndarray, s: np.ndarray, rates: np.ndarray) -> np.ndarray:

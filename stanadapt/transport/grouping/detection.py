@@ -1,6 +1,6 @@
 """Which scale rules which coordinates, by one look at draws and scores.
 
-For a group g and a head h the derivative of F (transport_pairs.py) in a slope b of the log scales,
+For a group g and a head h the derivative of F (groups.py) in a slope b of the log scales,
 t_i = b u_h, is
 
     sum_i E[u (b_i - a_i)] + E[s_u sum_i (s_i x_i + 1)] / (1 + V(s_u)),  a_i = x_i² / V(x_i),
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import exact
-from .transport_pairs import Draws, Pair, rulers_of
+from ...jit import exact
+from .groups import Draws, Pair, rulers_of
 
 NEED = 20.0  # expected fall of F, times the number of draws, from which on a pair is tried
 LEAST_GAIN = 0.2  # the expected fall of F itself that this takes at least, however many draws there are

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stanadapt.numerics.bends import Bend, bend_rows, bends_of, learn_bends
-from stanadapt.transport import bend, transport_draws, unbend
+from stanadapt.transport.bend import Bend, bend, bend_rows, bends_of, learn_bends, unbend
+from stanadapt.transport.composition import transport_draws
 
 NOBODY = np.zeros(0, np.int64)
 

@@ -2,7 +2,7 @@
 
 A location is a coordinate of a small variable that correlates most with the group, or that its scores speak
 for. It may also be one for each member, as in a hierarchy of two levels: the coordinate of another variable
-that the member's score has in it (score_support.py). Where that variable is not centred itself, the location
+that the member's score has in it (scores.py). Where that variable is not centred itself, the location
 is p + e^(b v) x_q, with a q for each member.
 """
 
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .score_support import residual_shares
-from .transport_detection import may_rule
-from .transport_pairs import Draws, Pair, order_pairs, others_of, pull_draws
+from .detection import may_rule
+from .groups import Draws, Pair, order_pairs, others_of, pull_draws
+from .scores import residual_shares
 
 BETAS = (1.0, 0.5)  # a log scale; a log variance or precision
 # Mean fall of the logarithm of the scores' unexplained share that decides for one of several laws.
@@ -189,5 +189,5 @@ def part_of(law: Pair) -> Pair:
 
 
 def residual_share(law: Pair, others: list[Pair], draws: Draws) -> float:
-    """The mean over members of what the law leaves of their scores, see score_support.py."""
+    """The mean over members of what the law leaves of their scores, see scores.py."""
     return float(residual_shares(draws, law, others).mean())

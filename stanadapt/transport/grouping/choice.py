@@ -1,9 +1,6 @@
-"""Learning the map of transport.py from a few hundred draws and scores.
+"""Which groups a map has: those of the window before, judged and fitted again, and new ones.
 
-What is minimised is F, the divergence of transport_pairs.py. Heavy tails and bends are learnt in
-heavy_tails.py and bends.py, from draws in which the pairs that are found here have been undone.
-
-At the end of a window, in this order:
+What is minimised is F, the divergence of groups.py. At the end of a window, in this order:
 
 1. *Judge.* Draws of the window that has just ended were made after the map. A pair (a group of coordinates
    with its head) under which F is not smaller there than without it is dropped, unless it explains scores
@@ -12,48 +9,26 @@ At the end of a window, in this order:
    can end. A second head or an offset that scores do not ask for goes.
 3. *Explain.* Laws that leave nothing of the scores of their members are taken (exact_laws.py). The rest is
    for what has no such law, because its likelihood is not normal, say.
-4. *Detect* the group and the head for which F would fall most (transport_detection.py).
-5. *Locate* (transport_places.py). Scores decide between locations where they are clear; else F does, and to
+4. *Detect* the group and the head for which F would fall most (detection.py).
+5. *Locate* (places.py). Scores decide between locations where they are clear; else F does, and to
    choose among k coordinates for each of m members costs m log k / n of its fall.
-6. *Fit* the numbers of the law (transport_fit.py).
+6. *Fit* the numbers of the law (fit.py).
 7. *Guard.* Fitted to the older half of the draws, the law must beat on the newer half both no map and one
    that is linear in head and location, by a margin.
 
 Pairs are undone from the last one of the map to its first. A pair is judged and fitted in draws in which the
 others are undone, but for those that move its heads and locations: its law is one of the program.
-
-What the law does not reach: scales whose logarithm is not a coordinate or a sum of two; locations that are
-regressions with other coefficients for every coordinate, and groups whose own correlations matter, of which
-the metric learns what is linear; autoregressions, whose members are around the ones before; heads that are
-moved themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-from typing import Any
 
 import numpy as np
 
-from ..jit import exact
-from ..transport import (
-    BETA,
-    HEAD,
-    LOCATION,
-    OWN,
-    PART,
-    UNIT,
-    change_coordinates,
-    is_pair,
-    no_transport,
-    rows_into_x,
-    transport_draws,
-)
-from .bends import bend_rows, bends_of, learn_bends, may_have_bends
-from .dense_metric import is_finite
+from ..training import Training
+from .detection import LEAST_GAIN, NEED, detect, may_rule, slope_gains
 from .exact_laws import (
-    CERTAIN,
     WORTH,
     is_exact,
     needs_offset,
@@ -62,10 +37,8 @@ from .exact_laws import (
     with_likelihood,
     with_slope,
 )
-from .heavy_tails import LEAST, learn_tails, may_have_tails, tail_rows, tails_of
-from .transport_detection import FEW, LEAST_GAIN, NEED, detect, may_rule, screen, slope_gains
-from .transport_fit import fit_law
-from .transport_pairs import (
+from .fit import fit_law
+from .groups import (
     Draws,
     Pair,
     divergence,
@@ -78,7 +51,7 @@ from .transport_pairs import (
     pull_draws,
     root_divergence,
 )
-from .transport_places import (
+from .places import (
     BETAS,
     NOWHERE,
     Place,
@@ -98,93 +71,24 @@ _ROUNDS = 4  # new pairs in a window
 _JUDGES = 15  # draws of a window that may judge a pair
 
 
-@np.errstate(all="ignore")  # what is not finite is not taken
-def learn_transport(
-    table: np.ndarray,
-    points: np.ndarray,
-    scores: np.ndarray,
-    groups: np.ndarray,
-    before: int,
-    *,
-    new: bool = True,
-    wholly: bool = True,
-) -> np.ndarray:
-    """The map that draws and scores in x (n, d), the older ones first, show.
-
-    The first `before` of them are those of the window before; `table` is the map of the present one. `groups`
-    (d,) are the variables that coordinates belong to; where it is empty, nothing is learnt. Without `new` no
-    pair is added: one of the last window would be judged by nobody. Unless `wholly`, laws that explain scores
-    wholly are looked for only where F shows something.
-    """
-    if not (len(groups) and len(points) >= LEAST):
-        return table
-    points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
-    if not (is_finite(points) and is_finite(scores)):
-        return table
-    plain = not len(table) and _is_plain(points, scores, groups, new)
-    if plain and not (wholly and new and len(points) >= CERTAIN):
-        return table
-    draws = with_likelihood(Draws(points, scores), pairs_of(table), groups)
-    if plain:
-        pairs = with_exact_pairs([], draws, groups, new)
-        return pair_rows(order_pairs(pairs) or [], points) if pairs else table
-    moves = table[is_pair(table)]
+def choose_groups(rows: np.ndarray, training: Training) -> np.ndarray:
+    """The rows of a map's groups that draws ask for, from those in use."""
     with contextlib.suppress(np.linalg.LinAlgError):
-        moves = _learn_moves(moves, draws, groups, before, new)
-    moved = moves[:, OWN].astype(np.int64)
-    pulled = transport_draws(moves, points, scores)
-    tails = learn_tails(tails_of(table), *pulled, moved)
-    bends = learn_bends(bends_of(table), *pulled, np.concatenate((moved, tails.places)))
-    return np.concatenate((tail_rows(tails), bend_rows(bends), moves))
+        return _choose_groups(rows, training)
+    return rows
 
 
-@exact
-def _is_plain(points: Any, scores: Any, groups: Any, new: Any) -> Any:
-    """Whether draws and scores (n, d) show nothing that `learn_transport` would look at, if there is no map.
-
-    Most posteriors show nothing, and to find that out by NumPy's calls takes as long as a hundred draws of a
-    small model. What is detected is what `detect`, `learn_tails` and `learn_bends` detect, or more.
-    """
-    n, d = points.shape
-    if may_have_tails(points, scores) or may_have_bends(points, scores):
-        return False
-    if not new:
-        return True
-    last = groups.max()
-    sizes = np.zeros(last + 1, np.int64)
-    for j in range(d):
-        sizes[groups[j]] += 1
-    for g in range(last + 1):
-        for h in range(g):
-            if sizes[g] == sizes[h] and sizes[g] > FEW:  # one may have its heads in the other
-                return False
-    members, group, as_is = np.arange(d), np.arange(d), np.zeros(d, np.bool_)
-    heads, k = np.empty(d, np.int64), 0
-    for j in range(d):
-        if last > 0:
-            group[j] = groups[j]
-        if last == 0 or sizes[groups[j]] <= FEW:
-            as_is[j] = True
-            heads[k] = j
-            k += 1
-    if k == 0:
-        return True
-    gain, derivative = np.zeros((k, group.max() + 1)), np.zeros((k, group.max() + 1))
-    screen(points, scores, members, group, heads[:k], as_is, gain, derivative)
-    least = max(NEED / n, LEAST_GAIN)
-    for h in range(k):
-        total = 0.0  # without names, the groups of one head are taken together
-        for g in range(gain.shape[1]):
-            if g != group[heads[h]] and np.isfinite(gain[h, g]) and np.isfinite(derivative[h, g]):
-                total = max(total, gain[h, g]) if last > 0 else total + gain[h, g]
-        if total >= least:
-            return False
-    return True
+def exact_groups(training: Training) -> np.ndarray:
+    """The rows of those groups alone whose laws explain scores wholly, where there is no map yet."""
+    draws = with_likelihood(Draws(training.points, training.scores), [], training.variables)
+    pairs = with_exact_pairs([], draws, training.variables, training.new)
+    return pair_rows(order_pairs(pairs) or [], training.points)
 
 
-def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: int, new: bool) -> np.ndarray:
-    """The rows of the pairs."""
+def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
+    points, scores, groups, before, new, _ = training
     old = pairs_of(moves)
+    draws = with_likelihood(Draws(points, scores), old, groups)
     pairs = _judge(old, draws.part(slice(before, None)), draws)
     for k in range(len(pairs)):
         pulled = pull_draws(draws, others_of(pairs, pairs[k]))
@@ -215,61 +119,6 @@ def _learn_moves(moves: np.ndarray, draws: Draws, groups: np.ndarray, before: in
             pairs = order_pairs([*pairs, pair]) or pairs
     unchanged = len(pairs) == len(old) and all(a is b for a, b in zip(pairs, old, strict=True))
     return moves if unchanged else pair_rows(pairs, draws.points)
-
-
-@functools.cache
-def learn_funnel() -> np.ndarray:
-    """The map of a small hierarchy, x_i ~ N(p, e^(2u)) with a long left tail of u, from exact draws.
-
-    It is learnt once in a process before chains start, so that no chain waits in the middle of its warm-up
-    until what learning calls is compiled or loaded.
-    """
-    rng, n, m = np.random.default_rng(1), 100, 6
-    e, p, w = rng.exponential(size=(n, 1)), rng.normal(size=(n, 1)), rng.normal(size=(n, m))
-    u = np.log(e)
-    points = np.concatenate((u, p, p + e * w), axis=1)
-    pulls = np.square(w).sum(axis=1, keepdims=True) - m, (w / e).sum(axis=1, keepdims=True)
-    scores = np.concatenate((1.0 - e + pulls[0], -p + pulls[1], -w / e), axis=1)
-    groups = np.array([0, 1, *[2] * m])
-    table = learn_transport(no_transport(), points, scores, groups, n // 2)
-    table = learn_transport(table, points, scores, groups, n // 2)
-    rows_into_x(table, transport_draws(table, points, scores)[0], np.zeros(n))
-    change_coordinates(table, table, points[0], 0.0, scores[0])
-    return table
-
-
-def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
-    """What a map does to each coordinate (d,), as results have it, and the map itself, `transport`.
-
-    `tail_rate` is delta, 0 where no tail is heavy, and `bend` is sigma q, 0 where there is none. `scale_head`
-    and `scale_location` are the places of the head and the location, -1 for none, and `scale_part` is that of
-    the coordinate that a location which is not centred itself has times a scale; `scale_beta` and
-    `scale_knee` the law's beta and a; `data_weight` is the weight of the data where the head has its mean:
-    near 1 the coordinate is sampled as in a centred program, near 0 as in the other one. NaN where the
-    coordinate is not moved.
-    """
-    tails = tails_of(table)
-    described: dict[str, np.ndarray] = {"tail_rate": np.zeros(d)}
-    described["tail_rate"][tails.places] = tails.rates
-    described["bend"] = np.zeros(d)
-    for one in bends_of(table):
-        described["bend"][one.place] = one.side * one.strength
-    moves = table[is_pair(table)]
-    own = moves[:, OWN].astype(np.int64)
-    for name, column in (("scale_head", HEAD), ("scale_location", LOCATION), ("scale_part", PART)):
-        described[name] = np.full(d, -1)
-        described[name][own] = moves[:, column]
-    weight = 1.0 / np.square(moves[:, UNIT])
-    knees = [pair.knees for pair in pairs_of(table)]
-    numbers = {
-        "scale_beta": moves[:, BETA],
-        "scale_knee": np.concatenate(knees) if knees else np.zeros(0),
-        "data_weight": np.where(moves[:, BETA] > 0.0, weight, 1.0 - weight),
-    }
-    for name, values in numbers.items():
-        described[name] = np.full(d, np.nan)
-        described[name][own] = values
-    return described | {"transport": table}
 
 
 def _judge(pairs: list[Pair], draws: Draws, whole: Draws) -> list[Pair]:

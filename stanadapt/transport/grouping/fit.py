@@ -1,4 +1,4 @@
-"""The numbers of a law (transport_pairs.py), from draws and scores.
+"""The numbers of a law (groups.py), from draws and scores.
 
 Given a head and a location, a coordinate has two free numbers, its knee a_i and y_i. F is taken on a grid of
 knees in one compiled pass, and a parabola gives the best; knees of a group are drawn together, as by a prior.
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import exact, kernel
-from .transport_pairs import TINY, Draws, Pair, View, divergence, variance, view_of
+from ...jit import exact, kernel
+from .groups import TINY, Draws, Pair, View, divergence, variance, view_of
 
 _POOL = 3.0  # weight of the knees' common value, as a number of draws
 _PRIOR = 0.1  # the same of the middle of the head's draws

@@ -1,0 +1,148 @@
+"""The map of a chain: laws one after another, and the density and its score in their coordinates.
+
+A chain moves in z, and the density is known in x = T(z). Draws of z are exact for the density
+p(T(z)) |dT/dz|, whatever T is; a good T makes trajectories and random walks short. T is learnt from draws and
+scores in warm-up (learning.py), and is frozen when warm-up ends.
+
+T is triangular: a coordinate is moved before it rules others, so that its log determinant is a sum. Each row
+of the table (table.py) belongs to a law, and the functions here hand it to that law's file:
+
+    law        file        what it makes normal
+    TAIL       tail.py     a coordinate whose tails fall like a power
+    BEND       bend.py     a coordinate with one long and one short tail
+    CENTRED, NOT_CENTRED   group.py    coordinates whose scale is itself a parameter
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import bare_exact, exact
+from . import bend, group, tail
+from .table import BEND, CENTRED, COLUMNS, KIND, NOT_CENTRED, OWN, REACH, TAIL, are_coordinates, is_pair
+
+LAWS = tail, bend, group  # in the order in which a map has their rows
+
+
+@bare_exact
+def into_x(table: Any, z: Any, x: Any) -> Any:
+    """Write x(z) to `x` (d,). Returns log |dx/dz|, infinite where x overflows."""
+    log_det, k = 0.0, 0
+    for i in range(z.size):
+        x[i] = z[i]
+    while k < len(table):
+        if table[k, KIND] == TAIL:
+            log_det, k = tail.into_x(table, k, z, x, log_det)
+        elif table[k, KIND] == BEND:
+            log_det, k = bend.into_x(table, k, z, x, log_det)
+        else:
+            log_det, k = group.into_x(table, k, z, x, log_det)
+    return log_det if np.isfinite(log_det) else np.inf
+
+
+@bare_exact
+def into_z(table: Any, x: Any, z: Any) -> None:
+    """Write z(x) to `z` (d,)."""
+    for i in range(x.size):
+        z[i] = x[i]
+    k = 0
+    while k < len(table):
+        if table[k, KIND] == TAIL:
+            k = tail.into_z(table, k, x, z)
+        elif table[k, KIND] == BEND:
+            k = bend.into_z(table, k, x, z)
+        else:
+            k = group.into_z(table, k, x, z)
+
+
+@bare_exact
+def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
+    """The gradient of the log density in z, from the score in x; `score` (d,) changes in place."""
+    end = len(table)
+    while end > 0:
+        if table[end - 1, KIND] == TAIL:
+            end = tail.pull_back(table, end, z, x, score)
+        elif table[end - 1, KIND] == BEND:
+            end = bend.pull_back(table, end, z, x, score)
+        else:
+            end = group.pull_back(table, end, z, x, score)
+
+
+@exact
+def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
+    """The score (d,) in x, from `score` in z."""
+    found, k = score.copy(), 0
+    while k < len(table):
+        if table[k, KIND] == TAIL:
+            k = tail.score_in_x(table, k, z, x, found)
+        elif table[k, KIND] == BEND:
+            k = bend.score_in_x(table, k, z, x, found)
+        else:
+            k = group.score_in_x(table, k, z, x, found)
+    return found
+
+
+@exact
+def rows_into_x(table: Any, points: Any, logp: Any) -> None:
+    """Draws (n, d) and log densities (n,) in z become those in x, in place."""
+    z = np.empty(points.shape[1])
+    for row in range(len(points)):
+        z[:] = points[row]
+        logp[row] -= into_x(table, z, points[row])
+
+
+def transport_draws(
+    table: np.ndarray, points: np.ndarray, scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws and scores (n, d) in z, from those in x."""
+    if not len(table):
+        return points, scores
+    z, scores_z = np.empty_like(points), np.empty_like(scores)
+    _rows_into_z(table, np.ascontiguousarray(points), np.ascontiguousarray(scores), z, scores_z)
+    return z, scores_z
+
+
+@exact
+def _rows_into_z(table: Any, points: Any, scores: Any, z: Any, scores_z: Any) -> None:
+    for row in range(len(points)):
+        into_z(table, points[row], z[row])
+        scores_z[row] = scores[row]
+        pull_back(table, z[row], points[row], scores_z[row])
+
+
+def change_coordinates(
+    before: np.ndarray, after: np.ndarray, z: np.ndarray, logp: float, score: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray]:
+    """A point z (d,), its log density and its score in the coordinates of another map."""
+    if not (len(before) or len(after)):
+        return z, logp, score
+    x = np.empty_like(z)
+    logp_x = logp - into_x(before, z, x)
+    points, scores = transport_draws(after, x[None], score_in_x(before, z, x, score)[None])
+    return points[0], logp_x + into_x(after, points[0], x), scores[0]
+
+
+def is_map(table: np.ndarray, d: int) -> bool:
+    """Whether `table` is a map of `d` coordinates whose kernels stay inside of their arrays.
+
+    A table that was read from a file may be anything. In a map each coordinate is moved once, rows that move
+    one alone come first, groups have all their rows, and what rules a coordinate is not moved after it.
+    """
+    if table.ndim != 2 or table.shape[1] != COLUMNS:
+        return False
+    finite = np.delete(table, REACH, axis=1)
+    if not np.isfinite(finite).all() or np.isnan(table[:, REACH]).any():
+        return False
+    if not np.isin(table[:, KIND], (TAIL, BEND, CENTRED, NOT_CENTRED)).all():
+        return False
+    own = table[:, OWN]
+    if not are_coordinates(own, d) or len(set(own)) < len(own):
+        return False
+    of_groups = is_pair(table)
+    alone, groups = table[~of_groups], table[of_groups]
+    if of_groups[: len(alone)].any():
+        return False
+    tails, bends = alone[alone[:, KIND] == TAIL], alone[alone[:, KIND] == BEND]
+    return tail.are_valid(tails) and bend.are_valid(bends) and group.are_valid(groups, d)

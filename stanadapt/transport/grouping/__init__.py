@@ -1,0 +1,1 @@
+"""How groups, their heads, locations and numbers are learnt from draws and scores."""

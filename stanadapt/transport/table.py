@@ -1,0 +1,55 @@
+"""A map of coordinates as kernels have it: a table (r, 19) of numbers.
+
+Kernels hand one array on at no cost; seven arrays cost a tenth of a gradient. A row moves one coordinate. The
+rows of a group follow each other, and only the first of them says how many they are:
+
+    symbol        column           meaning
+                  KIND             the law: TAIL, BEND, and for groups CENTRED (beta > 0) and NOT_CENTRED
+                  ROWS             number of rows of the group, on its first row
+    i             OWN              the coordinate
+    u, u', p      HEAD, SECOND, LOCATION        coordinates too, -1 for none
+                  APART            1 in a group whose rows have a location each, else 0
+    beta, beta'   BETA, BETA_2
+    a             REFERENCE, KNEE  r, which the group shares, and e^(2 (a_i - r))
+    o             UNIT             and LOG_UNITS: the sum of log o_i of the group, on its first row
+    y             DATA
+    C, c          SLOPE, OFFSET    C e^(a_i) and 0 where beta < 0
+    q, v, b       PART, PART_HEAD, PART_BETA    of a location that is not centred itself: p + e^(b v) x_q
+    c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
+    k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
+    sigma, l      SIDE, REACH      of a bend, in the columns of BETA and KNEE
+
+The symbols are those of tail.py, bend.py and group.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..jit import exact
+
+COLUMNS = 19
+KIND, ROWS, OWN, HEAD, SECOND, LOCATION, APART = range(7)
+BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE, OFFSET = range(7, 16)
+PART, PART_HEAD, PART_BETA = range(16, COLUMNS)
+CENTER, RATE = DATA, UNIT
+KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, KNEE
+TAIL, CENTRED, NOT_CENTRED, BEND = 0.0, 1.0, -1.0, 2.0  # kinds
+
+
+@exact
+def no_transport() -> Any:
+    """z is x."""
+    return np.empty((0, COLUMNS))
+
+
+def is_pair(table: np.ndarray) -> np.ndarray:
+    """Which rows (r,) are those of pairs; the others change one coordinate alone, and come first."""
+    return np.asarray(np.abs(table[:, KIND]) == CENTRED)
+
+
+def are_coordinates(values: np.ndarray, d: int, least: int = 0) -> bool:
+    """Whether all values are whole numbers from `least` to d - 1."""
+    return bool(np.all((values == np.floor(values)) & (values >= least) & (values < d)))
