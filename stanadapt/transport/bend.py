@@ -145,7 +145,7 @@ def _half_square(t: Any) -> Any:
     return 0.5 * soft * soft, soft * share, second
 
 
-def are_valid(rows: np.ndarray) -> bool:
+def are_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows are those of increasing functions."""
     return bool(
         np.all(rows[:, WIDTH] > 0.0)

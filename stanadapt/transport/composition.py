@@ -21,7 +21,7 @@ import numpy as np
 
 from ..jit import bare_exact, exact
 from . import bend, group, tail
-from .table import BEND, CENTRED, COLUMNS, KIND, NOT_CENTRED, OWN, REACH, TAIL, are_coordinates, is_pair
+from .table import BEND, COLUMNS, KIND, OWN, REACH, TAIL, are_coordinates, is_pair
 
 LAWS = tail, bend, group  # in the order in which a map has their rows
 
@@ -135,14 +135,12 @@ def is_map(table: np.ndarray, d: int) -> bool:
     finite = np.delete(table, REACH, axis=1)
     if not np.isfinite(finite).all() or np.isnan(table[:, REACH]).any():
         return False
-    if not np.isin(table[:, KIND], (TAIL, BEND, CENTRED, NOT_CENTRED)).all():
+    if not np.isin(table[:, KIND], [kind for law in LAWS for kind in law.KINDS]).all():
         return False
     own = table[:, OWN]
     if not are_coordinates(own, d) or len(set(own)) < len(own):
         return False
     of_groups = is_pair(table)
-    alone, groups = table[~of_groups], table[of_groups]
-    if of_groups[: len(alone)].any():
+    if of_groups[: np.count_nonzero(~of_groups)].any():
         return False
-    tails, bends = alone[alone[:, KIND] == TAIL], alone[alone[:, KIND] == BEND]
-    return tail.are_valid(tails) and bend.are_valid(bends) and group.are_valid(groups, d)
+    return all(law.are_valid(table[np.isin(table[:, KIND], law.KINDS)], d) for law in LAWS)

@@ -94,7 +94,7 @@ def _inverse(row: Any, x: Any) -> Any:
     return np.arcsinh(rate * (x - row[CENTER])) / rate
 
 
-def are_valid(rows: np.ndarray) -> bool:
+def are_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows are those of increasing functions."""
     return bool(np.all(rows[:, RATE] > 0.0))
 
