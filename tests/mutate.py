@@ -312,7 +312,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/grouping/choice.py",
-        "        if fall_of(pull_draws(draws, others_of(kept, pair)), pair) > 0.0:",
+        "        if decrease_of(pull_draws(draws, others_of(kept, group)), group) > 0.0:",
         "        if True:",
         unit("test_transport_learning", "test_a_pair_that_serves_stays_and_one_that_does_not_goes"),
     ),
@@ -354,7 +354,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/grouping/groups.py",
-        "    for pair in reversed(pairs):\n        view",
+        "    for group in reversed(groups):\n        view",
         "    for pair in pairs:\n        view",
         unit("test_transport_learning", "test_pairs_are_undone_as_the_map_undoes_them"),
     ),
@@ -366,7 +366,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/grouping/groups.py",
-        "        if not moved & roots_of(pair):\n",
+        "        if not moved & parents_of(group):\n",
         "        if True:\n",
         unit("test_transport_learning", "test_two_levels_are_found_with_the_location_of_each_member"),
     ),
@@ -399,14 +399,14 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/group.py",
-        "        score[head] += scaled * x[part] * row[PART_BETA]",
-        "        score[head] += scaled * x[part]",
+        "        score[scale] += scaled * x[part] * row[PART_BETA]",
+        "        score[scale] += scaled * x[part]",
         unit("test_transport", "test_density_and_score_against_their_definition"),
     ),
     Mutation(
         "transport/grouping/scores.py",
-        "at_location, at_head = [inverse * away], [inverse * away * away]",
-        "at_location, at_head = [away], [inverse * away * away]",
+        "at_location, at_scale = [inverse * away], [inverse * away * away]",
+        "at_location, at_scale = [away], [inverse * away * away]",
         unit("test_transport_scores", "test_an_upper_level_needs_the_terms_of_the_lower_one"),
     ),
     Mutation(

@@ -31,7 +31,7 @@ from stanadapt.run.warmup import pilot, variable_groups, warm_up
 from stanadapt.target import log_density_gradient
 from stanadapt.transport import learning
 from stanadapt.transport.composition import into_z
-from stanadapt.transport.grouping.groups import Pair, pair_rows
+from stanadapt.transport.grouping.groups import Group, group_rows
 
 MODELS = Path(__file__).parents[2] / "models"
 GROUP = 86  # effects of the hierarchy
@@ -63,8 +63,8 @@ def of_a_gradient(repeats: int) -> None:
     print("| moved | µs a gradient | µs added |\n| ---: | ---: | ---: |")
     for m in (0, 1, 10, 40, 85):
         members = np.arange(2, 2 + m)
-        law = Pair(members, np.array([1]), 1.0, -1, 0.0, np.array([0]), 1.0, 0.0, *rng.normal(size=(2, m)))
-        table = pair_rows([law] if m else [], rng.normal(size=(50, d)))
+        law = Group(members, np.array([1]), 1.0, -1, 0.0, np.array([0]), 1.0, 0.0, *rng.normal(size=(2, m)))
+        table = group_rows([law] if m else [], rng.normal(size=(50, d)))
         target = posterior.model.target()._replace(transport=table)
         gradients(target, z, score, 1)
         took = seconds(functools.partial(gradients, target, z, score, n), repeats) * 1e6 / n

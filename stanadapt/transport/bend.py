@@ -1,4 +1,4 @@
-"""Which coordinates have one long and one short tail, learnt from draws and scores.
+"""Which coordinates have one long and one short tail, learned from draws and scores.
 
 The log of a scale often has an exponential tail on the left, where the data cannot tell it from 0, and nearly
 none on the right, where they forbid it. Trajectories of one length for both sides are too short for the one
@@ -38,7 +38,7 @@ from .training import Training
 
 KINDS = (BEND,)
 
-GAIN = 0.1  # fall of the divergence that a coordinate must bring in all draws; more where they are few:
+GAIN = 0.1  # decrease of the divergence that a coordinate must bring in all draws; more where they are few:
 GAIN_DRAWS = 8.0  # at least this over their number; and a quarter of it in the older and in the newer half
 STAY = 0.05  # gain from which on a bend that is in use is replaced
 CURVED, STILL_CURVED = 4.0, 2.5  # standard errors of the score's curvature, of a new bend and of one in use
@@ -303,8 +303,8 @@ def _coordinate(
     z, s_z = _unbent(x, s, *one[1:])
     for part in (slice(None, half), slice(half, None)):
         none = np.empty((len(x[part]), 0))
-        fall = _divergence(x[part], s[part], none, none) - _divergence(z[part], s_z[part], none, none)
-        if not fall > 0.25 * least:
+        decrease = _divergence(x[part], s[part], none, none) - _divergence(z[part], s_z[part], none, none)
+        if not decrease > 0.25 * least:
             return None
     return one
 

@@ -1,8 +1,8 @@
 """The map of a chain: laws one after another, and the density and its score in their coordinates.
 
-A chain moves in z, and the density is known in x = T(z). Draws of z are exact for the density
-p(T(z)) |dT/dz|, whatever T is; a good T makes trajectories and random walks short. T is learnt from draws and
-scores in warm-up (learning.py), and is frozen when warm-up ends.
+A chain moves in z, and the density is known in x = T(z). Draws of z are exact for the density p(T(z))
+|dT/dz|, whatever T is; a good T makes trajectories and random walks short. T is learned from draws and scores
+in warm-up (learning.py), and is frozen when warm-up ends.
 
 T is triangular: a coordinate is moved before it rules others, so that its log determinant is a sum. Each row
 of the table (table.py) belongs to a law, and the functions here hand it to that law's file:
@@ -21,7 +21,7 @@ import numpy as np
 
 from ..jit import bare_exact, exact
 from . import bend, group, tail
-from .table import BEND, COLUMNS, KIND, OWN, REACH, TAIL, are_coordinates, is_pair
+from .table import BEND, COLUMNS, KIND, OWN, REACH, TAIL, are_coordinates, is_of_group
 
 LAWS = tail, bend, group  # in the order in which a map has their rows
 
@@ -140,7 +140,7 @@ def is_map(table: np.ndarray, d: int) -> bool:
     own = table[:, OWN]
     if not are_coordinates(own, d) or len(set(own)) < len(own):
         return False
-    of_groups = is_pair(table)
+    of_groups = is_of_group(table)
     if of_groups[: np.count_nonzero(~of_groups)].any():
         return False
     return all(law.are_valid(table[np.isin(table[:, KIND], law.KINDS)], d) for law in LAWS)

@@ -11,13 +11,14 @@ with w the weight of the data and a_i = log sigma_i. So, with a number o_i that 
     x_i = (1 - w) (C p + c) + w y_i + o_i w^½ z_i                                           (beta > 0)
 
 has z_i normal and independent of u and p. Where w is near 1 this is the centred program, where it is near 0
-the other one; a coordinate finds its own place by its knee a_i. In a program that is not centred x_i is N(0,
-1) in the prior, the data speak of p + e^u x_i, and the law is
+the other one; a coordinate finds its own place by its threshold a_i. In a program that is not centred x_i is
+N(0, 1) in the prior, the data speak of p + e^u x_i, and the law is
 
     x_i = (w (1 - w))^½ (y_i + C e^(a_i) p) + o_i w^½ z_i,  eta = -u - a_i,                 (beta < 0)
 
-where w is the weight of the prior. In general eta_i = beta u + beta' u' - a_i with one or two heads: beta is
-±1 for a log scale, ±½ for a log variance or precision, and two heads make a product of scales.
+where w is the weight of the prior. In general eta_i = beta u + beta' u' - a_i with one or two scale
+parameters: beta is ±1 for a log scale, ±½ for a log variance or precision, and two scale parameters make a
+product of scales.
 
 The log determinant is the sum of log(o_i w_i^½). A gradient costs O(rows) more, with one exponential a group.
 Products are added one at a time, to what is a sum already, so that every copy of a kernel rounds alike
@@ -36,16 +37,14 @@ import numpy as np
 
 from ..jit import bare_exact
 from .grouping.choice import choose_groups
-from .grouping.groups import pairs_of
+from .grouping.groups import groups_of
 from .table import (
     APART,
     BETA,
     BETA_2,
     CENTRED,
     DATA,
-    HEAD,
     KIND,
-    KNEE,
     LOCATION,
     LOG_UNITS,
     NOT_CENTRED,
@@ -53,11 +52,13 @@ from .table import (
     OWN,
     PART,
     PART_BETA,
-    PART_HEAD,
+    PART_SCALE,
     REFERENCE,
     ROWS,
+    SCALE,
     SECOND,
     SLOPE,
+    THRESHOLD,
     UNIT,
     are_coordinates,
 )
@@ -78,7 +79,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
         while k < last:
             row = table[k]
             i = int(row[OWN])
-            inverse = 1.0 + ratio * row[KNEE]
+            inverse = 1.0 + ratio * row[THRESHOLD]
             w = 1.0 / inverse
             root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
             if kind == CENTRED:
@@ -104,7 +105,7 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
         while k < last:
             row = table[k]
             i = int(row[OWN])
-            w = 1.0 / (1.0 + ratio * row[KNEE])
+            w = 1.0 / (1.0 + ratio * row[THRESHOLD])
             root, here = np.sqrt(w), row[OFFSET] + row[SLOPE] * p
             if kind == CENTRED:
                 here += w * (row[DATA] - here)
@@ -175,9 +176,9 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
 
 @bare_exact
 def _law(table: Any, k: Any, x: Any) -> Any:
-    """Of the pair that begins at row `k`: e^(-2 (eta + a_i - r)), and the row after its last."""
+    """Of the group that begins at row `k`: e^(-2 (eta + a_i - r)), and the row after its last."""
     first = table[k]
-    eta = first[BETA] * x[int(first[HEAD])] - first[REFERENCE]
+    eta = first[BETA] * x[int(first[SCALE])] - first[REFERENCE]
     if first[SECOND] >= 0.0:
         eta += first[BETA_2] * x[int(first[SECOND])]
     return np.exp(-2.0 * eta), k + int(first[ROWS])
@@ -188,7 +189,7 @@ def _stretch(table: Any, k: Any, after: Any, x: Any) -> Any:
     """p of row `k`, 0 where there is none, and the row after the last one that shares it."""
     p = x[int(table[k, LOCATION])] if table[k, LOCATION] >= 0.0 else 0.0
     if table[k, PART] >= 0.0:
-        p += np.exp(table[k, PART_BETA] * x[int(table[k, PART_HEAD])]) * x[int(table[k, PART])]
+        p += np.exp(table[k, PART_BETA] * x[int(table[k, PART_SCALE])]) * x[int(table[k, PART])]
     return p, k + 1 if table[k, APART] > 0.0 else after
 
 
@@ -198,16 +199,16 @@ def _add_drag(row: Any, x: Any, score: Any, drag: Any) -> None:
     if row[LOCATION] >= 0.0:
         score[int(row[LOCATION])] += drag
     if row[PART] >= 0.0:
-        part, head = int(row[PART]), int(row[PART_HEAD])
-        scaled = drag * np.exp(row[PART_BETA] * x[head])
+        part, scale = int(row[PART]), int(row[PART_SCALE])
+        scaled = drag * np.exp(row[PART_BETA] * x[scale])
         score[part] += scaled
-        score[head] += scaled * x[part] * row[PART_BETA]
+        score[scale] += scaled * x[part] * row[PART_BETA]
 
 
 @bare_exact
 def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
     """Of where x_i is for z_i = 0, in eta and in p; dx_i/dz_i; and 1 - w, which is that of its log in eta."""
-    w = 1.0 / (1.0 + ratio * row[KNEE])
+    w = 1.0 / (1.0 + ratio * row[THRESHOLD])
     root, left, slope = np.sqrt(w), 1.0 - w, row[SLOPE]
     if kind == CENTRED:
         at = row[OFFSET] + slope * p
@@ -218,20 +219,20 @@ def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
 
 @bare_exact
 def _add(first: Any, score: Any, pull: Any) -> None:
-    """Add to the scores of a pair's heads."""
-    score[int(first[HEAD])] += first[BETA] * pull
+    """Add to the scores of a group's scale parameters."""
+    score[int(first[SCALE])] += first[BETA] * pull
     if first[SECOND] >= 0.0:
         score[int(first[SECOND])] += first[BETA_2] * pull
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
-    """Whether rows of pairs follow each other as they should, and nothing is moved after it rules."""
-    knees = rows[:, KNEE]
-    if not (are_coordinates(rows[:, HEAD], d, 0) and np.all(rows[:, UNIT] > 0.0)):
+    """Whether rows of groups follow each other as they should, and nothing is moved after it rules."""
+    thresholds = rows[:, THRESHOLD]
+    if not (are_coordinates(rows[:, SCALE], d, 0) and np.all(rows[:, UNIT] > 0.0)):
         return False
-    if not np.all((knees >= 0.0) & np.isfinite(knees)):
+    if not np.all((thresholds >= 0.0) & np.isfinite(thresholds)):
         return False
-    if not all(are_coordinates(rows[:, column], d, -1) for column in (SECOND, LOCATION, PART, PART_HEAD)):
+    if not all(are_coordinates(rows[:, column], d, -1) for column in (SECOND, LOCATION, PART, PART_SCALE)):
         return False
     if not are_coordinates(rows[:, ROWS], len(rows) + 1, 0):
         return False
@@ -241,10 +242,10 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
         part, later = rows[k : k + length], rows[k:, OWN]
         if length == 0 or len(part) < length or np.any(part[1:, ROWS] > 0.0):
             return False
-        rulers = part[:, [HEAD, SECOND, LOCATION, PART, PART_HEAD]]
-        if np.any(part[:, KIND] != part[0, KIND]) or np.isin(rulers, later).any():
+        parents = part[:, [SCALE, SECOND, LOCATION, PART, PART_SCALE]]
+        if np.any(part[:, KIND] != part[0, KIND]) or np.isin(parents, later).any():
             return False
-        if np.any((part[:, PART] >= 0.0) & (part[:, PART_HEAD] < 0.0)):
+        if np.any((part[:, PART] >= 0.0) & (part[:, PART_SCALE] < 0.0)):
             return False
         k += length
     return True
@@ -258,21 +259,21 @@ def learn(rows: np.ndarray, training: Training) -> np.ndarray:
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What groups do to each coordinate (d,), as results have it.
 
-    `scale_head` and `scale_location` are the places of the head and the location, -1 for none, and
+    `scale_head` and `scale_location` are the places of the scale parameter and the location, -1 for none, and
     `scale_part` is that of the coordinate that a location which is not centred itself has times a scale;
     `scale_beta` and `scale_knee` are the law's beta and a; `data_weight` is the weight of the data where the
-    head has its mean: near 1 the coordinate is sampled as in a centred program, near 0 as in the other one.
-    NaN where the coordinate is not moved.
+    scale parameter has its mean: near 1 the coordinate is sampled as in a centred program, near 0 as in the
+    other one. NaN where the coordinate is not moved.
     """
     found, own = {}, rows[:, OWN].astype(np.int64)
-    for name, column in (("scale_head", HEAD), ("scale_location", LOCATION), ("scale_part", PART)):
+    for name, column in (("scale_head", SCALE), ("scale_location", LOCATION), ("scale_part", PART)):
         found[name] = np.full(d, -1)
         found[name][own] = rows[:, column]
     weight = 1.0 / np.square(rows[:, UNIT])
-    knees = [pair.knees for pair in pairs_of(rows)]
+    thresholds = [group.thresholds for group in groups_of(rows)]
     numbers = {
         "scale_beta": rows[:, BETA],
-        "scale_knee": np.concatenate(knees) if knees else np.zeros(0),
+        "scale_knee": np.concatenate(thresholds) if thresholds else np.zeros(0),
         "data_weight": np.where(rows[:, BETA] > 0.0, weight, 1.0 - weight),
     }
     for name, values in numbers.items():

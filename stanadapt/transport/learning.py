@@ -1,13 +1,13 @@
 """Learning a map from a few hundred draws and scores: which law moves which coordinates.
 
 Groups come first (group.py): what spreads their members is a scale that varies, and no tail. Tails and bends
-are learnt from draws in which the groups have been undone, tails before bends. A coordinate is moved by one
+are learned from draws in which the groups have been undone, tails before bends. A coordinate is moved by one
 law alone.
 
 What the laws do not reach: scales whose logarithm is not a coordinate or a sum of two; locations that are
 regressions with other coefficients for every coordinate, and groups whose own correlations matter, of which
-the metric learns what is linear; autoregressions, whose members are around the ones before; heads that are
-moved themselves.
+the metric learns what is linear; autoregressions, whose members are around the ones before; scale parameters
+that are moved themselves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def learn_transport(
     table: np.ndarray,
     points: np.ndarray,
     scores: np.ndarray,
-    groups: np.ndarray,
+    variables: np.ndarray,
     before: int,
     *,
     new: bool = True,
@@ -43,20 +43,20 @@ def learn_transport(
 ) -> np.ndarray:
     """The map that draws and scores in x (n, d), the older ones first, show.
 
-    The first `before` of them are those of the window before; `table` is the map of the present one. `groups`
-    (d,) are the variables that coordinates belong to; where it is empty, nothing is learnt. Without `new` no
-    pair is added: one of the last window would be judged by nobody. Unless `wholly`, laws that explain scores
-    wholly are looked for only where F shows something.
+    The first `before` of them are those of the window before; `table` is the map of the present one.
+    `variables` (d,) are the variables that coordinates belong to; where it is empty, nothing is learned.
+    Without `new` no group is added: one of the last window would be judged by nobody. Unless `wholly`, laws
+    that explain scores wholly are looked for only where F shows something.
     """
-    if not (len(groups) and len(points) >= LEAST):
+    if not (len(variables) and len(points) >= LEAST):
         return table
     points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
     if not (np.isfinite(points).all() and np.isfinite(scores).all()):
         return table
-    plain = not len(table) and _is_plain(points, scores, groups, new)
+    plain = not len(table) and _is_plain(points, scores, variables, new)
     if plain and not (wholly and new and len(points) >= CERTAIN):
         return table
-    training = Training(points, scores, groups, before, new, np.zeros(0, np.int64))
+    training = Training(points, scores, variables, before, new, np.zeros(0, np.int64))
     if plain:
         return exact_groups(training)
     moves = group.learn(_rows_of(group, table), training)
@@ -78,7 +78,7 @@ def _coordinates(rows: np.ndarray) -> np.ndarray:
 
 
 @exact
-def _is_plain(points: Any, scores: Any, groups: Any, new: Any) -> Any:
+def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
     """Whether draws and scores (n, d) show nothing that `learn_transport` would look at, if there is no map.
 
     Most posteriors show nothing, and to find that out by NumPy's calls takes as long as a hundred draws of a
@@ -89,32 +89,32 @@ def _is_plain(points: Any, scores: Any, groups: Any, new: Any) -> Any:
         return False
     if not new:
         return True
-    last = groups.max()
+    last = variables.max()
     sizes = np.zeros(last + 1, np.int64)
     for j in range(d):
-        sizes[groups[j]] += 1
+        sizes[variables[j]] += 1
     for g in range(last + 1):
         for h in range(g):
-            if sizes[g] == sizes[h] and sizes[g] > FEW:  # one may have its heads in the other
+            if sizes[g] == sizes[h] and sizes[g] > FEW:  # one may have its scale parameters in the other
                 return False
     members, group, as_is = np.arange(d), np.arange(d), np.zeros(d, np.bool_)
-    heads, k = np.empty(d, np.int64), 0
+    scales, k = np.empty(d, np.int64), 0
     for j in range(d):
         if last > 0:
-            group[j] = groups[j]
-        if last == 0 or sizes[groups[j]] <= FEW:
+            group[j] = variables[j]
+        if last == 0 or sizes[variables[j]] <= FEW:
             as_is[j] = True
-            heads[k] = j
+            scales[k] = j
             k += 1
     if k == 0:
         return True
     gain, derivative = np.zeros((k, group.max() + 1)), np.zeros((k, group.max() + 1))
-    screen(points, scores, members, group, heads[:k], as_is, gain, derivative)
+    screen(points, scores, members, group, scales[:k], as_is, gain, derivative)
     least = max(NEED / n, LEAST_GAIN)
     for h in range(k):
-        total = 0.0  # without names, the groups of one head are taken together
+        total = 0.0  # without names, the groups of one scale parameter are taken together
         for g in range(gain.shape[1]):
-            if g != group[heads[h]] and np.isfinite(gain[h, g]) and np.isfinite(derivative[h, g]):
+            if g != group[scales[h]] and np.isfinite(gain[h, g]) and np.isfinite(derivative[h, g]):
                 total = max(total, gain[h, g]) if last > 0 else total + gain[h, g]
         if total >= least:
             return False
@@ -125,7 +125,7 @@ def _is_plain(points: Any, scores: Any, groups: Any, new: Any) -> Any:
 def learn_funnel() -> np.ndarray:
     """The map of a small hierarchy, x_i ~ N(p, e^(2u)) with a long left tail of u, from exact draws.
 
-    It is learnt once in a process before chains start, so that no chain waits in the middle of its warm-up
+    It is learned once in a process before chains start, so that no chain waits in the middle of its warm-up
     until what learning calls is compiled or loaded.
     """
     rng, n, m = np.random.default_rng(1), 100, 6
@@ -134,9 +134,9 @@ def learn_funnel() -> np.ndarray:
     points = np.concatenate((u, p, p + e * w), axis=1)
     pulls = np.square(w).sum(axis=1, keepdims=True) - m, (w / e).sum(axis=1, keepdims=True)
     scores = np.concatenate((1.0 - e + pulls[0], -p + pulls[1], -w / e), axis=1)
-    groups = np.array([0, 1, *[2] * m])
-    table = learn_transport(no_transport(), points, scores, groups, n // 2)
-    table = learn_transport(table, points, scores, groups, n // 2)
+    variables = np.array([0, 1, *[2] * m])
+    table = learn_transport(no_transport(), points, scores, variables, n // 2)
+    table = learn_transport(table, points, scores, variables, n // 2)
     rows_into_x(table, transport_draws(table, points, scores)[0], np.zeros(n))
     change_coordinates(table, table, points[0], 0.0, scores[0])
     return table

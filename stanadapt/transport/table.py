@@ -31,11 +31,11 @@ import numpy as np
 from ..jit import exact
 
 COLUMNS = 19
-KIND, ROWS, OWN, HEAD, SECOND, LOCATION, APART = range(7)
-BETA, BETA_2, REFERENCE, LOG_UNITS, KNEE, UNIT, DATA, SLOPE, OFFSET = range(7, 16)
-PART, PART_HEAD, PART_BETA = range(16, COLUMNS)
+KIND, ROWS, OWN, SCALE, SECOND, LOCATION, APART = range(7)
+BETA, BETA_2, REFERENCE, LOG_UNITS, THRESHOLD, UNIT, DATA, SLOPE, OFFSET = range(7, 16)
+PART, PART_SCALE, PART_BETA = range(16, COLUMNS)
 CENTER, RATE = DATA, UNIT
-KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, KNEE
+KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, THRESHOLD
 TAIL, CENTRED, NOT_CENTRED, BEND = 0.0, 1.0, -1.0, 2.0  # kinds
 
 
@@ -45,8 +45,8 @@ def no_transport() -> Any:
     return np.empty((0, COLUMNS))
 
 
-def is_pair(table: np.ndarray) -> np.ndarray:
-    """Which rows (r,) are those of pairs; the others change one coordinate alone, and come first."""
+def is_of_group(table: np.ndarray) -> np.ndarray:
+    """Which rows (r,) are those of groups; the others change one coordinate alone, and come first."""
     return np.asarray(np.abs(table[:, KIND]) == CENTRED)
 
 

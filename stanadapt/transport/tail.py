@@ -1,4 +1,4 @@
-"""Which coordinates have heavy tails, learnt from draws and scores.
+"""Which coordinates have heavy tails, learned from draws and scores.
 
 Trajectories and random walks do not come back from tails that fall like a power: no method here is
 geometrically ergodic there (Roberts and Tweedie, 1996; Livingstone, Betancourt, Byrne and Girolami, 2019).
@@ -10,7 +10,7 @@ which is x = c + z near the centre c. A tail |x|^-(nu+1) becomes exp(-nu delta |
 the density p(x(z)) |dx/dz|, whatever c and delta are. Transformations of this kind: Johnson and Geyer (2012),
 Variable transformation to obtain geometric ergodicity in the random-walk Metropolis algorithm.
 
-What is learnt from draws and scores s is the delta of the smallest log V(z) V(s_z) / 2. That is 0 for a
+What is learned from draws and scores s is the delta of the smallest log V(z) V(s_z) / 2. That is 0 for a
 normal law of any scale, and it grows with every way in which draws and scores disagree: it is the Fisher
 divergence from a normal law, without its scale. Few draws tell what a tail is like, since the scores there
 do: with u = x - c, the mean of -s u grows like u² for a normal law and like |u| for an exponential tail, and
@@ -32,7 +32,7 @@ from .training import Training
 KINDS = (TAIL,)
 FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
 
-GAIN = 0.15  # fall of the divergence that a coordinate must bring in all draws; more where they are few:
+GAIN = 0.15  # decrease of the divergence that a coordinate must bring in all draws; more where they are few:
 GAIN_DRAWS = 15.0  # at least this over their number; and a quarter of it in the older and in the newer half
 # Warm-up goes on while a coordinate that clearly deviates may have heavy tails, by its power: of one chain in
 # forty on a Cauchy law the first hundred draws are not far out.

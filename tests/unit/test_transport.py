@@ -22,8 +22,8 @@ from stanadapt.transport.composition import (
     score_in_x,
     transport_draws,
 )
-from stanadapt.transport.grouping.groups import Pair, pair_rows, pairs_of, same_law
-from stanadapt.transport.table import HEAD, LOCATION, is_pair, no_transport
+from stanadapt.transport.grouping.groups import Group, group_rows, groups_of, same_law
+from stanadapt.transport.table import LOCATION, SCALE, is_of_group, no_transport
 from stanadapt.transport.tail import Tails, tail_rows
 
 D = 9
@@ -36,53 +36,57 @@ TAILS = tail_rows(Tails(np.array([0, 2]), np.array([1.0, -3.0]), np.array([0.7, 
 BENDS = bend_rows([Bend(0, 0.3, 2.0, 0.5, -1.0, 3.0), Bend(1, -0.2, 0.5, 1.5, 1.0, 1.0)])
 
 
-def pair(seed: int, members: list[int], heads: list[int], beta: float, second: int, *locations: int) -> Pair:
+def group(
+    seed: int, members: list[int], scales: list[int], beta: float, second: int, *locations: int
+) -> Group:
     rng = np.random.default_rng(seed)
     beta_2 = 0.5 * beta if second >= 0 else 0.0
-    law = np.array(members), np.array(heads), beta, second, beta_2, np.array(locations)
+    law = np.array(members), np.array(scales), beta, second, beta_2, np.array(locations)
     offset = 0.7 if beta > 0.0 and locations[0] % 2 else 0.0
-    return Pair(*law, 1.3 if max(locations) >= 0 else 0.0, offset, *rng.normal(size=(2, len(members))))
+    return Group(*law, 1.3 if max(locations) >= 0 else 0.0, offset, *rng.normal(size=(2, len(members))))
 
 
 def scaled(
-    seed: int, members: list[int], head: int, beta: float, location: int, parts: list[int], part_head: int
-) -> Pair:
-    """A pair whose locations are not centred themselves."""
-    plain = pair(seed, members, [head], beta, -1, location)
+    seed: int, members: list[int], scale: int, beta: float, location: int, parts: list[int], part_scale: int
+) -> Group:
+    """A group whose locations are not centred themselves."""
+    plain = group(seed, members, [scale], beta, -1, location)
     law = plain._replace(slope=-1.2 if beta < 0.0 else 0.8)
-    return law._replace(parts=np.array(parts), part_head=part_head, part_beta=0.5)
+    return law._replace(parts=np.array(parts), part_scale=part_scale, part_beta=0.5)
 
 
-def table(*pairs: Pair) -> np.ndarray:
-    return pair_rows(list(pairs), np.random.default_rng(0).normal(size=(20, D)))
+def table(*groups: Group) -> np.ndarray:
+    return group_rows(list(groups), np.random.default_rng(0).normal(size=(20, D)))
 
 
-# One law, a law of two heads, both signs of beta, own heads, own locations, a head and locations that are
+# One law, a law of two scales, both signs of beta, own scales, own locations, a scale and locations that are
 # moved, and tails beneath.
 MAPS = {
     "no": no_transport(),
     "tails": TAILS,
     "bends": BENDS,
-    "centred": table(pair(1, [3, 4, 5, 6], [0], 1.0, -1, 1)),
-    "centred, with a bent head and location": np.concatenate(
-        (BENDS, table(pair(1, [3, 4, 5, 6], [0], 1.0, -1, 1)))
+    "centred": table(group(1, [3, 4, 5, 6], [0], 1.0, -1, 1)),
+    "centred, with a bent scale and location": np.concatenate(
+        (BENDS, table(group(1, [3, 4, 5, 6], [0], 1.0, -1, 1)))
     ),
-    "centred, no location": table(pair(2, [3, 4, 8], [0], 0.5, -1, -1)),
-    "not centred": table(pair(3, [3, 4, 5, 6, 7], [0], -1.0, -1, 1)),
-    "two heads": table(pair(4, [5, 6, 7, 8], [0], 1.0, 2, 1)),
-    "own heads": table(pair(5, [6, 7, 8], [3, 4, 5], 1.0, 0, -1)),
-    "own heads, not centred": table(pair(6, [6, 7, 8], [3, 4, 5], -0.5, -1, 1)),
-    "own locations": table(pair(9, [4, 5, 6, 7, 8], [0], 1.0, -1, 1, 2, 1, -1, 3)),
-    "own locations, not centred": table(pair(10, [4, 5, 6, 7], [0], -0.5, 8, 1, 2, 3, 1)),
-    "own heads and locations": table(pair(11, [6, 7, 8], [3, 4, 5], 1.0, 0, 1, 2, 1)),
+    "centred, no location": table(group(2, [3, 4, 8], [0], 0.5, -1, -1)),
+    "not centred": table(group(3, [3, 4, 5, 6, 7], [0], -1.0, -1, 1)),
+    "two scales": table(group(4, [5, 6, 7, 8], [0], 1.0, 2, 1)),
+    "own scales": table(group(5, [6, 7, 8], [3, 4, 5], 1.0, 0, -1)),
+    "own scales, not centred": table(group(6, [6, 7, 8], [3, 4, 5], -0.5, -1, 1)),
+    "own locations": table(group(9, [4, 5, 6, 7, 8], [0], 1.0, -1, 1, 2, 1, -1, 3)),
+    "own locations, not centred": table(group(10, [4, 5, 6, 7], [0], -0.5, 8, 1, 2, 3, 1)),
+    "own scales and locations": table(group(11, [6, 7, 8], [3, 4, 5], 1.0, 0, 1, 2, 1)),
     "scaled locations": table(scaled(16, [4, 5, 6, 7], 0, 1.0, 8, [1, 2, 2, 1], 3)),
     "scaled locations, not centred": table(scaled(17, [4, 5, 6], 0, -1.0, -1, [1, 2, 2], 3)),
     "scaled locations that are moved": table(
-        pair(18, [1, 2], [3], -1.0, -1, 8), scaled(19, [4, 5, 6, 7], 0, 1.0, 8, [1, 2, 2, 1], 3)
+        group(18, [1, 2], [3], -1.0, -1, 8), scaled(19, [4, 5, 6, 7], 0, 1.0, 8, [1, 2, 2, 1], 3)
     ),
-    "two levels": table(pair(14, [1, 2], [0], 1.0, -1, 8), pair(15, [4, 5, 6, 7], [3], 1.0, -1, 1, 1, 2, 2)),
+    "two levels": table(
+        group(14, [1, 2], [0], 1.0, -1, 8), group(15, [4, 5, 6, 7], [3], 1.0, -1, 1, 1, 2, 2)
+    ),
     "chain": np.concatenate(
-        (TAILS, table(pair(7, [3, 4], [0], 1.0, -1, 1), pair(8, [6, 7, 8], [3], -1.0, 0, 4)))
+        (TAILS, table(group(7, [3, 4], [0], 1.0, -1, 1), group(8, [6, 7, 8], [3], -1.0, 0, 4)))
     ),
 }
 
@@ -143,18 +147,18 @@ def test_rows_are_mapped_like_points(target: Any, name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in MAPS if name not in ("no", "tails", "bends")])
 def test_a_table_holds_its_pairs(name: str) -> None:
     """Read and written again it is the same, in numbers too."""
-    rows = MAPS[name][is_pair(MAPS[name])]
-    again = pair_rows(pairs_of(rows), np.random.default_rng(0).normal(size=(20, D)))
+    rows = MAPS[name][is_of_group(MAPS[name])]
+    again = group_rows(groups_of(rows), np.random.default_rng(0).normal(size=(20, D)))
     np.testing.assert_allclose(again, rows, rtol=1e-12, atol=1e-14)
     assert same_law(again, rows)
-    for column in (HEAD, LOCATION):
+    for column in (SCALE, LOCATION):
         other = rows.copy()
         other[0, column] = 2
         assert not same_law(other, rows)
 
 
 def test_change_of_coordinates_keeps_the_place(target: Any) -> None:
-    one, other = MAPS["chain"], MAPS["own heads"]
+    one, other = MAPS["chain"], MAPS["own scales"]
     z, score = np.random.default_rng(2).normal(size=D), np.empty(D)
     logp = log_density_gradient(target._replace(transport=one), z, score)
     moved, logp_moved, score_moved = change_coordinates(one, other, z, logp, score)
@@ -180,8 +184,8 @@ def test_many_small_scales_do_not_overflow() -> None:
     """The log determinant of weights whose product is no longer a number."""
     n = 400
     nowhere, zeros = np.array([-1]), np.zeros(n)
-    law = Pair(np.arange(1, n + 1), np.array([0]), 1.0, -1, 0.0, nowhere, 0.0, 0.0, zeros, zeros)
-    rows = pair_rows([law], np.zeros((20, n + 1)))
+    law = Group(np.arange(1, n + 1), np.array([0]), 1.0, -1, 0.0, nowhere, 0.0, 0.0, zeros, zeros)
+    rows = group_rows([law], np.zeros((20, n + 1)))
     z, x = np.ones(n + 1), np.empty(n + 1)
     z[0] = -12.0
     w = 1.0 / (1.0 + np.exp(24.0))

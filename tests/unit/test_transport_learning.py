@@ -11,11 +11,11 @@ from stanadapt.transport.composition import transport_draws
 from stanadapt.transport.grouping.fit import _solve_place
 from stanadapt.transport.grouping.groups import (
     Draws,
-    Pair,
+    Group,
     View,
     divergence,
-    pair_rows,
-    pairs_of,
+    group_rows,
+    groups_of,
     pull_draws,
     same_law,
 )
@@ -25,8 +25,8 @@ from stanadapt.transport.table import OWN, UNIT, no_transport
 M = 12  # members of a group
 
 
-def weights(eta: np.ndarray, knees: np.ndarray) -> np.ndarray:
-    return 1.0 / (1.0 + np.exp(-2.0 * (eta[:, None] - knees)))
+def weights(eta: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    return 1.0 / (1.0 + np.exp(-2.0 * (eta[:, None] - thresholds)))
 
 
 def normal_score(x: np.ndarray, mean: np.ndarray | float, sd: np.ndarray | float) -> np.ndarray:
@@ -34,9 +34,15 @@ def normal_score(x: np.ndarray, mean: np.ndarray | float, sd: np.ndarray | float
 
 
 def hierarchy(
-    n: int, seed: int, *, beta: float = 1.0, centred: bool = True, located: bool = True, knees: object = None
+    n: int,
+    seed: int,
+    *,
+    beta: float = 1.0,
+    centred: bool = True,
+    located: bool = True,
+    thresholds: object = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Draws and scores of (u, p, v, x_1 ... x_M), with the knees and y; v has nothing to do with the others.
+    """Draws and scores of (u, p, v, x_1 ... x_M), with the thresholds and y; v is independent.
 
     Given u and p, x is what the prior N(p, e^(2 beta u)) and the data N(y, e^(2 a)) leave, or what they
     leave of (x - p) e^(-beta u) where it is not centred.
@@ -47,7 +53,7 @@ def hierarchy(
         rng.normal(0.0, 1.0 if located else 1e-9, n),
         rng.normal(size=n),
     )
-    a = rng.normal(0.3, 0.4, M) if knees is None else np.broadcast_to(knees, M)
+    a = rng.normal(0.3, 0.4, M) if thresholds is None else np.broadcast_to(thresholds, M)
     y = rng.normal(0.0, 1.5, M)
     z = rng.normal(size=(n, M))
 
@@ -78,20 +84,20 @@ def hierarchy(
 GROUPS = np.array([0, 1, 2] + [3] * M)
 
 
-def learn(points: np.ndarray, scores: np.ndarray, groups: np.ndarray = GROUPS) -> list[Pair]:
-    return pairs_of(learn_transport(no_transport(), points, scores, groups, 0))
+def learn(points: np.ndarray, scores: np.ndarray, groups: np.ndarray = GROUPS) -> list[Group]:
+    return groups_of(learn_transport(no_transport(), points, scores, groups, 0))
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.5])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_centred_hierarchy_is_found_with_its_numbers(seed: int, beta: float) -> None:
     points, scores, a, y = hierarchy(400, seed, beta=beta)
-    (pair,) = learn(points, scores)
-    assert (pair.members.tolist(), pair.heads.tolist()) == (list(range(3, 3 + M)), [0])
-    assert (pair.beta, pair.locations.tolist(), pair.slope) == (beta, [1], 1.0)
-    np.testing.assert_allclose(pair.knees, a, atol=0.5)
-    np.testing.assert_allclose(pair.data, y, atol=4.0 * np.exp(a.max()) / 20.0 * 2.0)
-    z, scores_z = transport_draws(pair_rows([pair], points), points, scores)
+    (group,) = learn(points, scores)
+    assert (group.members.tolist(), group.scales.tolist()) == (list(range(3, 3 + M)), [0])
+    assert (group.beta, group.locations.tolist(), group.slope) == (beta, [1], 1.0)
+    np.testing.assert_allclose(group.thresholds, a, atol=0.5)
+    np.testing.assert_allclose(group.data, y, atol=4.0 * np.exp(a.max()) / 20.0 * 2.0)
+    z, scores_z = transport_draws(group_rows([group], points), points, scores)
     cov = np.cov(np.column_stack((z, scores_z)).T)
     d = len(points[0])
     np.testing.assert_allclose(np.diag(cov)[:d] * np.diag(cov)[d:], 1.0, atol=0.4)
@@ -100,31 +106,31 @@ def test_a_centred_hierarchy_is_found_with_its_numbers(seed: int, beta: float) -
 @pytest.mark.parametrize("seed", range(5))
 def test_a_hierarchy_that_is_not_centred_is_found(seed: int) -> None:
     """Data that say much make the other program the better one."""
-    points, scores, *_ = hierarchy(400, seed, centred=False, knees=-1.5)
-    (pair,) = learn(points, scores)
-    assert (pair.heads.tolist(), pair.beta, pair.locations.tolist()) == ([0], -1.0, [1])
-    assert pair.slope == pytest.approx(-1.0, abs=0.3)
-    np.testing.assert_allclose(pair.knees, 1.5, atol=0.6)
+    points, scores, *_ = hierarchy(400, seed, centred=False, thresholds=-1.5)
+    (group,) = learn(points, scores)
+    assert (group.scales.tolist(), group.beta, group.locations.tolist()) == ([0], -1.0, [1])
+    assert group.slope == pytest.approx(-1.0, abs=0.3)
+    np.testing.assert_allclose(group.thresholds, 1.5, atol=0.6)
 
 
 @pytest.mark.parametrize(("slope", "offset"), [(0.0, 2.5), (3.0, -2.0)])
 def test_a_location_with_an_offset(slope: float, offset: float) -> None:
     """Around 2.5, or around 3 p - 2; without it the neck would be left out."""
-    points, scores, *_ = hierarchy(250, 2, knees=40.0, located=False)
+    points, scores, *_ = hierarchy(250, 2, thresholds=40.0, located=False)
     p = np.random.default_rng(1).normal(size=len(points))
     points[:, 1], scores[:, 1] = p, -p - slope * scores[:, 3:].sum(axis=1)
     points[:, 3:] += (slope * p + offset)[:, None]
-    (pair,) = learn(points, scores)
-    assert pair.offset == pytest.approx(offset, abs=0.02)
-    assert (pair.locations.tolist(), pair.slope) == (([1], slope) if slope else ([-1], 0.0))
+    (group,) = learn(points, scores)
+    assert group.offset == pytest.approx(offset, abs=0.02)
+    assert (group.locations.tolist(), group.slope) == (([1], slope) if slope else ([-1], 0.0))
 
 
 def test_half_of_a_hierarchy_tells_all_of_it() -> None:
     """A map from draws that have not seen the neck is right in it, since the law is that of the model."""
-    points, scores, *_ = hierarchy(2_000, 1, knees=40.0, located=False)
+    points, scores, *_ = hierarchy(2_000, 1, thresholds=40.0, located=False)
     seen = points[:, 0] > 0.0
-    (pair,) = learn(points[seen][:200], scores[seen][:200])
-    z, scores_z = transport_draws(pair_rows([pair], points), points, scores)
+    (group,) = learn(points[seen][:200], scores[seen][:200])
+    z, scores_z = transport_draws(group_rows([group], points), points, scores)
     members = slice(3, None)
     np.testing.assert_allclose(z[~seen, members].std(axis=0) / z[seen, members].std(axis=0), 1.0, atol=0.15)
     np.testing.assert_allclose(scores_z[:, 0], -points[:, 0] / 0.64, atol=1e-3)
@@ -132,17 +138,17 @@ def test_half_of_a_hierarchy_tells_all_of_it() -> None:
 
 def test_a_pure_funnel_has_no_knee() -> None:
     for seed in range(20):
-        points, scores, *_ = hierarchy(120, seed, knees=40.0, located=False)
-        (pair,) = learn(points, scores)
-        assert np.all(pair.knees > points[:, 0].max() + 3.0)
+        points, scores, *_ = hierarchy(120, seed, thresholds=40.0, located=False)
+        (group,) = learn(points, scores)
+        assert np.all(group.thresholds > points[:, 0].max() + 3.0)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_without_names_the_group_is_found_in_the_draws(seed: int) -> None:
-    points, scores, *_ = hierarchy(250, seed, knees=40.0, located=False)
+    points, scores, *_ = hierarchy(250, seed, thresholds=40.0, located=False)
     pairs = learn(points, scores, np.zeros(3 + M, np.int64))
-    assert [pair.heads.tolist() for pair in pairs][:1] == [[0]]
-    assert set(range(3, 3 + M)) == {int(i) for pair in pairs for i in pair.members}
+    assert [group.scales.tolist() for group in pairs][:1] == [[0]]
+    assert set(range(3, 3 + M)) == {int(i) for group in pairs for i in group.members}
 
 
 def horseshoe(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -163,11 +169,11 @@ def test_own_heads_and_a_second_one(seed: int) -> None:
     table = no_transport()
     for _ in range(3):  # windows
         table = learn_transport(table, points, scores, groups, 100)
-    (pair,) = pairs_of(table)
-    assert pair.members.tolist() == list(range(2 + M, 2 + 2 * M))
-    if len(pair.heads) > 1:
-        assert (pair.heads.tolist(), pair.beta) == (list(range(2, 2 + M)), 1.0)
-        assert (pair.second, pair.beta_2) == (0, 1.0)
+    (group,) = groups_of(table)
+    assert group.members.tolist() == list(range(2 + M, 2 + 2 * M))
+    if len(group.scales) > 1:
+        assert (group.scales.tolist(), group.beta) == (list(range(2, 2 + M)), 1.0)
+        assert (group.second, group.beta_2) == (0, 1.0)
     z, scores_z = transport_draws(table, points, scores)
     members = slice(2 + M, None)
     before = (points.var(axis=0) * scores.var(axis=0))[members]
@@ -200,12 +206,12 @@ def test_two_levels_are_found_with_the_location_of_each_member(seed: int) -> Non
     """Whichever of the two is found first, the upper level comes first in the map; then all is normal."""
     points, scores, groups = two_levels(300, seed)
     upper, lower = learn(points, scores, groups)
-    assert (upper.members.tolist(), upper.heads.tolist()) == (list(range(3, 9)), [1])
+    assert (upper.members.tolist(), upper.scales.tolist()) == (list(range(3, 9)), [1])
     assert (upper.locations.tolist(), upper.slope) == ([2], 1.0)
-    assert (lower.members.tolist(), lower.heads.tolist()) == (list(range(9, 39)), [0])
+    assert (lower.members.tolist(), lower.scales.tolist()) == (list(range(9, 39)), [0])
     np.testing.assert_array_equal(lower.locations, 3 + PARENTS)
     assert lower.slope == 1.0
-    z, scores_z = transport_draws(pair_rows([upper, lower], points), points, scores)
+    z, scores_z = transport_draws(group_rows([upper, lower], points), points, scores)
     assert np.abs(np.log(z.var(axis=0) * scores_z.var(axis=0))).max() < 0.7
 
 
@@ -214,7 +220,7 @@ def test_pairs_are_undone_as_the_map_undoes_them(seed: int) -> None:
     """Draws in which one learns are those of the map, but for its units."""
     for points, scores, groups in (two_levels(200, seed), horseshoe(200, seed)):
         pairs = learn(points, scores, groups)
-        table = pair_rows(pairs, points)
+        table = group_rows(pairs, points)
         pulled, (z, scores_z) = (
             pull_draws(Draws(points, scores), pairs),
             transport_draws(table, points, scores),
@@ -261,15 +267,15 @@ def test_a_pair_that_serves_stays_and_one_that_does_not_goes() -> None:
     again = learn_transport(table, points, scores, GROUPS, 150)
     assert len(table) == M
     np.testing.assert_array_equal(again, table)
-    wrong = pairs_of(table)[0]._replace(heads=np.array([2]))
-    judged = learn_transport(pair_rows([wrong], points), points, scores, GROUPS, 150)
+    wrong = groups_of(table)[0]._replace(scales=np.array([2]))
+    judged = learn_transport(group_rows([wrong], points), points, scores, GROUPS, 150)
     assert same_law(judged, table)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_newer_half_of_the_draws_must_bear_a_pair_out(seed: int) -> None:
     """A funnel in the older half alone, which all draws together would still show."""
-    points, scores, *_ = hierarchy(200, seed, knees=40.0, located=False)
+    points, scores, *_ = hierarchy(200, seed, thresholds=40.0, located=False)
     assert learn(points, scores)
     rng = np.random.default_rng(seed)
     points[100:, 3:] = rng.normal(size=(100, M))
@@ -306,20 +312,20 @@ def test_draws_of_a_chain_that_is_on_its_way_do_no_harm(scale: float) -> None:
 
 def test_divergence_is_that_of_the_transported_draws() -> None:
     points, scores, *_ = hierarchy(200, 6)
-    (pair,) = learn(points, scores)
-    z, scores_z = transport_draws(pair_rows([pair], points), points, scores)
+    (group,) = learn(points, scores)
+    z, scores_z = transport_draws(group_rows([group], points), points, scores)
     spread = z.var(axis=0) * scores_z.var(axis=0)
-    wanted = 0.5 * np.log(spread[pair.members]).sum() + 0.5 * np.log1p(spread[[0, 1]]).sum()
-    assert divergence(Draws(points, scores), pair) == pytest.approx(wanted, rel=1e-8)
+    wanted = 0.5 * np.log(spread[group.members]).sum() + 0.5 * np.log1p(spread[[0, 1]]).sum()
+    assert divergence(Draws(points, scores), group) == pytest.approx(wanted, rel=1e-8)
 
 
 def test_a_funnel_that_is_learnt_before_chains_start_needs_all_parts_of_a_map() -> None:
-    """So that all that learning calls is compiled then: its head is bent, and its members have a location."""
+    """All that learning calls is compiled then: its scale is bent, and its members have a location."""
     table = learn_funnel()
     assert [one.place for one in bends_of(table)] == [0]
-    (pair,) = pairs_of(table)
-    assert (pair.heads.tolist(), pair.locations.tolist()) == ([0], [1])
-    assert pair.members.tolist() == [2, 3, 4, 5, 6, 7]
+    (group,) = groups_of(table)
+    assert (group.scales.tolist(), group.locations.tolist()) == ([0], [1])
+    assert group.members.tolist() == [2, 3, 4, 5, 6, 7]
     assert table is learn_funnel()
 
 
@@ -352,28 +358,28 @@ def test_what_is_plain_teaches_nothing(groups: np.ndarray, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_wrong_location_is_put_right(seed: int) -> None:
-    """The first draws may show v as the location, even with p itself moved by the same head."""
-    points, scores, *_ = hierarchy(200, seed, knees=6.0)
+    """The first draws may show v as the location, even with p itself moved by the same scale."""
+    points, scores, *_ = hierarchy(200, seed, thresholds=6.0)
     (right,) = learn(points, scores)
     wrong = [right._replace(locations=np.array([2]))]
     numbers = np.array([2]), 1.0, 0.0, np.array([6.0]), np.zeros(1)
-    for pairs in (wrong, [Pair(np.array([1]), right.heads, 1.0, -1, 0.0, *numbers), *wrong]):
-        table = pair_rows(pairs, points)
+    for pairs in (wrong, [Group(np.array([1]), right.scales, 1.0, -1, 0.0, *numbers), *wrong]):
+        table = group_rows(pairs, points)
         for _ in range(2):  # what p was moved by is judged when it is a location again
             table = learn_transport(table, points, scores, GROUPS, 100)
-        (pair,) = pairs_of(table)
-        assert (pair.members.tolist(), pair.locations.tolist()) == (right.members.tolist(), [1])
+        (group,) = groups_of(table)
+        assert (group.members.tolist(), group.locations.tolist()) == (right.members.tolist(), [1])
 
 
 @pytest.mark.parametrize(("located", "offset"), [(True, True), (True, False), (False, True)])
 def test_draws_that_tell_nothing_of_a_location_leave_it(located: bool, offset: bool) -> None:
-    """The knees are so far beyond the draws that no member feels its prior."""
+    """The thresholds are so far beyond the draws that no member feels its prior."""
     rng = np.random.default_rng(4)
     x, p = rng.normal(size=(3, 40)), rng.normal(size=(1, 40))
     view = View(x, -x, np.full((1, 40), 40.0), p, True)
-    pair = Pair(
+    group = Group(
         np.arange(3), np.array([3]), 1.0, -1, 0.0, np.array([4]), 0.5, 0.25, np.zeros(3), x.mean(axis=1)
     )
-    slope, shift = _solve_place(view, pair, located, offset)
+    slope, shift = _solve_place(view, group, located, offset)
     assert slope == (0.5 if located else 0.0)
     assert shift == (0.25 if offset else 0.0)

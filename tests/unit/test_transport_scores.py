@@ -1,4 +1,4 @@
-"""What scores say of laws: the right location, head and offset leave nothing of them, the wrong ones much.
+"""What scores say of laws: the right location, scale and offset leave nothing of them, the wrong ones much.
 
 Draws are few, and of a target that stands still: the posterior's own scores at points that a random walk of
 no particular law visits. So nothing here depends on how well a chain has mixed.
@@ -13,7 +13,7 @@ import stanadapt
 from hierarchies import two_level_program
 from stanadapt.run.warmup import variable_groups
 from stanadapt.target import log_density_gradient
-from stanadapt.transport.grouping.groups import Draws, Pair, pairs_of
+from stanadapt.transport.grouping.groups import Draws, Group, groups_of
 from stanadapt.transport.grouping.places import EXACT
 from stanadapt.transport.grouping.scores import places, residual_shares, residual_shares_alone
 from stanadapt.transport.learning import learn_transport
@@ -42,8 +42,8 @@ def seen(
     return Draws(points, scores), variable_groups(posterior.unconstrained_names)
 
 
-def law(members: np.ndarray, head: int, beta: float, locations: np.ndarray, slope: float = 1.0) -> Pair:
-    return Pair(members, np.array([head]), beta, -1, 0.0, locations, slope, 0.0, NONE, NONE)
+def law(members: np.ndarray, scale: int, beta: float, locations: np.ndarray, slope: float = 1.0) -> Group:
+    return Group(members, np.array([scale]), beta, -1, 0.0, locations, slope, 0.0, NONE, NONE)
 
 
 @pytest.mark.parametrize("n", [20, 60])
@@ -54,7 +54,7 @@ def test_the_right_law_leaves_nothing_and_wrong_ones_leave_much(n: int) -> None:
     assert (residual_shares(draws, right, [], offset=False) < EXACT).all()
     assert residual_shares_alone(draws, right.members, []).min() > EXACT / 2
     wrong = [
-        right._replace(heads=np.array([OMEGA])),
+        right._replace(scales=np.array([OMEGA])),
         right._replace(beta=0.5),
         right._replace(beta=-1.0),
         right._replace(second=OMEGA, beta_2=1.0),
@@ -101,23 +101,23 @@ def test_the_numbers_of_a_place_come_from_scores(centred: bool) -> None:
 def test_both_levels_are_learnt_from_scores_in_every_parametrisation(
     centred: bool, upper_centred: bool, seed: int
 ) -> None:
-    """Points of no posterior at all: what is found are the heads, locations and C of the program."""
+    """Points of no posterior at all: what is found are the scales, locations and C of the program."""
     draws, groups = seen(centred, upper_centred, 80, seed)
-    pairs = pairs_of(learn_transport(no_transport(), draws.points, draws.scores, groups, 30))
-    (lower,) = (pair for pair in pairs if pair.members.tolist() == list(range(N)))
+    pairs = groups_of(learn_transport(no_transport(), draws.points, draws.scores, groups, 30))
+    (lower,) = (group for group in pairs if group.members.tolist() == list(range(N)))
     sign = 1.0 if centred else -1.0
-    assert (lower.heads.tolist(), lower.beta, lower.slope) == ([TAU], sign, sign)
+    assert (lower.scales.tolist(), lower.beta, lower.slope) == ([TAU], sign, sign)
     assert (lower.offset, lower.second) == (0.0, -1)
     if upper_centred:
         np.testing.assert_array_equal(lower.locations, UPPER[PARENTS])
     else:
-        assert (lower.locations.tolist(), lower.part_head, lower.part_beta) == ([MU0], OMEGA, 1.0)
+        assert (lower.locations.tolist(), lower.part_scale, lower.part_beta) == ([MU0], OMEGA, 1.0)
         np.testing.assert_array_equal(lower.parts, UPPER[PARENTS])
     if centred and not upper_centred:
         return  # all that is said of f is said by way of theta: it has no law of its own
-    (upper,) = (pair for pair in pairs if pair.members.tolist() == UPPER.tolist())
+    (upper,) = (group for group in pairs if group.members.tolist() == UPPER.tolist())
     sign = 1.0 if upper_centred else -1.0
-    assert (upper.heads.tolist(), upper.beta, upper.slope) == ([OMEGA], sign, sign)
+    assert (upper.scales.tolist(), upper.beta, upper.slope) == ([OMEGA], sign, sign)
     assert (upper.locations.tolist(), upper.offset, upper.second) == ([MU0], 0.0, -1)
 
 
@@ -148,10 +148,10 @@ def test_a_law_is_found_where_the_error_and_slopes_are_unknown(centred: bool, se
     groups = variable_groups(posterior.unconstrained_names)
     table = learn_transport(no_transport(), points, scores, groups, 40)
     for _ in range(2):  # the second time nothing changes
-        (pair,) = (pair for pair in pairs_of(table) if pair.members.tolist() == list(range(J)))
+        (group,) = (group for group in groups_of(table) if group.members.tolist() == list(range(J)))
         sign = 1.0 if centred else -1.0
-        assert (pair.heads.tolist(), pair.locations.tolist(), pair.beta) == ([J + 2], [J + 1], sign)
-        assert (pair.slope, pair.offset) == (sign, 0.0)
+        assert (group.scales.tolist(), group.locations.tolist(), group.beta) == ([J + 2], [J + 1], sign)
+        assert (group.slope, group.offset) == (sign, 0.0)
         table = learn_transport(table, points, scores, groups, 40)
 
 
@@ -165,7 +165,7 @@ def test_coordinates_without_a_law_are_left_alone() -> None:
     for x, score in zip(points, scores, strict=True):
         log_density_gradient(posterior.model.target(), x, score)
     groups = variable_groups(posterior.unconstrained_names)
-    assert not pairs_of(learn_transport(no_transport(), points, scores, groups, 40))
+    assert not groups_of(learn_transport(no_transport(), points, scores, groups, 40))
 
 
 def test_too_few_draws_tell_nothing() -> None:

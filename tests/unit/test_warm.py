@@ -25,7 +25,7 @@ from stanadapt.run.warmup import what_it_takes
 from stanadapt.samplers.base import METRIC, STEP_SIZE
 from stanadapt.transport.composition import is_map
 from stanadapt.transport.learning import learn_funnel
-from stanadapt.transport.table import HEAD, KIND, OWN, ROWS, no_transport
+from stanadapt.transport.table import KIND, OWN, ROWS, SCALE, no_transport
 
 EXACT = gaussian()
 PROGRAM = "data { real m; vector[3] s; } parameters { vector[3] x; } model { x ~ normal(m, s); }"
@@ -385,7 +385,7 @@ def _broken(column: int, value: float) -> Callable[[np.ndarray], np.ndarray]:
     return alter
 
 
-BROKEN = [(KIND, 7.0), (OWN, 99.0), (OWN, 1.5), (OWN, 0.0), (HEAD, -3.0), (HEAD, 6.0), (ROWS, 9.0)]
+BROKEN = [(KIND, 7.0), (OWN, 99.0), (OWN, 1.5), (OWN, 0.0), (SCALE, -3.0), (SCALE, 6.0), (ROWS, 9.0)]
 
 
 @pytest.mark.parametrize(("column", "value"), BROKEN)

@@ -1,1 +1,1 @@
-"""How groups, their heads, locations and numbers are learnt from draws and scores."""
+"""How groups, their scale parameters, locations and numbers are learned from draws and scores."""

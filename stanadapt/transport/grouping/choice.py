@@ -2,22 +2,22 @@
 
 What is minimised is F, the divergence of groups.py. At the end of a window, in this order:
 
-1. *Judge.* Draws of the window that has just ended were made after the map. A pair (a group of coordinates
-   with its head) under which F is not smaller there than without it is dropped, unless it explains scores
-   wholly.
-2. *Refit* the pairs, where that pays: else they stay as they are, so that the map comes to rest and warm-up
-   can end. A second head or an offset that scores do not ask for goes.
+1. *Judge.* Draws of the window that has just ended were made after the map. A group under
+   which F is not smaller there than without it is dropped, unless it explains scores wholly.
+2. *Refit* the groups, where that pays: else they stay as they are, so that the map comes to rest and warm-up
+   can end. A second scale parameter or an offset that scores do not ask for goes.
 3. *Explain.* Laws that leave nothing of the scores of their members are taken (exact_laws.py). The rest is
    for what has no such law, because its likelihood is not normal, say.
-4. *Detect* the group and the head for which F would fall most (detection.py).
+4. *Detect* the group and the scale parameter for which F would fall most (detection.py).
 5. *Locate* (places.py). Scores decide between locations where they are clear; else F does, and to
    choose among k coordinates for each of m members costs m log k / n of its fall.
 6. *Fit* the numbers of the law (fit.py).
 7. *Guard.* Fitted to the older half of the draws, the law must beat on the newer half both no map and one
-   that is linear in head and location, by a margin.
+   that is linear in scale parameter and location, by a margin.
 
-Pairs are undone from the last one of the map to its first. A pair is judged and fitted in draws in which the
-others are undone, but for those that move its heads and locations: its law is one of the program.
+Groups are undone from the last one of the map to its first. A group is judged and fitted in draws in which
+the others are undone, but for those that move its scale parameters and locations: its law is one of the
+program.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ import contextlib
 import numpy as np
 
 from ..training import Training
-from .detection import LEAST_GAIN, NEED, detect, may_rule, slope_gains
+from .detection import LEAST_GAIN, NEED, detect, may_be_parents, slope_gains
 from .exact_laws import (
     WORTH,
     is_exact,
     needs_offset,
     simplify,
-    with_exact_pairs,
+    with_exact_groups,
     with_likelihood,
     with_slope,
 )
 from .fit import fit_law
 from .groups import (
     Draws,
-    Pair,
+    Group,
+    decrease_of,
     divergence,
-    fall_of,
-    order_pairs,
+    group_rows,
+    groups_of,
+    order_groups,
     others_of,
-    pair_rows,
-    pairs_of,
     plain_divergence,
     pull_draws,
     root_divergence,
@@ -62,13 +62,13 @@ from .places import (
     single_places,
 )
 
-PROMISE = 1.0  # expected fall of F from which on a place with an offset is tried
-OFFSET_GAIN = 0.1  # fall of F a coordinate that an offset must bring
-MARGIN = 0.3  # fall of F on the newer half of the draws that a pair must bring
-LEAD = 0.5  # fall of F by which a location must be better than none, or than another one
-SETTLED = 0.02  # fall of F a coordinate, below which a pair stays as it is
-_ROUNDS = 4  # new pairs in a window
-_JUDGES = 15  # draws of a window that may judge a pair
+PROMISE = 1.0  # expected decrease of F from which on a place with an offset is tried
+OFFSET_GAIN = 0.1  # decrease of F a coordinate that an offset must bring
+MARGIN = 0.3  # decrease of F on the newer half of the draws that a group must bring
+LEAD = 0.5  # decrease of F by which a location must be better than none, or than another one
+SETTLED = 0.02  # decrease of F a coordinate, below which a group stays as it is
+_ROUNDS = 4  # new groups in a window
+_JUDGES = 15  # draws of a window that may judge a group
 
 
 def choose_groups(rows: np.ndarray, training: Training) -> np.ndarray:
@@ -81,213 +81,219 @@ def choose_groups(rows: np.ndarray, training: Training) -> np.ndarray:
 def exact_groups(training: Training) -> np.ndarray:
     """The rows of those groups alone whose laws explain scores wholly, where there is no map yet."""
     draws = with_likelihood(Draws(training.points, training.scores), [], training.variables)
-    pairs = with_exact_pairs([], draws, training.variables, training.new)
-    return pair_rows(order_pairs(pairs) or [], training.points)
+    groups = with_exact_groups([], draws, training.variables, training.new)
+    return group_rows(order_groups(groups) or [], training.points)
 
 
 def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
-    points, scores, groups, before, new, _ = training
-    old = pairs_of(moves)
-    draws = with_likelihood(Draws(points, scores), old, groups)
-    pairs = _judge(old, draws.part(slice(before, None)), draws)
-    for k in range(len(pairs)):
-        pulled = pull_draws(draws, others_of(pairs, pairs[k]))
-        pairs[k] = _refit(simplify(pairs[k], pairs, draws, pulled), pulled)
-        others = [other for other in pairs if other is not pairs[k]]
-        if new and not is_exact(pairs[k], others, draws):
-            pairs[k] = _with_other_locations(pairs[k], pairs, draws, groups)
-            pairs[k] = _with_second_head(pairs[k], pairs, draws, pulled, groups)
-    pairs = order_pairs(with_exact_pairs(pairs, draws, groups, new)) or pairs
+    points, scores, variables, before, new, _ = training
+    old = groups_of(moves)
+    draws = with_likelihood(Draws(points, scores), old, variables)
+    groups = _judge(old, draws.part(slice(before, None)), draws)
+    for k in range(len(groups)):
+        pulled = pull_draws(draws, others_of(groups, groups[k]))
+        groups[k] = _refit(simplify(groups[k], groups, draws, pulled), pulled)
+        others = [other for other in groups if other is not groups[k]]
+        if new and not is_exact(groups[k], others, draws):
+            groups[k] = _with_other_locations(groups[k], groups, draws, variables)
+            groups[k] = _with_second_scale(groups[k], groups, draws, pulled, variables)
+    groups = order_groups(with_exact_groups(groups, draws, variables, new)) or groups
     if new:
-        pairs = _with_scaled_parts(pairs, draws)
+        groups = _with_scaled_parts(groups, draws)
     refused: set[tuple[int, int]] = set()
     for _ in range(_ROUNDS if new else 0):
-        pulled = pull_draws(draws, pairs)
-        found = detect(pulled, pairs, groups, refused)
+        pulled = pull_draws(draws, groups)
+        found = detect(pulled, groups, variables, refused)
         if found is None:
             break
-        members, heads, sign, name, promise = found
+        members, scales, sign, name, promise = found
         numbers = 0.0, 0.0, np.zeros(0), np.zeros(0)
-        law = Pair(members, heads, sign * BETAS[0], -1, 0.0, NOWHERE, *numbers)
+        law = Group(members, scales, sign * BETAS[0], -1, 0.0, NOWHERE, *numbers)
         nowhere = Place(NOWHERE, pulled, 0.0)
-        places = [nowhere, *single_places(draws, pulled, pairs, groups, law)]
-        places = possible_places(places, law, pairs, draws, groups)
-        pair = _choose(places, law, promise, pairs, draws)
-        if pair is None:
+        places = [nowhere, *single_places(draws, pulled, groups, variables, law)]
+        places = possible_places(places, law, groups, draws, variables)
+        group = _choose(places, law, promise, groups, draws)
+        if group is None:
             refused.add(name)
         else:
-            pairs = order_pairs([*pairs, pair]) or pairs
-    unchanged = len(pairs) == len(old) and all(a is b for a, b in zip(pairs, old, strict=True))
-    return moves if unchanged else pair_rows(pairs, draws.points)
+            groups = order_groups([*groups, group]) or groups
+    unchanged = len(groups) == len(old) and all(a is b for a, b in zip(groups, old, strict=True))
+    return moves if unchanged else group_rows(groups, draws.points)
 
 
-def _judge(pairs: list[Pair], draws: Draws, whole: Draws) -> list[Pair]:
-    """The pairs without those that make the draws of the last window worse and leave some of all scores."""
-    kept = list(pairs)
+def _judge(groups: list[Group], draws: Draws, whole: Draws) -> list[Group]:
+    """The groups without those that make the draws of the last window worse and leave some of all scores."""
+    kept = list(groups)
     if len(draws.points) < _JUDGES:
         return kept
-    for pair in pairs:
-        if fall_of(pull_draws(draws, others_of(kept, pair)), pair) > 0.0:
+    for group in groups:
+        if decrease_of(pull_draws(draws, others_of(kept, group)), group) > 0.0:
             continue
-        others = [other for other in kept if other is not pair]
-        if not is_exact(pair, others, whole):
-            kept = [other for other in kept if other is not pair]
+        others = [other for other in kept if other is not group]
+        if not is_exact(group, others, whole):
+            kept = [other for other in kept if other is not group]
     return kept
 
 
-def _with_scaled_parts(pairs: list[Pair], draws: Draws) -> list[Pair]:
-    """The pairs, with one for coordinates x_q of locations p + e^(b v) x_q that are not moved yet.
+def _with_scaled_parts(groups: list[Group], draws: Draws) -> list[Group]:
+    """The groups, with one for coordinates x_q of locations p + e^(b v) x_q that are not moved yet.
 
-    A pair with such locations takes all that is said of x_q out of their scores, and the data speak of p +
+    A group with such locations takes all that is said of x_q out of their scores, and the data speak of p +
     e^(b v) x_q: that is the law of a program that is not centred.
     """
-    for pair in pairs:
-        members = np.unique(pair.parts)
-        moved = {int(i) for other in pairs for i in other.members}
-        if pair.part_head < 0 or moved.intersection(map(int, members)):
+    for group in groups:
+        members = np.unique(group.parts)
+        moved = {int(i) for other in groups for i in other.members}
+        if group.part_scale < 0 or moved.intersection(map(int, members)):
             continue
-        located, none = float(pair.locations[0] >= 0), np.zeros(0)
-        numbers = -pair.part_beta, -1, 0.0, pair.locations, -located, 0.0, none, none
-        law = Pair(members, np.array([pair.part_head]), *numbers)
-        pulled = pull_draws(draws, others_of([*pairs, law], law))
+        located, none = float(group.locations[0] >= 0), np.zeros(0)
+        numbers = -group.part_beta, -1, 0.0, group.locations, -located, 0.0, none, none
+        law = Group(members, np.array([group.part_scale]), *numbers)
+        pulled = pull_draws(draws, others_of([*groups, law], law))
         law = fit_law(pulled, law, free=False)
         older, newer = (plain_divergence(half, law) - divergence(half, law) for half in pulled.halves())
         if older > 0.0 and newer > 0.0:
-            pairs = order_pairs([*pairs, law]) or pairs
-    return pairs
+            groups = order_groups([*groups, law]) or groups
+    return groups
 
 
-def _refit(pair: Pair, draws: Draws) -> Pair:
-    """The pair, fitted to all draws, where that makes enough of a difference."""
-    best, least = pair, divergence(draws, pair) - SETTLED * len(pair.members)
-    offset = pair.offset != 0.0
-    free = offset or not float(pair.slope).is_integer()
+def _refit(group: Group, draws: Draws) -> Group:
+    """The group, fitted to all draws, where that makes enough of a difference."""
+    best, least = group, divergence(draws, group) - SETTLED * len(group.members)
+    offset = group.offset != 0.0
+    free = offset or not float(group.slope).is_integer()
     for size in BETAS:
-        beta = float(np.sign(pair.beta) * size)
-        fit = fit_law(draws, pair._replace(beta=beta), free=free, offset=offset)
-        value = divergence(draws, fit) + (0.0 if beta == pair.beta else 3.0 / len(draws.points))
+        beta = float(np.sign(group.beta) * size)
+        fit = fit_law(draws, group._replace(beta=beta), free=free, offset=offset)
+        value = divergence(draws, fit) + (0.0 if beta == group.beta else 3.0 / len(draws.points))
         if value < least:
             best, least = fit, value
     return best
 
 
-def _with_offset(pair: Pair, pairs: list[Pair], raw: Draws, draws: Draws) -> Pair:
-    """The pair with an offset of its place, where it can have one, and scores and both halves of draws ask
+def _with_offset(group: Group, groups: list[Group], raw: Draws, draws: Draws) -> Group:
+    """The group with an offset of its place, where it can have one, and scores and both halves of draws ask
     for it.
     """
-    if pair.beta < 0.0 or pair.offset != 0.0 or not needs_offset(pair, pairs, raw):
-        return pair
-    least = LEAD + OFFSET_GAIN * len(pair.members)
-    shifted = fit_law(draws, pair, offset=True)
-    if not divergence(draws, pair) - divergence(draws, shifted) > least:
-        return pair
+    if group.beta < 0.0 or group.offset != 0.0 or not needs_offset(group, groups, raw):
+        return group
+    least = LEAD + OFFSET_GAIN * len(group.members)
+    shifted = fit_law(draws, group, offset=True)
+    if not divergence(draws, group) - divergence(draws, shifted) > least:
+        return group
     older, newer = draws.halves()
-    gain = divergence(newer, fit_law(older, pair)) - divergence(newer, fit_law(older, pair, offset=True))
-    return shifted if gain > least else pair
+    gain = divergence(newer, fit_law(older, group)) - divergence(newer, fit_law(older, group, offset=True))
+    return shifted if gain > least else group
 
 
-def _choose(places: list[Place], law: Pair, promise: float, pairs: list[Pair], raw: Draws) -> Pair | None:
-    """The law and location of a new pair; None where the newer half of the draws does not bear it out.
+def _choose(places: list[Place], law: Group, promise: float, groups: list[Group], raw: Draws) -> Group | None:
+    """The law and location of a new group; None where the newer half of the draws does not support it.
 
     Where F should fall by much, the `promise` of its derivative, and does not, the place may have an offset.
     """
     found = _choose_place(places, law, offset=False)
     if found is None and promise > PROMISE and law.beta > 0.0:
-        shifted = [place for place in places if needs_offset(place.of(law), pairs, raw)]
+        shifted = [place for place in places if needs_offset(place.of(law), groups, raw)]
         found = _choose_place(shifted, law, offset=True) if shifted else None
     if found is None:
         return None
-    return _with_offset(with_slope(found[0], pairs, raw, found[1]), pairs, raw, found[1])
+    return _with_offset(with_slope(found[0], groups, raw, found[1]), groups, raw, found[1])
 
 
-def _choose_place(places: list[Place], law: Pair, *, offset: bool) -> tuple[Pair, Draws] | None:
+def _choose_place(places: list[Place], law: Group, *, offset: bool) -> tuple[Group, Draws] | None:
     """The same with the draws that it is fitted to."""
     chosen, gain = None, -np.inf
     for place in places:
         whole = place.of(law)
         some = part_of(whole)
         scale = len(whole.members) / len(some.members)
-        pair = fit_law(place.draws, some, offset=offset)
-        fall = scale * (plain_divergence(place.draws, pair) - divergence(place.draws, pair)) - place.cost
-        if chosen is None or fall - gain > LEAD:
-            chosen, gain = (whole, pair, scale, place), fall
+        group = fit_law(place.draws, some, offset=offset)
+        decrease = (
+            scale * (plain_divergence(place.draws, group) - divergence(place.draws, group)) - place.cost
+        )
+        if chosen is None or decrease - gain > LEAD:
+            chosen, gain = (whole, group, scale, place), decrease
     assert chosen is not None
-    law, pair, scale, place = chosen
+    law, group, scale, place = chosen
     draws, margin = place.draws, MARGIN + place.cost
-    if not (scale * fall_of(draws, pair) > margin and _is_borne_out(draws, pair, offset, margin / scale)):
+    if not (
+        scale * decrease_of(draws, group) > margin and _is_supported(draws, group, offset, margin / scale)
+    ):
         return None
     best = fit_law(draws, law, offset=offset)
-    gain = fall_of(draws, best)
+    gain = decrease_of(draws, best)
     for size in BETAS[1:]:
-        pair = fit_law(draws, best._replace(beta=float(np.sign(law.beta) * size)), offset=offset)
-        if (fall := fall_of(draws, pair)) > gain + 1.0 / len(draws.points):
-            best, gain = pair, fall
-    return (best, draws) if _is_borne_out(draws, best, offset, margin) else None
+        group = fit_law(draws, best._replace(beta=float(np.sign(law.beta) * size)), offset=offset)
+        if (decrease := decrease_of(draws, group)) > gain + 1.0 / len(draws.points):
+            best, gain = group, decrease
+    return (best, draws) if _is_supported(draws, best, offset, margin) else None
 
 
-def _is_borne_out(draws: Draws, pair: Pair, offset: bool, margin: float) -> bool:
+def _is_supported(draws: Draws, group: Group, offset: bool, margin: float) -> bool:
     """Whether the law, fitted to the older half of the draws, beats having none on the newer half."""
     older, newer = draws.halves()
-    return fall_of(newer, fit_law(older, pair, offset=offset), older) > margin
+    return decrease_of(newer, fit_law(older, group, offset=offset), older) > margin
 
 
-def _with_second_head(pair: Pair, pairs: list[Pair], raw: Draws, draws: Draws, groups: np.ndarray) -> Pair:
-    """The pair with another head that all its members share, if they have one."""
-    if pair.second >= 0:
-        return pair
-    taken = {int(i) for other in pairs for i in (*other.members, *other.heads)}
-    heads = np.array([i for i in np.flatnonzero(may_rule(groups)) if i not in taken], np.int64)
-    if not heads.size:
-        return pair
-    group = np.zeros(len(pair.members), np.int64)
-    gain, derivative = slope_gains(pull_draws(draws, [pair]), pair.members, group, heads)
+def _with_second_scale(
+    group: Group, groups: list[Group], raw: Draws, draws: Draws, variables: np.ndarray
+) -> Group:
+    """The group with another scale parameter that all its members share, if they have one."""
+    if group.second >= 0:
+        return group
+    taken = {int(i) for other in groups for i in (*other.members, *other.scales)}
+    scales = np.array([i for i in np.flatnonzero(may_be_parents(variables)) if i not in taken], np.int64)
+    if not scales.size:
+        return group
+    numbers = np.zeros(len(group.members), np.int64)
+    gain, derivative = slope_gains(pull_draws(draws, [group]), group.members, numbers, scales)
     k = int(gain[:, 0].argmax())
     if gain[k, 0] < max(NEED / len(draws.points), LEAST_GAIN) or np.sign(-derivative[k, 0]) != np.sign(
-        pair.beta
+        group.beta
     ):
-        return pair
+        return group
     older, newer = draws.halves()
-    best, gained = pair, MARGIN
-    others = [other for other in pairs if other is not pair]
-    least = residual_share(pair, others, raw) - WORTH
+    best, gained = group, MARGIN
+    others = [other for other in groups if other is not group]
+    least = residual_share(group, others, raw) - WORTH
     for size in BETAS:
-        law = pair._replace(second=int(heads[k]), beta_2=float(np.sign(pair.beta) * size))
+        law = group._replace(second=int(scales[k]), beta_2=float(np.sign(group.beta) * size))
         if residual_share(law, others, raw) > least:
             continue
-        offset = pair.offset != 0.0
+        offset = group.offset != 0.0
         trial = fit_law(older, law, offset=offset)
-        alone = divergence(newer, fit_law(older, pair, offset=offset)) + root_divergence(
+        alone = divergence(newer, fit_law(older, group, offset=offset)) + root_divergence(
             newer, law.second, 0.0
         )
-        if (fall := alone - divergence(newer, trial)) > gained:
-            best, gained = fit_law(draws, law, offset=offset), fall
+        if (decrease := alone - divergence(newer, trial)) > gained:
+            best, gained = fit_law(draws, law, offset=offset), decrease
     return best
 
 
-def _with_other_locations(pair: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray) -> Pair:
-    """The pair with another location, or with locations of the members' own, where the draws ask for them.
+def _with_other_locations(group: Group, groups: list[Group], draws: Draws, variables: np.ndarray) -> Group:
+    """The group with another location, or with locations of the members' own, where the draws ask for them.
 
     The first draws may show the wrong one: where two hierarchies move together, either mean will do.
     """
-    rest = [other for other in pairs if other is not pair]
-    offset = pair.offset != 0.0
-    of_parts = pair.parts, pair.part_head, pair.part_beta
-    present = Place(pair.locations, pull_draws(draws, others_of(pairs, pair)), 0.0, *of_parts)
-    places = [present, *likeliest_place(draws, rest, groups, pair)]
-    places = possible_places(places, pair, rest, draws, groups)
+    rest = [other for other in groups if other is not group]
+    offset = group.offset != 0.0
+    of_parts = group.parts, group.part_scale, group.part_beta
+    present = Place(group.locations, pull_draws(draws, others_of(groups, group)), 0.0, *of_parts)
+    places = [present, *likeliest_place(draws, rest, variables, group)]
+    places = possible_places(places, group, rest, draws, variables)
     if len(places) == 1:
-        return pair if places[0] is present else fit_law(places[0].draws, places[0].of(pair))
-    best, gain = pair, _newer_fall(present, pair, offset)
+        return group if places[0] is present else fit_law(places[0].draws, places[0].of(group))
+    best, gain = group, _newer_decrease(present, group, offset)
     for place in places[1:]:
-        law = place.of(pair)
-        again = pair.are_apart and set(groups[place.locations]) == set(groups[pair.locations])
-        lead = SETTLED * len(pair.members) if again else LEAD + place.cost
-        if (fall := _newer_fall(place, law, offset)) > gain + lead:
-            best, gain = fit_law(place.draws, law, offset=offset), fall
+        law = place.of(group)
+        again = group.are_apart and set(variables[place.locations]) == set(variables[group.locations])
+        lead = SETTLED * len(group.members) if again else LEAD + place.cost
+        if (decrease := _newer_decrease(place, law, offset)) > gain + lead:
+            best, gain = fit_law(place.draws, law, offset=offset), decrease
     return best
 
 
-def _newer_fall(place: Place, law: Pair, offset: bool) -> float:
+def _newer_decrease(place: Place, law: Group, offset: bool) -> float:
     """By how much F is smaller on the newer half of the draws under the law that the older ones show."""
     older, newer = place.draws.halves()
     return plain_divergence(newer, law) - divergence(newer, fit_law(older, law, offset=offset))

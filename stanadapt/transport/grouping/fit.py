@@ -1,9 +1,10 @@
 """The numbers of a law (groups.py), from draws and scores.
 
-Given a head and a location, a coordinate has two free numbers, its knee a_i and y_i. F is taken on a grid of
-knees in one compiled pass, and a parabola gives the best; knees of a group are drawn together, as by a prior.
-y_i, C and c are weighted least squares. C is made an integer where that fits as well: were it not exactly 1
-in a funnel, the neck would be left out. A knee just beyond the draws is taken for none.
+Given a scale parameter and a location, a coordinate has two free numbers, its threshold a_i and y_i. F is
+taken on a grid of thresholds in one compiled pass, and a parabola gives the best; thresholds of a group are
+drawn together, as by a prior. y_i, C and c are weighted least squares. C is made an integer where that fits
+as well: were it not exactly 1 in a funnel, the neck would be left out. A threshold just beyond the draws is
+taken for none.
 """
 
 from __future__ import annotations
@@ -13,23 +14,24 @@ from typing import Any
 import numpy as np
 
 from ...jit import exact, kernel
-from .groups import TINY, Draws, Pair, View, divergence, variance, view_of
+from .groups import TINY, Draws, Group, View, divergence, variance, view_of
 
-_POOL = 3.0  # weight of the knees' common value, as a number of draws
-_PRIOR = 0.1  # the same of the middle of the head's draws
-_FLAT = 3.0  # distance from there beyond which all knees are alike
-_OUTSIDE, _STEP = 2.5, 0.5  # of the grid of knees beyond the draws, and between two of them
-_FARTHEST = 15.0  # distance beyond which draws ask for no knees: the chain is on its way
-_LIMIT = 12.0  # distance of the knee that stands for infinity
-# Fall of F, times the number of draws, up to which a knee near the last draws is none: a pure funnel has so
-# much by chance, and beyond a knee that is none the map would make a funnel.
+_POOL = 3.0  # weight of the thresholds' common value, as a number of draws
+_PRIOR = 0.1  # the same of the middle of the scale parameter's draws
+_FLAT = 3.0  # distance from there beyond which all thresholds are alike
+_OUTSIDE, _STEP = 2.5, 0.5  # of the grid of thresholds beyond the draws, and between two of them
+_FARTHEST = 15.0  # distance beyond which draws ask for no thresholds: the chain is on its way
+_LIMIT = 12.0  # distance of the threshold that stands for infinity
+# A threshold near the last draws is kept only if F falls by more than this, over the number of draws. In a
+# pure funnel, which has no threshold, F falls by that much by chance; a map with one would make a new funnel
+# beyond it.
 _FREE, _FREE_EACH = 4.0, 0.25
 _WHOLE, _NEARLY_WHOLE = 0.06, 0.3  # relative distance of C from an integer that is taken, or tried
 _WEIGHT = 2.0  # of the prior of y, as a number of draws: the mean of x, or 0 where x is not centred
 
 
-def fit_law(draws: Draws, law: Pair, *, free: bool = True, offset: bool = False) -> Pair:
-    """The knees and y of a law and, if it is `free`, C, and c if it is to have an `offset`.
+def fit_law(draws: Draws, law: Group, *, free: bool = True, offset: bool = False) -> Group:
+    """The thresholds and y of a law and, if it is `free`, C, and c if it is to have an `offset`.
 
     Else C and c are those of the law.
     """
@@ -39,34 +41,34 @@ def fit_law(draws: Draws, law: Pair, *, free: bool = True, offset: bool = False)
     return _fit_place(draws, law, view, offset=offset and view.up)
 
 
-def _fit_place(draws: Draws, law: Pair, view: View, *, offset: bool) -> Pair:
+def _fit_place(draws: Draws, law: Group, view: View, *, offset: bool) -> Group:
     """The numbers of a law with C, if it has a location, and with c, if it is to have an `offset`."""
     located = law.is_located
     if not (located or offset):
         return _with_numbers(law, view, 0.0, 0.0)
     slope, shift = _first_place(view, located, offset)
-    pair = _with_numbers(law, view, slope, shift)
+    group = _with_numbers(law, view, slope, shift)
     for _ in range(2):
-        pair = _with_numbers(law, view, *_solve_place(view, pair, located, offset))
-    whole = float(np.round(pair.slope))
-    if located and whole != 0.0 and abs(pair.slope - whole) < _NEARLY_WHOLE * abs(whole):
-        near = abs(pair.slope - whole) < _WHOLE * abs(whole)
-        shift = _solve_place(view, pair, False, offset, whole)[1]
+        group = _with_numbers(law, view, *_solve_place(view, group, located, offset))
+    whole = float(np.round(group.slope))
+    if located and whole != 0.0 and abs(group.slope - whole) < _NEARLY_WHOLE * abs(whole):
+        near = abs(group.slope - whole) < _WHOLE * abs(whole)
+        shift = _solve_place(view, group, False, offset, whole)[1]
         other = _with_numbers(law, view, whole, shift)
-        if near or divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.x[0]):
-            pair = other
-    if offset and pair.offset != 0.0:
-        plain = float(f"{pair.offset:.2g}")
-        other = _with_numbers(law, view, pair.slope, plain)
-        if divergence(draws, other, view) < divergence(draws, pair, view) + 2.0 / len(view.x[0]):
-            pair = other
-    return pair
+        if near or divergence(draws, other, view) < divergence(draws, group, view) + 2.0 / len(view.x[0]):
+            group = other
+    if offset and group.offset != 0.0:
+        plain = float(f"{group.offset:.2g}")
+        other = _with_numbers(law, view, group.slope, plain)
+        if divergence(draws, other, view) < divergence(draws, group, view) + 2.0 / len(view.x[0]):
+            group = other
+    return group
 
 
-def _with_numbers(law: Pair, view: View, slope: float, offset: float) -> Pair:
-    """The law with C and c, and with the knees and y that go with them."""
-    knees, data = _fit_knees(view, slope, offset)
-    return law._replace(slope=slope, offset=offset, knees=knees, data=data)
+def _with_numbers(law: Group, view: View, slope: float, offset: float) -> Group:
+    """The law with C and c, and with the thresholds and y that go with them."""
+    thresholds, data = _fit_thresholds(view, slope, offset)
+    return law._replace(slope=slope, offset=offset, thresholds=thresholds, data=data)
 
 
 def _first_place(view: View, located: bool, offset: bool) -> tuple[float, float]:
@@ -83,39 +85,40 @@ def _first_place(view: View, located: bool, offset: bool) -> tuple[float, float]
 
 
 def _solve_place(
-    view: View, pair: Pair, located: bool, offset: bool, slope: float = 0.0
+    view: View, group: Group, located: bool, offset: bool, slope: float = 0.0
 ) -> tuple[float, float]:
-    """C, if the law is `located`, and c, if it has an `offset`, by weighted least squares, given the knees
-    and y.
+    """C, if the law is `located`, and c, if it has an `offset`, by weighted least squares.
 
-    Without a location C is `slope`. Where all knees lie beyond the draws, no draw tells of the location, the
-    sums are zero, and the law keeps what it has.
+    The thresholds and y are those of `group`.
+
+    Without a location C is `slope`. Where all thresholds lie beyond the draws, no draw tells of the location,
+    the sums are zero, and the law keeps what it has.
     """
     x, eta, p, up = view.x, view.eta, view.p, view.up
-    pp, p1, one, xp, x1 = _regress(x, eta, p, up, pair.knees, pair.data)
+    pp, p1, one, xp, x1 = _regress(x, eta, p, up, group.thresholds, group.data)
     if located and offset:
         det = pp * one - p1 * p1
         if not det > 0.0:
-            return pair.slope, pair.offset
+            return group.slope, group.offset
         return (xp * one - x1 * p1) / det, (x1 * pp - xp * p1) / det
     if located:
-        return xp / pp if pp > 0.0 else pair.slope, 0.0
+        return xp / pp if pp > 0.0 else group.slope, 0.0
     if not offset:
         return slope, 0.0
-    return slope, (x1 - slope * p1) / one if one > 0.0 else pair.offset
+    return slope, (x1 - slope * p1) / one if one > 0.0 else group.offset
 
 
 @exact
-def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
+def _regress(x: Any, eta: Any, p: Any, up: Any, thresholds: Any, data: Any) -> Any:
     """The weighted sums of p², p, 1, x p and x over all members, for the regression of x on p and 1."""
     m, n = x.shape
     pp, p1, one, xp, x1 = 0.0, 0.0, 0.0, 0.0, 0.0
     target, along = np.empty(n), np.empty(n)
     for j in range(m):
         h, q = j if len(eta) > 1 else 0, j if len(p) > 1 else 0
-        factor = 1.0 if up else np.exp(knees[j])
+        factor = 1.0 if up else np.exp(thresholds[j])
         for t in range(n):
-            w = max(1.0 / (1.0 + np.exp(-2.0 * (eta[h, t] - knees[j]))), TINY)
+            w = max(1.0 / (1.0 + np.exp(-2.0 * (eta[h, t] - thresholds[j]))), TINY)
             root, left = np.sqrt(w), 1.0 - w
             if up:
                 target[t], along[t] = (x[j, t] - w * data[j]) / root, left / root
@@ -132,19 +135,19 @@ def _regress(x: Any, eta: Any, p: Any, up: Any, knees: Any, data: Any) -> Any:
     return pp, p1, one, xp, x1
 
 
-def _fit_knees(view: View, slope: float, offset: float) -> tuple[np.ndarray, np.ndarray]:
-    """The knees and y of all members (m,), from a grid of knees."""
+def _fit_thresholds(view: View, slope: float, offset: float) -> tuple[np.ndarray, np.ndarray]:
+    """The thresholds and y of all members (m,), from a grid of thresholds."""
     x, s, eta, p, up = view
-    knees, data = _search_knees(x, s, eta, slope * p + offset, up)
-    return knees, data
+    thresholds, data = _search_thresholds(x, s, eta, slope * p + offset, up)
+    return thresholds, data
 
 
 @exact
-def _search_knees(x: Any, s: Any, eta: Any, at: Any, up: Any) -> Any:
+def _search_thresholds(x: Any, s: Any, eta: Any, at: Any, up: Any) -> Any:
     """The same, where `at` (n,) is C p + c."""
-    (m, n), heads = x.shape, len(eta)
-    centres, low, high = np.empty(heads), np.inf, -np.inf
-    for h in range(heads):
+    (m, n), scales = x.shape, len(eta)
+    centres, low, high = np.empty(scales), np.inf, -np.inf
+    for h in range(scales):
         centres[h] = eta[h].sum() / n
         low, high = min(low, eta[h].min() - centres[h]), max(high, eta[h].max() - centres[h])
     low, high = max(low, -_FARTHEST) - _OUTSIDE, min(high, _FARTHEST) + _OUTSIDE
@@ -167,7 +170,7 @@ def _search_knees(x: Any, s: Any, eta: Any, at: Any, up: Any) -> Any:
             common, least = k, sums[k] + 0.5 * m * _prior(grid[k]) / n
     if sums[last] - sums[common] < (_FREE + _FREE_EACH * m) / n:
         common = last
-    knees, chosen = np.empty(m), np.empty(m)
+    thresholds, chosen = np.empty(m), np.empty(m)
     for j in range(m):
         best, least = 0, np.inf
         for k in range(inside + 2):
@@ -175,22 +178,22 @@ def _search_knees(x: Any, s: Any, eta: Any, at: Any, up: Any) -> Any:
             values[j, k] += 0.5 * (_POOL * (apart * apart) + _prior(grid[k])) / n
             if values[j, k] < least:
                 best, least = k, values[j, k]
-        knees[j], chosen[j] = grid[best], data[j, best]
+        thresholds[j], chosen[j] = grid[best], data[j, best]
         if 1 < best < inside:  # a parabola through the best and its neighbours
             below, above = values[j, best - 1], values[j, best + 1]
             shift = 0.5 * (below - above) / (below - 2.0 * values[j, best] + above)
             if np.isfinite(shift):
                 shift = min(max(shift, -0.5), 0.5)
                 side = 1 if shift > 0.0 else -1
-                knees[j] += shift * step
+                thresholds[j] += shift * step
                 chosen[j] += abs(shift) * (data[j, best + side] - chosen[j])
-        knees[j] += centres[j if heads > 1 else 0]
-    return knees, chosen
+        thresholds[j] += centres[j if scales > 1 else 0]
+    return thresholds, chosen
 
 
 @exact
-def _prior(knee: Any) -> Any:
-    near = min(max(knee, -_FLAT), _FLAT)
+def _prior(threshold: Any) -> Any:
+    near = min(max(threshold, -_FLAT), _FLAT)
     return _PRIOR * (near * near)
 
 
@@ -198,7 +201,7 @@ def _prior(knee: Any) -> Any:
 def _scan(
     x: Any, s: Any, eta: Any, at: Any, up: Any, centres: Any, grid: Any, values: Any, data: Any
 ) -> None:
-    """log(V(z) V(s_z)) / 2 and y of m members for K knees, counted from the heads' means: both (m, K).
+    """Write log(V(z) V(s_z)) / 2 and y (m, K) of m members, for K thresholds about the mean scale.
 
     `at` (1 or m, n) is C p + c.
     """
@@ -208,12 +211,12 @@ def _scan(
     for k in range(grid.size):
         for j in range(m):
             if j == 0 or len(eta) > 1:  # what the members share
-                knee = centres[j if len(eta) > 1 else 0] + grid[k]
+                threshold = centres[j if len(eta) > 1 else 0] + grid[k]
                 row = eta[j if len(eta) > 1 else 0]
-                factor = 1.0 if up else np.exp(knee)
+                factor = 1.0 if up else np.exp(threshold)
                 total = _WEIGHT
                 for t in range(n):
-                    w = max(1.0 / (1.0 + np.exp(-2.0 * (row[t] - knee))), TINY)
+                    w = max(1.0 / (1.0 + np.exp(-2.0 * (row[t] - threshold))), TINY)
                     root[t] = np.sqrt(w)
                     inverse[t] = 1.0 / root[t]
                     left[t] = np.sqrt(1.0 - w)

@@ -1,4 +1,4 @@
-"""Where the members of a pair may be: the locations that are tried, and those that scores are clear about.
+"""Where the members of a group may be: the locations that are tried, and those that scores are clear about.
 
 A location is a coordinate of a small variable that correlates most with the group, or that its scores speak
 for. It may also be one for each member, as in a hierarchy of two levels: the coordinate of another variable
@@ -13,49 +13,51 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .detection import may_rule
-from .groups import Draws, Pair, order_pairs, others_of, pull_draws
+from .detection import may_be_parents
+from .groups import Draws, Group, order_groups, others_of, pull_draws
 from .scores import residual_shares
 
 BETAS = (1.0, 0.5)  # a log scale; a log variance or precision
-# Mean fall of the logarithm of the scores' unexplained share that decides for one of several laws.
+# Mean decrease of the logarithm of the scores' unexplained share that decides for one of several laws.
 CLEAR = 1.0
 EXACT = -12.0  # the same logarithm, below which a law leaves nothing
 FEWEST = 3  # members that may have locations of their own
-RULERS = 5  # coordinates of small variables that the locations of a program that is not centred are made of
+MOST_PARENTS = (
+    5  # coordinates of small variables that the locations of a program that is not centred are made of
+)
 NOWHERE = np.array([-1])  # no location
 _PLACES = 3  # locations that are tried
 _SOME = 16  # coordinates of a group by which locations are compared
 
 
 class Place(NamedTuple):
-    """Where the members of a pair may be."""
+    """Where the members of a group may be."""
 
     locations: np.ndarray
     draws: Draws  # in which these are as in the program
     cost: float  # what F must fall by, since one of many is chosen
     parts: np.ndarray = NOWHERE  # of locations that are not centred themselves, see Pair
-    part_head: int = -1
+    part_scale: int = -1
     part_beta: float = 0.0
 
-    def of(self, law: Pair) -> Pair:
+    def of(self, law: Group) -> Group:
         """The law with its members here."""
         law = law.at(self.locations)
-        return law._replace(parts=self.parts, part_head=self.part_head, part_beta=self.part_beta)
+        return law._replace(parts=self.parts, part_scale=self.part_scale, part_beta=self.part_beta)
 
 
 def possible_places(
-    places: list[Place], law: Pair, pairs: list[Pair], draws: Draws, groups: np.ndarray
+    places: list[Place], law: Group, groups: list[Group], draws: Draws, variables: np.ndarray
 ) -> list[Place]:
     """The place that the scores are clear about, alone; else all places, for F to decide.
 
     To `places` are added those where members have locations of their own.
     """
-    places = _without_twins(places + _own_locations(draws, pairs, groups, law.at(NOWHERE)))
-    shares = [residual_share(place.of(law), pairs, draws) for place in places]
+    places = _without_twins(places + _own_locations(draws, groups, variables, law.at(NOWHERE)))
+    shares = [residual_share(place.of(law), groups, draws) for place in places]
     if min(shares) > EXACT:
-        places = _without_twins(places + _scaled_locations(draws, pairs, groups, law.at(NOWHERE)))
-        shares += [residual_share(place.of(law), pairs, draws) for place in places[len(shares) :]]
+        places = _without_twins(places + _scaled_locations(draws, groups, variables, law.at(NOWHERE)))
+        shares += [residual_share(place.of(law), groups, draws) for place in places[len(shares) :]]
     order = np.argsort(shares, kind="stable")
     if len(places) > 1 and shares[order[1]] - shares[order[0]] > CLEAR:
         return [places[order[0]]]
@@ -63,21 +65,21 @@ def possible_places(
 
 
 def single_places(
-    draws: Draws, pulled: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair
+    draws: Draws, pulled: Draws, groups: list[Group], variables: np.ndarray, law: Group
 ) -> list[Place]:
     """The coordinates outside of the group that correlate most with it, and the one that scores speak for."""
-    moved = [int(i) for pair in pairs for i in pair.members]
-    free = np.setdiff1d(np.flatnonzero(may_rule(groups)), [*law.members, *law.heads, *moved])
+    moved = [int(i) for group in groups for i in group.members]
+    free = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), [*law.members, *law.scales, *moved])
     if not free.size:
         return []
     strength = _strengths(pulled.points, free, law)
     likely = [int(k) for k in np.argsort(-strength)[:_PLACES]]
-    shares = residual_shares(draws, part_of(law), pairs, candidates=draws.points[:, free])
+    shares = residual_shares(draws, part_of(law), groups, candidates=draws.points[:, free])
     by_score = int(shares.mean(axis=0).argmin())
     return [Place(free[k : k + 1], pulled, 0.0) for k in dict.fromkeys([by_score, *likely])]
 
 
-def _strengths(points: np.ndarray, free: np.ndarray, law: Pair) -> np.ndarray:
+def _strengths(points: np.ndarray, free: np.ndarray, law: Group) -> np.ndarray:
     """How much each of the coordinates `free` correlates with some of the members."""
     return np.asarray(np.abs(_correlations(points, free, part_of(law).members)).mean(axis=1))
 
@@ -88,18 +90,18 @@ def _correlations(points: np.ndarray, these: np.ndarray, those: np.ndarray) -> n
     return np.asarray((u / u.std(axis=0)).T @ (v / v.std(axis=0)))
 
 
-def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
+def _own_locations(draws: Draws, groups: list[Group], variables: np.ndarray, law: Group) -> list[Place]:
     """What may be the own locations of members: the coordinates of another variable that correlate most."""
-    members, sizes = law.members, np.bincount(groups)
-    if len(law.heads) > 1 or len(members) < FEWEST or len(set(groups[members])) > 1:
+    members, sizes = law.members, np.bincount(variables)
+    if len(law.scales) > 1 or len(members) < FEWEST or len(set(variables[members])) > 1:
         return []
-    ruled, found, strengths = set(groups[[*members, *law.heads]]), [], []
+    ruled, found, strengths = set(variables[[*members, *law.scales]]), [], []
     for g in np.flatnonzero((sizes > 1) & (sizes <= len(members))):
         if g in ruled:
             continue
-        coordinates = np.flatnonzero(groups == g)
+        coordinates = np.flatnonzero(variables == g)
         strength = np.abs(_correlations(draws.points, coordinates, members)).T
-        shares = residual_shares(draws, law, pairs, candidates=draws.points[:, coordinates])
+        shares = residual_shares(draws, law, groups, candidates=draws.points[:, coordinates])
         if shares.any():  # the scores can tell
             strength = -shares
         if np.isfinite(strength).all():
@@ -111,83 +113,85 @@ def _own_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pai
         place
         for locations, cost in likely
         if len(set(locations)) > 1
-        for place in _places_at(locations, draws, pairs, law, cost)
+        for place in _places_at(locations, draws, groups, law, cost)
     ]
 
 
-def _scaled_locations(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
+def _scaled_locations(draws: Draws, groups: list[Group], variables: np.ndarray, law: Group) -> list[Place]:
     """What may be locations p + e^(b v) x_q with a q for each member, by their scores: the best one."""
-    members, sizes = law.members, np.bincount(groups)
-    if len(law.heads) > 1 or len(members) < FEWEST or len(set(groups[members])) > 1:
+    members, sizes = law.members, np.bincount(variables)
+    if len(law.scales) > 1 or len(members) < FEWEST or len(set(variables[members])) > 1:
         return []
     some = part_of(law)
-    rulers = np.setdiff1d(np.flatnonzero(may_rule(groups)), members)[:RULERS]
+    parents = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), members)[:MOST_PARENTS]
     best, least = None, -CLEAR
     for g in np.flatnonzero((sizes > 1) & (sizes <= len(members))):
-        coordinates = np.flatnonzero(groups == g)
-        if g == groups[members[0]] or np.isin(rulers, coordinates).any():
+        coordinates = np.flatnonzero(variables == g)
+        if g == variables[members[0]] or np.isin(parents, coordinates).any():
             continue
-        for part_head, base, beta in itertools.product(rulers, [-1, *rulers], BETAS):
-            if base == part_head:
+        for part_scale, base, beta in itertools.product(parents, [-1, *parents], BETAS):
+            if base == part_scale:
                 continue
-            columns = np.exp(beta * draws.points[:, [part_head]]) * draws.points[:, coordinates]
+            columns = np.exp(beta * draws.points[:, [part_scale]]) * draws.points[:, coordinates]
             here = some.at(np.array([base]))
-            share = float(residual_shares(draws, here, pairs, candidates=columns).min(axis=1).mean())
+            share = float(residual_shares(draws, here, groups, candidates=columns).min(axis=1).mean())
             if share < least:
-                best, least = (int(base), int(part_head), beta, coordinates, columns), share
+                best, least = (int(base), int(part_scale), beta, coordinates, columns), share
             if share < EXACT:
                 break
     if best is None:
         return []
-    base, part_head, beta, coordinates, columns = best
+    base, part_scale, beta, coordinates, columns = best
     here = law.at(np.array([base]))
-    parts = coordinates[residual_shares(draws, here, pairs, candidates=columns).argmin(axis=1)]
-    trial = here._replace(parts=parts, part_head=part_head, part_beta=beta)
-    if not order_pairs([*pairs, trial]):
+    parts = coordinates[residual_shares(draws, here, groups, candidates=columns).argmin(axis=1)]
+    trial = here._replace(parts=parts, part_scale=part_scale, part_beta=beta)
+    if not order_groups([*groups, trial]):
         return []
-    pulled = pull_draws(draws, others_of([*pairs, trial], trial))
+    pulled = pull_draws(draws, others_of([*groups, trial], trial))
     cost = len(members) * np.log(len(coordinates)) / len(draws.points)
-    return [Place(here.locations, pulled, cost, parts, part_head, beta)]
+    return [Place(here.locations, pulled, cost, parts, part_scale, beta)]
 
 
-def _places_at(locations: np.ndarray, draws: Draws, pairs: list[Pair], law: Pair, cost: float) -> list[Place]:
+def _places_at(
+    locations: np.ndarray, draws: Draws, groups: list[Group], law: Group, cost: float
+) -> list[Place]:
     """The place at `locations`, which may be moved; none where a coordinate would rule what moves it."""
     trial = law.at(locations)
-    if not order_pairs([*pairs, trial]):
+    if not order_groups([*groups, trial]):
         return []
-    return [Place(locations, pull_draws(draws, others_of([*pairs, trial], trial)), cost)]
+    return [Place(locations, pull_draws(draws, others_of([*groups, trial], trial)), cost)]
 
 
 def _without_twins(places: list[Place]) -> list[Place]:
     """The places, each once."""
     found: dict[tuple[int, ...], Place] = {}
     for place in places:
-        found.setdefault((*map(int, place.locations), -2, *map(int, place.parts), place.part_head), place)
+        found.setdefault((*map(int, place.locations), -2, *map(int, place.parts), place.part_scale), place)
     return list(found.values())
 
 
-def likeliest_place(draws: Draws, pairs: list[Pair], groups: np.ndarray, law: Pair) -> list[Place]:
+def likeliest_place(draws: Draws, groups: list[Group], variables: np.ndarray, law: Group) -> list[Place]:
     """The coordinate that correlates most with the members, as the draws are, whether it is moved or not."""
-    free = np.setdiff1d(np.flatnonzero(may_rule(groups)), [*law.members, *law.heads])
+    free = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), [*law.members, *law.scales])
     if not free.size or len(law.members) < FEWEST or law.are_apart:
         return []
     strength = _strengths(draws.points, free, law)
     if not np.isfinite(strength).all():
         return []
-    return _places_at(free[[strength.argmax()]], draws, pairs, law, 0.0)
+    return _places_at(free[[strength.argmax()]], draws, groups, law, 0.0)
 
 
-def part_of(law: Pair) -> Pair:
+def part_of(law: Group) -> Group:
     """The law of some of the members."""
     every = -(-len(law.members) // _SOME)
     return law._replace(
         members=law.members[::every],
-        heads=law.heads if len(law.heads) == 1 else law.heads[::every],
+        scales=law.scales if len(law.scales) == 1 else law.scales[::every],
         locations=law.locations if len(law.locations) == 1 else law.locations[::every],
         parts=law.parts if len(law.parts) == 1 else law.parts[::every],
     )
 
 
-def residual_share(law: Pair, others: list[Pair], draws: Draws) -> float:
+def residual_share(law: Group, others: list[Group], draws: Draws) -> float:
     """The mean over members of what the law leaves of their scores, see scores.py."""
     return float(residual_shares(draws, law, others).mean())

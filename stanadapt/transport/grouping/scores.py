@@ -1,4 +1,4 @@
-"""What scores say of a law of groups.py: which location, which head, whether there is an offset.
+"""What scores say of a law of groups.py: which location, which scale parameter, whether there is an offset.
 
 A draw is an accident, but its score is exact. If x_i has the normal prior N(C p + c, e^(2 eta)), the score is
 
@@ -9,23 +9,23 @@ the likelihood depends on C p + e^-eta x_i instead (eta = -u), and
 
     s_i = -x_i + e^-eta (a - b C p - b e^-eta x_i).                                         (beta < 0)
 
-So the regression of s_i on these terms leaves nothing if head and location are the right ones, and leaves
-much if one of them is wrong, whatever the draws are and however few. The share of the variance that it leaves
-is the law's `unexplained` share. Where the likelihood is not normal, f_i has x_i² too, and what is left is
-compared.
+So the regression of s_i on these terms leaves nothing if scale parameter and location are the right ones, and
+leaves much if one of them is wrong, whatever the draws are and however few. The share of the variance that it
+leaves is the law's `unexplained` share. Where the likelihood is not normal, f_i has x_i² too, and what is
+left is compared.
 
-A coordinate that is itself a location or a head of others has their terms in its score, and in its basis. So
-have the parameters b_k of a normal likelihood that members share, y ~ N(x_i + sum_k h_k b_k, e^(2 v)): the
-precision e^(-2 v) of its error multiplies what the likelihood gives, `likelihood_of`. A program that is not
-centred has C p among these parameters; it is the b_k for which the ratio of coefficients is the same for all
-members, `location_in_likelihood`.
+A coordinate that is itself a location or a scale parameter of others has their terms in its score, and in its
+basis. So have the parameters b_k of a normal likelihood that members share, y ~ N(x_i + sum_k h_k b_k, e^(2
+v)): the precision e^(-2 v) of its error multiplies what the likelihood gives, `likelihood_of`. A program that
+is not centred has C p among these parameters; it is the b_k for which the ratio of coefficients is the same
+for all members, `location_in_likelihood`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .groups import Draws, Likelihood, Pair, locations_of, roots_of, scale_of_parts
+from .groups import Draws, Group, Likelihood, locations_of, parents_of, scale_of_parts
 
 LEAST_SHARE = 1e-8  # smaller shares of the variance are rounding
 _CURVED = 45  # draws from which on the basis has x_i²
@@ -38,7 +38,12 @@ _FARTHEST = 30.0  # distance of a log scale from its median beyond which a draw 
 
 
 def residual_shares(
-    draws: Draws, law: Pair, pairs: list[Pair], *, offset: bool = True, candidates: np.ndarray | None = None
+    draws: Draws,
+    law: Group,
+    groups: list[Group],
+    *,
+    offset: bool = True,
+    candidates: np.ndarray | None = None,
 ) -> np.ndarray:
     """The logarithm of the share of the scores' variance that the law leaves, for each member (m,).
 
@@ -47,9 +52,10 @@ def residual_shares(
     draws
         In the coordinates of the program.
     law
-        Its heads, betas and locations are tried; its numbers are not needed, but for C without `offset`.
-    pairs
-        The other ones, in which members may be locations or heads.
+        Its scale parameters, betas and locations are tried. Of its numbers only C is needed, and only without
+        `offset`.
+    groups
+        The other ones, in which members may be locations or scale parameters.
     offset
         Whether the place of the prior may have an offset, and C any value.
     candidates
@@ -68,17 +74,17 @@ def residual_shares(
         tried = tried[-_MOST:][near]
     draws, eta = draws.part(near), eta[:, near]
     points = draws.points
-    left, factor = _left_by(draws, law, pairs, eta, offset)
+    left, factor = _left_by(draws, law, groups, eta, offset)
     return left.share() if tried is None else left.share_with(factor[:, :, None] * tried)
 
 
-def places(draws: Draws, law: Pair, pairs: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
+def places(draws: Draws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
     """The numbers C and c (m,) that the scores give each member of a law, NaN where they do not tell.
 
     They are ratios of coefficients: those of the location and of 1, and that of x_i itself. C is 0 without a
     location, and c where beta is negative.
     """
-    left = _left_by_near(draws, law, pairs)
+    left = _left_by_near(draws, law, groups)
     nothing, first = np.zeros(len(law.members)), left.first
     if not left.tells(0):
         return nothing + np.nan, nothing + np.nan
@@ -88,33 +94,33 @@ def places(draws: Draws, law: Pair, pairs: list[Pair]) -> tuple[np.ndarray, np.n
     return slope * np.exp(-_medians(draws.points[-_MOST:], law)[:, 0]), nothing
 
 
-def location_in_likelihood(draws: Draws, law: Pair, pairs: list[Pair]) -> int:
+def location_in_likelihood(draws: Draws, law: Group, groups: list[Group]) -> int:
     """The parameter of the likelihood that is the location of a law with beta < 0; -1 where there is none.
 
     `law` has no location. Every observation of a member has C p, and other parameters by factors of its own.
     """
     assert draws.likelihood is not None
-    left = _left_by_near(draws, law, pairs)
+    left = _left_by_near(draws, law, groups)
     if not left.tells(0):
         return -1
     parameters = draws.likelihood.parameters
     ratios = np.array([left.ratio(left.first, left.first + 2 + k) for k in range(len(parameters))])
     ratios *= np.exp(-_medians(draws.points[-_MOST:], law)[:, 0])
     spread = np.ptp(ratios, axis=1) / np.maximum(np.abs(ratios).min(axis=1), _LEAST_SLOPE)
-    found = [k for k in np.flatnonzero(spread < _SAME) if parameters[k] not in law.heads]
+    found = [k for k in np.flatnonzero(spread < _SAME) if parameters[k] not in law.scales]
     nearest = min(found, key=lambda k: abs(abs(ratios[k].mean()) - 1.0), default=-1)
     return int(parameters[nearest]) if nearest >= 0 else -1
 
 
-def _left_by_near(draws: Draws, law: Pair, pairs: list[Pair]) -> _Left:
+def _left_by_near(draws: Draws, law: Group, groups: list[Group]) -> _Left:
     """What a law leaves of the newest draws; far ones have the log scale of the farthest allowed."""
     draws = draws.part(slice(-_MOST, None))
     eta = np.clip(_log_scales(draws.points, law), -_FARTHEST, _FARTHEST)
-    return _left_by(draws, law, pairs, eta, offset=True)[0]
+    return _left_by(draws, law, groups, eta, offset=True)[0]
 
 
 def _left_by(
-    draws: Draws, law: Pair, pairs: list[Pair], eta: np.ndarray, offset: bool
+    draws: Draws, law: Group, groups: list[Group], eta: np.ndarray, offset: bool
 ) -> tuple[_Left, np.ndarray]:
     """What a law leaves, and the factor (1 or m, n) that its location has in the scores.
 
@@ -139,13 +145,13 @@ def _left_by(
         terms = [factor * x, factor, *located]
     else:
         terms = [factor * (x - law.slope * place)]
-    return _Left(draws, law.members, pairs, weight, [*terms, *more]), factor
+    return _Left(draws, law.members, groups, weight, [*terms, *more]), factor
 
 
-def residual_shares_alone(draws: Draws, members: np.ndarray, pairs: list[Pair]) -> np.ndarray:
+def residual_shares_alone(draws: Draws, members: np.ndarray, groups: list[Group]) -> np.ndarray:
     """What is left of the members' scores (m,) without any law of theirs."""
     draws = draws.part(slice(-_MOST, None))
-    return _Left(draws, members, pairs, np.ones((1, len(draws.points))), []).share()
+    return _Left(draws, members, groups, np.ones((1, len(draws.points))), []).share()
 
 
 def likelihood_of(points: np.ndarray, error: int, others: np.ndarray) -> Likelihood:
@@ -164,7 +170,7 @@ class _Left:
         self,
         draws: Draws,
         members: np.ndarray,
-        pairs: list[Pair],
+        groups: list[Group],
         weight: np.ndarray,
         terms: list[np.ndarray],
     ) -> None:
@@ -173,7 +179,7 @@ class _Left:
         x = points[:, members].T
         own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
         self.first = len(own)  # column of the first of `terms`
-        terms = own + terms + _terms_of_others(points, scores, members, pairs)
+        terms = own + terms + _terms_of_others(points, scores, members, groups)
         basis = np.stack([np.broadcast_to(term * weight, x.shape) for term in terms], axis=2)  # (m, n, terms)
         size = np.linalg.norm(basis, axis=1, keepdims=True)
         self.size = np.where(size > 0.0, size, 1.0)
@@ -225,49 +231,55 @@ def _log_share(left: np.ndarray, total: np.ndarray) -> np.ndarray:
     return np.asarray(np.log(np.maximum(left / total, LEAST_SHARE)))
 
 
-def _log_scales(points: np.ndarray, law: Pair) -> np.ndarray:
+def _log_scales(points: np.ndarray, law: Group) -> np.ndarray:
     """eta of draws (n, d), less its median: (1 or m, n)."""
     return np.asarray(_plain_log_scales(points, law) - _medians(points, law))
 
 
-def _plain_log_scales(points: np.ndarray, law: Pair) -> np.ndarray:
-    eta = law.beta * points[:, law.heads].T
+def _plain_log_scales(points: np.ndarray, law: Group) -> np.ndarray:
+    eta = law.beta * points[:, law.scales].T
     return np.asarray(eta + law.beta_2 * points[:, law.second] if law.second >= 0 else eta)
 
 
-def _medians(points: np.ndarray, law: Pair) -> np.ndarray:
+def _medians(points: np.ndarray, law: Group) -> np.ndarray:
     return np.asarray(np.median(_plain_log_scales(points, law), axis=1, keepdims=True))
 
 
 def _terms_of_others(
-    points: np.ndarray, scores: np.ndarray, members: np.ndarray, pairs: list[Pair]
+    points: np.ndarray, scores: np.ndarray, members: np.ndarray, groups: list[Group]
 ) -> list[np.ndarray]:
-    """What the scores of members have of other pairs whose locations or heads they are: (m, n) each."""
+    """What the scores of members have of other groups whose locations or scale parameters they are: (m, n)
+    each.
+    """
     own, row_of = np.unique(members, return_inverse=True)
     found = []
-    for pair in pairs:
-        if not roots_of(pair) & set(map(int, own)):
+    for group in groups:
+        if not parents_of(group) & set(map(int, own)):
             continue
-        x, s = points[:, pair.members].T, scores[:, pair.members].T
-        power = -2.0 if pair.beta > 0.0 else -1.0
-        inverse = np.exp(np.clip(power * _log_scales(points, pair), -50.0, 50.0))
-        if pair.beta > 0.0:
-            away = x - pair.slope * locations_of(points, pair) - pair.offset
-            at_location, at_head = [inverse * away], [inverse * away * away]
+        x, s = points[:, group.members].T, scores[:, group.members].T
+        power = -2.0 if group.beta > 0.0 else -1.0
+        inverse = np.exp(np.clip(power * _log_scales(points, group), -50.0, 50.0))
+        if group.beta > 0.0:
+            away = x - group.slope * locations_of(points, group) - group.offset
+            at_location, at_scale = [inverse * away], [inverse * away * away]
         else:
-            at_location, at_head = [inverse * x], [s * x, x * x]
-        ruled = [(pair.locations, at_location), (pair.heads, at_head), (np.array([pair.second]), at_head)]
-        if pair.part_head >= 0:
-            scaled = at_location[0] * scale_of_parts(points, pair)
-            along = scaled * points[:, pair.parts].T
-            ruled += [(pair.parts, [scaled]), (np.array([pair.part_head]), [along])]
-        for rulers, parts in ruled:
-            rulers = np.broadcast_to(rulers, (len(x),))
-            met = np.isin(rulers, own)
+            at_location, at_scale = [inverse * x], [s * x, x * x]
+        ruled = [
+            (group.locations, at_location),
+            (group.scales, at_scale),
+            (np.array([group.second]), at_scale),
+        ]
+        if group.part_scale >= 0:
+            scaled = at_location[0] * scale_of_parts(points, group)
+            along = scaled * points[:, group.parts].T
+            ruled += [(group.parts, [scaled]), (np.array([group.part_scale]), [along])]
+        for parents, parts in ruled:
+            parents = np.broadcast_to(parents, (len(x),))
+            met = np.isin(parents, own)
             if not met.any():
                 continue
             for part in parts:
                 term = np.zeros((len(own), len(points)))
-                np.add.at(term, np.searchsorted(own, rulers[met]), part[met])
+                np.add.at(term, np.searchsorted(own, parents[met]), part[met])
                 found.append(term[row_of])
     return found
