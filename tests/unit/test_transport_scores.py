@@ -15,7 +15,7 @@ from stanadapt.run.warmup import variable_groups
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.grouping.groups import Draws, Group, groups_of
 from stanadapt.transport.grouping.places import EXACT
-from stanadapt.transport.grouping.scores import places, residual_shares, residual_shares_alone
+from stanadapt.transport.grouping.scores import data_terms, places, residual_shares, residual_shares_alone
 from stanadapt.transport.learning import learn_transport
 from stanadapt.transport.table import no_transport
 
@@ -93,6 +93,33 @@ def test_the_numbers_of_a_place_come_from_scores(centred: bool) -> None:
     found, offsets = places(draws, law(np.arange(N), TAU, sign, UPPER[PARENTS], 0.0), [])
     np.testing.assert_allclose(found, sign, atol=1e-6)
     np.testing.assert_allclose(offsets, 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_thresholds_and_data_come_from_scores(centred: bool) -> None:
+    """Each member has one observation with error 1: its threshold is log 1, and y what was observed."""
+    draws, variables = seen(centred, True, 60, 5)
+    y = np.random.default_rng(5).normal(size=J)[PARENTS]  # the first numbers that `seen` draws
+    group = law(np.arange(N), TAU, 1.0 if centred else -1.0, UPPER[PARENTS])
+    precision, weighted = data_terms(draws, group, [])
+    np.testing.assert_allclose(precision, 1.0, atol=1e-6)
+    table = learn_transport(no_transport(), draws.points, draws.scores, variables, 30)
+    (lower,) = (one for one in groups_of(table) if one.members.tolist() == list(range(N)))
+    np.testing.assert_allclose(lower.thresholds, 0.0, atol=1e-5)
+    np.testing.assert_allclose(lower.data, weighted, atol=1e-5)
+    assert np.corrcoef(weighted, y)[0, 1] > 0.4  # y has an error of the same size
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_where_there_are_no_data_no_threshold_is_near(seed: int) -> None:
+    """A pure funnel: 60 of its draws would often have F smaller with a threshold just beyond them."""
+    rng = np.random.default_rng(seed)
+    u, w = rng.normal(size=(60, 1)), rng.normal(size=(60, 8))
+    points = np.hstack((u, np.exp(u) * w))
+    scores = np.hstack((-u + np.square(w).sum(axis=1, keepdims=True) - 8.0, -np.exp(-u) * w))
+    variables = np.array([0, *[1] * 8])
+    (group,) = groups_of(learn_transport(no_transport(), points, scores, variables, 30))
+    assert (group.thresholds > u.mean() + 9.0).all()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -30,6 +30,7 @@ from ..training import Training
 from .detection import LEAST_GAIN, NEED, detect, may_be_parents, slope_gains
 from .exact_laws import (
     WORTH,
+    has_exact_data,
     is_exact,
     needs_offset,
     simplify,
@@ -92,8 +93,10 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
     groups = _judge(old, draws.part(slice(before, None)), draws)
     for k in range(len(groups)):
         pulled = pull_draws(draws, others_of(groups, groups[k]))
-        groups[k] = _refit(simplify(groups[k], groups, draws, pulled), pulled)
         others = [other for other in groups if other is not groups[k]]
+        groups[k] = simplify(groups[k], groups, draws, pulled)
+        if not has_exact_data(groups[k], others, draws):
+            groups[k] = _refit(groups[k], pulled)
         if new and not is_exact(groups[k], others, draws):
             groups[k] = _with_other_locations(groups[k], groups, draws, variables)
             groups[k] = _with_second_scale(groups[k], groups, draws, pulled, variables)

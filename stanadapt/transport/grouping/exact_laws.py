@@ -13,8 +13,8 @@ import itertools
 import numpy as np
 
 from .detection import FEW, may_be_parents
-from .fit import fit_law
-from .groups import Draws, Group, order_groups, others_of, pull_draws
+from .fit import fit_law, law_with_data
+from .groups import Draws, Group, order_groups, others_of, parents_of, pull_draws
 from .places import (
     BETAS,
     CLEAR,
@@ -28,6 +28,7 @@ from .places import (
     single_places,
 )
 from .scores import (
+    data_terms,
     likelihood_of,
     location_in_likelihood,
     places,
@@ -248,16 +249,42 @@ def with_slope(group: Group, others: list[Group], draws: Draws, pulled: Draws) -
 
 
 def _with_exact_place(group: Group, others: list[Group], draws: Draws, pulled: Draws) -> Group | None:
-    """The group with the C and c that the scores of all its members agree on; None where they do not."""
+    """The group with the C and c that the scores of all its members agree on; None where they do not.
+
+    With their thresholds and y too, where the scores tell these.
+    """
     if residual_share(group, others, draws) > EXACT:
         return None
+    if draws.likelihood is not None and group.beta < 0.0 and not group.is_located:
+        located = group.at(np.array([location_in_likelihood(draws, group, others)]))
+        group = located if order_groups([*others, located]) else group
     slopes, offsets = places(draws, group, others)
     if not (np.ptp(slopes) < NEAR and np.ptp(offsets) < NEAR):
         return None
     slope, offset = _plain(slopes), _plain(offsets)
-    if (slope, offset) == (group.slope, group.offset) and len(group.thresholds):
-        return group
-    return fit_law(pulled, group._replace(slope=slope, offset=offset), free=False)
+    same = (slope, offset) == (group.slope, group.offset) and len(group.thresholds) > 0
+    placed = group._replace(slope=slope, offset=offset)
+    precision, weighted = data_terms(draws, group, others)
+    if not (has_exact_data(group, others, draws) and np.isfinite(precision + weighted).all()):
+        return group if same else fit_law(pulled, placed, free=False)
+    exact = law_with_data(pulled, placed, precision, weighted)
+    near = same and all(
+        np.allclose(one, other, rtol=NEAR, atol=NEAR)
+        for one, other in ((exact.thresholds, group.thresholds), (exact.data, group.data))
+    )
+    return group if near else exact
+
+
+def has_exact_data(group: Group, others: list[Group], draws: Draws) -> bool:
+    """Whether the scores tell the thresholds and y, too, of a law that explains them wholly.
+
+    They do not of members that are locations or scales of others, since their data are these; nor where other
+    parameters stand in the likelihood.
+    """
+    if draws.likelihood is not None or residual_share(group, others, draws) > EXACT:
+        return False
+    members = set(map(int, group.members))
+    return not any(members & parents_of(other) for other in others)
 
 
 def _plain(values: np.ndarray) -> float:

@@ -22,6 +22,7 @@ _FLAT = 3.0  # distance from there beyond which all thresholds are alike
 _OUTSIDE, _STEP = 2.5, 0.5  # of the grid of thresholds beyond the draws, and between two of them
 _FARTHEST = 15.0  # distance beyond which draws ask for no thresholds: the chain is on its way
 _LIMIT = 12.0  # distance of the threshold that stands for infinity
+_NO_DATA = 9.0  # distance beyond which a threshold is that of a precision which is rounding
 # A threshold near the last draws is kept only if F falls by more than this, over the number of draws. In a
 # pure funnel, which has no threshold, F falls by that much by chance; a map with one would make a new funnel
 # beyond it.
@@ -39,6 +40,27 @@ def fit_law(draws: Draws, law: Group, *, free: bool = True, offset: bool = False
     if not free:
         return _with_numbers(law, view, law.slope, law.offset)
     return _fit_place(draws, law, view, offset=offset and view.up)
+
+
+def law_with_data(draws: Draws, law: Group, precision: np.ndarray, weighted: np.ndarray) -> Group:
+    """The law for data N(y, sigma²), where 1 / sigma² and y / sigma² (m,) are known.
+
+    Draws tell only which threshold stands for infinity, where there are no data.
+    """
+    view = view_of(draws, law)
+    centres = view.eta.mean(axis=1)
+    far = np.maximum(_LIMIT, view.eta.max(axis=1) - centres + _OUTSIDE + 1.0)
+    sign = 1.0 if view.up else -1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = -0.5 * np.log(precision)  # of sigma
+        thresholds = sign * logs
+        has_data = (precision > 0.0) & (sign * (thresholds - centres) < _NO_DATA)
+        data = weighted / (precision if view.up else np.sqrt(precision))
+    nothing = view.x.mean(axis=1) if view.up else np.zeros(len(view.x))
+    return law._replace(
+        thresholds=np.where(has_data, thresholds, centres + sign * far),
+        data=np.where(has_data, data, nothing),
+    )
 
 
 def _fit_place(draws: Draws, law: Group, view: View, *, offset: bool) -> Group:

@@ -94,6 +94,21 @@ def places(draws: Draws, law: Group, groups: list[Group]) -> tuple[np.ndarray, n
     return slope * np.exp(-_medians(draws.points[-_MOST:], law)[:, 0]), nothing
 
 
+def data_terms(draws: Draws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
+    """What scores say of each member's data, N(y, sigma²): 1 / sigma² and y / sigma² (m,); NaN without a say.
+
+    Of a law that explains the scores wholly, these are the coefficients of x_i and of 1 that are no prior's.
+    """
+    left = _left_by_near(draws, law, groups)
+    if not left.tells(0):
+        return np.full(len(law.members), np.nan), np.full(len(law.members), np.nan)
+    found = left.coefficients()
+    if law.beta > 0.0:
+        return -found[:, 1], found[:, 0]
+    unit = np.exp(_medians(draws.points[-_MOST:], law)[:, 0])
+    return -found[:, left.first] * unit * unit, found[:, left.first + 1] * unit
+
+
 def location_in_likelihood(draws: Draws, law: Group, groups: list[Group]) -> int:
     """The parameter of the likelihood that is the location of a law with beta < 0; -1 where there is none.
 
@@ -199,13 +214,17 @@ class _Left:
         _, n, terms = self.q.shape
         return bool(n >= terms + more + _SPARE)
 
-    def ratio(self, of: int, to: int) -> np.ndarray:
-        """Minus the coefficients (m,) of one term over those of another; NaN where there are none."""
+    def coefficients(self) -> np.ndarray:
+        """The coefficients (m, terms) of the regressions; NaN where there are none."""
         try:
             solved = np.linalg.solve(self.r, self.q.transpose(0, 2, 1) @ self.target[:, :, None])[:, :, 0]
         except np.linalg.LinAlgError:
-            return np.full(len(self.target), np.nan)
-        found = solved / self.size[:, 0]
+            return np.full(self.size[:, 0].shape, np.nan)
+        return np.asarray(solved / self.size[:, 0])
+
+    def ratio(self, of: int, to: int) -> np.ndarray:
+        """Minus the coefficients (m,) of one term over those of another; NaN where there are none."""
+        found = self.coefficients()
         return np.asarray(-found[:, to] / found[:, of])
 
     def share(self) -> np.ndarray:
