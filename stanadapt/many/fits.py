@@ -237,7 +237,7 @@ class Fits:
             compile_statistics(self.request.progress)
 
     def _is_refused(self, fit: _Fit, caught: Caught) -> bool:
-        """Whether stanli refuses the program of a fit, which a worker process is asked for; no, after long."""
+        """Whether stanli refuses the program of a fit, which a worker process says; no, where it is late."""
         assert self.timeout is not None
         pool, late = LocalProcesses(is_refused_packed, 1), time.monotonic() + self.timeout + COLD_SECONDS
         try:

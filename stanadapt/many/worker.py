@@ -6,7 +6,6 @@ import contextlib
 import faulthandler
 import functools
 import importlib
-import os
 import pickle
 import threading
 import time

@@ -489,7 +489,7 @@ def test_a_first_fit_that_is_endless_when_it_is_opened_is_ended(monkeypatch: pyt
 
 @pytest.mark.timeout(300)
 def test_with_a_limit_of_time_a_refused_program_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker is asked whether stanli takes it with its data, and the compiler is given the program alone."""
+    """A worker says whether stanli takes it with its data, and the compiler is given the program alone."""
     compiled = []
     monkeypatch.setattr(bridgestan, "is_at_hand", lambda *_: True)
     monkeypatch.setattr(bridgestan, "compiled", lambda code, folder: compiled.append(code))
