@@ -196,8 +196,8 @@ def main() -> None:
         child(sys.argv[2], Path(sys.argv[3]))
         return
     warnings.simplefilter("ignore")
-    columns = "run | kills | of one process | runs | draws of each chain | before it began | read | with draws"
-    print(f"| {columns} | seconds |")
+    columns = "run", "kills", "of one process", "runs", "draws of each chain", "before it began", "read"
+    print(f"| {' | '.join((*columns, 'with draws', 'seconds'))} |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name in sys.argv[2:] or RUNS:
         print(

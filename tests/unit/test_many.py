@@ -410,6 +410,13 @@ def test_what_a_crash_leaves_is_run_again(tmp_path: Path, monkeypatch: pytest.Mo
         many(data, out=tmp_path)
 
 
+def test_what_killed_workers_were_writing_goes_with_the_end(tmp_path: Path) -> None:
+    """A worker that is ended because of another fit leaves a part of its file."""
+    for _ in many([DATA], out=tmp_path):
+        (tmp_path / "fits" / "1-0.nc.1.part").write_bytes(b"part")
+    assert [path.suffix for path in (tmp_path / "fits").iterdir()] == [".nc"]
+
+
 def test_an_index_names_no_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of somebody else: a file elsewhere is not read, and its fit is run again."""
     (_, whole), *_ = many([DATA], out=tmp_path / "fits")
