@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pickle
 import tempfile
+import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -18,7 +20,7 @@ from ..diagnostics import convergence
 from ..diagnostics.statistics import compile_statistics
 from ..errors import ChainError, DataError, OutputError, StanAdaptWarning, warn
 from ..model.data import EVERY, load, read
-from ..model.opening import is_opened, portable, program_digest
+from ..model.opening import compile_program, is_opened, portable, program_digest
 from ..model.posterior import Posterior
 from ..result.container import attributes
 from ..result.files import read as read_file
@@ -33,11 +35,13 @@ from ..run.pools import Here, LocalProcesses, Loss, Pool, Task
 from ..run.prepare import prepare
 from ..run.progress import Tally
 from ..run.request import Request
-from .worker import Common, Outcome, try_write
+from .worker import COLD_SECONDS, Common, Outcome, is_refused_packed, try_write
 
 _LOOK_SECONDS = 0.1
 _LOSSES = 3  # after which a fit that its cluster drops is given up
 _NAMED = 3  # fits or kinds that a warning names
+# What kernels are compiled with in place of a model: they are the same for all.
+STAND_IN = "parameters { vector[6] x; } model { x ~ std_normal(); }"
 
 Value = Any  # an InferenceData or an Exception
 
@@ -151,12 +155,12 @@ class Fits:
                 self.is_exhausted, self.error = True, error
             else:
                 if not caught.signal:  # which may have come while a generator was at work
-                    self._begin(entry)
+                    self._begin(entry, caught)
 
     def _has_room(self) -> bool:
         return len(self.under_way) + len(self.ready) < self.pool.slots()
 
-    def _begin(self, entry: Entry) -> None:
+    def _begin(self, entry: Entry, caught: Caught) -> None:
         """Begin a fit; or have its result, or its failure, ready at once."""
         try:
             model, data, given = self._portable(entry)
@@ -174,7 +178,7 @@ class Fits:
         fit = _Fit(entry, task, given)
         held = None if self.folder is None else self.folder.entry(entry.text)
         if held is None:
-            self._prepare(entry)
+            self._prepare(fit, caught)
             self._submit(fit)
         elif held["input"] != given:
             self.failed.append(entry.text)
@@ -205,23 +209,44 @@ class Fits:
     def _submit(self, fit: _Fit) -> None:
         self.under_way[self.pool.submit(fit.task)] = fit
 
-    def _prepare(self, entry: Entry) -> None:
+    def _prepare(self, fit: _Fit, caught: Caught) -> None:
         """Compile here, before the first fit, what every worker process would compile at the same time."""
         if self.is_prepared or not isinstance(self.pool, LocalProcesses):
             return
         self.is_prepared = True
-        method = self.request.method
+        entry, method = fit.entry, self.request.method
         # The fit says the same, and others may go well.
         with contextlib.suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore", StanAdaptWarning)
-            if is_opened(entry.model):
-                posterior = Posterior(entry.model, entry.data) if _is_object(entry.model) else entry.model
+            is_compiled = is_ready(warmup.PILOT if method == auto.NAME else method)
+            if self.timeout is not None:
+                # The model may be endless, and nothing would end it in this process: it is not opened here.
+                if not is_opened(entry.model):
+                    refused = functools.partial(self._is_refused, fit, caught)
+                    compile_program(portable(entry.model), self.request.backend, refused)
+                if not is_compiled:
+                    prepare(_plainest(self.request), Posterior(STAND_IN))
             else:
-                posterior = open_posterior(method, entry.model, entry.data, self.request.backend)
-            if not is_ready(warmup.PILOT if method == auto.NAME else method):
-                prepare(self.request, posterior)
+                if is_opened(entry.model):
+                    posterior = Posterior(entry.model, entry.data) if _is_object(entry.model) else entry.model
+                else:
+                    posterior = open_posterior(method, entry.model, entry.data, self.request.backend)
+                if not is_compiled:
+                    prepare(self.request, posterior)
         if not convergence.is_ready():
             compile_statistics(self.request.progress)
+
+    def _is_refused(self, fit: _Fit, caught: Caught) -> bool:
+        """Whether stanli refuses the program of a fit, which a worker process says; no, where it is late."""
+        assert self.timeout is not None
+        pool, late = LocalProcesses(is_refused_packed, 1), time.monotonic() + self.timeout + COLD_SECONDS
+        try:
+            future = pool.submit(fit.task)
+            while not (future.done() or caught.signal) and time.monotonic() < late:
+                wait([future], _LOOK_SECONDS)
+            return future.done() and bool(pickle.loads(future.result()))
+        finally:
+            pool.close()
 
     def _finish(self, future: Future[Any]) -> None:
         """Have the outcome of a fit ready, or begin it again."""
@@ -368,9 +393,24 @@ class Fits:
             warn(text[0].upper() + text[1:])
 
 
+def _plainest(request: Request) -> Request:
+    """A request without what goes with one model alone."""
+    return request._replace(
+        inits=None,
+        until=None,
+        warm=None,
+        coords={},
+        dims={},
+        log_likelihood={},
+        posterior_predictive={},
+        backend="stanli",
+    )
+
+
 def _is_late(fit: _Fit) -> bool:
-    """Whether a fit has ended its process because it took too long."""
-    return bool(fit.task.mark) and Path(fit.task.mark).exists()
+    """Whether a fit has ended its process because it took too long, and has left its mark."""
+    mark = Path(fit.task.mark)
+    return bool(fit.task.mark) and mark.exists() and mark.stat().st_size > 0
 
 
 def _is_cut(outcome: Outcome) -> bool:

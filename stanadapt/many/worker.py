@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import functools
 import importlib
-import os
 import pickle
 import threading
 import time
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from .. import api, check
 from ..errors import FindingsWarning, OutputError, StanAdaptWarning
+from ..model.opening import is_refused
 from ..result.files import write
 from ..run.failures import Failure, PackedFailure
 from ..run.pools import Task
@@ -84,24 +85,22 @@ def fit(task: Task) -> Outcome:
 
 @contextlib.contextmanager
 def _ended_after(task: Task) -> Iterator[None]:
-    """End this process where a fit takes too long: nothing else stops native code that does not return."""
+    """End this process where a fit takes too long: nothing else stops native code that does not return.
+
+    The thread that waits is not Python's: code may hold Python's lock and never give it back. It writes where
+    the process was to the mark before it ends it.
+    """
     if task.timeout is None:
         yield
         return
-    more = 0.0 if _warm.is_set() else COLD_SECONDS
-    timer = threading.Timer(min(task.timeout + more, threading.TIMEOUT_MAX), _give_up, [task.mark])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        _warm.set()
-
-
-def _give_up(mark: str) -> None:
-    Path(mark).touch()
-    os._exit(1)
+    seconds = min(task.timeout + (0.0 if _warm.is_set() else COLD_SECONDS), threading.TIMEOUT_MAX)
+    with Path(task.mark).open("wb") as mark:
+        faulthandler.dump_traceback_later(seconds, file=mark, exit=True)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            _warm.set()
 
 
 def fit_packed(task: Task) -> bytes:
@@ -110,6 +109,16 @@ def fit_packed(task: Task) -> bytes:
     if isinstance(outcome.failure, Failure):
         outcome = outcome._replace(failure=outcome.failure.packed())
     return pickle.dumps(outcome, protocol=5)
+
+
+def is_refused_packed(task: Task) -> bytes:
+    """Whether stanli refuses the program of a fit; what else is wrong with it the fit says itself."""
+    refused = False
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        common, (model, data) = _common(task.common), _unpacked(task.own)
+        refused = is_refused(common.model if model is None else model, data)
+    return pickle.dumps(refused)
 
 
 def try_write(result: Any, path: str) -> str:

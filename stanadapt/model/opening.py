@@ -7,7 +7,7 @@ import hashlib
 import importlib
 import math
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -138,6 +138,33 @@ def check_program(model: Any, backend: str) -> None:
         from .backends import stanli
 
         stanli.compiled(model, None)
+
+
+def compile_program(model: Any, backend: str, is_refused: Callable[[], bool]) -> None:
+    """Have the library of a program, as `portable` gives it, in the cache, where a C++ compiler makes one.
+
+    Nothing of the program runs in this process: with its data it may be endless. With "auto" a compiler is
+    asked where `is_refused` says that stanli does not take the program.
+
+    Raises
+    ------
+    ModelError
+        BridgeStan's sources or the compiler are missing, or the program does not compile.
+    """
+    if backend not in ("auto", "bridgestan") or not isinstance(model, str):
+        return
+    bridgestan = _backend("bridgestan")
+    if backend == "bridgestan" or (bridgestan.is_at_hand(model, None) and is_refused()):
+        bridgestan.compiled(model, None)
+
+
+def is_refused(model: Any, data: Any) -> bool:
+    """Whether stanli refuses a program, as `portable` gives it, with its data."""
+    try:
+        open_model(model, data, "stanli", 0)
+    except (RefusedError, RefusedDataError):
+        return True
+    return False
 
 
 def _program_and_data(source: Path | str, data: Any) -> tuple[str, Path | None, str, dict[str, Any]]:

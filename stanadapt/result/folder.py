@@ -10,6 +10,7 @@ over, and its fit is run again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -73,8 +74,7 @@ class Folder:
                 raise OutputError(f"out={self.shown!r} is in use by another call of sample_many") from None
             except OSError:  # some network file systems lock nothing
                 pass
-        for left in (self.path / _FITS).glob("*.part"):  # of a process that was killed
-            left.unlink(missing_ok=True)
+        self._remove_parts()
         self.run = self._read_run()
         self.index, whole = self._read_index()
         self._file = (self.path / _INDEX).open("ab", buffering=0)
@@ -83,7 +83,14 @@ class Folder:
     def close(self) -> None:
         """Let others use it."""
         self._file.close()
+        with contextlib.suppress(OSError):
+            self._remove_parts()
         self._lock.close()
+
+    def _remove_parts(self) -> None:
+        """Remove what processes that were killed have left of files."""
+        for left in (self.path / _FITS).glob("*.part"):
+            left.unlink(missing_ok=True)
 
     def adopt(self, asked: Mapping[str, Any]) -> None:
         """Note what is asked for in a new folder; refuse an old one that something else was asked of.

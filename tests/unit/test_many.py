@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ import pytest
 import stanadapt
 from stanadapt import api
 from stanadapt.errors import ArgumentError, DataError, ModelError, OutputError
-from stanadapt.many import worker
+from stanadapt.many import fits, worker
+from stanadapt.model.backends import bridgestan
 from stanadapt.result import files
 from stanadapt.result.container import datasets as groups_of
 from stanadapt.result.folder import Folder
@@ -408,6 +410,13 @@ def test_what_a_crash_leaves_is_run_again(tmp_path: Path, monkeypatch: pytest.Mo
         many(data, out=tmp_path)
 
 
+def test_what_killed_workers_were_writing_goes_with_the_end(tmp_path: Path) -> None:
+    """A worker that is ended because of another fit leaves a part of its file."""
+    for _ in many([DATA], out=tmp_path):
+        (tmp_path / "fits" / "1-0.nc.1.part").write_bytes(b"part")
+    assert [path.suffix for path in (tmp_path / "fits").iterdir()] == [".nc"]
+
+
 def test_an_index_names_no_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of somebody else: a file elsewhere is not read, and its fit is run again."""
     (_, whole), *_ = many([DATA], out=tmp_path / "fits")
@@ -449,6 +458,52 @@ def test_an_endless_fit_is_ended_and_the_others_go_on(workers: int) -> None:
     assert not [key for key, value in found.items() if isinstance(value, Exception) and key != "c"]
     alone = dict(many({"e": {"endless": 0}}, ENDLESS))
     np.testing.assert_array_equal(mu(found["e"]), mu(alone["e"]))
+
+
+@pytest.mark.timeout(300)
+def test_an_endless_fit_that_holds_pythons_lock_is_ended() -> None:
+    """No thread of Python's has a turn while the pattern is searched for, which takes for ever."""
+
+    def endless(x: np.ndarray) -> float:
+        return float(bool(re.match("(a+)+$", "a" * 80 + "b")))
+
+    def normal(x: np.ndarray) -> float:
+        return -0.5 * float(x @ x)
+
+    targets = {key: stanadapt.Target.from_python(endless if key == "b" else normal, 1) for key in "abc"}
+    found = dict(many({key: (each, None) for key, each in targets.items()}, None, timeout=5))
+    assert sorted(found) == sorted(targets)
+    assert isinstance(found["b"], stanadapt.ChainError)
+    assert "took longer than timeout=5 seconds" in str(found["b"])
+    assert not any(isinstance(found[key], Exception) for key in "ac")
+
+
+ENDLESS_DATA = """data { int endless; }
+transformed data { real s = 0; if (endless == 1) { while (s < 1) { s += 1e-300; } } }
+parameters { real mu; } model { mu ~ normal(s, 1); }"""
+
+
+@pytest.mark.timeout(300)
+def test_a_first_fit_that_is_endless_when_it_is_opened_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing could end it in this process, which compiles what the fits need and so opens no model."""
+    opened: list[Any] = []
+    monkeypatch.setattr(fits, "open_posterior", lambda *arguments: opened.append(arguments))
+    found = dict(many({"a": {"endless": 1}, "b": {"endless": 0}}, ENDLESS_DATA, timeout=5))
+    assert opened == []
+    assert "took longer than timeout=5 seconds" in str(found["a"])
+    assert mu(found["b"]).shape == (2, 40)
+
+
+@pytest.mark.timeout(300)
+def test_with_a_limit_of_time_a_refused_program_is_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker says whether stanli takes it with its data, and the compiler is given the program alone."""
+    compiled = []
+    monkeypatch.setattr(bridgestan, "is_at_hand", lambda *_: True)
+    monkeypatch.setattr(bridgestan, "compiled", lambda code, folder: compiled.append(code))
+    program = "parameters { real x; } model { complex z = x; target += -square(get_real(z)); }"
+    for code in (program, CODE):
+        list(many({"a": DATA if code is CODE else None}, code, timeout=60, backend="auto"))
+    assert compiled == [program]
 
 
 @pytest.mark.parametrize("timeout", [0, -1.0, "10 s", True, float("nan")])
