@@ -2,9 +2,10 @@
 
     python tests/release.py [FOLDER]     FOLDER is for the files, by default dist
 
-In this order: the version, the changelog, the citation and the working tree agree; sdist and wheel are built;
-twine checks what the package index will show; the wheel is installed in a new environment, without the checkout,
-and runs the demo there. At the end stand the commands that publish it, which nobody has run.
+It checks that the version, the changelog and the citation agree and that everything is committed. It builds
+sdist and wheel, and twine checks what the package index will show of them. It installs the wheel in a new
+environment, without the checkout, and runs the demo there. At the end it prints the commands that publish the
+release; to run them is left to you.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Draws the race for the front page, from the table of rates in the README of the benchmarks.
 
-The picture in examples/pictures has a line for each posterior and is as tall as a page. This one has a line for
-each other sampler, so that it fits beside the first lines of the site. It is drawn twice, for light and for dark.
+The picture in examples/pictures has a line for each posterior and is as tall as a page. This one has a line
+for each other sampler, so that it fits beside the first lines of the site. It is drawn twice: for light pages
+and for dark ones.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ INKS = {"light": ("#23272e", "#8c2532", "#5b8db8"), "dark": ("#d5d9e0", "#f0919b
 
 
 def rates(text: str) -> dict[str, np.ndarray]:
-    """Effective draws a second of each sampler on every posterior of the table; NaN where a run was capped."""
+    """Effective draws a second of each sampler on every posterior of the table; NaN where runs were capped."""
     start = text.index(TABLE, text.index(SECTION))
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
