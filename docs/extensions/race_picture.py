@@ -32,7 +32,7 @@ INKS = {"light": ("#23272e", "#8c2532", "#5b8db8"), "dark": ("#d5d9e0", "#f0919b
 
 
 def rates(text: str) -> dict[str, np.ndarray]:
-    """Effective draws a second of each sampler on every posterior of the table; NaN where runs were capped."""
+    """Effective draws a second of each sampler on every posterior of the table; NaN for capped runs."""
     start = text.index(TABLE, text.index(SECTION))
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]

@@ -39,6 +39,7 @@ _PRINTED = {
     "z": "max |z|",
     "mmd2": "MMD²",
 }
+_INTERRUPTED = "Interrupted: runs that were under way or to come are missing."
 _WHOLE = {"draws", "evaluations", "ess_bulk_min", "ess_tail_min", "findings"}
 
 
@@ -104,16 +105,19 @@ class Comparison:
     def heading(self) -> str:
         """What was compared, in a sentence."""
         facts = self.facts
+        included = "" if facts["budget"].endswith("draws of each chain") else ", warm-up included"
         repeats = f", {facts['repeats']} repeats" if facts["repeats"] > 1 else ""
         return (
             f"{facts['quantities']} quantities of a posterior in {facts['dimension']} dimensions; "
-            f"budget {facts['budget']}, warm-up included; {facts['chains']} chains, {facts['workers']} at a "
+            f"budget {facts['budget']}{included}; {facts['chains']} chains, {facts['workers']} at a "
             f"time{repeats}; seed {facts['seed']}"
         )
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows of the table as it is shown."""
         shown = {name: label for name, label in _PRINTED.items() if name in self.table}
+        if (self.table["status"] != OK).any():  # rows of methods that have no figures, or fewer, say why
+            shown = {"status": "status", **shown}
         rows = [
             [check.printable(str(label)), *(_cell(name, row[name]) for name in shown)]
             for label, row in self.table.iterrows()
@@ -125,7 +129,7 @@ class Comparison:
         parts = [self.heading, aligned(header, rows, right=True)]
         parts.append("\n".join(f"- {check.printable(text)}" for text in [*self.words, *self.notes]))
         if self.interrupted:
-            parts.append("Interrupted: runs that were under way or to come are missing.")
+            parts.append(_INTERRUPTED)
         return "\n\n".join(parts)
 
     def __repr__(self) -> str:
@@ -183,6 +187,7 @@ class Comparison:
         from ..report.comparison import Content
 
         header, rows = self.cells()
+        notes = [*self.notes, _INTERRUPTED] if self.interrupted else self.notes
         doubtful = (self.table["status"] != OK).any() or not self.table["converged"].all()
         return Content(
             heading=self.heading,
@@ -192,9 +197,10 @@ class Comparison:
             runs=self.runs,
             estimates=self.estimates,
             meanings=MEANINGS,
-            short_meanings={label: MEANINGS[name] for name, label in _PRINTED.items() if name in MEANINGS},
+            short_meanings={label: MEANINGS[name] for name, label in _PRINTED.items() if name in MEANINGS}
+            | {"status": MEANINGS["status"]},
             words=self.words,
-            notes=self.notes,
+            notes=notes,
             facts=self.facts,
             limit=self.limit,
             level="serious" if self.disagreements else "care" if doubtful else "good",
@@ -233,6 +239,8 @@ def _write(path: str | os.PathLike[str], text: str) -> None:
 
 
 def _cell(name: str, value: Any) -> str:
+    if name == "status":
+        return str(value)
     number = float(value)
     if name in _WHOLE and math.isfinite(number):
         return f"{number:.0f}"

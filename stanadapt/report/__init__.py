@@ -32,7 +32,7 @@ def report(
     out
         A file to write the page to, such as "fit.html"; an older one is replaced.
     title
-        What the page is called; by default the method and the seed.
+        What the page is called; by default the model's name, or the method and the seed if it has none.
 
     Returns
     -------

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _TEXTS = {"method", "status", "converged", "z_of", "reason", "quantity", "statistic"}
 _WHOLE = {"repeat", "repeats", "draws", "evaluations", "findings"}
+_ESTIMATED = {"value", "mcse", "other", "other_mcse"}
+_LEVELLED, _MOST_DECIMALS = 1000.0, 6  # ratio of errors up to which estimates have the same decimals
+_LABELS = {"agree": "methods that agree", "level": "error rate of each comparison", "library": "evaluated by"}
 _STATISTICS = {
     "quantity": "what is estimated",  # first, since it is searched for
     "statistic": "mean, standard deviation (sd), or the 5, 50 or 95 % quantile",
@@ -74,8 +77,10 @@ def page(content: Content) -> str:
     worst = content.estimates.sort_values("z", key=abs, ascending=False, na_position="last")
     tables = {
         "short": _short_table(content),
-        "full": _table("methods", "Methods: all figures", content.table.reset_index(), content.meanings),
-        "runs": _table("runs", "Runs", content.runs.reset_index(), content.meanings),
+        "full": [
+            *_two_tables("methods", "Methods", content.table, content.meanings),
+            *_two_tables("runs", "Runs", content.runs, content.meanings),
+        ],
         "statistics": _table(
             "statistics",
             "Statistics of all quantities, the largest differences first",
@@ -91,7 +96,7 @@ def page(content: Content) -> str:
         shown=shown,
         content=content,
         tables=tables,
-        facts={name: _text(value) for name, value in content.facts.items()},
+        facts={_LABELS.get(name, name): _text(value) for name, value in content.facts.items()},
     )
 
 
@@ -100,11 +105,24 @@ def _short_table(content: Content) -> Table:
     for name in content.header:
         above = {"R-hat": R_HAT_LIMIT, "max |z|": content.limit}.get(name)
         columns.append(
-            Column(name, content.short_meanings.get(name, ""), name != "method", above=above, descending=True)
+            Column(name, content.short_meanings.get(name, ""), name not in _TEXTS, above=above, descending=True)
         )
     rows = [[cell.replace(",", "") for cell in row[1:]] for row in content.rows]
     named = [[row[0], *rest] for row, rest in zip(content.rows, rows, strict=True)]
     return Table("comparison", "Methods", columns, named)
+
+
+def _two_tables(id: str, caption: str, frame: pandas.DataFrame, meanings: Mapping[str, str]) -> list[Table]:
+    """All figures: costs and agreement, and effective sample sizes; one table would be too wide for a page.
+
+    The notes on the page have the reasons of rows without figures.
+    """
+    sizes = [str(name) for name in frame.columns if str(name).startswith("ess_")]
+    others = frame.drop(columns=[*sizes, "reason"])
+    return [
+        _table(id, f"{caption}: costs and agreement", others.reset_index(), meanings),
+        _table(f"{id}-ess", f"{caption}: effective sample sizes", frame[sizes].reset_index(), meanings),
+    ]
 
 
 def _table(
@@ -126,8 +144,19 @@ def _table(
         )
         for name in frame.columns
     ]
-    rows = [[_cell(str(name), row[name]) for name in frame.columns] for row in frame.to_dict("records")]
+    decimals = _decimals(frame["mcse"]) if "mcse" in frame else None
+    rows = [
+        [_cell(str(name), row[name], decimals) for name in frame.columns] for row in frame.to_dict("records")
+    ]
     return Table(id, caption, columns, rows)
+
+
+def _decimals(errors: pandas.Series) -> int | None:
+    """Decimals for all estimates, by the smallest of their standard errors; None where these differ widely."""
+    known = errors[(errors > 0.0) & (errors < math.inf)]
+    if known.empty or known.max() > _LEVELLED * known.min():
+        return None
+    return min(max(0, 1 - math.floor(math.log10(known.min()))), _MOST_DECIMALS)
 
 
 def _meaning(name: str, meanings: Mapping[str, str]) -> str:
@@ -139,7 +168,7 @@ def _meaning(name: str, meanings: Mapping[str, str]) -> str:
     return ""
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(name: str, value: Any, decimals: int | None = None) -> str:
     if name in _TEXTS:
         return ("yes" if value else "no") if isinstance(value, bool) else str(value)
     number = float(value)
@@ -149,8 +178,10 @@ def _cell(name: str, value: Any) -> str:
         return f"{number:.0f}"
     if name == "r_hat":
         return f"{number:.3f}"
-    if name in ("value", "mcse", "other", "other_mcse", "p_value", "mmd2"):
-        return f"{number:.4g}"
+    if name in _ESTIMATED:
+        return f"{number:.4g}" if decimals is None else f"{number:.{decimals}f}"
+    if name in ("p_value", "mmd2"):
+        return f"{number:.1e}"
     return three_figures(number).replace(",", "")
 
 

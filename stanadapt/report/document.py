@@ -86,10 +86,14 @@ class Report:
         return target
 
 
-def make(idata: InferenceData, title: str | None, *, progress: bool = False) -> Report:
-    """The report of a result; see `stanadapt.report`. With `progress`, what takes long says so on stderr."""
+def make(idata: InferenceData, title: str | None, *, file: str = "", progress: bool = False) -> Report:
+    """Make the report of a result; see `stanadapt.report`.
+
+    A result that does not know its model's name is called by that of the `file` that it was read from. With
+    `progress`, what takes long says so on stderr.
+    """
     content = contents(idata, progress=progress)
-    shown = check.printable(title) if title else content["name"]
+    shown = check.printable(title or content["model"] or file or content["run_name"])
     page = render("report.html", title=f"{shown}: report", heading=shown, **content)
     return Report(page, shown, content["verdict"].sentence)
 
@@ -119,11 +123,12 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
         known = Worst.of(frame)
         worst = known.clause(chains) if posterior.sizes["draw"] >= FEWEST else ""
         keys = key_figures(groups, attrs, known)
-        table = summary_rows(frame, chains)
+        table = summary_rows(frame, posterior, attrs)
         pictures = list(draw_pictures(idata))
     there = {each.id for each in pictures}
     return {
-        "name": _name(attrs),
+        "model": str(attrs.get("model_name", "")),
+        "run_name": _run_name(attrs),
         "step": step,
         "verdict": judge(findings, worst, is_running=is_running),
         "findings": [
@@ -150,8 +155,8 @@ def _shown_by(wanted: str, there: set[str]) -> str:
     return next((each for each in (wanted, "chains") if wanted and each in there), "")
 
 
-def _name(attrs: dict[str, Any]) -> str:
-    """What a result without a file is called."""
+def _run_name(attrs: dict[str, Any]) -> str:
+    """What a run is called: by its method and seed, or by the program that made the draws."""
     if "method" in attrs and "seed" in attrs:
         return f"{attrs['method']}, seed {attrs['seed']}"
     return str(attrs.get("inference_library", "Posterior"))

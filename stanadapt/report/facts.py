@@ -153,6 +153,15 @@ def number(attrs: Mapping[str, Any], name: str) -> float:
         return math.nan
 
 
+def parse_list(text: Any) -> list[Any]:
+    """A list from JSON; an empty one, if another program has given the attribute something else."""
+    try:
+        held = json.loads(text)
+    except (TypeError, ValueError):
+        return []
+    return held if isinstance(held, list) else []
+
+
 def parse_object(text: Any) -> dict[str, Any]:
     """JSON of an object; an empty one, where the attribute of that name is somebody else's."""
     try:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .. import check
 from ..diagnostics.scalars import ESS_PER_CHAIN, r_hat_limit
 from ..diagnostics.statistics import column, e_bfmi
 from ..diagnostics.table import duration, summary_columns
 from ..result.container import Groups
-from .facts import number
+from .facts import number, parse_list
 from .table import Column, Table
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
-_MOST_BYTES = 1_500_000  # of the summary
+_MOST_BYTES = 1_500_000  # of the summary, its two tables together
 _MANY = 10_000  # rows
 _MEANINGS = {
     "mean": "Mean of the draws of all chains.",
@@ -98,8 +99,38 @@ def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
-def summary_rows(frame: pandas.DataFrame, chains: int) -> Table:
-    """The summary of all quantities."""
+class Summary(NamedTuple):
+    """The summary of draws: a table that is shown, and one that is folded below it."""
+
+    table: Table
+    others: Table | None  # of what the program computes from the parameters; None where there is nothing
+    names: str  # of the variables in `others`
+    is_open: bool  # whether `others` has marked cells, which a fold would hide
+
+
+def summary_rows(frame: pandas.DataFrame, posterior: xarray.Dataset, attrs: Mapping[str, Any]) -> Summary:
+    """The summary of all quantities; the parameters come first, where the result names them."""
+    chains = posterior.sizes["chain"]
+    count = chains * posterior.sizes["draw"]
+    variables = [str(name) for name, values in posterior.data_vars.items() for _ in range(values.size // count)]
+    parameters = set(parse_list(attrs.get("parameters")))
+    own = np.array([name in parameters for name in variables], bool)
+    if own.all() or not own.any():
+        caption = f"{_counted(len(frame))} of the posterior"
+        return Summary(_summary_table("summary", caption, frame, chains, _MOST_BYTES), None, "", False)
+    half = _MOST_BYTES // 2
+    table = _summary_table("summary", f"{_counted(int(own.sum()))} sampled", frame[own], chains, half)
+    caption = f"{_counted(int((~own).sum()))} computed from the parameters"
+    others = _summary_table("others", caption, frame[~own], chains, half)
+    names = ", ".join(dict.fromkeys(name for name, is_own in zip(variables, own, strict=True) if not is_own))
+    return Summary(table, others, check.printable(names), others.has_marks)
+
+
+def _counted(rows: int) -> str:
+    return f"{rows:,} quantit{'y' if rows == 1 else 'ies'}"
+
+
+def _summary_table(id: str, caption: str, frame: pandas.DataFrame, chains: int, most: int) -> Table:
     high, low = limits(chains)
     columns = [Column("Quantity", number=False)]
     for name in map(str, frame.columns):
@@ -114,11 +145,10 @@ def summary_rows(frame: pandas.DataFrame, chains: int) -> Table:
                 descending=name in ("r_hat", "sd", "mcse_mean"),
             )
         )
-    texts = zip(map(str, frame.index), *summary_columns(frame), strict=True)
+    texts = zip(map(str, frame.index), *summary_columns(frame, level=True), strict=True)
     rows: list[Sequence[str]] = list(texts)
     note = f"Marked: R-hat over {high}, and effective sample sizes under {low:g}."
-    caption = f"{len(rows):,} quantit{'y' if len(rows) == 1 else 'ies'} of the posterior"
-    return Table("summary", caption, columns, _worst_first(frame, rows), note, _MOST_BYTES)
+    return Table(id, caption, columns, _worst_first(frame, rows), note, most)
 
 
 def _worst_first(frame: pandas.DataFrame, rows: list[Sequence[str]]) -> list[Sequence[str]]:

@@ -89,6 +89,13 @@ class Table:
         return self.total <= _FEW
 
     @property
+    def has_marks(self) -> bool:
+        """Whether any cell is marked."""
+        return any(
+            column.is_marked(cell) for row in self.rows for column, cell in zip(self.columns, row, strict=True)
+        )
+
+    @property
     def size(self) -> int:
         """Rows that are shown at a time."""
         return _FIRST
