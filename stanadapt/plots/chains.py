@@ -29,7 +29,8 @@ def plot_chains(
     """Traces, ranks and densities of the worst quantities, chain by chain.
 
     A row for each quantity. Those that `diagnose` finds fault with come first: of every kind of fault the
-    worst quantity, then the second of every kind. Titles say what is wrong.
+    worst quantity, then the second of every kind. Titles say what is wrong. Where chains lie so far apart that
+    one density is over three times as high as another, each is drawn at its own scale.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def plot_chains(
         k = len(quantities)
         made = canvas.make_axes(k, 3, axes, figsize, (9.5, 0.7 + 1.55 * k), width_ratios=(2.2, 1, 1))
         diverging = _diverging(idata)
-        draw_chains(draws, diverging, made[:, 0], made[:, 1], made[:, 2])
+        are_rescaled = draw_chains(draws, diverging, made[:, 0], made[:, 1], made[:, 2])
         for quantity, row in zip(quantities, made, strict=True):
             row[0].set_title(_title(quantity))
             row[0].margins(x=0.01)
@@ -73,8 +74,8 @@ def plot_chains(
             ax.set_xlabel(label)
         for ax in made[:, 1]:
             ax.set_ylabel(up)
-        for ax in made[:, 2]:
-            ax.set_ylabel("density")
+        for ax, is_rescaled in zip(made[:, 2], are_rescaled, strict=True):
+            ax.set_ylabel("density, own scales" if is_rescaled else "density")
         if axes is None:
             marks = {"divergence": {"marker": "|", "color": "black", "ms": 9}}
             shows = diverging is not None and diverging.any()

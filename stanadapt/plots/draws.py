@@ -16,6 +16,7 @@ from ..result.container import container, has_datatree, pictures
 from .canvas import GREY, colours
 
 RANKED = 500  # draws of a chain that ArviZ 1 ranks; its test takes half a minute where there are 10,000
+_FLAT = 3.0  # times as high as another density
 _TRACE, _DENSITY = {"alpha": 0.8, "linewidth": 0.5}, {"linewidth": 1.2}
 
 
@@ -25,8 +26,8 @@ def draw_chains(
     traces: np.ndarray,
     ranks: np.ndarray,
     densities: np.ndarray,
-) -> None:
-    """Traces, ranks and densities of k quantities, in a colour for each chain.
+) -> list[bool]:
+    """Draw traces, ranks and densities of k quantities, in a colour for each chain.
 
     A rank plot compares chains by the ranks of their draws among those of all chains (Vehtari et al. 2021).
     ArviZ 0.23 counts the ranks in bins; ArviZ 1 shows their distribution less the uniform one.
@@ -39,6 +40,11 @@ def draw_chains(
         (chain, draw), or None: trajectories that diverged, which the traces mark at their lower edge.
     traces, ranks, densities
         (k,) axes each.
+
+    Returns
+    -------
+    list of bool
+        For each quantity, whether its densities are drawn each at its own scale.
     """
     k, chains, n = draws.shape
     if draws.dtype == bool:
@@ -65,6 +71,24 @@ def draw_chains(
                 line.set(alpha=0.3, markersize=9)
     for ax in (*traces, *ranks, *densities):
         ax.tick_params(labelsize=8)
+    return [_rescale_densities(ax) for ax in densities]
+
+
+def _rescale_densities(ax: Any) -> bool:
+    """Draw each density as high as the others if the highest would make a flat line of another one.
+
+    The density of a chain that hardly moves is as high as it is narrow. Returns whether the heights differed so.
+    """
+    lines = [line for line in ax.lines if line.get_marker() != "|"]
+    heights = np.array([np.max(line.get_ydata(), initial=0.0) for line in lines])
+    if len(lines) < 2 or not heights.min() > 0.0 or heights.max() <= _FLAT * heights.min():
+        return False
+    for line, height in zip(lines, heights, strict=True):
+        line.set_ydata(np.asarray(line.get_ydata()) / height)
+    for marks in set(ax.lines) - set(lines):
+        marks.set_ydata(np.zeros_like(marks.get_ydata()))
+    ax.set_ylim(0.0, 1.08)
+    return True
 
 
 def _middles(draws: np.ndarray, finite: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..diagnostics.scalars import R_HAT_LIMIT
@@ -78,8 +78,8 @@ def page(content: Content) -> str:
     tables = {
         "short": _short_table(content),
         "full": [
-            *_two_tables("methods", "Methods", content.table, content.meanings),
-            *_two_tables("runs", "Runs", content.runs, content.meanings),
+            *_parts("methods", "Methods", content.table, content.meanings),
+            *_parts("runs", "Runs", content.runs, content.meanings),
         ],
         "statistics": _table(
             "statistics",
@@ -105,24 +105,28 @@ def _short_table(content: Content) -> Table:
     for name in content.header:
         above = {"R-hat": R_HAT_LIMIT, "max |z|": content.limit}.get(name)
         columns.append(
-            Column(name, content.short_meanings.get(name, ""), name not in _TEXTS, above=above, descending=True)
+            Column(
+                name, content.short_meanings.get(name, ""), name not in _TEXTS, above=above, descending=True
+            )
         )
     rows = [[cell.replace(",", "") for cell in row[1:]] for row in content.rows]
     named = [[row[0], *rest] for row, rest in zip(content.rows, rows, strict=True)]
     return Table("comparison", "Methods", columns, named)
 
 
-def _two_tables(id: str, caption: str, frame: pandas.DataFrame, meanings: Mapping[str, str]) -> list[Table]:
-    """All figures: costs and agreement, and effective sample sizes; one table would be too wide for a page.
+def _parts(id: str, caption: str, frame: pandas.DataFrame, meanings: Mapping[str, str]) -> Iterator[Table]:
+    """All figures in narrow tables: one with all columns would be several times as wide as a window.
 
-    The notes on the page have the reasons of rows without figures.
+    The notes on the page give the reasons of rows without figures.
     """
-    sizes = [str(name) for name in frame.columns if str(name).startswith("ess_")]
-    others = frame.drop(columns=[*sizes, "reason"])
-    return [
-        _table(id, f"{caption}: costs and agreement", others.reset_index(), meanings),
-        _table(f"{id}-ess", f"{caption}: effective sample sizes", frame[sizes].reset_index(), meanings),
-    ]
+    columns = [str(name) for name in frame.columns if name != "reason"]
+    sizes = [name for name in columns if name.startswith("ess_")]
+    agreement = [name for name in columns if name.startswith(("z", "mmd2"))]
+    costs = [name for name in columns if name not in {*sizes, *agreement}]
+    parts = {"": ("costs", costs), "-ess": ("effective sample sizes", sizes), "-z": ("agreement", agreement)}
+    for ending, (title, names) in parts.items():
+        if names:
+            yield _table(f"{id}{ending}", f"{caption}: {title}", frame[names].reset_index(), meanings)
 
 
 def _table(

@@ -112,7 +112,9 @@ def summary_rows(frame: pandas.DataFrame, posterior: xarray.Dataset, attrs: Mapp
     """The summary of all quantities; the parameters come first, where the result names them."""
     chains = posterior.sizes["chain"]
     count = chains * posterior.sizes["draw"]
-    variables = [str(name) for name, values in posterior.data_vars.items() for _ in range(values.size // count)]
+    variables = [
+        str(name) for name, values in posterior.data_vars.items() for _ in range(values.size // count)
+    ]
     parameters = set(parse_list(attrs.get("parameters")))
     own = np.array([name in parameters for name in variables], bool)
     if own.all() or not own.any():

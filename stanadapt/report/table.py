@@ -92,7 +92,9 @@ class Table:
     def has_marks(self) -> bool:
         """Whether any cell is marked."""
         return any(
-            column.is_marked(cell) for row in self.rows for column, cell in zip(self.columns, row, strict=True)
+            column.is_marked(cell)
+            for row in self.rows
+            for column, cell in zip(self.columns, row, strict=True)
         )
 
     @property
