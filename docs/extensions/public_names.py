@@ -16,6 +16,9 @@ from sphinx.util.docutils import SphinxRole
 import stanadapt
 
 
+_HYPHENS, _DASH = " -- ", " \N{EN DASH} "
+
+
 def find_public(text: str) -> str | None:
     """The full name of what a text such as `sample`, `Target.from_python` or `methods()` stands for."""
     first, _, rest = text.removeprefix("stanadapt.").partition("(")[0].partition(".")
@@ -41,7 +44,18 @@ class PublicRole(SphinxRole):
         return [reference], []
 
 
+def set_dashes(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Put a dash between a parameter and its description, where Sphinx writes two hyphens.
+
+    Sphinx leaves that to its typographic quotes, which would make dashes of the hyphens of options too.
+    """
+    for text in list(doctree.findall(nodes.Text)):
+        if text.startswith(_HYPHENS) and not isinstance(text.parent, nodes.literal | nodes.literal_block):
+            text.parent.replace(text, nodes.Text(_DASH + text.removeprefix(_HYPHENS)))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("public", PublicRole())
+    app.connect("doctree-resolved", set_dashes)
     app.add_config_value("PACKAGE", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -29,8 +29,8 @@ def plot_chains(
     """Traces, ranks and densities of the worst quantities, chain by chain.
 
     A row for each quantity. Those that `diagnose` finds fault with come first: of every kind of fault the
-    worst quantity, then the second of every kind. Titles say what is wrong. Where chains lie so far apart that
-    one density is over three times as high as another, each is drawn at its own scale.
+    worst quantity, then the second of every kind. Titles say what is wrong. Where chains lie so far apart
+    that one density is over three times as high as another, each is drawn at its own scale.
 
     Parameters
     ----------

@@ -77,7 +77,8 @@ def draw_chains(
 def _rescale_densities(ax: Any) -> bool:
     """Draw each density as high as the others if the highest would make a flat line of another one.
 
-    The density of a chain that hardly moves is as high as it is narrow. Returns whether the heights differed so.
+    The density of a chain that hardly moves is as high as it is narrow. Returns whether the heights differed
+    that much.
     """
     lines = [line for line in ax.lines if line.get_marker() != "|"]
     heights = np.array([np.max(line.get_ydata(), initial=0.0) for line in lines])

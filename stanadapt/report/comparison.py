@@ -156,7 +156,7 @@ def _table(
 
 
 def _decimals(errors: pandas.Series) -> int | None:
-    """Decimals for all estimates, by the smallest of their standard errors; None where these differ widely."""
+    """Decimals for all estimates, by the smallest standard error; None if these errors differ widely."""
     known = errors[(errors > 0.0) & (errors < math.inf)]
     if known.empty or known.max() > _LEVELLED * known.min():
         return None

@@ -427,7 +427,7 @@ def test_the_text_has_a_row_for_each_method(posterior: stanadapt.Posterior) -> N
     header = lines[2].split("  ")
     assert header[0] == "method"
     assert [line.split(" ")[0] for line in lines[3:8]] == ["a", "b", EVIL.split(" ")[0], "broken", "late"]
-    assert [each.split()[0] for each in header[1:] if each][0] == "status"
+    assert next(each.split()[0] for each in header[1:] if each) == "status"
     assert [row[1] for row in found.cells()[1]] == ["ok", "ok", "ok", "failed", "not run"]
     assert any(line.startswith(f"- {EVIL} disagrees with a and b in") for line in lines)
     assert f"- broken $x_1$ failed: it says {EVIL}" in lines
