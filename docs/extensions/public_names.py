@@ -15,7 +15,6 @@ from sphinx.util.docutils import SphinxRole
 
 import stanadapt
 
-
 _HYPHENS, _DASH = " -- ", " \N{EN DASH} "
 
 

@@ -73,9 +73,18 @@ def pyplot() -> Any:
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """The look of all pictures, for as long as they are drawn; the user's own settings come back after it."""
-    with matplotlib().rc_context(_STYLE):
-        yield
+    """Give all pictures the same look while they are drawn; the user's own settings come back after that.
+
+    A notebook's backend turns interactive mode on when the first figure loads it. That stays: without it the
+    notebook would show no later figure.
+    """
+    library = matplotlib()
+    with library.rc_context(_STYLE):
+        try:
+            yield
+        finally:
+            is_interactive = library.is_interactive()
+    library.interactive(is_interactive)
 
 
 def make_axes(
