@@ -112,4 +112,4 @@ html_theme_options = {
     "footer_end": [],
     "back_to_top_button": False,
 }
-html_sidebars = {"index": [], "start": [], "choose": [], "changelog": [], "contributing": [], "vision": []}
+html_sidebars = {"index": [], "start": [], "choose": [], "changelog": [], "contributing": [], "vision": [], "benchmarks": [], "papers": []}
