@@ -112,4 +112,5 @@ html_theme_options = {
     "footer_end": [],
     "back_to_top_button": False,
 }
-html_sidebars = {"index": [], "start": [], "choose": [], "changelog": [], "contributing": [], "vision": [], "benchmarks": [], "papers": []}
+WITHOUT_SIDEBAR = ("index", "start", "choose", "changelog", "contributing", "vision", "benchmarks", "papers")
+html_sidebars: dict[str, list[str]] = {name: [] for name in WITHOUT_SIDEBAR}

@@ -1,4 +1,4 @@
-"""Traces, ranks and densities of the quantities that should be looked at first."""
+"""Traces, ranks and densities of the worst quantities."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def plot_chains(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> np.ndarray:
-    """Traces, ranks and densities of the worst quantities, chain by chain.
+    """Draw traces, ranks and densities of the worst quantities, chain by chain.
 
-    A row for each quantity. Those that `diagnose` finds fault with come first: of every kind of fault the
-    worst quantity, then the second of every kind. Titles say what is wrong. Where chains lie so far apart
-    that one density is over three times as high as another, each is drawn at its own scale.
+    Each quantity has a row. The quantities with findings of `diagnose` come first: the worst one for every
+    kind of finding, then the second of every kind. Titles say what is wrong. If chains lie so far apart that
+    one density is more than three times as high as another, each density has its own scale.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def plot_chains(
     most
         Largest number of quantities.
     axes
-        Axes to draw on, three for each quantity that is shown.
+        Axes to draw on, three for each quantity.
     figsize
         Width and height of a new figure in inches.
 
@@ -53,7 +53,7 @@ def plot_chains(
     Raises
     ------
     ArgumentError
-        The result has no draws, or a variable is unknown; or there are not as many axes as are needed.
+        The result has no draws, a variable is unknown, or the number of axes is wrong.
     """
     most = check.integer("most", most, 1, 100)
     posterior = select(idata, var_names)
@@ -84,14 +84,14 @@ def plot_chains(
 
 
 def _diverging(idata: InferenceData) -> np.ndarray | None:
-    """Whether the trajectories of draws (chain, draw) diverged; None where there are none."""
+    """Return which trajectories (chain, draw) diverged; None if the result does not say."""
     stats = datasets(idata).get("sample_stats")
     found = None if stats is None else column(stats, "diverging", np.any)
     return None if found is None else found.astype(bool)
 
 
 def _title(quantity: Quantity) -> str:
-    """Its name and why it is shown: what is wrong with it, or in what it is the worst of all."""
+    """Name a quantity, and say what is wrong with it or in which respect it is the worst."""
     if quantity.faults:
         return f"{canvas.plain(quantity.name)}: {', '.join(quantity.faults)}"
     told = (

@@ -23,44 +23,44 @@ _ESTIMATED = {"value", "mcse", "other", "other_mcse"}
 _LEVELLED, _MOST_DECIMALS = 1000.0, 6  # ratio of errors up to which estimates have the same decimals
 _LABELS = {"agree": "methods that agree", "level": "error rate of each comparison", "library": "evaluated by"}
 _STATISTICS = {
-    "quantity": "what is estimated",  # first, since it is searched for
+    "quantity": "what is estimated",  # the first column, because readers search in it
     "statistic": "mean, standard deviation (sd), or the 5, 50 or 95 % quantile",
     "method": "the method, all its repeats together",
     "value": "the estimate",
     "mcse": "its standard error",
     "ess": "its effective sample size",
-    "other": "what it is held against",
-    "other_mcse": "the standard error of that",
-    "z": "the difference in standard errors of both",
-    "p_value": "probability of such a difference by chance, of this comparison alone",
+    "other": "the estimate that it is compared with",
+    "other_mcse": "the standard error of that estimate",
+    "z": "the difference, divided by the standard error of the difference",
+    "p_value": "probability that chance makes such a difference, in this one comparison",
 }
 
 
 class Content(NamedTuple):
-    """What the page shows."""
+    """Everything that the page shows."""
 
     heading: str
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]  # of the short table
+    rows: Sequence[Sequence[str]]  # rows of the short table
     table: pandas.DataFrame
     runs: pandas.DataFrame
     estimates: pandas.DataFrame
-    meanings: Mapping[str, str]  # of the columns of `table`
-    short_meanings: Mapping[str, str]  # of those of the short table
+    meanings: Mapping[str, str]  # by column of `table`
+    short_meanings: Mapping[str, str]  # by column of the short table
     words: Sequence[str]
     notes: Sequence[str]
     facts: Mapping[str, Any]
-    limit: float  # of |z|
+    limit: float  # |z| beyond which chance does not explain a difference
     level: str  # "good", "care" or "serious"
 
 
 def view(content: Content) -> str:
-    """The short table and the sentences, for a notebook's own page."""
+    """Make the short table and the sentences, which a notebook shows in its own page."""
     return fill("comparison_view.html", content=content)
 
 
 def page(content: Content) -> str:
-    """The whole page."""
+    """Make the whole page."""
     shown = picture(
         draw_detached(
             plot_comparison,
@@ -72,7 +72,7 @@ def page(content: Content) -> str:
         "rates",
         "Efficiency and agreement",
         "The smallest bulk effective sample size of each method, per second and per 1000 evaluations, and "
-        "how far its statistics are from those that it is held against, in standard errors.",
+        "how many standard errors its statistics differ from those of the other methods or the reference.",
     )
     worst = content.estimates.sort_values("z", key=abs, ascending=False, na_position="last")
     tables = {

@@ -1,4 +1,4 @@
-"""The numbers of a report: what matters most, the summary of draws, and what each chain did."""
+"""The numbers of a report: the key figures, the summary of draws, and a row for each chain."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-_MOST_BYTES = 1_500_000  # of the summary, its two tables together
+_MOST_BYTES = 1_500_000  # for the two tables of the summary together
 _MANY = 10_000  # rows
 _MEANINGS = {
     "mean": "Mean of the draws of all chains.",
     "sd": "Standard deviation of the draws.",
-    "mcse_mean": "Monte Carlo standard error: by how much the mean may be off, since draws are finite.",
-    "ess_bulk": "Effective sample size in the middle: independent draws that would tell as much of it.",
+    "mcse_mean": "Monte Carlo standard error: the error of the mean because draws are finite.",
+    "ess_bulk": "Effective sample size for the middle: as many independent draws would be worth as much.",
     "ess_tail": "Effective sample size for the 5 % and 95 % quantiles.",
     "r_hat": "Rank-normalised split R-hat: 1 where the chains agree.",
 }
@@ -33,7 +33,7 @@ _SHOWN = {"mcse_mean": "MCSE of mean", "ess_bulk": "ESS bulk", "ess_tail": "ESS 
 
 
 class Key(NamedTuple):
-    """A figure that the page shows large."""
+    """A figure that the page shows in large type."""
 
     label: str
     value: str
@@ -42,16 +42,16 @@ class Key(NamedTuple):
 
 
 class Worst(NamedTuple):
-    """The quantities that are known least."""
+    """The worst R-hat and effective sample sizes, with the quantities that have them."""
 
     r_hat: float
     ess_bulk: float
     ess_tail: float
-    names: tuple[str, ...]  # of the three
+    names: tuple[str, ...]  # of the quantities with these three
 
     @classmethod
     def of(cls, frame: pandas.DataFrame) -> Worst:
-        """Of a summary; NaN where no quantity has a number."""
+        """Find them in a summary; a figure is NaN if no quantity has it."""
         worst, names = [], []
         for name, sign in (("r_hat", -1.0), ("ess_bulk", 1.0), ("ess_tail", 1.0)):
             values = frame[name].to_numpy(dtype=float)
@@ -61,7 +61,7 @@ class Worst(NamedTuple):
         return cls(worst[0], worst[1], worst[2], tuple(names))
 
     def clause(self, chains: int) -> str:
-        """For the verdict."""
+        """Write the clause for the verdict."""
         agree = "the chains agree" if chains > 1 else "the halves of the chain agree"
         return (
             f"{agree} (largest R-hat {self.r_hat:.3f}), and the quantity that is known least has "
@@ -70,12 +70,12 @@ class Worst(NamedTuple):
 
 
 def limits(chains: int) -> tuple[float, float]:
-    """R-hat over and effective sample sizes under which there is a finding."""
+    """Return the largest R-hat and the smallest effective sample size without a finding."""
     return r_hat_limit(chains), float(ESS_PER_CHAIN * chains)
 
 
 def key_figures(groups: Groups, attrs: dict[str, Any], worst: Worst) -> list[Key]:
-    """What matters most, for the top of the page."""
+    """Choose the key figures for the top of the page."""
     sizes = groups["posterior"].sizes
     high, low = limits(sizes["chain"])
     m, n = sizes["chain"], sizes["draw"]
@@ -91,7 +91,7 @@ def key_figures(groups: Groups, attrs: dict[str, Any], worst: Worst) -> list[Key
         keys.append(Key("Divergences", f"{int(diverging.sum()):,}", f"of {diverging.size:,} draws"))
     if (seconds := number(attrs, "sampling_time")) > 0:
         rate = worst.ess_bulk / seconds
-        keys.append(Key("Time", duration(seconds), f"{_rate(rate)} effective draws a second, at worst"))
+        keys.append(Key("Time", duration(seconds), f"{_rate(rate)} effective draws a second, at least"))
     return keys
 
 
@@ -100,16 +100,16 @@ def _rate(value: float) -> str:
 
 
 class Summary(NamedTuple):
-    """The summary of draws: a table that is shown, and one that is folded below it."""
+    """The summary of draws: a table, and a second one that is folded below it."""
 
     table: Table
-    others: Table | None  # of what the program computes from the parameters; None where there is nothing
+    others: Table | None  # quantities that the program computes from the parameters
     names: str  # of the variables in `others`
-    is_open: bool  # whether `others` has marked cells, which a fold would hide
+    is_open: bool  # whether to unfold `others`, because cells in it are marked
 
 
 def summary_rows(frame: pandas.DataFrame, posterior: xarray.Dataset, attrs: Mapping[str, Any]) -> Summary:
-    """The summary of all quantities; the parameters come first, where the result names them."""
+    """Summarise all quantities, the parameters apart from the others if the result says which they are."""
     chains = posterior.sizes["chain"]
     count = chains * posterior.sizes["draw"]
     variables = [
@@ -154,7 +154,7 @@ def _summary_table(id: str, caption: str, frame: pandas.DataFrame, chains: int, 
 
 
 def _worst_first(frame: pandas.DataFrame, rows: list[Sequence[str]]) -> list[Sequence[str]]:
-    """The rows by falling R-hat, where they might not all fit in the page; else in their own order."""
+    """Sort the rows by decreasing R-hat if there are so many that the page may not hold all of them."""
     if len(rows) <= _MANY:
         return rows
     values = frame["r_hat"].to_numpy(dtype=float)
@@ -162,7 +162,7 @@ def _worst_first(frame: pandas.DataFrame, rows: list[Sequence[str]]) -> list[Seq
 
 
 def chain_rows(groups: Groups) -> Table | None:
-    """What each chain did; None where nothing is known of that."""
+    """Make a table with a row for each chain; None if the result says nothing about single chains."""
     stats, adaptation = groups.get("sample_stats"), groups.get("adaptation")
     chains = groups["posterior"]["chain"].values
     found: list[tuple[Column, list[str]]] = [(Column("Chain", number=False), [str(each) for each in chains])]
@@ -180,7 +180,7 @@ def chain_rows(groups: Groups) -> Table | None:
         add("Evaluations", "Of the density or its gradient, per draw.", _mean(steps), "{:.3g}".format)
         diverging, energy = column(stats, "diverging", np.any), column(stats, "energy", np.sum)
         add("Divergences", "", None if diverging is None else diverging.sum(axis=1), "{:.0f}".format)
-        add("E-BFMI", "Under 0.3, tails are hardly explored.", _bfmi(energy), "{:.2f}".format)
+        add("E-BFMI", "Below 0.3 the chain hardly explores the tails.", _bfmi(energy), "{:.2f}".format)
     add("Failures", "Evaluations that failed after warm-up.", _fact(adaptation, "failures"), "{:.0f}".format)
     add("Warm-up time", "Seconds.", _fact(adaptation, "seconds_warmup"), "{:.3g}".format)
     add("Time", "Seconds, with warm-up.", _fact(adaptation, "seconds_total"), "{:.3g}".format)
@@ -191,7 +191,7 @@ def chain_rows(groups: Groups) -> Table | None:
 
 
 def _fact(adaptation: xarray.Dataset | None, name: str) -> np.ndarray | None:
-    """A number of each chain; None where there is none."""
+    """Return a fact that has a number for each chain; None if there is none."""
     if adaptation is None or name not in adaptation or adaptation[name].dims != ("chain",):
         return None
     return np.asarray(adaptation[name].values)
