@@ -82,10 +82,9 @@ def run_all(plan: Plan) -> tuple[list[Attempt], int]:
 
 
 def _attempt(attempt: Attempt, entrant: Entrant, plan: Plan, ready: set[str]) -> BaseException | None:
-    """Run a method once, and put the outcome into `attempt`. Return the exception that ends the comparison,
-    if any.
+    """Run a method once, and put the outcome into `attempt`.
 
-    `ready` holds the labels of methods that need no more preparation.
+    Return the exception that ends the whole comparison, or None. `ready` holds the labels of methods that need no more preparation.
     """
     try:
         with warnings.catch_warnings(record=True) as said:
@@ -114,8 +113,7 @@ def _notes(said: Sequence[warnings.WarningMessage]) -> list[str]:
 
 
 def _prime(entrant: Entrant, plan: Plan) -> None:
-    """Compile and load everything that a first run would compile and load, so that it does not count as its
-    time.
+    """Compile and load everything that a first run needs, so that its time does not count that.
 
     This prepares the posterior's own kernels; a short run on a small posterior compiles the rest.
     """
