@@ -113,7 +113,7 @@ def _notes(said: Sequence[warnings.WarningMessage]) -> list[str]:
 
 
 def _prime(entrant: Entrant, plan: Plan) -> None:
-    """Compile and load everything that a first run needs, so that its time does not count that.
+    """Compile and load everything that a first run needs, so that no method's time includes it.
 
     This prepares the posterior's own kernels; a short run on a small posterior compiles the rest.
     """

@@ -1,4 +1,4 @@
-"""What a model is called: for the titles of pages, and for nothing that a run depends on."""
+"""Names of models for the titles of pages. No run depends on them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _LIBRARY = "_model"  # BridgeStan writes NAME_model.so for NAME.stan
 
 
 def model_name(model: Any) -> str:
-    """The name of a file without its ending, or of an object or a function; empty where there is none."""
+    """Return the name of a file without its ending, of an object or of a function; empty if it has none."""
     given = getattr(model, "stan_file", None) or model
     if isinstance(given, Contents) or (isinstance(given, str) and any(sign in given for sign in "\n{")):
         return ""  # the text of a program
+    name: Any
     if isinstance(given, str | os.PathLike):
         path = Path(given)
         name = path.stem if path.suffix == ".stan" else path.stem.removesuffix(_LIBRARY)
