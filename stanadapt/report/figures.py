@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1_500_000  # for the two tables of the summary together
 _MANY = 10_000  # rows
+_APART = 100.0  # ratio of numbers beyond which they do not have the same decimals
 _MEANINGS = {
     "mean": "Mean of the draws of all chains.",
     "sd": "Standard deviation of the draws.",
@@ -167,27 +169,37 @@ def chain_rows(groups: Groups) -> Table | None:
     chains = groups["posterior"]["chain"].values
     found: list[tuple[Column, list[str]]] = [(Column("Chain", number=False), [str(each) for each in chains])]
 
-    def add(label: str, meaning: str, values: Any, shape: Callable[[float], str]) -> None:
+    def add(label: str, meaning: str, values: Any, decimals: int | None = None) -> None:
         if values is not None and len(values) == len(chains):
-            found.append((Column(label, meaning), [shape(float(value)) for value in values]))
+            found.append((Column(label, meaning), _alike(np.asarray(values, float), decimals)))
 
-    add("Warm-up", "Iterations of warm-up.", _fact(adaptation, "warmup_iterations"), "{:.0f}".format)
+    add("Warm-up", "Iterations of warm-up.", _fact(adaptation, "warmup_iterations"), 0)
     if stats is not None:
         rates, steps = column(stats, "acceptance_rate", np.mean), column(stats, "n_steps", np.sum)
-        add("Acceptance", "Mean probability of acceptance.", _mean(rates), "{:.3f}".format)
-    add("Step size", "After warm-up.", _fact(adaptation, "final_step_size"), "{:.3g}".format)
+        add("Acceptance", "Mean probability of acceptance.", _mean(rates), 3)
+    add("Step size", "After warm-up.", _fact(adaptation, "final_step_size"))
     if stats is not None:
-        add("Evaluations", "Of the density or its gradient, per draw.", _mean(steps), "{:.3g}".format)
+        add("Evaluations", "Of the density or its gradient, per draw.", _mean(steps))
         diverging, energy = column(stats, "diverging", np.any), column(stats, "energy", np.sum)
-        add("Divergences", "", None if diverging is None else diverging.sum(axis=1), "{:.0f}".format)
-        add("E-BFMI", "Below 0.3 the chain hardly explores the tails.", _bfmi(energy), "{:.2f}".format)
-    add("Failures", "Evaluations that failed after warm-up.", _fact(adaptation, "failures"), "{:.0f}".format)
-    add("Warm-up time", "Seconds.", _fact(adaptation, "seconds_warmup"), "{:.3g}".format)
-    add("Time", "Seconds, with warm-up.", _fact(adaptation, "seconds_total"), "{:.3g}".format)
+        add("Divergences", "", None if diverging is None else diverging.sum(axis=1), 0)
+        add("E-BFMI", "Below 0.3 the chain hardly explores the tails.", _bfmi(energy), 2)
+    add("Failures", "Evaluations that failed after warm-up.", _fact(adaptation, "failures"), 0)
+    add("Warm-up time", "Seconds.", _fact(adaptation, "seconds_warmup"))
+    add("Time", "Seconds, with warm-up.", _fact(adaptation, "seconds_total"))
     if len(found) == 1:
         return None
     columns, texts = zip(*found, strict=True)
     return Table("chain-table", "What each chain did", columns, list(zip(*texts, strict=True)))
+
+
+def _alike(values: np.ndarray, decimals: int | None) -> list[str]:
+    """Write numbers with the same decimals; by default the largest one has three significant figures."""
+    known = np.abs(values[np.isfinite(values) & (values != 0.0)])
+    if decimals is None:
+        decimals = max(0, 2 - math.floor(math.log10(known.max()))) if known.size else 0
+        if known.size and known.max() > _APART * known.min():  # the smallest ones would be zeros
+            return [f"{value:.3g}" for value in values]
+    return [f"{value:.{decimals}f}" for value in values]
 
 
 def _fact(adaptation: xarray.Dataset | None, name: str) -> np.ndarray | None:

@@ -30,6 +30,7 @@ from stanadapt.model.naming import model_name
 from stanadapt.model.source import Contents
 from stanadapt.report import pictures, thinning
 from stanadapt.report.colours import turn_dark
+from stanadapt.report.figures import _alike
 from stanadapt.report.page import Column, Table, picture, render
 from stanadapt.report.reproduce import lines
 from stanadapt.report.verdict import CARE, GOOD, KINDS, SERIOUS, judge
@@ -199,6 +200,13 @@ def test_digits_agree_within_a_column() -> None:
 
     assert all(len(found) == 1 for found in decimals(100.0))
     assert any(len(found) > 1 for found in decimals(100_000.0))  # no digits that mean nothing
+
+
+def test_digits_of_chains_agree_unless_they_lie_far_apart() -> None:
+    assert _alike(np.array([0.984, 1.0412, 1.5]), None) == ["0.98", "1.04", "1.50"]
+    assert _alike(np.array([1.0, 0.00123, np.nan]), None) == ["1", "0.00123", "nan"]
+    assert _alike(np.array([160.0, 161.0]), 0) == ["160", "161"]
+    assert _alike(np.zeros(2), None) == ["0", "0"]
 
 
 def test_findings_link_to_pictures() -> None:
