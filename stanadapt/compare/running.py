@@ -84,8 +84,8 @@ def run_all(plan: Plan) -> tuple[list[Attempt], int]:
 def _attempt(attempt: Attempt, entrant: Entrant, plan: Plan, ready: set[str]) -> BaseException | None:
     """Run a method once, and put the outcome into `attempt`.
 
-    Return the exception that ends the whole comparison, or None. `ready` holds the labels of methods that need
-    no more preparation.
+    Return the exception that ends the whole comparison, or None. `ready` holds the labels of methods that
+    need no more preparation.
     """
     try:
         with warnings.catch_warnings(record=True) as said:
