@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import method_pages
+import race_picture
 import stanadapt
 from stanadapt import samplers
 from stanadapt.cli import main
@@ -204,6 +206,17 @@ def test_every_benchmark_is_on_its_page() -> None:
     text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
     scripts = {path.name for path in (ROOT / "examples" / "benchmarks").glob("*.py")}
     assert {name for name in scripts if f"`{name}`" not in text} == set()
+
+
+def test_the_race_of_the_front_page_is_that_of_the_benchmarks() -> None:
+    text = race_picture.BENCHMARKS.read_text(encoding="utf-8")
+    found = race_picture.rates(text)
+    assert {len(values) for values in found.values()} == {44}
+    ratio = found["fisher_hmc"] / found["nutpie_low_rank"]
+    middle = f"**{np.exp(np.log(ratio).mean()):.2f}**"
+    assert f"against the best single peer (`nutpie_low_rank`), geometric mean | 5 | {middle}" in text
+    labels = [label.get_text() for label in race_picture.draw(found, "k", "k", "k").axes[0].texts]
+    assert labels == ["2.9 times", "6.8 times", "18 times", "23 times"]
 
 
 def test_every_kind_of_finding_has_its_row() -> None:
