@@ -162,13 +162,15 @@ def _words(
     if named and not is_known and not agreement.is_unique:
         words.append("No side has more methods than the other: these draws do not tell which one is right.")
     if is_known and len(named) > 1 and set(named) == set(agreement.verdicts):
-        words.append("All methods disagree with the reference: see whether it is of this model and data.")
+        words.append(
+            "All methods disagree with the reference: check that it belongs to this model and these data."
+        )
     doubtful = [f"{label} ({each.obstacle})" for label, each in standings.items() if each.obstacle]
     if doubtful:
-        has, it, its = ("has", "it is", "its") if len(doubtful) == 1 else ("have", "they are", "their")
+        has, it, their = ("has", "it", "its") if len(doubtful) == 1 else ("have", "them", "their")
         words.append(
-            f"{_listed(doubtful)} {has} not converged: {it} left out of what others are held against, and "
-            f"{its} own z tells little."
+            f"{_listed(doubtful)} {has} not converged: other methods are not compared with {it}, and {their} own z "
+            "says little."
         )
     converged = [label for label, standing in standings.items() if not standing.obstacle]
     if not named and agreement.verdicts:
@@ -176,7 +178,7 @@ def _words(
         whom = "with the reference" if is_known else "with each other"
         words.insert(
             0,
-            f"{_listed(converged)} agree{'s' * (len(converged) == 1)} {whom}, as far as chance lets one see: "
+            f"{_listed(converged)} agree{'s' * (len(converged) == 1)} {whom} within chance: "
             f"the largest |z| of {_comparisons(agreement)} comparisons is {largest:.1f}.",
         )
     elif not agreement.verdicts:
@@ -190,11 +192,11 @@ def _comparisons(agreement: Agreement) -> int:
 
 def _nobody(converged: int, is_known: bool) -> str:
     if converged == 0:
-        return "No method has converged, so nothing can be said of whether they agree."
+        return "No method has converged, so this comparison cannot say whether they agree."
     assert not is_known
-    return "Only one method has converged, and there is no reference: nothing to hold it against."
+    return "Only one method has converged, and there is no reference to compare it with."
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join names: `a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))

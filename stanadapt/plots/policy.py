@@ -65,17 +65,17 @@ def plot_policy(
     x. Before it learns from rewards it is the result of pre-training. In one dimension phi is a curve for
     each chain. In two dimensions arrows show the direction from x to phi(x), and their colours show the
     distance, for the first chain with a policy. In more dimensions the picture shows coordinates of phi along
-    the same coordinates of x, with all other coordinates at their mean. Where the unconstrained draws were
-    kept (keep_unconstrained=True), they are shown too.
+    the same coordinates of x, with all other coordinates at their mean. If the result
+    has the unconstrained draws (keep_unconstrained=True), it shows them too.
 
     Parameters
     ----------
     idata
         A result of `stanadapt.sample` with method="rlmh" or "rlmh_mala".
     var_names
-        Parameters of the unconstrained scale, or variables of which all entries are meant. Two of them give
-        arrows, and any other number curves. By default all of one or two, or the four along which learning
-        has changed the policy most.
+        Parameters on the unconstrained scale, or variables with all of their entries. Two of them give
+        arrows, and any other number gives curves. By default, all if there are one or two, and otherwise the
+        four along which learning changed the policy most.
     axes
         Axes to draw on: two for arrows, one for each curve.
     figsize
@@ -89,7 +89,7 @@ def plot_policy(
     Raises
     ------
     ArgumentError
-        The result has no policy; a parameter is unknown; or there are not as many axes as are needed.
+        The result has no policy, a parameter is unknown, or the number of axes is wrong.
     """
     groups = datasets(idata)
     own = groups.get(OWN_GROUP, xarray.Dataset())
@@ -168,7 +168,7 @@ def _draw_plane(
     first, second = np.meshgrid(*sides)
     points = np.repeat(policy.space.center[None], first.size, axis=0)
     points[:, rows[0]], points[:, rows[1]] = first.ravel(), second.ravel()
-    if not policy.steps:  # far outside, nothing has been learnt
+    if not policy.steps:  # far outside, the policy has learned nothing
         u = (points - policy.space.center) @ policy.space.inverse_t
         points = points[np.linalg.norm(u, axis=1) <= _SPREAD]
     found = [policy.at(weights, points) for weights in (policy.before, policy.after)]
