@@ -6,6 +6,7 @@ makes every page anew.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -15,7 +16,7 @@ from sphinx.util.docutils import SphinxRole
 
 import stanadapt
 
-_HYPHENS, _DASH = " -- ", " \N{EN DASH} "
+_HYPHENS = re.compile(r"^(\)?) -- ")  # after a name, or after its type in brackets
 
 
 def find_public(text: str) -> str | None:
@@ -49,8 +50,8 @@ def set_dashes(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     Sphinx leaves that to its typographic quotes, which would make dashes of the hyphens of options too.
     """
     for text in list(doctree.findall(nodes.Text)):
-        if text.startswith(_HYPHENS) and not isinstance(text.parent, nodes.literal | nodes.literal_block):
-            text.parent.replace(text, nodes.Text(_DASH + text.removeprefix(_HYPHENS)))
+        if not isinstance(text.parent, nodes.literal | nodes.literal_block) and _HYPHENS.match(text):
+            text.parent.replace(text, nodes.Text(_HYPHENS.sub("\\1 \N{EN DASH} ", text, count=1)))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
