@@ -169,8 +169,8 @@ def _words(
     if doubtful:
         has, it, their = ("has", "it", "its") if len(doubtful) == 1 else ("have", "them", "their")
         words.append(
-            f"{_listed(doubtful)} {has} not converged: the others are not compared with {it}, and {their} own "
-            "z says little."
+            f"{_listed(doubtful)} {has} not converged: no method is compared with {it}, and {their} own z "
+            "says little."
         )
     converged = [label for label, standing in standings.items() if not standing.obstacle]
     if not named and agreement.verdicts:
