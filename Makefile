@@ -8,6 +8,7 @@
 # make linkcheck   try the site's links to other sites, which needs the network
 # make mutate   whether the tests notice a list of one-line changes of the code; half an hour
 # make lint   ruff and mypy, as pre-commit and CI run them
+# make release   check the version and the changelog, build, check what was built and try it; it uploads nothing
 # Another Python or folder: make test PYTHON=python3.12 VENV=.venv-3.12
 # Some tests, or options of pytest: make test TESTS=tests/end_to_end/test_cli.py OPTIONS=--durations=25
 
@@ -18,7 +19,7 @@ OPTIONS ?=
 SEEDS ?= 50
 BIN = $(VENV)/bin
 
-.PHONY: demo check test calibrate proof same-record same mutate docs linkcheck lint clean
+.PHONY: demo check test calibrate proof same-record same mutate docs linkcheck lint release clean
 
 demo: $(VENV)/demo
 	$(BIN)/stanadapt sample models/eight_schools/eight_schools.stan --data models/eight_schools/eight_schools.json \
@@ -56,11 +57,15 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+release: $(VENV)/release
+	$(BIN)/python tests/release.py
+
 # One rule sets the folder up for each need; the file it leaves says with what.
 $(VENV)/test: EXTRAS = [test]
 $(VENV)/dev: EXTRAS = [dev]
 $(VENV)/docs: EXTRAS = [docs]
-$(VENV)/demo $(VENV)/test $(VENV)/dev $(VENV)/docs: pyproject.toml
+$(VENV)/release: EXTRAS = [release]
+$(VENV)/demo $(VENV)/test $(VENV)/dev $(VENV)/docs $(VENV)/release: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".$(EXTRAS)"
 	touch $@

@@ -30,7 +30,9 @@ extensions = [
     "command_pages",
     "method_pages",
     "public_names",
+    "race_picture",
 ]
+smartquotes = False  # `--json` and "ess 400" in docstrings are for the keyboard
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "**/notes/*", "**/tables/*"]
 default_role = "public"
@@ -70,6 +72,12 @@ autosummary_generate = True
 napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
+napoleon_use_param = False  # parameters that share a description have it once
+napoleon_custom_sections = [  # further parameters of a function that has many
+    ("How long", "params_style"),
+    ("Where it goes", "params_style"),
+    ("How results are labelled", "params_style"),
+]
 python_maximum_signature_line_length = 88
 maximum_signature_line_length = 88
 
@@ -104,4 +112,5 @@ html_theme_options = {
     "footer_end": [],
     "back_to_top_button": False,
 }
-html_sidebars = {"index": [], "start": [], "choose": [], "changelog": [], "contributing": []}
+WITHOUT_SIDEBAR = ("index", "start", "choose", "changelog", "contributing", "vision", "benchmarks", "papers")
+html_sidebars: dict[str, list[str]] = {name: [] for name in WITHOUT_SIDEBAR}

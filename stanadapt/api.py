@@ -98,90 +98,109 @@ def sample(
 ) -> InferenceData:
     """Draw from the posterior of a Stan program, or of any log density, in parallel chains.
 
+    Take `fisher_hmc` if the model has gradients, `rlmh` if it has none and at most 20 dimensions, and `arwmh`
+    if it has more or is noisy; `fisher_mala`, a published method, runs if you name none.
+
     Parameters
     ----------
     model
-        A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
-        `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; a `Target`, such as `abc` makes of
-        a simulator, and `Target.from_jax` of a function in JAX; or a model of PyMC, see `Target.from_pymc`,
-        or of NumPyro. The method nuts runs in stanli, or in CmdStan where the model is a CmdStanModel with
-        its executable.
+        One of: a path to a .stan file; the text of a Stan program; a path to a library that BridgeStan
+        compiled; an open `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel`; a `Posterior`; a `Target`, such
+        as `abc` makes of a simulator and `Target.from_jax` makes of a function in JAX; a model of PyMC, see
+        `Target.from_pymc`; a model of NumPyro.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
-        For a model of NumPyro, its arguments by name.
+        A model of NumPyro takes its arguments by name here.
     method
-        A name that `methods()` lists; or "auto", which takes one of them by what it sees of the posterior:
-        `stanadapt methods auto` prints the rule, and the result's attributes have the method, the reason
-        (auto_reason) and what was seen (auto_facts).
+        A name that `methods()` lists, or "auto", which tries the posterior and chooses one of them:
+        `stanadapt methods auto` prints the rule. The attributes method, auto_reason and auto_facts of the
+        result say what "auto" chose, why, and what it saw. The method nuts runs in stanli, or in CmdStan if
+        the model is a CmdStanModel with its executable.
+    settings
+        A dict of settings of the method, or its Settings; `methods(name)` lists them with their meaning. It
+        must be None with method="auto".
     chains
         Number of chains.
-    warmup, draws
-        Iterations of each chain for adaptation, and after it with everything learnt frozen. The defaults
-        are the method's, see `methods()`. Fisher HMC ends its warm-up sooner where it has settled; `warmup`
-        is the most there are, and adaptation/warmup_iterations what there were.
-    thin
-        Keep every thin-th iteration.
     seed
-        0 to 2**32 - 1. Draws depend on it and on nothing else: not on workers or progress. By default a
-        fresh one, found in the result's attributes.
+        0 to 2**32 - 1. The draws depend on the seed and not on the number of workers or on progress. By
+        default the seed is a fresh one, which the result's attributes hold.
     inits
-        Where chains start. None: uniform on (-init_radius, init_radius) on the unconstrained scale, up to
-        100 tries. A number: that radius. A dict of constrained values, maybe of some parameters only, or a
-        list of one per chain, or a path to JSON. An array of unconstrained points (chains, d). An earlier
-        InferenceData: its last draws.
+        Where the chains start. None: uniformly on (-init_radius, init_radius) on the unconstrained scale, in
+        up to 100 tries. A number: the same with this radius. A dict of constrained values, which may leave
+        some parameters out, a list of one such dict for each chain, or a path to one in JSON. An array of
+        unconstrained points (chains, d). An earlier InferenceData: its last draws.
     init_radius
-        Radius for what `inits` leaves open; 0 starts all chains at the origin.
-    workers
-        Chains that run at the same time; by default as many as there are cores.
-    backend
-        "auto", "stanli" or "bridgestan", or one that another package brings; see `Posterior`.
-    settings
-        A dict of the method's settings, which `methods(name)` lists with their meaning, or its Settings. None
-        with method="auto".
-    progress
-        Show a progress bar (lines, where the output is no terminal).
-    save_warmup
-        Keep the iterations of warm-up too, in groups warmup_posterior and warmup_sample_stats.
-    coords, dims
-        Names of dimensions and their coordinates, as ArviZ takes them. A PyMC model has its own, which these
-        take the place of.
-    log_likelihood, posterior_predictive
-        Names of generated quantities to put in the groups of that name. Or a dict with the data that they
-        are of: {"y": "y_rep"} names y_rep there y, with the dimensions of y, as ArviZ's plots of predictive
-        checks want it; the attribute `quantities` keeps the name in the program. For a model of PyMC or
-        NumPyro, names of observed variables, whose log likelihood or predictions are made then.
-    keep_unconstrained
-        Keep the unconstrained draws too, in a group unconstrained_posterior.
-    until
-        Draw in rounds until goals hold or a limit is reached: "ess 400", "ess 400, rhat 1.01, 10 min", or an
-        `Until`. `draws` is the most there may be then, by default 50 times the method's number. The run
-        looks at its draws at iterations that depend on nothing but the goals, so the draws of a seed that
-        reach a goal are the same everywhere; a limit of time is the one exception. Attributes until_reached,
-        until_reason and until_draws say how it ended.
-    store
-        A new folder in which the run lives while it goes on, with checkpoints every ten seconds or so:
-        `resume` goes on with it after a crash, `extend` adds draws, and `load` reads what is there. Draws of
-        more than 256 MiB are not held in memory then, and the result reads them when they are asked for.
-    cluster
-        A `dask.distributed.Client`, or the address of a scheduler: chains run there, in segments.
+        Radius of the starts of what `inits` leaves open; 0 starts all chains at the origin.
     warm
         An earlier result for the same parameters, or the path of its netCDF file or store, or a
-        `cmdstanpy.CmdStanMCMC`: chains begin with what its chains have learnt (metric, coordinates and, of
-        the same method, step size; of NUTS also for fisher_hmc and hmc), at some of its draws, with a short
-        warm-up that checks all of it and goes on learning. The data, the number of chains and the method may
-        be others. `inits` may set other starts: R-hat compares chains that start apart
-        from each other, further out than the posterior, and loses a part of its power where they start at
-        draws.
+        `cmdstanpy.CmdStanMCMC`. The chains begin at some of its draws with what its chains learned: the
+        metric, the coordinates and, from the same method, the step size (from NUTS also for fisher_hmc and
+        hmc). A short warm-up checks all of this and goes on learning. The data, the number of chains and the
+        method may differ. `inits` may set other starts: R-hat compares chains that start apart from each
+        other, further out than the posterior, and loses some of its power if they start at draws.
+    backend
+        "auto", "stanli" or "bridgestan", or a backend that another package brings; see `Posterior`.
+
+    How long
+    --------
+    warmup
+        Iterations in which each chain adapts; the default is the method's, see `methods()`. Fisher HMC ends
+        its warm-up as soon as the adaptation has settled: `warmup` is the largest number then, and
+        adaptation/warmup_iterations holds the actual one.
+    draws
+        Iterations of each chain after warm-up, in which nothing adapts any more; the default is the method's.
+        With `until` it is the largest number, by default 50 times the method's.
+    thin
+        Keep every thin-th iteration.
+    until
+        Draw in rounds until goals hold or a limit is reached: "ess 400", "ess 400, rhat 1.01, 10 min", or an
+        `Until`. Only the goals decide at which iterations the run looks at its draws, so a seed gives the
+        same draws everywhere; a limit of time is the one exception. The attributes until_reached,
+        until_reason and until_draws say how the run ended.
+
+    Where it goes
+    -------------
+    workers
+        Number of chains that run at the same time; by default the number of cores.
+    cluster
+        A `dask.distributed.Client`, or the address of a scheduler. The chains run there, in segments.
+    progress
+        Show a progress bar; if the output is no terminal, show lines.
+    store
+        A new folder for the run, which writes a checkpoint about every ten seconds: `resume` goes on with the
+        run after a crash, `extend` adds draws, and `load` reads what is there. Draws of more than 256 MiB
+        stay in the folder, and the result reads them when you ask for them.
+    save_warmup
+        Keep the iterations of warm-up too, in the groups warmup_posterior and warmup_sample_stats.
+    keep_unconstrained
+        Keep the unconstrained draws too, in the group unconstrained_posterior.
+
+    How results are labelled
+    ------------------------
+    coords
+        Coordinates of dimensions by name, as ArviZ takes them. They replace those that a PyMC model has.
+    dims
+        Names of the dimensions of each variable, as ArviZ takes them. They replace those that a PyMC model
+        has.
+    log_likelihood
+        Names of the generated quantities that are pointwise log likelihoods. Or a dict from data to
+        quantities: {"y": "log_lik"} calls log_lik y in the group log_likelihood and gives it the dimensions
+        of y, as ArviZ's functions expect; the attribute `quantities` keeps the program's name. For a model of
+        PyMC or NumPyro these are names of observed variables, and the log likelihood is computed then.
+    posterior_predictive
+        Names of the generated quantities that are replicated data, or a dict such as {"y": "y_rep"},
+        likewise.
 
     Returns
     -------
     arviz.InferenceData or xarray.DataTree
-        What the installed arviz works with. Groups: posterior, sample_stats, adaptation (step size,
-        acceptance and the preconditioner over warm-up, and what each chain has learnt; tail_index where tails
-        are heavy, and mode where climbs found one that no chain has visited), observed_data, constant_data,
-        and the ones asked for. Ctrl-C once returns the draws so far; with nuts, whose chains
-        run as a whole, those of the chains that were finished. So do SIGTERM and SIGHUP, which schedulers
-        and closed terminals send, unless the user's program handles them.
+        The container of the installed arviz. Its groups are posterior, sample_stats, observed_data,
+        constant_data, the groups that you asked for, and adaptation. This last group holds step size,
+        acceptance and preconditioner over warm-up, and what each chain learned; it holds tail_index if tails
+        are heavy, and mode if the search for modes found one that no chain has visited. After Ctrl-C the
+        function returns the draws so far; the method nuts runs chains as a whole and returns only those that
+        are finished. SIGTERM and SIGHUP, which schedulers and closed terminals send, do the same unless your
+        program handles them.
 
     Raises
     ------
@@ -196,7 +215,7 @@ def sample(
     ChainError
         A worker process died, memory ran out, or Stan's own sampler gave up.
     OutputError
-        The result could not be built of the draws, and the message names the file that has them.
+        The result could not be built from the draws; the message names the file that holds them.
 
     Examples
     --------

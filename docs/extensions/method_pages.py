@@ -195,7 +195,7 @@ def facts_table(name: str) -> str:
         rows.append(("Fisher HMC can begin its warm-up", '`settings={"pilot": 500}`'))
     if facts.faithful:
         rows.append(("exactly as in the paper", '`settings={"faithful": True}`'))
-    return "\n".join([row(["", ""]), row(["---", "---"]), *(row(each) for each in rows)])
+    return "\n".join([row(["property", "value"]), row(["---", "---"]), *(row(each) for each in rows)])
 
 
 def _takes_metric(facts: samplers.Facts) -> bool:
@@ -221,6 +221,25 @@ def method_table() -> str:
             row([f"[`{name}`](/methods/{name}.md)", markdown(description), acceptance, method.FACTS.needs])
         )
     return "\n".join(rows)
+
+
+def group_of(facts: samplers.Facts) -> str:
+    """The caption under which the sidebar lists a method."""
+    if facts.family in ("Hamiltonian", "Langevin"):
+        return facts.family
+    return "Random walks and learned proposals"
+
+
+def page_list() -> str:
+    """The pages of the methods for the sidebar, a list for each group."""
+    groups: dict[str, list[str]] = {}
+    for name in samplers.METHODS:
+        groups.setdefault(group_of(samplers.sampler(name).FACTS), []).append(name)
+    lists = [
+        f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```\n"
+        for caption, names in groups.items()
+    ]
+    return "\n".join(lists)
 
 
 def odd_targets(name: str) -> str:
@@ -286,8 +305,7 @@ def _write(app: Sphinx) -> None:
         write_page(folder / f"{name}.md", method_page(name))
     (folder / "tables").mkdir(exist_ok=True)
     write_page(folder / "tables" / "methods.txt", method_table() + "\n")
-    names = "\n".join(samplers.METHODS)
-    write_page(folder / "tables" / "pages.txt", f"```{{toctree}}\n:hidden:\n\n{names}\n```\n")
+    write_page(folder / "tables" / "pages.txt", page_list())
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

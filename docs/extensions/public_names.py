@@ -6,6 +6,7 @@ makes every page anew.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -14,6 +15,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
 import stanadapt
+
+_HYPHENS = re.compile(r"^(\)?) -- ")  # after a name, or after its type in brackets
 
 
 def find_public(text: str) -> str | None:
@@ -41,7 +44,18 @@ class PublicRole(SphinxRole):
         return [reference], []
 
 
+def set_dashes(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Put a dash between a parameter and its description, where Sphinx writes two hyphens.
+
+    Sphinx leaves that to its typographic quotes, which would make dashes of the hyphens of options too.
+    """
+    for text in list(doctree.findall(nodes.Text)):
+        if not isinstance(text.parent, nodes.literal | nodes.literal_block) and _HYPHENS.match(text):
+            text.parent.replace(text, nodes.Text(_HYPHENS.sub("\\1 \N{EN DASH} ", text, count=1)))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("public", PublicRole())
+    app.connect("doctree-resolved", set_dashes)
     app.add_config_value("PACKAGE", "", "env")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

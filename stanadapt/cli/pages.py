@@ -22,7 +22,11 @@ from .output import check_output, read_result, warnings_as_lines
     metavar="FILE",
     help="The page to write. [default: the name of FILE with .html, in this folder]",
 )
-@click.option("--title", metavar="TEXT", help="What the page is called. [default: the name of FILE]")
+@click.option(
+    "--title",
+    metavar="TEXT",
+    help="What the page is called. [default: the model's name, or else that of FILE]",
+)
 @click.option("--force", is_flag=True, help="Replace the page if it exists.")
 @click.pass_context
 def report(ctx: click.Context, file: str, out: str | None, title: str | None, force: bool) -> None:
@@ -39,7 +43,7 @@ def report(ctx: click.Context, file: str, out: str | None, title: str | None, fo
     out = out or f"{Path(file).resolve().stem}.html"
     check_output(ctx, out, force)
     with warnings_as_lines(quiet=False):
-        made = make(read_result(file), title or Path(file).resolve().name, progress=True)
+        made = make(read_result(file), title, file=Path(file).resolve().name, progress=True)
     made.save(out)
     ctx.meta[WRITTEN] = out
     click.echo(f"{made.verdict}\n\nWritten to {out}")

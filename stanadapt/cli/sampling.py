@@ -136,6 +136,9 @@ def sample(
 
     MODEL is a .stan file, or a library that BridgeStan compiled.
 
+    Take `fisher_hmc` if the model has gradients, `rlmh` if it has none and at most 20 dimensions, and `arwmh`
+    if it has more or is noisy; `fisher_mala`, a published method, runs if you name none.
+
     \b
     Example:
       stanadapt sample eight_schools.stan --data eight_schools.json \\

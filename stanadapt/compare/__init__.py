@@ -1,7 +1,7 @@
-"""Methods on the same posterior under the same budget, side by side.
+"""Comparisons of methods on the same posterior under the same budget.
 
-The room and the function `stanadapt.compare` have the same name, and whichever is imported last would take
-it. So the package imports this file at its start, and this file imports nothing before it is called.
+The room and the function `stanadapt.compare` have the same name, and the one that is imported last takes it.
+So the package imports this file when it starts, and the function imports what it needs when it is called.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def compare(
     error_rate: float = 0.001,
     progress: bool = True,
 ) -> Comparison:
-    """Run several methods on the same posterior, in turn, under the same budget, and hold them side by side.
+    """Run several methods in turn on the same posterior under the same budget, and compare them.
 
     Parameters
     ----------
@@ -46,42 +46,45 @@ def compare(
     methods
         Names of methods, at their defaults. Or a dict by label, of dicts with any of method (by default the
         label), settings and warmup: {"nuts": {}, "dense": {"method": "nuts", "settings": {"metric":
-        "dense"}}}. A method that fails, or is not for this posterior, is a row with its reason.
+        "dense"}}}. A method that fails or does not suit this posterior has a row without figures, and
+        the notes say why.
     budget
-        What every run may spend, warm-up included: a time, such as "10 s" or "2 min", of start, warm-up and
-        draws, without compiling and opening the model; or "200000 gradients" of all chains together, where
-        methods without gradients count evaluations of the density. Warm-up is the method's own; a budget that
-        ends in it is a reason. Or a number: the draws of each chain after the method's warm-up, with the cost
-        of both in the rates.
+        What every run may spend, with warm-up. A time, such as "10 s" or "2 min", for start, warm-up and
+        draws; compiling and opening the model do not count. Or "200000 gradients" for all chains together;
+        methods without gradients count evaluations of the density. Each method has its own warm-up, and a run
+        whose budget ends in it has no figures. Or a number of draws for each chain after warm-up; the rates
+        count the cost of both.
     repeats
-        Runs of each method, with seeds that follow from `seed`.
+        Number of runs of each method; `seed` determines their seeds.
     reference
-        What is known of the posterior: an InferenceData; a dict of means and sds by variable; a DataFrame
+        Known facts about the posterior: an InferenceData; a dict of means and sds by variable; a DataFrame
         with a column for each scalar, named as Stan has it (theta[1]); PosteriorDB's list of chains; or the
-        path of such a file. Without it, methods are held against the others that have converged.
+        path of such a file. Without a reference, each method is compared with the other methods that have
+        converged.
     var_names
-        Variables that are compared; by default the parameters. Values that never move, or repeat another one,
-        are left out.
+        Variables to compare; by default the parameters. Values that never move or that repeat another value
+        do not take part.
     mmd
-        Also estimate the maximum mean discrepancy from the reference's draws, or where it has none, from
+        Also estimate the maximum mean discrepancy from the draws of the reference or, if it has none, from
         those of the other methods that agree.
     chains, thin, inits, init_radius, workers, backend, coords, dims
         As `sample` takes them.
     seed
-        The results of a method depend on it, the method's label and the repeat alone; under a limit of time
-        their length does not.
+        The draws of a method depend only on the seed, its label and the repeat; under a limit of time their
+        number also depends on the machine.
     error_rate
-        Probability that any method is named as disagreeing where all are right.
+        Probability of naming any method as disagreeing if all methods are right.
     progress
-        Show what is run, and its progress.
+        Show which run is going on, and its progress.
 
     Returns
     -------
     Comparison
         Its `table` has a row for each method: smallest and median effective sample sizes, also per second and
         per 1000 evaluations, the largest R-hat, acceptance, squared jump distance, findings, and the largest
-        `|z|` of means and quantiles. `disagreements` names methods that differ beyond chance. `print` shows
-        both, `plot` draws them, and `write` makes a page or a file of them. Ctrl-C returns what there is.
+        `|z|` of means and quantiles. `disagreements` lists the statistics in which chance does not explain a
+        difference. `print` shows both, `plot` draws them, and `write` makes a page or a file of them. After
+        Ctrl-C the comparison has the runs so far.
 
     Raises
     ------
@@ -92,18 +95,16 @@ def compare(
     KeyboardInterrupt
         Ctrl-C came before there were any draws.
 
-    Notes
-    -----
-    Rates are effective sample sizes over all that a run has cost. A method under a limit may end sooner, at
-    as many draws as memory and the statistics bear (a note says so): its rates are those of what it has done.
-    The chains of nuts cannot be stopped in between; a trial, which does not count, tells how many draws fit,
-    and its seconds are those that Stan reports, without the start of its processes. Evaluations in the search
-    for a start are not counted.
+    Notes ----- A rate is an effective sample size divided by the whole cost of a run. A run under a limit may
+    end sooner, if it has as many draws as memory and the statistics allow; a note says so, and its rates are
+    for the draws that it has. The chains of nuts cannot stop in between, so a trial, which does not count,
+    finds out how many draws fit; their seconds are those that Stan reports, without the start of processes.
+    Evaluations in the search for a start do not count.
 
-    Standard errors are estimates themselves, so z is taken for Student's t, with degrees of freedom that
+    Standard errors are estimates themselves, so z has Student's t distribution, whose degrees of freedom
     follow from effective sizes and kurtosis; all comparisons share `error_rate` (Bonferroni). Without a
-    reference the largest group of methods that agree is looked for first, so that one which is wrong does not
-    make the others look wrong.
+    reference, the largest group of methods that agree is found first, so that one wrong method does not make
+    the others look wrong.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What every method may spend: a time, a number of gradients, or a number of draws."""
+"""The budget of every method: a time, a number of gradients, or a number of draws."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _DRAWS = "draws"
 
 @dataclass(frozen=True)
 class Budget:
-    """One of three is set."""
+    """A budget. One of its three fields is set."""
 
     seconds: float | None = None  # from the first start to the last draw
-    gradients: int | None = None  # of all chains; of a method without gradients, evaluations of the density
+    gradients: int | None = None  # of all chains; methods without gradients count evaluations of the density
     draws: int | None = None  # of each chain, after the method's own warm-up
 
     @classmethod
     def parse(cls, given: Any) -> Budget:
-        """What a user gives.
+        """Read the argument of a user.
 
         Raises
         ------
         ArgumentError
-            It is none of what is allowed.
+            It is not an allowed budget.
         """
         if isinstance(given, cls):
             return given
@@ -52,7 +52,7 @@ class Budget:
 
     @property
     def until(self) -> Until | None:
-        """The limit of a run; None for draws, which `sample` takes themselves."""
+        """The limit of a run; None for a number of draws, which `sample` takes as it is."""
         return None if self.draws is not None else Until(seconds=self.seconds, gradients=self.gradients)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""From the runs of a comparison to what it hands over."""
+"""From the runs of a comparison to its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .running import FAILED, OK, Attempt
 
 
 def conclude(plan: Plan, attempts: Sequence[Attempt], signal: int) -> Comparison:
-    """The comparison that the runs give; `signal` has ended it early, or is 0."""
+    """Make the comparison from its runs. `signal` is the one that ended it early, or 0."""
     first = next((each.idata for each in attempts if each.idata is not None), None)
     names = [] if first is None else plan.quantities.labels(first)
     estimates, sample = plan.reference or (None, None)
@@ -38,7 +38,7 @@ def conclude(plan: Plan, attempts: Sequence[Attempt], signal: int) -> Comparison
 
 
 def _notes(attempts: Sequence[Attempt], repeats: int) -> list[str]:
-    """What there is to say of single runs."""
+    """Collect the notes on single runs."""
     notes = []
     for each in attempts:
         name = f"{each.label}, repeat {each.repeat}" if repeats > 1 else each.label
@@ -53,7 +53,7 @@ def _notes(attempts: Sequence[Attempt], repeats: int) -> list[str]:
 
 
 def _facts(plan: Plan, judgement: Judgement) -> dict[str, Any]:
-    """What was asked for, as texts and numbers."""
+    """Collect what the user asked for, as texts and numbers."""
     from .. import __version__
 
     return {
@@ -76,7 +76,7 @@ def _facts(plan: Plan, judgement: Judgement) -> dict[str, Any]:
 
 
 def _describe(entrant: Entrant) -> str:
-    """What of a method is not as its label and its defaults say."""
+    """Describe how a method differs from its label and its defaults."""
     parts = [entrant.method] if entrant.method != entrant.label else []
     if entrant.settings:
         named = entrant.settings._asdict() if hasattr(entrant.settings, "_asdict") else entrant.settings
@@ -85,5 +85,5 @@ def _describe(entrant: Entrant) -> str:
 
 
 def _limit(judgement: Judgement) -> float:
-    """The |z| beyond which a difference is not chance, for errors that are well known."""
+    """Compute the |z| beyond which chance does not explain a difference, if errors are well known."""
     return float(stats.norm.isf(judgement.agreement.level / 2.0))

@@ -1,4 +1,4 @@
-"""The methods that are compared, each with its settings and a seed of its own."""
+"""The methods of a comparison, each with its settings and its own seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPTIONS = ("method", "settings", "warmup")
 
 
 class Entrant(NamedTuple):
-    """A row of the table."""
+    """A method that takes part: a row of the table."""
 
     label: str
     method: str
@@ -25,31 +25,31 @@ class Entrant(NamedTuple):
 
     @property
     def is_engine(self) -> bool:
-        """Whether its chains run as a whole."""
+        """Whether its chains run as a whole, without a stop in between."""
         return self.method != auto.NAME and samplers.facts(self.method).whole_chains
 
     @property
     def most_draws(self) -> int:
-        """The method's default number of draws, or of any method where it is not known yet."""
+        """The default number of draws of the method; the largest of all methods for `auto`."""
         names = list(samplers.METHODS) if self.method == auto.NAME else [self.method]
         return max(samplers.facts(name).draws for name in names)
 
     def seed(self, seed: int, repeat: int) -> int:
-        """The seed of a repeat: it depends on nothing but these numbers and the label.
+        """Compute the seed of a repeat from these numbers and the label alone.
 
-        So a method's draws stay what they are when others join it, and no two methods share random numbers.
+        So the draws of a method stay the same if others join, and no two methods share random numbers.
         """
         words = np.random.SeedSequence(seed, spawn_key=(repeat, zlib.crc32(self.label.encode())))
         return int(words.generate_state(1)[0])
 
 
 def read_methods(given: Any) -> list[Entrant]:
-    """The argument `methods`: a list of names, or a mapping from labels to options.
+    """Read the argument `methods`: a list of names, or a mapping from labels to options.
 
     Raises
     ------
     ArgumentError
-        It is neither; a method, a setting or an option is unknown, or there is none or one comes twice.
+        It is neither, it is empty, a label comes twice, or a method, setting or option is unknown.
     """
     if isinstance(given, str):
         given = [given]

@@ -1,4 +1,4 @@
-"""The tables of a comparison: a row for every run, for every method, and for every estimate."""
+"""The tables of a comparison: of runs, of methods, and of estimates."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
     import pandas
 
 SIZES = ("ess_bulk_min", "ess_bulk_median", "ess_tail_min", "ess_tail_median")
-_MOST_POINTS = 5_000  # that a run is held against
+_MOST_POINTS = 5_000  # a run is compared with so many points at most
 _ESTIMATES = [
     *("method", "quantity", "statistic", "value", "mcse", "ess", "other", "other_mcse", "z", "p_value"),
 ]
 PER_SECOND, PER_1000 = "per_second", "per_1000"
 MEANINGS = {
-    "repeats": "runs that have figures",
+    "repeats": "number of runs with figures",
     "ess_bulk_min_per_second": "smallest bulk effective sample size per second",
     "ess_bulk_min_per_1000": "smallest bulk effective sample size per 1000 evaluations",
-    "status": "ok; interrupted, failed or not run: then there is a reason",
-    "converged": "whether the findings let the standard errors be trusted",
+    "status": "ok, interrupted, failed or not run; the notes give the reason",
+    "converged": "whether the findings allow to trust the standard errors",
     "draws": "draws of each chain after warm-up",
-    "seconds": "start, warm-up and draws",
-    "evaluations": "of the density or its gradient, in warm-up and draws of all chains",
+    "seconds": "time of start, warm-up and draws",
+    "evaluations": "evaluations of the density or its gradient, in warm-up and draws of all chains",
     "ess_bulk_min": "smallest effective sample size of the bulk, over all quantities",
-    "ess_bulk_median": "their median",
+    "ess_bulk_median": "median effective sample size of the bulk",
     "ess_tail_min": "smallest effective sample size of the tails",
-    "ess_tail_median": "their median",
+    "ess_tail_median": "median effective sample size of the tails",
     "r_hat": "largest R-hat",
     "acceptance": "mean acceptance rate",
     "esjd": "mean squared length of a jump, unconstrained",
-    "findings": "number of findings that diagnose has",
+    "findings": "number of findings of diagnose",
     "z_mean": "largest |z| of means and standard deviations",
     "z_quantile": "largest |z| of the 5, 50 and 95 % quantiles",
-    "z": "the larger one of these",
-    "z_of": "what that one is of",
-    "mmd2": "squared maximum mean discrepancy, unbiased: about 0 where laws are equal",
-    "reason": "why there are no figures, or fewer draws than the budget allows",
+    "z": "the largest |z| of means, standard deviations and quantiles",
+    "z_of": "statistic and quantity with the largest |z|",
+    "mmd2": "squared maximum mean discrepancy, unbiased: about 0 if the distributions are equal",
+    "reason": "why the run has no figures, or fewer draws than the budget allows",
 }
 
 
 def make_runs(attempts: Sequence[Attempt], mmd: Mapping[int, float]) -> pandas.DataFrame:
-    """A row for every run, by method and repeat. `mmd` has the discrepancies by the place of the run."""
+    """Make a row for every run, by method and repeat. `mmd` has discrepancies by the place of the run."""
     import pandas
 
     rows = []
@@ -92,7 +92,7 @@ def _figures(attempt: Attempt) -> dict[str, Any]:
 
 
 def make_table(runs: pandas.DataFrame, judgement: Judgement, names: Sequence[str]) -> pandas.DataFrame:
-    """A row for every method: means over its repeats, the worst R-hat, and rates of all repeats together."""
+    """Make a row for every method: means over repeats, the worst R-hat, rates of all repeats together."""
     import pandas
 
     labels = list(dict.fromkeys(runs.index.get_level_values("method")))
@@ -126,12 +126,12 @@ def make_table(runs: pandas.DataFrame, judgement: Judgement, names: Sequence[str
 
 
 def _status(of_runs: Sequence[str]) -> str:
-    """The worst of the repeats."""
+    """Return the worst status of the repeats."""
     return next(status for status in (FAILED, INTERRUPTED, NOT_RUN, OK) if status in set(of_runs))
 
 
 def _distances(standing: Standing, names: Sequence[str]) -> dict[str, Any]:
-    """The largest |z| of a method, and what it is of."""
+    """Find the largest |z| of a method, and its statistic and quantity."""
     unknown = {"z_mean": np.nan, "z_quantile": np.nan, "z": np.nan, "z_of": ""}
     if standing.contrast is None or np.isnan(standing.contrast.z).all():
         return unknown
@@ -147,7 +147,7 @@ def _distances(standing: Standing, names: Sequence[str]) -> dict[str, Any]:
 
 
 def make_estimates(judgement: Judgement, names: Sequence[str]) -> pandas.DataFrame:
-    """A row for every statistic of every scalar by every method, with what it is held against."""
+    """Make a row for every method, scalar and statistic, with the estimate that it is compared with."""
     import pandas
 
     k, s = len(names), len(STATISTICS)
@@ -175,10 +175,11 @@ def make_estimates(judgement: Judgement, names: Sequence[str]) -> pandas.DataFra
 def discrepancies(
     attempts: Sequence[Attempt], judgement: Judgement, sample: np.ndarray | None
 ) -> dict[int, float]:
-    """The squared MMD of every run from the reference's draws, or else from those of the other methods.
+    """Compute the squared MMD of every run from the draws of the reference or, without one, of the other
+    methods.
 
-    By the place of the run. Scalars are divided by the distance of their quartiles, so that each of them
-    counts; the kernel's scale is the median distance of the points that runs are held against.
+    The keys are the places of the runs. Each scalar is divided by its interquartile range, so that all of
+    them count; the scale of the kernel is the median distance between the points of the reference.
     """
     group = judgement.agreement.group
     pool = {

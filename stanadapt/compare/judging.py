@@ -1,4 +1,4 @@
-"""Who disagrees with whom: of every method all repeats together, and only those that have converged."""
+"""Disagreements between methods that have converged. All repeats of a method count together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..diagnostics.agreement import Agreement, Verdict, compare_samples, compare
 from ..diagnostics.estimates import STATISTICS, Contrast, Estimates, combine, contrast
 from .running import Attempt
 
-_SHOWN = 3  # differences of a method that a sentence names
+_SHOWN = 3  # a sentence names up to so many differences of a method
 _WORDS = {
     "mean": "mean",
     "sd": "standard deviation",
@@ -22,7 +22,7 @@ _WORDS = {
 
 
 class Disagreement(NamedTuple):
-    """A statistic in which a method differs from others beyond chance."""
+    """A statistic in which a method differs from others by more than chance explains."""
 
     method: str
     against: tuple[str, ...]  # methods; empty for the reference
@@ -30,8 +30,8 @@ class Disagreement(NamedTuple):
     statistic: str  # one of mean, sd, q5, q50, q95
     value: float
     other: float
-    z: float  # the difference in standard errors of both
-    p_value: float  # of such a difference by chance, of this comparison alone
+    z: float  # the difference, divided by its standard error
+    p_value: float  # probability of such a difference by chance, in this comparison alone
 
     def __str__(self) -> str:
         return f"{self._what}, {self.value:.4g} against {self.other:.4g}"
@@ -42,16 +42,16 @@ class Disagreement(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a method stands."""
+    """The estimates of a method, and how they compare with those of others."""
 
     estimates: Estimates  # of all its repeats together
-    obstacle: str  # why it has not converged; empty where it has
-    other: Estimates | None  # what it is held against
+    obstacle: str  # why it has not converged; empty if it has
+    other: Estimates | None  # the estimates that it is compared with
     contrast: Contrast | None
 
 
 class Judgement(NamedTuple):
-    """All that was found."""
+    """Everything that the comparison found."""
 
     standings: dict[str, Standing]
     agreement: Agreement
@@ -66,18 +66,18 @@ def judge(
     reference: Estimates | None,
     rate: float,
 ) -> Judgement:
-    """Hold every method against the reference, or against the others that have converged.
+    """Compare every method with the reference, or with the others that have converged.
 
     Parameters
     ----------
     attempts
         All runs.
     names
-        Of the k scalars.
+        Names of the k scalars.
     reference
-        What is known of them, or None.
+        Known estimates of them, or None.
     rate
-        Probability that any method is named where all are right.
+        Probability of naming any method if all are right.
     """
     obstacles = {}
     of_methods: dict[str, Estimates] = {}
@@ -107,7 +107,7 @@ def judge(
 
 
 def _differ(repeats: Sequence[Estimates], rate: float) -> bool:
-    """Whether the repeats of a method do not agree among themselves."""
+    """Return whether the repeats of a method disagree with each other."""
     found = compare_samples({str(i): each for i, each in enumerate(repeats)}, rate)
     return any(verdict.differs.any() for verdict in found.verdicts.values())
 
@@ -150,7 +150,7 @@ def _words(
     disagreements: Sequence[Disagreement],
     is_known: bool,
 ) -> list[str]:
-    """Sentences: who disagrees, in what and by how much; who was left out of it; or that all agree."""
+    """Write sentences: which methods disagree, in what and by how much; which ones did not take part."""
     words = []
     named = dict.fromkeys(found.method for found in disagreements)
     for label in named:
@@ -162,13 +162,15 @@ def _words(
     if named and not is_known and not agreement.is_unique:
         words.append("No side has more methods than the other: these draws do not tell which one is right.")
     if is_known and len(named) > 1 and set(named) == set(agreement.verdicts):
-        words.append("All methods disagree with the reference: see whether it is of this model and data.")
+        words.append(
+            "All methods disagree with the reference: check that it belongs to this model and these data."
+        )
     doubtful = [f"{label} ({each.obstacle})" for label, each in standings.items() if each.obstacle]
     if doubtful:
-        has, it, its = ("has", "it is", "its") if len(doubtful) == 1 else ("have", "they are", "their")
+        has, it, their = ("has", "it", "its") if len(doubtful) == 1 else ("have", "them", "their")
         words.append(
-            f"{_listed(doubtful)} {has} not converged: {it} left out of what others are held against, and "
-            f"{its} own z tells little."
+            f"{_listed(doubtful)} {has} not converged: no method is compared with {it}, and {their} own z "
+            "says little."
         )
     converged = [label for label, standing in standings.items() if not standing.obstacle]
     if not named and agreement.verdicts:
@@ -176,7 +178,7 @@ def _words(
         whom = "with the reference" if is_known else "with each other"
         words.insert(
             0,
-            f"{_listed(converged)} agree{'s' * (len(converged) == 1)} {whom}, as far as chance lets one see: "
+            f"{_listed(converged)} agree{'s' * (len(converged) == 1)} {whom} within chance: "
             f"the largest |z| of {_comparisons(agreement)} comparisons is {largest:.1f}.",
         )
     elif not agreement.verdicts:
@@ -190,11 +192,11 @@ def _comparisons(agreement: Agreement) -> int:
 
 def _nobody(converged: int, is_known: bool) -> str:
     if converged == 0:
-        return "No method has converged, so nothing can be said of whether they agree."
+        return "No method has converged, so this comparison cannot say whether they agree."
     assert not is_known
-    return "Only one method has converged, and there is no reference: nothing to hold it against."
+    return "Only one method has converged, and there is no reference to compare it with."
 
 
 def _listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join names: `a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))

@@ -1,4 +1,4 @@
-"""What a run is worth: the figures of its row."""
+"""The figures of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .whole import seconds_of_chains
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-SAMPLE = 1_000  # draws of a run that an MMD is estimated from
+SAMPLE = 1_000  # an MMD is estimated from so many draws of a run
 # Findings after which the standard errors of a run mean nothing.
 _NOT_CONVERGED = {
     "nan": "NaN or infinite draws",
@@ -36,7 +36,7 @@ _NOT_CONVERGED = {
 
 
 class Figures(NamedTuple):
-    """Of a run, and of its k scalars."""
+    """The figures of a run, and of its k scalars."""
 
     draws: int  # of each chain, as kept
     seconds: float  # start, warm-up and draws
@@ -50,20 +50,20 @@ class Figures(NamedTuple):
 
     @property
     def obstacles(self) -> list[str]:
-        """Why the run has not converged, in a few words each; empty where it has."""
+        """Reasons why the run has not converged, in a few words each; empty if it has."""
         kinds = [each.kind for each in self.findings if each.kind in _NOT_CONVERGED]
         return list(dict.fromkeys(_NOT_CONVERGED[kind] for kind in kinds))
 
 
 def measure(idata: InferenceData, quantities: Quantities, workers: int) -> Figures:
-    """The figures of a result with `unconstrained_posterior`, and at least four draws of each chain."""
+    """Measure a result with `unconstrained_posterior` and at least four draws of each chain."""
     groups, attrs = datasets(idata), attributes(idata)
     draws = quantities.draws(idata)
     flat = draws.reshape(-1, draws.shape[2])
     adaptation, stats = groups["adaptation"], groups["sample_stats"]
     seconds = float(attrs["sampling_time"])
     if samplers.facts(attrs["method"]).whole_chains and "seconds_total" in adaptation:
-        # Its processes take longer to begin than many a chain; what begins once is no matter of the method.
+        # The start of its processes may take longer than a chain, and it says nothing about the method.
         seconds = seconds_of_chains(adaptation["seconds_total"].values.tolist(), workers)
     return Figures(
         draws=draws.shape[1],
@@ -79,12 +79,12 @@ def measure(idata: InferenceData, quantities: Quantities, workers: int) -> Figur
 
 
 def median(values: np.ndarray) -> float:
-    """The median of scalars; NaN where there are none."""
+    """Compute the median of scalars; NaN if there are none."""
     return float(np.median(values)) if values.size else float("nan")
 
 
 def in_words(error: BaseException) -> str:
-    """The reason for a row without figures: a message, and the type of errors that are not our own."""
+    """Give the reason for a row without figures: the message, with the type if the error is not our own."""
     own = type(error).__module__.partition(".")[0] == __package__.partition(".")[0]
     text = check.one_line(error)
     return text if own or text == type(error).__name__ else f"{type(error).__name__}: {text}"

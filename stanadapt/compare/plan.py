@@ -1,4 +1,4 @@
-"""What is asked of a comparison, checked once, before anything runs."""
+"""The plan of a comparison: its arguments, checked once, before anything runs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .entrants import Entrant, read_methods
 from .quantities import Quantities
 from .reference import Reference, read_reference
 
-_NUMBERS = 10_000_000  # that the draws of a run under a limit may have at most
-_FREE_SHARE = 0.5  # of free memory, for all runs together
-_STATS = 8  # columns of a draw beside its values, about
+_NUMBERS = 10_000_000  # a run under a limit keeps so many numbers at most
+_FREE_SHARE = 0.5  # share of free memory for all runs together
+_STATS = 8  # about so many numbers of a draw beside its values
 
 
 @dataclass
 class Plan:
-    """What all runs share; checked."""
+    """What all runs share. Everything in it is checked."""
 
     posterior: Posterior
     quantities: Quantities
@@ -38,10 +38,10 @@ class Plan:
     reference: Reference | None
     mmd: bool
     error_rate: float
-    most: int  # draws of each chain that memory and the statistics bear
+    most: int  # draws of each chain that memory and the statistics allow
 
     def request(self, entrant: Entrant, seed: int, **more: Any) -> Request:
-        """The request of a run. Raises ArgumentError where an argument is not allowed."""
+        """Make the request of a run. Raises ArgumentError if an argument is not allowed."""
         given = {
             "method": entrant.method,
             "settings": entrant.settings,
@@ -59,7 +59,7 @@ class Plan:
         return resolve(**(given | self.arguments | more))
 
     def most_rows(self, entrant: Entrant) -> int:
-        """Draws of each chain that a run under a limit keeps at most: the method's default, if not more."""
+        """Return how many draws of each chain a run under a limit keeps; the method's default or more."""
         return max(self.most, entrant.most_draws)
 
 
@@ -82,7 +82,7 @@ def make_plan(
     workers: Any,
     **arguments: Any,
 ) -> Plan:
-    """The plan for the arguments of `stanadapt.compare`, which has what it raises."""
+    """Make the plan from the arguments of `stanadapt.compare`; that function lists the errors."""
     entrants, spent, most = read_methods(methods), Budget.parse(budget), check.LARGEST_COUNT
     arguments |= {
         "chains": check.integer("chains", chains, 1, most),
@@ -114,7 +114,7 @@ def make_plan(
         error_rate=rate,
         most=_most(posterior, len(entrants) * repeats, arguments["chains"]),
     )
-    # What no method takes is refused here, and not by every method in its row.
+    # An argument that no method takes is an error here, and not a failure of every method.
     request = plan.request(entrants[0], seed, draws=spent.draws)
     Labels.checked(request.coords, request.dims, posterior)
     starts.plan(request.inits, request.init_radius, posterior, request.chains)
@@ -122,6 +122,6 @@ def make_plan(
 
 
 def _most(posterior: Posterior, runs: int, chains: int) -> int:
-    """Draws of each chain that a run may keep: fewer, where memory is too small for those of all runs."""
+    """Return how many draws of each chain a run may keep, so that the draws of all runs fit in memory."""
     numbers = min(_NUMBERS, _FREE_SHARE * check.free_memory() / 8 / runs)
     return int(numbers / (posterior.n_values + posterior.dim + _STATS) / chains)

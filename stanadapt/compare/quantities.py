@@ -1,4 +1,4 @@
-"""The scalars that are compared, and their place in results and in references."""
+"""The scalars of a comparison, and their places in results and in references."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Quantities:
-    """Scalars of some variables of a posterior: all that move, each once.
+    """The scalars of some variables of a posterior: all that move, each of them once.
 
     Attributes
     ----------
@@ -52,18 +52,18 @@ class Quantities:
         return int(self.kept.sum())
 
     def labels(self, idata: InferenceData) -> list[str]:
-        """The scalars as a result names them: `theta[0]`, or by its coordinates."""
+        """Name the scalars as a result does: `theta[0]`, or by its coordinates."""
         every = row_names(select(idata, self.names))
         return [label for label, kept in zip(every, self.kept, strict=True) if kept]
 
     def draws(self, idata: InferenceData) -> np.ndarray:
-        """The draws (chain, draw, k) of a result."""
+        """Return the draws (chain, draw, k) of a result."""
         posterior = select(idata, self.names)
         arrays = {name: posterior[name].transpose(*SAMPLE_DIMS, ...).values for name in self.names}
         return self.gather(arrays)
 
     def gather(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
-        """Arrays (..., *shape) by variable as one (..., k); NaN for variables that are not there."""
+        """Join arrays (..., *shape) by variable to one array (..., k), with NaN for missing variables."""
         first = next(iter(arrays.items()))
         head = first[1].shape[: first[1].ndim - len(self.shapes[first[0]])]
         every = [
@@ -76,7 +76,7 @@ class Quantities:
         return joined if self.kept.all() else np.ascontiguousarray(joined[..., self.kept])
 
     def place(self, name: str) -> tuple[str, tuple[int, ...]] | None:
-        """The variable and index of a scalar in Stan's own words, `theta[1,2]` or `theta.1.2`."""
+        """Find the variable and index of a scalar that Stan calls `theta[1,2]` or `theta.1.2`."""
         return self._flat.get(re.sub(r"[\[,]\s*", ".", name.strip()).rstrip("] "))
 
 

@@ -1,4 +1,4 @@
-"""What is known of a posterior from elsewhere: draws, or moments."""
+"""References: draws or moments of a posterior from elsewhere."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _CHAIN_COLUMNS = ("chain", ".chain", "chain__")
 
 
 class Reference(NamedTuple):
-    """What is known of the k scalars that are compared; NaN where nothing is."""
+    """Known estimates of the k scalars of a comparison; NaN for those that are unknown."""
 
     estimates: Estimates
-    sample: np.ndarray | None  # (m, k) draws, evenly spread; None where not all scalars have any
+    sample: np.ndarray | None  # (m, k) draws, evenly spread; None if some scalars have no draws
 
 
 def read_reference(given: Any, quantities: Quantities) -> Reference:
-    """The argument `reference`.
+    """Read the argument `reference`.
 
     Raises
     ------
     ArgumentError
-        It is nothing that is allowed, has other shapes, or nothing of what is compared.
+        It is not allowed, its shapes are wrong, or it has none of the scalars of the comparison.
     OutputError
         The file cannot be read.
     """
@@ -66,7 +66,7 @@ def read_reference(given: Any, quantities: Quantities) -> Reference:
 
 
 def _open(path: Path) -> Any:
-    """A file as one of the things that are allowed."""
+    """Read a file as one of the allowed references."""
     if not path.is_file():
         raise ArgumentError(f"reference={str(path)!r} is not allowed: there is no such file")
     kind = path.suffix.lower()
@@ -86,7 +86,7 @@ def _open(path: Path) -> Any:
 
 
 def _is_result(given: Any) -> bool:
-    """Whether it holds datasets; those of arviz are mappings too."""
+    """Return whether it holds datasets; the results of arviz are mappings too."""
     holds_groups = hasattr(given, "children") or callable(getattr(given, "groups", None))
     return isinstance(given, xarray.Dataset) or holds_groups
 
@@ -98,7 +98,7 @@ def _is_moments(given: Any) -> bool:
 
 
 def _read_moments(given: Mapping[str, Mapping[str, Any]], quantities: Quantities) -> Estimates:
-    """Moments by variable or scalar; they are exact, where they come without standard errors."""
+    """Read moments by variable or scalar; moments without standard errors are exact."""
     columns: dict[str, dict[str, np.ndarray]] = {}
     for name, moments in given.items():
         for moment, values in moments.items():
@@ -119,7 +119,7 @@ def _read_moments(given: Mapping[str, Mapping[str, Any]], quantities: Quantities
 def _put(
     arrays: dict[str, np.ndarray], name: str, values: Any, quantities: Quantities, what: str, head: int = 0
 ) -> None:
-    """Values of a variable, or of one scalar, into the arrays by variable; others are left out.
+    """Put the values of a variable or of one scalar into the arrays by variable; ignore other names.
 
     `head` is the number of dimensions before the variable's own.
     """
@@ -145,7 +145,7 @@ def _put(
 
 
 def _read_draws(given: Any, quantities: Quantities) -> dict[str, np.ndarray]:
-    """Draws (chain, draw, *shape) by variable."""
+    """Read draws (chain, draw, *shape) by variable."""
     chains: list[Mapping[str, Any]]
     if _is_result(given):
         return _draws_of_result(given, quantities)
@@ -174,7 +174,7 @@ def _read_draws(given: Any, quantities: Quantities) -> dict[str, np.ndarray]:
 
 
 def _chains_of_frame(frame: Any) -> list[Mapping[str, Any]]:
-    """The columns of a DataFrame, by its column of chains if there is one; cut to the shortest chain."""
+    """Divide the columns of a DataFrame by its column of chains, and cut chains to the shortest one."""
     names = [name for name in _CHAIN_COLUMNS if name in frame.columns]
     parts = [part for _, part in frame.groupby(names[0], sort=True)] if names else [frame]
     n = min(map(len, parts))
@@ -182,7 +182,7 @@ def _chains_of_frame(frame: Any) -> list[Mapping[str, Any]]:
 
 
 def _draws_of_result(given: Any, quantities: Quantities) -> dict[str, np.ndarray]:
-    """The posterior of a result, or a dataset of draws."""
+    """Read the posterior of a result, or a dataset of draws."""
     try:
         posterior = given if isinstance(given, xarray.Dataset) else datasets(given)["posterior"]
         present = [name for name in quantities.names if name in posterior.data_vars]
@@ -199,7 +199,7 @@ def _draws_of_result(given: Any, quantities: Quantities) -> dict[str, np.ndarray
 
 
 def _nothing(given: Mapping[Any, Any], quantities: Quantities) -> ArgumentError:
-    """The error where nothing in the reference is compared."""
+    """Make the error for a reference that has none of the scalars of the comparison."""
     return ArgumentError(
         f"reference has nothing of {', '.join(quantities.names[:5])}, which are compared; it has "
         f"{', '.join(check.shown(str(name)) for name in list(given)[:5])}"

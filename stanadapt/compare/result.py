@@ -1,4 +1,4 @@
-"""What a comparison hands over."""
+"""The result of a comparison."""
 
 from __future__ import annotations
 
@@ -39,36 +39,38 @@ _PRINTED = {
     "z": "max |z|",
     "mmd2": "MMD²",
 }
+_INTERRUPTED = "Interrupted: runs that were going on or still to come are missing."
 _WHOLE = {"draws", "evaluations", "ess_bulk_min", "ess_tail_min", "findings"}
 
 
 class Comparison:
-    """Methods on the same posterior under the same budget. `print` shows the table and what there is to say.
+    """A comparison of methods on the same posterior under the same budget. `print` shows its table and notes.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        A row for every method. Its columns are explained in `meanings`.
+        A row for every method. `meanings` explains its columns.
     runs : pandas.DataFrame
         A row for every method and repeat.
     estimates : pandas.DataFrame
-        A row for every method, quantity and statistic: its value with its standard error (mcse) and effective
-        sample size, what it is held against, z and the p-value of this one comparison.
+        A row for every method, quantity and statistic: the value with its standard error (mcse) and effective
+        sample size, the value that it is compared with, z, and the p-value of this one comparison.
     results : dict
         The InferenceData of every run that has draws, by (method, repeat).
     failures : dict
         The exceptions of runs that failed, by (method, repeat).
     disagreements : list of Disagreement
-        Statistics in which a method differs from the reference, or from the others, beyond chance; named
-        tuples, the clearest first. As text each says by how much.
+        Statistics in which a method differs from the reference, or from the others, by more than chance
+        explains. They are named tuples, the clearest difference first; as a text each one says how large it
+        is.
     words : list of str
-        The same in sentences, and what else there is to say.
+        The same in sentences, with remarks on methods that have not converged.
     notes : list of str
-        Of single runs: why there are no figures, and what they warned of.
+        Notes on single runs: why a run has no figures, and its warnings.
     facts : dict
-        The budget, the seed and the rest of what was asked for.
+        The budget, the seed and the other arguments.
     interrupted : bool
-        Whether a signal has ended it early.
+        Whether a signal ended the comparison early.
     """
 
     def __init__(
@@ -97,23 +99,26 @@ class Comparison:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """What the columns of `table` mean."""
+        """The meanings of the columns of `table`."""
         return {name: meaning for name, meaning in MEANINGS.items() if name in self.table}
 
     @property
     def heading(self) -> str:
-        """What was compared, in a sentence."""
+        """One sentence that says what was compared."""
         facts = self.facts
+        included = "" if facts["budget"].endswith("draws of each chain") else ", warm-up included"
         repeats = f", {facts['repeats']} repeats" if facts["repeats"] > 1 else ""
         return (
             f"{facts['quantities']} quantities of a posterior in {facts['dimension']} dimensions; "
-            f"budget {facts['budget']}, warm-up included; {facts['chains']} chains, {facts['workers']} at a "
+            f"budget {facts['budget']}{included}; {facts['chains']} chains, {facts['workers']} at a "
             f"time{repeats}; seed {facts['seed']}"
         )
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
-        """Header and rows of the table as it is shown."""
+        """Make the header and the rows of the table as texts."""
         shown = {name: label for name, label in _PRINTED.items() if name in self.table}
+        if (self.table["status"] != OK).any():  # a row without figures, or of a run that was cut, says so
+            shown = {"status": "status", **shown}
         rows = [
             [check.printable(str(label)), *(_cell(name, row[name]) for name in shown)]
             for label, row in self.table.iterrows()
@@ -125,7 +130,7 @@ class Comparison:
         parts = [self.heading, aligned(header, rows, right=True)]
         parts.append("\n".join(f"- {check.printable(text)}" for text in [*self.words, *self.notes]))
         if self.interrupted:
-            parts.append("Interrupted: runs that were under way or to come are missing.")
+            parts.append(_INTERRUPTED)
         return "\n\n".join(parts)
 
     def __repr__(self) -> str:
@@ -137,7 +142,7 @@ class Comparison:
         return view(self._content())
 
     def plot(self, axes: Any = None, figsize: tuple[float, float] | None = None) -> np.ndarray:
-        """Draw ESS per second, ESS per 1000 evaluations, and how far statistics are from what is known.
+        """Draw ESS per second, ESS per 1000 evaluations, and the z of all statistics.
 
         Returns
         -------
@@ -161,12 +166,12 @@ class Comparison:
         _write(path, page(self._content()))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a file of the kind that the suffix says: .html (the report), .csv (the table) or .json (all).
+        """Write a file; its suffix decides: .html (the report), .csv (the table) or .json (everything).
 
         Raises
         ------
         ArgumentError
-            The suffix is another one.
+            The suffix is none of these.
         OutputError
             The file cannot be written.
         """
@@ -179,10 +184,11 @@ class Comparison:
             _write(path, json.dumps(self.as_dict(), indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
     def _content(self) -> Content:
-        """What pages show."""
+        """Collect what pages show."""
         from ..report.comparison import Content
 
         header, rows = self.cells()
+        notes = [*self.notes, _INTERRUPTED] if self.interrupted else self.notes
         doubtful = (self.table["status"] != OK).any() or not self.table["converged"].all()
         return Content(
             heading=self.heading,
@@ -192,16 +198,17 @@ class Comparison:
             runs=self.runs,
             estimates=self.estimates,
             meanings=MEANINGS,
-            short_meanings={label: MEANINGS[name] for name, label in _PRINTED.items() if name in MEANINGS},
+            short_meanings={label: MEANINGS[name] for name, label in _PRINTED.items() if name in MEANINGS}
+            | {"status": MEANINGS["status"]},
             words=self.words,
-            notes=self.notes,
+            notes=notes,
             facts=self.facts,
             limit=self.limit,
             level="serious" if self.disagreements else "care" if doubtful else "good",
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """All but the draws, for JSON: what is not a finite number is None."""
+        """Return everything except the draws for JSON; numbers that are not finite become None."""
         return {
             "facts": self.facts,
             "table": _records(self.table.reset_index()),
@@ -217,7 +224,7 @@ class Comparison:
 
 
 def check_suffix(path: Any) -> str:
-    """The suffix of a file that `Comparison.write` writes. Raises ArgumentError where it is another one."""
+    """Return the suffix of a file for `Comparison.write`. Raises ArgumentError if it is not allowed."""
     if not isinstance(path, str | os.PathLike):
         raise check.refused("path", path, "the path of a file")
     suffix = Path(path).suffix.lower()
@@ -227,12 +234,14 @@ def check_suffix(path: Any) -> str:
 
 
 def _write(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text; what was there is replaced when the new file is whole."""
+    """Write a text; the new file replaces an old one when it is complete."""
     with whole_files([path], overwrite=True) as (unfinished,):
         unfinished.write_text(text, encoding="utf-8")
 
 
 def _cell(name: str, value: Any) -> str:
+    if name == "status":
+        return str(value)
     number = float(value)
     if name in _WHOLE and math.isfinite(number):
         return f"{number:.0f}"
@@ -248,6 +257,6 @@ def _records(frame: pandas.DataFrame) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Convert a value for JSON."""
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Every method in turn: what it may draw, the run, and what becomes of one that fails."""
+"""The runs of a comparison: every method in turn, with its budget and its failures."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ _HINT = (
 
 @dataclass
 class Attempt:
-    """A run of a method, whatever came of it."""
+    """A run of a method, with or without success."""
 
     label: str
     repeat: int
-    method: str  # which method="auto" has chosen, where it is that
+    method: str  # the method; for method="auto" the one that it chose
     status: str = NOT_RUN
-    reason: str = ""  # why there are no figures, or fewer draws than asked for
+    reason: str = ""  # why the run has no figures, or fewer draws than asked for
     idata: InferenceData | None = None
     figures: Figures | None = None
     error: BaseException | None = None
-    notes: list[str] = field(default_factory=list)  # what was warned of, beside findings
+    notes: list[str] = field(default_factory=list)  # warnings other than findings
 
 
 def run_all(plan: Plan) -> tuple[list[Attempt], int]:
-    """Every method in turn, repeat by repeat, and the signal that has ended this early, or 0.
+    """Run every method in turn, repeat by repeat. Also return the signal that ended this early, or 0.
 
     Raises
     ------
     KeyboardInterrupt, SystemExit
-        A signal came before there was any draw.
+        A signal came before the first draw.
     """
     attempts = [
         Attempt(entrant.label, repeat, entrant.method)
@@ -82,9 +82,10 @@ def run_all(plan: Plan) -> tuple[list[Attempt], int]:
 
 
 def _attempt(attempt: Attempt, entrant: Entrant, plan: Plan, ready: set[str]) -> BaseException | None:
-    """Run a method once, and put into `attempt` what came of it. Returns what ends the whole, if anything.
+    """Run a method once, and put the outcome into `attempt`.
 
-    `ready` holds the labels of those that need no more preparation.
+    Return the exception that ends the whole comparison, or None. `ready` holds the labels of methods that
+    need no more preparation.
     """
     try:
         with warnings.catch_warnings(record=True) as said:
@@ -107,15 +108,15 @@ def _attempt(attempt: Attempt, entrant: Entrant, plan: Plan, ready: set[str]) ->
 
 
 def _notes(said: Sequence[warnings.WarningMessage]) -> list[str]:
-    """What was warned of; findings are in the table."""
+    """Return the warnings as texts, without findings, which are in the table."""
     ours = [each for each in said if issubclass(each.category, UserWarning)]
     return [str(each.message) for each in ours if each.category is not FindingsWarning]
 
 
 def _prime(entrant: Entrant, plan: Plan) -> None:
-    """Have compiled and loaded what a first run compiles and loads, so that no method's time has it.
+    """Compile and load everything that a first run needs, so that no method's time includes it.
 
-    The posterior's own kernels, and by a short run on a small posterior what only runs compile.
+    This prepares the posterior's own kernels; a short run on a small posterior compiles the rest.
     """
     with raised_interrupts():
         request = plan.request(entrant, 0, draws=20, thin=1)
@@ -139,7 +140,7 @@ def _prime(entrant: Entrant, plan: Plan) -> None:
 
 
 def _sample(entrant: Entrant, repeat: int, plan: Plan) -> InferenceData:
-    """The run itself."""
+    """Run a method."""
     seed = entrant.seed(plan.seed, repeat)
     thin = plan.arguments["thin"]
     more: dict[str, Any] = {}
@@ -167,7 +168,7 @@ def _sample(entrant: Entrant, repeat: int, plan: Plan) -> InferenceData:
 
 
 def _keep(attempt: Attempt, idata: InferenceData, entrant: Entrant, plan: Plan) -> None:
-    """The result and its figures, where there are enough draws."""
+    """Keep the result and its figures if there are enough draws."""
     groups, attrs = datasets(idata), attributes(idata)
     posterior = groups["posterior"]
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]

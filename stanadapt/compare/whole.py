@@ -1,8 +1,9 @@
-"""How many draws of a method whose chains run as a whole fit into a budget.
+"""Budgets of methods whose chains run as a whole: how many draws fit into a budget.
 
-Such chains cannot be stopped in between without losing their draws. So a short trial of the same chains tells
-what warm-up and a draw cost; its draws are thrown away, and it does not count. Its warm-up is that of the
-run, seed for seed, and so of gradients only the average of a draw is estimated.
+Such chains cannot stop in between without losing their draws. So a short trial of the same chains measures
+the cost of warm-up and of a draw; it does not count, and its draws are discarded. The trial has the same
+seeds and thus the same warm-up as the run, so of the gradients only the average cost of a draw is an
+estimate.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from ..run.request import Request
 from ..run.turns import Work, run
 from .budget import Budget
 
-_TRIAL = 100  # draws of each chain, at first
-_SHARE = 0.1  # of the time, that a trial should take to be a measure of the pace
-_GRACE = 2.0  # seconds a chain, for its process to begin
+_TRIAL = 100  # draws of each chain in the first trial
+_SHARE = 0.1  # a trial measures the pace if it takes this share of the time
+_GRACE = 2.0  # seconds for the process of a chain to start
 
 
 class SpentError(ChainError):
-    """The budget was gone before there was a draw."""
+    """The budget was spent before the first draw."""
 
 
 class _Cost(NamedTuple):
-    """Of all chains: gradients of warm-up and of the draws, and seconds of both together."""
+    """The cost of all chains: gradients of warm-up and of the draws, and seconds of both together."""
 
     warmup: int
     draws: int
@@ -40,12 +41,12 @@ class _Cost(NamedTuple):
 
 
 def draws_within(budget: Budget, request: Request, posterior: Posterior, most: int) -> int:
-    """The draws of each chain, at most `most`, that bring a run to its budget; a multiple of `thin`.
+    """Return how many draws of each chain, at most `most`, fit into a budget; a multiple of `thin`.
 
     Raises
     ------
     SpentError
-        Warm-up takes all of it.
+        Warm-up takes the whole budget.
     """
     if request.progress:
         tell(f"stanadapt: a trial of {request.method}, to see how many draws fit into {budget}")
@@ -64,14 +65,14 @@ def draws_within(budget: Budget, request: Request, posterior: Posterior, most: i
             raise SpentError(f"its warm-up takes all of the {budget}")
         if cost.seconds >= _SHARE * budget.seconds or n == most:
             break
-        # As long as the clock sees little, the pace is a guess: at most ten times as many.
+        # The pace is a guess while the trial is short, so the next one has at most ten times as many draws.
         n = min(most, 10 * n, n + int(2 * _SHARE * left / of_a_draw))
     fitting = int(min(left / of_a_draw, most))
     return max(fitting // request.thin, FEWEST) * request.thin
 
 
 def seconds_of_chains(seconds: Sequence[float], workers: int) -> float:
-    """When the last chain ends, if each begins as soon as one of the workers is free."""
+    """Compute when the last chain ends if each begins as soon as one of the workers is free."""
     free = [0.0] * max(1, min(workers, len(seconds)))
     for each in seconds:
         heapq.heapreplace(free, free[0] + float(each))

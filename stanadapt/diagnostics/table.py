@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN = 1e7  # larger numbers are written with an exponent,
 _DECIMALS = 6  # and so are those that need more decimals than these
+_LEVELLED = 1000.0  # ratio of standard errors up to which all rows of a table have the same decimals
 # Of times: the unit, its seconds, and from how many seconds on it is taken.
 _UNITS = (
     ("h", 3600.0, 7200.0),
@@ -135,9 +136,16 @@ def summary_table(frame: pandas.DataFrame) -> str:
     return aligned(["", *frame.columns], rows, right=True)
 
 
-def summary_columns(frame: pandas.DataFrame) -> list[list[str]]:
-    """The columns of the DataFrame of `stanadapt.summary` as texts, rounded as `summary_table` has them."""
+def summary_columns(frame: pandas.DataFrame, *, level: bool = False) -> list[list[str]]:
+    """The columns of the DataFrame of `stanadapt.summary` as texts, rounded as `summary_table` rounds them.
+
+    With `level`, all rows have as many decimals as the one that needs the most, unless their standard errors
+    differ by a factor of more than 1000.
+    """
     errors = _typical_errors(frame)
+    known = [error for error in errors if error > 0.0]
+    if level and known and max(known) <= _LEVELLED * min(known):
+        errors = [min(known)] * len(errors)
     columns = []
     for name in frame.columns:
         values = [float(value) for value in frame[name]]

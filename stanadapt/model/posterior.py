@@ -13,6 +13,7 @@ from .. import check
 from ..errors import ArgumentError, EvaluationError
 from .data import holds_tuples, read
 from .description import Description
+from .naming import model_name
 from .opening import open_model
 from .plugins import check_backend
 from .program import observed_names
@@ -45,6 +46,8 @@ class Posterior:
     ----------
     dim : int
         d, the number of unconstrained parameters.
+    name : str
+        What the model is called: the name of its file, or of the object or function. Empty for a text.
     names : list of str
         Flat names of the constrained parameters, `theta.1.2` for theta[1, 2].
     unconstrained_names : list of str
@@ -64,14 +67,14 @@ class Posterior:
         check_backend(backend)
         seed = check.integer("seed", seed, 0, 2**32 - 1)
         self.model, self.code, self.data, self.executable = open_model(model, data, backend, seed)
-        self.seed = seed
+        self.seed, self.name = seed, model_name(model)
         self._describe()
 
     def __repr__(self) -> str:
         return f"Posterior(dim={self.dim}, {len(self.variables)} variables, {self.library})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("code", "data", "executable", "model", "seed")}
+        return {name: getattr(self, name) for name in ("code", "data", "executable", "model", "name", "seed")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

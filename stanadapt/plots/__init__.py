@@ -1,1 +1,1 @@
-"""Pictures of results: the only room with matplotlib."""
+"""Pictures of results. No other room uses matplotlib."""

@@ -1,4 +1,4 @@
-"""What adaptation did over warm-up."""
+"""The history of the adaptation over warm-up."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from ..result.container import InferenceData
 
-_BINS = 50  # means that the iterations of a warm-up are shown by, where they were kept and no history was
-_DECADE = 20.0  # ratio of the largest to the smallest number from which on a scale is logarithmic
+_BINS = 50  # the picture shows means over so many bins if the result has iterations and no history
+_DECADE = 20.0  # a scale is logarithmic if the largest number is more than so many times the smallest
 
 
 class _Panel(NamedTuple):
-    """How one number of the history is shown."""
+    """The title and the scale of a panel."""
 
     title: str
     log: bool = False
@@ -46,7 +46,7 @@ _PANELS = {
 
 
 class _History(NamedTuple):
-    """What was noted over warm-up, and what the draws were made with."""
+    """The history of warm-up, and the values that the draws used."""
 
     iterations: np.ndarray  # (n,)
     stages: list[tuple[str, int, int]]  # with their first and last iteration
@@ -62,22 +62,22 @@ def plot_adaptation(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> np.ndarray:
-    """Step size, acceptance and what else was noted of the adaptation, over warm-up, chain by chain.
+    """Draw step size, acceptance and the rest of the adaptation's history over warm-up, chain by chain.
 
-    Every second stage of warm-up is shaded. The diamonds to the right of warm-up are what the draws were made
-    with: the frozen step size, and the mean acceptance rate of the draws. The acceptance rate over warm-up is
-    the mean since the note before, and a dashed line is what the method aims at.
+    Every second stage of warm-up is shaded. The diamonds to the right of warm-up show the values of the
+    draws: the frozen step size, and the mean acceptance rate. During warm-up, each value of the acceptance
+    rate is a mean since the previous value; a dashed line shows the rate that the method aims at.
 
     Parameters
     ----------
     idata
-        A result of `stanadapt.sample`. Of another program's, and of the method nuts, the group
-        warmup_sample_stats is shown.
+        A result of `stanadapt.sample`. For a result of another program or of the method nuts, the picture
+        shows the group warmup_sample_stats.
     var_names
-        What to show of the history in the group adaptation; by default all that changes: step_size,
+        Names from the history in the group adaptation; by default all that change: step_size,
         acceptance_rate, rewards of a policy (warmup_reward), trace, log-determinant and condition number of
-        the preconditioner (preconditioner_trace, preconditioner_log_det, preconditioner_condition), and what
-        else the method notes.
+        the preconditioner (preconditioner_trace, preconditioner_log_det, preconditioner_condition), and
+        others of the method.
     axes
         Axes to draw on, one for each name.
     figsize
@@ -91,8 +91,7 @@ def plot_adaptation(
     Raises
     ------
     ArgumentError
-        The result has no history of its warm-up; a name is unknown; or there are not as many axes as are
-        needed.
+        The result has no history of its warm-up, a name is unknown, or the number of axes is wrong.
     """
     groups = datasets(idata)
     history = _history(groups)
@@ -119,7 +118,7 @@ def plot_adaptation(
 
 
 def _draw(ax: Any, name: str, history: _History) -> None:
-    """One number of the history."""
+    """Draw one panel of the history."""
     panel = _PANELS.get(name, _Panel(name.replace("_", " ")))
     lines, end = history.columns[name], history.iterations[-1]
     inks = canvas.colours(len(history.chains))
@@ -140,7 +139,7 @@ def _draw(ax: Any, name: str, history: _History) -> None:
 
 
 def _name_stages(ax: Any, stages: list[tuple[str, int, int]]) -> None:
-    """The names of stages above the axes, those of the longest first, as far as there is room for them."""
+    """Write the names of stages above the axes, the longest stages first, as long as there is room."""
     height = 14 if len(stages) > 1 else 0
     if not height:
         return
@@ -168,7 +167,7 @@ def _name_stages(ax: Any, stages: list[tuple[str, int, int]]) -> None:
 
 
 def _history(groups: Groups) -> _History:
-    """The history in the group adaptation, or that of the iterations of warm-up where these were kept."""
+    """Read the history from the group adaptation, or compute it from kept iterations of warm-up."""
     own, warmup = groups.get(OWN_GROUP), groups.get("warmup_sample_stats")
     stages: list[tuple[str, int, int]] = []
     if own is not None and "note" in own.dims:
@@ -184,8 +183,8 @@ def _history(groups: Groups) -> _History:
         chains = warmup["chain"].values
     else:
         raise ArgumentError(
-            "idata has no history of a warm-up: there was none, or the method notes none, as nuts does; "
-            "save_warmup=True keeps its iterations"
+            "idata has no history of a warm-up: the run had none, or the method keeps no history, as nuts; "
+            "save_warmup=True keeps the iterations"
         )
     columns = {name: found[name] for name in (*_PANELS, *found) if name in found}
     columns = {name: values for name, values in columns.items() if not np.all(np.isnan(values))}
@@ -193,7 +192,7 @@ def _history(groups: Groups) -> _History:
 
 
 def _means(warmup: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The ends of bins of iterations, and the means (chain, bin) there of step size and acceptance."""
+    """Return the ends of bins of iterations, and the means (chain, bin) of step size and acceptance."""
     n = warmup.sizes["draw"]
     ends = np.unique(np.linspace(0, n, min(_BINS, n) + 1).astype(int))[1:]
     starts = np.append(0, ends[:-1])
@@ -207,7 +206,7 @@ def _means(warmup: xarray.Dataset) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def _frozen(groups: Mapping[str, xarray.Dataset], chains: np.ndarray) -> dict[str, np.ndarray]:
-    """What the draws were made with: the last step size, and the mean acceptance rate (chain,)."""
+    """Return the values of the draws: the last step size, and the mean acceptance rate (chain,)."""
     stats = groups.get("sample_stats")
     if stats is None or not stats.sizes.get("draw", 0) or not np.array_equal(stats["chain"].values, chains):
         return {}

@@ -1,7 +1,7 @@
-"""Figures, colours and labels that all pictures share: the only file that imports matplotlib.
+"""Figures, colours and labels that all pictures share. No other file imports matplotlib.
 
-matplotlib is imported when the first picture is drawn. No backend is chosen here: a notebook shows the
-figures, and a machine without a display draws them into memory, as matplotlib itself decides.
+The first picture imports matplotlib. matplotlib itself chooses the backend: a notebook shows the figures, and
+a machine without a display draws them into memory.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 # Okabe and Ito (2008), Color Universal Design, without the yellow, which is too pale for a line.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 DIVERGING, SEQUENTIAL = "RdBu_r", "viridis"  # maps of colours that colour-blind readers can tell apart
-GREY, SHADE = "#7a7a7a", "#8c8c8c"  # of reference lines; of shaded stages
-NOTE = "#555555"  # of small text, which must be read on light and on dark pages
-_INK = "#1b1c1d"  # of text and lines; in SVG it becomes the colour of the text around the picture
+GREY, SHADE = "#7a7a7a", "#8c8c8c"  # for reference lines; for shaded stages
+NOTE = "#555555"  # for small text, which must be legible on light and on dark pages
+_INK = "#1b1c1d"  # for text and lines; in SVG it becomes the colour of the text around the picture
 _STYLE = {
     "axes.edgecolor": _INK,
     "axes.labelcolor": _INK,
@@ -54,28 +54,37 @@ _STYLE = {
     "ytick.color": _INK,
     "ytick.labelsize": 8,
 }
-_LEGEND = 8  # chains of which every one is in the legend
+_LEGEND = 8  # a legend names up to so many chains
 _detached = contextvars.ContextVar("detached", default=False)
 
 
 @functools.cache
 def matplotlib() -> Any:
-    """matplotlib with the parts that are used here, without the one that shows figures."""
+    """Import matplotlib with the parts that this room uses, without the one that shows figures."""
     import_with_home(lambda: importlib.import_module("matplotlib.figure"))  # and with it axes, lines, ticker
     return importlib.import_module("matplotlib")
 
 
 @functools.cache
 def pyplot() -> Any:
-    """The part of matplotlib that shows figures."""
+    """Import the part of matplotlib that shows figures."""
     return import_with_home(lambda: importlib.import_module("matplotlib.pyplot"))
 
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """The look of all pictures, for as long as they are drawn; the user's own settings come back after it."""
-    with matplotlib().rc_context(_STYLE):
-        yield
+    """Give all pictures the same look while they are drawn; the user's own settings come back after that.
+
+    A notebook's backend turns interactive mode on when the first figure loads it. That stays: without it the
+    notebook would show no later figure.
+    """
+    library = matplotlib()
+    with library.rc_context(_STYLE):
+        try:
+            yield
+        finally:
+            is_interactive = library.is_interactive()
+    library.interactive(is_interactive)
 
 
 def make_axes(
@@ -86,21 +95,21 @@ def make_axes(
     default: tuple[float, float],
     **grid: Any,
 ) -> np.ndarray:
-    """The axes (rows, columns) to draw on: the ones given, or those of a new figure.
+    """Return the axes (rows, columns) to draw on: the given ones, or those of a new figure.
 
     Parameters
     ----------
     axes
         One of matplotlib's Axes, or an array of them, as many as are needed; or None.
     figsize, default
-        Width and height of a new figure in inches, as the user wants it, and without a wish.
+        Width and height of a new figure in inches: what the user asks for, and what it is otherwise.
     **grid
-        What else `Figure.subplots` takes.
+        Further arguments of `Figure.subplots`.
 
     Raises
     ------
     ArgumentError
-        There are not as many axes as are needed, or they are none; or `figsize` is no size.
+        The number of axes is wrong, they are not matplotlib's, or `figsize` is not a size.
     """
     if axes is not None:
         return _given(axes, rows, columns)
@@ -110,7 +119,7 @@ def make_axes(
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """An empty figure of this width and height in inches."""
+    """Make an empty figure of this width and height in inches."""
     if _detached.get():
         made: Figure = matplotlib().figure.Figure(size, layout="constrained")
     else:
@@ -136,7 +145,7 @@ def _size(figsize: Any) -> tuple[float, float]:
 
 
 def colours(n: int) -> list[Any]:
-    """A colour for each of `n` chains."""
+    """Choose a colour for each of `n` chains."""
     if n <= len(COLOURS):
         return list(COLOURS[:n])
     ramp = matplotlib().colormaps[SEQUENTIAL]
@@ -144,13 +153,13 @@ def colours(n: int) -> list[Any]:
 
 
 def plain(text: object) -> str:
-    """A name as it is written. To matplotlib a dollar is mathematics, and what begins with _ is no label."""
+    """Escape a name: matplotlib reads a dollar as mathematics, and hides a label that begins with _."""
     written = check.printable(str(text)).replace("$", r"\$")
     return f" {written}" if written.startswith("_") else written
 
 
 def set_log(ax: Any, *axes: str) -> None:
-    """Logarithmic scales on "x" or "y" or both, with few labels, which are plain numbers."""
+    """Set logarithmic scales on "x" or "y" or both, with few labels, which are plain numbers."""
     ticker = matplotlib().ticker
     for name in axes:
         getattr(ax, f"set_{name}scale")("log")
@@ -165,9 +174,9 @@ def set_log(ax: Any, *axes: str) -> None:
 def name_chains(
     axes: Axes, chains: np.ndarray, others: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """A legend below the figure that tells chains by their colours; of many, the first and the last.
+    """Put a legend of the chains below the figure; of many chains it names the first and the last.
 
-    `others` are marks that it explains too, with the properties of matplotlib's Line2D.
+    `others` are further marks for the legend, with the properties of matplotlib's Line2D.
     """
     line = matplotlib().lines.Line2D
     shown = range(len(chains)) if len(chains) <= _LEGEND else (0, len(chains) - 1)
@@ -183,23 +192,23 @@ def name_chains(
 
 
 def to_svg(picture: Callable[..., np.ndarray], idata: Any, **options: Any) -> str:
-    """A picture as an SVG element, to stand in a page; see `draw_detached` and `write_svg`."""
+    """Draw a picture as an SVG element for a page; see `draw_detached` and `write_svg`."""
     return write_svg(draw_detached(picture, idata, **options))
 
 
 def draw_detached(picture: Callable[..., np.ndarray], idata: Any, **options: Any) -> Figure:
-    """A picture on a figure that matplotlib's pyplot does not know of.
+    """Draw a picture on a figure that matplotlib's pyplot does not know.
 
-    So nothing is shown, and nothing has to be closed.
+    So nothing shows it, and nobody has to close it.
 
     Parameters
     ----------
     picture
         One of the functions of this room, such as `plot_chains`.
     idata
-        What is to be seen.
+        What the picture shows.
     **options
-        What else the function takes, other than `axes`.
+        Further arguments of the function, except `axes`.
     """
     before = _detached.set(True)
     try:
@@ -211,7 +220,7 @@ def draw_detached(picture: Callable[..., np.ndarray], idata: Any, **options: Any
 
 
 def write_svg(figure: Figure) -> str:
-    """A figure as an SVG element: on no background, and with text of the colour of the text around it."""
+    """Write a figure as an SVG element without a background; its text has the colour of the page's text."""
     file = io.StringIO()
     with style():
         figure.savefig(file, format="svg", transparent=True, dpi=150, metadata={"Date": None})
@@ -220,7 +229,7 @@ def write_svg(figure: Figure) -> str:
 
 
 def write_png(figure: Figure) -> bytes:
-    """A figure as PNG, on its own background."""
+    """Write a figure as PNG on its own background."""
     file = io.BytesIO()
     with style():
         figure.savefig(file, format="png", dpi=130)

@@ -1,4 +1,4 @@
-"""Traces, ranks and densities of the quantities that should be looked at first."""
+"""Traces, ranks and densities of the worst quantities."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def plot_chains(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> np.ndarray:
-    """Traces, ranks and densities of the worst quantities, chain by chain.
+    """Draw traces, ranks and densities of the worst quantities, chain by chain.
 
-    A row for each quantity. Those that `diagnose` finds fault with come first: of every kind of fault the
-    worst quantity, then the second of every kind. Titles say what is wrong.
+    Each quantity has a row. The quantities with findings of `diagnose` come first: the worst one for every
+    kind of finding, then the second of every kind. Titles say what is wrong. If chains lie so far apart that
+    one density is more than three times as high as another, each density has its own scale.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ def plot_chains(
     most
         Largest number of quantities.
     axes
-        Axes to draw on, three for each quantity that is shown.
+        Axes to draw on, three for each quantity.
     figsize
         Width and height of a new figure in inches.
 
@@ -52,7 +53,7 @@ def plot_chains(
     Raises
     ------
     ArgumentError
-        The result has no draws, or a variable is unknown; or there are not as many axes as are needed.
+        The result has no draws, a variable is unknown, or the number of axes is wrong.
     """
     most = check.integer("most", most, 1, 100)
     posterior = select(idata, var_names)
@@ -64,7 +65,7 @@ def plot_chains(
         k = len(quantities)
         made = canvas.make_axes(k, 3, axes, figsize, (9.5, 0.7 + 1.55 * k), width_ratios=(2.2, 1, 1))
         diverging = _diverging(idata)
-        draw_chains(draws, diverging, made[:, 0], made[:, 1], made[:, 2])
+        are_rescaled = draw_chains(draws, diverging, made[:, 0], made[:, 1], made[:, 2])
         for quantity, row in zip(quantities, made, strict=True):
             row[0].set_title(_title(quantity))
             row[0].margins(x=0.01)
@@ -73,8 +74,8 @@ def plot_chains(
             ax.set_xlabel(label)
         for ax in made[:, 1]:
             ax.set_ylabel(up)
-        for ax in made[:, 2]:
-            ax.set_ylabel("density")
+        for ax, is_rescaled in zip(made[:, 2], are_rescaled, strict=True):
+            ax.set_ylabel("density, own scales" if is_rescaled else "density")
         if axes is None:
             marks = {"divergence": {"marker": "|", "color": "black", "ms": 9}}
             shows = diverging is not None and diverging.any()
@@ -83,14 +84,14 @@ def plot_chains(
 
 
 def _diverging(idata: InferenceData) -> np.ndarray | None:
-    """Whether the trajectories of draws (chain, draw) diverged; None where there are none."""
+    """Return which trajectories (chain, draw) diverged; None if the result does not say."""
     stats = datasets(idata).get("sample_stats")
     found = None if stats is None else column(stats, "diverging", np.any)
     return None if found is None else found.astype(bool)
 
 
 def _title(quantity: Quantity) -> str:
-    """Its name and why it is shown: what is wrong with it, or in what it is the worst of all."""
+    """Name a quantity, and say what is wrong with it or in which respect it is the worst."""
     if quantity.faults:
         return f"{canvas.plain(quantity.name)}: {', '.join(quantity.faults)}"
     told = (

@@ -1,4 +1,4 @@
-"""Methods side by side: what a second and an evaluation give, and whether the methods agree."""
+"""A comparison of methods: their efficiency, and how well they agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RATES = (
     ("per_second", "smallest bulk ESS per second"),
     ("per_1000", "smallest bulk ESS per 1000 evaluations"),
 )
-_MOST_POINTS = 2_000  # of a method, in the panel of z: the largest ones, and some of the others
+_MOST_POINTS = 2_000  # for each method in the panel of z: the largest ones, and some of the others
 _ROW = 0.34  # inches
 
 
@@ -32,9 +32,10 @@ def plot_comparison(
 ) -> np.ndarray:
     """Draw a comparison; see `Comparison.plot`.
 
-    A dot for each method, hollow where it has not converged, on axes of powers of ten, with a bar from the
-    worst of its repeats to the best. In the third panel a dot is a statistic of a quantity. Those beyond the
-    dashed lines are no chance; they are red unless heavy tails or few effective draws explain them.
+    Each method has a dot, which is hollow if the method has not converged, and a bar from its worst repeat to
+    its best one, on logarithmic axes. In the third panel each dot is a statistic of a quantity. Chance does
+    not explain dots beyond the dashed lines; a dot there is orange unless heavy tails or few effective draws
+    explain it.
 
     Returns
     -------
@@ -75,7 +76,7 @@ def _draw_rates(
         trusted = bool(table.at[labels[place], "converged"])
         face = canvas.COLOURS[0] if trusted else "none"
         ax.plot(value, place, "o", ms=7, mec=canvas.COLOURS[0], mfc=face, mew=1.3)
-        # In a column at the right, where the numbers can be compared too.
+        # The numbers stand in a column at the right, so that readers can compare them.
         shown = canvas.plain(three_figures(value))
         ax.text(1.0, place, shown, transform=ax.get_yaxis_transform(), ha="right", va="center", fontsize=8)
     low, high = min(known.values()), max(known.values())
@@ -99,7 +100,7 @@ def _draw_distances(
             order = np.concatenate((order[:50], order[50 :: len(order) // _MOST_POINTS]))
         shown, beyond = shown[order], p_values[order] < level
         largest = max(largest, float(np.abs(shown).max()))
-        # Beside each other, so that dots of one value can be told apart; by rank, so that nothing is random.
+        # Shifts that depend on the rank keep dots of one value apart without random numbers.
         height = place + 0.26 * np.sin(np.arange(len(shown)) * 2.4)
         trusted = bool(table.at[label, "converged"])
         for part, ink in ((~beyond, canvas.COLOURS[0]), (beyond, canvas.COLOURS[1])):

@@ -1,7 +1,7 @@
-"""Traces, ranks and densities of single quantities, which ArviZ draws: the file where its versions differ.
+"""Traces, ranks and densities of single quantities. ArviZ draws them, and this file handles its two versions.
 
-ArviZ 0.23 draws on axes that it is given. ArviZ 1 draws on a PlotCollection, which is made of such axes here.
-Both get quantities under names of ours, since those of users may be none that they take.
+ArviZ 0.23 draws on given axes. ArviZ 1 draws on a PlotCollection, which this file makes of the axes. Both get
+the quantities under our own names, because ArviZ does not accept every name that users choose.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import xarray
 from ..result.container import container, has_datatree, pictures
 from .canvas import GREY, colours
 
-RANKED = 500  # draws of a chain that ArviZ 1 ranks; its test takes half a minute where there are 10,000
+RANKED = 500  # ArviZ 1 ranks so many draws of a chain; its test takes half a minute for 10,000
+_FLAT = 3.0  # times as high as another density
 _TRACE, _DENSITY = {"alpha": 0.8, "linewidth": 0.5}, {"linewidth": 1.2}
 
 
@@ -25,8 +26,8 @@ def draw_chains(
     traces: np.ndarray,
     ranks: np.ndarray,
     densities: np.ndarray,
-) -> None:
-    """Traces, ranks and densities of k quantities, in a colour for each chain.
+) -> list[bool]:
+    """Draw traces, ranks and densities of k quantities, in a colour for each chain.
 
     A rank plot compares chains by the ranks of their draws among those of all chains (Vehtari et al. 2021).
     ArviZ 0.23 counts the ranks in bins; ArviZ 1 shows their distribution less the uniform one.
@@ -36,9 +37,14 @@ def draw_chains(
     draws
         (k, chain, draw).
     diverging
-        (chain, draw), or None: trajectories that diverged, which the traces mark at their lower edge.
+        (chain, draw), or None: the trajectories that diverged; traces mark them at the lower edge.
     traces, ranks, densities
         (k,) axes each.
+
+    Returns
+    -------
+    list of bool
+        For each quantity, whether its densities are drawn each at its own scale.
     """
     k, chains, n = draws.shape
     if draws.dtype == bool:
@@ -51,7 +57,7 @@ def draw_chains(
     if diverging is not None and diverging.any():
         groups["sample_stats"] = xarray.Dataset({"diverging": (dims, diverging)}, coords=coords)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # constants and infinite draws have no density, which titles tell
+        warnings.simplefilter("ignore")  # titles say that constants and infinite draws have no density
         draw = _draw_on_collections if has_datatree() else _draw_on_axes
         draw(groups, traces, ranks, densities)
     for ax, rows, known in zip(traces, draws, finite, strict=True):
@@ -65,10 +71,29 @@ def draw_chains(
                 line.set(alpha=0.3, markersize=9)
     for ax in (*traces, *ranks, *densities):
         ax.tick_params(labelsize=8)
+    return [_rescale_densities(ax) for ax in densities]
+
+
+def _rescale_densities(ax: Any) -> bool:
+    """Draw each density as high as the others if the highest would make a flat line of another one.
+
+    The density of a chain that hardly moves is as high as it is narrow. Returns whether the heights differed
+    that much.
+    """
+    lines = [line for line in ax.lines if line.get_marker() != "|"]
+    heights = np.array([np.max(line.get_ydata(), initial=0.0) for line in lines])
+    if len(lines) < 2 or not heights.min() > 0.0 or heights.max() <= _FLAT * heights.min():
+        return False
+    for line, height in zip(lines, heights, strict=True):
+        line.set_ydata(np.asarray(line.get_ydata()) / height)
+    for marks in set(ax.lines) - set(lines):
+        marks.set_ydata(np.zeros_like(marks.get_ydata()))
+    ax.set_ylim(0.0, 1.08)
+    return True
 
 
 def _middles(draws: np.ndarray, finite: np.ndarray) -> np.ndarray:
-    """The medians (k, chain, 1) of the finite draws of chains; 0 where there are none."""
+    """Return the median of the finite draws of each chain (k, chain, 1); 0 if it has none."""
     middles = np.zeros((*draws.shape[:2], 1))
     for place in np.ndindex(*draws.shape[:2]):
         if finite[place].any():
@@ -77,14 +102,14 @@ def _middles(draws: np.ndarray, finite: np.ndarray) -> np.ndarray:
 
 
 def _leave_gaps(ax: Any, draws: np.ndarray, finite: np.ndarray) -> None:
-    """Gaps in the traces of chains (chain, draw), where ArviZ was given a number in the place of none."""
+    """Leave gaps in traces (chain, draw) at draws that are not finite: ArviZ got substitutes for them."""
     lines = [line for line in ax.lines if len(line.get_xdata()) == draws.shape[1]]
     for line, row, known in zip(lines, draws, finite, strict=True):
         line.set_ydata(np.where(known, row, np.nan))
 
 
 def rank_labels() -> tuple[str, str]:
-    """What the two axes of a rank plot show."""
+    """Return the labels of the two axes of a rank plot."""
     return (
         ("fractional rank", "ECDF − uniform") if has_datatree() else ("rank of all draws", "draws in a bin")
     )

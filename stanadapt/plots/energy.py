@@ -1,4 +1,4 @@
-"""The energy of trajectories: is it explored as widely as it is distributed?"""
+"""The energy of trajectories: do the chains explore all of its distribution?"""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ if TYPE_CHECKING:
     from ..result.container import InferenceData
 
 _BINS = 60
-_SHARE = 0.001  # of each tail that is left out
-_NAMED = 8  # chains whose E-BFMI is told
+_SHARE = 0.001  # share of each tail that the histogram leaves out
+_NAMED = 8  # the legend gives the E-BFMI of up to so many chains
 
 
 def plot_energy(
     idata: InferenceData, *, axes: Any = None, figsize: tuple[float, float] | None = None
 ) -> np.ndarray:
-    """Histograms of the energy and of its changes from draw to draw, of all chains.
+    """Draw histograms of the energy and of its changes from draw to draw, for all chains together.
 
-    Betancourt (2016), Diagnosing Suboptimal Cotangent Disintegrations in Hamiltonian Monte Carlo: chains move
-    between energies by changes of the momentum alone, so where the changes are much narrower than the
-    distribution of the energy, they explore the tails slowly. Draws that ended in a divergence are marks on
-    the axis.
+    Betancourt (2016), Diagnosing Suboptimal Cotangent Disintegrations in Hamiltonian Monte Carlo: only a new
+    momentum moves a chain to another energy. If the changes are much narrower than the distribution of the
+    energy, the chains explore the tails slowly. Marks on the axis show draws that ended in a divergence.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from . import canvas
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-_POINTS = 25  # numbers of draws at which the sizes are found
+_POINTS = 25  # numbers of draws for which it computes the sizes
 
 
 class _Time(NamedTuple):
@@ -37,11 +37,11 @@ def plot_ess(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> np.ndarray:
-    """Bulk and tail effective sample sizes against draws, and against time.
+    """Draw bulk and tail effective sample sizes against draws, and against time.
 
-    Shown are the quantities with the smallest bulk and tail sizes, in turn, and in black the one whose bulk
-    size is the median of all. Where chains mix, the sizes grow in proportion to the draws. A size that levels
-    off, or falls, tells that they have found something new and do not agree. The dashed line is what
+    The picture shows the quantities with the smallest bulk and tail sizes in turn and, in black, the quantity
+    with the median bulk size. If chains mix, the sizes grow in proportion to the draws. If a size levels off
+    or decreases, the chains have found something new and disagree. The dashed line is the size that
     `diagnose` asks for: 100 a chain.
 
     Parameters
@@ -53,7 +53,7 @@ def plot_ess(
     most
         Largest number of quantities with small sizes.
     axes
-        Axes to draw on: four, or two where the result does not know how long it took.
+        Axes to draw on: four, or two if the result does not say how long the run took.
     figsize
         Width and height of a new figure in inches.
 
@@ -61,14 +61,14 @@ def plot_ess(
     -------
     numpy.ndarray
         matplotlib's Axes (2, 2): bulk in the upper row and tail in the lower one, against the draws of all
-        chains on the left and against seconds since the run began on the right. Seconds are those of the
-        attribute sampling_time, which are shared out by what chains took for warm-up and for draws; they are
-        the whole run's, compiling included. Where that attribute is missing, (2, 1).
+        chains on the left and against seconds since the run began on the right. The seconds are those of the
+        attribute sampling_time, for the whole run with compiling; the times that chains took for warm-up and
+        draws divide them. Without that attribute the shape is (2, 1).
 
     Raises
     ------
     ArgumentError
-        The result has too few draws, or a variable is unknown; or there are not as many axes as are needed.
+        The result has too few draws, a variable is unknown, or the number of axes is wrong.
     """
     most = check.integer("most", most, 1, 100)
     posterior = select(idata, var_names)
@@ -109,14 +109,14 @@ def plot_ess(
 
 
 def _sizes(draws: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Bulk and tail sizes (2, k, counts) of the first draws of each chain, from draws (k, chain, draw)."""
+    """Compute bulk and tail sizes (2, k, counts) of the first draws of each chain (k, chain, draw)."""
     with np.errstate(all="ignore"):  # draws may be infinite, NaN or constant
         found = [convergence(np.ascontiguousarray(draws[:, :, :count], float)) for count in counts]
     return np.array([[each.ess_bulk, each.ess_tail] for each in found]).transpose(1, 2, 0)
 
 
 def _places(counts: np.ndarray, n: int, chains: int, time: _Time | None) -> list[np.ndarray]:
-    """Where the numbers of draws are on each axis."""
+    """Place the numbers of draws on each axis."""
     places = [counts * chains]
     if time is not None:
         places.append(time.warmup + (time.whole - time.warmup) * counts / n)
@@ -142,7 +142,7 @@ def _show_time(axes: np.ndarray, time: _Time) -> None:
 
 
 def _time(idata: InferenceData, posterior: xarray.Dataset) -> _Time | None:
-    """How long the run took, and its warm-up as far as that is known; None where nothing is."""
+    """Return how long the run took, and its warm-up if that is known; None if nothing is known."""
     whole = posterior.attrs.get("sampling_time")
     if not isinstance(whole, int | float | np.number) or not whole > 0.0:
         return None

@@ -1,4 +1,4 @@
-"""What the policies of rlmh and rlmh_mala have learnt: the proposal that they make from every point."""
+"""The learned policies of rlmh and rlmh_mala: the proposal that they make from every point."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _SLICES = 4  # coordinates that are shown, where nobody chooses
 
 
 class _Policy(NamedTuple):
-    """The policy of a chain, and the coordinates u = R^-1 (x - m) that it acts in."""
+    """The policy of a chain, and its coordinates u = R^-1 (x - m)."""
 
-    place: int  # of the chain, among all of them
+    place: int  # the chain's place among all chains
     space: Space
     before: np.ndarray  # (p,) weights of the actor before any reward
     after: np.ndarray
@@ -38,11 +38,11 @@ class _Policy(NamedTuple):
 
     @property
     def steps(self) -> bool:
-        """Whether it chooses a step size, as in rlmh_mala, and not a place."""
+        """Whether the policy chooses a step size, as in rlmh_mala, and not a place."""
         return self.shape.n_out < len(self.space.center)
 
     def at(self, weights: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Of points (n, d) the means of proposals (n, d), or the step sizes (n,)."""
+        """Compute the means of the proposals (n, d), or the step sizes (n,), at points (n, d)."""
         u = (points - self.space.center) @ self.space.inverse_t
         actions = np.empty((len(u), self.shape.n_out))
         for point, out in zip(u, actions, strict=True):
@@ -59,23 +59,23 @@ def plot_policy(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> np.ndarray:
-    """The policy of rlmh before and after it has learnt from rewards.
+    """Draw the policy of rlmh before and after it learned from rewards.
 
-    A policy tells where a proposal from x has its mean, phi(x); of rlmh_mala, how large the step from x is.
-    Before it learns from rewards it is what pre-training has made of it. In one dimension phi is a curve for
-    each chain. In two dimensions arrows show the direction from x to phi(x), and their colours the distance,
-    of the first chain that has a policy. In more dimensions a coordinate of phi is shown along the same
-    coordinate of x, with all others at their mean.
-    Where the unconstrained draws were kept (keep_unconstrained=True), they are shown too.
+    A policy chooses the mean phi(x) of a proposal from x; in rlmh_mala it chooses the size of the step from
+    x. Before it learns from rewards it is the result of pre-training. In one dimension phi is a curve for
+    each chain. In two dimensions arrows show the direction from x to phi(x), and their colours show the
+    distance, for the first chain with a policy. In more dimensions the picture shows coordinates of phi along
+    the same coordinates of x, with all other coordinates at their mean. If the result
+    has the unconstrained draws (keep_unconstrained=True), it shows them too.
 
     Parameters
     ----------
     idata
         A result of `stanadapt.sample` with method="rlmh" or "rlmh_mala".
     var_names
-        Parameters of the unconstrained scale, or variables of which all entries are meant. Two of them give
-        arrows, and any other number curves. By default all of one or two, or the four along which learning
-        has changed the policy most.
+        Parameters on the unconstrained scale, or variables with all of their entries. Two of them give
+        arrows, and any other number gives curves. By default, all if there are one or two, and otherwise the
+        four along which learning changed the policy most.
     axes
         Axes to draw on: two for arrows, one for each curve.
     figsize
@@ -89,7 +89,7 @@ def plot_policy(
     Raises
     ------
     ArgumentError
-        The result has no policy; a parameter is unknown; or there are not as many axes as are needed.
+        The result has no policy, a parameter is unknown, or the number of axes is wrong.
     """
     groups = datasets(idata)
     own = groups.get(OWN_GROUP, xarray.Dataset())
@@ -127,7 +127,7 @@ def plot_policy(
 
 
 def _draw_curve(ax: Any, policies: list[_Policy], row: int, name: str, draws: np.ndarray | None) -> None:
-    """phi before and after along a coordinate, with a curve for each chain."""
+    """Draw phi before and after along a coordinate, with a curve for each chain."""
     inks = canvas.colours(1 + max(policy.place for policy in policies))
     at = _line(policies, row)
     for policy in policies:
@@ -161,14 +161,14 @@ def _draw_plane(
     axes: Any,
     figsize: Any,
 ) -> np.ndarray:
-    """Arrows from x to phi(x), or maps of step sizes, before and after."""
+    """Draw arrows from x to phi(x), or maps of step sizes, before and after."""
     made: np.ndarray = canvas.make_axes(1, 2, axes, figsize, (9.0, 4.3), sharex=True, sharey=True)[0]
     number = _CELLS if policy.steps else _ARROWS
     sides = [_line([policy], int(row), number) for row in rows]
     first, second = np.meshgrid(*sides)
     points = np.repeat(policy.space.center[None], first.size, axis=0)
     points[:, rows[0]], points[:, rows[1]] = first.ravel(), second.ravel()
-    if not policy.steps:  # far outside, nothing has been learnt
+    if not policy.steps:  # far outside, the policy has learned nothing
         u = (points - policy.space.center) @ policy.space.inverse_t
         points = points[np.linalg.norm(u, axis=1) <= _SPREAD]
     found = [policy.at(weights, points) for weights in (policy.before, policy.after)]
@@ -189,9 +189,10 @@ def _draw_plane(
 
 
 def _draw_arrows(axes: np.ndarray, points: np.ndarray, found: list[np.ndarray]) -> None:
-    """Arrows of one length with the direction of phi(x) - x, whose colours tell the distance.
+    """Draw arrows of equal length in the direction of phi(x) - x; their colours show the distance.
 
-    A policy that reflects takes most points to the other side. Arrows of that length would cover each other.
+    A policy that reflects takes most points to the other side, and arrows of true length would cover each
+    other.
     """
     moves = [one - points for one in found]
     lengths = [np.linalg.norm(move, axis=1) for move in moves]
@@ -212,7 +213,7 @@ def _draw_arrows(axes: np.ndarray, points: np.ndarray, found: list[np.ndarray]) 
 
 
 def _draw_steps(axes: np.ndarray, sides: list[np.ndarray], found: list[np.ndarray]) -> None:
-    """Maps of step sizes on one scale of colours."""
+    """Draw maps of step sizes on one scale of colours."""
     high = max(float(one.max()) for one in found)
     low = min(float(one.min()) for one in found)
     n = len(sides[0])
@@ -230,7 +231,7 @@ def _draw_steps(axes: np.ndarray, sides: list[np.ndarray], found: list[np.ndarra
 
 
 def _line(policies: list[_Policy], row: int, n: int = _POINTS) -> np.ndarray:
-    """Values (n,) of a coordinate, where the warm starts of all chains have been."""
+    """Return values (n,) of a coordinate over the range of the warm starts of all chains."""
     spreads = [(policy.space.center[row], _sd(policy, row)) for policy in policies]
     low = min(center - _SPREAD * sd for center, sd in spreads)
     high = max(center + _SPREAD * sd for center, sd in spreads)
@@ -238,7 +239,7 @@ def _line(policies: list[_Policy], row: int, n: int = _POINTS) -> np.ndarray:
 
 
 def _along(policy: _Policy, row: int, at: np.ndarray) -> np.ndarray:
-    """Points (n, d) with a coordinate at these values and the others at their mean."""
+    """Make points (n, d) with a coordinate at these values and the others at their mean."""
     points = np.repeat(policy.space.center[None], len(at), axis=0)
     points[:, row] = at
     return points
@@ -249,7 +250,7 @@ def _sd(policy: _Policy, row: int) -> float:
 
 
 def _change(policies: list[_Policy], row: int) -> float:
-    """How much learning has changed the policies along a coordinate, in standard deviations."""
+    """Measure how much learning changed the policies along a coordinate, in standard deviations."""
     total = 0.0
     for policy in policies:
         points = _along(policy, row, _line([policy], row, 41))
@@ -261,7 +262,7 @@ def _change(policies: list[_Policy], row: int) -> float:
 
 
 def _draws(groups: Groups, d: int) -> np.ndarray | None:
-    """The unconstrained draws (chain, draw, d); None where they were not kept."""
+    """Return the unconstrained draws (chain, draw, d); None if the result does not have them."""
     kept = groups.get("unconstrained_posterior")
     if kept is None or "x" not in kept or kept["x"].shape[-1] != d or not kept["x"].size:
         return None
@@ -269,7 +270,7 @@ def _draws(groups: Groups, d: int) -> np.ndarray | None:
 
 
 def find_policies(own: xarray.Dataset) -> list[_Policy]:
-    """The policies of the chains that draw with one."""
+    """Find the policies of the chains that draw with one."""
     if not {"actor", "pretrained_actor", "uses_policy", "mean", "preconditioner"} <= set(own.data_vars):
         raise ArgumentError("idata has no policy: rlmh and rlmh_mala learn one")
     settings = settings_of(own.attrs)

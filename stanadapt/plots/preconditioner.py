@@ -1,4 +1,4 @@
-"""What preconditioners have learnt: correlations, scales, and whether chains agree on them."""
+"""Learned preconditioners: correlations, scales, and how well chains agree on them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from ..result.container import InferenceData
 
 _MATRIX, _DIAGONAL = "preconditioner", "preconditioner_diagonal"
-_RASTER = 2_000  # points of a scatter from which on SVG has them as an image
+_RASTER = 2_000  # a scatter of more points becomes an image in SVG
 
 
-class _Learnt(NamedTuple):
-    """What chains have learnt of k parameters."""
+class _Learned(NamedTuple):
+    """The preconditioners of chains for k parameters."""
 
     names: np.ndarray  # (k,)
     scales: np.ndarray  # (chain, k) standard deviations
-    correlations: np.ndarray | None  # (chain, k, k); None where only a diagonal is known
+    correlations: np.ndarray | None  # (chain, k, k); None if the result has only a diagonal
     chains: np.ndarray  # (chain,) their names
     places: np.ndarray  # (chain,) their places among all chains
 
-    def part(self, rows: np.ndarray) -> _Learnt:
-        """Some of the parameters, in this order."""
+    def part(self, rows: np.ndarray) -> _Learned:
+        """Select some of the parameters, in this order."""
         held = self.correlations
         kept = None if held is None else held[:, rows[:, None], rows]
         return self._replace(names=self.names[rows], scales=self.scales[:, rows], correlations=kept)
@@ -47,21 +47,21 @@ def plot_preconditioner(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> np.ndarray:
-    """The correlations and scales that the preconditioner has learnt, and whether chains agree on them.
+    """Draw the correlations and scales of the learned preconditioner, and how well chains agree on them.
 
-    Parameters are those of the unconstrained scale; where Fisher HMC moves in coordinates that it has learnt,
-    they are these. Correlations are means over chains, and parameters that go together stand together
-    (average linkage of one minus the absolute correlation, in the optimal order of the leaves).
+    Parameters are on the unconstrained scale or, if Fisher HMC moves in learned coordinates, in these.
+    Correlations are means over chains, and correlated parameters stand side by side (average linkage of one
+    minus the absolute correlation, with the optimal order of leaves).
 
     Parameters
     ----------
     idata
         A result of `stanadapt.sample`.
     var_names
-        Parameters, or variables of which all entries are meant; by default all.
+        Parameters, or variables with all of their entries; by default all parameters.
     most
-        Largest number of parameters in the map. Where there are more, those with the largest correlations
-        are shown; of a diagonal those with the largest and the smallest scales.
+        Largest number of parameters in the map. If there are more, the map shows those with the largest
+        correlations or, for a diagonal, those with the largest and the smallest scales.
     axes
         Axes to draw on, three for a matrix and two for a diagonal.
     figsize
@@ -70,49 +70,48 @@ def plot_preconditioner(
     Returns
     -------
     numpy.ndarray
-        matplotlib's Axes (3,): the map of correlations; the scales (standard deviations) that each chain has
-        learnt of the same parameters; and correlations of each chain against their mean. Of one parameter,
-        and where a result has the diagonal alone, as of the method nuts and of Fisher HMC in more than 1,000
-        dimensions, (2,): the scales, and the scales of each chain against their mean.
+        matplotlib's Axes (3,): the map of correlations; the scales (standard deviations) that each chain
+        learned for the same parameters; and the correlations of each chain against their mean. The shape is
+        (2,) for one parameter, and for a result that has only the diagonal, as from nuts and from Fisher HMC
+        in more than 1,000 dimensions: the scales, and the scales of each chain against their mean.
 
     Raises
     ------
     ArgumentError
-        The method learns no preconditioner; a parameter is unknown; or there are not as many axes as are
-        needed.
+        The method learns no preconditioner, a parameter is unknown, or the number of axes is wrong.
     """
     most = check.integer("most", most, 2, 1_000)
     own = datasets(idata).get(OWN_GROUP)
     if own is None or not {_MATRIX, _DIAGONAL} & set(own.data_vars):
         raise ArgumentError("idata has no preconditioner: the method learns none")
-    learnt = _learnt(own)
-    learnt = learnt.part(find_parameters(learnt.names, var_names))
-    if len(learnt.names) == 1:
-        learnt = learnt._replace(correlations=None)
+    learned = _learned(own)
+    learned = learned.part(find_parameters(learned.names, var_names))
+    if len(learned.names) == 1:
+        learned = learned._replace(correlations=None)
     facts = facts_of(own.attrs)
     is_relative = facts is not None and facts.unscaled
-    if is_relative:  # chains that have learnt the same up to a factor agree
-        middle = np.exp(np.log(learnt.scales).mean(axis=1, keepdims=True))
-        learnt = learnt._replace(scales=learnt.scales / middle)
+    if is_relative:  # chains agree if their scales are equal up to a factor
+        middle = np.exp(np.log(learned.scales).mean(axis=1, keepdims=True))
+        learned = learned._replace(scales=learned.scales / middle)
     label = "scale, relative to the mean" if is_relative else "scale (standard deviation)"
     with canvas.style():
-        if learnt.correlations is None:
-            made = _draw_diagonal(learnt, label, most, axes, figsize)
+        if learned.correlations is None:
+            made = _draw_diagonal(learned, label, most, axes, figsize)
         else:
-            made = _draw_matrix(learnt, learnt.correlations, label, most, axes, figsize)
+            made = _draw_matrix(learned, learned.correlations, label, most, axes, figsize)
         if own.attrs.get("coordinates"):
-            made[0].set_title(f"{made[0].get_title(loc='left')}, in learnt coordinates")
+            made[0].set_title(f"{made[0].get_title(loc='left')}, in learned coordinates")
         if axes is None:
             canvas.name_chains(made[0], own["chain"].values)
     return made
 
 
 def _draw_matrix(
-    learnt: _Learnt, correlations: np.ndarray, label: str, most: int, axes: Any, figsize: Any
+    learned: _Learned, correlations: np.ndarray, label: str, most: int, axes: Any, figsize: Any
 ) -> np.ndarray:
-    """The map, the scales beside it, and the agreement of correlations."""
-    shown = learnt.part(_chosen(correlations.mean(axis=0), most))
-    k, d = len(shown.names), len(learnt.names)
+    """Draw the map, the scales beside it, and the agreement of correlations."""
+    shown = learned.part(_chosen(correlations.mean(axis=0), most))
+    k, d = len(shown.names), len(learned.names)
     side = max(2.6, 0.14 * k)
     grid = {"width_ratios": (side + 0.6, 1.6, 2.5)}
     made: np.ndarray = canvas.make_axes(1, 3, axes, figsize, (side + 6.1, side + 1.4), **grid)[0]
@@ -125,13 +124,13 @@ def _draw_matrix(
     _draw_scales(made[1], shown, label)
     made[1].set_yticks([])
     made[1].set_ylim(made[0].get_ylim())
-    _draw_agreement(made[2], pairs, learnt, "correlation", f"{_rms(pairs - pairs.mean(axis=0)):.2g}")
+    _draw_agreement(made[2], pairs, learned, "correlation", f"{_rms(pairs - pairs.mean(axis=0)):.2g}")
     made[2].set(xlim=(-limit, limit), ylim=(-limit, limit))
     return made
 
 
-def _draw_map(ax: Any, shown: _Learnt, limit: float) -> None:
-    """The mean correlations of chains as colours; the diagonal, which is 1, is left out."""
+def _draw_map(ax: Any, shown: _Learned, limit: float) -> None:
+    """Draw the mean correlations of chains as colours, without the diagonal, which is 1."""
     k = len(shown.names)
     mean = np.zeros((k, k)) if shown.correlations is None else shown.correlations.mean(axis=0)
     np.fill_diagonal(mean, np.nan)
@@ -145,12 +144,12 @@ def _draw_map(ax: Any, shown: _Learnt, limit: float) -> None:
     bar.set_label("correlation, mean of chains")
 
 
-def _draw_diagonal(learnt: _Learnt, label: str, most: int, axes: Any, figsize: Any) -> np.ndarray:
-    """The largest and smallest scales, and the agreement of all."""
-    d = len(learnt.names)
-    order = np.argsort(-np.log(learnt.scales).mean(axis=0), kind="stable")
+def _draw_diagonal(learned: _Learned, label: str, most: int, axes: Any, figsize: Any) -> np.ndarray:
+    """Draw the largest and smallest scales, and the agreement of all scales."""
+    d = len(learned.names)
+    order = np.argsort(-np.log(learned.scales).mean(axis=0), kind="stable")
     cut = d > most
-    shown = learnt.part(np.concatenate((order[: most // 2], order[d - most // 2 :])) if cut else order)
+    shown = learned.part(np.concatenate((order[: most // 2], order[d - most // 2 :])) if cut else order)
     k = len(shown.names)
     size = (8.5, 1.5 + max(2.6, 0.135 * k))
     made: np.ndarray = canvas.make_axes(1, 2, axes, figsize, size)[0]
@@ -160,15 +159,15 @@ def _draw_diagonal(learnt: _Learnt, label: str, most: int, axes: Any, figsize: A
     made[0].set_title(f"the {most // 2} largest and smallest of {d:,}" if cut else "scales of parameters")
     if cut:
         made[0].axhline(most // 2 - 0.5, color=canvas.GREY, lw=0.8, ls="--")
-    logs = np.log(learnt.scales)
+    logs = np.log(learned.scales)
     share = 100.0 * np.expm1(_rms(logs - logs.mean(axis=0)))
-    _draw_agreement(made[1], learnt.scales, learnt, "scale", f"{share:.2g} %")
+    _draw_agreement(made[1], learned.scales, learned, "scale", f"{share:.2g} %")
     canvas.set_log(made[1], "x", "y")
     return made
 
 
-def _draw_scales(ax: Any, shown: _Learnt, label: str) -> None:
-    """The scales that each chain has learnt, one parameter below the other."""
+def _draw_scales(ax: Any, shown: _Learned, label: str) -> None:
+    """Draw the scales of each chain, one parameter below the other."""
     inks = canvas.colours(shown.places.max() + 1)
     for place, row in zip(shown.places, shown.scales, strict=True):
         ax.scatter(row, np.arange(len(row)), color=inks[place], s=10, lw=0, alpha=0.85)
@@ -179,10 +178,10 @@ def _draw_scales(ax: Any, shown: _Learnt, label: str) -> None:
     ax.set_axisbelow(True)
 
 
-def _draw_agreement(ax: Any, values: np.ndarray, learnt: _Learnt, what: str, difference: str) -> None:
-    """Values (chain, n) against their means over chains."""
-    inks, mean = canvas.colours(learnt.places.max() + 1), values.mean(axis=0)
-    for place, row in zip(learnt.places, values, strict=True):
+def _draw_agreement(ax: Any, values: np.ndarray, learned: _Learned, what: str, difference: str) -> None:
+    """Draw values (chain, n) against their means over chains."""
+    inks, mean = canvas.colours(learned.places.max() + 1), values.mean(axis=0)
+    for place, row in zip(learned.places, values, strict=True):
         ax.scatter(mean, row, color=inks[place], s=5, lw=0, alpha=0.5, rasterized=row.size > _RASTER)
     ax.axline((0.0, 0.0), (1.0, 1.0), color=canvas.GREY, lw=0.8, ls="--", zorder=0)
     ax.set_aspect("equal", anchor="N")
@@ -192,15 +191,15 @@ def _draw_agreement(ax: Any, values: np.ndarray, learnt: _Learnt, what: str, dif
 
 
 def _name_rows(ax: Any, names: np.ndarray) -> None:
-    """The parameters' names on the left, as small as they have to be."""
+    """Write the names of parameters on the left, in a size that fits."""
     size = 7.5 if len(names) <= 30 else 6.0 if len(names) <= 60 else 4.0
     labels = [canvas.plain(name) for name in names] if len(names) <= 120 else []
     ax.set_yticks(np.arange(len(labels)), labels, fontsize=size)
     ax.tick_params(axis="y", length=0)
 
 
-def _learnt(own: xarray.Dataset) -> _Learnt:
-    """What the chains have learnt that have numbers at all."""
+def _learned(own: xarray.Dataset) -> _Learned:
+    """Read the preconditioners of all chains that have finite ones."""
     names, chains = own["unconstrained"].values, own["chain"].values
     if _MATRIX not in own:
         variances, matrices = own[_DIAGONAL].values, None
@@ -210,15 +209,15 @@ def _learnt(own: xarray.Dataset) -> _Learnt:
     usable = np.isfinite(variances if matrices is None else matrices).reshape(len(chains), -1).all(axis=1)
     places = np.flatnonzero(usable & (variances > 0.0).all(axis=1))
     if not places.size:
-        raise ArgumentError("idata has no preconditioner: no chain has learnt one with finite variances")
+        raise ArgumentError("idata has no preconditioner: no chain learned one with finite variances")
     scales = np.sqrt(variances[places])
     if matrices is not None:
         matrices = matrices[places] / scales[:, :, None] / scales[:, None, :]
-    return _Learnt(names, scales, matrices, chains[places], places)
+    return _Learned(names, scales, matrices, chains[places], places)
 
 
 def find_parameters(names: np.ndarray, var_names: Any) -> np.ndarray:
-    """The places of parameters that are asked for, by their names or those of their variables."""
+    """Find parameters by their own names or by those of their variables; return their places."""
     if var_names is None:
         return np.arange(len(names))
     wanted = check.names("var_names", var_names, "parameters")
@@ -231,7 +230,7 @@ def find_parameters(names: np.ndarray, var_names: Any) -> np.ndarray:
 
 
 def _chosen(mean: np.ndarray, most: int) -> np.ndarray:
-    """Up to `most` parameters with the largest correlations, those that go together side by side."""
+    """Choose up to `most` parameters with the largest correlations, correlated ones side by side."""
     k = len(mean)
     away = np.abs(mean - np.diag(np.diag(mean)))
     rows = np.arange(k)
@@ -247,5 +246,5 @@ def _chosen(mean: np.ndarray, most: int) -> np.ndarray:
 
 
 def _rms(values: np.ndarray) -> float:
-    """The root of the mean square, without rounding errors; 0 of nothing."""
+    """Compute the root mean square, without rounding errors; it is 0 for an empty array."""
     return round(float(np.sqrt(np.square(values).mean())), 12) if values.size else 0.0

@@ -1,7 +1,7 @@
-"""Pages of results: the only room with templates and HTML.
+"""Pages of HTML about results. No other room has templates.
 
-The room and the function `stanadapt.report` have the same name, and whichever is imported last would take it.
-So the package imports this file at its start, and this file imports nothing before it is called.
+The room and the function `stanadapt.report` have the same name, and the one that is imported last takes it.
+So the package imports this file when it starts, and the function imports what it needs when it is called.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
 def report(
     idata: InferenceData, out: str | os.PathLike[str] | None = None, *, title: str | None = None
 ) -> Report:
-    """A page on a result: whether to trust it and why, and what was run.
+    """Make a page that says whether a result can be trusted, and why, and what was run.
 
-    It has the verdict in a sentence, findings with what to do about them, a table of all quantities that can
-    be sorted and searched, pictures of chains, of what adaptation did and of effective sample sizes, the
-    program with its data's shapes, settings, versions and the lines that draw the same again. It is one file
-    that loads nothing from anywhere, of at most 5 MB. In a notebook it shows itself.
+    The page has the verdict in a sentence; the findings, with advice; a table of all quantities, which
+    readers sort and search; pictures of the chains, of the adaptation and of effective sample sizes; the
+    program and the shapes of its data; settings and versions; and the lines of code that draw the same again.
+    It is one file of at most 5 MB, which loads nothing from anywhere. A notebook shows it as it is.
 
     Parameters
     ----------
     idata
-        A result of `stanadapt.sample`, or anything with a posterior in ArviZ's schema: what is not there is
-        left out.
+        A result of `stanadapt.sample`, or anything with a posterior in ArviZ's schema. The page leaves out
+        what the result lacks.
     out
-        A file to write the page to, such as "fit.html"; an older one is replaced.
+        A file to write the page to, such as "fit.html"; it replaces an older one.
     title
-        What the page is called; by default the method and the seed.
+        What the page is called; by default the model's name, or the method and the seed if it has none.
 
     Returns
     -------
     Report
-        With the page as `html`, and `save(path)`.
+        It holds the page as `html`; `save(path)` writes it.
 
     Raises
     ------
     ArgumentError
-        `idata` is no result, or has no draws of numbers.
+        `idata` is not a result, or it has no draws of numbers.
     OutputError
         The file cannot be written.
 

@@ -1,7 +1,7 @@
-"""Colours of light figures on a dark page.
+"""Colours for a dark page, made from those of figures for a light page.
 
-Greys are turned over, so that ink stays ink and paper stays paper; other colours keep their hue and become
-light enough to be seen. Lightness is that of OKLab: Ottosson (2020), A perceptual color space for image
+Greys are inverted: dark ink becomes light ink on dark paper. Other colours keep their hue and become light
+enough to be seen. Lightness is the one of OKLab: Ottosson (2020), A perceptual color space for image
 processing, https://bottosson.github.io/posts/oklab/.
 """
 
@@ -23,13 +23,13 @@ _TO_LAB = np.array(
         [0.0259040371, 0.7827717662, -0.8086757660],
     ]
 )
-_INK, _PAPER = 0.93, 0.24  # lightness on a dark page of what is black and white on a light one
-_LIGHT = 0.72  # at least, of a strong colour
-_STRONG = 0.1  # chroma
+_INK, _PAPER = 0.93, 0.24  # lightness on a dark page; on a light page these are black and white
+_LIGHT = 0.72  # least lightness of a strong colour
+_STRONG = 0.1  # chroma from which a colour counts as strong
 
 
 def turn_dark(colour: str) -> str:
-    """A colour `rrggbb` as `#rrggbb` for a dark page."""
+    """Turn a colour `rrggbb` into one for a dark page, `#rrggbb`."""
     lab = _to_lab(np.array([int(colour[i : i + 2], 16) / 255 for i in (0, 2, 4)]))
     strength = min(1.0, float(np.hypot(lab[1], lab[2])) / _STRONG)
     turned = _INK + (_PAPER - _INK) * lab[0]

@@ -1,4 +1,4 @@
-"""The report of a result."""
+"""Reports: a page for each result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Report:
     Attributes
     ----------
     html : str
-        The page: one file, which loads nothing from anywhere.
+        The page, as one file that loads nothing from anywhere.
     title : str
         Its title.
     verdict : str
@@ -49,7 +49,7 @@ class Report:
         return f"Report({self.title!r}, {len(self.html) / 1e6:.1f} MB): {self.verdict}"
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, whose styles and scripts do not meet the notebook's."""
+        """Put the page into a frame, so that its styles and scripts do not act on the notebook."""
         return (
             f'<iframe srcdoc="{html.escape(self.html)}" title="{html.escape(self.title)}" '
             'sandbox="allow-scripts allow-downloads" '
@@ -57,7 +57,7 @@ class Report:
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page to a file; an older one is replaced when the new one is whole.
+        """Write the page to a file. It replaces an older file when it is complete.
 
         Parameters
         ----------
@@ -67,12 +67,12 @@ class Report:
         Returns
         -------
         pathlib.Path
-            Where it is.
+            The path of the file.
 
         Raises
         ------
         OutputError
-            It cannot be written.
+            The file cannot be written.
         """
         target = check.output(path, overwrite=True)
         unfinished = check.unfinished(target)
@@ -86,21 +86,25 @@ class Report:
         return target
 
 
-def make(idata: InferenceData, title: str | None, *, progress: bool = False) -> Report:
-    """The report of a result; see `stanadapt.report`. With `progress`, what takes long says so on stderr."""
+def make(idata: InferenceData, title: str | None, *, file: str = "", progress: bool = False) -> Report:
+    """Make the report of a result; see `stanadapt.report`.
+
+    The title is the model's name or, if the result does not have that, the name of the `file` that it comes
+    from. With `progress`, steps that take long report it on stderr.
+    """
     content = contents(idata, progress=progress)
-    shown = check.printable(title) if title else content["name"]
+    shown = check.printable(title or content["model"] or file or content["run_name"])
     page = render("report.html", title=f"{shown}: report", heading=shown, **content)
     return Report(page, shown, content["verdict"].sentence)
 
 
 def contents(idata: InferenceData, *, is_running: bool = False, progress: bool = False) -> dict[str, Any]:
-    """What the template `contents.html` shows of a result, maybe of one whose run goes on.
+    """Collect what the template `contents.html` shows of a result; the run may still be going on.
 
     Raises
     ------
     ArgumentError
-        It is no result, or has no variables of numbers.
+        `idata` is not a result, or it has no variables of numbers.
     """
     idata, step = thin(idata)
     groups = datasets(idata)
@@ -119,11 +123,12 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
         known = Worst.of(frame)
         worst = known.clause(chains) if posterior.sizes["draw"] >= FEWEST else ""
         keys = key_figures(groups, attrs, known)
-        table = summary_rows(frame, chains)
+        table = summary_rows(frame, posterior, attrs)
         pictures = list(draw_pictures(idata))
     there = {each.id for each in pictures}
     return {
-        "name": _name(attrs),
+        "model": str(attrs.get("model_name", "")),
+        "run_name": _run_name(attrs),
         "step": step,
         "verdict": judge(findings, worst, is_running=is_running),
         "findings": [
@@ -146,12 +151,12 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
 
 
 def _shown_by(wanted: str, there: set[str]) -> str:
-    """The picture that a finding leads to: its own, or else the chains; none where neither is there."""
+    """Return the picture that a finding links to: its own, else the chains, else none."""
     return next((each for each in (wanted, "chains") if wanted and each in there), "")
 
 
-def _name(attrs: dict[str, Any]) -> str:
-    """What a result without a file is called."""
+def _run_name(attrs: dict[str, Any]) -> str:
+    """Name a run by its method and seed, or by the library that made the draws."""
     if "method" in attrs and "seed" in attrs:
         return f"{attrs['method']}, seed {attrs['seed']}"
     return str(attrs.get("inference_library", "Posterior"))

@@ -1,4 +1,4 @@
-"""What was run: the method and its settings, the program, the data, and versions."""
+"""Facts about a run: the method and its settings, the program, the data, and versions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fact(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The text, if it is not of a length that nobody reads."""
+        """The text, cut to a length that a reader can take in."""
         return self.text if len(self.text) <= _LONGEST else f"{self.text[:_LONGEST]}…"
 
 
@@ -40,7 +40,7 @@ class Program(NamedTuple):
 
 
 def run_facts(groups: Groups, attrs: Mapping[str, Any]) -> list[Fact]:
-    """How the draws were made."""
+    """List how the draws were made."""
     method = str(attrs.get("method", ""))
     sizes = groups["posterior"].sizes
     found = []
@@ -67,7 +67,7 @@ def run_facts(groups: Groups, attrs: Mapping[str, Any]) -> list[Fact]:
         found.append(Fact("Starts", f"uniform on (-{radius:g}, {radius:g}), unconstrained"))
     coordinates = groups["adaptation"].attrs.get("coordinates") if "adaptation" in groups else None
     if coordinates:
-        found.append(Fact("Coordinates learnt", str(coordinates)))
+        found.append(Fact("Learned coordinates", str(coordinates)))
     for label, name in (("Seed", "seed"), ("Evaluated by", "backend"), ("Model hash", "model_hash")):
         if name in attrs:
             found.append(Fact(label, str(attrs[name])))
@@ -81,7 +81,7 @@ def run_facts(groups: Groups, attrs: Mapping[str, Any]) -> list[Fact]:
 
 
 def settings_rows(attrs: Mapping[str, Any]) -> Table | None:
-    """The settings of the method; None where they are not known."""
+    """List the settings of the method; None if the result does not have them."""
     settings = parse_object(attrs.get("settings"))
     if not settings:
         return None
@@ -97,18 +97,18 @@ def settings_rows(attrs: Mapping[str, Any]) -> Table | None:
 
 
 def version_facts(attrs: Mapping[str, Any]) -> list[Fact]:
-    """The machine and the packages that the draws were made with."""
+    """List the machine and the packages that made the draws."""
     return [Fact(name, str(value)) for name, value in parse_object(attrs.get("versions")).items()]
 
 
 def program(attrs: Mapping[str, Any]) -> Program | None:
-    """The program's text; None where the result does not hold it."""
+    """Return the program's text; None if the result does not hold it."""
     text = str(attrs.get("model_code", ""))
     return Program(text[:_LONGEST_PROGRAM], max(0, len(text) - _LONGEST_PROGRAM)) if text else None
 
 
 def data_rows(groups: Groups) -> Table | None:
-    """Names, shapes and ranges of the data; None where there are none."""
+    """List names, shapes and ranges of the data; None if there are no data."""
     rows = []
     for group, role in (("observed_data", "modelled"), ("constant_data", "given")):
         for name, values in (groups[group].data_vars if group in groups else {}).items():
@@ -119,7 +119,7 @@ def data_rows(groups: Groups) -> Table | None:
 
 
 def quantity_rows(groups: Groups) -> Table:
-    """Names and shapes of what was drawn."""
+    """List names and shapes of all drawn quantities."""
     rows = []
     for group in ("posterior", "posterior_predictive", "log_likelihood"):
         for name, values in (groups[group].data_vars if group in groups else {}).items():
@@ -130,7 +130,7 @@ def quantity_rows(groups: Groups) -> Table:
 
 
 def _warmup(groups: Groups, asked: int) -> str:
-    """Iterations of warm-up, which chains may have ended by themselves."""
+    """Say how many iterations warm-up took; chains may have ended it before its limit."""
     if "adaptation" not in groups or "warmup_iterations" not in groups["adaptation"]:
         return f"{asked:,}"
     done = groups["adaptation"]["warmup_iterations"].values
@@ -146,15 +146,24 @@ def _range(values: np.ndarray) -> str:
 
 
 def number(attrs: Mapping[str, Any], name: str) -> float:
-    """An attribute that is a number; NaN where there is none, or one of somebody else that is no number."""
+    """Return an attribute as a number; NaN if it is missing, or if another program stored something else."""
     try:
         return float(attrs[name])
     except (KeyError, TypeError, ValueError):
         return math.nan
 
 
+def parse_list(text: Any) -> list[Any]:
+    """Read a list from JSON; return an empty one if another program stored something else."""
+    try:
+        held = json.loads(text)
+    except (TypeError, ValueError):
+        return []
+    return held if isinstance(held, list) else []
+
+
 def parse_object(text: Any) -> dict[str, Any]:
-    """JSON of an object; an empty one, where the attribute of that name is somebody else's."""
+    """Read an object from JSON; return an empty one if another program stored something else."""
     try:
         held = json.loads(text)
     except (TypeError, ValueError):

@@ -1,12 +1,12 @@
-"""Pages: one file of HTML each, that loads nothing from anywhere.
+"""Pages: each is one file of HTML that loads nothing from anywhere.
 
     render("report.html", title="...", ...)     a template of this room that extends base.html
     picture(figure, "chains", "...", "...")     a matplotlib figure, see vector.py
     Table("summary", ...)                       a table that can be sorted and searched, see table.py
 
-Templates write `{{ show_picture(picture) }}` and `{{ show_table(table) }}`, which parts.html has. Whatever is
-put into a template is escaped. Beside that, the page's own policy lets no script run but those of this room,
-and no request go out.
+Templates write `{{ show_picture(picture) }}` and `{{ show_table(table) }}`, which parts.html defines. jinja
+escapes everything that a template inserts. In addition, the page's content security policy lets only the
+scripts of this room run, and lets no request go out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Column", "Picture", "Table", "picture", "render"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_SCRIPTS = ("theme.js", "table.js", "links.js")  # of every page
+_SCRIPTS = ("theme.js", "table.js", "links.js")  # every page has these
 
 
 def render(
@@ -41,22 +41,22 @@ def render(
     connects: bool = False,
     **content: Any,
 ) -> str:
-    """A page.
+    """Make a page.
 
     Parameters
     ----------
     template
         The name of a template that extends base.html.
     title
-        Of the window.
+        Title of the window.
     pictures
-        All that the template shows, for their colours on a dark page.
+        All pictures that the template shows; the page needs their colours for its dark theme.
     scripts
-        Files of scripts beside those of every page.
+        Script files that this page has in addition to those of every page.
     connects
-        Whether scripts may fetch from the server that the page came from.
+        Whether scripts may send requests to the server of the page.
     **content
-        What else the template shows. Texts are escaped, unless they are `Markup`.
+        Everything else that the template shows. jinja escapes texts that are not `Markup`.
 
     Returns
     -------
@@ -79,17 +79,17 @@ def render(
 
 
 def fill(template: str, **content: Any) -> str:
-    """A part of a page: a template that does not extend base.html."""
+    """Make a part of a page from a template that does not extend base.html."""
     return _environment().get_template(template).render(content)
 
 
 def _policy(sources: Sequence[str], connects: bool) -> str:
-    """The content security policy: which scripts there are, by their hashes, and that nothing is loaded."""
+    """Write the content security policy: the hashes of the scripts, and a ban on loading anything."""
     hashes = [base64.b64encode(hashlib.sha256(source.encode()).digest()).decode() for source in sources]
     rules = {
         "default-src": "'none'",
         "script-src": " ".join(f"'sha256-{each}'" for each in hashes),
-        "style-src": "'unsafe-inline'",  # SVG has its colours there
+        "style-src": "'unsafe-inline'",  # the colours of SVG stand in style attributes
         "img-src": "data:",
         "connect-src": "'self'" if connects else "'none'",
         "base-uri": "'none'",

@@ -1,4 +1,4 @@
-"""Which pictures a report has, and in what words."""
+"""The pictures of a report, with their titles and descriptions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ..result.container import InferenceData
 
 
-_MOST_BYTES = 2_600_000  # of all pictures
+_MOST_BYTES = 2_600_000  # for all pictures together
 _LONGEST = 500  # characters of a reason
 
 
 class Failure(NamedTuple):
-    """A picture that could not be drawn; the rest of the page is there all the same."""
+    """A picture that could not be drawn. The page has everything else."""
 
     id: str
     title: str
@@ -39,21 +39,21 @@ class Plan(NamedTuple):
     id: str
     title: str
     description: str
-    draw: Callable[..., Any]  # refuses a result that has nothing to show
+    draw: Callable[..., Any]  # raises ArgumentError if the result has nothing to show
 
 
 PLANS = (
     Plan(
         "chains",
         "Chains",
-        "Traces, ranks and densities of the quantities about which there is most to say, the worst first. "
-        "Chains that agree lie on top of each other in the traces and densities, and have flat ranks.",
+        "Traces, ranks and densities of the quantities with the most serious findings, the worst first. "
+        "If chains agree, their traces and densities overlap and their ranks are flat.",
         plot_chains,
     ),
     Plan(
         "energy",
         "Energy",
-        "The distribution of the energy, and of its changes from draw to draw. Where the changes are much "
+        "The distribution of the energy, and of its changes from draw to draw. If the changes are much "
         "narrower, the chains explore the tails slowly.",
         plot_energy,
     ),
@@ -67,14 +67,14 @@ PLANS = (
     Plan(
         "adaptation",
         "Adaptation",
-        "Step size, acceptance and what was learnt over warm-up, a line for each chain, with the stages of "
-        "warm-up shaded. Chains that have learnt the same end close to each other.",
+        "Step size, acceptance and the preconditioner over warm-up, a line for each chain; stages of warm-up "
+        "are shaded. The lines of chains that learned the same end close to each other.",
         plot_adaptation,
     ),
     Plan(
         "preconditioner",
         "Preconditioner",
-        "The correlations between parameters that chains have learnt, and how far the chains agree on them.",
+        "The correlations between parameters that the chains learned, and how well the chains agree on them.",
         plot_preconditioner,
     ),
     Plan(
@@ -87,15 +87,15 @@ PLANS = (
 
 
 def draw_pictures(idata: InferenceData) -> Iterator[Picture | Failure]:
-    """All pictures that the result has something for."""
+    """Draw every picture that the result has data for."""
     left = _MOST_BYTES
     for plan in PLANS:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # matplotlib's, of names that leave no room
+                warnings.simplefilter("ignore", UserWarning)  # matplotlib warns if long names leave no room
                 figure = draw_detached(plan.draw, idata)
                 made = picture(figure, plan.id, plan.title, plan.description)
-        except ArgumentError:  # it has nothing for this one
+        except ArgumentError:  # the result has no data for this picture
             continue
         except Exception as error:  # a report without a picture is better than none
             reason = f"{type(error).__name__}: {check.one_line(error)}"

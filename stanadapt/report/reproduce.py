@@ -1,4 +1,4 @@
-"""The lines that draw a result again: in Python, and in a shell where its command has all that it takes."""
+"""The lines that draw a result again: in Python and, if the command has all the options, in a shell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .. import samplers
 from ..result.container import Groups
 from .facts import parse_object
 
-_MODEL, _DATA = "model.stan", "data.json"  # as the page calls them: a result does not know their names
+_MODEL, _DATA = "model.stan", "data.json"  # a result does not hold the files' own names
 _NEEDED = ("method", "settings", "seed", "chains", "tuning_steps", "draws", "thin")
 
 
@@ -19,12 +19,12 @@ class Lines(NamedTuple):
     """How to draw a result again."""
 
     python: str
-    shell: str  # empty where the command cannot
-    lacking: list[str]  # what the lines leave to the reader, a sentence each
+    shell: str  # empty if the command cannot draw it
+    lacking: list[str]  # a sentence for each thing that the reader must provide
 
 
 def lines(groups: Groups, attrs: Mapping[str, Any]) -> Lines | None:
-    """The lines for a result; None for one that does not say how it was drawn."""
+    """Write the lines for a result; None if it does not say how it was drawn."""
     if not all(name in attrs for name in _NEEDED) or attrs["method"] not in samplers.METHODS:
         return None
     has_program = bool(attrs.get("model_code"))
@@ -41,14 +41,14 @@ def lines(groups: Groups, attrs: Mapping[str, Any]) -> Lines | None:
     if "inits" in attrs:
         lacking.append("The run was given starting points (inits), which the result does not hold.")
     if "warm" in attrs:
-        lacking.append("The run began with what an earlier one has learnt (warm), which is needed again.")
+        lacking.append("The run began with what an earlier run learned (warm): it needs that result again.")
     if attrs.get("until_limit") in ("seconds", "interrupt") or int(attrs.get("interrupted", 0)):
-        lacking.append("The run was ended by time or a signal: a new one may have more or fewer draws.")
+        lacking.append("A limit of time or a signal ended the run: a new run may have more or fewer draws.")
     return Lines(text, _shell(given, has_data) if has_program else "", lacking)
 
 
 def _arguments(groups: Groups, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of `sample` in which the run may differ from another one, by name."""
+    """Return the arguments of `sample`, by name, that decide what the run draws."""
     method = str(attrs["method"])
     given: dict[str, Any] = {"method": method}
     settings = _changed_settings(method, str(attrs["settings"]))
@@ -80,7 +80,7 @@ def _arguments(groups: Groups, attrs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed_settings(method: str, text: str) -> dict[str, Any]:
-    """The settings that are not the method's defaults; all, where this version has others."""
+    """Return the settings that differ from the method's defaults, or are unknown to this version."""
     settings = parse_object(text)
     declared = samplers.declared(samplers.sampler(method))
     return {
@@ -99,7 +99,7 @@ def _shell(given: Mapping[str, Any], has_data: bool) -> str:
                 words += ["--set", f"{setting}={chosen if isinstance(chosen, str) else json.dumps(chosen)}"]
         elif value is True:
             words.append(option)
-        elif isinstance(value, list | dict):  # the command knows quantities by their own names
+        elif isinstance(value, list | dict):  # the command takes the program's names of quantities
             for each in value:
                 words += [option, each]
         else:

@@ -1,7 +1,7 @@
-"""Tables of pages: rows that a reader sorts by a column, searches, and pages through.
+"""Tables of pages: a reader sorts them by a column, searches them, and pages through them.
 
-The page has all rows as JSON, of which the script `table.js` shows some at a time, so that thousands of them
-cost nothing. The first ones are there as HTML too, for who has no scripts, and for printers.
+The page holds all rows as JSON, and the script `table.js` shows some of them at a time, so that thousands of
+rows cost nothing. The page holds the first rows as HTML too, for printers and for browsers without scripts.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from markupsafe import Markup
 
 from .. import check
 
-MOST_BYTES = 100_000  # of the rows of a table, where it is not said
+MOST_BYTES = 100_000  # for the rows of a table, by default
 _LONGEST = 120  # characters of a cell
-_FIRST = 25  # rows that are there without a script
-_FEW = 12  # rows that need no search
+_FIRST = 25  # rows that a page shows without scripts
+_FEW = 12  # a table of up to so many rows has no search
 
 
 class Column(NamedTuple):
     """A column of a table."""
 
     label: str
-    meaning: str = ""  # a sentence, which the header shows on demand
-    number: bool = True  # whether it is sorted by value, and right-aligned
-    below: float | None = None  # values under it are marked
-    above: float | None = None  # values over it are marked
+    meaning: str = ""  # a sentence that the header shows under the pointer
+    number: bool = True  # whether its cells are sorted as numbers and aligned to the right
+    below: float | None = None  # the page marks smaller values
+    above: float | None = None  # the page marks larger values
     descending: bool = False  # whether the first click puts the largest value first
 
     def is_marked(self, text: str) -> bool:
-        """Whether a cell is to be seen at a glance."""
+        """Whether the page marks a cell."""
         value = _number(text)
         low, high = self.below, self.above
         return (low is not None and value < low) or (high is not None and value > high)
@@ -44,15 +44,15 @@ class Table:
     Parameters
     ----------
     id
-        Letters, digits and hyphens, no two alike on a page.
+        Letters, digits and hyphens; unique on a page.
     caption
-        What the rows are.
+        A phrase that says what the rows are.
     columns
-        The first one has the names of rows.
+        The first column has the names of the rows.
     rows
         Cells as texts.
     most_bytes
-        What the rows may take. Where that is not enough, the first ones are shown, and how many are left out.
+        Largest size of all rows. If they are larger, the table has the first rows and says how many it lacks.
     note
         A sentence below the table.
     """
@@ -80,27 +80,36 @@ class Table:
 
     @property
     def first_rows(self) -> list[list[str]]:
-        """Those that are shown first."""
+        """The rows that the page shows first."""
         return self.rows[:_FIRST]
 
     @property
     def is_short(self) -> bool:
-        """Whether all rows are seen at a glance, so that nobody searches them."""
+        """Whether the table has so few rows that it needs no search."""
         return self.total <= _FEW
 
     @property
+    def has_marks(self) -> bool:
+        """Whether any cell is marked."""
+        return any(
+            column.is_marked(cell)
+            for row in self.rows
+            for column, cell in zip(self.columns, row, strict=True)
+        )
+
+    @property
     def size(self) -> int:
-        """Rows that are shown at a time."""
+        """Number of rows that the page shows at a time."""
         return _FIRST
 
     @property
     def left_out(self) -> int:
-        """Rows that did not fit in the page."""
+        """Number of rows that did not fit in the page."""
         return self.total - len(self.rows)
 
     @property
     def data(self) -> Markup:
-        """The rows and columns as JSON that can stand inside of a script element."""
+        """The rows and columns as JSON that is safe inside a script element."""
         columns = [
             {"number": each.number, "below": each.below, "above": each.above, "descending": each.descending}
             for each in self.columns
@@ -109,7 +118,7 @@ class Table:
 
 
 def _safe(text: str) -> str:
-    """JSON that neither ends a script element nor begins a comment in it; it means the same."""
+    """Escape JSON so that it cannot end a script element or begin a comment in it; its meaning stays."""
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

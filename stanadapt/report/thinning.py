@@ -1,4 +1,4 @@
-"""Results that are larger than memory: some of their draws, evenly spread."""
+"""Results that are larger than memory: reports read some of their draws, evenly spread."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ..result.container import attributes, container, datasets
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-MOST_NUMBERS = 2**26  # of the posterior: half a GiB
+MOST_NUMBERS = 2**26  # numbers of the posterior that a report reads: half a GiB
 
 
 class Thinned(NamedTuple):
-    """A result that memory holds."""
+    """A result that fits in memory."""
 
     idata: InferenceData
-    step: int  # every so-manieth draw is there
+    step: int  # it has every step-th draw
 
 
 def thin(idata: InferenceData) -> Thinned:
-    """The result itself; where its posterior is large, with every so-manieth draw alone.
+    """Return the result itself or, if its posterior is large, every n-th draw of it.
 
-    What a store has on the disk is read for these draws only.
+    Of a store it reads these draws only.
     """
     groups = datasets(idata)
     posterior = groups.get("posterior")

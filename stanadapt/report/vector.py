@@ -1,7 +1,7 @@
-"""Figures as SVG inside of a page: with words for screen readers, and in colours that follow the page's.
+"""Figures as SVG inside a page: with texts for screen readers, and with colours that follow the page's theme.
 
-matplotlib's SVG is made to stand alone. Inside of a page its identifiers meet those of other figures, and its
-style sheet would hold for the page. So it is read as XML and written again without these.
+matplotlib makes SVG that stands alone. Inside a page its identifiers would clash with those of other figures,
+and its style sheet would act on the whole page. So this file reads the SVG as XML and writes it without them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from .. import check
 from ..plots.canvas import write_png, write_svg
 from .colours import turn_dark
 
-MOST_BYTES = 500_000  # of a picture as SVG
-MOST_MIXED_BYTES = 650_000  # of one with images inside of it
-_STEPS = 300  # of a line, each drawn from its lowest to its highest point: about as many as it has pixels
-_MANY_POINTS = 1_000  # of the lines of one panel, which become an image where the whole would be too large
+MOST_BYTES = 500_000  # for a picture as SVG
+MOST_MIXED_BYTES = 650_000  # for SVG with images inside
+_STEPS = 300  # of a line, about as many as it has pixels; each goes from its lowest to its highest point
+_MANY_POINTS = 1_000  # a panel with more points becomes an image if the picture is too large
 _RASTER_ZORDER = 2.005  # above lines, below axes and texts
-_LARGEST = 1.2  # times its own size; the larger, the larger its texts
+_LARGEST = 1.2  # a page shows a picture at up to so many times its size
 _COLOUR = re.compile(r"#([0-9a-fA-F]{6})")
 _NAMED_COLOUR = re.compile(r"var\(--x([0-9a-f]{6}),")
-_UNSEEN = 40  # hundredths of a point: shorter steps of a line are taken together
+_UNSEEN = 40  # hundredths of a point: shorter steps of a line are joined
 _REFERENCE = re.compile(r"url\(#([^)]*)\)")
 _USE = re.compile(r"[(\"]#([^)\"]*)")
 _FONT_SIZE = re.compile(r".*px")
@@ -37,9 +37,9 @@ _DROPPED = {"metadata", "style"}
 class Picture(NamedTuple):
     """A picture for a page, see `templates/picture.html`."""
 
-    id: str  # that links on the page have
+    id: str  # the target of links on the page
     title: str
-    description: str  # what there is to see, for who does not see it
+    description: str  # for readers who do not see the picture
     markup: Markup
 
 
@@ -51,16 +51,16 @@ def picture(figure: Any, id: str, title: str, description: str) -> Picture:
     figure
         A `matplotlib.figure.Figure`.
     id
-        Letters, digits and hyphens, no two alike on a page: `#id` links to the picture.
+        Letters, digits and hyphens; unique on a page: `#id` links to the picture.
     title, description
         A few words, and a sentence or two that say what the picture shows. Any text.
 
     Returns
     -------
     Picture
-        SVG whose colours follow light and dark. Lines of thousands of points are drawn by the lowest and the
-        highest of neighbours, which look the same. Where the whole would take over 500 kB, panels of many
-        points become images inside of it; where even that is too much, it is one image.
+        SVG whose colours follow the theme of the page. A line of thousands of points keeps the lowest and the
+        highest of neighbouring points, which looks the same. If the SVG is larger than 500 kB, panels of many
+        points become images inside it; if it is still too large, the whole picture becomes one image.
     """
     for axes in figure.axes:
         for line in axes.lines:
@@ -77,13 +77,13 @@ def picture(figure: Any, id: str, title: str, description: str) -> Picture:
 
 
 def dark_rules(texts: Iterable[str]) -> Markup:
-    """CSS declarations with the dark forms of all colours that these texts of SVG have."""
+    """Write CSS declarations that give all colours in these texts of SVG their dark forms."""
     colours = sorted({colour for text in texts for colour in _NAMED_COLOUR.findall(text)})
     return Markup("".join(f"--x{colour}:{turn_dark(colour)};" for colour in colours))
 
 
 def _thin(line: Any) -> None:
-    """Leave of a line along its x the lowest and the highest point of each step."""
+    """Keep only the lowest and the highest point of each step of a line along x."""
     x, y = (np.asarray(values, dtype=float) for values in line.get_data(orig=False))
     size = len(x) // _STEPS
     if size < 4 or not np.all(np.diff(x) >= 0) or not np.isfinite(y).all():
@@ -94,11 +94,11 @@ def _thin(line: Any) -> None:
     places = [starts + parts.argmin(axis=1), starts + parts.argmax(axis=1), np.arange(whole, len(x))]
     kept = np.unique(np.concatenate([[0, len(x) - 1], *places]))
     line.set_data(x[kept], y[kept])
-    line.set_rasterized(False)  # now that its points are few
+    line.set_rasterized(False)  # it has few points now
 
 
 def _simplify(figure: Any) -> None:
-    """Have the panels with many points drawn as images, with axes and texts around them as they are."""
+    """Make matplotlib draw panels with many points as images; their axes and texts stay vectors."""
     for axes in figure.axes:
         points = sum(len(line.get_xdata()) for line in axes.lines)
         points += sum(len(each.get_offsets()) + len(each.get_paths()) for each in axes.collections)
@@ -107,14 +107,14 @@ def _simplify(figure: Any) -> None:
 
 
 def _inline(text: str, id: str, title: str, description: str) -> Markup:
-    root = ET.fromstring(text)  # our own, not a user's file
+    root = ET.fromstring(text)  # matplotlib wrote it; it is no file from a user
     for parent in root.iter():
         for child in list(parent):
             if _local(child.tag) in _DROPPED:
                 parent.remove(child)
     used = set(_USE.findall(text))
     for element in root.iter():
-        if element.get("id") not in used:  # nothing refers to it, and it may be there twice
+        if element.get("id") not in used:  # nothing refers to it, and another figure may use it too
             element.attrib.pop("id", None)
         element.tag = _local(element.tag)
         element.attrib = {
@@ -134,12 +134,12 @@ def _inline(text: str, id: str, title: str, description: str) -> Markup:
 
 
 def _local(name: str) -> str:
-    """A name without its namespace, which HTML gives to what is inside of <svg>."""
+    """Remove the namespace from a name: HTML adds it inside <svg> by itself."""
     return name.rpartition("}")[2]
 
 
 def _value(name: str, value: str, id: str) -> str:
-    """An attribute's value: identifiers with the picture's before them, and colours of the page."""
+    """Adapt an attribute: prefix identifiers with the picture's, and take the colours of the page."""
     if name == "id":
         return f"{id}-{value}"
     if name == "href" and value.startswith("#"):
@@ -153,7 +153,7 @@ def _value(name: str, value: str, id: str) -> str:
 
 
 def _shorten(path: str) -> str:
-    """A path of straight lines in steps of hundredths of a point, without those that nobody sees."""
+    """Write a path of straight lines in hundredths of a point, without steps too small to be seen."""
     tokens = path.split()
     if not tokens or not set(filter(str.isalpha, tokens)) <= {"M", "L", "z"}:
         return path
@@ -177,14 +177,14 @@ def _shorten(path: str) -> str:
 
 
 def _pair(x: int, y: int) -> str:
-    """Two numbers of hundredths, as short as SVG allows."""
+    """Write two numbers of hundredths as short as SVG allows."""
     first, second = (f"{value / 100:.2f}".rstrip("0").rstrip(".") for value in (x, y))
     first, second = (re.sub(r"^(-?)0(?=\.)", r"\1", text) for text in (first, second))
     return f"{first}{'' if second.startswith('-') else ' '}{second}"
 
 
 def _declaration(text: str) -> str:
-    """A declaration of a style, in the page's colours and its font."""
+    """Rewrite a declaration of a style with the colours and the font of the page."""
     name, _, value = (part.strip() for part in text.partition(":"))
     if name == "font-family":
         return ""

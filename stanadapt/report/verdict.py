@@ -1,4 +1,4 @@
-"""What findings mean for who wants to use the draws: one sentence, and how serious each of them is."""
+"""The verdict: one sentence that says whether to use the draws, and how serious each finding is."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 from ..diagnostics.finding import Finding
 
 GOOD, CARE, SERIOUS, WAIT = "good", "care", "serious", "wait"
-UNFINISHED = ("interrupted", "until", "short")  # findings that are none while a run goes on
-_LONGEST = 2_000  # characters of a finding, which may quote a user's names
-_SAID = 3  # findings that the sentence names
+UNFINISHED = ("interrupted", "until", "short")  # kinds that do not count while a run is going on
+_LONGEST = 2_000  # characters of a finding; it may quote long names
+_SAID = 3  # the sentence names up to so many findings
 _CHAINS, _ESS, _ADAPTATION, _ENERGY = "chains", "ess", "adaptation", "energy"
 
 
 class Kind(NamedTuple):
-    """What there is to know of a kind of findings."""
+    """How a report treats findings of one kind."""
 
     level: str
-    clause: str  # for the verdict
-    picture: str = ""  # that shows it
+    clause: str  # of the verdict's sentence
+    picture: str = ""  # the picture that shows it
 
 
 KINDS = {
@@ -39,7 +39,7 @@ KINDS = {
     "ess_tail": Kind(CARE, "some quantiles rest on few effective draws", _ESS),
     "heavy_tails": Kind(CARE, "tails are heavy", _CHAINS),
     "acceptance": Kind(CARE, "the acceptance rate is far from its target", _ADAPTATION),
-    "nothing_learnt": Kind(CARE, "chains have learnt nothing in warm-up", _ADAPTATION),
+    "nothing_learnt": Kind(CARE, "chains learned nothing in warm-up", _ADAPTATION),
     "tree_depth": Kind(CARE, "trajectories were cut short", _ENERGY),
     "energy": Kind(CARE, "the energy changes too slowly for the tails to be explored", _ENERGY),
     "failures": Kind(CARE, "the log density failed at times", _ADAPTATION),
@@ -48,7 +48,7 @@ KINDS = {
 
 
 class Judged(NamedTuple):
-    """A finding as the page shows it."""
+    """A finding as a page shows it."""
 
     level: str
     text: str
@@ -64,20 +64,20 @@ class Judged(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether the draws can be used, in one sentence."""
+    """One sentence that says whether the draws can be used."""
 
     level: str
     sentence: str
 
 
 def judge(findings: Sequence[Finding], worst: str, *, is_running: bool = False) -> Verdict:
-    """The verdict on a result with these findings.
+    """Give the verdict on a result with these findings.
 
-    `worst` is a clause with the largest R-hat and the smallest effective sample size; it is empty where there
-    are too few draws for these.
+    `worst` is a clause with the largest R-hat and the smallest effective sample size. It is empty if there
+    are too few draws to compute them.
     """
     if is_running and not worst:
-        return Verdict(WAIT, "There are too few draws yet to say anything of them.")
+        return Verdict(WAIT, "There are too few draws yet to say anything about them.")
     kinds = list(dict.fromkeys(finding.kind for finding in findings))
     if not kinds:
         start = "So far nothing speaks" if is_running else "Nothing speaks"
@@ -93,5 +93,5 @@ def judge(findings: Sequence[Finding], worst: str, *, is_running: bool = False) 
 
 
 def enumerate_words(words: Sequence[str]) -> str:
-    """`a, b and c`."""
+    """Join words: `a, b and c`."""
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)

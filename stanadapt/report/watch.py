@@ -1,8 +1,8 @@
-"""A run that goes on, as a page that follows it.
+"""A page that follows a run while it is going on.
 
-A server on this machine alone shows the report of what the last checkpoints have. Other users of the machine,
-and pages from elsewhere that a browser is tricked into fetching it with, do not see it: its address has a
-random part, and requests must name this machine as their host.
+A server that listens on this machine alone shows a report on the draws of the last checkpoints. Its address
+has a random part, so other users of the machine do not find it; and a request must name this machine as its
+host, so a page from elsewhere cannot trick a browser into reading it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 LOOK_SECONDS = 1.0  # between looks for new checkpoints
-SHARE = 0.2  # of the time, at most, in which pages are made: the run has the cores
-ASKING_SECONDS = 10.0  # that a browser has for its request; half-open connections would add up
-FAREWELL_SECONDS = 90.0  # that the last page waits for a browser; those in the background ask once a minute
+SHARE = 0.2  # largest share of the time for making pages: the run needs the cores
+ASKING_SECONDS = 10.0  # a browser has so long for its request, or half-open connections would add up
+FAREWELL_SECONDS = 90.0  # the last page waits so long for a browser; one in the background asks once a minute
 RUNNING, FINISHED, STOPPED, KILLED = "running", "finished", "stopped", "killed"
-_PATIENCE = 3  # looks at a run that nobody has and that has not ended, before it counts as killed
+_PATIENCE = 3  # a run counts as killed when so many looks found no process and no end
 
 
 class ChainState(NamedTuple):
-    """How far a chain is."""
+    """The progress of a chain."""
 
     chain: int
     done: int  # iterations
@@ -60,16 +60,16 @@ class Look(NamedTuple):
     state: str  # RUNNING, FINISHED, STOPPED or KILLED
     words: str
     chains: list[ChainState]
-    checkpoints: tuple[str, ...]  # by which two looks are told apart
+    checkpoints: tuple[str, ...]  # two looks differ if these differ
 
 
 class Page(NamedTuple):
-    """What browsers get, in one version after another."""
+    """One version of the page that browsers get."""
 
     version: int
     look: Look
     content: dict[str, Any]
-    seconds: float  # that it took
+    seconds: float  # that it took to make
 
 
 class Watch:
@@ -81,14 +81,14 @@ class Watch:
         Raises
         ------
         StoreError
-            It is none of a run, is damaged, or by another version.
+            It holds no run, it is damaged, or another version wrote it.
         """
         self.shown = os.fspath(folder)
         self.folder = open_store(folder).folder
         self._orphaned = 0
 
     def look(self) -> Look:
-        """How far the run is. Raises StoreError where its folder is damaged."""
+        """Look at the progress of the run. Raises StoreError if its folder is damaged."""
         store = open_store(self.folder)
         ended = store.ended()
         if ended:
@@ -100,11 +100,11 @@ class Watch:
         return Look(state, _words(state, self.shown, ended), chains, _checkpoints(store))
 
     def result(self) -> InferenceData:
-        """What there is of the run. Raises StoreError."""
+        """Read the draws that the run has written. Raises StoreError."""
         return read_store(open_store(self.folder))
 
     def pages(self, stop: threading.Event, wait: float = LOOK_SECONDS) -> Iterator[Page]:
-        """A page for the beginning, one for each new checkpoint, and one for the end, which is the last.
+        """Make a page for the beginning, one for each new checkpoint, and one for the end, which is the last.
 
         Raises
         ------
@@ -130,10 +130,10 @@ class Watch:
 
 
 class Server:
-    """Shows the pages of a watch; a context manager. The server ends with it."""
+    """Serves the pages of a watch. It is a context manager, and the server stops at its end."""
 
     def __init__(self, watch: Watch, port: int) -> None:
-        """Take the port; 0 is any free one.
+        """Take the port; 0 means any free port.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class Server:
         self.page: Page | None = None
         self.error = ""
         self.asked_at = float("-inf")  # when a browser last asked
-        self.taken = 0  # the last version that a browser has fetched
+        self.taken = 0  # the newest version that a browser has fetched
         self.changed = threading.Condition()
         self.token = secrets.token_urlsafe(12)
         handler = type("Handler", (_Handler,), {"owner": self})
@@ -168,13 +168,13 @@ class Server:
         self._http.server_close()
 
     def show(self, page: Page) -> None:
-        """Give browsers a new page."""
+        """Show browsers a new page."""
         with self.changed:
             self.page = page
             self.changed.notify_all()
 
     def wait_for_browsers(self, seconds: float = FAREWELL_SECONDS) -> None:
-        """Let a browser that has asked lately fetch the last page."""
+        """Wait until a browser that asked a short time ago has fetched the last page."""
         assert self.page is not None
         last = self.page.version
         late = time.monotonic() + seconds
@@ -183,7 +183,7 @@ class Server:
                 self.changed.wait(late - time.monotonic())
 
     def answer(self, path: str) -> tuple[str, str] | None:
-        """The type and the text at a path below the token; None where there is nothing."""
+        """Return the type and the text at a path below the token; None if there is nothing."""
         page = self.page
         with self.changed:
             self.asked_at = time.monotonic()
@@ -203,32 +203,32 @@ class Server:
         return None
 
     def _note(self, page: Page | None) -> None:
-        """Remember that a browser fetches this page."""
+        """Note that a browser fetches this page."""
         with self.changed:
             self.taken = max(self.taken, page.version if page else 0)
             self.changed.notify_all()
 
 
 class _Http(ThreadingHTTPServer):
-    """A thread for each connection, which ends with the process."""
+    """A server with a thread for each connection. The threads end with the process."""
 
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing where a browser has gone meanwhile; else a traceback."""
+        """Print a traceback, unless the browser has only closed the connection."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers to GET from browsers that ask this machine by its name."""
+    """Answers requests that name this machine as their host."""
 
     owner: Server
     server_version, sys_version = "stanadapt", ""
 
     def setup(self) -> None:
         super().setup()
-        self.connection.settimeout(ASKING_SECONDS)  # without a byte, and for the whole answer
+        self.connection.settimeout(ASKING_SECONDS)  # for each byte, and for the answer
         self.late = threading.Timer(ASKING_SECONDS, self._hang_up)
         self.late.daemon = True
         self.late.start()
@@ -238,12 +238,12 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def _hang_up(self) -> None:
-        """Read no more, also from one who sends a byte now and then."""
+        """Stop to read, even if the other side still sends a byte now and then."""
         with contextlib.suppress(OSError):  # the connection has ended
             self.connection.shutdown(socket.SHUT_RD)
 
     def do_GET(self) -> None:
-        self.late.cancel()  # it has asked
+        self.late.cancel()  # the request is complete
         port = self.owner.port
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             self._reply(421, "text/plain", "This server answers to its own name alone.")
@@ -273,7 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, format: str, *_: Any) -> None:
-        """Nothing: the terminal has the run's state."""
+        """Print nothing: the terminal shows the state of the run."""
 
 
 def _chain_state(store: Store, chain: int, state: str) -> ChainState:
@@ -287,13 +287,13 @@ def _chain_state(store: Store, chain: int, state: str) -> ChainState:
     value = held["value"]
     if value.warmup_iterations is None:
         return ChainState(chain, value.done, total, "warm-up")
-    # Warm-up may have ended by itself: then there are so many iterations less.
+    # Warm-up may have ended before its limit; then the chain has fewer iterations in total.
     total = value.warmup_iterations + job.draws
     return ChainState(chain, value.done, total, "finished" if value.done >= total else "sampling")
 
 
 def _checkpoints(store: Store) -> tuple[str, ...]:
-    """The names of the files of checkpoints, which have a number and a hash."""
+    """Return the names of the checkpoint files, which hold a number and a hash."""
     folder = store.folder / "chains"
     return tuple(sorted(f"{path.parent.name}/{path.name}" for path in folder.glob("*/*.npz")))
 
@@ -305,7 +305,7 @@ def _words(state: str, folder: str, ended: dict[str, Any]) -> str:
     if state == FINISHED:
         return "The run is over."
     if state == STOPPED:
-        return f"The run was ended by {ended.get('ended_by') or 'a limit'}: {again}."
+        return f"{ended.get('ended_by') or 'A limit'} ended the run: {again}."
     return f"The run was killed, or has failed: {again}."
 
 

@@ -56,6 +56,8 @@ def prepare(request: Request, posterior: Posterior, *, stored: bool = False, clu
     job, notes = _choose(request, posterior, starts[0])
     notes |= inits.describe(request.inits, request.init_radius)
     notes |= _names(request)
+    if posterior.name:
+        notes["model_name"] = posterior.name
     if request.warm is not None and posterior.dim:
         starts = warm.hand_over(request.warm, starts, posterior, job)
         notes |= warm.describe(request.warm, job.method, starts)

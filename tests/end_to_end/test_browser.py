@@ -122,6 +122,25 @@ def test_nothing_is_wider_than_the_window(visit: Any, name: str, size: dict[str,
     assert max(widths) == size["width"]
 
 
+@pytest.mark.parametrize("name", ["evil", "comparison"])
+def test_navigation_on_a_phone_shows_whole_words(visit: Any, name: str) -> None:
+    page = visit(name, size=PHONE)
+    links = page.locator("header nav a")
+    assert links.count() >= 4
+    for link in links.all():
+        box = link.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= PHONE["width"]
+    assert page.evaluate("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('header nav'))")
+
+
+def test_tables_of_a_comparison_fit_a_laptop(visit: Any) -> None:
+    page = visit("comparison", size={"width": 1280, "height": 800})
+    page.locator("details > summary").click()
+    wider = "[...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth)"
+    assert page.evaluate(f"{wider}.map((each) => each.parentElement.id)") == []
+
+
 def test_markup_in_names_is_text(visit: Any) -> None:
     page = visit("evil")
     assert page.inner_text("h1") == EVIL

@@ -143,3 +143,16 @@ print(posterior.attrs["interrupted"], posterior.sizes["draw"] > 10, after.sizes[
 """
     cells = execute(begun, shown).cells
     assert cells[-1]["outputs"][0]["text"].split() == ["1", "True", "300"]
+
+
+def test_every_cell_shows_its_picture() -> None:
+    """The first figure of a kernel loads the notebook's backend, which must still show the later ones."""
+    run_twice = execute(
+        "idata = run(1, progress=False)\nstanadapt.plot_chains(idata);",
+        "stanadapt.plot_ess(idata);",
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2]);",
+    )
+    pictures = [
+        sum("image/png" in each.get("data", {}) for each in cell["outputs"]) for cell in run_twice.cells[1:]
+    ]
+    assert pictures == [1, 1, 1]

@@ -363,15 +363,13 @@ def test_against_a_reference(posterior: stanadapt.Posterior) -> None:
     alone = conclude(plan, [attempt("a", 1)], 0)
     assert alone.words[0].startswith("a agrees with the reference")
     all_wrong = conclude(plan, [attempt("a", 1, shift=1.0), attempt("b", 2, shift=1.0)], 0)
-    assert "see whether it is of this model" in all_wrong.words[-1]
+    assert "check that it belongs to this model" in all_wrong.words[-1]
 
 
 def test_nobody_to_compare_with(posterior: stanadapt.Posterior) -> None:
     plan = plan_for(posterior, ["a", "b"])
     one = conclude(plan, [attempt("a", 1), Attempt("b", 0, "rwm", FAILED, "it broke")], 0)
-    assert one.words == [
-        "Only one method has converged, and there is no reference: nothing to hold it against."
-    ]
+    assert one.words == ["Only one method has converged, and there is no reference to compare it with."]
     none = conclude(plan, [attempt("a", 1, kinds=("ess_bulk",)), attempt("b", 2, kinds=("nan",))], 0)
     assert none.words[0].startswith("No method has converged")
     nothing = conclude(plan, [Attempt("a", 0, "rwm", FAILED, "x"), Attempt("b", 0, "rwm", FAILED, "y")], 0)
@@ -427,6 +425,8 @@ def test_the_text_has_a_row_for_each_method(posterior: stanadapt.Posterior) -> N
     header = lines[2].split("  ")
     assert header[0] == "method"
     assert [line.split(" ")[0] for line in lines[3:8]] == ["a", "b", EVIL.split(" ")[0], "broken", "late"]
+    assert next(each.split()[0] for each in header[1:] if each) == "status"
+    assert [row[1] for row in found.cells()[1]] == ["ok", "ok", "ok", "failed", "not run"]
     assert any(line.startswith(f"- {EVIL} disagrees with a and b in") for line in lines)
     assert f"- broken $x_1$ failed: it says {EVIL}" in lines
     assert "- late: the comparison was interrupted" in lines

@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import method_pages
+import race_picture
 import stanadapt
 from stanadapt import samplers
 from stanadapt.cli import main
@@ -24,6 +26,8 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "VISION.md",
+    ROOT / "SECURITY.md",
     *sorted((ROOT / "examples").glob("*/README.md")),
     *(
         path
@@ -146,6 +150,52 @@ def test_every_command_is_on_its_page() -> None:
     assert "{option} --seed N" in page
 
 
+def test_which_method_to_take_is_said_in_one_sentence() -> None:
+    """Readers meet it in several places, which must not differ."""
+    places = {
+        "README.md": (ROOT / "README.md").read_text(encoding="utf-8"),
+        "docs/start.md": (DOCS / "start.md").read_text(encoding="utf-8"),
+        "docs/choose.md": (DOCS / "choose.md").read_text(encoding="utf-8"),
+        "docs/methods/index.md": (DOCS / "methods" / "index.md").read_text(encoding="utf-8"),
+        "stanadapt.sample": inspect.getdoc(stanadapt.sample) or "",
+        "stanadapt sample --help": main.commands["sample"].help or "",
+    }
+    said = {name: re.findall(r"Take `fisher_hmc` if [^.]*\.", text) for name, text in places.items()}
+    assert {name: len(sentences) for name, sentences in said.items()} == dict.fromkeys(places, 1)
+    assert len({" ".join(sentence.split()) for (sentence,) in said.values()}) == 1
+    default = inspect.signature(stanadapt.sample).parameters["method"].default
+    assert f"`{default}`, a published method, runs if you name none." in " ".join(places["README.md"].split())
+
+
+def test_parameters_of_sample_are_described_once_in_groups() -> None:
+    """The site shows each group under its heading; a name that shares a description would have it twice."""
+    text = inspect.getdoc(stanadapt.sample) or ""
+    groups = re.split(r"\n\n([A-Z][\w ]+)\n-+\n", text.partition("\n\nReturns\n")[0])
+    assert groups[1::2] == ["Parameters", "How long", "Where it goes", "How results are labelled"]
+    described = re.findall(r"^(\w.*)$", "\n".join(groups[2::2]), re.MULTILINE)
+    assert sorted(described) == sorted(inspect.signature(stanadapt.sample).parameters)
+
+
+def test_every_room_is_on_the_map_of_contributing() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rooms = {path.parent.name for path in (ROOT / "stanadapt").glob("*/__init__.py")}
+    assert {room for room in rooms if f"{room}/" not in text.partition("## To run the checks")[0]} == set()
+
+
+def test_methods_stand_in_three_groups() -> None:
+    """The sidebar has nineteen pages, which nobody takes in as one list."""
+    groups = method_pages.page_list().split("```{toctree}")[1:]
+    assert len(groups) == 3
+    assert all(":caption: " in group for group in groups)
+    names = [line for group in groups for line in group.split("\n") if re.fullmatch(r"\w+", line)]
+    assert sorted(names) == sorted(samplers.METHODS)
+
+
+@pytest.mark.parametrize("method", samplers.METHODS)
+def test_tables_of_facts_have_a_header(method: str) -> None:
+    assert method_pages.facts_table(method).startswith("| property | value |\n")
+
+
 def test_every_room_is_on_the_page_of_the_architecture() -> None:
     text = (DOCS / "how" / "architecture.md").read_text(encoding="utf-8")
     rooms = {path.parent.name for path in (ROOT / "stanadapt").glob("*/__init__.py")}
@@ -156,6 +206,17 @@ def test_every_benchmark_is_on_its_page() -> None:
     text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
     scripts = {path.name for path in (ROOT / "examples" / "benchmarks").glob("*.py")}
     assert {name for name in scripts if f"`{name}`" not in text} == set()
+
+
+def test_the_race_of_the_front_page_is_that_of_the_benchmarks() -> None:
+    text = race_picture.BENCHMARKS.read_text(encoding="utf-8")
+    found = race_picture.rates(text)
+    assert {len(values) for values in found.values()} == {44}
+    ratio = found["fisher_hmc"] / found["nutpie_low_rank"]
+    middle = f"**{np.exp(np.log(ratio).mean()):.2f}**"
+    assert f"against the best single peer (`nutpie_low_rank`), geometric mean | 5 | {middle}" in text
+    labels = [label.get_text() for label in race_picture.draw(found, "k", "k", "k").axes[0].texts]
+    assert labels == ["2.9 times", "6.8 times", "18 times", "23 times"]
 
 
 def test_every_kind_of_finding_has_its_row() -> None:

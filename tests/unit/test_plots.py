@@ -486,6 +486,18 @@ def test_traces_are_the_draws() -> None:
     assert "rank" in ranks.get_xlabel()
 
 
+def test_densities_of_chains_that_lie_apart_are_drawn_at_their_own_scales() -> None:
+    """The density of a chain that hardly moves would make flat lines of the others."""
+    x = normal(4, 300)
+    x[2] = 8.0 + 0.02 * x[2]
+    density = stanadapt.plot_chains(made_up({"x": x}))[0, 2]
+    assert [np.max(line.get_ydata()) for line in density.lines] == [1.0] * 4
+    assert density.get_ylabel() == "density, own scales"
+    together = stanadapt.plot_chains(made_up({"x": normal(4, 300)}))[0, 2]
+    assert len({np.max(line.get_ydata()) for line in together.lines}) == 4
+    assert together.get_ylabel() == "density"
+
+
 def test_divergences_are_marked() -> None:
     diverging = np.zeros((2, 100), bool)
     diverging[1, 30] = True

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,11 @@ from stanadapt import cli
 from stanadapt.diagnostics import findings, missed
 from stanadapt.diagnostics.finding import Finding
 from stanadapt.errors import ArgumentError, OutputError
+from stanadapt.model.naming import model_name
+from stanadapt.model.source import Contents
 from stanadapt.report import pictures, thinning
 from stanadapt.report.colours import turn_dark
+from stanadapt.report.figures import _alike
 from stanadapt.report.page import Column, Table, picture, render
 from stanadapt.report.reproduce import lines
 from stanadapt.report.verdict import CARE, GOOD, KINDS, SERIOUS, judge
@@ -134,6 +138,75 @@ def test_what_a_page_has(drawn: Any, page: str) -> None:
     for each in ("chains", "ess", "adaptation"):
         assert f'id="{each}"' in page
     assert 'id="energy"' not in page  # a random walk has none
+
+
+def test_a_report_is_called_by_its_model(drawn: Any, tmp_path: Path) -> None:
+    program = tmp_path / "coins.stan"
+    program.write_text(PROGRAM)
+    idata = stanadapt.sample(
+        program, {"n": 2}, method="rwm", warmup=20, draws=20, seed=1, progress=False, store=tmp_path / "run"
+    )
+    for each in (idata, stanadapt.load(tmp_path / "run")):
+        report = stanadapt.report(each)
+        assert report.title == "coins"
+        assert re.search(r"<h1[^>]*>coins</h1>\s*<p[^>]*>rwm, seed 1</p>", report.html)
+    assert stanadapt.report(idata, title="mine").title == "mine"
+    assert stanadapt.report(drawn).title == "rwm, seed 4"  # the program was a text
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("models/eight_schools.stan", "eight_schools"),
+        (Path("lib/eight_schools_model.so"), "eight_schools"),
+        (SimpleNamespace(stan_file="a/coins.stan", name="coins_1"), "coins"),
+        (SimpleNamespace(name="schools"), "schools"),
+        (SimpleNamespace(name=""), ""),
+        (test_names_stay_names, "test_names_stay_names"),
+        (lambda x: x, ""),
+        (PROGRAM, ""),
+        (Contents("model.stan"), ""),
+    ],
+)
+def test_names_of_models(model: Any, name: str) -> None:
+    assert model_name(model) == name
+
+
+def folded_result(spread: float, shift: float = 0.0) -> Any:
+    """A parameter, and two quantities that are computed from it, one of them `spread` times as wide."""
+    x = np.random.default_rng(1).normal(size=(4, 500)) + shift * np.arange(4)[:, None]
+    values = {"x": x, "twice": 2.0 * x, "wide": spread * x}
+    posterior = xarray.Dataset({name: (("chain", "draw"), each) for name, each in values.items()})
+    return container({"posterior": posterior}, {"parameters": '["x"]'})
+
+
+def test_computed_quantities_are_folded_under_the_parameters() -> None:
+    page = stanadapt.report(folded_result(10.0)).html
+    tables = data_of_tables(page)
+    assert [row[0] for row in tables["summary"]["rows"]] == ["x"]
+    assert [row[0] for row in tables["others"]["rows"]] == ["twice", "wide"]
+    folded = page[page.index("<details>") : page.index("</details>")]
+    assert "from the parameters: twice, wide</summary>" in folded
+    assert 'id="others"' in folded
+    assert "<details open>" in stanadapt.report(folded_result(10.0, shift=3.0)).html  # cells are marked
+
+
+def test_digits_agree_within_a_column() -> None:
+    def decimals(spread: float) -> list[set[int]]:
+        rows = data_of_tables(stanadapt.report(folded_result(spread)).html)["others"]["rows"]
+        return [
+            {len(cell.partition(".")[2]) for cell in column} for column in list(zip(*rows, strict=True))[1:]
+        ]
+
+    assert all(len(found) == 1 for found in decimals(100.0))
+    assert any(len(found) > 1 for found in decimals(100_000.0))  # no digits that mean nothing
+
+
+def test_digits_of_chains_agree_unless_they_lie_far_apart() -> None:
+    assert _alike(np.array([0.984, 1.0412, 1.5]), None) == ["0.98", "1.04", "1.50"]
+    assert _alike(np.array([1.0, 0.00123, np.nan]), None) == ["1", "0.00123", "nan"]
+    assert _alike(np.array([160.0, 161.0]), 0) == ["160", "161"]
+    assert _alike(np.zeros(2), None) == ["0", "0"]
 
 
 def test_findings_link_to_pictures() -> None:

@@ -1,6 +1,6 @@
 "use strict";
-// Links within the page, and buttons that copy code. Inside of a notebook's frame the browser would take
-// "#chains" for an address of the notebook's page.
+// Follows links within the page, and makes buttons that copy code. In a notebook's frame the browser would read
+// "#chains" as an address in the notebook's page.
 (() => {
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   document.addEventListener("click", (event) => {
@@ -19,7 +19,7 @@
       await navigator.clipboard.writeText(code.textContent);
       button.textContent = "Copied";
     } catch {
-      // Where the clipboard is closed to the page, the text is selected for the reader to copy.
+      // If the page may not use the clipboard, it selects the text so that the reader can copy it.
       getSelection().selectAllChildren(code);
       button.textContent = "Selected";
     }

@@ -1,6 +1,6 @@
 "use strict";
-// Tables that are sorted, searched and paged through. The document has a page of rows at a time, so that
-// thousands of rows cost no more than a few. All texts are set as texts, never as HTML.
+// Sorts tables, searches them and pages through them. The document holds one page of rows at a time, so that
+// thousands of rows cost no more than a few. Cells are set as text, never as HTML.
 (() => {
   const value = (text) => {
     if (text === "inf") return Infinity;
@@ -27,7 +27,7 @@
     return made;
   };
 
-  // The order of rows by a column. Values that are no numbers come last, whichever way the others go.
+  // Orders the rows by a column. Values that are not numbers come last in both directions.
   const order = (rows, at, column, descending) => {
     const sign = descending ? -1 : 1;
     const places = rows.map((_, i) => i);
@@ -70,7 +70,7 @@
       const all = found.length < rows.length ? ` that match, of ${rows.length}` : "";
       const way = by === null ? "" : `, by ${labels[by]}, ${descending ? "descending" : "ascending"}`;
       state.textContent = range + all + way;
-      // A button that has the focus must not lose it, so these are not disabled.
+      // A disabled button would lose the focus, so these buttons are only marked as disabled.
       before.setAttribute("aria-disabled", String(first === 0));
       after.setAttribute("aria-disabled", String(first + size >= found.length));
       table.querySelector(".pages").hidden = found.length <= size && first === 0;
@@ -88,7 +88,7 @@
       });
       look();
     };
-    // A third click gives the rows back in their own order.
+    // A third click restores the original order.
     const sort = (at) => {
       const start = columns[at].descending;
       if (by !== at) [by, descending] = [at, start];
@@ -131,7 +131,7 @@
     show();
   };
 
-  // Pages that are brought up to date begin their new tables by these, in the states of the old ones.
+  // A page that gets new content starts its new tables in the states of the old ones.
   const all = (root) => [...root.querySelectorAll("div.table")];
   window.tableStates = (root) => Object.fromEntries(all(root).map((table) => [table.id, states.get(table)()]));
   window.beginTables = (root, kept = {}) => all(root).forEach((table) => begin(table, kept[table.id]));

@@ -1,5 +1,5 @@
 "use strict";
-// Light, dark, or as the system has it.
+// Switches between the system's theme, dark and light.
 (() => {
   const button = document.querySelector("button.theme");
   const names = ["automatic", "dark", "light"];

@@ -1,6 +1,6 @@
 "use strict";
 // Follows the run: asks for the state, and fetches the page's content when there is a new version of it.
-// Nothing changes under the hands of a reader whose focus is inside of it: a button waits for them then.
+// While the reader's focus is inside the content, nothing changes; a button offers the new version instead.
 (() => {
   const PAUSE = 2000;
   const live = document.getElementById("live");
@@ -43,7 +43,7 @@
     } catch {
       failures += 1;
       if (failures > 2) {
-        say("The server does not answer any more: this is what the run had then.");
+        say("The server does not answer any more. This page shows the last state that it sent.");
         return;
       }
     }
@@ -53,7 +53,7 @@
     await take();
     live.querySelector("h1")?.scrollIntoView();
   });
-  // So that the server need not wait for this page when the run ends.
+  // Tells the server not to wait for this page when the run ends.
   addEventListener("pagehide", () => { fetch("gone", { keepalive: true }).catch(() => {}); });
   if (over) say("The run has ended. This page changes no more.");
   else look();
