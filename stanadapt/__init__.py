@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .plots.policy import plot_policy
     from .plots.preconditioner import plot_preconditioner
     from .result.export import export
-    from .run.until import Until
+    from .run.stopping import Until
     from .runs import extend, load, resume
     from .simulators.abc import abc
 
@@ -92,7 +92,7 @@ _HOMES = {
     "Comparison": "compare.result",
     "Posterior": "model.posterior",
     "Target": "model.backends.python",
-    "Until": "run.until",
+    "Until": "run.stopping",
     "abc": "simulators.abc",
     "diagnose": "diagnostics.findings",
     "export": "result.export",

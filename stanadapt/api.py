@@ -20,7 +20,7 @@ from .result.labels import Labels
 from .result.store import check_folder, create_store, lock
 from .run.engine import open_posterior
 from .run.interrupts import raised_interrupts
-from .run.prepare import prepare
+from .run.preparation.prepare import prepare
 from .run.request import Request, resolve
 from .runs import Fit, complete, memory_in_words
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas
 
     from .result.container import InferenceData
-    from .run.until import Until
+    from .run.stopping import Until
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -38,7 +38,7 @@ def _child(code: str, *, env: dict[str, str] | None = None) -> dict[str, float]:
 def start() -> None:
     code = f"""
 import json, time, warnings
-import stanadapt, stanadapt.api, stanadapt.model.backends.stanli
+import stanadapt, stanadapt.api, stanadapt.model.backends.stan.stanli
 began = time.perf_counter()
 posterior = stanadapt.Posterior({PROGRAM!r}, {DATA!r})
 opened = time.perf_counter()

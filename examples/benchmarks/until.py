@@ -31,8 +31,8 @@ from stanadapt.diagnostics.convergence import convergence
 from stanadapt.diagnostics.statistics import each_column
 from stanadapt.diagnostics.until import Watch
 from stanadapt.result.container import datasets
-from stanadapt.run import until as goals
-from stanadapt.run.until import Schedule
+from stanadapt.run import stopping as goals
+from stanadapt.run.stopping import Schedule
 
 MODELS = Path(__file__).parents[2] / "models"
 CHAINS = 4

@@ -5,7 +5,7 @@ Everything but click is imported inside the commands, so that help comes at once
 
 from .comparing import compare
 from .completion import completion
-from .export import export
+from .exporting import export
 from .group import main
 from .models import check_model, methods
 from .pages import report, watch

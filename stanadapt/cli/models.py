@@ -34,7 +34,7 @@ def methods(name: str | None, as_json: bool) -> None:
     """
     from .. import api, samplers
     from ..diagnostics import table
-    from ..run import auto
+    from ..run.preparation import auto
     from .records import method_record, methods_record, print_record
 
     if as_json:

@@ -45,7 +45,7 @@ def diagnose_record(findings: Sequence[Finding]) -> dict[str, Any]:
 def methods_record() -> dict[str, Any]:
     """All methods, auto with them, whose numbers are those of what it takes."""
     from .. import api
-    from ..run import auto
+    from ..run.preparation import auto
 
     frame = api.methods()
     rows = [
@@ -60,7 +60,7 @@ def methods_record() -> dict[str, Any]:
 def method_record(name: str) -> dict[str, Any]:
     """A method with its settings."""
     from .. import api, samplers
-    from ..run import auto
+    from ..run.preparation import auto
 
     if name == auto.NAME:
         return {"name": name, "description": auto.DESCRIPTION, "settings": []}

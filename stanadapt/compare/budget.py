@@ -8,7 +8,7 @@ from typing import Any
 from .. import check
 from ..diagnostics.convergence import FEWEST
 from ..errors import ArgumentError
-from ..run.until import Until
+from ..run.stopping import Until
 
 _ALLOWED = (
     "a time, such as '10 s', '2 min' or '1 h'; a number of gradients, such as '200000 gradients'; or the "

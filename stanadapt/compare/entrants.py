@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import check, samplers
 from ..errors import ArgumentError
-from ..run import auto
+from ..run.preparation import auto
 
 _OPTIONS = ("method", "settings", "warmup")
 

@@ -14,7 +14,7 @@ from ..errors import FindingsWarning, StanAdaptError
 from ..model.posterior import Posterior
 from ..result.container import attributes, container, datasets
 from ..run.interrupts import delayed_interrupts, give_up, raised_interrupts
-from ..run.prepare import prepare
+from ..run.preparation.prepare import prepare
 from ..run.progress import tell
 from .entrants import Entrant
 from .measures import Figures, in_words, measure

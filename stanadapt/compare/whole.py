@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from ..diagnostics.convergence import FEWEST
 from ..errors import ChainError
 from ..model.posterior import Posterior
-from ..run.board import Board
-from ..run.prepare import prepare
+from ..run.preparation.prepare import prepare
 from ..run.progress import tell
 from ..run.request import Request
-from ..run.turns import Work, run
+from ..run.workers.board import Board
+from ..run.workers.turns import Work, run
 from .budget import Budget
 
 _TRIAL = 100  # draws of each chain, at first

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 from scipy.linalg import solve_triangular
 
-from ..run.replay import Yardstick
+from ..run.rerun import Yardstick
 
 _WIDE = 3.0  # up to which the functions are nearly linear or quadratic
 _CLIP = 4.0  # beyond which a draw counts no further for the covariance

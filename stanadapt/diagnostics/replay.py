@@ -14,14 +14,14 @@ from ..errors import ArgumentError
 from ..model.plugins import check_backend
 from ..model.posterior import Posterior
 from ..result.container import attributes
+from ..result.disk_draws import read_store
 from ..result.record import Record
 from ..result.store import Store, open_store
-from ..result.stored import read_store
-from ..run.compiling import compile_job, compile_reference
 from ..run.engine import open_posterior
 from ..run.inits import plan
 from ..run.job import Job
-from ..run.replay import Frozen, log_densities, run_on, step_from, warm_up_again
+from ..run.preparation.compiling import compile_job, compile_reference
+from ..run.rerun import Frozen, log_densities, run_on, step_from, warm_up_again
 from ..samplers import is_engine, sampler
 from .convergence import convergence
 from .finding import Finding

@@ -14,13 +14,13 @@ from ..diagnostics.earlier import begin_from
 from ..errors import ArgumentError, warn
 from ..model.opening import check_program, is_function, is_opened, portable, program_digest
 from ..model.posterior import Posterior
-from ..result.folder import Folder, plain
-from ..run import auto
-from ..run.datasets import count, entries
-from ..run.pools import Cluster, Here, LocalProcesses, Pool
+from ..run.preparation import auto
 from ..run.request import Request, resolve
+from ..run.workers.pools import Cluster, Here, LocalProcesses, Pool
+from .datasets import count, entries
 from .fits import Fits
-from .worker import Common, fit, fit_packed
+from .folder import Folder, plain
+from .task import Common, fit, fit_packed
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData

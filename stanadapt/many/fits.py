@@ -22,18 +22,19 @@ from ..model.opening import is_opened, portable, program_digest
 from ..model.posterior import Posterior
 from ..result.container import attributes
 from ..result.files import read as read_file
-from ..result.folder import Folder, digest
-from ..run import auto, warmup
-from ..run.board import Board
-from ..run.compiling import is_ready
-from ..run.datasets import Entry
+from ..run import warmup
 from ..run.engine import open_posterior
 from ..run.interrupts import Caught, interrupts
-from ..run.pools import Here, LocalProcesses, Loss, Pool, Task
-from ..run.prepare import prepare
+from ..run.preparation import auto
+from ..run.preparation.compiling import is_ready
+from ..run.preparation.prepare import prepare
 from ..run.progress import Tally
 from ..run.request import Request
-from .worker import Common, Outcome, try_write
+from ..run.workers.board import Board
+from ..run.workers.pools import Here, LocalProcesses, Loss, Pool, Task
+from .datasets import Entry
+from .folder import Folder, digest
+from .task import Common, Outcome, try_write
 
 _LOOK_SECONDS = 0.1
 _LOSSES = 3  # after which a fit that its cluster drops is given up

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from .. import check
 from ..errors import DataError, ModelError, warn
 from . import BACKENDS, OBJECT_BACKENDS, PROGRAM_BACKENDS
-from .backends.base import Model, ObjectBackend, ProgramBackend, RefusedDataError, RefusedError
+from .backends.contract import Model, ObjectBackend, ProgramBackend, RefusedDataError, RefusedError
 from .data import EVERY, conform, read, to_json
 from .plugins import claim, open_outside
 from .program import data_declarations, declarations, undeclared, with_includes
@@ -43,8 +43,8 @@ def open_model(model: Any, data: Any, backend: str, seed: int) -> Opened:
     """
     if backend not in BACKENDS:
         return _opened(open_outside(backend, model, data))
-    for name in OBJECT_BACKENDS:
-        adopted = cast(ObjectBackend, _backend(name)).adopt(model, data)
+    for file in OBJECT_BACKENDS:
+        adopted = cast(ObjectBackend, _backend(file)).adopt(model, data)
         if adopted is not None:
             return _opened(adopted)
     if is_opened(model):
@@ -135,7 +135,7 @@ def program_digest(model: Any) -> str:
 def check_program(model: Any, backend: str) -> None:
     """Refuse a program, as `portable` gives it, that compiles with no data. Raises ModelError."""
     if isinstance(model, str) and backend != "bridgestan":
-        from .backends import stanli
+        from .backends.stan import stanli
 
         stanli.compiled(model, None)
 
@@ -147,7 +147,7 @@ def _program_and_data(source: Path | str, data: Any) -> tuple[str, Path | None, 
     try:
         return text, folder, code, _fitting_data(code, data)
     except DataError:
-        from .backends import stanli
+        from .backends.stan import stanli
 
         stanli.compiled(text, folder)  # a program that does not compile is to be told of first
         raise
@@ -155,7 +155,7 @@ def _program_and_data(source: Path | str, data: Any) -> tuple[str, Path | None, 
 
 def _open_library(library: Path, data: Any, seed: int) -> Opened:
     """A library that BridgeStan compiled. It does not say which data it declares."""
-    from .backends import bridgestan
+    from .backends.stan import bridgestan
 
     readings: list[Container[str]] = [(), EVERY] if isinstance(data, Mapping) else [()]
     failures = []
@@ -168,9 +168,9 @@ def _open_library(library: Path, data: Any, seed: int) -> Opened:
     raise failures[0]
 
 
-def _backend(name: str) -> Any:
+def _backend(file: str) -> Any:
     """The file of a backend. What it runs on is imported with it, so only when it is needed."""
-    return importlib.import_module(f"stanadapt.model.backends.{name}")
+    return importlib.import_module(f"stanadapt.model.backends.{file}")
 
 
 def _stan_file(model: Any) -> Path | str:
@@ -267,7 +267,7 @@ def _open_program(code: str, folder: Path | None, data: str, backend: str, seed:
     """Open a program with the backend asked for; "auto" takes the first that does not refuse it."""
     refusal: RefusedError | RefusedDataError | None = None
     for name in PROGRAM_BACKENDS if backend == "auto" else (backend,):
-        opener = cast(ProgramBackend, _backend(name))
+        opener = cast(ProgramBackend, _backend(PROGRAM_BACKENDS[name]))
         if refusal is not None and opener.is_at_hand(code, folder):
             warn(f"{refusal}. {opener.ATTEMPT} instead.")
         elif isinstance(refusal, RefusedDataError):

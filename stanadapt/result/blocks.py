@@ -24,9 +24,9 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from ..errors import StoreError
-from ..run.checkpoint import flush_files, write_whole
 from ..run.draws import Draws, Stack
 from .admission import METADATA, check_array, check_group, check_tree
+from .checkpoint import flush_files, write_whole
 from .container import Groups
 from .labels import SAMPLE_DIMS
 from .schema import Schema

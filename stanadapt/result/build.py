@@ -18,15 +18,15 @@ from ..model.description import Description
 from ..model.posterior import Posterior
 from ..run.draws import ChainResult, Run, Stack
 from ..run.job import Job
-from ..run.modes import unvisited
-from ..run.prepare import Prepared
+from ..run.preparation.prepare import Prepared
 from ..run.request import Request
-from ..run.tails import tail_indices
 from .container import OWN_GROUP, Groups, container
 from .coordinates import coordinates_text
 from .labels import Labels
 from .machine import versions
+from .modes import unvisited
 from .schema import Schema
+from .tails import tail_indices
 
 if TYPE_CHECKING:
     from .container import InferenceData

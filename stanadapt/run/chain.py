@@ -16,19 +16,19 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..model.backends.base import Model, Writer
+from ..model.backends.contract import Model, Writer
 from ..model.posterior import Posterior
 from ..numerics.transport_learning import describe
 from ..samplers import Handover, Sampler, advance, climbs, keeps_adapting, sampler
 from ..target import Failures
 from ..trace import Trace, empty_trace
 from ..transport import no_transport
-from .board import Board
 from .draws import ChainResult, Draws
 from .guard import Guard, StoppedError, is_slow
 from .inits import Init, Start, find
 from .job import Job
 from .warmup import Place, WarmUp, plan, variable_groups
+from .workers.board import Board
 
 _BLOCK_SECONDS = 0.05
 _BLOCK_NUMBERS = 1_000_000  # floats of positions that a block may hold

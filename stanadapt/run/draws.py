@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..model.backends.base import Writer
+from ..model.backends.contract import Writer
 from ..model.description import Description
 from ..model.posterior import Posterior
 from ..samplers import sampler, stats

@@ -13,18 +13,18 @@ import numpy as np
 from .. import check
 from ..errors import ArgumentError, ChainError, InitializationError, ModelError
 from ..model import PROGRAM_BACKENDS
-from ..model.backends.base import Plan, RefusedError, StanProgram, Writer
+from ..model.backends.contract import Plan, RefusedError, StanProgram, Writer
 from ..model.data import to_json
 from ..model.opening import executable, read_program
 from ..model.posterior import Posterior
 from ..model.program import draws_data
 from ..samplers import Engine, is_engine, sampler
 from ..samplers.base import WholeChain
-from . import auto
 from .chain import Chain
 from .draws import ChainResult, Draws
 from .inits import find
 from .job import Job
+from .preparation import auto
 
 _WANTED = "it needs a Stan program that stanli covers, or a CmdStanModel with its executable"
 _STOP_SECONDS = 0.3  # Ctrl-C may end a program before it is known here
@@ -244,7 +244,7 @@ def _random_data(posterior: Posterior) -> str:
     """What shows that `transformed data` draw random numbers, or nothing."""
     if posterior.code or posterior.model.backend != "stanli":
         return draws_data(posterior.code)
-    from ..model.backends.stanli_nuts import StanliProgram
+    from ..model.backends.stan.stanli_nuts import StanliProgram
 
     program = StanliProgram.of_model(cast(Any, posterior.model))
     return "another seed is another density" if program.has_random_data() else ""
@@ -257,11 +257,11 @@ def stan_program(method: str, posterior: Posterior) -> StanProgram:
     """
     if posterior.executable:
         _check_executable(method, posterior.executable)
-        from ..model.backends.cmdstan import CmdStanProgram
+        from ..model.backends.stan.cmdstan import CmdStanProgram
 
         data = to_json(posterior.data)
         return CmdStanProgram(posterior.executable, data, posterior.constrain)
-    from ..model.backends.stanli_nuts import StanliProgram
+    from ..model.backends.stan.stanli_nuts import StanliProgram
 
     if posterior.model.backend == "stanli":
         return StanliProgram.of_model(cast(Any, posterior.model))
@@ -274,7 +274,7 @@ def stan_program(method: str, posterior: Posterior) -> StanProgram:
 
 def _stanli_program(method: str, code: str, data: str) -> StanProgram:
     """A program in stanli, with data as JSON text."""
-    from ..model.backends.stanli_nuts import StanliProgram
+    from ..model.backends.stan.stanli_nuts import StanliProgram
 
     try:
         return StanliProgram.of_code(code, data)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..model.backends.base import Model
+from ..model.backends.contract import Model
 from ..model.backends.own import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from ..target import NativeTarget
 
@@ -56,7 +56,7 @@ class Guard:
         return getattr(self.model, name)
 
     def target(self) -> NativeTarget:
-        """See `backends.base.Model`."""
+        """See `backends.contract.Model`."""
         return self.guarded(self.model.target())
 
     def guarded(self, target: NativeTarget) -> NativeTarget:
@@ -68,7 +68,7 @@ class Guard:
         return target._replace(log_density=density, log_density_gradient=gradient)
 
     def raise_pending(self) -> None:
-        """See `backends.base.Model`. Raises StoppedError if an evaluation has been refused."""
+        """See `backends.contract.Model`. Raises StoppedError if an evaluation has been refused."""
         if self._pending is not None:
             error, self._pending = self._pending, None
             raise error

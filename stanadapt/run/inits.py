@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, InitializationError
-from ..model.backends.base import Model
+from ..model.backends.contract import Model
 from ..model.data import read
 from ..model.posterior import Posterior
 from ..numerics.ascent import MAX_GRADIENTS, climb, far_below
@@ -31,7 +31,7 @@ class Init(NamedTuple):
     point: np.ndarray | None = None  # (d,) unconstrained
     values: dict[str, Any] | None = None  # constrained; perhaps not of all parameters
     may_fail: bool = False  # whether the start is as without a point where that has no finite density
-    warm: Handover | None = None  # what the chain takes over from one of an earlier run, see warm.py
+    warm: Handover | None = None  # what the chain takes over from one of an earlier run, see warm_start.py
 
 
 class Start(NamedTuple):

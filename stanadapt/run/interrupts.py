@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ..workers import SIGNALS
+from ..child_processes import SIGNALS
 
 if TYPE_CHECKING:
-    from .board import Board
+    from .workers.board import Board
 
 
 class Caught:

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..samplers import is_engine, sampler
-from .board import Board
 from .job import Job
+from .workers.board import Board
 
 _LOG_SHARE = 0.1  # a log file gets a line for every tenth of the run,
 _LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from .. import check, samplers
 from ..model.plugins import check_backend
 from ..model.posterior import Posterior
-from . import auto
 from .job import Job
-from .until import Until
-from .warm import Warm, shorten
+from .preparation import auto
+from .preparation.warm_start import Warm, shorten
+from .stopping import Until
 
 _TIMES = 50  # times a method's number of draws, which a run with `until` may have
 

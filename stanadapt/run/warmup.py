@@ -8,7 +8,7 @@ is wrong until it has been there for long. Trajectories with a metric that is re
 this in some hundreds of iterations, see samplers/fisher_hmc.py. So a method with the setting `pilot` may let
 Fisher HMC, at its defaults, run so many iterations. Then the method starts at the last point of that chain,
 with a preconditioner made of its metric (`take_over`), and goes on adapting as it does. In the same way the
-first segment takes over what a chain of an earlier run has learnt, see warm.py.
+first segment takes over what a chain of an earlier run has learnt, see warm_start.py.
 """
 
 from __future__ import annotations

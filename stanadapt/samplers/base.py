@@ -41,7 +41,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
-from ..model.backends.base import Plan
+from ..model.backends.contract import Plan
 from ..target import log_density, log_density_gradient
 from ..trace import Trace
 from ..transport import rows_into_x
@@ -185,7 +185,7 @@ class WholeChain(NamedTuple):
 
 
 class Engine(Method, Protocol):
-    """The module of an engine. `program` is what the model runs in, a `model.backends.base.StanProgram`."""
+    """The module of an engine. `program` is what the model runs in, a `backends.contract.StanProgram`."""
 
     STATS: dict[str, type[np.generic]]
 

@@ -37,7 +37,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from ..model.backends.base import Plan
+from ..model.backends.contract import Plan
 from .base import HAMILTONIAN, TOO_LOW, Facts, WholeChain
 from .settings import Choice, Limit
 

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import stanadapt
 from stanadapt import cli, samplers
 from stanadapt.cli.completion import _AUTO, _Bash, method_names, setting_names
-from stanadapt.run import auto
+from stanadapt.run.preparation import auto
 
 START = {
     "bash": "bash --norc --noprofile -i",

@@ -13,8 +13,8 @@ import stanadapt
 from stanadapt import Target
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
 from stanadapt.result.container import datasets
-from stanadapt.run.failures import Failure, raise_first
-from stanadapt.run.processes import Processes
+from stanadapt.run.workers.failures import Failure, raise_first
+from stanadapt.run.workers.processes import Processes
 
 RUN = {"method": "rwm", "chains": 3, "warmup": 60, "draws": 40, "seed": 3, "progress": False}
 KEPT = {"save_warmup": True, "keep_unconstrained": True}

@@ -17,8 +17,8 @@ from stanadapt import Posterior
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
 from stanadapt.numerics import synthetic
 from stanadapt.result.container import datasets
-from stanadapt.run import processes
-from stanadapt.run.failures import Failure
+from stanadapt.run.workers import processes
+from stanadapt.run.workers.failures import Failure
 from stanadapt.simulators.priors import ScipyPrior
 
 RUN = {

@@ -24,9 +24,9 @@ from stanadapt import Posterior, Target, cli, samplers
 from stanadapt.errors import ArgumentError, InitializationError
 from stanadapt.result import files
 from stanadapt.result.container import datasets
-from stanadapt.run import auto
-from stanadapt.run.auto import Facts
 from stanadapt.run.inits import Init
+from stanadapt.run.preparation import auto
+from stanadapt.run.preparation.auto import Facts
 
 MODELS = Path(__file__).parents[2] / "models"
 FUNNEL = "parameters { real v; vector[9] x; } model { v ~ normal(0, 3); x ~ normal(0, exp(v / 2)); }"

@@ -12,13 +12,13 @@ import pytest
 import stanadapt
 from cases import kernel_methods
 from stanadapt import samplers
+from stanadapt.result.encoding import decode, encode
 from stanadapt.run import chain as chain_module
-from stanadapt.run.board import Board
 from stanadapt.run.chain import KernelChain
 from stanadapt.run.draws import ChainResult, stacks
-from stanadapt.run.encoding import decode, encode
 from stanadapt.run.inits import Init
 from stanadapt.run.job import Job
+from stanadapt.run.workers.board import Board
 
 PROGRAM = """
 parameters { real mu; real<lower=0> tau; }

@@ -305,7 +305,7 @@ def test_draws_are_read_a_part_at_a_time(kind: str, tmp_path: Path, monkeypatch:
 
 
 def test_a_store_is_exported_as_it_lies_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stanadapt.run.memory.MEMORY_BYTES", 1_000)
+    monkeypatch.setattr("stanadapt.run.preparation.memory.MEMORY_BYTES", 1_000)
     idata = draw("rwm", draws=400, store=tmp_path / "store")
     held = datasets(idata)["posterior"].variables["x"]
     assert not held._in_memory

@@ -202,7 +202,9 @@ def test_unreadable(posterior, inits, said):
     ("inits", "part"), [({"s": -1.0}, "for s"), ({"p": [0.2, 0.3, 0.6]}, "for p"), ({"s": 0.0}, "Scale")]
 )
 def test_partial_values_that_fit_nothing(posterior, inits, part):
-    with pytest.raises(InitializationError, match=r"chain [01]: no finite log density .* 100 tries") as caught:
+    with pytest.raises(
+        InitializationError, match=r"chain [01]: no finite log density .* 100 tries"
+    ) as caught:
         draw(posterior, inits)  # both chains fail, and either may be the first
     assert part in str(caught.value)
 

@@ -215,7 +215,7 @@ def test_what_is_larger_than_memory_is_thinned(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_draws_on_a_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("stanadapt.run.memory.MEMORY_BYTES", 1)
+    monkeypatch.setattr("stanadapt.run.preparation.memory.MEMORY_BYTES", 1)
     idata = sample(store=tmp_path / "run")
     monkeypatch.setattr(thinning, "MOST_NUMBERS", 150)
     thinned = thinning.thin(idata)

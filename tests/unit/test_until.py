@@ -15,10 +15,10 @@ import stanadapt
 from stanadapt import Until
 from stanadapt.diagnostics import until as looks
 from stanadapt.diagnostics.convergence import FEWEST, convergence, mcse_mean, r_hat
+from stanadapt.diagnostics.status import Figure, Status, attributes
 from stanadapt.diagnostics.until import Watch
 from stanadapt.errors import ArgumentError
-from stanadapt.run.status import Figure, Status, attributes
-from stanadapt.run.until import FACTOR, FIRST, MINIMUM, PROBE, Schedule, check_until
+from stanadapt.run.stopping import FACTOR, FIRST, MINIMUM, PROBE, Schedule, check_until
 
 PROGRAM = """
 parameters { real mu; vector[3] theta; }

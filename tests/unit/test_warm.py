@@ -22,7 +22,7 @@ from stanadapt.numerics.transport_learning import learn_funnel
 from stanadapt.numerics.transport_table import is_map
 from stanadapt.result.container import attributes, container, datasets
 from stanadapt.result.files import write
-from stanadapt.run.warm import SHARE
+from stanadapt.run.preparation.warm_start import SHARE
 from stanadapt.run.warmup import what_it_takes
 from stanadapt.samplers.base import METRIC, STEP_SIZE
 from stanadapt.transport import HEAD, KIND, OWN, ROWS, no_transport

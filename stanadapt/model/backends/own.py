@@ -15,7 +15,7 @@ import numpy as np
 
 from ...target import NativeTarget, native_target
 from ..variables import variables
-from .base import Writer
+from .contract import Writer
 
 _POINTER = ctypes.POINTER(ctypes.c_double)
 _HEAD = (ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _POINTER, _POINTER)
@@ -34,7 +34,7 @@ class Addresses(NamedTuple):
 
 
 class OwnModel(abc.ABC):
-    """A log density of d unconstrained parameters, with names. See `base.Model` for what each member means.
+    """A log density of d unconstrained parameters, with names. `contract.Model` says what each member means.
 
     A derived class sets `library` and `dim`, and has `addresses`, `unconstrained_names`, `identity` and,
     where its chains may run in processes, `__reduce__` or another way to be pickled. By default its variables

@@ -19,7 +19,7 @@ from ...errors import ArgumentError, DataError
 from ...jit import callback, intrinsic
 from ...target import NativeTarget, native_target
 from . import own
-from .base import Writer
+from .contract import Writer
 from .own import OwnModel
 
 _Pointer = types.CPointer(types.float64)
@@ -174,7 +174,7 @@ class Target:
             It has no free variables, discrete ones, or some that are not float64; its log density draws
             random numbers; or a name has a dot.
         """
-        return _backend("pymc").from_model(model)  # type: ignore[no-any-return]
+        return _backend("pymc.pymc_model").from_model(model)  # type: ignore[no-any-return]
 
     @classmethod
     def from_jax(cls, log_density: Callable[[Any], Any], params: Any, *, threads: bool = False) -> OwnModel:
@@ -213,7 +213,7 @@ class Target:
         ...     return -0.5 * jnp.sum((p["theta"] / jnp.exp(p["tau"])) ** 2) - 8 * p["tau"] - p["tau"] ** 2
         >>> target = stanadapt.Target.from_jax(log_density, {"tau": 0.0, "theta": np.zeros(8)})
         """
-        return _backend("jax_model").from_jax(log_density, params, threads)  # type: ignore[no-any-return]
+        return _backend("jax.jax_model").from_jax(log_density, params, threads)  # type: ignore[no-any-return]
 
     @classmethod
     def from_numpyro(cls, model: Callable[..., None], data: Any = None, *, threads: bool = False) -> OwnModel:
@@ -247,7 +247,7 @@ class Target:
             It has no latent variables, discrete ones that are not summed out, two of one name, or shapes that
             depend on values.
         """
-        return _backend("numpyro_model").from_numpyro(model, data, threads)  # type: ignore[no-any-return]
+        return _backend("jax.numpyro_model").from_numpyro(model, data, threads)  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         if self._compiled:

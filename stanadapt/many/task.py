@@ -1,0 +1,144 @@
+"""One of many fits, where it runs: in this process, in one of loky's, or in a worker of a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import pickle
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import api, check
+from ..errors import FindingsWarning, OutputError, StanAdaptWarning
+from ..result.files import write
+from ..run.workers.failures import Failure, PackedFailure
+from ..run.workers.pools import Task
+
+# Threads of a cluster's worker take turns: what is caught of warnings, printed text and threads of BLAS
+# belongs to the whole process. Chains of the fit have the threads instead.
+_TURN = threading.Lock()
+COLD_SECONDS = 60.0  # more for the first fit of a process, which loads libraries and kernels
+_warm = threading.Event()  # once this process has done a fit
+
+
+class Common(NamedTuple):
+    """What all fits of a run share."""
+
+    model: Any  # None where each fit has its own
+    arguments: dict[str, Any]  # of `sample`
+
+
+class Outcome(NamedTuple):
+    """What a fit gave."""
+
+    result: Any  # an InferenceData, or None
+    failure: Failure | PackedFailure | None
+    findings: list[tuple[str, str]]  # their kinds and texts
+    warnings: list[tuple[str, str]]  # others: the names of their categories, and texts
+    seconds: float
+    unwritten: str  # why the file of the result could not be written
+
+
+def fit(task: Task) -> Outcome:
+    """Run a fit. Its exceptions and warnings are in the outcome."""
+    result: Any = None
+    failure = None
+    unwritten = ""
+    with _TURN, _ended_after(task), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", StanAdaptWarning)
+        began = time.perf_counter()
+        try:
+            common, (model, data) = _common(task.common), _unpacked(task.own)
+            result = api.sample(
+                common.model if model is None else model,
+                data,
+                seed=task.seed,
+                workers=task.workers or _threads(),
+                progress=False,
+                **common.arguments,
+            )
+        except Exception as error:
+            failure = Failure.of(None, error)
+        seconds = time.perf_counter() - began
+    findings: list[tuple[str, str]] = []
+    others: list[tuple[str, str]] = []
+    for each in caught:
+        if isinstance(each.message, FindingsWarning):
+            findings += [(str(getattr(one, "kind", "")), str(one)) for one in each.message.findings]
+        else:
+            others.append((each.category.__name__, str(each.message)))
+    if result is not None:
+        result.attrs |= {"key": task.key, "n_findings": len(findings)}
+        if findings:
+            result.attrs["findings"] = "\n".join(text for _, text in findings)
+        if task.path:
+            unwritten = try_write(result, task.path)
+    return Outcome(result, failure, findings, others, seconds, unwritten)
+
+
+@contextlib.contextmanager
+def _ended_after(task: Task) -> Iterator[None]:
+    """End this process where a fit takes too long: nothing else stops native code that does not return."""
+    if task.timeout is None:
+        yield
+        return
+    more = 0.0 if _warm.is_set() else COLD_SECONDS
+    timer = threading.Timer(min(task.timeout + more, threading.TIMEOUT_MAX), _give_up, [task.mark])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        _warm.set()
+
+
+def _give_up(mark: str) -> None:
+    Path(mark).touch()
+    os._exit(1)
+
+
+def fit_packed(task: Task) -> bytes:
+    """The same with what travels back to another process, which nothing there can fail at."""
+    outcome = fit(task)
+    if isinstance(outcome.failure, Failure):
+        outcome = outcome._replace(failure=outcome.failure.packed())
+    return pickle.dumps(outcome, protocol=5)
+
+
+def try_write(result: Any, path: str) -> str:
+    """Write the file of a result. Returns why it could not be, or nothing."""
+    try:
+        write(result, path)
+    except OutputError as error:
+        return check.one_line(error)
+    return ""
+
+
+def _common(packed: Any) -> Common:
+    return _unpickle_once(packed) if isinstance(packed, bytes) else packed
+
+
+@functools.lru_cache(maxsize=4)
+def _unpickle_once(packed: bytes) -> Common:
+    """What fits share is made once in a process; the compiled program is kept where programs are opened."""
+    common: Common = pickle.loads(packed)
+    return common
+
+
+def _unpacked(own: Any) -> tuple[Any, Any]:
+    pair: tuple[Any, Any] = pickle.loads(own) if isinstance(own, bytes) else own
+    return pair
+
+
+def _threads() -> int:
+    """Threads of the Dask worker that this runs in."""
+    with contextlib.suppress(ValueError):  # there is none
+        return int(importlib.import_module("distributed").get_worker().state.nthreads)
+    return 1

@@ -1,0 +1,1 @@
+"""What a run needs before its chains begin: starts, the method, memory, and compiled kernels."""
