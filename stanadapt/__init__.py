@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .compare import compare
 from .report import report
+from .version import __version__
 
 if TYPE_CHECKING:
     from . import errors
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from .runs import extend, load, resume
     from .simulators.abc import abc
 
-__version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",

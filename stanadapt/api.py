@@ -18,9 +18,8 @@ from .model.posterior import Posterior
 from .result.build import try_build
 from .result.labels import Labels
 from .result.store import check_folder, create_store, lock
-from .run.engine import open_posterior
 from .run.interrupts import raised_interrupts
-from .run.preparation.prepare import prepare
+from .run.preparation.prepare import open_posterior, prepare
 from .run.request import Request, resolve
 from .runs import Fit, complete, memory_in_words
 

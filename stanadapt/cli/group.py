@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from .. import __version__
 from ..errors import ArgumentError, StanAdaptError
+from ..version import __version__
 
 _INTERRUPTED = 130  # what a shell reports of a program that Ctrl-C ended
 WRITTEN = f"{__name__}.written"  # in the context's notes: the file, once it is there

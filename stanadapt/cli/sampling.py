@@ -147,7 +147,7 @@ def sample(
     """
     with warnings_as_lines(quiet):  # of the cache, at the first import
         from .. import api
-        from ..run.engine import open_posterior
+        from ..run.preparation.prepare import open_posterior
 
     out = out or f"{Path(model).stem}.nc"
     check_output(ctx, out, force)

@@ -7,6 +7,7 @@ from typing import Any
 
 from scipy import stats
 
+from ..version import __version__
 from .entrants import Entrant
 from .frames import discrepancies, make_estimates, make_runs, make_table
 from .judging import Judgement, judge
@@ -54,8 +55,6 @@ def _notes(attempts: Sequence[Attempt], repeats: int) -> list[str]:
 
 def _facts(plan: Plan, judgement: Judgement) -> dict[str, Any]:
     """What was asked for, as texts and numbers."""
-    from .. import __version__
-
     return {
         "version": __version__,
         "budget": str(plan.budget),

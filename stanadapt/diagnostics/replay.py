@@ -17,10 +17,10 @@ from ..result.container import attributes
 from ..result.disk_draws import read_store
 from ..result.record import Record
 from ..result.store import Store, open_store
-from ..run.engine import open_posterior
 from ..run.inits import plan
 from ..run.job import Job
 from ..run.preparation.compiling import compile_job, compile_reference
+from ..run.preparation.prepare import open_posterior
 from ..run.rerun import Frozen, log_densities, run_on, step_from, warm_up_again
 from ..samplers import is_engine, sampler
 from .convergence import convergence

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from .. import api, check, samplers
 from ..diagnostics.earlier import begin_from
 from ..errors import ArgumentError, warn
-from ..model.opening import check_program, is_function, is_opened, portable, program_digest
+from ..model.opening import check_program
 from ..model.posterior import Posterior
+from ..model.source import is_function, is_opened, portable, program_digest
 from ..run.preparation import auto
 from ..run.request import Request, resolve
 from ..run.workers.pools import Cluster, Here, LocalProcesses, Pool

@@ -18,16 +18,15 @@ from ..diagnostics import convergence
 from ..diagnostics.statistics import compile_statistics
 from ..errors import ChainError, DataError, OutputError, StanAdaptWarning, warn
 from ..model.data import EVERY, load, read
-from ..model.opening import is_opened, portable, program_digest
 from ..model.posterior import Posterior
+from ..model.source import is_opened, portable, program_digest
 from ..result.container import attributes
 from ..result.files import read as read_file
 from ..run import warmup
-from ..run.engine import open_posterior
 from ..run.interrupts import Caught, interrupts
 from ..run.preparation import auto
 from ..run.preparation.compiling import is_ready
-from ..run.preparation.prepare import prepare
+from ..run.preparation.prepare import open_posterior, prepare
 from ..run.progress import Tally
 from ..run.request import Request
 from ..run.workers.board import Board

@@ -6,8 +6,7 @@ import functools
 import hashlib
 import importlib
 import math
-import os
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -18,10 +17,9 @@ from .backends.contract import Model, ObjectBackend, ProgramBackend, RefusedData
 from .data import EVERY, conform, read, to_json
 from .plugins import claim, open_outside
 from .program import data_declarations, declarations, undeclared, with_includes
-from .source import Contents, is_path
+from .source import executable, is_library, is_opened, program_source, read_code
 
 _NUMBER_BYTES = 8  # of a number in `transformed data`
-_LIBRARIES = (".so", ".dll", ".dylib")
 _NAMED = 5  # entries that a warning names
 
 
@@ -34,8 +32,17 @@ class Opened(NamedTuple):
     executable: str  # the path of a CmdStanModel's executable, or nothing
 
 
-def open_model(model: Any, data: Any, backend: str, seed: int) -> Opened:
+# Called with a program and its data as JSON, before a backend may take a minute to compile it.
+Check = Callable[[str, str], None]
+
+
+def open_model(
+    model: Any, data: Any, backend: str, seed: int, before_compiling: Check | None = None
+) -> Opened:
     """Open what a user gave as a model, with its data; see `Posterior`.
+
+    `before_compiling` may raise an error that refuses a program. A CmdStanModel with its executable is not
+    asked about: it has been compiled.
 
     Raises
     ------
@@ -51,14 +58,16 @@ def open_model(model: Any, data: Any, backend: str, seed: int) -> Opened:
         adopted = claim(model, data)
         if adopted is not None:
             return _opened(adopted)
-    source = _stan_file(model)
-    if isinstance(source, Path) and source.suffix in _LIBRARIES:
+    source = program_source(model)
+    if is_library(source):
         return _open_library(source, data, seed)
-    text, folder, code, values = _program_and_data(source, data)
-    opened = _open_program(text, folder, to_json(values), backend, seed)
+    given = _read(source, data)
+    found = executable(model)
+    opened = _open_program(given, backend, seed, None if found else before_compiling)
+    code, values = given.code, given.values
     if unused := undeclared(code, values):
         _tell_unused(hashlib.sha256(code.encode()).hexdigest(), tuple(unused))
-    return Opened(opened, code, values, executable(model))
+    return Opened(opened, code, values, found)
 
 
 @functools.lru_cache(maxsize=256)
@@ -77,59 +86,11 @@ def read_program(model: Any, data: Any) -> tuple[str, str]:
     """The text of a Stan program, and its data as JSON, of a model that is one; nothing of another."""
     if is_opened(model):
         return "", ""
-    source = _stan_file(model)
-    if isinstance(source, Path) and source.suffix in _LIBRARIES:
+    source = program_source(model)
+    if is_library(source):
         return "", ""
-    _, _, code, values = _program_and_data(source, data)
-    return code, to_json(values)
-
-
-def is_opened(model: Any) -> bool:
-    """Whether a model is an object that only a backend for such objects can open, rather than a program."""
-    is_program = isinstance(model, str | os.PathLike) or hasattr(model, "stan_file")
-    return model is not None and not is_program
-
-
-def is_function(model: Any) -> bool:
-    """Whether a model is a function whose arguments are data, as those of NumPyro are."""
-    return is_opened(model) and callable(model) and not isinstance(model, type)
-
-
-def portable(model: Any) -> Any:
-    """A program in the form in which another process or machine can open it, without the user's files.
-
-    That is its text with includes written in place; a library that BridgeStan compiled, and a CmdStanModel,
-    whose executable may be wanted, stay what they are, and so does a model that is opened.
-
-    Raises
-    ------
-    ArgumentError, ModelError
-        It is no model, or its file cannot be read.
-    """
-    if is_opened(model) or executable(model):
-        return model
-    source = _stan_file(model)
-    if isinstance(source, Path) and source.suffix in _LIBRARIES:
-        return source.resolve()
-    return Contents(with_includes(*_program(source)))
-
-
-def program_digest(model: Any) -> str:
-    """A hash of what `portable` gives for a program, for the record: 64 hexadecimal digits.
-
-    Raises
-    ------
-    ModelError
-        A library cannot be read.
-    """
-    if isinstance(model, str):
-        return hashlib.sha256(model.encode()).hexdigest()
-    if not isinstance(model, Path):
-        return program_digest(with_includes(*_program(_stan_file(model))))
-    try:
-        return hashlib.sha256(model.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ModelError(f"model={str(model)!r} cannot be read: {error}") from error
+    given = _read(source, data)
+    return given.code, to_json(given.values)
 
 
 def check_program(model: Any, backend: str) -> None:
@@ -140,16 +101,25 @@ def check_program(model: Any, backend: str) -> None:
         stanli.compiled(model, None)
 
 
-def _program_and_data(source: Path | str, data: Any) -> tuple[str, Path | None, str, dict[str, Any]]:
-    """Program text, the folder of its includes, the text with these written in place, and fitting data."""
-    text, folder = _program(source)
+class _Given(NamedTuple):
+    """A Stan program and its data, as they are read."""
+
+    text: str
+    folder: Path | None  # to which the paths of its includes are relative
+    code: str  # the text with its includes in place
+    values: dict[str, Any]
+
+
+def _read(source: Path | str, data: Any) -> _Given:
+    """A program and data that fit it."""
+    text, folder = read_code(source)
     code = with_includes(text, folder)
     try:
-        return text, folder, code, _fitting_data(code, data)
+        return _Given(text, folder, code, _fitting_data(code, data))
     except DataError:
         from .backends.stan import stanli
 
-        stanli.compiled(text, folder)  # a program that does not compile is to be told of first
+        stanli.compiled(text, folder)  # where the program does not compile, the user is told that first
         raise
 
 
@@ -171,66 +141,6 @@ def _open_library(library: Path, data: Any, seed: int) -> Opened:
 def _backend(file: str) -> Any:
     """The file of a backend. What it runs on is imported with it, so only when it is needed."""
     return importlib.import_module(f"stanadapt.model.backends.{file}")
-
-
-def _stan_file(model: Any) -> Path | str:
-    """The path or the program text that `model` stands for."""
-    if isinstance(model, str):
-        looks_like_code = "\n" in model or "{" in model or not model.strip()
-        endings = (".stan", *_LIBRARIES)
-        return Path(model) if is_path(model, endings, looks_like_contents=looks_like_code) else model
-    if isinstance(model, os.PathLike) and isinstance(os.fspath(model), str):
-        return Path(model)
-    if hasattr(model, "stan_file") and hasattr(model, "exe_file"):
-        if model.stan_file is None:
-            raise ModelError(
-                "model: this CmdStanModel has only an executable; its Stan file is needed, "
-                "CmdStanModel(stan_file=...)"
-            )
-        return Path(model.stan_file)
-    raise check.refused(
-        "model",
-        model,
-        "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
-        "a CmdStanModel, a PyMC model, a NumPyro model (with numpyro imported), a Target or a Posterior",
-    )
-
-
-def executable(model: Any) -> str:
-    """The path of a CmdStanModel's executable, if it is one and has it; nothing otherwise."""
-    found = getattr(model, "exe_file", None) if hasattr(model, "stan_file") else None
-    return str(found) if isinstance(found, str | os.PathLike) else ""
-
-
-def _program(source: Path | str) -> tuple[str, Path | None]:
-    """Program text and the folder that its includes are relative to."""
-    if isinstance(source, str):
-        return _checked_code("model", source), None
-    label = f"model={check.shown(str(source))}"
-    try:
-        if source.is_dir():
-            raise ModelError(f"{label} is a directory; a .stan file is needed")
-        if not source.exists():
-            raise ModelError(f"{label}: there is no such file (working directory {Path.cwd()})")
-        if source.suffix != ".stan":
-            raise ModelError(f"{label} does not end in .stan or in one of {', '.join(_LIBRARIES)}")
-        code = source.read_text(encoding="utf-8-sig")  # with or without the mark that some editors write
-        return _checked_code(label, code), source.resolve().parent
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{label} cannot be read: {error}") from error
-
-
-def _checked_code(label: str, code: str) -> str:
-    """Program text that can go to a compiler: native code would read it up to the first NUL only."""
-    if not code.strip():
-        raise ModelError(f"{label}: the Stan program is empty")
-    if "\0" in code:
-        raise ModelError(f"{label}: the Stan program has a NUL character at position {code.index(chr(0))}")
-    try:
-        code.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ModelError(f"{label}: the Stan program is not valid Unicode: {error}") from error
-    return code
 
 
 def _fitting_data(code: str, data: Any) -> dict[str, Any]:
@@ -263,11 +173,14 @@ def _check_size(code: str, data: Mapping[str, Any]) -> None:
             raise ModelError(f"model: {name} ({declaration}) has {reason}")
 
 
-def _open_program(code: str, folder: Path | None, data: str, backend: str, seed: int) -> Model:
+def _open_program(given: _Given, backend: str, seed: int, before_compiling: Check | None) -> Model:
     """Open a program with the backend asked for; "auto" takes the first that does not refuse it."""
+    code, folder, data = given.text, given.folder, to_json(given.values)
     refusal: RefusedError | RefusedDataError | None = None
     for name in PROGRAM_BACKENDS if backend == "auto" else (backend,):
         opener = cast(ProgramBackend, _backend(PROGRAM_BACKENDS[name]))
+        if before_compiling is not None and name == "bridgestan":
+            before_compiling(given.code, data)
         if refusal is not None and opener.is_at_hand(code, folder):
             warn(f"{refusal}. {opener.ATTEMPT} instead.")
         elif isinstance(refusal, RefusedDataError):
@@ -275,7 +188,7 @@ def _open_program(code: str, folder: Path | None, data: str, backend: str, seed:
         try:
             return opener.open_program(code, folder, data, seed)
         except (RefusedError, RefusedDataError) as error:
-            if backend != "auto":
+            if backend != "auto" or (before_compiling is not None and isinstance(error, RefusedDataError)):
                 raise
             refusal = error
         except DataError as error:

@@ -13,7 +13,7 @@ from .. import check
 from ..errors import ArgumentError, EvaluationError
 from .data import holds_tuples, read
 from .description import Description
-from .opening import open_model
+from .opening import Check, Opened, open_model
 from .plugins import check_backend
 from .program import observed_names
 
@@ -63,9 +63,15 @@ class Posterior:
     def __init__(self, model: Any, data: Any = None, *, backend: str = "auto", seed: int = 0) -> None:
         check_backend(backend)
         seed = check.integer("seed", seed, 0, 2**32 - 1)
-        self.model, self.code, self.data, self.executable = open_model(model, data, backend, seed)
-        self.seed = seed
-        self._describe()
+        self._hold(open_model(model, data, backend, seed), seed)
+
+    @classmethod
+    def opened(cls, model: Any, data: Any, backend: str, before_compiling: Check) -> Posterior:
+        """A posterior whose program `before_compiling` may refuse; see `opening.open_model`."""
+        check_backend(backend)
+        posterior = cls.__new__(cls)
+        posterior._hold(open_model(model, data, backend, 0, before_compiling), 0)
+        return posterior
 
     def __repr__(self) -> str:
         return f"Posterior(dim={self.dim}, {len(self.variables)} variables, {self.library})"
@@ -243,6 +249,11 @@ class Posterior:
         if point.shape != (self.dim,):
             raise check.refused("x", point.shape, f"a point of shape ({self.dim},)")
         return point
+
+    def _hold(self, opened: Opened, seed: int) -> None:
+        self.model, self.code, self.data, self.executable = opened
+        self.seed = seed
+        self._describe()
 
     def _describe(self) -> None:
         model = self.model

@@ -36,6 +36,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("check",),
     ("child_processes",),
     ("errors",),
+    ("version",),
 )
 DOORS = ("__init__", "api", "cli", "compare", "many", "runs")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -13,10 +13,10 @@ from ... import check, samplers
 from ...errors import ArgumentError, ModelError, warn
 from ...model import PROGRAM_BACKENDS
 from ...model.data import holds_tuples
+from ...model.nuts_programs import check_nuts, open_for_nuts
 from ...model.posterior import Posterior
 from .. import inits, warmup
 from ..draws import row_bytes
-from ..engine import check_posterior
 from ..inits import Init
 from ..job import Job
 from ..progress import tell
@@ -38,6 +38,18 @@ class Prepared(NamedTuple):
     inits: list[Init]
     turns: Turns
     notes: dict[str, Any]  # for the result's attributes: texts and numbers
+
+
+def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterior:
+    """Open a model for a method.
+
+    Raises
+    ------
+    ArgumentError, ModelError, DataError
+    """
+    if method != auto.NAME and samplers.is_engine(samplers.sampler(method)):
+        return open_for_nuts(method, model, data, backend)
+    return Posterior(model, data, backend=backend)
 
 
 def prepare(request: Request, posterior: Posterior, *, stored: bool = False, cluster: Any = None) -> Prepared:
@@ -178,7 +190,7 @@ def _check_method(job: Job, posterior: Posterior) -> None:
             f"one of {', '.join(able)}"
         )
     if samplers.is_engine(sampler):
-        check_posterior(job.method, posterior)
+        check_nuts(job.method, posterior)
     if sampler.FACTS.gradient and not posterior.model.has_gradient:
         advice = "pass gradient=... to Target.from_python, or " * (posterior.model.backend == "python")
         raise ArgumentError(

@@ -17,7 +17,7 @@ import numpy as np
 
 from .... import check
 from ....errors import ArgumentError, ModelError
-from ...opening import is_function
+from ...source import is_function
 from ...variables import flat_names
 from .jax_checks import require_jax, tracing
 from .jax_model import JaxModel
