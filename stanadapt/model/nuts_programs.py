@@ -16,20 +16,9 @@ from .program import draws_data
 _WANTED = "it needs a Stan program that stanli covers, or a CmdStanModel with its executable"
 
 
-def open_for_nuts(method: str, model: Any, data: Any, backend: str) -> Posterior:
-    """Open a model for a method that such a program runs.
-
-    What no program can run is refused before a C++ compiler takes a minute.
-
-    Raises
-    ------
-    ArgumentError, ModelError, DataError
-    """
-
-    def refuse(code: str, values: str) -> None:
-        _stanli_program(method, code, values)
-
-    return Posterior.opened(model, data, backend, before_compiling=refuse)
+def refuse_before_compiling(method: str, code: str, data: str) -> None:
+    """Refuse a program that stanli cannot run, before a C++ compiler takes a minute. Raises ArgumentError."""
+    _stanli_program(method, code, data)
 
 
 def check_nuts(method: str, posterior: Posterior) -> None:

@@ -66,7 +66,7 @@ class Posterior:
         self._hold(open_model(model, data, backend, seed), seed)
 
     @classmethod
-    def opened(cls, model: Any, data: Any, backend: str, before_compiling: Check) -> Posterior:
+    def opened(cls, model: Any, data: Any, backend: str, before_compiling: Check | None) -> Posterior:
         """A posterior whose program `before_compiling` may refuse; see `opening.open_model`."""
         check_backend(backend)
         posterior = cls.__new__(cls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple
 
 from .. import check
 from ..errors import ModelError
@@ -21,6 +21,16 @@ class Contents(str):
     """
 
     __slots__ = ()
+
+
+class Source(NamedTuple):
+    """A program as it is read: a library that BridgeStan compiled, or text."""
+
+    library: Path | None
+    text: str
+    folder: Path | None  # to which the paths of the includes are relative
+    code: str  # the text with its includes in place
+    executable: str  # the path of a CmdStanModel's executable, or nothing
 
 
 def is_path(given: str | os.PathLike[str], endings: tuple[str, ...], *, looks_like_contents: bool) -> bool:
@@ -58,7 +68,7 @@ def executable(model: Any) -> str:
     return str(found) if isinstance(found, str | os.PathLike) else ""
 
 
-def program_source(model: Any) -> Path | str:
+def _locate(model: Any) -> Path | str:
     """The path or the program text that `model` stands for."""
     if isinstance(model, str):
         looks_like_code = "\n" in model or "{" in model or not model.strip()
@@ -81,9 +91,19 @@ def program_source(model: Any) -> Path | str:
     )
 
 
-def is_library(source: Path | str) -> TypeGuard[Path]:
-    """Whether `source`, of `program_source`, is the path of a library that BridgeStan compiled."""
-    return isinstance(source, Path) and source.suffix in LIBRARIES
+def read_source(model: Any) -> Source:
+    """Read what stands for a program.
+
+    Raises
+    ------
+    ArgumentError, ModelError
+        It is no model, or its file cannot be read.
+    """
+    found = _locate(model)
+    if isinstance(found, Path) and found.suffix in LIBRARIES:
+        return Source(found, "", None, "", "")
+    text, folder = _read_code(found)
+    return Source(None, text, folder, with_includes(text, folder), executable(model))
 
 
 def portable(model: Any) -> Any:
@@ -99,10 +119,8 @@ def portable(model: Any) -> Any:
     """
     if is_opened(model) or executable(model):
         return model
-    source = program_source(model)
-    if is_library(source):
-        return source.resolve()
-    return Contents(with_includes(*read_code(source)))
+    source = read_source(model)
+    return Contents(source.code) if source.library is None else source.library.resolve()
 
 
 def program_digest(model: Any) -> str:
@@ -116,14 +134,14 @@ def program_digest(model: Any) -> str:
     if isinstance(model, str):
         return hashlib.sha256(model.encode()).hexdigest()
     if not isinstance(model, Path):
-        return program_digest(with_includes(*read_code(program_source(model))))
+        return program_digest(read_source(model).code)
     try:
         return hashlib.sha256(model.read_bytes()).hexdigest()
     except OSError as error:
         raise ModelError(f"model={str(model)!r} cannot be read: {error}") from error
 
 
-def read_code(source: Path | str) -> tuple[str, Path | None]:
+def _read_code(source: Path | str) -> tuple[str, Path | None]:
     """Program text and the folder that its includes are relative to."""
     if isinstance(source, str):
         return _checked_code("model", source), None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import multiprocessing
@@ -13,7 +14,7 @@ from ... import check, samplers
 from ...errors import ArgumentError, ModelError, warn
 from ...model import PROGRAM_BACKENDS
 from ...model.data import holds_tuples
-from ...model.nuts_programs import check_nuts, open_for_nuts
+from ...model.nuts_programs import check_nuts, refuse_before_compiling
 from ...model.posterior import Posterior
 from .. import inits, warmup
 from ..draws import row_bytes
@@ -47,9 +48,9 @@ def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterio
     ------
     ArgumentError, ModelError, DataError
     """
-    if method != auto.NAME and samplers.is_engine(samplers.sampler(method)):
-        return open_for_nuts(method, model, data, backend)
-    return Posterior(model, data, backend=backend)
+    is_engine = method != auto.NAME and samplers.is_engine(samplers.sampler(method))
+    before_compiling = functools.partial(refuse_before_compiling, method) if is_engine else None
+    return Posterior.opened(model, data, backend, before_compiling)
 
 
 def prepare(request: Request, posterior: Posterior, *, stored: bool = False, cluster: Any = None) -> Prepared:
