@@ -17,7 +17,7 @@ from .version import __version__
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
-    from .compare.result import Comparison
+    from .compare.comparison_result import Comparison
     from .diagnostics.findings import diagnose
     from .diagnostics.replay import replay
     from .diagnostics.table import summary
@@ -89,7 +89,7 @@ __all__ = [
 # Where each name comes from. They are imported at their first use, because numba and xarray take the better
 # part of a second, which `stanadapt --help` can do without.
 _HOMES = {
-    "Comparison": "compare.result",
+    "Comparison": "compare.comparison_result",
     "Posterior": "model.posterior",
     "Target": "model.backends.python",
     "Until": "run.stopping",

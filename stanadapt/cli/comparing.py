@@ -89,7 +89,7 @@ def compare(
     """
     with warnings_as_lines(quiet):  # of the cache, at the first import
         from .. import compare as compare_methods
-        from ..compare.result import check_suffix
+        from ..compare.comparison_result import check_suffix
 
     if out is not None:
         check_suffix(out)

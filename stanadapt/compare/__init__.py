@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .result import Comparison
+    from .comparison_result import Comparison
 
 METHODS = ("fisher_mala", "fisher_hmc", "rlmh", "nuts")
 

@@ -8,15 +8,15 @@ from typing import Any
 from scipy import stats
 
 from ..version import __version__
+from .comparison_result import Comparison
 from .entrants import Entrant
 from .frames import discrepancies, make_estimates, make_runs, make_table
 from .judging import Judgement, judge
-from .plan import Plan
-from .result import Comparison
+from .plan import ComparisonPlan
 from .running import FAILED, OK, Attempt
 
 
-def conclude(plan: Plan, attempts: Sequence[Attempt], signal: int) -> Comparison:
+def conclude(plan: ComparisonPlan, attempts: Sequence[Attempt], signal: int) -> Comparison:
     """The comparison that the runs give; `signal` has ended it early, or is 0."""
     first = next((each.idata for each in attempts if each.idata is not None), None)
     names = [] if first is None else plan.quantities.labels(first)
@@ -53,7 +53,7 @@ def _notes(attempts: Sequence[Attempt], repeats: int) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
-def _facts(plan: Plan, judgement: Judgement) -> dict[str, Any]:
+def _facts(plan: ComparisonPlan, judgement: Judgement) -> dict[str, Any]:
     """What was asked for, as texts and numbers."""
     return {
         "version": __version__,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..diagnostics.agreement import Agreement, Verdict, compare_samples, compare_with
+from ..diagnostics.agreement import Agreement, SampleVerdict, compare_samples, compare_with
 from ..diagnostics.estimates import STATISTICS, Contrast, Estimates, combine, contrast
 from .running import Attempt
 
@@ -128,7 +128,9 @@ def _stand(
     return Standing(own, obstacle, other, None if other is None else contrast(own, other))
 
 
-def _disagreements(label: str, own: Estimates, verdict: Verdict, names: Sequence[str]) -> list[Disagreement]:
+def _disagreements(
+    label: str, own: Estimates, verdict: SampleVerdict, names: Sequence[str]
+) -> list[Disagreement]:
     return [
         Disagreement(
             label,

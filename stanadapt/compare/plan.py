@@ -16,7 +16,7 @@ from ..run.request import Request, resolve
 from .budget import Budget
 from .entrants import Entrant, read_methods
 from .quantities import Quantities
-from .reference import Reference, read_reference
+from .reference_draws import Reference, read_reference
 
 _NUMBERS = 10_000_000  # that the draws of a run under a limit may have at most
 _FREE_SHARE = 0.5  # of free memory, for all runs together
@@ -24,7 +24,7 @@ _STATS = 8  # columns of a draw beside its values, about
 
 
 @dataclass
-class Plan:
+class ComparisonPlan:
     """What all runs share; checked."""
 
     posterior: Posterior
@@ -81,7 +81,7 @@ def make_plan(
     thin: Any,
     workers: Any,
     **arguments: Any,
-) -> Plan:
+) -> ComparisonPlan:
     """The plan for the arguments of `stanadapt.compare`, which has what it raises."""
     entrants, spent, most = read_methods(methods), Budget.parse(budget), check.LARGEST_COUNT
     arguments |= {
@@ -100,7 +100,7 @@ def make_plan(
         raise ArgumentError("model: it has no parameters, so there is nothing to compare")
     quantities = Quantities(posterior, var_names)
     known = None if reference is None else read_reference(reference, quantities)
-    plan = Plan(
+    plan = ComparisonPlan(
         posterior=posterior,
         quantities=quantities,
         entrants=entrants,

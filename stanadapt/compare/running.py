@@ -18,7 +18,7 @@ from ..run.preparation.prepare import prepare
 from ..run.progress import tell
 from .entrants import Entrant
 from .measures import Figures, in_words, measure
-from .plan import Plan
+from .plan import ComparisonPlan
 from .whole import SpentError, draws_within
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Attempt:
     notes: list[str] = field(default_factory=list)  # what was warned of, beside findings
 
 
-def run_all(plan: Plan) -> tuple[list[Attempt], int]:
+def run_all(plan: ComparisonPlan) -> tuple[list[Attempt], int]:
     """Every method in turn, repeat by repeat, and the signal that has ended this early, or 0.
 
     Raises
@@ -81,7 +81,9 @@ def run_all(plan: Plan) -> tuple[list[Attempt], int]:
     return attempts, signal
 
 
-def _attempt(attempt: Attempt, entrant: Entrant, plan: Plan, ready: set[str]) -> BaseException | None:
+def _attempt(
+    attempt: Attempt, entrant: Entrant, plan: ComparisonPlan, ready: set[str]
+) -> BaseException | None:
     """Run a method once, and put into `attempt` what came of it. Returns what ends the whole, if anything.
 
     `ready` holds the labels of those that need no more preparation.
@@ -112,7 +114,7 @@ def _notes(said: Sequence[warnings.WarningMessage]) -> list[str]:
     return [str(each.message) for each in ours if each.category is not FindingsWarning]
 
 
-def _prime(entrant: Entrant, plan: Plan) -> None:
+def _prime(entrant: Entrant, plan: ComparisonPlan) -> None:
     """Have compiled and loaded what a first run compiles and loads, so that no method's time has it.
 
     The posterior's own kernels, and by a short run on a small posterior what only runs compile.
@@ -138,7 +140,7 @@ def _prime(entrant: Entrant, plan: Plan) -> None:
                 continue
 
 
-def _sample(entrant: Entrant, repeat: int, plan: Plan) -> InferenceData:
+def _sample(entrant: Entrant, repeat: int, plan: ComparisonPlan) -> InferenceData:
     """The run itself."""
     seed = entrant.seed(plan.seed, repeat)
     thin = plan.arguments["thin"]
@@ -166,7 +168,7 @@ def _sample(entrant: Entrant, repeat: int, plan: Plan) -> InferenceData:
     )
 
 
-def _keep(attempt: Attempt, idata: InferenceData, entrant: Entrant, plan: Plan) -> None:
+def _keep(attempt: Attempt, idata: InferenceData, entrant: Entrant, plan: ComparisonPlan) -> None:
     """The result and its figures, where there are enough draws."""
     groups, attrs = datasets(idata), attributes(idata)
     posterior = groups["posterior"]

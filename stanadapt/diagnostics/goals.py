@@ -13,7 +13,7 @@ from ..run.stopping import Schedule, Until, check_until
 from ..run.workers.board import Board
 from ..run.workers.turns import Look, Work
 from .status import Status, attributes
-from .until import Watch
+from .until import GoalWatch
 
 
 class Goals:
@@ -23,7 +23,7 @@ class Goals:
         """`began` is the reading of `time.perf_counter` from which a limit of time counts."""
         check_until(until, posterior, job.chains, job.rows)
         self.until, self.schedule, self.began = until, Schedule(until, job.chains, job.rows), began
-        self.watch = Watch(until, posterior)
+        self.watch = GoalWatch(until, posterior)
         self.status: Status | None = None
         self.limit = ""  # what has ended the run before its goals, or nothing
         self.attributes: dict[str, Any] = {}

@@ -36,7 +36,7 @@ LOCATION, SPREAD = "location", "spread"
 LOG_DENSITY, DISTANCE = "log density", "distance from the middle"
 
 
-class Frame(NamedTuple):
+class DrawFrame(NamedTuple):
     """What draws are measured by."""
 
     middle: np.ndarray  # (d,)
@@ -45,7 +45,7 @@ class Frame(NamedTuple):
     height: float  # its spread
 
     @classmethod
-    def of(cls, draws: np.ndarray, logp: np.ndarray) -> Frame:
+    def of(cls, draws: np.ndarray, logp: np.ndarray) -> DrawFrame:
         """Of draws (..., d), and log densities of some of them."""
         flat = draws.reshape(-1, draws.shape[-1])
         middle, scale = _middle_and_scale(flat)

@@ -41,7 +41,7 @@ class _Errors(NamedTuple):
     mcse: np.ndarray  # (k,)
 
 
-class Watch:
+class GoalWatch:
     """Looks at the draws of a run, again and again.
 
     What it keeps from look to look saves time and changes no answer: whoever begins with a later look gets

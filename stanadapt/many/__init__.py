@@ -17,7 +17,7 @@ from ..model.posterior import Posterior
 from ..model.source import is_function, is_opened, portable, program_digest
 from ..run.preparation import auto
 from ..run.request import Request, resolve
-from ..run.workers.pools import Cluster, Here, LocalProcesses, Pool
+from ..run.workers.pools import ClusterPool, Here, LocalProcesses, Pool
 from .datasets import count, entries
 from .fits import Fits
 from .folder import Folder, plain
@@ -192,7 +192,7 @@ def _pool(
                 f"timeout={timeout:g} is not allowed with cluster, where ending a worker ends what others "
                 "run in it: pass until, such as until='10 min'"
             )
-        return Cluster(fit_packed, cluster), 0
+        return ClusterPool(fit_packed, cluster), 0
     fits = workers if total is None else min(workers, total)
     share = max(1, workers // max(fits, 1))
     if timeout is not None and multiprocessing.current_process().daemon:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .. import api, check
 from ..errors import FindingsWarning, OutputError, StanAdaptWarning
 from ..result.files import write
-from ..run.workers.failures import Failure, PackedFailure
+from ..run.workers.failures import ChainFailure, PackedFailure
 from ..run.workers.pools import Task
 
 # Threads of a cluster's worker take turns: what is caught of warnings, printed text and threads of BLAS
@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
     """What a fit gave."""
 
     result: Any  # an InferenceData, or None
-    failure: Failure | PackedFailure | None
+    failure: ChainFailure | PackedFailure | None
     findings: list[tuple[str, str]]  # their kinds and texts
     warnings: list[tuple[str, str]]  # others: the names of their categories, and texts
     seconds: float
@@ -64,7 +64,7 @@ def fit(task: Task) -> Outcome:
                 **common.arguments,
             )
         except Exception as error:
-            failure = Failure.of(None, error)
+            failure = ChainFailure.of(None, error)
         seconds = time.perf_counter() - began
     findings: list[tuple[str, str]] = []
     others: list[tuple[str, str]] = []
@@ -107,7 +107,7 @@ def _give_up(mark: str) -> None:
 def fit_packed(task: Task) -> bytes:
     """The same with what travels back to another process, which nothing there can fail at."""
     outcome = fit(task)
-    if isinstance(outcome.failure, Failure):
+    if isinstance(outcome.failure, ChainFailure):
         outcome = outcome._replace(failure=outcome.failure.packed())
     return pickle.dumps(outcome, protocol=5)
 

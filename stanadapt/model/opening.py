@@ -14,7 +14,7 @@ from .backends.contract import Model, ObjectBackend, ProgramBackend, RefusedData
 from .data import EVERY, read, to_json
 from .plugins import claim, open_outside
 from .program_data import read_data, tell_unused
-from .source import Source, is_opened, read_source
+from .source import ProgramSource, is_opened, read_source
 
 
 class Opened(NamedTuple):
@@ -103,7 +103,7 @@ def _backend(file: str) -> Any:
 
 
 def _open_program(
-    source: Source, values: dict[str, Any], backend: str, seed: int, before_compiling: Check | None
+    source: ProgramSource, values: dict[str, Any], backend: str, seed: int, before_compiling: Check | None
 ) -> Model:
     """Open a program with the backend asked for; "auto" takes the first that does not refuse it."""
     code, folder, data = source.text, source.folder, to_json(values)

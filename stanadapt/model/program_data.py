@@ -12,13 +12,13 @@ from .. import check
 from ..errors import DataError, ModelError, warn
 from .data import conform, read
 from .program import data_declarations, declarations, undeclared
-from .source import Source
+from .source import ProgramSource
 
 _NUMBER_BYTES = 8  # of a number in `transformed data`
 _NAMED = 5  # entries that a warning names
 
 
-def read_data(source: Source, data: Any) -> dict[str, Any]:
+def read_data(source: ProgramSource, data: Any) -> dict[str, Any]:
     """Data that fit the program."""
     declared = data_declarations(source.code)
     tuples = [name for name, declaration in declared.items() if declaration.type == "tuple"]

@@ -23,7 +23,7 @@ class Contents(str):
     __slots__ = ()
 
 
-class Source(NamedTuple):
+class ProgramSource(NamedTuple):
     """A program as it is read: a library that BridgeStan compiled, or text."""
 
     library: Path | None
@@ -91,7 +91,7 @@ def _locate(model: Any) -> Path | str:
     )
 
 
-def read_source(model: Any) -> Source:
+def read_source(model: Any) -> ProgramSource:
     """Read what stands for a program.
 
     Raises
@@ -101,9 +101,9 @@ def read_source(model: Any) -> Source:
     """
     found = _locate(model)
     if isinstance(found, Path) and found.suffix in LIBRARIES:
-        return Source(found, "", None, "", "")
+        return ProgramSource(found, "", None, "", "")
     text, folder = _read_code(found)
-    return Source(None, text, folder, with_includes(text, folder), executable(model))
+    return ProgramSource(None, text, folder, with_includes(text, folder), executable(model))
 
 
 def portable(model: Any) -> Any:

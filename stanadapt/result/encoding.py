@@ -18,6 +18,8 @@ import numpy as np
 
 _PACKAGE = __name__.partition(".")[0]
 _TREE = "tree"  # the entry of the file that holds the JSON
+# Classes that earlier versions have written under other names.
+_FORMER_NAMES = {"run.warmup.Place": "run.warmup.WarmupPlace"}
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
@@ -127,7 +129,7 @@ def _name(kind: type) -> str:
 
 def _instance(name: str, fields: Mapping[str, Any]) -> Any:
     """An instance of a class of this package, with these fields and no others."""
-    module, _, own = name.rpartition(".")
+    module, _, own = _FORMER_NAMES.get(name, name).rpartition(".")
     kind: Any = getattr(sys.modules.get(f"{_PACKAGE}.{module}"), own, None)
     known = _fields(kind) if isinstance(kind, type) else None
     if known is None:

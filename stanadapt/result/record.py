@@ -29,14 +29,14 @@ _LOOKED_AT = 20  # draws whose log density is computed again
 _CLOSE = 1e-5  # relative; values that were written as text and read back are not the same to the last digit
 
 
-class Record(NamedTuple):
+class RunRecord(NamedTuple):
     """A result with what its attributes say of the run."""
 
     groups: Groups
     attrs: dict[str, Any]
 
     @classmethod
-    def of(cls, idata: InferenceData) -> Record:
+    def of(cls, idata: InferenceData) -> RunRecord:
         """Of a result of `stanadapt.sample`.
 
         Raises

@@ -17,7 +17,7 @@ import xarray
 
 from .. import samplers
 from ..errors import ArgumentError
-from .columns import LP, Table
+from .columns import LP, ColumnTable
 from .container import json_attribute
 from .labels import SAMPLE_DIMS
 
@@ -67,7 +67,7 @@ def stan_columns(stats: xarray.Dataset) -> dict[str, xarray.Variable]:
     return found
 
 
-def check_names(table: Table) -> None:
+def check_names(table: ColumnTable) -> None:
     """Refuse variables that a Stan program cannot have, whose names readers would take apart."""
     for each in table.quantities:
         if not _NAME.fullmatch(each.name) or each.name.endswith("__"):
@@ -78,7 +78,7 @@ def check_names(table: Table) -> None:
 
 
 def head(
-    attrs: Mapping[str, Any], table: Table, adaptation: xarray.Dataset, place: int, file: str
+    attrs: Mapping[str, Any], table: ColumnTable, adaptation: xarray.Dataset, place: int, file: str
 ) -> list[str]:
     """The comments before the names of the columns, for the chain at a place."""
     method, settings = str(attrs.get("method", "unknown")), json_attribute(attrs, "settings", {})

@@ -27,7 +27,7 @@ from .draws import ChainResult, Draws
 from .guard import Guard, StoppedError, is_slow
 from .inits import Init, Start, find
 from .job import Job
-from .warmup import Place, WarmUp, plan, variable_groups
+from .warmup import WarmUp, WarmupPlace, plan, variable_groups
 from .workers.board import Board
 
 _BLOCK_SECONDS = 0.05
@@ -106,7 +106,7 @@ class ChainValue:
     failures: Failures
     start: np.ndarray  # (d,) NaN before it is found
     tops: np.ndarray  # (k, d) the highest points of the climbs to it
-    place: Place | None = None  # in warm-up; None before it begins
+    place: WarmupPlace | None = None  # in warm-up; None before it begins
     state: Any = None  # the sampler's State
     transport: np.ndarray = field(default_factory=no_transport)  # the coordinates of the state
     model: dict[str, Any] = field(default_factory=dict)  # what the model of the chain carries along

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ChainError, InitializationError
-from ..model.backends.contract import Plan, Writer
+from ..model.backends.contract import ChainPlan, Writer
 from ..model.nuts_programs import nuts_program
 from ..model.posterior import Posterior
 from ..samplers import Engine, sampler
@@ -93,7 +93,7 @@ class EngineChain(Chain):
         # 31 bits, and not zero, are a seed wherever Stan runs.
         seed = max(1, int(self.seeds.generate_state(2, np.uint32)[1] >> 1))
         save_warmup = self.warmup is not None
-        plan = Plan(self.index, seed, job.warmup, job.draws, save_warmup, self._stopped, self._tell)
+        plan = ChainPlan(self.index, seed, job.warmup, job.draws, save_warmup, self._stopped, self._tell)
         try:
             whole = self.engine.run(program, job.settings, x, plan)
             self._check_names(whole.names)

@@ -52,7 +52,7 @@ class Moves(NamedTuple):
     evaluations: float  # of the density, or its gradient, in an iteration
 
 
-class Steps(NamedTuple):
+class ReferenceSteps(NamedTuple):
     """Two proposals of the reference kernel from m draws of each of C chains."""
 
     proposals: np.ndarray  # (C, m, 2, d)
@@ -141,7 +141,7 @@ def step_from(
     seed: int,
     workers: int,
     progress: bool,
-) -> Steps:
+) -> ReferenceSteps:
     """Two proposals of the reference kernel from every one of the draws (C, m, d)."""
     chains, m, d = points.shape
     job = job._replace(chains=chains, warmup=0, draws=m)
@@ -162,7 +162,7 @@ def step_from(
             size = int(np.clip(size * _BLOCK_SECONDS / max(spent, 1e-9), 1, 10 * size))
 
     _work(posterior, deque((i, chain(i)) for i in range(chains)), board, job, workers, progress)
-    return Steps(*out, step)
+    return ReferenceSteps(*out, step)
 
 
 def _step(

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
-from ..model.backends.contract import Plan
+from ..model.backends.contract import ChainPlan
 from ..target import log_density, log_density_gradient
 from ..trace import Trace
 from ..transport import rows_into_x
@@ -189,7 +189,7 @@ class Engine(Method, Protocol):
 
     STATS: dict[str, type[np.generic]]
 
-    def run(self, program: Any, settings: Any, x: np.ndarray, plan: Plan) -> WholeChain: ...
+    def run(self, program: Any, settings: Any, x: np.ndarray, plan: ChainPlan) -> WholeChain: ...
 
 
 def is_engine(method: Method) -> TypeGuard[Engine]:

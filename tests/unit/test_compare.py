@@ -20,9 +20,9 @@ from stanadapt.compare.budget import Budget
 from stanadapt.compare.conclusion import conclude
 from stanadapt.compare.entrants import Entrant, read_methods
 from stanadapt.compare.measures import in_words
-from stanadapt.compare.plan import Plan
+from stanadapt.compare.plan import ComparisonPlan
 from stanadapt.compare.quantities import Quantities
-from stanadapt.compare.reference import read_reference
+from stanadapt.compare.reference_draws import read_reference
 from stanadapt.compare.running import FAILED, INTERRUPTED, NOT_RUN, OK, Attempt, run_all
 from stanadapt.compare.whole import seconds_of_chains
 from stanadapt.diagnostics.estimates import STATISTICS
@@ -526,7 +526,7 @@ def test_reasons_name_the_type_of_errors_that_are_not_ours() -> None:
 def test_an_interrupt_keeps_what_is_there(
     posterior: stanadapt.Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def sample(entrant: Entrant, repeat: int, plan: Plan) -> Any:
+    def sample(entrant: Entrant, repeat: int, plan: ComparisonPlan) -> Any:
         if entrant.label == "b":
             raise KeyboardInterrupt
         return entrant.label

@@ -396,7 +396,7 @@ def test_labels_are_the_models():
 
 def test_streams_depend_on_the_iteration_alone():
     assert philox.is_known_memory()  # of the NumPy that runs here
-    streams = philox.Streams(7, 2)
+    streams = philox.PhiloxStreams(7, 2)
 
     def numbers(iteration, begin):
         begin(iteration)

@@ -137,7 +137,7 @@ class ObjectBackend(Protocol):
         ...
 
 
-class Plan(NamedTuple):
+class ChainPlan(NamedTuple):
     """What a program that runs whole chains of Stan's NUTS is asked for, beside its settings."""
 
     chain: int
@@ -166,7 +166,7 @@ class StanProgram(Protocol):
     library: str  # what runs it, with its version
 
     def nuts(
-        self, x: np.ndarray, plan: Plan, *, metric: str, target_accept: float, max_tree_depth: int
+        self, x: np.ndarray, plan: ChainPlan, *, metric: str, target_accept: float, max_tree_depth: int
     ) -> StanDraws:
         """One chain from the unconstrained point `x` (d,), not thinned.
 

@@ -33,7 +33,7 @@ LARGEST_POLICY = 20  # dimension up to which rlmh learns well
 _SPAWN_KEY = 2**31  # of the trial's random numbers; those of chains are smaller
 
 
-class Facts(NamedTuple):
+class PosteriorFacts(NamedTuple):
     """Facts about a posterior. Those from `step` on come from the trial; None if there was none."""
 
     d: int
@@ -51,14 +51,14 @@ class Facts(NamedTuple):
         return json.dumps({name: None if _is_not_finite(value) else value for name, value in values})
 
 
-class Choice(NamedTuple):
+class MethodChoice(NamedTuple):
     """What to run, at its default settings, and why."""
 
     method: str
     reason: str  # a clause that follows "because"
 
 
-def choose(facts: Facts) -> Choice:
+def choose(facts: PosteriorFacts) -> MethodChoice:
     """Choose a method by these rules.
 
     With a gradient it is fisher_hmc. A trial of it has 150 iterations of warm-up, from a start like that of
@@ -77,16 +77,18 @@ def choose(facts: Facts) -> Choice:
     if not facts.gradient:
         seen = f"there is no gradient in {facts.d} dimension{'s' * (facts.d > 1)}"
         if facts.noisy:
-            return Choice("arwmh", "the density is only estimated, which arwmh bears best")
-        return Choice("rlmh", seen) if few else Choice("arwmh", f"{seen}, which are many for rlmh")
+            return MethodChoice("arwmh", "the density is only estimated, which arwmh bears best")
+        return (
+            MethodChoice("rlmh", seen) if few else MethodChoice("arwmh", f"{seen}, which are many for rlmh")
+        )
     if facts.step is None:
         if not facts.d:
-            return Choice("fisher_hmc", "there are no parameters to look at")
-        return Choice("fisher_hmc", "the limit of time came before a trial was over")
+            return MethodChoice("fisher_hmc", "there are no parameters to look at")
+        return MethodChoice("fisher_hmc", "the limit of time came before a trial was over")
     steps = f"a trial took steps of {100 * facts.step:.3g} % of a trajectory"
     if facts.step < TINY_STEP and few:
-        return Choice("rlmh", f"{steps}: the density jumps, or its gradient is wrong")
-    return Choice("fisher_hmc", f"there is a gradient, and {steps}")
+        return MethodChoice("rlmh", f"{steps}: the density jumps, or its gradient is wrong")
+    return MethodChoice("fisher_hmc", f"there is a gradient, and {steps}")
 
 
 def check_method(method: Any, settings: Any = None) -> None:
@@ -110,7 +112,7 @@ def has_trial(posterior: Posterior) -> bool:
     return posterior.dim > 0 and posterior.model.has_gradient
 
 
-def look(posterior: Posterior, init: Init, seed: int, limit: float = math.inf) -> Facts:
+def look(posterior: Posterior, init: Init, seed: int, limit: float = math.inf) -> PosteriorFacts:
     """The facts for a run with this seed; `init` is the start of its first chain.
 
     A trial that takes more seconds than `limit` tells nothing.
@@ -124,7 +126,7 @@ def look(posterior: Posterior, init: Init, seed: int, limit: float = math.inf) -
     Exception
         Whatever a Python callable raised.
     """
-    facts = Facts(posterior.dim, posterior.model.has_gradient, posterior.model.noisy)
+    facts = PosteriorFacts(posterior.dim, posterior.model.has_gradient, posterior.model.noisy)
     if not has_trial(posterior):
         return facts
     with interrupts(Board.for_chains(0)) as caught, one_thread():

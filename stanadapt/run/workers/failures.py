@@ -16,7 +16,7 @@ _PACKAGE = Path(__file__).parents[2]
 _CALLERS = ("stanadapt.model.backends.python", "stanadapt.simulators.abc")  # of users' functions
 
 
-class Failure(NamedTuple):
+class ChainFailure(NamedTuple):
     """A chain that ended with an exception; or a whole fit, without the number of a chain."""
 
     chain: int | None
@@ -24,7 +24,7 @@ class Failure(NamedTuple):
     traceback: str  # as Python prints it; nothing for errors of ours, which say what is to be said
 
     @classmethod
-    def of(cls, chain: int | None, error: BaseException) -> Failure:
+    def of(cls, chain: int | None, error: BaseException) -> ChainFailure:
         frames = _users_frames(error)
         if frames is None and isinstance(error, StanAdaptError):
             return cls(chain, error, "")
@@ -51,7 +51,7 @@ class PackedFailure(NamedTuple):
     line: str  # its type and message
     traceback: str
 
-    def opened(self) -> Failure:
+    def opened(self) -> ChainFailure:
         """With the exception itself where it can be had, else with a ChainError of its message."""
         for form in self.forms:
             with contextlib.suppress(Exception):  # whatever a user's class raises when it is made again
@@ -60,12 +60,12 @@ class PackedFailure(NamedTuple):
                     kind, arguments = error
                     error = kind.__new__(kind, *arguments)
                 if isinstance(error, BaseException):
-                    return Failure(self.chain, error, self.traceback)
+                    return ChainFailure(self.chain, error, self.traceback)
         where = "" if self.chain is None else f"chain {self.chain}: "
-        return Failure(self.chain, ChainError(f"{where}{self.line}"), self.traceback)
+        return ChainFailure(self.chain, ChainError(f"{where}{self.line}"), self.traceback)
 
 
-def raise_first(failures: list[Failure], *, in_processes: bool) -> None:
+def raise_first(failures: list[ChainFailure], *, in_processes: bool) -> None:
     """Raise the exception of the first chain that failed, if one did; what else happened is in its notes."""
     if not failures:
         return

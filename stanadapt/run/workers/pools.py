@@ -167,7 +167,7 @@ def _begin(parent: int) -> None:
     ignore_signals()
 
 
-class Cluster:
+class ClusterPool:
     """A Dask cluster. Dask itself runs again what was under way in a worker that died."""
 
     writes = False  # its machines may have other disks

@@ -17,7 +17,7 @@ from ..draws import ChainResult, Draws, stacks
 from ..inits import Init
 from ..job import Job
 from .board import Board
-from .failures import Failure, PackedFailure, raise_first
+from .failures import ChainFailure, PackedFailure, raise_first
 from .turns import LOOK_SECONDS, Work, chain_blas, make_chains, take_turns
 
 _TURN_SECONDS = 0.25  # of a chain, where there are more chains than workers
@@ -58,7 +58,7 @@ def run_segment(
         chain.goal = chain.value.goal = segment.goal
         blocks = _until_late(chain.blocks(), segment.seconds)
     except BaseException as error:
-        return Failure.of(segment.chain, error).packed()
+        return ChainFailure.of(segment.chain, error).packed()
     with chain_blas(job, posterior.model):
         failure = take_turns(deque([(segment.chain, blocks)]), board)
     if failure is not None:
@@ -102,7 +102,7 @@ class SegmentTeam:
         work, board = self.work, self.work.board
         waiting = deque(i for i in range(work.job.chains) if not self._has_reached(i, goal))
         running: dict[Future[Any], int] = {}
-        failures: list[Failure] = []
+        failures: list[ChainFailure] = []
         while running or (waiting and not board.stopped):
             while waiting and len(running) < self.workers and not board.stopped:
                 i = waiting.popleft()

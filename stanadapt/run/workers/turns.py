@@ -30,7 +30,7 @@ from ..inits import Init
 from ..interrupts import interrupts
 from ..job import Job
 from .board import Board
-from .failures import Failure
+from .failures import ChainFailure
 
 LOOK_SECONDS = 0.1  # how often the one who waits looks at the board
 
@@ -183,7 +183,9 @@ def blocks_of(chains: list[Chain]) -> Blocks:
     return deque((chain.index, chain.blocks()) for chain in chains)
 
 
-def take_turns(waiting: Blocks, board: Board, after: Callable[[int], None] | None = None) -> Failure | None:
+def take_turns(
+    waiting: Blocks, board: Board, after: Callable[[int], None] | None = None
+) -> ChainFailure | None:
     """Run a block of one chain, then of the next, until all are done, one fails or the run is stopped.
 
     `after` is called with a chain's index between two of its blocks.
@@ -201,7 +203,7 @@ def take_turns(waiting: Blocks, board: Board, after: Callable[[int], None] | Non
             continue
         except BaseException as error:
             board.stop()
-            return Failure.of(chain, error)
+            return ChainFailure.of(chain, error)
         waiting.append((chain, blocks))
     return None
 

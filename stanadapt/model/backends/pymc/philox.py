@@ -21,7 +21,7 @@ from .calls import pointer
 _BUFFER = 4  # numbers that a counter gives; a position of so many says that they are used up
 
 
-class Streams:
+class PhiloxStreams:
     """Generators for several random quantities, each with streams of its own."""
 
     def __init__(self, seed: int, count: int) -> None:

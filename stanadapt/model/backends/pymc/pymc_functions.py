@@ -25,8 +25,8 @@ from pytensor.compile.mode import Mode
 
 from ....errors import ModelError
 from .calls import GENERATOR, array_type, at_address, compile_text, pointer
-from .philox import Streams, begin
-from .pymc_graphs import LOOK, REJECTIONS, Graphs, Program
+from .philox import PhiloxStreams, begin
+from .pymc_graphs import LOOK, REJECTIONS, GraphProgram, Graphs
 
 _KEPT = 32  # models and sets of quantities that stay compiled
 _OBJECT_MODE = "Numba will use object mode to run (?P<op>.*)'s perform method"
@@ -58,7 +58,7 @@ class Rows(NamedTuple):
     """What writes values of draws."""
 
     n_generators: int
-    write: Callable[[np.ndarray, np.ndarray, np.ndarray, Arrays, Streams], None]
+    write: Callable[[np.ndarray, np.ndarray, np.ndarray, Arrays, PhiloxStreams], None]
     held: Any
 
 
@@ -85,7 +85,7 @@ def try_quantities(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> Non
         inputs = [*program.inputs, *(pytensor.In(each, mutable=True) for each in generators)]
         try:
             function = _function(graphs, inputs, program.outputs, LOOK)
-            function(np.zeros(graphs.dim), *graphs.data, *Streams(0, len(generators)).generators)
+            function(np.zeros(graphs.dim), *graphs.data, *PhiloxStreams(0, len(generators)).generators)
         except REJECTIONS:
             pass
         except Exception as error:  # such as of a distribution without a function for random numbers
@@ -93,7 +93,7 @@ def try_quantities(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> Non
             raise ModelError(f"model: {what} cannot be evaluated: {first_words(error)}") from error
 
 
-def look(graphs: Graphs, program: Program) -> Callable[..., Any]:
+def look(graphs: Graphs, program: GraphProgram) -> Callable[..., Any]:
     """A program for few calls: nothing is compiled."""
     return _function(graphs, program.inputs, program.outputs, LOOK)  # type: ignore[no-any-return]
 
@@ -154,7 +154,7 @@ def _compile_rows(graphs: Graphs, quantities: tuple[tuple[str, str], ...]) -> Ro
             jitted = _jit(graphs, inputs, program.outputs)
             kernel = _rows_kernel(jitted, program.inputs[1:], n)
             nothing = np.empty((0, graphs.dim)), np.empty((0, 0)), np.empty(0, np.int64)
-            _call(kernel, *nothing, graphs.data, Streams(0, n))  # which compiles it
+            _call(kernel, *nothing, graphs.data, PhiloxStreams(0, n))  # which compiles it
         return Rows(n, partial(_write, kernel), jitted)
     except Exception:  # as above
         function = _function(graphs, inputs, program.outputs, _c_mode())
@@ -237,13 +237,23 @@ def _type(variable: Any) -> Any:
 
 
 def _call(
-    kernel: Any, x: np.ndarray, values: np.ndarray, iterations: np.ndarray, data: Arrays, streams: Streams
+    kernel: Any,
+    x: np.ndarray,
+    values: np.ndarray,
+    iterations: np.ndarray,
+    data: Arrays,
+    streams: PhiloxStreams,
 ) -> None:
     kernel(x, values, iterations, tuple(data), streams.generators, streams.addresses)
 
 
 def _write(
-    kernel: Any, x: np.ndarray, values: np.ndarray, iterations: np.ndarray, data: Arrays, streams: Streams
+    kernel: Any,
+    x: np.ndarray,
+    values: np.ndarray,
+    iterations: np.ndarray,
+    data: Arrays,
+    streams: PhiloxStreams,
 ) -> None:
     if len(streams.addresses) == len(streams.generators):
         _call(kernel, x, values, iterations, data, streams)
@@ -254,7 +264,12 @@ def _write(
 
 
 def _write_slowly(
-    function: Any, x: np.ndarray, values: np.ndarray, iterations: np.ndarray, data: Arrays, streams: Streams
+    function: Any,
+    x: np.ndarray,
+    values: np.ndarray,
+    iterations: np.ndarray,
+    data: Arrays,
+    streams: PhiloxStreams,
 ) -> None:
     """The same in PyTensor's C backend, whose functions hold what they work on: one thread at a time."""
     with _LOCK:

@@ -59,7 +59,7 @@ class Free(NamedTuple):
     value_shape: tuple[int, ...]  # of PyMC's value variable, which is unconstrained
 
 
-class Program(NamedTuple):
+class GraphProgram(NamedTuple):
     """Graphs to be compiled. What is made of data alone is made once: its arrays are inputs too."""
 
     inputs: list[Any]  # x first, then arrays
@@ -131,15 +131,15 @@ class Graphs:
         constant = {name: _array(value) for name, value in find_constants(self.model).items()}
         return constant | observed, frozenset(observed)
 
-    def density_program(self) -> Program:
+    def density_program(self) -> GraphProgram:
         """The log density, and its gradient where there is one."""
         outputs = self.of_point([self._stable, *([] if self.gradient is None else [self.gradient])])
         made = list(_made_of_data(outputs, self.x, self.inputs))
         arrays = [each.type(name=f"made_{i}") for i, each in enumerate(made)]
         outputs = clone_replace(outputs, dict(zip(made, arrays, strict=True)))
-        return Program([self.x, *self.inputs, *arrays], outputs, self.inputs, made)
+        return GraphProgram([self.x, *self.inputs, *arrays], outputs, self.inputs, made)
 
-    def values_program(self, quantities: Sequence[tuple[str, str]]) -> tuple[Program, list[Any]]:
+    def values_program(self, quantities: Sequence[tuple[str, str]]) -> tuple[GraphProgram, list[Any]]:
         """All values of a draw as one vector, last index slowest, and the generators that it takes."""
         parts = [*self.constrained.values(), *self.quantities(quantities).values()]
         flat = [pt.cast(_reversed(each), "float64").ravel() for each in self.of_point(parts)]
@@ -147,7 +147,7 @@ class Graphs:
         generators = [each for each in _shared([output]) if isinstance(each.type, RandomType)]
         inputs = [each.type(name=f"rng_{i}") for i, each in enumerate(generators)]
         (output,) = clone_replace([output], dict(zip(generators, inputs, strict=True)))
-        return Program([self.x, *self.inputs], [output], self.inputs, []), inputs
+        return GraphProgram([self.x, *self.inputs], [output], self.inputs, []), inputs
 
     def quantities(self, quantities: Sequence[tuple[str, str]]) -> dict[str, Any]:
         """Graphs of the log likelihood, or of new data, by `group:name`; of pairs of group and variable."""
@@ -166,15 +166,15 @@ class Graphs:
     def quantity_shapes(self, quantities: Sequence[tuple[str, str]]) -> dict[str, tuple[int, ...]]:
         return self._find_shapes(self.quantities(quantities))
 
-    def terms_program(self) -> tuple[Program, list[str]]:
+    def terms_program(self) -> tuple[GraphProgram, list[str]]:
         """The terms of the log density, each the sum over a variable, and their names."""
         model = self.model
         named = [*model.free_RVs, *_observed(model), *model.potentials]
         terms = [_as_tensor(each).sum() for each in model.logp(vars=named, sum=False)]
-        program = Program([self.x, *self.inputs], self.of_point(terms), self.inputs, [])
+        program = GraphProgram([self.x, *self.inputs], self.of_point(terms), self.inputs, [])
         return program, [each.name for each in named]
 
-    def inverse_program(self) -> Program:
+    def inverse_program(self) -> GraphProgram:
         """The point x of the values of all free variables, and then the values at x again."""
         values = {rv: rv.type(name=rv.name) for rv in self.model.free_RVs}
         parts = []
@@ -186,7 +186,7 @@ class Graphs:
         (joined,) = clone_replace([pt.concatenate(parts)], values | data)
         x = pt.specify_shape(joined, (self.dim,))
         again = self.of_point([self.constrained[free.name] for free in self.free])
-        return Program(
+        return GraphProgram(
             [*values.values(), *self.inputs], [x, *clone_replace(again, {self.x: x})], self.inputs, []
         )
 

@@ -19,7 +19,7 @@ from ....errors import ArgumentError, DataError, ModelError, StanAdaptError, war
 from ....target import NativeTarget
 from ..contract import Writer
 from ..python import Target
-from .philox import Streams
+from .philox import PhiloxStreams
 
 # How near the values of a point must come to those that it was made from: relative, and of the largest one.
 _CLOSE, _CLOSE_TO_LARGEST = 1e-5, 1e-8
@@ -134,7 +134,7 @@ class PyMCTarget(Target):
 
     def writer(self, seed: int) -> Writer:
         rows, data = _module("functions").rows(self._graphs, self._quantities), self._graphs.data
-        streams = Streams(seed, rows.n_generators)
+        streams = PhiloxStreams(seed, rows.n_generators)
 
         def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
             is_new = np.ones(len(x), bool)

@@ -15,7 +15,7 @@ import stanio
 from cmdstanpy.utils import get_logger
 
 from .... import check
-from ..contract import Plan, StanDraws
+from ..contract import ChainPlan, StanDraws
 from .native import demangled
 
 _DIGITS = 18  # enough to get the very same numbers back from text; CmdStan's default is 8
@@ -37,7 +37,7 @@ class CmdStanProgram:
         self.library = f"CmdStan {'.'.join(version)}" if all(version) else "CmdStan"
 
     def nuts(
-        self, x: np.ndarray, plan: Plan, *, metric: str, target_accept: float, max_tree_depth: int
+        self, x: np.ndarray, plan: ChainPlan, *, metric: str, target_accept: float, max_tree_depth: int
     ) -> StanDraws:
         adapts = plan.warmup > 0  # CmdStanPy allows no adaptation in no iterations
         save_warmup = plan.save_warmup and adapts

@@ -14,7 +14,7 @@ import numpy as np
 import stanli
 
 from ....child_processes import blocked_signals
-from ..contract import Plan, StanDraws
+from ..contract import ChainPlan, StanDraws
 from .native import NativeModel, demangled, strings_for_non_finite, without_notes
 from .stanli import compiled, without_generated
 
@@ -59,7 +59,7 @@ class StanliProgram:
         return self._density(1) != self._density(2)
 
     def nuts(
-        self, x: np.ndarray, plan: Plan, *, metric: str, target_accept: float, max_tree_depth: int
+        self, x: np.ndarray, plan: ChainPlan, *, metric: str, target_accept: float, max_tree_depth: int
     ) -> StanDraws:
         request = {
             "seed": plan.seed,
@@ -91,7 +91,7 @@ class StanliProgram:
             return d, -np.inf
 
 
-def _work(folder: Path, plan: Plan) -> None:
+def _work(folder: Path, plan: ChainPlan) -> None:
     """Have the worker draw, and stop it when the run is stopped. Raises RuntimeError where it fails."""
     progress = np.memmap(folder / "progress", dtype=np.int64, mode="w+", shape=(1,))
     paths = os.pathsep.join(path for path in sys.path if path)  # what can be imported here can be there
