@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,10 +197,8 @@ def resume(
     """
     from .. import runs
 
-    out = out or f"{Path(store).resolve().name}.nc"
-    check_output(ctx, out, force)
     progress = not (quiet or no_progress)
-    draw_and_write(ctx, lambda: runs.resume(store, workers=workers, progress=progress), out, quiet)
+    _write_run(ctx, lambda: runs.resume(store, workers=workers, progress=progress), store, out, quiet, force)
 
 
 @main.command()
@@ -229,7 +227,16 @@ def extend(
     """
     from .. import runs
 
+    progress = not (quiet or no_progress)
+    _write_run(
+        ctx, lambda: runs.extend(store, draws, workers=workers, progress=progress), store, out, quiet, force
+    )
+
+
+def _write_run(
+    ctx: click.Context, draw: Callable[[], Any], store: str, out: str | None, quiet: bool, force: bool
+) -> None:
+    """Write what `draw` gives of the run in a store; by default to a file with the name of the store."""
     out = out or f"{Path(store).resolve().name}.nc"
     check_output(ctx, out, force)
-    progress = not (quiet or no_progress)
-    draw_and_write(ctx, lambda: runs.extend(store, draws, workers=workers, progress=progress), out, quiet)
+    draw_and_write(ctx, draw, out, quiet)

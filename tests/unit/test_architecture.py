@@ -37,6 +37,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("child_processes",),
     ("errors",),
     ("version",),
+    ("method_names",),
 )
 DOORS = ("__init__", "api", "cli", "compare", "many", "runs")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

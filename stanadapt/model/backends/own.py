@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ...target import NativeTarget, native_target
-from ..variables import variables
 from .contract import Writer
+from .defaults import ModelDefaults
 
 _POINTER = ctypes.POINTER(ctypes.c_double)
 _HEAD = (ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _POINTER, _POINTER)
@@ -33,7 +33,7 @@ class Addresses(NamedTuple):
     context: int = 0
 
 
-class OwnModel(abc.ABC):
+class OwnModel(ModelDefaults):
     """A log density of d unconstrained parameters, with names. `contract.Model` says what each member means.
 
     A derived class sets `library` and `dim`, and has `addresses`, `unconstrained_names`, `identity` and,
@@ -45,8 +45,6 @@ class OwnModel(abc.ABC):
     library = "a library"
     dim = 0
     thread_safe = False
-    has_gradient = True
-    noisy = False
     data: Mapping[str, Any] = {}  # for the record: numbers and arrays
     modelled: frozenset[str] = frozenset()  # names of those that the density is of
     coords: Mapping[str, Sequence[Any]] = {}  # of dimensions that the model itself names
@@ -112,28 +110,6 @@ class OwnModel(abc.ABC):
             self.constrain(x, values, iterations, seed)
 
         return write
-
-    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
-        names = self.names(transformed=False, generated=False)
-        flat = np.empty(len(names))
-        for name, variable in variables(names).items():
-            flat[variable.columns] = values[name]
-        return self.unconstrain_flat(flat)
-
-    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Self:
-        return self
-
-    def counts(self) -> dict[str, int]:
-        return {}
-
-    def carried(self) -> dict[str, Any]:
-        return {}
-
-    def carry(self, given: Mapping[str, Any]) -> None:
-        return None
-
-    def raise_pending(self) -> None:
-        return None
 
     def _check_code(self, code: int) -> None:
         """Raise what a call that returned `code` means."""

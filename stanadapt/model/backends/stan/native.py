@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ from numba import types
 from ....errors import EvaluationError, ModelError
 from ....jit import intrinsic, kernel
 from ....target import NativeTarget, native_target
-from ...variables import variables
 from ..contract import Writer
+from ..defaults import ModelDefaults
 from .division import check_division, checked_divisions, watch_divisions
 from .streams import Streams, begin
 
@@ -38,11 +38,8 @@ PROGRAM = "program.stan"  # the file that BridgeStan compiles a program from; it
 _STDOUT = threading.Lock()  # two threads that redirect it at a time would restore each other's
 
 
-class NativeModel:
+class NativeModel(ModelDefaults):
     """See `backends.contract.Model`."""
-
-    has_gradient = True
-    noisy = False
 
     def __init__(self, model: bridgestan.StanModel, backend: str, spare: str = "") -> None:
         """`spare` is stanli's form of the same program without its generated quantities."""
@@ -101,13 +98,6 @@ class NativeModel:
 
         return write
 
-    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
-        names = self.names(transformed=False, generated=False)
-        flat = np.empty(len(names))
-        for name, variable in variables(names).items():
-            flat[variable.columns] = values[name]
-        return self.unconstrain_flat(flat)
-
     def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
         with _plain_errors():
             return np.asarray(self.model.param_unconstrain(values))
@@ -122,15 +112,6 @@ class NativeModel:
         if index == 0 or self.backend != "stanli":
             return self
         return reopen(self.model.lib_path, self.model.data, self.model.seed, self.backend, self.spare)
-
-    def counts(self) -> dict[str, int]:
-        return {}
-
-    def carried(self) -> dict[str, Any]:
-        return {}
-
-    def carry(self, given: Mapping[str, Any]) -> None:
-        return None
 
     def raise_pending(self) -> None:
         try:
