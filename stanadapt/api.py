@@ -178,9 +178,9 @@ def sample(
         What the installed arviz works with. Groups: posterior, sample_stats, adaptation (step size,
         acceptance and the preconditioner over warm-up, and what each chain has learnt; tail_index where tails
         are heavy, and mode where climbs found one that no chain has visited), observed_data, constant_data,
-        and the ones asked for. Ctrl-C once returns the draws so far; with nuts, whose chains
-        run as a whole, those of the chains that were finished. So do SIGTERM and SIGHUP, which schedulers
-        and closed terminals send, unless the user's program handles them.
+        and the ones asked for. Ctrl-C once returns the draws so far; with nuts, whose chains run as a whole,
+        it returns the draws of the finished chains. So do SIGTERM and SIGHUP, which schedulers and closed
+        terminals send, unless the user's program handles them.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What worker processes have in common: signals are not for them, and they end when their parent is gone."""
+"""Worker processes ignore signals, and end when their parent has ended."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def ignore_signals() -> None:
 def end_with_parent(parent: int, folder: Path | None = None) -> None:
     """Have this process end, and remove `folder`, soon after the process `parent` that started it has ended.
 
-    A parent that is killed cannot end its workers. A thread looks, since nothing portable tells them. Kernels
-    run without Python's lock, and so does Stan, so it gets its turn.
+    A parent that is killed cannot end its workers. A thread checks for it, since no portable signal exists.
+    The thread gets its turn, because kernels and Stan run without Python's lock.
     """
 
     def look() -> None:

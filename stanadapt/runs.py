@@ -118,7 +118,7 @@ def resume(
     Raises
     ------
     StoreError
-        The folder is none of a run, is damaged, by another version, of another model, or in use.
+        The folder holds no run, is damaged or in use, or comes from another version or another model.
     ArgumentError
         An argument is not allowed.
     """
@@ -137,8 +137,8 @@ def extend(
 ) -> InferenceData:
     """Add draws to a run that was kept in a folder.
 
-    They are those of a run that was asked for more from the start, bit for bit. Goals of `until` are given
-    up: all draws are drawn.
+    They equal, bit for bit, the draws of a run that was asked for more from the start. Goals of `until` are
+    given up: all draws are drawn.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def load(store: str | os.PathLike[str]) -> InferenceData:
     Raises
     ------
     StoreError
-        The folder is none of a run, is damaged, or by another version.
+        The folder holds no run, is damaged, or comes from another version.
     """
     return read_store(open_store(store))
 

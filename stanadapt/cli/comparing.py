@@ -79,8 +79,9 @@ def compare(
 ) -> None:
     """Compare methods on MODEL, each under the same budget.
 
-    Prints a table of effective sample sizes, also per second and per 1000 evaluations, and who disagrees with
-    whom beyond chance. A method that fails is a row with its reason. Ctrl-C keeps what is there.
+    Prints a table of effective sample sizes, also per second and per 1000 evaluations, and which methods
+    disagree with whom beyond chance. A method that fails is a row with its reason. Ctrl-C keeps what is
+    there.
 
     \b
     Example:

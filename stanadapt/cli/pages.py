@@ -105,7 +105,7 @@ def watch(
 
 
 def _has_screen() -> bool:
-    """Whether a browser can show itself to whoever types."""
+    """Whether a browser can open on the user's screen."""
     if not sys.stdout.isatty():
         return False
     if sys.platform in ("win32", "darwin"):

@@ -219,7 +219,7 @@ def extend(
 ) -> None:
     """Add draws to the run in the folder STORE.
 
-    They are those of a run that was asked for more from the start.
+    The draws equal the draws of a run that was asked for more from the start.
 
     \b
     Example:

@@ -32,7 +32,7 @@ class Budget:
         Raises
         ------
         ArgumentError
-            It is none of what is allowed.
+            It has no allowed form.
         """
         if isinstance(given, cls):
             return given

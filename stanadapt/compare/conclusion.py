@@ -39,7 +39,7 @@ def conclude(plan: ComparisonPlan, attempts: Sequence[Attempt], signal: int) -> 
 
 
 def _notes(attempts: Sequence[Attempt], repeats: int) -> list[str]:
-    """What there is to say of single runs."""
+    """Notes on single runs."""
     notes = []
     for each in attempts:
         name = f"{each.label}, repeat {each.repeat}" if repeats > 1 else each.label
@@ -75,7 +75,7 @@ def _facts(plan: ComparisonPlan, judgement: Judgement) -> dict[str, Any]:
 
 
 def _describe(entrant: Entrant) -> str:
-    """What of a method is not as its label and its defaults say."""
+    """How a method differs from its label and its defaults."""
     parts = [entrant.method] if entrant.method != entrant.label else []
     if entrant.settings:
         named = entrant.settings._asdict() if hasattr(entrant.settings, "_asdict") else entrant.settings

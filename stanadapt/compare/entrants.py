@@ -49,7 +49,7 @@ def read_methods(given: Any) -> list[Entrant]:
     Raises
     ------
     ArgumentError
-        It is neither; a method, a setting or an option is unknown, or there is none or one comes twice.
+        It is neither; a method, a setting or an option is unknown; no method is given, or one comes twice.
     """
     if isinstance(given, str):
         given = [given]

@@ -43,7 +43,7 @@ MEANINGS = {
     "z_mean": "largest |z| of means and standard deviations",
     "z_quantile": "largest |z| of the 5, 50 and 95 % quantiles",
     "z": "the larger one of these",
-    "z_of": "what that one is of",
+    "z_of": "the quantity with that z",
     "mmd2": "squared maximum mean discrepancy, unbiased: about 0 where laws are equal",
     "reason": "why there are no figures, or fewer draws than the budget allows",
 }
@@ -131,7 +131,7 @@ def _status(of_runs: Sequence[str]) -> str:
 
 
 def _distances(standing: Standing, names: Sequence[str]) -> dict[str, Any]:
-    """The largest |z| of a method, and what it is of."""
+    """The largest |z| of a method, and the quantity that has it."""
     unknown = {"z_mean": np.nan, "z_quantile": np.nan, "z": np.nan, "z_of": ""}
     if standing.contrast is None or np.isnan(standing.contrast.z).all():
         return unknown
@@ -175,7 +175,7 @@ def make_estimates(judgement: Judgement, names: Sequence[str]) -> pandas.DataFra
 def discrepancies(
     attempts: Sequence[Attempt], judgement: Judgement, sample: np.ndarray | None
 ) -> dict[int, float]:
-    """The squared MMD of every run from the reference's draws, or else from those of the other methods.
+    """The squared MMD of every run from the reference's draws, or else from the draws of the other methods.
 
     By the place of the run. Scalars are divided by the distance of their quartiles, so that each of them
     counts; the kernel's scale is the median distance of the points that runs are held against.

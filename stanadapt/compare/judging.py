@@ -152,7 +152,7 @@ def _words(
     disagreements: Sequence[Disagreement],
     is_known: bool,
 ) -> list[str]:
-    """Sentences: who disagrees, in what and by how much; who was left out of it; or that all agree."""
+    """Sentences: which methods disagree, in what and by how much; which were left out; or that all agree."""
     words = []
     named = dict.fromkeys(found.method for found in disagreements)
     for label in named:

@@ -122,6 +122,6 @@ def make_plan(
 
 
 def _most(posterior: Posterior, runs: int, chains: int) -> int:
-    """Draws of each chain that a run may keep: fewer, where memory is too small for those of all runs."""
+    """Draws of each chain that a run may keep: fewer, where memory cannot hold the draws of all runs."""
     numbers = min(_NUMBERS, _FREE_SHARE * check.free_memory() / 8 / runs)
     return int(numbers / (posterior.n_values + posterior.dim + _STATS) / chains)

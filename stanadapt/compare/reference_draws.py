@@ -86,7 +86,7 @@ def _open(path: Path) -> Any:
 
 
 def _is_result(given: Any) -> bool:
-    """Whether it holds datasets; those of arviz are mappings too."""
+    """Whether it holds datasets; arviz's own containers are mappings too."""
     holds_groups = hasattr(given, "children") or callable(getattr(given, "groups", None))
     return isinstance(given, xarray.Dataset) or holds_groups
 

@@ -26,7 +26,7 @@ from .task import Common, fit, fit_packed
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-# Arguments of `sample` that are not those of each fit.
+# Arguments of `sample` that a single fit does not have.
 _NOT_FOR_FITS = ("model", "data", "seed", "workers", "progress", "store", "cluster")
 
 
@@ -63,7 +63,7 @@ def sample_many(
     seed
         0 to 2**32 - 1. The seed of a fit is made of this one and its key alone, so that draws depend on
         neither the order, nor workers, nor which other fits there are; `sample` with the seed in the result's
-        attributes gives the same draws. By default a fresh one, or that of the folder `out`.
+        attributes gives the same draws. By default a fresh one, or the seed of the folder `out`.
     workers
         Fits that run at the same time, each in a process of its own; by default as many as there are cores.
         With 1 they run in this process, one after another. Where `datasets` has a length below it, the
@@ -151,7 +151,7 @@ def _resolve(arguments: dict[str, Any], seed: Any, workers: Any, progress: Any) 
 def _folder(
     out: Any, program: Any, request: Request, arguments: dict[str, Any], seed: int | None
 ) -> tuple[Folder | None, int]:
-    """The folder for results, if one is wanted, and the seed, which may be that of the folder."""
+    """The folder for results, if one is wanted, and the seed, which the folder may have."""
     if out is None:
         return None, request.seed
     if not isinstance(out, str | os.PathLike) or not os.fspath(out):

@@ -1,4 +1,4 @@
-"""What `sample_many` is to fit: data sets, or pairs of a model and data, by keys; and the seed of each."""
+"""The fits of `sample_many`: data sets, or pairs of a model and data, by keys; and the seed of each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Entry(NamedTuple):
     def seed(self, seed: int) -> int:
         """The seed of this fit in a run with the seed `seed`: by its key alone, not by order or number.
 
-        Of 100,000 keys about one pair has the same of the 2**32 seeds. Two fits with other data do not mind.
+        Of 100,000 keys about one pair has the same of the 2**32 seeds. That does no harm, since their data
+        differ.
         """
         words = np.frombuffer(hashlib.sha256(self.text.encode()).digest(), "<u4")
         return int(np.random.SeedSequence([seed, *map(int, words)]).generate_state(1)[0])
@@ -48,7 +49,7 @@ def key_text(key: Any) -> str:
     Raises
     ------
     ArgumentError
-        It is no key. Floats and dates have several texts for what Python takes for the same.
+        It is no key. Floats and dates are refused: equal ones may have different texts.
     """
     return json.dumps(_plain_key(key, key))
 
@@ -73,8 +74,8 @@ def count(datasets: Any) -> int | None:
 def entries(model: Any, datasets: Any) -> Iterator[Entry]:
     """What is to be fitted, one at a time as the iterator is asked; the whole is checked at once.
 
-    Whoever iterates meets an ArgumentError at an item of another form than the first one, at a key that is
-    none, and at one that comes twice.
+    The iterator raises an ArgumentError at an item whose form differs from the first one's, at an invalid
+    key, and at a key that comes twice.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Many fits: what is under way, what is ready, and what becomes of fits whose worker has died."""
+"""Many fits: those that run, those that are ready, and those whose worker has died."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Fits:
 
     @contextlib.contextmanager
     def _stopped_by(self, caught: Caught) -> Iterator[None]:
-        """What a signal raises in a fit in this process ends the run as it ends one in another process."""
+        """A signal in a fit of this process ends the run, as it does for fits in other processes."""
         try:
             yield
         except (KeyboardInterrupt, SystemExit):
@@ -256,7 +256,7 @@ class Fits:
         self._put(fit.entry, outcome.result)
 
     def _lose(self, future: Future[Any], loss: Loss) -> None:
-        """What to do about a fit without an outcome, and about those that are lost with it."""
+        """Decide about a fit without an outcome, and about the fits that are lost with it."""
         if not loss.is_collective:
             fit = self.under_way.pop(future)
             fit.losses += 1
@@ -286,7 +286,7 @@ class Fits:
                 self.alone.append(fit)
 
     def _stop(self) -> None:
-        """After a signal: no fit begins any more, and those that are done come out."""
+        """After a signal: no further fit begins, and finished fits are handed out."""
         if self.is_interrupted:
             return
         self.is_interrupted = self.is_exhausted = True
@@ -384,7 +384,7 @@ def _is_object(model: Any) -> bool:
 
 
 def _values(data: Any) -> Any:
-    """Data as `sample` reads them, whichever way Python's tuples are meant."""
+    """Data as `sample` reads them, for both meanings of Python's tuples."""
     try:
         return read(data)
     except DataError:

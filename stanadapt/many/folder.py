@@ -86,7 +86,7 @@ class Folder:
         self._lock.close()
 
     def adopt(self, asked: Mapping[str, Any]) -> None:
-        """Note what is asked for in a new folder; refuse an old one that something else was asked of.
+        """Note the arguments in a new folder; refuse a folder with other arguments.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class Folder:
                 raise OutputError(f"out={self.shown!r} holds fits of {difference}")
 
     def entry(self, text: str) -> dict[str, Any] | None:
-        """What the index has on the fit with this key's text, if it was done and its file is there."""
+        """The index's entry of the fit with this key's text, if it has ended and its file is there."""
         entry = self.index.get(text)
         if entry is None or entry["status"] != "done":
             return None
@@ -226,7 +226,7 @@ def digest(name: str, value: Any) -> str:
 
 
 def _difference(name: str, held: Any, asked: Any) -> str:
-    """In words that follow "fits of": what was asked then and what now."""
+    """The first difference between the earlier and the present arguments, in words after "fits of"."""
     if isinstance(held, dict) and isinstance(asked, dict):
         for part in {**held, **asked}:
             if held.get(part) != asked.get(part):

@@ -20,8 +20,8 @@ from ..result.files import write
 from ..run.workers.failures import ChainFailure, PackedFailure
 from ..run.workers.pools import Task
 
-# Threads of a cluster's worker take turns: what is caught of warnings, printed text and threads of BLAS
-# belongs to the whole process. Chains of the fit have the threads instead.
+# Threads of a cluster's worker take turns, because caught warnings, printed text and threads of BLAS belong
+# to the whole process. The chains of the fit have the threads instead.
 _TURN = threading.Lock()
 COLD_SECONDS = 60.0  # more for the first fit of a process, which loads libraries and kernels
 _warm = threading.Event()  # once this process has done a fit
@@ -105,7 +105,7 @@ def _give_up(mark: str) -> None:
 
 
 def fit_packed(task: Task) -> bytes:
-    """The same with what travels back to another process, which nothing there can fail at."""
+    """Run a fit, and return its outcome as bytes, so that unpacking cannot fail in a library's threads."""
     outcome = fit(task)
     if isinstance(outcome.failure, ChainFailure):
         outcome = outcome._replace(failure=outcome.failure.packed())

@@ -22,7 +22,7 @@ def refuse_before_compiling(method: str, code: str, data: str) -> None:
 
 
 def check_nuts(method: str, posterior: Posterior) -> None:
-    """Refuse what no such program can run, before anything runs.
+    """Refuse a posterior that no such program can run, before anything runs.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def check_nuts(method: str, posterior: Posterior) -> None:
 
 
 def _random_data(posterior: Posterior) -> str:
-    """What shows that `transformed data` draw random numbers, or nothing."""
+    """The evidence that `transformed data` draw random numbers, in words; empty if they do not."""
     if posterior.code or posterior.model.backend != "stanli":
         return draws_data(posterior.code)
     from .backends.stan.stanli_nuts import StanliProgram
@@ -58,9 +58,10 @@ def _random_data(posterior: Posterior) -> str:
 
 
 def nuts_program(method: str, posterior: Posterior) -> StanProgram:
-    """What runs Stan's own sampler on a posterior: CmdStan where it was opened from one, else stanli.
+    """The program that runs Stan's own sampler on a posterior: CmdStan if the model came with it, else
+    stanli.
 
-    Raises ArgumentError where there is nothing.
+    Raises ArgumentError where neither can.
     """
     if posterior.executable:
         _check_executable(method, posterior.executable)

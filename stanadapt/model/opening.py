@@ -1,4 +1,4 @@
-"""Opening a model: from whatever stands for a program to a log density in a backend."""
+"""Opening a model: from a user's program or object to a log density in a backend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .source import ProgramSource, is_opened, read_source
 
 
 class Opened(NamedTuple):
-    """A model with what is known of where it came from."""
+    """A model, and where it came from."""
 
     model: Model
     code: str  # the program's text, nothing where it is unknown
@@ -35,8 +35,8 @@ def open_model(
 ) -> Opened:
     """Open what a user gave as a model, with its data; see `Posterior`.
 
-    `before_compiling` may raise an error that refuses a program. A CmdStanModel with its executable is not
-    asked about: it has been compiled.
+    `before_compiling` may raise an error that refuses a program. It is not called for a CmdStanModel with
+    its executable, which is already compiled.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def _opened(adopted: tuple[Model, dict[str, Any]]) -> Opened:
 
 
 def read_program(model: Any, data: Any) -> tuple[str, str]:
-    """The text of a Stan program, and its data as JSON, of a model that is one; nothing of another."""
+    """The text of a Stan program, and its data as JSON; two empty texts for another model."""
     if is_opened(model):
         return "", ""
     source = read_source(model)
@@ -98,7 +98,7 @@ def _open_library(library: Path, data: Any, seed: int) -> Opened:
 
 
 def _backend(file: str) -> Any:
-    """The file of a backend. What it runs on is imported with it, so only when it is needed."""
+    """The file of a backend. It imports the libraries of the backend, so it is imported only when needed."""
     return importlib.import_module(f"stanadapt.model.backends.{file}")
 
 

@@ -175,7 +175,7 @@ class Posterior:
     def failure(self, x: np.ndarray, with_gradient: bool) -> str:
         """Why the log density, or its gradient where it is used, is not finite at `x` (d,).
 
-        In the model's words, for which it is evaluated again; a noisy one would not say the same again.
+        The model is evaluated again for its own message. A noisy model would not give the same message again.
         """
         if self.model.noisy:
             return "the estimate of the density is zero"

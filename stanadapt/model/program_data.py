@@ -1,4 +1,4 @@
-"""The data of a Stan program: read, and held against what the program declares."""
+"""The data of a Stan program: read, and checked against its declarations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user gave for a program or for data: the path of a file, or what such a file would hold."""
+"""What a user gave for a program or for data: the path of a file, or the contents of such a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIBRARIES = (".so", ".dll", ".dylib")  # endings of the files that BridgeStan co
 class Contents(str):
     """The text of a program or of data itself, which is never taken for the path of a file.
 
-    Texts that this package has read from a file, or that a store of somebody else holds, are of this type.
+    This package uses it for texts that it has read from a file or from a store.
     """
 
     __slots__ = ()
@@ -58,7 +58,7 @@ def is_opened(model: Any) -> bool:
 
 
 def is_function(model: Any) -> bool:
-    """Whether a model is a function whose arguments are data, as those of NumPyro are."""
+    """Whether a model is a function whose arguments are data, like a model of NumPyro."""
     return is_opened(model) and callable(model) and not isinstance(model, type)
 
 
@@ -109,8 +109,8 @@ def read_source(model: Any) -> ProgramSource:
 def portable(model: Any) -> Any:
     """A program in the form in which another process or machine can open it, without the user's files.
 
-    That is its text with includes written in place; a library that BridgeStan compiled, and a CmdStanModel,
-    whose executable may be wanted, stay what they are, and so does a model that is opened.
+    A program becomes its text with includes written in place. A library that BridgeStan compiled becomes its
+    whole path. A CmdStanModel, whose executable may be needed, and an opened model stay what they are.
 
     Raises
     ------

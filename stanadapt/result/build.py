@@ -69,7 +69,7 @@ def finish(groups: Groups, attrs: Mapping[str, Any], code: str) -> InferenceData
 def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) -> Groups:
     """The groups of what a run has drawn and learnt.
 
-    Without the posterior, nothing can be said of the tails and modes that the draws may lack.
+    Without the posterior, tails and modes that the draws may lack cannot be found.
     """
     kept, n = common_length(run)
     draws = _cut(run.draws, kept, n)
@@ -94,7 +94,7 @@ def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) 
 
 
 def try_build(posterior: Posterior, request: Request, labels: Labels) -> None:
-    """Build a result without draws, for what may fail after a run: names that clash, and arviz's import.
+    """Build a result without draws, to find before the run what would fail after it: clashing names, say.
 
     Raises
     ------
@@ -158,14 +158,14 @@ def _cut(stack: Stack, kept: list[int], n: int) -> Stack:
 
 
 def _without_unknown(stats: xarray.Dataset) -> xarray.Dataset:
-    """Without columns of nothing but NaN, which is what a method without a step size writes for it."""
+    """Leave out columns of NaN alone: a method without a step size writes such a column."""
     variables = stats.variables
     unknown = [name for name in stats.data_vars if _is_unknown(variables[name].values)]
     return stats.drop_vars(unknown) if unknown else stats
 
 
 def _is_unknown(column: np.ndarray) -> bool:
-    """Whether it is nothing but NaN."""
+    """Whether all entries are NaN."""
     return column.size > 0 and column.dtype.kind == "f" and bool(np.all(np.isnan(column)))
 
 
@@ -180,19 +180,19 @@ def _adaptation(
     own_dims: Mapping[str, tuple[str, ...]],
     known: Mapping[str, Any],
 ) -> xarray.Dataset:
-    """The history over warm-up, (chain, note), what each chain has learnt at its end, and what is `known`.
+    """The history over warm-up, (chain, note), what each chain has learnt at its end, and the values `known`.
 
     There is a note at the end of every stage. Where the warm-up of a chain ends before that of another one,
     its notes end in NaN.
 
-    `own_dims` are those that a method declares for what it learns; others are told by the shape.
+    `own_dims` has the dimensions that a method declares for its learnt arrays; the shape gives the others.
     """
     coords: dict[str, Any] = {
         "chain": [chain.index for chain in chains],
         "unconstrained": description.unconstrained_names,
     }
     variables = dict(known)  # added one after another, each would take xarray a millisecond
-    # All chains have the same plan, so the one with the most notes has those of the others.
+    # All chains have the same plan, so the chain with the most notes has the notes of the others too.
     longest = max((chain.history for chain in chains), key=lambda history: len(history.get("iteration", ())))
     for name, column in longest.items():
         if name in ("iteration", "stage"):
@@ -307,7 +307,7 @@ def attributes_of(run: Run, job: Job, description: Description, seconds: float) 
 
 
 def interrupted_note(run: Run, job: Job) -> str:
-    """What a run that ended early has of what it was asked for; `diagnose` prints it."""
+    """How much of the requested run an early end has left; `diagnose` prints it."""
     kept, n = common_length(run)
     note = f"interrupted: {len(kept)} of {job.chains} chains, {n} of {job.draws // job.thin} draws each"
     early = [chain.index for chain in run.chains if chain.draws.n == 0]

@@ -1,8 +1,8 @@
-"""Checkpoints: what a chain is between two blocks, in files that a kill at any moment leaves whole.
+"""Checkpoints: the value of a chain between two blocks, in files that a kill at any moment leaves whole.
 
 Each chain has a folder. A checkpoint is written beside the last one, flushed to the disk and renamed; its
-name has its number, its length and a hash of what it holds. So a file that is torn or damaged is noticed, and
-the one before it, which is kept too, is used.
+name has its number, its length and a hash of what it holds. So a torn or damaged file is noticed, and the
+file before it, which is kept too, is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write_checkpoint(folder: Path, value: Any) -> Path:
     OSError
         There is no room, or the folder cannot be written. The checkpoints before it stay.
     EncodingError
-        The value holds what cannot be written.
+        The value holds something that cannot be written.
     """
     data = encode(value)
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,12 +51,12 @@ def read_checkpoint(folder: Path) -> Any:
     Raises
     ------
     EncodingError
-        A whole file holds what this version cannot read.
+        A whole file holds something that this version cannot read.
     """
     for path in _newest_first(folder):
         try:
             data = path.read_bytes()
-        except FileNotFoundError:  # whoever runs the chain has replaced it meanwhile
+        except FileNotFoundError:  # the running process has replaced it meanwhile
             return read_checkpoint(folder)
         if _is_whole(path, data):
             return decode(data)
@@ -80,7 +80,7 @@ def write_whole(target: Path, data: bytes) -> None:
 
 
 def flush_files(paths: Sequence[Path]) -> None:
-    """Have what was written to files on the disk. Raises OSError.
+    """Flush files to the disk. Raises OSError.
 
     A call for each takes milliseconds; for many the system is asked once, for all that it holds.
     """
@@ -92,7 +92,7 @@ def flush_files(paths: Sequence[Path]) -> None:
 
 
 def flush_file(path: Path) -> None:
-    """Have what was written to a file on the disk. Raises OSError."""
+    """Flush a file to the disk. Raises OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -101,7 +101,7 @@ def flush_file(path: Path) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk, where the system can be told so."""
+    """Flush the names in a folder to the disk, where the system can do so."""
     with contextlib.suppress(OSError):  # Windows opens no folders
         flush_file(folder)
 

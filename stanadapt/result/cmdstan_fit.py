@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def is_fit(given: Any) -> bool:
-    """Whether it is a `cmdstanpy.CmdStanMCMC`; of which there is none where CmdStanPy is not imported."""
+    """Whether it is a `cmdstanpy.CmdStanMCMC`. It cannot be one where CmdStanPy is not imported."""
     library = sys.modules.get("cmdstanpy")
     return library is not None and isinstance(given, library.CmdStanMCMC)
 

@@ -67,7 +67,7 @@ class ColumnTable:
         self.draws = self.quantities[0].values.sizes["draw"]
 
     def names(self, *, stan: bool) -> list[str]:
-        """Names of the columns: those of CmdStan's files, or those of R.
+        """Names of the columns, as in CmdStan's files or as in R.
 
         Raises
         ------
@@ -100,12 +100,12 @@ def quantities(
 ) -> list[QuantityDraws]:
     """What Stan has drawn, under the names of the program: the posterior, likelihoods and predictions.
 
-    Without `var_names` all that are numbers.
+    Without `var_names` it has all variables that are numbers.
 
     Raises
     ------
     ArgumentError
-        There is nothing, or nothing of the name; or it holds no numbers by chain and draw.
+        There is no variable, or none with the name; or it holds no numbers by chain and draw.
     """
     posterior = groups.get("posterior", xarray.Dataset())
     parted = set(json_attribute(attrs, "complex", []))

@@ -1,4 +1,4 @@
-"""Results in stores: written when a run is over, read whenever they are asked for."""
+"""Results in stores: written when a run is over, and read on request."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def write_result(store: Store, idata: InferenceData, draws: list[Draws], warmup:
 
 
 def read_store(store: Store, *, is_own: bool = False) -> InferenceData:
-    """The result of a run that is over, or what there is of one that is not.
+    """The result of a finished run, or the draws so far of an unfinished one.
 
-    `is_own`: this process has the lock, so that nobody changes what is there meanwhile.
+    `is_own`: this process has the lock, so that no other process changes the folder meanwhile.
     """
     late = time.monotonic() + _PATIENCE
     while True:
@@ -71,7 +71,7 @@ def read_store(store: Store, *, is_own: bool = False) -> InferenceData:
 
 
 def thin_run(store: Store, work: Work, run: Run) -> Run:
-    """A run with some thousand rows of each chain, evenly spread, for what looks at all of them at once."""
+    """A run with some thousand rows of each chain, evenly spread, for statistics that need them at once."""
     stack, draws = _thin(store, work.draws, warmup=False)
     shown = [dataclasses.replace(chain, draws=rows) for chain, rows in zip(run.chains, draws, strict=True)]
     early = [rows for rows in work.warmup if rows is not None]
@@ -123,10 +123,10 @@ def _read_whole(store: Store) -> InferenceData:
 
 
 def _on_disk(store: Store, run: Run) -> tuple[Run, dict[str, int]]:
-    """A run whose rows memory does not have: with the first row of each chain in their place.
+    """A run whose rows are on the disk only; here the first row of each chain stands for them.
 
-    The numbers are those of the rows in the full blocks that all chains have, of draws and of warm-up, where
-    they are to be read from there.
+    The numbers count the rows of draws and of warm-up that are to be read from blocks: every chain has them
+    in full blocks.
     """
     job, description, block = store.asked.job, store.asked.description, store.asked.block
     kept, n = common_length(run)

@@ -1,8 +1,8 @@
 """Values as bytes: JSON with arrays beside it, read without executing anything.
 
 What a chain holds between two blocks is made of arrays, numbers, named tuples of this package and states of
-random numbers. Pickles hold the same, but whoever can change one can have its reader run anything. Here a
-file names classes only, and only those of this package that hold plain fields are made again.
+random numbers. Pickles hold the same, but anybody who can change a pickle can make its reader execute
+anything. Here a file only names classes, and only classes of this package with plain fields are made again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def encode(value: Any) -> bytes:
         It holds something else.
     """
     arrays: dict[int, np.ndarray] = {}  # by id, in order
-    held: list[Any] = []  # what the ids belong to, so that none of them is given to another array meanwhile
+    held: list[Any] = []  # keeps the arrays alive, so that no id is used twice
     tree = json.dumps(_tree(value, arrays, held))
     entries = {str(i): array for i, array in enumerate(arrays.values())}
     file = io.BytesIO()

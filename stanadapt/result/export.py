@@ -71,7 +71,7 @@ def export(
     Returns
     -------
     list of pathlib.Path
-        The files. None is there before all of them are whole.
+        The files. They appear together, when all of them are complete.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def export(
 
 
 def choose_format(path: str | os.PathLike[str], format: str | None) -> str:
-    """The format for a path, checked: also whether what it needs is installed.
+    """The format for a path, checked, with the packages that it needs.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def _table(
 
 
 class _Told:
-    """Says on stderr how far it is, if that is wanted."""
+    """Shows its progress on stderr, if that is wanted."""
 
     def __init__(self, table: ColumnTable, enabled: bool) -> None:
         self.rows, self.enabled = table.draws * len(table.chains), enabled

@@ -60,7 +60,7 @@ class Labels:
         return labels
 
     def _with_own(self, posterior: Posterior, shapes: Mapping[str, tuple[int, ...]]) -> Labels:
-        """With those that the model itself has, where the user names no others."""
+        """Add the labels of the model itself, where the user gives no others."""
         own_dims, own_coords = (getattr(posterior.model, name, {}) for name in ("dims", "coords"))
         dims = {name: given for name, given in own_dims.items() if name in shapes} | dict(self.dims)
         used = {name for given in dims.values() for name in given}

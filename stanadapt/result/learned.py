@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .container import InferenceData
 
 _MOST_DRAWS = 2_000
-_UNMOVED = {"tail_rate": 0.0, "bend": 0.0, "scale_head": -1}  # where coordinates are those of the program
+_UNMOVED = {"tail_rate": 0.0, "bend": 0.0, "scale_head": -1}  # where coordinates are the program's own
 _ALLOWED = (
     "an earlier InferenceData of stanadapt.sample, the path of its netCDF file, or a cmdstanpy.CmdStanMCMC"
 )
@@ -39,8 +39,8 @@ def read_warm(given: Any) -> Warm:
     Raises
     ------
     ArgumentError
-        It is no result of `stanadapt.sample` with chains whose warm-up has ended, or what they have learnt
-        is not finite.
+        It is no result of `stanadapt.sample` with chains whose warm-up has ended, or learnt values are not
+        finite.
     """
     groups = datasets(open_result(given))
     if OWN_GROUP not in groups:
@@ -52,7 +52,7 @@ def read_warm(given: Any) -> Warm:
     attrs = adaptation.attrs | posterior.attrs
     method = str(attrs.get("method", ""))
     if method not in samplers.METHODS:
-        raise ArgumentError(f"warm was drawn by the method {method!r}, which is none that is known here")
+        raise ArgumentError(f"warm was drawn by the method {method!r}, which is not known here")
     m, names = posterior.sizes["chain"], _unconstrained_names(adaptation)
     if "chain" not in adaptation.sizes or adaptation.sizes["chain"] != m:
         raise ArgumentError(f"warm has draws of {m} chains, and what other chains have learnt")
@@ -74,7 +74,7 @@ def read_warm(given: Any) -> Warm:
 
 
 def open_result(given: Any) -> InferenceData:
-    """The earlier result itself, which may be given by its path, or as a fit of CmdStanPy.
+    """Open the earlier result, which may be given by its path, or as a fit of CmdStanPy.
 
     Raises
     ------

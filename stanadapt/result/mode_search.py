@@ -1,8 +1,8 @@
 """Where else a posterior may have modes: starts that are spread over many scales, and climbs from them.
 
-Nobody finds all modes of a density. What costs little finds many: a mode whose basin is wide, from boxes of
-several sizes; a narrow one, where it lies on a ray from the highest draw, on which the log density must fall
-all the way if there is no other mode; and one that the symmetry of a program makes, at the image of the
+No search finds all modes of a density. What costs little finds many: a mode whose basin is wide, from boxes
+of several sizes; a narrow one, where it lies on a ray from the highest draw, on which the log density must
+fall all the way if there is no other mode; and one that the symmetry of a program makes, at the image of the
 highest draw. Rays are annealed by their step: it is short near the draws and grows with the distance.
 
 A density that is tempered has the same basins, and the mean of scores over a cloud of points hardly widens
@@ -48,7 +48,7 @@ _BEYOND = 8.0  # standard deviations from the highest draw in any coordinate, wh
 class Surface:
     """The log density of a posterior, which counts how often it is evaluated.
 
-    A signal that has come ends the search: who waits for a result must not wait for more.
+    A signal ends the search, so that the user does not wait longer for the result.
     """
 
     def __init__(self, posterior: Posterior, caught: Caught) -> None:
@@ -112,13 +112,13 @@ class Surface:
 
 
 class Known(NamedTuple):
-    """What the draws tell of where to look."""
+    """Where to look, as far as the draws tell."""
 
     rows: np.ndarray  # (n, d) some of them, unconstrained
     spread: np.ndarray  # (d,) standard deviations
     peak: np.ndarray  # (d,) the highest
     free: np.ndarray  # (d,) whether a coordinate has no transform
-    columns: np.ndarray  # (d,) those of the values that have the coordinates' names, -1 for none
+    columns: np.ndarray  # (d,) columns of the values with the coordinates' names, -1 for none
 
     @property
     def reach(self) -> np.ndarray:
@@ -249,7 +249,7 @@ def _images(known: Known, names: list[str], rng: np.random.Generator) -> Iterato
             for size in sorted({len(places) for places in vectors})
         }
         image = peak.copy()
-        for places in vectors:  # those of one length in the same order: they may describe the same groups
+        for places in vectors:  # vectors of one length keep their order: they may describe the same groups
             image[places] = peak[places][orders[len(places)]]
         yield image
     for group in rng.permutation(len(sizes))[:_MOST_VARIABLES] if len(sizes) > 1 else ():

@@ -44,7 +44,7 @@ _SEARCH = 0.5  # of these, for the search; the others are for what it has found
 _MOST, _MOST_EACH = 4_000, 80  # evaluations in any case, and a dimension
 _LOOK_AROUND = 500  # evaluations from which a run is long enough to look at its surroundings too
 _FEWEST = 300  # for what climbs before the first iteration have found, however short the run
-_SPAWN_KEY = 2**31 + 3  # of the search's random numbers; those of chains are smaller
+_SPAWN_KEY = 2**31 + 3  # of the search's random numbers; seeds of chains have smaller keys
 _MOST_DIM = 100  # a Hessian takes 2 d gradients
 _MOST_FOLLOWED, _MOST_FAILED = 8, 2  # climbs that are followed up, and of these such that have led nowhere
 _FEW_ROWS, _MORE_ROWS = (
@@ -196,7 +196,7 @@ def _judge(
     most: int,
     summit: float,
 ) -> list[Mode]:
-    """Modes above points (k, d), of which some are higher than draws tell, by at most so many evaluations."""
+    """Modes above points (k, d), some of them above all draws, by at most so many evaluations."""
     d = surface.posterior.dim
     modes: list[tuple[_Peak, Mode | None]] = []
     followed, failed = 0, 0

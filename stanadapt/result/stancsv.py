@@ -1,9 +1,10 @@
 """What CmdStan writes around the draws in its CSV files: names of columns, settings, what a chain has learnt.
 
-A file says of a method what is true of it, under CmdStan's keys where it has them. So a method without trees
-has no column treedepth__: zeros there would claim that no tree was cut short. CmdStanPy, CmdStanR and RStan
-read files with some of Stan's seven columns as well. CmdStanPy counts divergences and trees only where all
-seven are there; in other files its `divergences` are zeros, and `method_variables()` has the column.
+A file holds the facts that are true of its method, under CmdStan's keys where CmdStan has them. So a method
+without trees has no column treedepth__: zeros there would claim that no tree was cut short. CmdStanPy,
+CmdStanR and RStan read files with some of Stan's seven columns as well. CmdStanPy counts divergences and
+trees only where all seven are there; in other files its `divergences` are zeros, and `method_variables()`
+has the column.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def head(
 def lessons(attrs: Mapping[str, Any], adaptation: xarray.Dataset, place: int) -> list[str]:
     """What the chain has learnt, as comments between the names of the columns and the draws.
 
-    The inverse mass matrix only of Hamiltonian methods, and where it is that of the program's coordinates.
+    Only Hamiltonian methods write the inverse mass matrix, and only in the program's own coordinates.
     """
     if "final_step_size" not in adaptation:
         return []

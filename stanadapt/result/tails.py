@@ -31,7 +31,7 @@ _FEWEST, _MOST = 20, 40  # draws of a tail whose scores are looked at
 _ONE_IN = 100  # gradients for every gradient of the draws, at most
 _ERRORS = 3.0  # standard errors
 _BENDS = np.geomspace(1e-3, 1e3, 300)  # k / s, in inverse median distances
-_INDICES = np.arange(1, 61) / 20.0  # of which the smallest that goes with the scores is returned
+_INDICES = np.arange(1, 61) / 20.0  # the smallest one that agrees with the scores is returned
 _TILE = 64  # columns that are looked at together
 _DIFFERENCE = 1e-5  # relative step of a difference, where there is no gradient
 

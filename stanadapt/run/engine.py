@@ -26,7 +26,7 @@ _STOP_SECONDS = 0.3  # Ctrl-C may end a program before it is known here
 
 @dataclass
 class EngineValue:
-    """What is known of an engine's chain beside its draws: nothing but its number until it is whole."""
+    """An engine's chain beside its draws. Until the chain is complete, only its number is known."""
 
     index: int
     start: np.ndarray  # (d,) NaN before it is found
@@ -49,7 +49,7 @@ class EngineValue:
         return self.seconds_total
 
     def result(self, job: Job, draws: Draws, warmup: Draws | None, library: str) -> ChainResult:
-        """What the chain hands over; nothing is known of failures."""
+        """The result of the chain. An engine does not report failures."""
         return ChainResult(
             self.index,
             draws,

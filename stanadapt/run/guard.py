@@ -1,10 +1,10 @@
-"""Evaluations that take long: none of them begins once the run is to end.
+"""Slow evaluations: none of them begins after the run has been told to stop.
 
-Kernels come to their end before anybody is asked whether to go on, and a trajectory may have a thousand
-gradients, a search for a start as many. Where one gradient takes seconds, Ctrl-C or a limit of time would be
-heard hours later. So the density of such a model is called through functions that look first whether the run
-is to end, and then refuse. What a kernel makes of a refusal means nothing: `raise_pending` says so, and the
-chain goes back to where it was before that block.
+A kernel is not interrupted before its end, and a trajectory may have a thousand gradients, like a search for
+a start. Where one gradient takes seconds, a kernel would react to Ctrl-C or a limit of time hours later. So
+kernels call the density of such a model through functions that first check whether the run is to stop, and
+refuse the evaluation if it is. The output of a kernel after a refusal is meaningless: `raise_pending`
+reports it, and the chain returns to its state before that block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REFUSED = 1  # what a function returns that does not evaluate
 
 
 class StoppedError(Exception):
-    """An evaluation was refused, since the run is to end."""
+    """An evaluation was refused because the run is to stop."""
 
 
 def is_slow(seconds: float) -> bool:

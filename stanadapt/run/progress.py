@@ -3,7 +3,7 @@
 A notebook without ipywidgets has a bar of text. One in VS Code has lines: widgets are not there before they
 were loaded from a server elsewhere, and it does not write over text.
 
-What goes wrong while showing progress (stderr closed, a broken pipe, no widgets) never ends a run.
+An error while showing progress (a closed stderr, a broken pipe, no widgets) never ends a run.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Goal(Protocol):
 
 
 class Progress:
-    """Shows the board's state; a context manager. `enabled=False` shows nothing.
+    """Show the board's state; a context manager. `enabled=False` shows nothing.
 
-    Where there is a goal, the whole is what it takes to reach it, as far as that can be told.
+    Where there is a goal, the whole bar is the estimated work that reaches it.
     """
 
     def __init__(self, job: Job, enabled: bool, goal: Goal | None = None) -> None:
@@ -74,7 +74,7 @@ class Progress:
                 self.bar.close()
 
     def __call__(self, board: Board) -> None:
-        """Bring what is shown up to date."""
+        """Update the bar."""
         if not self.enabled:
             return
         try:
@@ -132,7 +132,7 @@ class Progress:
 
 
 class Tally:
-    """Counts whole fits of many, and shows how many there are; a context manager.
+    """Count the finished ones of many fits, and show the number; a context manager.
 
     `enabled=False` shows nothing.
     """
@@ -163,7 +163,7 @@ class Tally:
                 self._show()
 
     def say(self, text: str) -> None:
-        """A line for the user, which a bar must not run into."""
+        """Write a line for the user, apart from a bar."""
         if not self.enabled:
             return
         if self.bar is None:

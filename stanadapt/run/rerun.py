@@ -1,6 +1,6 @@
-"""Taking a run up again from its draws: its frozen kernel, and a plain reference kernel.
+"""Rerunning chains from their draws, with their frozen kernel and with a plain reference kernel.
 
-What is drawn here depends on the seed alone: not on threads, blocks or time.
+The new draws depend on the seed alone: not on threads, blocks or time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .workers.board import Board
 from .workers.failures import raise_first
 from .workers.turns import Blocks, blocks_of, chain_blas, make_chains, take_turns, watch
 
-_FROZEN_KEY, _REFERENCE_KEY = 2**31 + 1, 2**31 + 2  # of random numbers; those of chains are smaller
+_FROZEN_KEY, _REFERENCE_KEY = 2**31 + 1, 2**31 + 2  # of random numbers; seeds of chains have smaller keys
 _BLOCK_SECONDS = 0.05
 _TUNED_ON = 50  # draws by which the reference finds its step
 _TUNED_FOR = 0.8  # its acceptance: short steps say as much as long ones, and sharp corners reject those
@@ -62,7 +62,7 @@ class ReferenceSteps(NamedTuple):
 
 
 class Yardstick(NamedTuple):
-    """What the reference kernel takes for the scales of the target; see numerics/reference.py."""
+    """The scales of the target that the reference kernel uses; see numerics/reference.py."""
 
     scale: np.ndarray  # (d,)
     root: np.ndarray  # (d, d), or (0, 0)
@@ -207,7 +207,7 @@ def _work(
 ) -> None:
     """Run all blocks in threads, or in one where the model is not for threads.
 
-    A signal ends that at the end of a block, and is raised.
+    A signal ends them at the end of a block, and is raised.
     """
     workers = min(workers, len(waiting)) if posterior.model.thread_safe else 1
     pool = ThreadPoolExecutor(workers, thread_name_prefix="stanadapt")

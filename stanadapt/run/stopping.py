@@ -1,7 +1,8 @@
-"""What a run is to reach, and where it pauses to see whether it has: goals, limits and a schedule.
+"""When a run stops: its goals, its limits, and the schedule of the pauses in which they are checked.
 
-The statistics themselves are `diagnostics.until`'s. Nothing here depends on time: where a run looks depends
-on the goals, the number of chains, and of a limit of gradients on how many of them its draws have taken.
+The statistics themselves are `diagnostics.until`'s. Nothing here depends on time. The places of the looks
+depend on the goals, on the number of chains and, with a limit of gradients, on the number of gradients so
+far.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class Until:
 
     @classmethod
     def parse(cls, given: Any) -> Until | None:
-        """What a user gives for `until`: None, a text, a mapping of the parameters, or an Until.
+        """Read what a user gives for `until`: None, a text, a mapping of the parameters, or an Until.
 
         Raises
         ------
@@ -169,11 +170,11 @@ class Schedule(NamedTuple):
     def next(self, rows: int, gradients: int = 0, before: int = 0, not_before: float = 0.0) -> int:
         """Rows of the next pause after `rows`, at most the run's own; `rows` itself where a limit has fallen.
 
-        `gradients` are those of all chains up to `rows`, and `before` those of them before the first row.
-        Both are needed for a limit of gradients only, which has pauses of its own: draws are to be looked at
-        where `is_look` says so. `not_before` is the last look's, see `status.Status`: looks before it are
-        left out, and so the pauses of a run depend on what its looks have said. One that is taken up again
-        makes those of its first rows again.
+        `gradients` counts the gradients of all chains up to `rows`, and `before` counts those before the
+        first row. Only a limit of gradients needs both; it has pauses of its own, and `is_look` tells in
+        which of them the draws are looked at. `not_before` is the last look's, see `status.Status`: looks
+        before it are left out, and so the pauses of a run depend on what its looks have said. One that is
+        taken up again makes those of its first rows again.
         """
         if self.limit(rows, gradients, before):
             return rows
@@ -200,7 +201,7 @@ class Schedule(NamedTuple):
     def limit(self, rows: int, gradients: int = 0, before: int = 0) -> str:
         """The limit that has fallen at `rows`, "gradients" or "draws"; empty where none has.
 
-        That of gradients has, where what is left is less than a row of all chains takes on average.
+        The limit of gradients has fallen where the rest is less than a row of all chains takes on average.
         """
         most = self.until.gradients
         if most is not None and most - gradients < (_cost(rows, gradients, before) if rows else 1):
@@ -214,7 +215,7 @@ def check_until(until: Until, posterior: Posterior, chains: int, rows: int) -> N
     Raises
     ------
     ArgumentError
-        A variable is unknown, there is none that a goal is about, or there are fewer draws than it needs.
+        A variable is unknown, no variable is left for a goal, or a goal needs more draws than there are.
     """
     for name in until.of:
         check.choice("until.of", name, posterior.variables)

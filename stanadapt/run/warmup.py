@@ -49,7 +49,7 @@ class WarmupPlace(NamedTuple):
 
 
 def what_it_takes(facts: Facts) -> str:
-    """What of an earlier run a method can begin with: METRIC, STEP_SIZE, or nothing."""
+    """The part of an earlier run that a method can begin with: METRIC, STEP_SIZE, or nothing."""
     return METRIC if facts.piloted else facts.takes
 
 
@@ -118,7 +118,7 @@ class WarmUp:
     """A warm-up under way. `place`, `state` and the target's coordinates are all that changes, beside the
     random numbers.
 
-    Whoever drives it enters a stage and runs all its iterations, in blocks of any lengths:
+    The caller enters a stage and runs all its iterations, in blocks of any lengths:
 
         while warm_up.next_stage():
             while warm_up.left:
@@ -218,8 +218,8 @@ class WarmUp:
     def _hand_over(self) -> None:
         """The state of the next segment's sampler where the pilot has ended.
 
-        It goes on in the pilot's coordinates. Where that sampler cannot start there, since it needs a Hessian
-        and there is none, it starts at `x`.
+        It goes on in the pilot's coordinates. Where the sampler needs a Hessian and the point has none, it
+        starts at `x`.
         """
         before, after = self.segments[self.place.segment : self.place.segment + 2]
         length = sum(stage.length for stage in before.stages)
@@ -250,9 +250,9 @@ class WarmUp:
                 self.state = sampler.start(self.target, first.settings, self.x, self.rng)
 
     def _look(self, first: WarmupPart, target: Any, points: np.ndarray) -> None:
-        """Let the sampler see earlier draws and their scores, until they bear out what it took over.
+        """Show the sampler earlier draws and their scores, until they support what it took over.
 
-        `target` is that in the program's coordinates, and draws without a density are left out.
+        `target` is in the program's coordinates. Draws without a density are left out.
         """
         scores, inside, seen = np.empty_like(points), np.zeros(len(points), bool), 0
         for k in LOOKS:

@@ -1,4 +1,4 @@
-"""What every backend offers to the rest of the package."""
+"""The contract of backends: what each of them offers to the rest of the package."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...errors import DataError, ModelError
 from ...target import NativeTarget
 
 # Writes n unconstrained points (n, d) as rows of constrained values (n, c), in place. The last argument, (n,)
-# int64, numbers the iterations that the points are of, from 0 on: the random numbers of a row depend on it.
+# int64, has the iterations of the points, from 0 on: the random numbers of a row depend on them.
 Writer = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 
 
@@ -24,7 +24,7 @@ class Model(Protocol):
     dim: int  # number of unconstrained parameters
     thread_safe: bool  # whether chains may run in threads
     has_gradient: bool
-    noisy: bool  # whether the log density is that of an estimate, drawn anew at every evaluation
+    noisy: bool  # whether the density is only estimated, with new random numbers at every evaluation
 
     def names(self, *, transformed: bool, generated: bool) -> list[str]:
         """Flat names of the constrained values, `theta.1.2` for theta[1, 2], last index slowest."""
@@ -50,7 +50,7 @@ class Model(Protocol):
         """A function that constrains draws and evaluates generated quantities.
 
         Random numbers of generated quantities are a function of `seed`, 0 to 2**64 - 1, and the iteration
-        alone: not of what was written before, nor of where blocks end.
+        alone. Earlier rows and the ends of blocks do not change them.
         """
         ...
 
@@ -63,27 +63,27 @@ class Model(Protocol):
         ...
 
     def identity(self) -> bytes:
-        """What tells this model from others, for one that came without the text of a program."""
+        """Bytes that distinguish this model from others, where the model has no program text."""
         ...
 
     def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Model:
-        """What chain `index` evaluates: this model, or an equal one.
+        """The model that chain `index` evaluates: this one, or an equal one.
 
-        It is another one where two chains would wait for each other inside of one model, or where the density
-        draws random numbers: those of a chain come from `seeds`, which only it has.
+        It is another one where two chains would wait for each other inside one model, or where the
+        density draws random numbers: then those of a chain come from `seeds`, which no other chain has.
         """
         ...
 
     def counts(self) -> dict[str, int]:
-        """What the model of a chain has counted since it was made: name -> number, for the record."""
+        """The counts of a chain's model since it was made: name -> number, for the record."""
         ...
 
     def carried(self) -> dict[str, Any]:
-        """What the model of a chain holds beside its program and data: random numbers, and counts."""
+        """The state of a chain's model beside its program and data: random numbers, and counts."""
         ...
 
     def carry(self, given: Mapping[str, Any]) -> None:
-        """Go on with what another model of the same chain has `carried`."""
+        """Go on with the state that another model of the same chain has `carried`."""
         ...
 
     def raise_pending(self) -> None:
@@ -96,7 +96,7 @@ class RefusedError(ModelError):
 
 
 class RefusedDataError(DataError):
-    """A backend finds, in its own words, that values do not go together; another one may not."""
+    """A backend finds that values do not go together; another backend may accept them."""
 
 
 class ProgramBackend(Protocol):
@@ -138,7 +138,7 @@ class ObjectBackend(Protocol):
 
 
 class ChainPlan(NamedTuple):
-    """What a program that runs whole chains of Stan's NUTS is asked for, beside its settings."""
+    """The request to a program that runs whole chains of Stan's NUTS, beside the settings."""
 
     chain: int
     seed: int  # of this chain alone, 1 to 2**31 - 1
@@ -150,7 +150,7 @@ class ChainPlan(NamedTuple):
 
 
 class StanDraws(NamedTuple):
-    """What Stan's NUTS gave in one chain; rows of warm-up come first, where they were asked for."""
+    """The output of Stan's NUTS for one chain; rows of warm-up come first, where they were asked for."""
 
     names: list[str]  # of the columns, flat as in `Model.names`; generated quantities may be missing
     values: np.ndarray  # (n, c) constrained
@@ -161,7 +161,7 @@ class StanDraws(NamedTuple):
 
 
 class StanProgram(Protocol):
-    """A Stan program with data, in something that runs Stan's NUTS on it."""
+    """A Stan program with data, in a program that can run Stan's NUTS on it."""
 
     library: str  # what runs it, with its version
 

@@ -1,4 +1,4 @@
-"""What models that are no Stan programs have in common: a log density at the address of a C function.
+"""The base of models that are no Stan programs: a log density at the address of a C function.
 
 Backends from outside of this package derive their models from `OwnModel`; docs/backends_contract.md is the
 page for their authors.
@@ -46,7 +46,7 @@ class OwnModel(ModelDefaults):
     dim = 0
     thread_safe = False
     data: Mapping[str, Any] = {}  # for the record: numbers and arrays
-    modelled: frozenset[str] = frozenset()  # names of those that the density is of
+    modelled: frozenset[str] = frozenset()  # names of the data that the density models
     coords: Mapping[str, Sequence[Any]] = {}  # of dimensions that the model itself names
     dims: Mapping[str, Sequence[str]] = {}  # of variables and data, as far as the model names them
     notice = ""  # what a user is told before the first evaluation, which may take long

@@ -30,7 +30,7 @@ DESCRIPTION = "takes one of the methods, by what it sees of the posterior"
 WARMUP, FROZEN = 150, 30  # iterations of the trial
 TINY_STEP = 0.002  # share of a trajectory
 LARGEST_POLICY = 20  # dimension up to which rlmh learns well
-_SPAWN_KEY = 2**31  # of the trial's random numbers; those of chains are smaller
+_SPAWN_KEY = 2**31  # of the trial's random numbers; seeds of chains have smaller keys
 
 
 class PosteriorFacts(NamedTuple):
@@ -68,10 +68,10 @@ def choose(facts: PosteriorFacts) -> MethodChoice:
     or more.
 
     Without a gradient it is rlmh in up to 20 dimensions. It is arwmh in more dimensions, and where the
-    density is noisy, because with strong noise rlmh has no warm start.
+    density is noisy, because strong noise leaves rlmh without a warm start.
 
-    Acceptance, failures, metric and time of the trial are reported but decide nothing. No measured time
-    decides, so that the choice depends on the seed alone, as the draws do.
+    Acceptance, failures, metric and time of the trial are reported but do not influence the choice. The
+    choice uses no measured time, so it depends on the seed alone, as the draws do.
     """
     few = facts.d <= LARGEST_POLICY
     if not facts.gradient:
@@ -115,7 +115,7 @@ def has_trial(posterior: Posterior) -> bool:
 def look(posterior: Posterior, init: Init, seed: int, limit: float = math.inf) -> PosteriorFacts:
     """The facts for a run with this seed; `init` is the start of its first chain.
 
-    A trial that takes more seconds than `limit` tells nothing.
+    A trial that takes more seconds than `limit` is ignored.
 
     Raises
     ------

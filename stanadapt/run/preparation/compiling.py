@@ -1,4 +1,4 @@
-"""Have kernels ready before chains start, so that one thread compiles them and the user is told."""
+"""Compile kernels before chains start, in one thread, and tell the user about it."""
 
 from __future__ import annotations
 

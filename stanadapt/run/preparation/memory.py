@@ -15,7 +15,7 @@ _CHAIN_POINTS = 20  # arrays of length d that a chain holds at least: its first 
 
 
 def check_chains(chains: int) -> None:
-    """Refuse more chains than there is memory for the objects of, before there is one of each."""
+    """Refuse chains whose objects would not fit in memory, before any is made."""
     needed, free = _CHAIN_BYTES * chains, check.free_memory()
     if needed > free:
         raise ArgumentError(

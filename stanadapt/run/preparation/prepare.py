@@ -54,7 +54,7 @@ def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterio
 
 
 def prepare(request: Request, posterior: Posterior, *, stored: bool = False, cluster: Any = None) -> Prepared:
-    """All that comes before the first iteration. `stored`: draws go to a disk where they are many.
+    """Prepare all that comes before the first iteration. `stored`: draws go to a disk where they are many.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def prepare_again(
     on_disk: bool,
     cluster: Any = None,
 ) -> Prepared:
-    """The same for a run that has begun already: its job, its starts and its notes are known."""
+    """Prepare a run that has begun already: its job, its starts and its notes are known."""
     check_memory(posterior, job, request.workers, on_disk)
     compile_model(posterior, request.progress)
     turns = _turns(request, posterior, cluster)
@@ -128,7 +128,7 @@ def check_quantities(request: Request, posterior: Posterior) -> None:
 
 
 def _check_owner(argument: str, quantity: str, request: Request, posterior: Posterior) -> None:
-    """Refuse a name in the group that is none of the data, and data of another shape than the quantity."""
+    """Refuse a name in the group that no data have, and data whose shape differs from the quantity's."""
     own = getattr(request, argument)[quantity]
     if own == quantity:
         return
@@ -152,7 +152,7 @@ def _check_owner(argument: str, quantity: str, request: Request, posterior: Post
 
 
 def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, dict[str, Any]]:
-    """The job, with the method that method="auto" takes; and what is to be said of the choice."""
+    """The job, with the method that method="auto" takes; and the notes on that choice."""
     if request.method != auto.NAME:
         return request.job(request.method, request.settings), {}
     if auto.has_trial(posterior):
@@ -167,7 +167,7 @@ def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, di
 
 
 def _names(request: Request) -> dict[str, str]:
-    """For the result's attributes: by group, the names there that are not those of the program."""
+    """For the result's attributes: by group, the names that differ from the program's names."""
     asked = {
         "log_likelihood": request.log_likelihood,
         "posterior_predictive": request.posterior_predictive,
@@ -203,7 +203,7 @@ def _check_method(job: Job, posterior: Posterior) -> None:
 
 
 def _check_goals(request: Request, until: Until, job: Job, posterior: Posterior) -> Job:
-    """Refuse goals out of reach. Where nobody has said how many draws there may be, memory says it."""
+    """Refuse goals out of reach. Where the user gave no number of draws, the memory limits it."""
     if samplers.facts(job.method).whole_chains:
         raise ArgumentError(
             f"until={str(until)!r} is not allowed with method={job.method!r}, whose chains run as a whole: "

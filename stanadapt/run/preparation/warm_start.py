@@ -1,7 +1,7 @@
 """A run that begins with what an earlier one has learnt: its metric, step sizes, coordinates, and draws.
 
-`Warm` is what is known of the earlier chains, whatever it was read from. Here it becomes an `Init` for each
-chain: the starting point, and the `Handover` that the method takes over, as it does from a pilot.
+`Warm` holds what is known about the earlier chains, from any source. This file makes an `Init` of it for
+each chain: the starting point, and the `Handover` that the method takes over, as it does from a pilot.
 
 The earlier posterior may be another one: there are more data, or a prior has changed. So each chain looks at
 some earlier draws, and learns from their scores under the new posterior before its first iteration. For a
@@ -31,11 +31,11 @@ WEIGHT = 100  # iterations that what was learnt counts for, in the recursions th
 PILOT = 90  # iterations of Fisher HMC that check a metric before the methods that have a pilot
 SHARE = 5  # of the usual warm-up, one in so many iterations are left
 _POOLED = 2_000  # earlier draws that a covariance is taken of, where no metric was learnt
-_SPAWN_KEY = 2**31 + 1  # of the random numbers that pick draws; those of chains are smaller
+_SPAWN_KEY = 2**31 + 1  # of the random numbers that pick draws; seeds of chains have smaller keys
 
 
 class Warm(NamedTuple):
-    """What m earlier chains with n draws each have learnt, whatever that was read from."""
+    """What m earlier chains with n draws each have learnt, from any source."""
 
     method: str  # whose step sizes and metrics these are
     names: tuple[str, ...] | None  # of the d unconstrained parameters, if they are known
@@ -73,7 +73,7 @@ def shorten(method: str, warmup: int | None, settings: Any, given: Any) -> tuple
     """The length of a warm-up that begins warm, and the method's resolved settings for it.
 
     By default it is shorter than usual, if the method does not end its warm-up by itself. A method that may
-    have a pilot has one, which checks what was learnt; `given` is what the user set, who may want another.
+    have a pilot has one, which checks what was learnt; `given` has the user's settings, which come first.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def shorten(method: str, warmup: int | None, settings: Any, given: Any) -> tuple
 
 
 def check_parameters(warm: Warm, posterior: Posterior) -> None:
-    """Refuse other parameters than those of the model, and other shapes. Raises ArgumentError."""
+    """Refuse parameters that the model does not have, and other shapes. Raises ArgumentError."""
     wanted, given = posterior.parameters, warm.draws
     for name in wanted:
         if name not in given:
@@ -124,8 +124,8 @@ def check_parameters(warm: Warm, posterior: Posterior) -> None:
 def plan_starts(warm: Warm, posterior: Posterior, chains: int, radius: float, seed: int) -> list[Init]:
     """A start for each chain: an earlier draw, of earlier chains in turn, and none twice if there are enough.
 
-    Chains that begin in the same earlier chain do so in different parts of it. Where a draw is outside of the
-    new posterior's support, or has no density there, the chain starts as without `warm`.
+    Chains that begin in the same earlier chain do so in different parts of it. Where a draw is outside the
+    new posterior's support, or has no finite density, the chain starts as it would without `warm`.
     """
     m, n = _sizes(warm)
     rows = []
@@ -179,7 +179,7 @@ def hand_over(warm: Warm, inits: list[Init], posterior: Posterior, job: Job) -> 
 
 
 def describe(warm: Warm, method: str, inits: list[Init]) -> dict[str, str]:
-    """What is said of it in the attributes of the new result."""
+    """The attributes of the new result that tell about the warm start."""
     handed = [init.warm for init in inits if init.warm is not None]
     taken = ["starts"] if any(init.may_fail for init in inits) else []
     if what_it_takes(samplers.facts(method)) == METRIC:
@@ -194,7 +194,7 @@ def _owner(warm: Warm, method: str) -> str:
     """The method whose step size a run of `method` takes over: of the earlier one, or made of that."""
     begins = PILOT_METHOD if samplers.facts(method).piloted else method
     theirs, ours = samplers.facts(warm.method), samplers.facts(begins)
-    # One leapfrog step under a metric is what steps of other methods can be told from.
+    # The step sizes of other methods follow from a leapfrog step under a metric.
     is_told = theirs.leapfrogs == 1.0 and warm.metric is not None and ours.leapfrogs > 0.0
     return begins if is_told else warm.method
 

@@ -1,4 +1,4 @@
-"""Where every chain writes how far it is, for the one who shows progress, and where a run is told to stop."""
+"""The board: every chain writes its progress there, the progress bar reads it, and it tells a run to stop."""
 
 from __future__ import annotations
 

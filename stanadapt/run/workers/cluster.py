@@ -53,7 +53,7 @@ class Cluster(NamedTuple):
     @contextlib.contextmanager
     def team(self, work: Work) -> Iterator[SegmentTeam]:
         key = hashlib.sha256(self.packed).hexdigest()
-        futures: set[Any] = set()  # under way: who holds one that is done holds its draws on the cluster
+        futures: set[Any] = set()  # unfinished: a finished one that is held keeps its draws on the cluster
         numbers = itertools.count()
         name = f"stanadapt-{uuid.uuid4().hex[:12]}"
         # The result of a task, which Dask makes again where the worker that holds it dies. What is scattered

@@ -3,8 +3,8 @@
 Workers take turns over the chains, a block at a time, so that all chains get on alike: an interrupted run has
 about the same number of draws from each, and three chains on two cores take 1.5 times as long as one.
 
-A run goes in rounds, at whose ends all chains have the same number of draws. What runs a round is a strategy,
-`Turns`: threads.py, processes.py and cluster.py have one each.
+A run goes in rounds. At the end of a round all chains have the same number of draws. A strategy, `Turns`,
+runs a round: threads.py, processes.py and cluster.py have one each.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from ..job import Job
 from .board import Board
 from .failures import ChainFailure
 
-LOOK_SECONDS = 0.1  # how often the one who waits looks at the board
+LOOK_SECONDS = 0.1  # between two looks of the waiting thread at the board
 
 Look = Callable[[Board], None]
 
 
 class Enough(Protocol):
-    """What says how long a run goes on, see stopping.py."""
+    """Decides how long a run goes on, see stopping.py."""
 
     def __call__(self, work: Work) -> int | None:
         """The rows at which all chains are to pause next; None where there are enough."""
@@ -59,7 +59,7 @@ class Keeper(Protocol):
 
 @dataclass
 class Work:
-    """What is to be run: the chains of a job, from their beginnings or from where they were."""
+    """The work of a run: the chains of a job, each from its beginning or from its last value."""
 
     posterior: Posterior
     job: Job
@@ -102,7 +102,7 @@ class Team(Protocol):
         ...
 
     def results(self) -> list[ChainResult]:
-        """What there is so far, by chain."""
+        """The results so far, by chain."""
         ...
 
 
@@ -110,7 +110,7 @@ class Turns(Protocol):
     """A way to run all chains of a job."""
 
     def team(self, work: Work) -> contextlib.AbstractContextManager[Team]:
-        """The workers, who are gone when the context is left.
+        """The workers, which have ended when the context is left.
 
         If several chains fail, the exception of the first is raised, with the others' tracebacks in its
         notes. The chain of an engine is one block: it is whole, or has no draws.
@@ -159,7 +159,7 @@ def make_chains(
     warmup: list[Draws | None],
     values: list[Any],
 ) -> list[Chain]:
-    """Chains with their rooms; here is decided what kind they are."""
+    """Chains with their rooms. The method decides which kind of chain they are."""
     kind = EngineChain if is_engine(sampler(job.method)) else KernelChain
     return [
         kind(posterior, job, i, init, board, *place[:2], value=place[2])

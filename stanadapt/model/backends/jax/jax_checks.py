@@ -1,4 +1,4 @@
-"""What is refused of JAX and of functions for it, each in one line; and JAX in a new process."""
+"""Checks of JAX and of functions for it, each with a message of one line; and JAX in a new process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XLA called from compiled code, without Python between: a program of XLA's that asks for points.
+"""XLA called from compiled code, without Python in between: an XLA program that asks for points.
 
 JAX hands out no C function of a compiled program. But a program may call C functions (`jax.ffi`). So the
 program here is a loop, in a thread of its own: it calls `exchange`, which hands out the log density of the
@@ -9,14 +9,14 @@ So one of the two threads runs at any time, and nothing depends on which.
 What makes it sound:
 
 - One mutex is held for the whole of a call, and by `stop`. So the two sides take strict turns.
-- However the loop ends, its thread posts the answer once more. Who waits for an answer then finds that there
-  is none, and fails; the exception is raised at the end of the block.
+- However the loop ends, its thread posts the answer once more. A waiting thread then sees that no answer
+will come, and fails; the exception is raised at the end of the block.
 - XLA runs larger programs in threads of a pool that has as many as there are cores. A loop that waits there
   would keep others out. So a loop lives for a block of iterations at most: `stop` comes before all other work
   that the model does in JAX, at the end of every block, and when the interpreter exits.
 
-The semaphores are those of POSIX in memory, which Linux has. Elsewhere, see `is_at_hand`, models are called
-by way of Python.
+The semaphores are POSIX semaphores in memory, which Linux has. Elsewhere, see `is_at_hand`, models are
+called through Python.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Exchange:
             raise error
 
     def _start(self, _: Any) -> int:
-        """Start the loop; called by who holds the mutex, where there is none."""
+        """Start the loop where it does not run. The caller holds the mutex."""
         room = self._room
         try:
             if room.pending is not None:
@@ -196,7 +196,7 @@ def loop(density: Callable[[Any], Any], packed: Callable[[Any], Any]) -> Callabl
     """The program of (words, result) around a log density of JAX's, for `jax.jit`.
 
     `density` is a function of x (d,), and `packed` one that returns its gradient too, in one array (1 + d,).
-    The program returns its last result, which nobody needs.
+    The program returns its last result, which is not used.
     """
     import jax
     from jax import lax

@@ -37,7 +37,7 @@ class JaxModel(OwnModel):
     backend = "jax"
     uses_blas = True  # decompositions and triangular solves: XLA has SciPy's LAPACK do them
     notice = "XLA compiles the model, once in every process"
-    _pending: BaseException | None = None  # what an evaluation by way of Python has raised
+    _pending: BaseException | None = None  # the exception of an evaluation through Python
 
     def __init__(self, source: Source, threads: bool = False) -> None:
         require_jax("the model")
@@ -137,7 +137,7 @@ class JaxModel(OwnModel):
             self._exchange.stop()
 
     def _bind(self) -> None:
-        """Addresses of C functions: by way of an exchange where it can be, else of Python."""
+        """Addresses of C functions: of an exchange where the system has one, else of callbacks in Python."""
         import jax
 
         from . import jax_exchange
@@ -161,7 +161,7 @@ class JaxModel(OwnModel):
         return self._guarded(x, value, score)
 
     def _guarded(self, x: Any, value: Any, score: Any) -> int:
-        """Evaluate by way of Python. An exception is kept for the block's end."""
+        """Evaluate through Python. An exception is kept for the block's end."""
         if self._pending is not None:
             return -1
         try:

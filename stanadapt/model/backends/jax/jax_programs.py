@@ -1,4 +1,4 @@
-"""What XLA compiles of a model, each at its first use and once in a process."""
+"""The programs that XLA compiles for a model, each at its first use and once in a process."""
 
 from __future__ import annotations
 

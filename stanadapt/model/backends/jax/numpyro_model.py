@@ -28,7 +28,7 @@ _GROUPS = ("log_likelihood", "posterior_predictive")
 
 
 class _Site(NamedTuple):
-    """What is known of a site of the model's trace."""
+    """A site of the model's trace."""
 
     kind: str  # latent, discrete, enumerated, deterministic or observed
     shape: tuple[int, ...]
@@ -114,7 +114,7 @@ class NumPyroSource:
             check.choice(group, name, self.observed)
         if any(site.kind == "enumerated" for site in self.sites.values()):
             raise ArgumentError(
-                f"{asked[0][0]} is not to be had of a model with discrete variables that are enumerated: it "
+                f"{asked[0][0]} is not available for a model with enumerated discrete variables: it "
                 "depends on their values, which are not drawn"
             )
         other = object.__new__(type(self))
@@ -136,7 +136,7 @@ class NumPyroSource:
         return handlers.seed(self.model, key)
 
     def _info(self) -> Any:
-        """What NumPyro makes of the model, within a trace."""
+        """NumPyro's form of the model, within a trace."""
         import jax
         from numpyro.infer.util import initialize_model
 
@@ -186,7 +186,7 @@ class NumPyroSource:
         return found
 
     def _check_sites(self) -> None:
-        """Refuse what is no model, and discrete variables that nobody sums over."""
+        """Refuse functions that are no models, and discrete variables that are not summed over."""
         if not self.sites:
             raise ModelError(
                 f"model={name_of(self.model)} is not allowed: the function has no numpyro.sample in it. For "

@@ -1,9 +1,9 @@
-"""Random numbers for rows of draws: streams of numpy's Philox, begun anew for every iteration by its number.
+"""Random numbers for rows of draws: streams of numpy's Philox, restarted for every iteration by its number.
 
 Philox (Salmon, Moraes, Dror and Shaw, 2011, Parallel random numbers: as easy as 1, 2, 3) makes its numbers
-from a key and a counter. So the stream of an iteration is begun by writing the iteration's number into the
-counter, in the generator's own memory: numpy's `state` can only be set from Python, which takes microseconds.
-Whether the memory is what it is taken for is seen once, by numpy's own words for it.
+from a key and a counter. So the stream of an iteration begins when the iteration's number is written into
+the counter, in the generator's own memory: numpy's `state` can only be set from Python, which takes
+microseconds. A check compares the memory's layout with numpy's own description of it once in a process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PhiloxStreams:
         keys = [np.array([seed, number], np.uint64) for number in range(count)]
         self.generators = tuple(np.random.Generator(np.random.Philox(key=key)) for key in keys)
         addresses = [generator.bit_generator.ctypes.state_address for generator in self.generators]
-        # Where their memories are, for `begin`; none, where `begin_slowly` has to do it.
+        # The addresses of their memories, for `begin`; empty where `begin_slowly` has to be used.
         self.addresses = np.array(addresses if is_known_memory() else [], np.uint64)
 
     def begin_slowly(self, iteration: int) -> None:

@@ -37,7 +37,7 @@ REJECTIONS = (ArithmeticError, AssertionError, ValueError, np.linalg.LinAlgError
 
 _PLAIN = bool | int | float | str  # settings of ops that are told by their values
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-# Ops whose results are not worth to be kept: they give another view of an array, or its shape.
+# Ops whose results are not worth keeping: they give another view of an array, or its shape.
 _VIEWS = {
     "DimShuffle",
     "ExpandDims",
@@ -191,7 +191,7 @@ class Graphs:
         )
 
     def identity(self) -> str:
-        """What tells this model from others, in every session: its variables as the user made them."""
+        """A text that identifies this model in every session: its variables as the user made them."""
         model = self.model
         named = [*model.free_RVs, *_observed(model), *model.potentials, *model.deterministics]
         transforms = [type(model.rvs_to_transforms[rv]).__name__ for rv in model.free_RVs]
@@ -256,8 +256,10 @@ def _find_free(model: Any) -> list[Free]:
 def _shapes(
     graphs: Sequence[Any], inputs: Sequence[Any], places: Sequence[Sequence[Any]]
 ) -> list[list[tuple[int, ...]]]:
-    """Shapes of graphs, for each place that can be evaluated, of which the first one must; places are values
-    of the inputs. Shapes that the types tell are not evaluated.
+    """Shapes of graphs at places, which are values of the inputs.
+
+    A place that cannot be evaluated is left out, except the first one, which must be evaluated. Shapes
+    that are known from types are not evaluated.
     """
     known = [each.type.shape for each in graphs]
     unknown = [i for i, shape in enumerate(known) if None in shape]
@@ -376,8 +378,8 @@ def _shared(graphs: Iterable[Any]) -> list[Any]:
 def _made_of_data(outputs: list[Any], x: Any, data: list[Any]) -> Iterator[Any]:
     """Variables that depend on data and not on x, and that something which does depend on x takes.
 
-    With frozen data PyTensor would fold them into constants. Views are left in the graph, and what they are
-    views of is taken.
+    With frozen data PyTensor would fold them into constants. Views are left in the graph, and the variables
+    that they show are taken.
     """
     moving, fixed, seen = {x}, set(data), set()
     takers = []
@@ -431,5 +433,5 @@ def _size(shape: tuple[int, ...]) -> int:
 
 
 def version() -> str:
-    """What evaluates models, for the record."""
+    """The libraries that evaluate models, for the record."""
     return f"pymc {pymc.__version__}, pytensor {pytensor.__version__}"

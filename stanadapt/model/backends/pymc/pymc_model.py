@@ -21,7 +21,7 @@ from ..contract import Writer
 from ..python import Target
 from .philox import PhiloxStreams
 
-# How near the values of a point must come to those that it was made from: relative, and of the largest one.
+# How near the values of a point must come to the values behind it: relative, and relative to the largest.
 _CLOSE, _CLOSE_TO_LARGEST = 1e-5, 1e-8
 _SHOWN = 5  # terms of a log density in a message
 
@@ -106,7 +106,7 @@ class PyMCTarget(Target):
         return [flat for name in named for flat in _flat_names(name, self._shapes[name])]
 
     def unconstrained_names(self) -> list[str]:
-        """Those of the variables, as in Stan; PyMC's own would end in `_log__` and the like."""
+        """The names of the variables, as in Stan; PyMC's own names would end in `_log__` and the like."""
         free = self._graphs.free
         return [flat for each in free for flat in _flat_names(each.name, each.value_shape, last_fastest=True)]
 

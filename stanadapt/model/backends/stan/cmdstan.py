@@ -1,4 +1,4 @@
-"""CmdStan, by way of CmdStanPy: the executable of a `cmdstanpy.CmdStanModel` runs chains of Stan's NUTS."""
+"""CmdStan, through CmdStanPy: the executable of a `cmdstanpy.CmdStanModel` runs chains of Stan's NUTS."""
 
 from __future__ import annotations
 

@@ -1,17 +1,17 @@
-"""Divisions of integers that no processor carries out: an error in words, where the process would die.
+"""Divisions of integers that no processor carries out: an error message instead of a dead process.
 
-The smallest integer, -2147483648, divided by -1 is one more than the largest. C++ leaves open what comes of
-it. Processors of the kind x86-64 raise a signal (SIGFPE), which ends Python, and Stan Math does not look
-before it divides, neither for `%/%` nor for `%`; on other processors the quotient is -2147483648 again.
+The smallest integer, -2147483648, divided by -1 is one more than the largest. C++ leaves the result
+undefined. Processors of the kind x86-64 raise a signal (SIGFPE), which ends Python, and Stan Math does not
+look before it divides, neither for `%/%` nor for `%`; on other processors the quotient is -2147483648 again.
 
 So a handler of that signal does here what other processors do: it leaves the dividend as the quotient, with
-the remainder zero, and goes on behind the instruction. It keeps in mind that this happened, and whoever has
-called the program asks for that with `check_division`, or calls it within `checked_divisions`, before it
-believes what came back. A program that divides nothing, or divides well, costs nothing.
+the remainder zero, and goes on behind the instruction. It records that this happened. The caller of the
+program checks the record with `check_division`, or calls the program within `checked_divisions`, before it
+uses the returned values. A program that divides nothing, or divides well, costs nothing.
 
-The signal is one that the very instruction causes, in the thread that runs it, so that the handler may be
-Python. It acts on a signed division within a library that holds Stan programs only. Anything else goes to
-whoever handled the signal before, if need be to the system, which ends the process.
+The instruction itself causes the signal, in the thread that runs it, so the handler may be written in
+Python. It acts only on a signed division within a library that holds Stan programs. Any other signal goes to
+the handler before it or, without one, to the system, which ends the process.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Where(ctypes.Structure):
 
 _failed = threading.local()  # `dividend` of such a division in this thread
 _failed_elsewhere = False  # or one that Python did not start, such as those that a library has of its own
-_before = _Action()  # who handled the signal before
+_before = _Action()  # the handler of the signal before ours
 
 
 def watch_divisions() -> None:
@@ -125,7 +125,7 @@ def _handle(number: int, information: int, context: int) -> None:
     at = registers[_RIP]
     length, is_long = _idiv(ctypes.string_at(at, _CODE_BYTES)) if _is_ours(at) else (0, False)
     is_sent = ctypes.c_int.from_address(information + _CODE).value <= 0  # by a process, and by no instruction
-    if is_sent or not length:  # it comes again, to who handled it before: the instruction is run again
+    if is_sent or not length:  # it comes again, to the handler before: the instruction is run again
         _C.sigaction(number, ctypes.byref(_before), None)
         if is_sent:
             getattr(_C, "raise")(number)
@@ -157,7 +157,7 @@ def _holds_programs(library: bytes) -> bool:
 
 
 def _idiv(code: bytes) -> tuple[int, bool]:
-    """Length of the signed division that begins here, and whether its operands are long; 0 if it is none."""
+    """Length of the signed division that begins here, and whether its operands are long; 0 if none begins."""
     begin = int(0x40 <= code[0] <= 0x4F)  # a REX prefix
     is_long = begin == 1 and bool(code[0] & _LONG_OPERAND)
     if code[begin] != 0xF7 or (code[begin + 1] >> 3) & 7 != _IDIV:

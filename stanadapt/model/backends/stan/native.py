@@ -194,8 +194,8 @@ def _print_whole_lines(model: bridgestan.StanModel) -> None:
 def without_notes() -> Iterator[list[str]]:
     """Collect the lines that stanli itself prints; what the Stan program prints goes on to stdout.
 
-    A version of the C interface that differs from the Python package's is passed over: stanli cannot be
-    recompiled, and a library has been warned of when it was opened first.
+    No warning is passed on about another version of the C interface: stanli cannot be recompiled, and for a
+    library the user was warned at its first opening.
     """
     notes: list[str] = []
     said = io.StringIO()

@@ -19,7 +19,7 @@ from .native import NativeModel, strings_for_non_finite, without_notes
 from .stanli_words import in_words
 
 ATTEMPT = "Running it with stanli"
-_PROGRAMS = 16  # compiled programs that are kept: who fits a program again has most likely just fitted it
+_PROGRAMS = 16  # compiled programs that are kept: a program is most likely fitted again soon after
 
 # Stan's compiler in a process of its own: the program and its include folders in, the result or an error out.
 _APART = """

@@ -1,7 +1,7 @@
-"""What stanli says when it does not open a program, in words for whoever wrote that program.
+"""Reasons of stanli for not opening a program, in words for the author of the program.
 
-stanli names parts of its own form of a program, and not their lines. So each of its reasons is a feature of
-the language here, with the first place in the program's text where that feature stands.
+stanli names parts of its own form of a program, and not their lines. So this file translates each reason into
+a feature of the language, with the first place in the program's text where that feature stands.
 """
 
 from __future__ import annotations
@@ -88,9 +88,10 @@ _MEMORY = re.compile(r"bad_alloc|length_error|bad_array_new_length|vector::\w+")
 def in_words(reason: str, code: str, folder: Path | None) -> StanAdaptError:
     """The error for a program that stanli does not open, by its reason.
 
-    It is a RefusedError for what stanli does not cover and a RefusedDataError for values in its own words,
-    both of which another backend may see otherwise; a DataError where the program's own checks or Stan Math
-    say that the data are wrong; and a ModelError where there are no data that could be, or too little memory.
+    It is a RefusedError for features that stanli does not cover and a RefusedDataError for values that
+    stanli itself refuses; another backend may accept both. It is a DataError where the program's own checks
+    or Stan Math say that the data are wrong; and a ModelError where there are no data that could be, or too
+    little memory.
     """
     whole = with_includes(code, folder)
     if _MEMORY.search(reason):
@@ -126,7 +127,7 @@ def _refused(feature: _Feature, found: re.Match[str], code: str, folder: Path | 
 
 
 def _plain(reason: str) -> str:
-    """A reason without stanli's stages, of which one may hold another, and without forms of its own."""
+    """A reason without the names of stanli's stages, which may be nested, and without its own forms."""
     text = _FORM.sub("", reason)
     while (shorter := _STAGE.sub("", text)) != text:
         text = shorter

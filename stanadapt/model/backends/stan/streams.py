@@ -6,8 +6,8 @@ takes some 25 µs, several times what a draw of eight schools costs with its gen
 jumps far ahead for each bit of the seed. So the state of one generator is written here instead, by SplitMix64
 (Steele, Lea and Flood, 2014, Fast splittable pseudorandom number generators), in 50 ns.
 
-Whether a library has MIXMAX, as those of Stan 2.35 and later, is seen by the sum in its state. For others,
-BridgeStan seeds a generator for every row.
+Libraries of Stan 2.35 and later have MIXMAX, and the sum in the generator's state shows it. For other
+libraries, BridgeStan seeds a generator for every row.
 """
 
 from __future__ import annotations
