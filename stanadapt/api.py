@@ -56,7 +56,7 @@ def refuse_unknown(function: str, given: Mapping[str, Any], allowed: Sequence[st
 
 
 def _names_arguments(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """`function`, which tells in an ArgumentError what an unknown argument may have been meant to be."""
+    """`function`, with an ArgumentError that suggests the right name for an unknown argument."""
     allowed = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)

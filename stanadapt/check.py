@@ -234,7 +234,7 @@ def free_memory() -> float:
 
 
 def _free_in_container() -> float:
-    """What the limit of a container leaves, beyond which the system kills the process."""
+    """The memory that the limit of a container leaves; beyond it the system kills the process."""
     folder = Path("/sys/fs/cgroup")
     versions = (
         ("memory.max", "memory.current"),

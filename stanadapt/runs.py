@@ -47,7 +47,7 @@ class Fit(NamedTuple):
 
 
 def complete(fit: Fit, began: float) -> InferenceData:
-    """Run the chains, build the result, and say what is found in it. `began` is when the user's call did.
+    """Run the chains, build the result, and warn of findings. `began` is the time of the user's call.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def complete(fit: Fit, began: float) -> InferenceData:
     StoreError
         The store cannot be written, and has what was drawn until then.
     Exception
-        What a chain raised; where there is a store, it has the draws until then.
+        The exception of a chain; a store has the draws until then.
     """
     with delayed_interrupts() as caught:  # from here on there are draws to lose
         work, goals = _work(fit, began)
@@ -172,7 +172,7 @@ def extend(
 
 
 def load(store: str | os.PathLike[str]) -> InferenceData:
-    """What a folder has of its run: the result where it is over, and else the draws so far.
+    """Read the run in a folder: its result where it is over, else the draws so far.
 
     It may be read while the run goes on, by another process too. Nothing is executed. The draws of a run
     that is not over are cut to equal lengths, and its attribute interrupted_note and `diagnose` say what is
@@ -208,7 +208,7 @@ def _go_on(
     )
     store = open_store(path)
     with memory_in_words(), lock(store.folder):
-        store = open_store(path)  # as it is now that nobody else can change it
+        store = open_store(path)  # read again: now no other process can change it
         ended = store.ended()
         if ended.get("finished") and not more:
             if model is not None or data is not None:
@@ -239,7 +239,7 @@ def _go_on(
 
 
 def _work(fit: Fit, began: float) -> tuple[Work, Goals | None]:
-    """What is to be run, with what the store has of it."""
+    """The run to go on with, and its state in the store."""
     prepared, store = fit.prepared, fit.store
     goals = None
     if fit.request.until is not None:

@@ -80,8 +80,7 @@ def compare(
     """Compare methods on MODEL, each under the same budget.
 
     Prints a table of effective sample sizes, also per second and per 1000 evaluations, and which methods
-    disagree with whom beyond chance. A method that fails is a row with its reason. Ctrl-C keeps what is
-    there.
+    disagree beyond chance. A method that fails is a row with its reason. Ctrl-C keeps what is there.
 
     \b
     Example:

@@ -110,7 +110,7 @@ def check_model(
 
 
 def _describe(model: str, opened: Posterior) -> None:
-    """What a model holds, as tables."""
+    """The contents of a model, as tables."""
     from ..diagnostics import table
     from .records import kinds
 

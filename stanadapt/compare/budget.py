@@ -27,7 +27,7 @@ class Budget:
 
     @classmethod
     def parse(cls, given: Any) -> Budget:
-        """What a user gives.
+        """Read a user's budget.
 
         Raises
         ------

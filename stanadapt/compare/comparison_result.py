@@ -1,4 +1,4 @@
-"""What a comparison hands over."""
+"""The result of a comparison."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Comparison:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """What the columns of `table` mean."""
+        """The meaning of the columns of `table`."""
         return {name: meaning for name, meaning in MEANINGS.items() if name in self.table}
 
     @property

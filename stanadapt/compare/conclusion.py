@@ -1,4 +1,4 @@
-"""From the runs of a comparison to what it hands over."""
+"""From the runs of a comparison to its result."""
 
 from __future__ import annotations
 

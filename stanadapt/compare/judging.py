@@ -75,7 +75,7 @@ def judge(
     names
         Of the k scalars.
     reference
-        What is known of them, or None.
+        Known values, or None.
     rate
         Probability that any method is named where all are right.
     """

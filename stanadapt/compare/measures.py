@@ -1,4 +1,4 @@
-"""What a run is worth: the figures of its row."""
+"""The figures of a run in its row of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of a comparison, checked once, before anything runs."""
+"""The plan of a comparison: its arguments, checked once, before anything runs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def make_plan(
     workers: Any,
     **arguments: Any,
 ) -> ComparisonPlan:
-    """The plan for the arguments of `stanadapt.compare`, which has what it raises."""
+    """The plan for the arguments of `stanadapt.compare`, which lists its errors."""
     entrants, spent, most = read_methods(methods), Budget.parse(budget), check.LARGEST_COUNT
     arguments |= {
         "chains": check.integer("chains", chains, 1, most),

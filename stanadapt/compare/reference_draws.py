@@ -1,4 +1,4 @@
-"""What is known of a posterior from elsewhere: draws, or moments."""
+"""Knowledge about a posterior from elsewhere: draws, or moments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CHAIN_COLUMNS = ("chain", ".chain", "chain__")
 
 
 class Reference(NamedTuple):
-    """What is known of the k scalars that are compared; NaN where nothing is."""
+    """Known moments of the k scalars that are compared; NaN where they are unknown."""
 
     estimates: Estimates
     sample: np.ndarray | None  # (m, k) draws, evenly spread; None where not all scalars have any
@@ -46,7 +46,7 @@ def read_reference(given: Any, quantities: Quantities) -> Reference:
     Raises
     ------
     ArgumentError
-        It is nothing that is allowed, has other shapes, or nothing of what is compared.
+        It has no allowed form, has other shapes, or lacks all compared quantities.
     OutputError
         The file cannot be read.
     """

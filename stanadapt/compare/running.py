@@ -1,4 +1,4 @@
-"""Every method in turn: what it may draw, the run, and what becomes of one that fails."""
+"""Every method in turn: its budget, its run, and its row where it fails."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _notes(said: Sequence[warnings.WarningMessage]) -> list[str]:
 
 
 def _prime(entrant: Entrant, plan: ComparisonPlan) -> None:
-    """Have compiled and loaded what a first run compiles and loads, so that no method's time has it.
+    """Compile and load everything before the first run, so that no method's time includes it.
 
     The posterior's own kernels, and by a short run on a small posterior what only runs compile.
     """

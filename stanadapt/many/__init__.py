@@ -171,7 +171,7 @@ def _folder(
 
 
 def _plain_arguments(request: Request, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments as an index can hold them: what the method has by default is written out."""
+    """The arguments as an index can hold them: the method's defaults are written out."""
     written = dict(arguments)
     if request.method != auto.NAME:
         job = request.job(request.method, request.settings)

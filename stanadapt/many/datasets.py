@@ -72,7 +72,7 @@ def count(datasets: Any) -> int | None:
 
 
 def entries(model: Any, datasets: Any) -> Iterator[Entry]:
-    """What is to be fitted, one at a time as the iterator is asked; the whole is checked at once.
+    """The fits, one at a time as the iterator is asked; `datasets` as a whole is checked at once.
 
     The iterator raises an ArgumentError at an item whose form differs from the first one's, at an invalid
     key, and at a key that comes twice.

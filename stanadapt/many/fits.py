@@ -77,7 +77,8 @@ class Fits:
         self.tally = Tally(f"{request.method}, fits", total, request.progress)
         self.under_way: dict[Future[Any], _Fit] = {}
         self.alone: deque[_Fit] = deque()  # to be run one at a time
-        # What is handed out next: the key, and what gives its value, or None where the fit is to be run anew.
+        # The next outcomes: each key with a function that returns its value, or None where the fit runs
+        # again.
         self.ready: deque[tuple[Entry, Callable[[], Value | None]]] = deque()
         self.is_prepared = self.is_exhausted = self.is_interrupted = False
         self.error: Exception | None = None  # raised at the end

@@ -35,7 +35,7 @@ class Common(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a fit gave."""
+    """The outcome of a fit."""
 
     result: Any  # an InferenceData, or None
     failure: ChainFailure | PackedFailure | None

@@ -1,4 +1,4 @@
-"""A Stan program with its data, opened: what it declares, and what evaluates it.
+"""A Stan program with its data: its declarations, and the backends that evaluate it.
 
 A new backend is a file below backends/ and a line in a table below. They stand here because the command needs
 them before anything that takes long is imported.

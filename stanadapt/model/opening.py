@@ -33,7 +33,7 @@ Check = Callable[[str, str], None]
 def open_model(
     model: Any, data: Any, backend: str, seed: int, before_compiling: Check | None = None
 ) -> Opened:
-    """Open what a user gave as a model, with its data; see `Posterior`.
+    """Open a user's model with its data; see `Posterior`.
 
     `before_compiling` may raise an error that refuses a program. It is not called for a CmdStanModel with
     its executable, which is already compiled.

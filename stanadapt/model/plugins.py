@@ -40,7 +40,7 @@ def open_outside(name: str, model: Any, data: Any) -> tuple[Any, dict[str, Any]]
     ArgumentError
         The backend does not take it.
     ModelError
-        The backend cannot be imported, or what it gives is no model.
+        The backend cannot be imported, or does not return a model.
     """
     adopted = _adopt(name, model, data)
     if adopted is None:

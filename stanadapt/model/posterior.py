@@ -27,7 +27,7 @@ class Posterior:
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
         `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used, and its executable for
         the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes; a model of PyMC, or of NumPyro,
-        whose `data` are its arguments by name; or what a backend from outside takes. A string that ends in
+        whose `data` are its arguments by name; or an object for a backend from outside. A string that ends in
         .stan, .so, .dylib or .dll, or names a file, is a path.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.

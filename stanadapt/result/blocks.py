@@ -383,7 +383,7 @@ class Blocks:
         return zarr.open_group(store, path=place, mode="a", zarr_format=3, use_consolidated=False)
 
     def _write(self, place: str, group: xarray.Dataset) -> None:
-        """Write a dataset beside what is in the group already."""
+        """Add a dataset to a group."""
         for variable in group.variables:
             path = self.folder / place / str(variable)
             if path.exists():

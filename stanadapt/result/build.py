@@ -67,7 +67,7 @@ def finish(groups: Groups, attrs: Mapping[str, Any], code: str) -> InferenceData
 
 
 def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) -> Groups:
-    """The groups of what a run has drawn and learnt.
+    """The groups of a run: its draws, and the values that its chains have learnt.
 
     Without the posterior, tails and modes that the draws may lack cannot be found.
     """
@@ -224,7 +224,7 @@ def _adaptation(
 
 
 def _missed(chains: list[ChainResult], draws: Stack, posterior: Posterior, seed: int) -> dict[str, Any]:
-    """What the draws may lack, with dimensions: tails that are heavy, and modes that no chain has visited."""
+    """Parts that the draws may lack, with dimensions: heavy tails, and modes that no chain has visited."""
     if not draws.rows:
         return {}
     missed: dict[str, Any] = {}

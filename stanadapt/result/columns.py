@@ -131,7 +131,7 @@ def quantities(
 
 
 def _program_name(attrs: Mapping[str, Any], group: str, own: str) -> str:
-    """What the program calls a variable of a group; `group:name`, as a PyMC model has it, with no colon."""
+    """The program's name for a variable of a group; PyMC's `group:name` without the colon."""
     names = json_attribute(attrs, "quantities", {}).get(group)
     name = str(names.get(own, own)) if isinstance(names, dict) else own
     return f"{group}_{own}" if name == f"{group}:{own}" else name

@@ -155,7 +155,7 @@ def _on_disk(store: Store, run: Run) -> tuple[Run, dict[str, int]]:
 
 
 def _read_part(store: Store) -> InferenceData:
-    """What the last checkpoints have."""
+    """The values in the last checkpoints."""
     job, description = store.asked.job, store.asked.description
     room, draws, warmup, values = store.rooms()
     chains = []

@@ -1,7 +1,7 @@
 """Values as bytes: JSON with arrays beside it, read without executing anything.
 
-What a chain holds between two blocks is made of arrays, numbers, named tuples of this package and states of
-random numbers. Pickles hold the same, but anybody who can change a pickle can make its reader execute
+The value of a chain between two blocks consists of arrays, numbers, named tuples of this package and states
+of random numbers. Pickles hold the same, but anybody who can change a pickle can make its reader execute
 anything. Here a file only names classes, and only classes of this package with plain fields are made again.
 """
 
@@ -24,7 +24,7 @@ _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
 class EncodingError(ValueError):
-    """Bytes that do not hold what they should, or a value that cannot be written."""
+    """Damaged bytes, or a value that cannot be written."""
 
 
 def encode(value: Any) -> bytes:

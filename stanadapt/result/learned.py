@@ -1,4 +1,4 @@
-"""What an earlier run has learnt, read from its result: `run.preparation.warm_start.Warm`."""
+"""The learnt values of an earlier run, read from its result: `run.preparation.warm_start.Warm`."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Mode(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """What a search has found."""
+    """The result of a search."""
 
     modes: list[Mode]
     evaluations: int  # of the log density, most with its gradient
@@ -161,7 +161,7 @@ def _look(tops: np.ndarray, drawn: _Drawn, surface: Surface, most: int, seed: in
             if _share(log_mass) > _AROUND:
                 modes.append(Mode(x, logp, logp - summit, log_mass, 0))
     is_high = heights > lp.mean(axis=1).max() + 0.5 * d + 1.5 + 0.5 * np.sqrt(d)
-    # A climb stops before the mode. So what is far below here may be as high as the draws there.
+    # A climb stops before the mode. So a mode as high as the draws may have climbs that end far below here.
     near = heights > peak - 10.0 - 7.0 * d
     picked = np.flatnonzero(near & (is_high | _outside(tops, drawn, surface.posterior)))
     picked = picked[np.argsort(-heights[picked], kind="stable")]
@@ -171,7 +171,7 @@ def _look(tops: np.ndarray, drawn: _Drawn, surface: Surface, most: int, seed: in
 
 
 def _known(drawn: _Drawn, posterior: Posterior) -> Known | None:
-    """What the draws tell of where to look."""
+    """Where to look, as far as the draws tell."""
     flat, lp = drawn.values.reshape(-1, drawn.values.shape[2]), drawn.lp
     picked = np.concatenate(
         [flat[np.linspace(0, len(flat) - 1, _FEW_ROWS).astype(int)], flat[[np.argmax(lp)]]]
@@ -277,7 +277,7 @@ class _Chain:
 
     @functools.cached_property
     def log_mass(self) -> float:
-        """That of what it has visited at most."""
+        """An upper bound of the log mass of the mode that it has visited."""
         return np.inf if self.x is None else _most_mass(self.x, self.lp)
 
     def share_at(self, peak: _Peak) -> float:

@@ -71,7 +71,7 @@ class RunRecord(NamedTuple):
 
     @readable("idata")
     def job(self) -> Job:
-        """What the run was asked for, as far as chains' warm-up depends on it.
+        """The arguments of the run, as far as the warm-up of chains depends on them.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What CmdStan writes around the draws in its CSV files: names of columns, settings, what a chain has learnt.
+"""The text around the draws in CmdStan's CSV files: names of columns, settings, learnt values of a chain.
 
 A file holds the facts that are true of its method, under CmdStan's keys where CmdStan has them. So a method
 without trees has no column treedepth__: zeros there would claim that no tree was cut short. CmdStanPy,
@@ -113,7 +113,7 @@ def head(
 
 
 def lessons(attrs: Mapping[str, Any], adaptation: xarray.Dataset, place: int) -> list[str]:
-    """What the chain has learnt, as comments between the names of the columns and the draws.
+    """The chain's learnt values, as comments between the names of the columns and the draws.
 
     Only Hamiltonian methods write the inverse mass matrix, and only in the program's own coordinates.
     """

@@ -604,7 +604,7 @@ def is_locked(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def failures(folder: Path, advice: str = _ADVICE) -> Iterator[None]:
-    """What the system refuses, in words."""
+    """The system's refusal, in words."""
     try:
         yield
     except OSError as error:

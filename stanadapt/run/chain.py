@@ -44,7 +44,7 @@ class Chain(abc.ABC):
     It pauses when it has `goal` rows of draws. `blocks()` asked for again goes on from there.
     """
 
-    value: Any  # what it holds between two blocks, beside its rows
+    value: Any  # the state between two blocks, beside the rows
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Chain(abc.ABC):
 
     @abc.abstractmethod
     def result(self) -> ChainResult:
-        """What there is so far."""
+        """The result so far."""
 
     def _generated_only(self) -> Iterator[None]:
         """A model without parameters: every draw evaluates the generated quantities."""

@@ -1,4 +1,4 @@
-"""Room for draws: what chains write into, block by block, and what a run hands over at its end."""
+"""Room for draws: arrays that chains fill block by block, and the results of chains and runs."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class ChainResult:
 
 
 class Run(NamedTuple):
-    """What a run gave."""
+    """The result of a run."""
 
     chains: list[ChainResult]
     draws: Stack

@@ -19,7 +19,7 @@ from ..model.backends.own import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from ..target import NativeTarget
 
 _SLOW_SECONDS = 0.005  # of an evaluation; a thousand of them take five seconds
-_REFUSED = 1  # what a function returns that does not evaluate
+_REFUSED = 1  # the return value of a refused evaluation
 
 
 class StoppedError(Exception):

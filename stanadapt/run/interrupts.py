@@ -27,7 +27,7 @@ class Caught:
         self._around = around  # whose handler is replaced meanwhile
 
     def handle(self, number: int, _: object) -> None:
-        """What a signal calls; `act` sees the first one before it is noted."""
+        """The handler that a signal calls; `act` gets the first signal before it is noted."""
         try:
             self._act(number)
         finally:

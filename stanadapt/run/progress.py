@@ -102,7 +102,7 @@ class Progress:
             tell(text) if self.bar is None else self.bar.write(text, file=sys.stderr)
 
     def _aim(self, done: int) -> None:
-        """Take what the goal needs for the whole."""
+        """Make the work up to the goal the whole bar."""
         assert self.goal is not None
         job, needed = self.job, self.goal.rows_needed
         whole = job.chains * (job.warmup + job.draws)

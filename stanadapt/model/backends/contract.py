@@ -131,7 +131,7 @@ class ObjectBackend(Protocol):
     def adopt(self, model: Any, data: Any) -> tuple[Model, dict[str, Any]] | None:
         """The object as a model, and its data for the record; None where the object is of another kind.
 
-        It must tell the kinds apart without importing what the object comes from, because that may not be
+        It must tell the kinds apart without importing the object's library, because that may not be
         installed. Raises DataError where `data` are given and the object has its own.
         """
         ...

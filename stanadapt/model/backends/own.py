@@ -112,7 +112,7 @@ class OwnModel(ModelDefaults):
         return write
 
     def _check_code(self, code: int) -> None:
-        """Raise what a call that returned `code` means."""
+        """Raise the error that a returned `code` means."""
         self.raise_pending()
         if code != 0:
             raise RuntimeError(f"{self.library} has no log density there (it returned {code})")

@@ -1,1 +1,1 @@
-"""What a run needs before its chains begin: starts, the method, memory, and compiled kernels."""
+"""Preparation of a run, before its chains begin: starts, the method, memory, and compiled kernels."""

@@ -30,7 +30,7 @@ def exceeds_memory(job: Job, description: Posterior | Description) -> bool:
 
 
 def check_memory(posterior: Posterior, job: Job, workers: int, on_disk: bool = False) -> None:
-    """Refuse a run whose arrays cannot fit, with what it would take; `on_disk`: rows are not held here."""
+    """Refuse a run whose arrays cannot fit, and name their size; `on_disk`: memory does not hold the rows."""
     sampler, free = samplers.sampler(job.method), check.free_memory()
     d = posterior.dim
     matrices = sampler.n_matrices(job.settings)

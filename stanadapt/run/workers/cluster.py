@@ -27,7 +27,7 @@ from .pools import connect
 from .segments import Piece, Segment, SegmentTeam, run_segment
 from .turns import Work
 
-_SECONDS = 2.0  # of a segment: what a worker that dies costs, and how long Ctrl-C takes
+_SECONDS = 2.0  # of a segment: a dying worker loses as much, and Ctrl-C takes as long
 _MODELS = 4  # that a worker keeps open
 
 

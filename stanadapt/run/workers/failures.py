@@ -21,7 +21,7 @@ class ChainFailure(NamedTuple):
 
     chain: int | None
     error: BaseException
-    traceback: str  # as Python prints it; nothing for errors of ours, which say what is to be said
+    traceback: str  # as Python prints it; empty for our own errors, whose messages suffice
 
     @classmethod
     def of(cls, chain: int | None, error: BaseException) -> ChainFailure:
@@ -44,7 +44,7 @@ class ChainFailure(NamedTuple):
 
 
 class PackedFailure(NamedTuple):
-    """What comes out of a worker process: nothing that could fail in the parent before it is looked at."""
+    """A failure as bytes from a worker process, so that the parent cannot fail while it receives it."""
 
     chain: int | None
     forms: list[bytes]  # the exception, pickled; its class and arguments, for a class that fails at that

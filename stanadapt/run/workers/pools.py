@@ -53,7 +53,7 @@ class Pool(Protocol):
     writes: bool  # whether workers write the files of results
 
     def pack(self, value: Any) -> Any:
-        """What is to travel, in the form in which it does. Raises whatever its pickling does."""
+        """The value in the form in which it travels. Raises the exceptions of its pickling."""
         ...
 
     def slots(self) -> int:
@@ -65,13 +65,13 @@ class Pool(Protocol):
         ...
 
     def loss(self, error: BaseException) -> Loss | None:
-        """What a future's exception means; None where it is not this pool's."""
+        """The meaning of a future's exception; None for exceptions that this pool does not cause."""
         ...
 
     def close(self) -> None:
-        """End at once whatever is under way. Futures that are done keep what they have.
+        """End all running tasks at once. Finished futures keep their results.
 
-        What is submitted later begins anew, in new processes where there were some.
+        Later tasks begin anew, in new processes where the pool has processes.
         """
         ...
 

@@ -24,7 +24,7 @@ _TURN_SECONDS = 0.25  # of a chain, where there are more chains than workers
 
 
 class Segment(NamedTuple):
-    """What is asked of a worker."""
+    """The request to a worker."""
 
     chain: int
     init: Init
@@ -34,7 +34,7 @@ class Segment(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What comes back: the chain's new value, and its rows since the old one."""
+    """The answer of a worker: the chain's new value, and its rows since the old one."""
 
     chain: int
     value: Any

@@ -69,7 +69,7 @@ def check_scalar(source: Source) -> None:
 
 @contextlib.contextmanager
 def tracing(what: str, kind: type[Exception] = ArgumentError) -> Iterator[None]:
-    """What fails while JAX traces a user's function, in one line, as an exception of this kind."""
+    """Turn an exception while JAX traces a user's function into one of this kind, with one line."""
     import jax
 
     try:
@@ -118,7 +118,7 @@ def prepare_process() -> None:
 
 
 class Preparation:
-    """What comes first when a model is unpickled: `prepare_process`, before user's modules make arrays."""
+    """The first step of unpickling a model: `prepare_process`, before user's modules make arrays."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return prepare_process, ()

@@ -67,7 +67,7 @@ _BYTES = 128  # of a mutex or a semaphore, at most
 
 @functools.cache
 def is_at_hand() -> bool:
-    """Whether this system has what an exchange needs."""
+    """Whether this system supports an exchange."""
     return sys.platform == "linux" and ctypes.sizeof(ctypes.c_void_p) == 8
 
 
@@ -107,7 +107,7 @@ class Exchange:
         self._room.stop()
 
     def raise_pending(self) -> None:
-        """Raise what the loop, or its compiler, ended with by itself."""
+        """Raise the exception with which the loop, or its compiler, has ended."""
         error, self._room.pending = self._room.pending, None
         if error is not None:
             raise error
@@ -305,7 +305,7 @@ def _set_low_half(typing_context: Any, address: Any, value: Any) -> Any:
 
 @callback(types.int64(types.int64))
 def _exchange(frame):  # type: ignore[no-untyped-def]
-    """What the loop calls: hand out the last result, if it was asked for, and wait for a point."""
+    """Hand out the last result, if it was asked for, and wait for a point. The loop calls this."""
     extension = _word(frame, _FRAME_EXTENSION)
     if extension != 0 and _low_half(_word(extension, 1)) == _METADATA:
         metadata = _word(extension, 3)

@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Source(Protocol):
-    """What a model is made of, in a form that pickles. The functions of arrays are for JAX to trace."""
+    """The parts of a model, in a form that pickles. JAX traces the functions of arrays."""
 
     dim: int
     library: str
@@ -106,7 +106,7 @@ class Programs:
         return jax.jit(run)
 
     def loop(self) -> Callable[..., Any]:
-        """What an exchange runs, see jax_exchange.py."""
+        """The loop of an exchange, see jax_exchange.py."""
         with self._lock:
             return self._loop
 

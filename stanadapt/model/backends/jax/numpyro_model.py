@@ -279,7 +279,7 @@ def from_numpyro(model: Any, data: Any = None, threads: bool = False) -> JaxMode
 
 
 def _kind(site: Mapping[str, Any]) -> str:
-    """What a site is to us; nothing where it has no values."""
+    """The kind of a site; empty where it has no values."""
     if site["type"] == "deterministic":
         return "deterministic"
     if site["type"] != "sample":
@@ -325,7 +325,7 @@ def _check_name(name: str) -> None:
 
 @contextmanager
 def _reading(model: Any, part: str = "") -> Iterator[None]:
-    """What fails when a model is traced, or this part of it, in one line."""
+    """Turn an exception while a model, or this part of it, is traced into a message of one line."""
     try:
         with tracing(f"model: {name_of(model)}{part and f': {part}'}", ModelError):
             yield

@@ -33,7 +33,7 @@ class PhiloxStreams:
         self.addresses = np.array(addresses if is_known_memory() else [], np.uint64)
 
     def begin_slowly(self, iteration: int) -> None:
-        """What the kernel `begin` does, by numpy's own means."""
+        """Do the work of the kernel `begin` by numpy's own functions."""
         for generator in self.generators:
             _set(generator.bit_generator, iteration)
 

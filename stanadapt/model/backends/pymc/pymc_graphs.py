@@ -1,4 +1,4 @@
-"""A PyMC model as graphs of PyTensor: what it declares, its data, and what a run has to evaluate.
+"""A PyMC model as graphs of PyTensor: its declarations, its data, and the values that a run has to evaluate.
 
 All graphs are functions of one point x (d,), on the scale of PyMC's value variables, and of the model's data
 (`pm.Data` and the lengths of dimensions), which stay inputs: with other data the same graphs are evaluated.
@@ -32,7 +32,7 @@ from .... import check
 from ....errors import ModelError
 
 LOOK = "FAST_COMPILE"  # PyTensor's mode for what is evaluated once or twice
-# What a log density raises at a point where it has none; anything else is a mistake in the model's own ops.
+# Exceptions of a log density at a point without one; any other is a mistake in the model's own ops.
 REJECTIONS = (ArithmeticError, AssertionError, ValueError, np.linalg.LinAlgError)
 
 _PLAIN = bool | int | float | str  # settings of ops that are told by their values
@@ -60,7 +60,7 @@ class Free(NamedTuple):
 
 
 class GraphProgram(NamedTuple):
-    """Graphs to be compiled. What is made of data alone is made once: its arrays are inputs too."""
+    """Graphs to be compiled. Arrays that depend on data alone are computed once, and are inputs too."""
 
     inputs: list[Any]  # x first, then arrays
     outputs: list[Any]

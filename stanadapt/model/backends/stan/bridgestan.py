@@ -151,7 +151,7 @@ def _key(code: str) -> str:
 
 
 def _shortened(message: str) -> str:
-    """What a failed build says on stderr; of a long text the lines with errors, and the end."""
+    """The message of a failed build on stderr; of a long text only the lines with errors, and the end."""
     lines = [line for line in message.rpartition("\nstderr:\n")[2].splitlines() if line.strip()]
     if len(lines) > _LINES:
         errors = [line for line in lines[:-3] if re.search(r"\berror\b", line, re.IGNORECASE)]

@@ -67,7 +67,7 @@ class CmdStanProgram:
 
 
 def _drawn(fit: Any, with_warmup: bool) -> StanDraws:
-    """What a `CmdStanMCMC` of one chain holds."""
+    """The draws in a `CmdStanMCMC` of one chain."""
     rows = fit.draws(inc_warmup=with_warmup, concat_chains=True)
     header = fit.metadata.cmdstan_config["raw_header"].split(",")
     own = [i for i, name in enumerate(header) if not name.endswith("__")]

@@ -175,7 +175,7 @@ _lines = threading.local()
 
 
 def _print(text: Any, length: int) -> None:
-    """Print what a Stan program does, in whole lines: other threads may be in the midst of theirs."""
+    """Print the output of a Stan program in whole lines: other threads may be in the middle of theirs."""
     begun = getattr(_lines, "begun", b"") + ctypes.string_at(text, length)
     whole, newline, _lines.begun = begun.rpartition(b"\n")
     if newline:
@@ -192,7 +192,7 @@ def _print_whole_lines(model: bridgestan.StanModel) -> None:
 
 @contextlib.contextmanager
 def without_notes() -> Iterator[list[str]]:
-    """Collect the lines that stanli itself prints; what the Stan program prints goes on to stdout.
+    """Collect the lines that stanli itself prints; lines of the Stan program go on to stdout.
 
     No warning is passed on about another version of the C interface: stanli cannot be recompiled, and for a
     library the user was warned at its first opening.

@@ -123,7 +123,7 @@ def _work(folder: Path, plan: ChainPlan) -> None:
 
 
 def _found(folder: Path) -> StanDraws:
-    """What the worker has written."""
+    """The draws that the worker has written."""
     found = json.loads((folder / "found.json").read_text("utf-8"))
     seconds = found["seconds"]
     return StanDraws(

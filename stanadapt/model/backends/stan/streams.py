@@ -29,7 +29,7 @@ _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 class Stream(NamedTuple):
-    """What a kernel needs to draw the random numbers of a row."""
+    """The stream from which a kernel draws the random numbers of a row."""
 
     handle: int  # address of the generator
     state: np.ndarray  # (19,) uint64, its memory: the integers, their sum, the counter; (0,) if it is seeded
