@@ -10,14 +10,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .compare import compare
-from .report import report
+from .comparisons import compare
+from .reports import report
 from .version import __version__
 
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
-    from .compare.comparison_result import Comparison
+    from .comparisons.comparison_result import Comparison
     from .diagnostics.findings import diagnose
     from .diagnostics.replay import replay
     from .diagnostics.table import summary
@@ -89,7 +89,7 @@ __all__ = [
 # Where each name comes from. They are imported at their first use, because numba and xarray take the better
 # part of a second, which `stanadapt --help` can do without.
 _HOMES = {
-    "Comparison": "compare.comparison_result",
+    "Comparison": "comparisons.comparison_result",
     "Posterior": "model.posterior",
     "Target": "model.backends.python",
     "Until": "run.stopping",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..compare import METHODS
+from ..comparisons import METHODS
 from ..model import BACKENDS
 from .group import WRITTEN, main
 from .options import COUNT, EXISTING, RADIUS, SEED, parse_inits
@@ -88,8 +88,8 @@ def compare(
           --methods fisher_mala,fisher_hmc,nuts --budget 10s --seed 1 --out compare.html
     """
     with warnings_as_lines(quiet):  # of the cache, at the first import
-        from .. import compare as compare_methods
-        from ..compare.comparison_result import check_suffix
+        from ..comparisons import compare as compare_methods
+        from ..comparisons.comparison_result import check_suffix
 
     if out is not None:
         check_suffix(out)

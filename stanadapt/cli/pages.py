@@ -34,7 +34,7 @@ def report(ctx: click.Context, file: str, out: str | None, title: str | None, fo
     Example:
       stanadapt report fit.nc --out fit.html
     """
-    from ..report.document import make
+    from ..reports.document import make
 
     out = out or f"{Path(file).resolve().stem}.html"
     check_output(ctx, out, force)
@@ -76,8 +76,8 @@ def watch(
       stanadapt sample model.stan --data data.json --store fits/model &
       stanadapt watch fits/model
     """
-    from ..report.document import make
-    from ..report.watch import RUNNING, Server, Watch
+    from ..reports.document import make
+    from ..reports.watch import RUNNING, Server, Watch
 
     if out is not None:
         check_output(ctx, out, force)

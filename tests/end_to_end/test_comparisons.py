@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import stanadapt
 from broken import SLIGHTLY_BROKEN, edited_sampler, offered
 from stanadapt.cli import main
-from stanadapt.compare.running import FAILED, INTERRUPTED, NOT_RUN, OK
+from stanadapt.comparisons.running import FAILED, INTERRUPTED, NOT_RUN, OK
 from stanadapt.diagnostics.estimates import STATISTICS
 from stanadapt.result.container import attributes, datasets
 
@@ -297,7 +297,7 @@ def test_the_command_refuses(arguments: tuple[str, ...], message: str) -> None:
 def test_the_command_ends_like_others_after_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stanadapt import compare as door
+    from stanadapt import comparisons as door
 
     def interrupted(*arguments: Any, **keywords: Any) -> Any:
         found = door(*arguments, **keywords)

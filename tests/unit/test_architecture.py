@@ -21,7 +21,7 @@ PACKAGE = Path(stanadapt.__file__).parent
 # import each other. The files of the ground are a floor each.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("doors",),
-    ("report",),
+    ("reports",),
     ("plots",),
     ("diagnostics",),
     ("result",),
@@ -39,7 +39,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("version",),
     ("method_names",),
 )
-DOORS = ("__init__", "api", "cli", "compare", "many", "runs")
+DOORS = ("__init__", "api", "cli", "comparisons", "many", "runs")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
@@ -220,7 +220,7 @@ def test_no_parameter_hides_a_module() -> None:
         ("distributed", "run/workers/pools.py many/task.py"),
         ("filelock", "result/store.py"),
         ("loky", "run/workers/processes.py run/workers/pools.py"),  # chains of a fit, and many fits
-        ("jinja2", "report"),
+        ("jinja2", "reports"),
         ("matplotlib", "plots"),
         (
             "pymc",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from .table import Column, Table
+from .summary_table import Column, Table
 from .vector import Picture, dark_rules, picture
 
 if TYPE_CHECKING:

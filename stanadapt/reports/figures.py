@@ -12,7 +12,7 @@ from ..diagnostics.statistics import column, e_bfmi
 from ..diagnostics.table import duration, summary_columns
 from ..result.container import Groups
 from .facts import number
-from .table import Column, Table
+from .summary_table import Column, Table
 
 if TYPE_CHECKING:
     import pandas

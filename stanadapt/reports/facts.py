@@ -13,7 +13,7 @@ from .. import samplers
 from ..diagnostics.table import duration
 from ..result.container import Groups
 from ..result.labels import SAMPLE_DIMS
-from .table import Column, Table
+from .summary_table import Column, Table
 
 _LONGEST = 2_000  # characters of a fact
 _LONGEST_PROGRAM = 150_000  # characters

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas
 
-    from ..report.comparison import Content
+    from ..reports.comparison_page import Content
     from ..result.container import InferenceData
 
 SUFFIXES = (".html", ".csv", ".json")
@@ -132,7 +132,7 @@ class Comparison:
         return f"Comparison of {', '.join(map(str, self.table.index))}, budget {self.facts['budget']}"
 
     def _repr_html_(self) -> str:
-        from ..report.comparison import view
+        from ..reports.comparison_page import view
 
         return view(self._content())
 
@@ -144,7 +144,7 @@ class Comparison:
         numpy.ndarray
             matplotlib's Axes (3,).
         """
-        from ..plots.comparison import plot_comparison
+        from ..plots.comparison_plot import plot_comparison
 
         return plot_comparison(self.table, self.runs, self.estimates, self.limit, axes=axes, figsize=figsize)
 
@@ -156,7 +156,7 @@ class Comparison:
         OutputError
             It cannot be written.
         """
-        from ..report.comparison import page
+        from ..reports.comparison_page import page
 
         _write(path, page(self._content()))
 
@@ -180,7 +180,7 @@ class Comparison:
 
     def _content(self) -> Content:
         """What pages show."""
-        from ..report.comparison import Content
+        from ..reports.comparison_page import Content
 
         header, rows = self.cells()
         doubtful = (self.table["status"] != OK).any() or not self.table["converged"].all()

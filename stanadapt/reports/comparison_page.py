@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..diagnostics.scalars import R_HAT_LIMIT
 from ..diagnostics.table import three_figures
 from ..plots.canvas import draw_detached
-from ..plots.comparison import plot_comparison
+from ..plots.comparison_plot import plot_comparison
 from .page import fill, render
-from .table import Column, Table
+from .summary_table import Column, Table
 from .vector import picture
 
 if TYPE_CHECKING:
