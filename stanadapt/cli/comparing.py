@@ -88,7 +88,7 @@ def compare(
           --methods fisher_mala,fisher_hmc,nuts --budget 10s --seed 1 --out compare.html
     """
     with warnings_as_lines(quiet):  # of the cache, at the first import
-        from ..comparisons import compare as compare_methods
+        from .. import compare as compare_methods
         from ..comparisons.comparison_result import check_suffix
 
     if out is not None:

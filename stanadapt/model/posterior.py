@@ -226,6 +226,11 @@ class Posterior:
         """A hash of the program, for the record: 16 hexadecimal digits."""
         return self.description.hash
 
+    @property
+    def data_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the data by name; Stan tuples have none."""
+        return {name: np.shape(value) for name, value in self.data.items() if not holds_tuples(value)}
+
     def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Data that the program models (left of a `~`), and the others, as arrays."""
         own = getattr(self.model, "modelled", None)

@@ -10,7 +10,6 @@ import xarray
 
 from .. import check
 from ..errors import ArgumentError, ModelError
-from ..model.data import holds_tuples
 from ..model.posterior import Posterior
 
 SAMPLE_DIMS = ("chain", "draw")
@@ -35,8 +34,7 @@ class Labels:
         ModelError
             A variable has the name of a dimension of every result.
         """
-        data = posterior.data.items()
-        observed = {name: np.shape(value) for name, value in data if not holds_tuples(value)}
+        observed = posterior.data_shapes
         drawn = {name: variable.shape for name, variable in posterior.variables.items()}
         shapes = observed | drawn
         for name in observed:

@@ -297,7 +297,7 @@ def test_the_command_refuses(arguments: tuple[str, ...], message: str) -> None:
 def test_the_command_ends_like_others_after_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stanadapt import comparisons as door
+    from stanadapt import compare as door
 
     def interrupted(*arguments: Any, **keywords: Any) -> Any:
         found = door(*arguments, **keywords)

@@ -8,12 +8,9 @@ import math
 import multiprocessing
 from typing import Any, NamedTuple, cast
 
-import numpy as np
-
 from ... import check, samplers
 from ...errors import ArgumentError, ModelError, warn
 from ...model import PROGRAM_BACKENDS
-from ...model.data import holds_tuples
 from ...model.nuts_programs import check_nuts, refuse_before_compiling
 from ...model.posterior import Posterior
 from .. import inits, warmup
@@ -132,7 +129,7 @@ def _check_owner(argument: str, quantity: str, request: Request, posterior: Post
     own = getattr(request, argument)[quantity]
     if own == quantity:
         return
-    data = {name: np.shape(value) for name, value in posterior.data.items() if not holds_tuples(value)}
+    data = posterior.data_shapes
     shape = posterior.generated_quantities[quantity].shape
     if quantity == f"{argument}:{own}":  # made by the model, whose shape is right
         data[own] = shape
