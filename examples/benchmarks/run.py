@@ -43,7 +43,7 @@ began = time.perf_counter()
 posterior = stanadapt.Posterior({PROGRAM!r}, {DATA!r})
 opened = time.perf_counter()
 warnings.simplefilter("ignore")
-from stanadapt.run import threads
+from stanadapt.run.workers import threads
 marks = []
 watch = threads.watch
 def marked(futures, board, look):
