@@ -10,13 +10,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .compare import compare
-from .report import report
+from .comparisons import compare
+from .reports import report
+from .version import __version__
 
 if TYPE_CHECKING:
     from . import errors
     from .api import methods, sample
-    from .compare.result import Comparison
+    from .comparisons.comparison_result import Comparison
     from .diagnostics.findings import diagnose
     from .diagnostics.replay import replay
     from .diagnostics.table import summary
@@ -39,14 +40,13 @@ if TYPE_CHECKING:
     from .plots.adaptation import plot_adaptation
     from .plots.chains import plot_chains
     from .plots.ess import plot_ess
-    from .plots.policy import plot_policy
+    from .plots.policy_plot import plot_policy
     from .plots.preconditioner import plot_preconditioner
     from .result.export import export
-    from .run.until import Until
+    from .run.stopping import Until
     from .runs import extend, load, resume
     from .simulators.abc import abc
 
-__version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
@@ -89,10 +89,10 @@ __all__ = [
 # Where each name comes from. They are imported at their first use, because numba and xarray take the better
 # part of a second, which `stanadapt --help` can do without.
 _HOMES = {
-    "Comparison": "compare.result",
+    "Comparison": "comparisons.comparison_result",
     "Posterior": "model.posterior",
     "Target": "model.backends.python",
-    "Until": "run.until",
+    "Until": "run.stopping",
     "abc": "simulators.abc",
     "diagnose": "diagnostics.findings",
     "export": "result.export",
@@ -102,7 +102,7 @@ _HOMES = {
     "plot_adaptation": "plots.adaptation",
     "plot_chains": "plots.chains",
     "plot_ess": "plots.ess",
-    "plot_policy": "plots.policy",
+    "plot_policy": "plots.policy_plot",
     "plot_preconditioner": "plots.preconditioner",
     "replay": "diagnostics.replay",
     "resume": "runs",

@@ -18,9 +18,8 @@ from .model.posterior import Posterior
 from .result.build import try_build
 from .result.labels import Labels
 from .result.store import check_folder, create_store, lock
-from .run.engine import open_posterior
 from .run.interrupts import raised_interrupts
-from .run.prepare import prepare
+from .run.preparation.prepare import open_posterior, prepare
 from .run.request import Request, resolve
 from .runs import Fit, complete, memory_in_words
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     import pandas
 
     from .result.container import InferenceData
-    from .run.until import Until
+    from .run.stopping import Until
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -57,7 +56,7 @@ def refuse_unknown(function: str, given: Mapping[str, Any], allowed: Sequence[st
 
 
 def _names_arguments(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """`function`, which tells in an ArgumentError what an unknown argument may have been meant to be."""
+    """`function`, with an ArgumentError that suggests the right name for an unknown argument."""
     allowed = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)

@@ -1,7 +1,7 @@
-"""Where compiled things are kept between runs.
+"""Folders that keep compiled code between runs.
 
-They are machine code and pickles: whoever can write there can have the user run anything. So a folder is used
-only where it belongs to the user and nobody else can write to it.
+They are machine code and pickles: anybody who can write there can make the user's process run anything. So a
+folder is used only where it belongs to the user and nobody else can write to it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import ModuleType
 
 from .errors import StanAdaptWarning
 
-# Where a process says to those that it starts which temporary cache it uses.
+# A process tells its child processes by this variable which temporary cache it uses.
 _SHARED = "STANADAPT_TEMPORARY_CACHE"
 
 

@@ -122,9 +122,9 @@ def label(name: str, value: str) -> str:
 
 
 def nearest(value: Any, allowed: Iterable[str]) -> str:
-    """The names most like `value`, in words for the end of an error message; empty if none is.
+    """The names most like `value`, in words for the end of an error message; empty if no name is.
 
-    A name that another program has for one of those that are allowed is told by that one.
+    The name that another program has for an argument is answered with our name.
     """
     written, allowed = shown(value).strip("'").lower().replace("-", "_"), list(allowed)
     if ELSEWHERE.get(written) in allowed:
@@ -234,7 +234,7 @@ def free_memory() -> float:
 
 
 def _free_in_container() -> float:
-    """What the limit of a container leaves, beyond which the system kills the process."""
+    """The memory that the limit of a container leaves; beyond it the system kills the process."""
     folder = Path("/sys/fs/cgroup")
     versions = (
         ("memory.max", "memory.current"),

@@ -1,4 +1,4 @@
-"""What stanadapt raises and warns. Every message names what was wrong, its value, and what is allowed."""
+"""The errors and warnings of stanadapt. Every message names the fault, the value, and what is allowed."""
 
 from __future__ import annotations
 

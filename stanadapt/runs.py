@@ -16,17 +16,17 @@ from .errors import ArgumentError, ChainError, FindingsWarning, OutputError, Sto
 from .model.posterior import Posterior
 from .result.build import attributes_of, bare, data_groups, finish, run_groups
 from .result.container import attributes
+from .result.disk_draws import read_store, thin_run, write_result
 from .result.files import rescue
 from .result.labels import Labels
 from .result.schema import Schema
 from .result.store import Store, is_lazy, lock, open_store
-from .result.stored import read_store, thin_run, write_result
 from .run.draws import Run
 from .run.interrupts import delayed_interrupts, raised_interrupts
-from .run.prepare import Prepared, prepare_again
+from .run.preparation.prepare import Prepared, prepare_again
 from .run.progress import Progress, tell
 from .run.request import Request
-from .run.turns import Work, run
+from .run.workers.turns import Work, run
 
 if TYPE_CHECKING:
     from .result.container import InferenceData
@@ -47,7 +47,7 @@ class Fit(NamedTuple):
 
 
 def complete(fit: Fit, began: float) -> InferenceData:
-    """Run the chains, build the result, and say what is found in it. `began` is when the user's call did.
+    """Run the chains, build the result, and warn of findings. `began` is the time of the user's call.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def complete(fit: Fit, began: float) -> InferenceData:
     StoreError
         The store cannot be written, and has what was drawn until then.
     Exception
-        What a chain raised; where there is a store, it has the draws until then.
+        The exception of a chain; a store has the draws until then.
     """
     with delayed_interrupts() as caught:  # from here on there are draws to lose
         work, goals = _work(fit, began)
@@ -118,7 +118,7 @@ def resume(
     Raises
     ------
     StoreError
-        The folder is none of a run, is damaged, by another version, of another model, or in use.
+        The folder holds no run, is damaged or in use, or comes from another version or another model.
     ArgumentError
         An argument is not allowed.
     """
@@ -137,8 +137,8 @@ def extend(
 ) -> InferenceData:
     """Add draws to a run that was kept in a folder.
 
-    They are those of a run that was asked for more from the start, bit for bit. Goals of `until` are given
-    up: all draws are drawn.
+    They equal, bit for bit, the draws of a run that was asked for more from the start. Goals of `until` are
+    given up: all draws are drawn.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def extend(
 
 
 def load(store: str | os.PathLike[str]) -> InferenceData:
-    """What a folder has of its run: the result where it is over, and else the draws so far.
+    """Read the run in a folder: its result where it is over, else the draws so far.
 
     It may be read while the run goes on, by another process too. Nothing is executed. The draws of a run
     that is not over are cut to equal lengths, and its attribute interrupted_note and `diagnose` say what is
@@ -190,7 +190,7 @@ def load(store: str | os.PathLike[str]) -> InferenceData:
     Raises
     ------
     StoreError
-        The folder is none of a run, is damaged, or by another version.
+        The folder holds no run, is damaged, or comes from another version.
     """
     return read_store(open_store(store))
 
@@ -208,7 +208,7 @@ def _go_on(
     )
     store = open_store(path)
     with memory_in_words(), lock(store.folder):
-        store = open_store(path)  # as it is now that nobody else can change it
+        store = open_store(path)  # read again: now no other process can change it
         ended = store.ended()
         if ended.get("finished") and not more:
             if model is not None or data is not None:
@@ -239,7 +239,7 @@ def _go_on(
 
 
 def _work(fit: Fit, began: float) -> tuple[Work, Goals | None]:
-    """What is to be run, with what the store has of it."""
+    """The run to go on with, and its state in the store."""
     prepared, store = fit.prepared, fit.store
     goals = None
     if fit.request.until is not None:

@@ -15,8 +15,8 @@ from numba import types
 from numba.core import cgutils
 
 from .jit import bare, intrinsic, kernel
+from .transport.columns import COLUMNS
 from .transport.composition import into_x, pull_back
-from .transport.table import COLUMNS
 
 
 class Failures(NamedTuple):

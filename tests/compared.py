@@ -9,11 +9,11 @@ import xarray
 
 import stanadapt
 from pages import EVIL
-from stanadapt.compare.conclusion import conclude
-from stanadapt.compare.measures import Figures
-from stanadapt.compare.plan import Plan, make_plan
-from stanadapt.compare.result import Comparison
-from stanadapt.compare.running import FAILED, NOT_RUN, OK, Attempt
+from stanadapt.comparisons.comparison_result import Comparison
+from stanadapt.comparisons.conclusion import conclude
+from stanadapt.comparisons.measures import Figures
+from stanadapt.comparisons.plan import ComparisonPlan, make_plan
+from stanadapt.comparisons.running import FAILED, NOT_RUN, OK, Attempt
 from stanadapt.diagnostics.efficiency import Sizes
 from stanadapt.diagnostics.estimates import Estimates
 from stanadapt.diagnostics.finding import Finding
@@ -35,7 +35,7 @@ def as_result(draws: dict[str, np.ndarray]) -> Any:
     return container({"posterior": xarray.Dataset(variables)})
 
 
-def plan_for(posterior: stanadapt.Posterior, methods: list[str], **keywords: Any) -> Plan:
+def plan_for(posterior: stanadapt.Posterior, methods: list[str], **keywords: Any) -> ComparisonPlan:
     given: dict[str, Any] = {
         "methods": {label: {"method": "rwm"} for label in methods},
         "budget": "10 s",

@@ -14,8 +14,8 @@ import pytest
 
 import proof
 from stanadapt.numerics.blas import one_thread
-from stanadapt.run.processes import Processes
-from stanadapt.run.threads import Threads
+from stanadapt.run.workers.processes import Processes
+from stanadapt.run.workers.threads import Threads
 
 ROOT = Path(__file__).parents[1]
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stanadapt import Posterior
-from stanadapt.model.backends.base import RefusedError
+from stanadapt.model.backends.contract import RefusedError
 
 PAGE = Path(__file__).parents[1] / "docs" / "how" / "coverage.md"
 _SEEDS = 5  # points at which a program is tried

@@ -231,13 +231,13 @@ MUTATIONS = [
         unit("test_pilot", "test_history_has_the_stages_of_the_pilot"),
     ),
     Mutation(
-        "run/segments.py",
+        "run/workers/segments.py",
         "draws.append(piece.draws.values, piece.draws.x, piece.draws.stats)",
         "draws.append(piece.draws.values[:-1], piece.draws.x, piece.draws.stats)",
         unit("test_runner", "test_draws_do_not_depend_on_processes"),
     ),
     Mutation(
-        "run/failures.py",
+        "run/workers/failures.py",
         "key=lambda failure: failure.chain",
         "key=lambda failure: -failure.chain",
         ("end_to_end/test_python_processes.py::test_every_failure_comes_back_with_its_traceback",),

@@ -37,7 +37,7 @@ import stanadapt
 from jax_pairs import Pair, columns, pairs, stan_data, z_scores
 from race.racer import Clock
 from stanadapt.diagnostics.convergence import convergence
-from stanadapt.model.backends import jax_exchange
+from stanadapt.model.backends.jax import jax_exchange
 from stanadapt.model.speed import _repeat, seconds_per_gradient
 from stanadapt.numerics.blas import one_thread
 from stanadapt.result.container import datasets

@@ -38,12 +38,12 @@ def _child(code: str, *, env: dict[str, str] | None = None) -> dict[str, float]:
 def start() -> None:
     code = f"""
 import json, time, warnings
-import stanadapt, stanadapt.api, stanadapt.model.backends.stanli
+import stanadapt, stanadapt.api, stanadapt.model.backends.stan.stanli
 began = time.perf_counter()
 posterior = stanadapt.Posterior({PROGRAM!r}, {DATA!r})
 opened = time.perf_counter()
 warnings.simplefilter("ignore")
-from stanadapt.run import threads
+from stanadapt.run.workers import threads
 marks = []
 watch = threads.watch
 def marked(futures, board, look):

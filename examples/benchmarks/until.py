@@ -29,10 +29,10 @@ from diagnosis import gaussian
 from stanadapt import Until
 from stanadapt.diagnostics.convergence import convergence
 from stanadapt.diagnostics.statistics import each_column
-from stanadapt.diagnostics.until import Watch
+from stanadapt.diagnostics.until import GoalWatch
 from stanadapt.result.container import datasets
-from stanadapt.run import until as goals
-from stanadapt.run.until import Schedule
+from stanadapt.run import stopping as goals
+from stanadapt.run.stopping import Schedule
 
 MODELS = Path(__file__).parents[2] / "models"
 CHAINS = 4
@@ -110,7 +110,7 @@ class Ended(NamedTuple):
 
 def draw_until(until: Until, posterior: stanadapt.Posterior, values: np.ndarray) -> Ended:
     """Look at draws as they would come."""
-    schedule, watch = Schedule(until, CHAINS, values.shape[1]), Watch(until, posterior)
+    schedule, watch = Schedule(until, CHAINS, values.shape[1]), GoalWatch(until, posterior)
     rows, not_before, times, reached = 0, 0.0, [], False
     while not reached and (then := schedule.next(rows, not_before=not_before)) > rows:
         rows = then
@@ -123,7 +123,7 @@ def draw_until(until: Until, posterior: stanadapt.Posterior, values: np.ndarray)
 
 def beyond(until: Until, posterior: stanadapt.Posterior, values: np.ndarray) -> float:
     """The smallest effective size of all draws over the goal."""
-    columns = Watch(until, posterior).columns
+    columns = GoalWatch(until, posterior).columns
     found = each_column(convergence, [values[..., columns]])
     return float(min(np.nanmin(found.ess_bulk), np.nanmin(found.ess_tail)) / (until.ess or np.nan))
 

@@ -3,10 +3,10 @@
 Everything but click is imported inside the commands, so that help comes at once.
 """
 
+from .command_group import main
 from .comparing import compare
 from .completion import completion
-from .export import export
-from .group import main
+from .exporting import export
 from .models import check_model, methods
 from .pages import report, watch
 from .results import diagnose, replay, summary

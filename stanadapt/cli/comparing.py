@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from ..compare import METHODS
+from ..comparisons import METHODS
 from ..model import BACKENDS
-from .group import WRITTEN, main
+from .command_group import WRITTEN, main
 from .options import COUNT, EXISTING, RADIUS, SEED, parse_inits
 from .output import check_output, warnings_as_lines
 
@@ -79,8 +79,8 @@ def compare(
 ) -> None:
     """Compare methods on MODEL, each under the same budget.
 
-    Prints a table of effective sample sizes, also per second and per 1000 evaluations, and who disagrees with
-    whom beyond chance. A method that fails is a row with its reason. Ctrl-C keeps what is there.
+    Prints a table of effective sample sizes, also per second and per 1000 evaluations, and which methods
+    disagree beyond chance. A method that fails is a row with its reason. Ctrl-C keeps what is there.
 
     \b
     Example:
@@ -89,7 +89,7 @@ def compare(
     """
     with warnings_as_lines(quiet):  # of the cache, at the first import
         from .. import compare as compare_methods
-        from ..compare.result import check_suffix
+        from ..comparisons.comparison_result import check_suffix
 
     if out is not None:
         check_suffix(out)

@@ -1,7 +1,7 @@
 """Completion in a shell: the command that prints its script, and the names that words are completed with.
 
 Every press of the tab key starts Python anew. So nothing here imports the samplers, which would load numba:
-names of methods and of their settings are read off the source files.
+the settings of a method are read from the text of its file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from click.shell_completion import (
     get_completion_class,
 )
 
-from .group import main
+from ..method_names import METHODS
+from .command_group import main
 
 _VARIABLE = "_STANADAPT_COMPLETE"  # in the environment, when a shell asks
 _SAMPLERS = Path(__file__).parents[1] / "samplers"
@@ -51,7 +52,7 @@ def completion(shell: str) -> None:
 
 def complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
     """Names of methods."""
-    items = [*(CompletionItem(name, help=text) for name, text in method_names().items()), _AUTO]
+    items = [*(CompletionItem(name, help=text) for name, text in METHODS.items()), _AUTO]
     return [item for item in items if item.value.startswith(incomplete)]
 
 
@@ -79,20 +80,11 @@ def complete_variable(ctx: click.Context, _: click.Parameter, incomplete: str) -
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def method_names() -> dict[str, str]:
-    """Methods and what they are: METHODS of the samplers."""
-    for node in _parse("__init__").body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "METHODS":
-            names: dict[str, str] = ast.literal_eval(node.value)
-            return names
-    return {}
-
-
 def setting_names(method: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Settings of a method: their meaning, and their values where there are only a few."""
-    if method not in method_names():
+    if method not in METHODS:
         return {}
-    tree = _parse(method)
+    tree = ast.parse((_SAMPLERS / f"{method}.py").read_text(encoding="utf-8"))
     choices: dict[str, tuple[str, ...]] = {}
     for node in tree.body:
         choices |= _choices(node)
@@ -103,11 +95,6 @@ def setting_names(method: str) -> dict[str, tuple[str, tuple[str, ...]]]:
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                     declared[field.target.id] = _describe(field.annotation, choices)
     return declared
-
-
-def _parse(name: str) -> ast.Module:
-    """The file of a sampler."""
-    return ast.parse((_SAMPLERS / f"{name}.py").read_text(encoding="utf-8"))
 
 
 def _choices(node: ast.stmt) -> dict[str, tuple[str, ...]]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..model import BACKENDS
+from .command_group import main
 from .completion import complete_method
-from .group import main
 from .options import EXISTING, JSON, RADIUS, SEED
 from .output import shown, warnings_as_lines
 
@@ -34,7 +34,7 @@ def methods(name: str | None, as_json: bool) -> None:
     """
     from .. import api, samplers
     from ..diagnostics import table
-    from ..run import auto
+    from ..run.preparation import auto
     from .records import method_record, methods_record, print_record
 
     if as_json:
@@ -110,7 +110,7 @@ def check_model(
 
 
 def _describe(model: str, opened: Posterior) -> None:
-    """What a model holds, as tables."""
+    """The contents of a model, as tables."""
     from ..diagnostics import table
     from .records import kinds
 

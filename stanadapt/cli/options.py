@@ -50,7 +50,7 @@ def parse_settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
     Such a text, and a name that is unknown, are refused where settings are checked, in the words used there.
     """
     from .. import samplers
-    from ..run import auto
+    from ..run.preparation import auto
 
     auto.check_method(method, dict.fromkeys(pairs))
     if method == auto.NAME:

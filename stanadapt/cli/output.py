@@ -1,4 +1,4 @@
-"""Results read and written, and what is printed of them."""
+"""Reading, writing and printing results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 import click
 
 from ..errors import FindingsWarning, OutputError
-from .group import WRITTEN
+from .command_group import WRITTEN
 
 _MOST_ROWS = 30  # of the table after a run; `stanadapt summary` has them all
 
 
 def read_result(path: str) -> Any:
-    """A result in a file, or what the folder of a run has."""
+    """A result in a file, or the draws in the folder of a run."""
     from ..result.files import read
     from ..runs import load
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from .group import WRITTEN, main
+from .command_group import WRITTEN, main
 from .options import RESULT, STORE
 from .output import check_output, read_result, warnings_as_lines
 
@@ -38,7 +38,7 @@ def report(ctx: click.Context, file: str, out: str | None, title: str | None, fo
     Example:
       stanadapt report fit.nc --out fit.html
     """
-    from ..report.document import make
+    from ..reports.document import make
 
     out = out or f"{Path(file).resolve().stem}.html"
     check_output(ctx, out, force)
@@ -80,8 +80,8 @@ def watch(
       stanadapt sample model.stan --data data.json --store fits/model &
       stanadapt watch fits/model
     """
-    from ..report.document import make
-    from ..report.watch import RUNNING, Server, Watch
+    from ..reports.document import make
+    from ..reports.watch import RUNNING, Server, Watch
 
     if out is not None:
         check_output(ctx, out, force)
@@ -109,7 +109,7 @@ def watch(
 
 
 def _has_screen() -> bool:
-    """Whether a browser can show itself to whoever types."""
+    """Whether a browser can open on the user's screen."""
     if not sys.stdout.isatty():
         return False
     if sys.platform in ("win32", "darwin"):

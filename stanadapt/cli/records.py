@@ -1,7 +1,7 @@
 """What commands print with --json: one JSON value, with keys that stay as they are.
 
 Keys may be added, but none is renamed or changes its meaning. Numbers that are not finite are null, since
-JSON has no word for them. Texts are those of the program and the file, with their odd characters escaped.
+JSON has no word for them. Texts stand as in the program and the file, with control characters escaped.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def diagnose_record(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def methods_record() -> dict[str, Any]:
-    """All methods, auto with them, whose numbers are those of what it takes."""
+    """All methods. The numbers of auto are those of the method that it takes."""
     from .. import api
-    from ..run import auto
+    from ..run.preparation import auto
 
     frame = api.methods()
     rows = [
@@ -60,7 +60,7 @@ def methods_record() -> dict[str, Any]:
 def method_record(name: str) -> dict[str, Any]:
     """A method with its settings."""
     from .. import api, samplers
-    from ..run import auto
+    from ..run.preparation import auto
 
     if name == auto.NAME:
         return {"name": name, "description": auto.DESCRIPTION, "settings": []}

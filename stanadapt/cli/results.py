@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..model import BACKENDS
-from .group import main
+from .command_group import main
 from .options import COUNT, EXISTING, JSON, RADIUS, RESULT, SEED, VAR, parse_inits
 from .output import in_words, read_result, warnings_as_lines
 

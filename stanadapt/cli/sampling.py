@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ..model import BACKENDS
+from .command_group import main
 from .completion import complete_method, complete_setting
-from .group import main
 from .options import (
     COUNT,
     EXISTING,
@@ -150,7 +150,7 @@ def sample(
     """
     with warnings_as_lines(quiet):  # of the cache, at the first import
         from .. import api
-        from ..run.engine import open_posterior
+        from ..run.preparation.prepare import open_posterior
 
     out = out or f"{Path(model).stem}.nc"
     check_output(ctx, out, force)
@@ -200,10 +200,8 @@ def resume(
     """
     from .. import runs
 
-    out = out or f"{Path(store).resolve().name}.nc"
-    check_output(ctx, out, force)
     progress = not (quiet or no_progress)
-    draw_and_write(ctx, lambda: runs.resume(store, workers=workers, progress=progress), out, quiet)
+    _write_run(ctx, lambda: runs.resume(store, workers=workers, progress=progress), store, out, quiet, force)
 
 
 @main.command()
@@ -224,7 +222,7 @@ def extend(
 ) -> None:
     """Add draws to the run in the folder STORE.
 
-    They are those of a run that was asked for more from the start.
+    The draws equal the draws of a run that was asked for more from the start.
 
     \b
     Example:
@@ -232,7 +230,16 @@ def extend(
     """
     from .. import runs
 
+    progress = not (quiet or no_progress)
+    _write_run(
+        ctx, lambda: runs.extend(store, draws, workers=workers, progress=progress), store, out, quiet, force
+    )
+
+
+def _write_run(
+    ctx: click.Context, draw: Callable[[], Any], store: str, out: str | None, quiet: bool, force: bool
+) -> None:
+    """Write what `draw` gives of the run in a store; by default to a file with the name of the store."""
     out = out or f"{Path(store).resolve().name}.nc"
     check_output(ctx, out, force)
-    progress = not (quiet or no_progress)
-    draw_and_write(ctx, lambda: runs.extend(store, draws, workers=workers, progress=progress), out, quiet)
+    draw_and_write(ctx, draw, out, quiet)

@@ -22,7 +22,7 @@ from .estimates import Contrast, Estimates, combine, contrast
 ERROR_RATE = 0.001  # that any sample is named where all are right
 
 
-class Verdict(NamedTuple):
+class SampleVerdict(NamedTuple):
     """Of one sample."""
 
     against: tuple[str, ...]  # the samples that it was held against
@@ -36,7 +36,7 @@ class Agreement(NamedTuple):
 
     group: tuple[str, ...]  # samples that agree
     is_unique: bool  # whether there is no other group of the same size
-    verdicts: dict[str, Verdict]  # by sample, where there was something to hold it against
+    verdicts: dict[str, SampleVerdict]  # by sample, where there was something to hold it against
     level: float  # of the p-value of a single comparison
 
 
@@ -74,15 +74,17 @@ def compare_samples(samples: Mapping[str, Estimates], rate: float) -> Agreement:
     return Agreement(tuple(group), is_unique, verdicts, level)
 
 
-def _verdict(name: str, group: Sequence[str], samples: Mapping[str, Estimates], level: float) -> Verdict:
+def _verdict(
+    name: str, group: Sequence[str], samples: Mapping[str, Estimates], level: float
+) -> SampleVerdict:
     """A sample against the others of the group."""
     others = tuple(other for other in group if other != name)
     return _judge(others, samples[name], combine([samples[other] for other in others]), level)
 
 
-def _judge(against: tuple[str, ...], one: Estimates, other: Estimates, level: float) -> Verdict:
+def _judge(against: tuple[str, ...], one: Estimates, other: Estimates, level: float) -> SampleVerdict:
     found = contrast(one, other)
-    return Verdict(against, other, found, found.p_value < level)
+    return SampleVerdict(against, other, found, found.p_value < level)
 
 
 def _count(one: Estimates, other: Estimates) -> int:

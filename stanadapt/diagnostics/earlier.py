@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import warn
-from ..result.warm import open_result, read_warm
-from ..run.warm import Warm
+from ..result.learned import open_result, read_warm
+from ..run.preparation.warm_start import Warm
 from .findings import diagnose
 
 

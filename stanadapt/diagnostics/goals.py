@@ -7,23 +7,23 @@ import time
 from typing import Any
 
 from ..model.posterior import Posterior
-from ..run.board import Board
 from ..run.draws import Run
 from ..run.job import Job
-from ..run.status import Status, attributes
-from ..run.turns import Look, Work
-from ..run.until import Schedule, Until, check_until
-from .until import Watch
+from ..run.stopping import Schedule, Until, check_until
+from ..run.workers.board import Board
+from ..run.workers.turns import Look, Work
+from .status import Status, attributes
+from .until import GoalWatch
 
 
 class Goals:
-    """What says how long a run goes on (`run.turns.Enough`), and what it has come to."""
+    """What says how long a run goes on (`run.workers.turns.Enough`), and what it has come to."""
 
     def __init__(self, until: Until, posterior: Posterior, job: Job, began: float) -> None:
         """`began` is the reading of `time.perf_counter` from which a limit of time counts."""
         check_until(until, posterior, job.chains, job.rows)
         self.until, self.schedule, self.began = until, Schedule(until, job.chains, job.rows), began
-        self.watch = Watch(until, posterior)
+        self.watch = GoalWatch(until, posterior)
         self.status: Status | None = None
         self.limit = ""  # what has ended the run before its goals, or nothing
         self.attributes: dict[str, Any] = {}

@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 from scipy.linalg import solve_triangular
 
-from ..run.replay import Yardstick
+from ..run.rerun import Yardstick
 
 _WIDE = 3.0  # up to which the functions are nearly linear or quadratic
 _CLIP = 4.0  # beyond which a draw counts no further for the covariance
@@ -36,7 +36,7 @@ LOCATION, SPREAD = "location", "spread"
 LOG_DENSITY, DISTANCE = "log density", "distance from the middle"
 
 
-class Frame(NamedTuple):
+class DrawFrame(NamedTuple):
     """What draws are measured by."""
 
     middle: np.ndarray  # (d,)
@@ -45,7 +45,7 @@ class Frame(NamedTuple):
     height: float  # its spread
 
     @classmethod
-    def of(cls, draws: np.ndarray, logp: np.ndarray) -> Frame:
+    def of(cls, draws: np.ndarray, logp: np.ndarray) -> DrawFrame:
         """Of draws (..., d), and log densities of some of them."""
         flat = draws.reshape(-1, draws.shape[-1])
         middle, scale = _middle_and_scale(flat)

@@ -14,18 +14,18 @@ from ..errors import ArgumentError
 from ..model.plugins import check_backend
 from ..model.posterior import Posterior
 from ..result.container import attributes
-from ..result.record import Record
+from ..result.disk_draws import read_store
+from ..result.record import RunRecord
 from ..result.store import Store, open_store
-from ..result.stored import read_store
-from ..run.compiling import compile_job, compile_reference
-from ..run.engine import open_posterior
 from ..run.inits import plan
 from ..run.job import Job
-from ..run.replay import Frozen, log_densities, run_on, step_from, warm_up_again
+from ..run.preparation.compiling import compile_job, compile_reference
+from ..run.preparation.prepare import open_posterior
+from ..run.rerun import Frozen, log_densities, run_on, step_from, warm_up_again
 from ..samplers import is_engine, sampler
 from .convergence import convergence
 from .finding import Finding
-from .law import SPREAD, Frame, Means, adjust, batch_test, names
+from .law import SPREAD, DrawFrame, Means, adjust, batch_test, names
 from .scalars import ESS_PER_CHAIN
 from .statistics import compile_statistics
 
@@ -181,7 +181,7 @@ def replay(
     check_backend(backend)
     workers = check.available_cores() if workers is None else check.integer("workers", workers, 1)
     store = _store_of(idata, model)
-    record = Record.of(idata if store is None else read_store(store))
+    record = RunRecord.of(idata if store is None else read_store(store))
     if model is None and store is None:
         raise ArgumentError(
             "model is missing: a result does not hold the program and the data of its run, unless that was "
@@ -289,7 +289,7 @@ def replay_draws(
     logp = log_densities(posterior, starts)
     if not np.isfinite(logp).all():
         raise ArgumentError("idata has draws at which the log density is not finite: it is another target")
-    frame = Frame.of(draws, logp)
+    frame = DrawFrame.of(draws, logp)
     told, checks, evaluations = list(notes), [], _STEP_COST
     if frozen is not None:
         iterations = max(1, round(_KERNEL_SHARE * budget * apart * spacing))
@@ -347,7 +347,7 @@ def _effective_size(draws: np.ndarray) -> float:
     return float(np.nanmin([found.ess_bulk, found.ess_tail]))
 
 
-def _reference(frame: Frame, points: np.ndarray, steps: Any, batches: float) -> _Check:
+def _reference(frame: DrawFrame, points: np.ndarray, steps: Any, batches: float) -> _Check:
     """What the reference kernel shows, of draws (C, m, d) and its steps from there.
 
     For an f that decays under the kernel like e^-ct, what the draws' mean is off by is the drift over -c. Of

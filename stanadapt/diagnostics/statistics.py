@@ -15,9 +15,9 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import datasets, json_attribute
 from ..result.labels import SAMPLE_DIMS
-from ..run.board import Board
 from ..run.interrupts import interrupts
 from ..run.progress import tell
+from ..run.workers.board import Board
 from .convergence import FEWEST, convergence, is_ready
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..model.posterior import Posterior
-from ..run.status import Figure, Status
-from ..run.until import MINIMUM, Until
+from ..run.stopping import MINIMUM, Until
 from .convergence import convergence, mcse_mean, r_hat
 from .statistics import each_column
+from .status import Figure, Status
 
 # Draws for each effective one that a goal asks for, at most, and at least half of them: to see what is clear,
 # to decide, and to decide on what is neither here nor there.
@@ -41,7 +41,7 @@ class _Errors(NamedTuple):
     mcse: np.ndarray  # (k,)
 
 
-class Watch:
+class GoalWatch:
     """Looks at the draws of a run, again and again.
 
     What it keeps from look to look saves time and changes no answer: whoever begins with a later look gets
@@ -50,7 +50,7 @@ class Watch:
     Parameters
     ----------
     until
-        The goals; see `run.until.check_until` for what may be asked of a posterior.
+        The goals; see `run.stopping.check_until` for what may be asked of a posterior.
     posterior
         Whose variables are in the columns of the draws.
 

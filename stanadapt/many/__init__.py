@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 from .. import api, check, samplers
 from ..diagnostics.earlier import begin_from
 from ..errors import ArgumentError, warn
-from ..model.opening import check_program, is_function, is_opened, portable, program_digest
+from ..model.opening import check_program
 from ..model.posterior import Posterior
-from ..result.folder import Folder, plain
-from ..run import auto
-from ..run.datasets import count, entries
-from ..run.pools import Cluster, Here, LocalProcesses, Pool
+from ..model.source import is_function, is_opened, portable, program_digest
+from ..run.preparation import auto
 from ..run.request import Request, resolve
+from ..run.workers.pools import ClusterPool, Here, LocalProcesses, Pool
+from .datasets import count, entries
 from .fits import Fits
-from .worker import Common, fit, fit_packed
+from .folder import Folder, plain
+from .task import Common, fit, fit_packed
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-# Arguments of `sample` that are not those of each fit.
+# Arguments of `sample` that a single fit does not have.
 _NOT_FOR_FITS = ("model", "data", "seed", "workers", "progress", "store", "cluster")
 
 
@@ -62,7 +63,7 @@ def sample_many(
     seed
         0 to 2**32 - 1. The seed of a fit is made of this one and its key alone, so that draws depend on
         neither the order, nor workers, nor which other fits there are; `sample` with the seed in the result's
-        attributes gives the same draws. By default a fresh one, or that of the folder `out`.
+        attributes gives the same draws. By default a fresh one, or the seed of the folder `out`.
     workers
         Fits that run at the same time, each in a process of its own; by default as many as there are cores.
         With 1 they run in this process, one after another. Where `datasets` has a length below it, the
@@ -150,7 +151,7 @@ def _resolve(arguments: dict[str, Any], seed: Any, workers: Any, progress: Any) 
 def _folder(
     out: Any, program: Any, request: Request, arguments: dict[str, Any], seed: int | None
 ) -> tuple[Folder | None, int]:
-    """The folder for results, if one is wanted, and the seed, which may be that of the folder."""
+    """The folder for results, if one is wanted, and the seed, which the folder may have."""
     if out is None:
         return None, request.seed
     if not isinstance(out, str | os.PathLike) or not os.fspath(out):
@@ -170,7 +171,7 @@ def _folder(
 
 
 def _plain_arguments(request: Request, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments as an index can hold them: what the method has by default is written out."""
+    """The arguments as an index can hold them: the method's defaults are written out."""
     written = dict(arguments)
     if request.method != auto.NAME:
         job = request.job(request.method, request.settings)
@@ -191,7 +192,7 @@ def _pool(
                 f"timeout={timeout:g} is not allowed with cluster, where ending a worker ends what others "
                 "run in it: pass until, such as until='10 min'"
             )
-        return Cluster(fit_packed, cluster), 0
+        return ClusterPool(fit_packed, cluster), 0
     fits = workers if total is None else min(workers, total)
     share = max(1, workers // max(fits, 1))
     if timeout is not None and multiprocessing.current_process().daemon:

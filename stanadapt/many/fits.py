@@ -1,4 +1,4 @@
-"""Many fits: what is under way, what is ready, and what becomes of fits whose worker has died."""
+"""Many fits: those that run, those that are ready, and those whose worker has died."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from ..diagnostics import convergence
 from ..diagnostics.statistics import compile_statistics
 from ..errors import ChainError, DataError, OutputError, StanAdaptWarning, warn
 from ..model.data import EVERY, load, read
-from ..model.opening import compile_program, is_opened, portable, program_digest
+from ..model.opening import compile_program
 from ..model.posterior import Posterior
+from ..model.source import is_opened, portable, program_digest
 from ..result.container import attributes
 from ..result.files import read as read_file
-from ..result.folder import Folder, digest
-from ..run import auto, warmup
-from ..run.board import Board
-from ..run.compiling import is_ready
-from ..run.datasets import Entry
-from ..run.engine import open_posterior
+from ..run import warmup
 from ..run.interrupts import Caught, interrupts
-from ..run.pools import Here, LocalProcesses, Loss, Pool, Task
-from ..run.prepare import prepare
+from ..run.preparation import auto
+from ..run.preparation.compiling import is_ready
+from ..run.preparation.prepare import open_posterior, prepare
 from ..run.progress import Tally
 from ..run.request import Request
-from .worker import COLD_SECONDS, Common, Outcome, is_refused_packed, try_write
+from ..run.workers.board import Board
+from ..run.workers.pools import Here, LocalProcesses, Loss, Pool, Task
+from .datasets import Entry
+from .folder import Folder, digest
+from .task import COLD_SECONDS, Common, Outcome, is_refused_packed, try_write
 
 _LOOK_SECONDS = 0.1
 _LOSSES = 3  # after which a fit that its cluster drops is given up
@@ -81,7 +82,8 @@ class Fits:
         self.tally = Tally(f"{request.method}, fits", total, request.progress)
         self.under_way: dict[Future[Any], _Fit] = {}
         self.alone: deque[_Fit] = deque()  # to be run one at a time
-        # What is handed out next: the key, and what gives its value, or None where the fit is to be run anew.
+        # The next outcomes: each key with a function that returns its value, or None where the fit runs
+        # again.
         self.ready: deque[tuple[Entry, Callable[[], Value | None]]] = deque()
         self.is_prepared = self.is_exhausted = self.is_interrupted = False
         self.error: Exception | None = None  # raised at the end
@@ -133,7 +135,7 @@ class Fits:
 
     @contextlib.contextmanager
     def _stopped_by(self, caught: Caught) -> Iterator[None]:
-        """What a signal raises in a fit in this process ends the run as it ends one in another process."""
+        """A signal in a fit of this process ends the run, as it does for fits in other processes."""
         try:
             yield
         except (KeyboardInterrupt, SystemExit):
@@ -281,7 +283,7 @@ class Fits:
         self._put(fit.entry, outcome.result)
 
     def _lose(self, future: Future[Any], loss: Loss) -> None:
-        """What to do about a fit without an outcome, and about those that are lost with it."""
+        """Decide about a fit without an outcome, and about the fits that are lost with it."""
         if not loss.is_collective:
             fit = self.under_way.pop(future)
             fit.losses += 1
@@ -311,7 +313,7 @@ class Fits:
                 self.alone.append(fit)
 
     def _stop(self) -> None:
-        """After a signal: no fit begins any more, and those that are done come out."""
+        """After a signal: no further fit begins, and finished fits are handed out."""
         if self.is_interrupted:
             return
         self.is_interrupted = self.is_exhausted = True
@@ -424,7 +426,7 @@ def _is_object(model: Any) -> bool:
 
 
 def _values(data: Any) -> Any:
-    """Data as `sample` reads them, whichever way Python's tuples are meant."""
+    """Data as `sample` reads them, for both meanings of Python's tuples."""
     try:
         return read(data)
     except DataError:

@@ -84,7 +84,7 @@ def to_json(values: Mapping[str, Any]) -> str:
     """JSON as Stan reads it: arrays row by row, NaN and Infinity as bare words.
 
     stanli wants those two as strings, which stanio does not write: `strings_for_non_finite` in
-    backends/native.py makes them.
+    backends/stan/native.py makes them.
     """
     return str(stanio.dump_stan_json(values))
 

@@ -1,4 +1,4 @@
-"""What a result knows of its posterior: names, shapes, and what evaluated it."""
+"""The description of a posterior in a result: names, shapes, and the library that evaluated it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Description:
         self.n_parameters, self.n_transformed = n_parameters, n_transformed
 
     def to_json(self) -> dict[str, Any]:
-        """What makes it again, for JSON."""
+        """The arguments that make it again, for JSON."""
         names = (
             "library",
             "noisy",
@@ -52,7 +52,7 @@ class Description:
         return len(self.flat_names)
 
     def quantity(self, group: str, name: str) -> str:
-        """The quantity for what a group of the result calls `name`, where each group has one of its own."""
+        """The quantity that a group of the result calls `name`; each group may have its own."""
         own = f"{group}:{name}"
         return own if own in self.variables else name
 

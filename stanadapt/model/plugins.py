@@ -1,7 +1,7 @@
 """Backends from outside of this package: entry points of the group `stanadapt.backends`.
 
-The page for their authors is docs/backends_contract.md. They are looked for where a name or an object is
-not known here: to look at all installed packages takes some milliseconds.
+The page for their authors is docs/backends_contract.md. The package looks for them only where it does not
+know a name or an object, because a look at all installed packages takes some milliseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def open_outside(name: str, model: Any, data: Any) -> tuple[Any, dict[str, Any]]
     ArgumentError
         The backend does not take it.
     ModelError
-        The backend cannot be imported, or what it gives is no model.
+        The backend cannot be imported, or does not return a model.
     """
     adopted = _adopt(name, model, data)
     if adopted is None:
@@ -49,7 +49,7 @@ def open_outside(name: str, model: Any, data: Any) -> tuple[Any, dict[str, Any]]
 
 
 def claim(model: Any, data: Any) -> tuple[Any, dict[str, Any]] | None:
-    """Open an object with the first backend from outside that takes it; None where there is none.
+    """Open an object with the first backend from outside that takes it; None where no backend does.
 
     One that cannot be imported is passed over with a warning.
     """
@@ -127,7 +127,7 @@ _MEMBERS = (
 
 
 def _faults(model: Any, data: dict[Any, Any]) -> Iterator[str]:
-    """What a model lacks, or what its data are not, in words. What needs a sound model comes last."""
+    """The faults of a model or its data, in words. Checks that need a sound model come last."""
     faults = list(_faults_of_names(model, data))
     yield from faults or _faults_of_calls(model)
 
@@ -159,7 +159,7 @@ def _faults_of_names(model: Any, data: dict[Any, Any]) -> Iterator[str]:
             twice = next(name for name in part if part.count(name) > 1)
             yield f"two values have the name {twice!r}"
     if others[: len(parameters)] != parameters:
-        yield "the names of all values do not begin with those of the parameters"
+        yield "the names of all values do not begin with the names of the parameters"
     if not variables(others) and not model.dim:
         yield "it has no values"
 
@@ -168,7 +168,7 @@ def _faults_of_calls(model: Any) -> Iterator[str]:
     if not isinstance(model.identity(), bytes):
         yield f"identity() is not bytes: {check.shown(model.identity())}"
     target = model.target()
-    if not target.log_density:  # a call of either would end the process
+    if not target.log_density:  # calling either of them would end the process
         yield "the address of its log density is 0"
     if model.has_gradient and not target.log_density_gradient:
         yield "has_gradient is True, and the address of its gradient is 0"

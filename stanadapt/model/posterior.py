@@ -14,7 +14,7 @@ from ..errors import ArgumentError, EvaluationError
 from .data import holds_tuples, read
 from .description import Description
 from .naming import model_name
-from .opening import open_model
+from .opening import Check, Opened, open_model
 from .plugins import check_backend
 from .program import observed_names
 
@@ -28,7 +28,7 @@ class Posterior:
         A path to a .stan file; Stan program text; a path to a library that BridgeStan compiled; an open
         `bridgestan.StanModel`; a `cmdstanpy.CmdStanModel` (its Stan file is used, and its executable for
         the method nuts); a `stanadapt.Target`, such as `stanadapt.abc` makes; a model of PyMC, or of NumPyro,
-        whose `data` are its arguments by name; or what a backend from outside takes. A string that ends in
+        whose `data` are its arguments by name; or an object for a backend from outside. A string that ends in
         .stan, .so, .dylib or .dll, or names a file, is a path.
     data
         A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
@@ -66,9 +66,17 @@ class Posterior:
     def __init__(self, model: Any, data: Any = None, *, backend: str = "auto", seed: int = 0) -> None:
         check_backend(backend)
         seed = check.integer("seed", seed, 0, 2**32 - 1)
-        self.model, self.code, self.data, self.executable = open_model(model, data, backend, seed)
-        self.seed, self.name = seed, model_name(model)
-        self._describe()
+        self._hold(open_model(model, data, backend, seed), seed)
+        self.name = model_name(model)
+
+    @classmethod
+    def opened(cls, model: Any, data: Any, backend: str, before_compiling: Check | None) -> Posterior:
+        """A posterior whose program `before_compiling` may refuse; see `opening.open_model`."""
+        check_backend(backend)
+        posterior = cls.__new__(cls)
+        posterior._hold(open_model(model, data, backend, 0, before_compiling), 0)
+        posterior.name = model_name(model)
+        return posterior
 
     def __repr__(self) -> str:
         return f"Posterior(dim={self.dim}, {len(self.variables)} variables, {self.library})"
@@ -172,7 +180,7 @@ class Posterior:
     def failure(self, x: np.ndarray, with_gradient: bool) -> str:
         """Why the log density, or its gradient where it is used, is not finite at `x` (d,).
 
-        In the model's words, for which it is evaluated again; a noisy one would not say the same again.
+        The model is evaluated again for its own message. A noisy model would not give the same message again.
         """
         if self.model.noisy:
             return "the estimate of the density is zero"
@@ -223,6 +231,11 @@ class Posterior:
         """A hash of the program, for the record: 16 hexadecimal digits."""
         return self.description.hash
 
+    @property
+    def data_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the data by name; Stan tuples have none."""
+        return {name: np.shape(value) for name, value in self.data.items() if not holds_tuples(value)}
+
     def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Data that the program models (left of a `~`), and the others, as arrays."""
         own = getattr(self.model, "modelled", None)
@@ -246,6 +259,11 @@ class Posterior:
         if point.shape != (self.dim,):
             raise check.refused("x", point.shape, f"a point of shape ({self.dim},)")
         return point
+
+    def _hold(self, opened: Opened, seed: int) -> None:
+        self.model, self.code, self.data, self.executable = opened
+        self.seed = seed
+        self._describe()
 
     def _describe(self) -> None:
         model = self.model

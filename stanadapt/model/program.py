@@ -1,4 +1,4 @@
-"""What can be read off the text of a Stan program: the data it declares, and which of them it observes.
+"""Reading the text of a Stan program: the data that it declares, and which of them it observes.
 
 Backends know names and sizes of parameters, but not of data. Reading the declarations lets a missing variable
 or a wrong shape be named before native code sees it; some native parsers take a transposed matrix, or a
@@ -64,8 +64,8 @@ def with_includes(code: str, folder: Path | None) -> str:
     Raises
     ------
     ModelError
-        Files are included so often that nobody can have meant it: those that include others twice, which
-        include others twice, and so on, would be more text than memory holds.
+        There are too many includes. Files that include others twice, which include others twice, and so on,
+        would give more text than memory holds.
     """
     count = 0
 
@@ -140,7 +140,7 @@ def without_comments(code: str) -> str:
 
 @functools.lru_cache(maxsize=64)  # of some programs that are opened again and again
 def block(code: str, name: str) -> str:
-    """The text between the braces of a block, without comments; empty if there is none."""
+    """The text between the braces of a block, without comments; empty if the program has no such block."""
     text = re.sub(r"transformed\s+", "transformed ", without_comments(code))
     opening = re.search(r"(?<!transformed )\b" + r"\s+".join(name.split()) + r"\s*\{", text)
     if opening is None:
@@ -170,7 +170,7 @@ def data_declarations(code: str) -> dict[str, Declaration]:
 
 
 def undeclared(code: str, names: Iterable[str]) -> list[str]:
-    """Those of the names that the data block does not hold at all; none where a part of it cannot be read."""
+    """The names that the data block does not contain; an empty list where a part of it cannot be read."""
     if any(token["include"] for token in _TOKEN.finditer(code)):
         return []
     words = set(re.findall(r"[A-Za-z]\w*", block(code, "data")))
@@ -186,7 +186,7 @@ def observed_names(code: str) -> set[str]:
 
 
 def draws_data(code: str) -> str:
-    """The function that draws random numbers in `transformed data`, or nothing; Stan has its name end so."""
+    """The function that draws random numbers in `transformed data`, or nothing; its name ends in `_rng`."""
     found = re.search(r"\b([A-Za-z]\w*_rng)\s*\(", block(code, "transformed data"))
     return found[1] if found else ""
 
@@ -205,7 +205,7 @@ def _without_scopes(text: str) -> str:
 
 
 def _declared(statement: str) -> dict[str, Declaration]:
-    """The variables of one statement; none if it is anything but a declaration."""
+    """The variables of one statement; empty unless it is a declaration."""
     word, rest = _next_word(statement)
     sizes: tuple[str, ...] = ()
     if word == "array":

@@ -1,18 +1,36 @@
-"""What a user gave for a program or for data: the path of a file, or what such a file would hold."""
+"""What a user gave for a program or for data: the path of a file, or the contents of such a file."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import check
+from ..errors import ModelError
+from .program import with_includes
+
+LIBRARIES = (".so", ".dll", ".dylib")  # endings of the files that BridgeStan compiles
 
 
 class Contents(str):
     """The text of a program or of data itself, which is never taken for the path of a file.
 
-    Texts that this package has read from a file, or that a store of somebody else holds, are of this type.
+    This package uses it for texts that it has read from a file or from a store.
     """
 
     __slots__ = ()
+
+
+class ProgramSource(NamedTuple):
+    """A program as it is read: a library that BridgeStan compiled, or text."""
+
+    library: Path | None
+    text: str
+    folder: Path | None  # to which the paths of the includes are relative
+    code: str  # the text with its includes in place
+    executable: str  # the path of a CmdStanModel's executable, or nothing
 
 
 def is_path(given: str | os.PathLike[str], endings: tuple[str, ...], *, looks_like_contents: bool) -> bool:
@@ -31,3 +49,124 @@ def is_path(given: str | os.PathLike[str], endings: tuple[str, ...], *, looks_li
         return Path(given).is_file()
     except (OSError, ValueError):  # longer than a name can be, or with a NUL
         return False
+
+
+def is_opened(model: Any) -> bool:
+    """Whether a model is an object that only a backend for such objects can open, rather than a program."""
+    is_program = isinstance(model, str | os.PathLike) or hasattr(model, "stan_file")
+    return model is not None and not is_program
+
+
+def is_function(model: Any) -> bool:
+    """Whether a model is a function whose arguments are data, like a model of NumPyro."""
+    return is_opened(model) and callable(model) and not isinstance(model, type)
+
+
+def executable(model: Any) -> str:
+    """The path of a CmdStanModel's executable, if it is one and has it; nothing otherwise."""
+    found = getattr(model, "exe_file", None) if hasattr(model, "stan_file") else None
+    return str(found) if isinstance(found, str | os.PathLike) else ""
+
+
+def _locate(model: Any) -> Path | str:
+    """The path or the program text that `model` stands for."""
+    if isinstance(model, str):
+        looks_like_code = "\n" in model or "{" in model or not model.strip()
+        endings = (".stan", *LIBRARIES)
+        return Path(model) if is_path(model, endings, looks_like_contents=looks_like_code) else model
+    if isinstance(model, os.PathLike) and isinstance(os.fspath(model), str):
+        return Path(model)
+    if hasattr(model, "stan_file") and hasattr(model, "exe_file"):
+        if model.stan_file is None:
+            raise ModelError(
+                "model: this CmdStanModel has only an executable; its Stan file is needed, "
+                "CmdStanModel(stan_file=...)"
+            )
+        return Path(model.stan_file)
+    raise check.refused(
+        "model",
+        model,
+        "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
+        "a CmdStanModel, a PyMC model, a NumPyro model (with numpyro imported), a Target or a Posterior",
+    )
+
+
+def read_source(model: Any) -> ProgramSource:
+    """Read what stands for a program.
+
+    Raises
+    ------
+    ArgumentError, ModelError
+        It is no model, or its file cannot be read.
+    """
+    found = _locate(model)
+    if isinstance(found, Path) and found.suffix in LIBRARIES:
+        return ProgramSource(found, "", None, "", "")
+    text, folder = _read_code(found)
+    return ProgramSource(None, text, folder, with_includes(text, folder), executable(model))
+
+
+def portable(model: Any) -> Any:
+    """A program in the form in which another process or machine can open it, without the user's files.
+
+    A program becomes its text with includes written in place. A library that BridgeStan compiled becomes its
+    whole path. A CmdStanModel, whose executable may be needed, and an opened model stay what they are.
+
+    Raises
+    ------
+    ArgumentError, ModelError
+        It is no model, or its file cannot be read.
+    """
+    if is_opened(model) or executable(model):
+        return model
+    source = read_source(model)
+    return Contents(source.code) if source.library is None else source.library.resolve()
+
+
+def program_digest(model: Any) -> str:
+    """A hash of what `portable` gives for a program, for the record: 64 hexadecimal digits.
+
+    Raises
+    ------
+    ModelError
+        A library cannot be read.
+    """
+    if isinstance(model, str):
+        return hashlib.sha256(model.encode()).hexdigest()
+    if not isinstance(model, Path):
+        return program_digest(read_source(model).code)
+    try:
+        return hashlib.sha256(model.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ModelError(f"model={str(model)!r} cannot be read: {error}") from error
+
+
+def _read_code(source: Path | str) -> tuple[str, Path | None]:
+    """Program text and the folder that its includes are relative to."""
+    if isinstance(source, str):
+        return _checked_code("model", source), None
+    label = f"model={check.shown(str(source))}"
+    try:
+        if source.is_dir():
+            raise ModelError(f"{label} is a directory; a .stan file is needed")
+        if not source.exists():
+            raise ModelError(f"{label}: there is no such file (working directory {Path.cwd()})")
+        if source.suffix != ".stan":
+            raise ModelError(f"{label} does not end in .stan or in one of {', '.join(LIBRARIES)}")
+        code = source.read_text(encoding="utf-8-sig")  # with or without the mark that some editors write
+        return _checked_code(label, code), source.resolve().parent
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{label} cannot be read: {error}") from error
+
+
+def _checked_code(label: str, code: str) -> str:
+    """Program text that can go to a compiler: native code would read it up to the first NUL only."""
+    if not code.strip():
+        raise ModelError(f"{label}: the Stan program is empty")
+    if "\0" in code:
+        raise ModelError(f"{label}: the Stan program has a NUL character at position {code.index(chr(0))}")
+    try:
+        code.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ModelError(f"{label}: the Stan program is not valid Unicode: {error}") from error
+    return code

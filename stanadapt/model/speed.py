@@ -1,4 +1,4 @@
-"""What one evaluation of a model costs."""
+"""The time of one evaluation of a model."""
 
 from __future__ import annotations
 

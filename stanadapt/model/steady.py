@@ -1,4 +1,4 @@
-"""Values of a posterior that are no quantities of their own: those that never move, or repeat another one."""
+"""Values of a posterior that never move, or that repeat another value."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .posterior import Posterior
 def find_steady(posterior: Posterior, columns: int | None = None, n: int = 5) -> np.ndarray:
     """Which values are the same at `n` random points, or equal to an earlier one at all of them.
 
-    The ones on the diagonal of a correlation matrix, for example, and its entries on one side of it. Points
-    that cannot be written, since what the program computes from the parameters fails there, tell nothing:
-    further ones are taken, nearer and nearer to the origin; where fewer than two can, no value is steady.
+    Examples are the ones on the diagonal of a correlation matrix, and its entries on one side of the
+    diagonal. The program may fail to compute its quantities at a point. Then further points are taken,
+    nearer and nearer to the origin; where fewer than two points succeed, no value is steady.
 
     Parameters
     ----------

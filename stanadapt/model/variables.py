@@ -62,7 +62,7 @@ def variables(names: list[str]) -> dict[str, Variable]:
 
 
 def _is_array(places: list[tuple[tuple[int, ...], int]]) -> bool:
-    """Whether the indices are those of an array, each once."""
+    """Whether the indices are all indices of an array, each once."""
     indices = {index for index, _ in places}
     if len({len(index) for index in indices}) != 1:
         return False

@@ -71,7 +71,7 @@ class Networks(NamedTuple):
     critic_adam: Adam
 
 
-class Replay(NamedTuple):
+class ReplayBuffer(NamedTuple):
     """The latest transitions, in a ring; the state of row i is followed by that of row i + 1."""
 
     states: np.ndarray  # (N, 2d)
@@ -117,9 +117,9 @@ def make_networks(actor: np.ndarray, critic: np.ndarray) -> Networks:
     )
 
 
-def empty_replay(rows: int, d: int, k: int) -> Replay:
+def empty_replay(rows: int, d: int, k: int) -> ReplayBuffer:
     """A replay buffer with room for `rows` transitions."""
-    return Replay(np.zeros((rows, 2 * d)), np.zeros((rows, 2 * k)), np.zeros(rows), 0)
+    return ReplayBuffer(np.zeros((rows, 2 * d)), np.zeros((rows, 2 * k)), np.zeros(rows), 0)
 
 
 @exact
@@ -369,7 +369,7 @@ def actions(shape: Any, actor: Any, radius: Any, pairs: Any, hidden: Any, a: Any
     return z
 
 
-def extend_replay(memory: Replay, more: int, most: int) -> Replay:
+def extend_replay(memory: ReplayBuffer, more: int, most: int) -> ReplayBuffer:
     """A buffer with room for `more` transitions before it overwrites any, but not over `most` rows."""
     rows = len(memory.rewards)
     if memory.n + more <= rows or rows >= most:
@@ -392,7 +392,7 @@ def store(memory: Any, u: Any, y: Any, a: Any, a_y: Any, reward: Any) -> Any:
     for j in range(k):
         all_actions[row, j], all_actions[row, k + j] = a[j], a_y[j]
     rewards[row] = reward
-    return Replay(states, all_actions, rewards, n + 1)
+    return ReplayBuffer(states, all_actions, rewards, n + 1)
 
 
 @exact

@@ -58,7 +58,7 @@ _ROUNDS = 60  # of the power iteration
 _CURVATURE = 1e-8  # smallest square of a pivot of a scaled Hessian; below, differences of gradients are noise
 
 
-class Choice(NamedTuple):
+class MetricChoice(NamedTuple):
     """The metric that is chosen, None where draws tell none, and whether the Hessian is wanted."""
 
     metric: Metric | None
@@ -156,7 +156,7 @@ def choose_metric(
     before: int,
     *,
     gradients: float,
-) -> Choice:
+) -> MetricChoice:
     """The metric after a window, from draws and scores (n, d), of which `before` are of the window before.
 
     `hessian` is that of the window's first point, or empty. `gradients` are those of a trajectory at the
@@ -173,7 +173,7 @@ def choose_metric(
     if dense is not None:
         # To compress takes a spectrum. What could not be compressed once is left alone.
         once = before == 0 or not len(metric.inverse_mass)
-        return Choice(compress(dense) if once else dense, False)
+        return MetricChoice(compress(dense) if once else dense, False)
     if within < TIE * without:
         found = learn_metric(unit_metric(d), points, scores)
         found = None if found is None else prune(found)
@@ -181,7 +181,7 @@ def choose_metric(
         found = learn_diagonal(points, scores)
     share = _FIRST_SHARE if rows <= _FIRST_ROWS else _LATER_SHARE
     pays = rows >= _LEAST_ROWS and gradients >= LONG and 2 * d <= share * rows * gradients
-    return Choice(found, pays and d <= LARGEST_DENSE and FAR < best < np.inf)
+    return MetricChoice(found, pays and d <= LARGEST_DENSE and FAR < best < np.inf)
 
 
 def _choose_dense(

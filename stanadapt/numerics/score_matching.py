@@ -71,7 +71,7 @@ class RadialFunction(NamedTuple):
         return (a + 1.0) / a * (1.0 + squares / (a * self.sigma)) ** -(a + 2.0)
 
 
-class Fit(NamedTuple):
+class SurrogateFit(NamedTuple):
     """A surrogate, and whether its linear system was singular and needed more regularisation."""
 
     surrogate: Surrogate
@@ -119,7 +119,7 @@ def _lite_b(squares: np.ndarray, w: np.ndarray, k: RadialFunction, d: int) -> np
     return total
 
 
-def fit_lite(points: np.ndarray, k: RadialFunction, regularisation: float) -> Fit:
+def fit_lite(points: np.ndarray, k: RadialFunction, regularisation: float) -> SurrogateFit:
     """alpha = -(sigma/2) (C + lambda I)^-1 b: Proposition 1.
 
     Parameters
@@ -140,7 +140,7 @@ def fit_lite(points: np.ndarray, k: RadialFunction, regularisation: float) -> Fi
     c, b = lite_system(points, k)
     factor, repaired = _factor(c, regularisation)
     alpha = -0.5 * k.sigma * linalg.cho_solve((factor, True), b, check_finite=False)
-    return Fit(_point_surrogate(points, k, alpha), repaired)
+    return SurrogateFit(_point_surrogate(points, k, alpha), repaired)
 
 
 def fit_lite_low_rank(
@@ -150,7 +150,7 @@ def fit_lite_low_rank(
     *,
     tolerance: float = 1e-4,
     iterations: int = 300,
-) -> Fit:
+) -> SurrogateFit:
     """The same fit with W ~ L L^T of rank r by incomplete Cholesky, and conjugate gradients.
 
     The paper's Appendix A. C is -sum_l M_l² with the antisymmetric M_l = D W - W D, D = diag(z_l). So a
@@ -180,7 +180,7 @@ def fit_lite_low_rank(
     b = np.concatenate([_lite_b(squares, k.slope(squares), k, d) for squares in rows])
     operator = sparse.linalg.LinearOperator((n, n), matvec=product, dtype=float)
     alpha, _ = sparse.linalg.cg(operator, b, rtol=1e-6, maxiter=iterations)
-    return Fit(_point_surrogate(points, k, -0.5 * k.sigma * alpha), False)
+    return SurrogateFit(_point_surrogate(points, k, -0.5 * k.sigma * alpha), False)
 
 
 def incomplete_cholesky(points: np.ndarray, k: RadialFunction, tolerance: float) -> np.ndarray:
@@ -240,7 +240,7 @@ class Basis(NamedTuple):
     u: np.ndarray  # (m,)
 
 
-class Draws(NamedTuple):
+class BasisDraws(NamedTuple):
     """The random numbers of a basis. They do not depend on sigma, so that J is a smooth function of sigma."""
 
     z: np.ndarray  # (m, d) standard normal
@@ -248,12 +248,12 @@ class Draws(NamedTuple):
     u: np.ndarray  # (m,) uniform on (0, 2 pi)
 
 
-def draw_basis(m: int, d: int, shape: float, rng: np.random.Generator) -> Draws:
+def draw_basis(m: int, d: int, shape: float, rng: np.random.Generator) -> BasisDraws:
     """Random numbers for `m` features in dimension `d`."""
-    return Draws(rng.standard_normal((m, d)), rng.gamma(shape, size=m), rng.uniform(0.0, 2.0 * np.pi, m))
+    return BasisDraws(rng.standard_normal((m, d)), rng.gamma(shape, size=m), rng.uniform(0.0, 2.0 * np.pi, m))
 
 
-def fourier_basis(k: RadialFunction, draws: Draws) -> Basis:
+def fourier_basis(k: RadialFunction, draws: BasisDraws) -> Basis:
     """Features phi for which E[phi(x) . phi(y)] = k(||x - y||²).
 
     exp(-r²/sigma) is the mean of cos(omega . (x - y)) over omega ~ N(0, 2/sigma I). The rational quadratic k
@@ -328,7 +328,7 @@ def _update_factor(chol_t: Any, sines: Any, omega: Any, ridge: Any) -> None:
             )
 
 
-def fit_finite(sums: Sums) -> tuple[Sums, Fit]:
+def fit_finite(sums: Sums) -> tuple[Sums, SurrogateFit]:
     """theta = (C + lambda I)^-1 b: Proposition 2."""
     repaired = False
     if not sums.factored:
@@ -340,7 +340,7 @@ def fit_finite(sums: Sums) -> tuple[Sums, Fit]:
     weights = math.sqrt(2.0 / theta.size) * theta
     _check_solution(weights)
     surrogate = Surrogate(FOURIER, np.ascontiguousarray(sums.omega.T), weights, sums.u, 1.0, 1.0)
-    return sums._replace(factored=True), Fit(surrogate, repaired)
+    return sums._replace(factored=True), SurrogateFit(surrogate, repaired)
 
 
 def derivatives(surrogate: Surrogate, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

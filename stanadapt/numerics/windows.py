@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import bare, kernel
+from ..transport.columns import no_transport
 from ..transport.composition import into_x, score_in_x, transport_draws
 from ..transport.grouping.groups import same_law
 from ..transport.learning import learn_transport
 from ..transport.shape import LEAST
-from ..transport.table import no_transport
 from ..transport.tail import DOUBT, POWER_OF_DOUBT, may_have_tails
 from .linear import double_capacity
 from .metric import Metric, compress, dense_metric, distance, drift, hessian_metric, learn_metric

@@ -12,7 +12,7 @@ from ..diagnostics.worst import Quantity, Ranking
 from ..errors import ArgumentError
 from ..result.container import datasets
 from . import canvas
-from .draws import draw_chains, rank_labels
+from .draw_panels import draw_chains, rank_labels
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData

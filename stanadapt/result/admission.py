@@ -1,7 +1,7 @@
-"""What is let through to Zarr, checked before it opens anything: the descriptions that blocks.py writes.
+"""Checks of a store before Zarr opens it: only the descriptions that blocks.py writes are allowed.
 
-Zarr finds codecs by the names in a description, and some of those that are installed with it run what they
-read, such as pickles. Format 2 has them as filters. So descriptions are read here first, as JSON.
+Zarr finds codecs by the names in a description. Some of its installed codecs execute what they read, such as
+pickles, and format 2 allows them as filters. So this file first reads the descriptions as JSON.
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ _ARRAY = {
 _NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 _NUMBERS |= {"bool", "float16", "float32", "float64", "complex64", "complex128"}
 _TEXT = "string"
-_CHUNKS_BELOW = 2  # folders below that of a result, in those of its arrays
+_CHUNKS_BELOW = 2  # levels of folders below a result's folder, within the folders of its arrays
 
 
 def check_files(folder: Path, arrays: tuple[Path, ...]) -> None:
-    """Refuse links and devices in the folder of a run; those of `arrays` have chunks, which are left out.
+    """Refuse links and devices in the folder of a run; the chunks below `arrays` are not looked at.
 
-    A link would have whoever reads the folder read another file. A chunk behind a link does not have the
-    checksum that it needs.
+    A link could lead the reader to another file. A chunk behind a link lacks the checksum that it needs.
 
     Raises
     ------
@@ -50,7 +49,7 @@ def check_files(folder: Path, arrays: tuple[Path, ...]) -> None:
     """
     for entry in _entries(folder, arrays, _CHUNKS_BELOW):
         if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
-            if not os.path.lexists(entry.path):  # whoever runs the chains has replaced it meanwhile
+            if not os.path.lexists(entry.path):  # the running process has replaced it meanwhile
                 continue
             raise StoreError(
                 f"{entry.path} is a link or a device, which a store does not have: it is not read"

@@ -1,7 +1,7 @@
 """Draws on a disk: arrays of Zarr, format 3, which are written in blocks of rows while a run goes on.
 
-A block is a chunk of one chain's rows. It is written once, when all its rows are there; only after that does
-a checkpoint count them, so a block that a kill has torn is drawn again. Every chunk has a checksum. xarray
+A block is a chunk of one chain's rows. It is written once, when all its rows are there. A checkpoint counts
+them only after that, so a block that a kill has torn is drawn again. Every chunk has a checksum. xarray
 opens the folder without this package.
 """
 
@@ -24,9 +24,9 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from ..errors import StoreError
-from ..run.checkpoint import flush_files, write_whole
 from ..run.draws import Draws, Stack
 from .admission import METADATA, check_array, check_group, check_tree
+from .checkpoint import flush_files, write_whole
 from .container import Groups
 from .labels import SAMPLE_DIMS
 from .schema import Schema
@@ -119,7 +119,7 @@ class Blocks:
             array[:, n - values.shape[1] : n] = values.values
 
     def grow(self, total: int, *, has_blocks: bool) -> None:
-        """Have room for `total` rows of each chain, where draws of a result were written.
+        """Make room for `total` rows of each chain, where draws of a result were written.
 
         Arrays that were made without a full block go, since checkpoints have all their rows. Those that the
         result left out come back. Groups lose their attributes, which may be damaged.
@@ -143,11 +143,11 @@ class Blocks:
                     array.resize((self.chains, total, *array.shape[2:]))
 
     def flush_all(self) -> None:
-        """Have the descriptions of all arrays on the disk; where they are many, all that was written."""
+        """Flush the descriptions of all arrays to the disk; where they are many, flush everything."""
         flush_files(sorted(self.folder.rglob(METADATA)))
 
     def remove_torn(self) -> None:
-        """Remove what a process has left behind that was killed while it wrote."""
+        """Remove the files that a process left behind when it was killed while writing."""
         for path in self.folder.rglob(f"*{_TORN}"):
             path.unlink()
 
@@ -383,7 +383,7 @@ class Blocks:
         return zarr.open_group(store, path=place, mode="a", zarr_format=3, use_consolidated=False)
 
     def _write(self, place: str, group: xarray.Dataset) -> None:
-        """Write a dataset beside what is in the group already."""
+        """Add a dataset to a group."""
         for variable in group.variables:
             path = self.folder / place / str(variable)
             if path.exists():
@@ -407,7 +407,7 @@ class Blocks:
                 zarr_format=3,
                 encoding=encoding,
             )
-        self._write_attributes(place, group.attrs)  # which xarray adds to those of an earlier result
+        self._write_attributes(place, group.attrs)  # xarray would add them to an earlier result's
 
 
 class _Rows(BackendArray):
@@ -444,7 +444,7 @@ def _lazy(array: Any, place: Path) -> Any:
 
 @contextlib.contextmanager
 def _readable(path: Path, words: str = "it is ") -> Iterator[None]:
-    """What the libraries raise at damaged files, which is nearly anything, as a StoreError."""
+    """Turn the errors of libraries at damaged files, of nearly any type, into a StoreError."""
     try:
         yield
     except Exception as error:
@@ -453,7 +453,7 @@ def _readable(path: Path, words: str = "it is ") -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without warnings of texts in format 3; and with chunks written whatever they hold."""
+    """Suppress warnings about texts in format 3, and write chunks whatever they hold."""
     import zarr
 
     with warnings.catch_warnings(), zarr.config.set({"array.write_empty_chunks": True}):
@@ -476,7 +476,7 @@ def _with_texts(group: xarray.Dataset) -> xarray.Dataset:
 
 
 def _one_row(rows: Draws) -> Draws:
-    """A row that nobody reads, for the names and shapes of quantities."""
+    """A row that is never read: it has the names and shapes of quantities."""
     x = None if rows.x is None else np.empty((1, rows.x.shape[1]))
     stats = {name: np.empty(1, column.dtype) for name, column in rows.stats.items()}
     return Draws(np.empty((1, rows.values.shape[1])), x, stats, 1)

@@ -18,15 +18,15 @@ from ..model.description import Description
 from ..model.posterior import Posterior
 from ..run.draws import ChainResult, Run, Stack
 from ..run.job import Job
-from ..run.modes import unvisited
-from ..run.prepare import Prepared
+from ..run.preparation.prepare import Prepared
 from ..run.request import Request
-from ..run.tails import tail_indices
 from .container import OWN_GROUP, Groups, container
 from .coordinates import coordinates_text
 from .labels import Labels
 from .machine import versions
+from .modes import unvisited
 from .schema import Schema
+from .tails import tail_indices
 
 if TYPE_CHECKING:
     from .container import InferenceData
@@ -44,7 +44,7 @@ _FACTS = (
     "seconds_total",
 )
 
-_TRANSPORT_DIMS = ("transport_row", "transport_column")  # of the table in transport/table.py
+_TRANSPORT_DIMS = ("transport_row", "transport_column")  # of the table in transport/columns.py
 
 
 def build(run: Run, prepared: Prepared, request: Request, labels: Labels, seconds: float) -> InferenceData:
@@ -67,9 +67,9 @@ def finish(groups: Groups, attrs: Mapping[str, Any], code: str) -> InferenceData
 
 
 def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) -> Groups:
-    """The groups of what a run has drawn and learnt.
+    """The groups of a run: its draws, and the values that its chains have learnt.
 
-    Without the posterior, nothing can be said of the tails and modes that the draws may lack.
+    Without the posterior, tails and modes that the draws may lack cannot be found.
     """
     kept, n = common_length(run)
     draws = _cut(run.draws, kept, n)
@@ -94,7 +94,7 @@ def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) 
 
 
 def try_build(posterior: Posterior, request: Request, labels: Labels) -> None:
-    """Build a result without draws, for what may fail after a run: names that clash, and arviz's import.
+    """Build a result without draws, to find before the run what would fail after it: clashing names, say.
 
     Raises
     ------
@@ -158,14 +158,14 @@ def _cut(stack: Stack, kept: list[int], n: int) -> Stack:
 
 
 def _without_unknown(stats: xarray.Dataset) -> xarray.Dataset:
-    """Without columns of nothing but NaN, which is what a method without a step size writes for it."""
+    """Leave out columns of NaN alone: a method without a step size writes such a column."""
     variables = stats.variables
     unknown = [name for name in stats.data_vars if _is_unknown(variables[name].values)]
     return stats.drop_vars(unknown) if unknown else stats
 
 
 def _is_unknown(column: np.ndarray) -> bool:
-    """Whether it is nothing but NaN."""
+    """Whether all entries are NaN."""
     return column.size > 0 and column.dtype.kind == "f" and bool(np.all(np.isnan(column)))
 
 
@@ -180,19 +180,19 @@ def _adaptation(
     own_dims: Mapping[str, tuple[str, ...]],
     known: Mapping[str, Any],
 ) -> xarray.Dataset:
-    """The history over warm-up, (chain, note), what each chain has learnt at its end, and what is `known`.
+    """The history over warm-up, (chain, note), what each chain has learnt at its end, and the values `known`.
 
     There is a note at the end of every stage. Where the warm-up of a chain ends before that of another one,
     its notes end in NaN.
 
-    `own_dims` are those that a method declares for what it learns; others are told by the shape.
+    `own_dims` has the dimensions that a method declares for its learnt arrays; the shape gives the others.
     """
     coords: dict[str, Any] = {
         "chain": [chain.index for chain in chains],
         "unconstrained": description.unconstrained_names,
     }
     variables = dict(known)  # added one after another, each would take xarray a millisecond
-    # All chains have the same plan, so the one with the most notes has those of the others.
+    # All chains have the same plan, so the chain with the most notes has the notes of the others too.
     longest = max((chain.history for chain in chains), key=lambda history: len(history.get("iteration", ())))
     for name, column in longest.items():
         if name in ("iteration", "stage"):
@@ -224,7 +224,7 @@ def _adaptation(
 
 
 def _missed(chains: list[ChainResult], draws: Stack, posterior: Posterior, seed: int) -> dict[str, Any]:
-    """What the draws may lack, with dimensions: tails that are heavy, and modes that no chain has visited."""
+    """Parts that the draws may lack, with dimensions: heavy tails, and modes that no chain has visited."""
     if not draws.rows:
         return {}
     missed: dict[str, Any] = {}
@@ -307,7 +307,7 @@ def attributes_of(run: Run, job: Job, description: Description, seconds: float) 
 
 
 def interrupted_note(run: Run, job: Job) -> str:
-    """What a run that ended early has of what it was asked for; `diagnose` prints it."""
+    """How much of the requested run an early end has left; `diagnose` prints it."""
     kept, n = common_length(run)
     note = f"interrupted: {len(kept)} of {job.chains} chains, {n} of {job.draws // job.thin} draws each"
     early = [chain.index for chain in run.chains if chain.draws.n == 0]

@@ -23,7 +23,7 @@ _PARTS = (".real", ".imag")
 _TUPLE = re.compile(r"\w+(\.\d+)*(:\d+(\.\d+)*)+")  # a member of a tuple, `t.1:2`
 
 
-class Quantity(NamedTuple):
+class QuantityDraws(NamedTuple):
     """A variable of the program with its draws, which may not be in memory."""
 
     name: str
@@ -57,17 +57,17 @@ class Quantity(NamedTuple):
         return np.asarray(values.transpose(axes).reshape(len(values), -1), dtype=float)
 
 
-class Table:
+class ColumnTable:
     """Some of a result's quantities, and statistics of its iterations, by chain and draw."""
 
     def __init__(
-        self, quantities: Sequence[Quantity], stats: Mapping[str, xarray.Variable], chains: list[int]
+        self, quantities: Sequence[QuantityDraws], stats: Mapping[str, xarray.Variable], chains: list[int]
     ):
         self.quantities, self.stats, self.chains = list(quantities), dict(stats), chains
         self.draws = self.quantities[0].values.sizes["draw"]
 
     def names(self, *, stan: bool) -> list[str]:
-        """Names of the columns: those of CmdStan's files, or those of R.
+        """Names of the columns, as in CmdStan's files or as in R.
 
         Raises
         ------
@@ -95,15 +95,17 @@ class Table:
             yield np.concatenate(parts, axis=1)
 
 
-def quantities(groups: Groups, attrs: Mapping[str, Any], var_names: Sequence[str] | None) -> list[Quantity]:
+def quantities(
+    groups: Groups, attrs: Mapping[str, Any], var_names: Sequence[str] | None
+) -> list[QuantityDraws]:
     """What Stan has drawn, under the names of the program: the posterior, likelihoods and predictions.
 
-    Without `var_names` all that are numbers.
+    Without `var_names` it has all variables that are numbers.
 
     Raises
     ------
     ArgumentError
-        There is nothing, or nothing of the name; or it holds no numbers by chain and draw.
+        There is no variable, or none with the name; or it holds no numbers by chain and draw.
     """
     posterior = groups.get("posterior", xarray.Dataset())
     parted = set(json_attribute(attrs, "complex", []))
@@ -125,11 +127,11 @@ def quantities(groups: Groups, attrs: Mapping[str, Any], var_names: Sequence[str
         for name in chosen:
             if name not in usable:
                 raise ArgumentError(f"var_names: {name} has no numbers by chain and draw")
-    return [Quantity(name, usable[name], _is_complex(name, usable[name], parted)) for name in chosen]
+    return [QuantityDraws(name, usable[name], _is_complex(name, usable[name], parted)) for name in chosen]
 
 
 def _program_name(attrs: Mapping[str, Any], group: str, own: str) -> str:
-    """What the program calls a variable of a group; `group:name`, as a PyMC model has it, with no colon."""
+    """The program's name for a variable of a group; PyMC's `group:name` without the colon."""
     names = json_attribute(attrs, "quantities", {}).get(group)
     name = str(names.get(own, own)) if isinstance(names, dict) else own
     return f"{group}_{own}" if name == f"{group}:{own}" else name

@@ -1,7 +1,8 @@
-"""What results are kept in: the only file that knows arviz.
+"""The container of results: the only file that knows arviz.
 
-Python 3.11 gets arviz 0.23 with InferenceData, 3.12 and later get arviz 1.x with xarray's DataTree. One plain
-set of xarray datasets is built first; then comes the one branch. arviz is imported late: it takes 1.7 s.
+Python 3.11 gets arviz 0.23 with InferenceData, 3.12 and later get arviz 1.x with xarray's DataTree. The
+package builds one plain set of xarray datasets, and this file turns it into either. arviz is imported late:
+it takes 1.7 s.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def pictures() -> Any:
 
 
 def container(groups: Groups, attrs: Mapping[str, Any] | None = None) -> InferenceData:
-    """The datasets in what the installed arviz works with; `attrs` are those of the whole."""
+    """The datasets in the container of the installed arviz; `attrs` are the attributes of the whole."""
     if has_datatree():
         tree = xarray.DataTree.from_dict(groups)
         tree.attrs.update(attrs or {})
@@ -95,7 +96,7 @@ def json_attribute(attrs: Mapping[str, Any], name: str, otherwise: Any) -> Any:
 
 @contextlib.contextmanager
 def readable(what: str) -> Iterator[None]:
-    """What is damaged, or of another kind than it should be, is told in an error of ours.
+    """Turn errors at damaged or unexpected contents into an ArgumentError.
 
     Raises
     ------

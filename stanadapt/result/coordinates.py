@@ -65,6 +65,6 @@ def _list(names: Sequence[str]) -> str:
 
 
 def _place(locations: set[int], names: Sequence[str], variables: Sequence[str]) -> str:
-    """What the coordinates of a variable are around: one coordinate, or each its own of another variable."""
+    """The centre of a variable's coordinates: one coordinate, or for each its own of another variable."""
     found = sorted(k for k in locations if k >= 0)
     return names[found[0]] if len(found) == 1 else " and ".join(sorted({variables[k] for k in found}))

@@ -20,7 +20,7 @@ from .. import check
 from ..errors import ArgumentError, OutputError
 from ..run.progress import tell
 from . import stancsv
-from .columns import LP, Quantity, Table, quantities
+from .columns import LP, ColumnTable, QuantityDraws, quantities
 from .container import OWN_GROUP, attributes, datasets
 from .files import whole_files
 
@@ -71,7 +71,7 @@ def export(
     Returns
     -------
     list of pathlib.Path
-        The files. None is there before all of them are whole.
+        The files. They appear together, when all of them are complete.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def export(
 
 
 def choose_format(path: str | os.PathLike[str], format: str | None) -> str:
-    """The format for a path, checked: also whether what it needs is installed.
+    """The format for a path, checked, with the packages that it needs.
 
     Raises
     ------
@@ -173,18 +173,20 @@ def _has_lp(stats: xarray.Dataset) -> bool:
     return "lp" in stats.data_vars and stats["lp"].dims == ("chain", "draw")
 
 
-def _table(chosen: list[Quantity], stats: dict[str, xarray.Variable], posterior: xarray.Dataset) -> Table:
+def _table(
+    chosen: list[QuantityDraws], stats: dict[str, xarray.Variable], posterior: xarray.Dataset
+) -> ColumnTable:
     """The table, with chains that count from 1; a run that was stopped may lack some of them."""
     numbers = posterior["chain"].values
     if numbers.dtype.kind not in "iu" or len(set(numbers.tolist())) < len(numbers) or numbers.min() < 0:
         numbers = np.arange(len(numbers))
-    return Table(chosen, stats, [int(number) + 1 for number in numbers])
+    return ColumnTable(chosen, stats, [int(number) + 1 for number in numbers])
 
 
 class _Told:
-    """Says on stderr how far it is, if that is wanted."""
+    """Shows its progress on stderr, if that is wanted."""
 
-    def __init__(self, table: Table, enabled: bool) -> None:
+    def __init__(self, table: ColumnTable, enabled: bool) -> None:
         self.rows, self.enabled = table.draws * len(table.chains), enabled
         self.done, self.at = 0, time.perf_counter()
 
@@ -196,7 +198,7 @@ class _Told:
             tell(f"stanadapt: writing the draws, {self.done / self.rows:.0%} done")
 
 
-def _write_csv(table: Table, file: Path, told: _Told) -> None:
+def _write_csv(table: ColumnTable, file: Path, told: _Told) -> None:
     with _opened(file) as out:
         lines = csv.writer(out, lineterminator="\n")
         lines.writerow([*_INDEX, *table.names(stan=False)])
@@ -207,7 +209,7 @@ def _write_csv(table: Table, file: Path, told: _Told) -> None:
             lines.writerows(counts + values for counts, values in zip(index.tolist(), words, strict=True))
 
 
-def _indexed(table: Table, told: _Told) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _indexed(table: ColumnTable, told: _Told) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Some lines at a time: chain, iteration and draw (n, 3), and values (n, columns)."""
     for place, chain in enumerate(table.chains):
         first = 1
@@ -228,7 +230,7 @@ def _word(value: float) -> Any:
     return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
 
 
-def _write_parquet(table: Table, file: Path, told: _Told) -> None:
+def _write_parquet(table: ColumnTable, file: Path, told: _Told) -> None:
     import pyarrow
     import pyarrow.parquet
 
@@ -249,7 +251,7 @@ def _write_parquet(table: Table, file: Path, told: _Told) -> None:
 
 
 def _write_stancsv(
-    table: Table,
+    table: ColumnTable,
     path: str | os.PathLike[str],
     attrs: dict[str, Any],
     adaptation: xarray.Dataset,

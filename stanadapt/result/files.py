@@ -1,4 +1,4 @@
-"""Results as netCDF files, and draws that were rescued when no result could be made of them."""
+"""Results as netCDF files, and files of draws that were rescued when the result could not be built."""
 
 from __future__ import annotations
 
@@ -161,14 +161,14 @@ def _check_own(path: str | Path, file: h5py.File) -> None:
 
 
 def _ungrouped(dataset: xarray.Dataset) -> tuple[Groups, dict[str, Any]]:
-    """What stands outside of groups, as a posterior if there are draws; and its attributes."""
+    """The variables outside of groups, as a posterior if they hold draws; and the attributes there."""
     attrs = {str(name): value for name, value in dataset.attrs.items()}
     drawn = any(set(SAMPLE_DIMS) <= set(values.dims) for values in dataset.data_vars.values())
     return ({"posterior": dataset} if drawn else {}), attrs
 
 
 def rescue(arrays: Arrays, attrs: Mapping[str, Any]) -> Path:
-    """Write draws without anything that could fail on its own account, and return where they are.
+    """Write draws by the simplest means, and return the path of the file.
 
     The file is one of `numpy.load`, with the entries `posterior/theta` and so on, (chain, draw, ...), and
     without pickles. It is put among temporary files, or where there is no room into the current folder.
@@ -240,7 +240,7 @@ def _rescued_group(arrays: Mapping[str, np.ndarray]) -> xarray.Dataset:
 
 
 def _check_names(groups: Groups) -> None:
-    """Refuse what would be taken for a path inside of the file."""
+    """Refuse a name that netCDF would read as a path inside the file."""
     for group in groups.values():
         for name in (*group.variables, *group.dims):
             text = str(name)
@@ -276,7 +276,7 @@ def _with_checksums(group: xarray.Dataset) -> xarray.Dataset:
 
 
 class _Patient(io.RawIOBase):
-    """A file that takes everything, and remembers the first error.
+    """A file that accepts all writes, and remembers the first error.
 
     HDF5 keeps what it could not write, tries again when the process ends, and crashes at that.
     """

@@ -1,4 +1,4 @@
-"""Whether a program, data and a density are those of a run: what goes on with a run must not change them."""
+"""Whether a program, data and a density belong to a run: they must not change when the run goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model.data import read
 from ..model.posterior import Posterior
 from ..model.source import Contents
 
-_POINTS = (0.1, 0.5, 2.0)  # the densities that are compared are those at points so far from zero at most
+_POINTS = (0.1, 0.5, 2.0)  # densities are compared at points at most so far from zero
 _CLOSE = 1e-5  # relative; another machine rounds otherwise
 
 
@@ -56,7 +56,7 @@ def density_of(posterior: Posterior) -> list[float | None]:
 def check_density(where: Any, was: Sequence[float | None], posterior: Posterior) -> None:
     """Refuse a posterior whose log density, up to a constant, is not the run's. Raises StoreError.
 
-    A function, a library and the random numbers of `transformed data` have no text that could be compared.
+    Functions, libraries and the random numbers of `transformed data` have no text to compare.
     """
     if not was:
         return

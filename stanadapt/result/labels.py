@@ -10,7 +10,6 @@ import xarray
 
 from .. import check
 from ..errors import ArgumentError, ModelError
-from ..model.data import holds_tuples
 from ..model.posterior import Posterior
 
 SAMPLE_DIMS = ("chain", "draw")
@@ -35,8 +34,7 @@ class Labels:
         ModelError
             A variable has the name of a dimension of every result.
         """
-        data = posterior.data.items()
-        observed = {name: np.shape(value) for name, value in data if not holds_tuples(value)}
+        observed = posterior.data_shapes
         drawn = {name: variable.shape for name, variable in posterior.variables.items()}
         shapes = observed | drawn
         for name in observed:
@@ -60,7 +58,7 @@ class Labels:
         return labels
 
     def _with_own(self, posterior: Posterior, shapes: Mapping[str, tuple[int, ...]]) -> Labels:
-        """With those that the model itself has, where the user names no others."""
+        """Add the labels of the model itself, where the user gives no others."""
         own_dims, own_coords = (getattr(posterior.model, name, {}) for name in ("dims", "coords"))
         dims = {name: given for name, given in own_dims.items() if name in shapes} | dict(self.dims)
         used = {name for given in dims.values() for name in given}

@@ -1,4 +1,4 @@
-"""What draws depend on beside the seed: the machine, and versions of packages."""
+"""The machine and the versions of packages: beside the seed, draws depend on them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _READERS = ("arviz", "xarray")  # which the draws do not depend on
 
 
 def machine(library: str) -> dict[str, str]:
-    """What draws depend on to the last bit, beside the seed; `library` evaluates the model."""
+    """Facts on which the last bits of draws depend, beside the seed; `library` evaluates the model."""
     return {**_system(), "backend": library, **_versions(_PACKAGES)}
 
 
 def versions() -> dict[str, str]:
-    """What a result says of the machine and the packages that it was made with."""
+    """The machine and the packages with which a result was made, as the result records them."""
     return {"python": platform.python_version(), **_system(), **_versions(_PACKAGES + _READERS)}
 
 

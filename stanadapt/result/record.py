@@ -1,4 +1,4 @@
-"""What a result records of its run, for those who take the run up again."""
+"""The facts about a run that its result records, and that a rerun needs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LOOKED_AT = 20  # draws whose log density is computed again
 _CLOSE = 1e-5  # relative; values that were written as text and read back are not the same to the last digit
 
 
-class Record(NamedTuple):
+class RunRecord(NamedTuple):
     """A result with what its attributes say of the run."""
 
     groups: Groups
     attrs: dict[str, Any]
 
     @classmethod
-    def of(cls, idata: InferenceData) -> Record:
+    def of(cls, idata: InferenceData) -> RunRecord:
         """Of a result of `stanadapt.sample`.
 
         Raises
@@ -71,12 +71,12 @@ class Record(NamedTuple):
 
     @readable("idata")
     def job(self) -> Job:
-        """What the run was asked for, as far as chains' warm-up depends on it.
+        """The arguments of the run, as far as the warm-up of chains depends on them.
 
         Raises
         ------
         ArgumentError
-            The settings are not those of this version.
+            This version has other settings.
         """
         sampler = samplers.sampler(self.method)
         thin = int(self.attrs["thin"])
@@ -99,7 +99,7 @@ class Record(NamedTuple):
         Another backend may leave out other constants, so the log densities may differ by one number.
         """
         if posterior.digest() != self.attrs["model_hash"]:
-            raise ArgumentError("model: it is another program than the one that idata was drawn from")
+            raise ArgumentError("model: idata was drawn from another program")
         stats = self.groups.get("sample_stats")
         if not posterior.dim or posterior.model.noisy or stats is None or "lp" not in stats:
             return
@@ -129,7 +129,7 @@ class Record(NamedTuple):
 
     @readable("idata")
     def check_warmup(self, results: Sequence[ChainResult]) -> None:
-        """Refuse chains whose warm-up has come to something else than the run's.
+        """Refuse chains whose warm-up has ended differently from the run's.
 
         Raises
         ------

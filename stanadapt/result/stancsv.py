@@ -1,9 +1,10 @@
-"""What CmdStan writes around the draws in its CSV files: names of columns, settings, what a chain has learnt.
+"""The text around the draws in CmdStan's CSV files: names of columns, settings, learnt values of a chain.
 
-A file says of a method what is true of it, under CmdStan's keys where it has them. So a method without trees
-has no column treedepth__: zeros there would claim that no tree was cut short. CmdStanPy, CmdStanR and RStan
-read files with some of Stan's seven columns as well. CmdStanPy counts divergences and trees only where all
-seven are there; in other files its `divergences` are zeros, and `method_variables()` has the column.
+A file holds the facts that are true of its method, under CmdStan's keys where CmdStan has them. So a method
+without trees has no column treedepth__: zeros there would claim that no tree was cut short. CmdStanPy,
+CmdStanR and RStan read files with some of Stan's seven columns as well. CmdStanPy counts divergences and
+trees only where all seven are there; in other files its `divergences` are zeros, and `method_variables()`
+has the column.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import xarray
 
 from .. import samplers
 from ..errors import ArgumentError
-from .columns import LP, Table
+from .columns import LP, ColumnTable
 from .container import json_attribute
 from .labels import SAMPLE_DIMS
 
@@ -67,7 +68,7 @@ def stan_columns(stats: xarray.Dataset) -> dict[str, xarray.Variable]:
     return found
 
 
-def check_names(table: Table) -> None:
+def check_names(table: ColumnTable) -> None:
     """Refuse variables that a Stan program cannot have, whose names readers would take apart."""
     for each in table.quantities:
         if not _NAME.fullmatch(each.name) or each.name.endswith("__"):
@@ -78,7 +79,7 @@ def check_names(table: Table) -> None:
 
 
 def head(
-    attrs: Mapping[str, Any], table: Table, adaptation: xarray.Dataset, place: int, file: str
+    attrs: Mapping[str, Any], table: ColumnTable, adaptation: xarray.Dataset, place: int, file: str
 ) -> list[str]:
     """The comments before the names of the columns, for the chain at a place."""
     method, settings = str(attrs.get("method", "unknown")), json_attribute(attrs, "settings", {})
@@ -112,9 +113,9 @@ def head(
 
 
 def lessons(attrs: Mapping[str, Any], adaptation: xarray.Dataset, place: int) -> list[str]:
-    """What the chain has learnt, as comments between the names of the columns and the draws.
+    """The chain's learnt values, as comments between the names of the columns and the draws.
 
-    The inverse mass matrix only of Hamiltonian methods, and where it is that of the program's coordinates.
+    Only Hamiltonian methods write the inverse mass matrix, and only in the program's own coordinates.
     """
     if "final_step_size" not in adaptation:
         return []

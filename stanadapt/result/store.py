@@ -4,7 +4,7 @@
     asked.npz        where chains start, and the user's coordinates
     program.stan     the program with its includes, where it is one
     data.json        its data
-    chains/0/        the last two checkpoints of chain 0, see run/checkpoint.py
+    chains/0/        the last two checkpoints of chain 0, see result/checkpoint.py
     draws.zarr/      full blocks of draws while the run goes on, see blocks.py; when it is over, the result
     end.json         how it ended, unless it was killed
     unknown/         columns of statistics that the method does not know, and that the result leaves out
@@ -32,26 +32,26 @@ import xarray
 from .. import check, samplers
 from ..errors import ArgumentError, StoreError, warn
 from ..model import PROGRAM_BACKENDS
-from ..model.backends.base import RefusedError
+from ..model.backends.contract import RefusedError
 from ..model.data import to_json
 from ..model.description import Description
 from ..model.opening import read_program
 from ..model.posterior import Posterior
 from ..model.program import has_includes
 from ..model.source import Contents
-from ..run.checkpoint import flush_files, read_checkpoint, write_checkpoint, write_whole
 from ..run.draws import Draws, Stack, row_bytes
-from ..run.encoding import EncodingError, decode, encode
 from ..run.inits import Init
 from ..run.job import Job
-from ..run.memory import exceeds_memory
-from ..run.prepare import Prepared
+from ..run.preparation.memory import exceeds_memory
+from ..run.preparation.prepare import Prepared
 from ..run.request import Request
-from ..run.until import Until
+from ..run.stopping import Until
 from ..run.warmup import pilot
 from .admission import check_files
 from .blocks import Blocks
 from .build import data_groups
+from .checkpoint import flush_files, read_checkpoint, write_checkpoint, write_whole
+from .encoding import EncodingError, decode, encode
 from .identity import check_code, check_data, check_density, density_of
 from .labels import Labels
 from .machine import machine
@@ -71,13 +71,15 @@ _RUN, _ASKED, _PROGRAM, _DATA, _END, _LOCK = (
 )
 _CHAINS, DRAWS = "chains", "draws.zarr"
 _ASIDE = "unknown"  # arrays that a result leaves out, see blocks.py
-_OURS = {_ASKED, _PROGRAM, _DATA, _LOCK, _CHAINS, DRAWS}  # what is there before a run has begun
-_PATIENCE = 0.5  # seconds: who only looks whether a run goes on has its lock for a moment
-_ADVICE = "What its last checkpoints have is safe: when there is room, stanadapt.resume goes on from there"
+_OURS = {_ASKED, _PROGRAM, _DATA, _LOCK, _CHAINS, DRAWS}  # the files of a run that has not begun
+_PATIENCE = 0.5  # seconds to wait for the lock: a process that only checks the run holds it for a moment
+_ADVICE = (
+    "The draws up to its last checkpoints are safe: when there is room, stanadapt.resume goes on from there"
+)
 
 
 class Asked(NamedTuple):
-    """What a folder says of its run."""
+    """The description of a run in its folder."""
 
     request: Request  # without starts
     job: Job
@@ -93,7 +95,7 @@ _FACTS = ("program", "data", "starts", "labels", "backend", "executable", "machi
 
 
 class Store:
-    """The folder of a run, and the keeper of its chains (`run.turns.Keeper`)."""
+    """The folder of a run, and the keeper of its chains (`run.workers.turns.Keeper`)."""
 
     def __init__(self, folder: Path, asked: Asked) -> None:
         self.folder, self.asked = folder, asked
@@ -104,7 +106,7 @@ class Store:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the draws are too many to be held in memory. Goals of `until` look at all of them there."""
+        """Whether the draws are too many for memory. With goals of `until` they stay in memory."""
         return is_lazy(self.asked.request, self.asked.job, self.asked.description)
 
     @property
@@ -113,7 +115,7 @@ class Store:
         return samplers.facts(self.asked.job.method).whole_chains
 
     def close(self) -> None:
-        """Write no checkpoints any more: a second Ctrl-C leaves threads behind, and their run is given up."""
+        """Write no more checkpoints: a second Ctrl-C abandons the run, and its threads may still run."""
         self._due = [float("inf")] * len(self._due)
 
     def is_due(self, chain: int) -> bool:
@@ -129,7 +131,7 @@ class Store:
         self._due[chain] = ended + max(SECONDS, (ended - began) / SHARE)
 
     def rooms(self) -> tuple[tuple[Stack, Stack | None], list[Draws], list[Draws | None], list[Any]]:
-        """Room for draws and warm-up, those of each chain with what it has drawn already, and its value.
+        """Room for draws and warm-up, with the rows and the value that each chain has already.
 
         Raises
         ------
@@ -210,7 +212,7 @@ class Store:
         Raises
         ------
         StoreError
-            The folder's program or data are damaged, or what is given is of another run.
+            The folder's program or data are damaged, or the given ones belong to another run.
         ArgumentError
             The folder lacks what is needed, and there is no `model`.
         """
@@ -224,7 +226,7 @@ class Store:
         return posterior
 
     def _open_program(self, model: Any, data: Any, held: str) -> Posterior:
-        """The run's Stan program with its data; `held` are those of the folder."""
+        """The run's Stan program with its data; `held` is the folder's JSON text of the data."""
         code = self.code()
         if isinstance(model, Posterior):
             if data is not None:
@@ -346,7 +348,7 @@ class Store:
             write_whole(self.folder / _RUN, text.encode())
 
     def _has_blocks(self) -> bool:
-        """Whether checkpoints count rows of which only blocks have the values."""
+        """Whether checkpoints count rows whose values are in blocks only."""
         held = [one for i in range(self.asked.job.chains) if (one := self.checkpoint(i))]
         rows = [one[kind]["n"] for one in held for kind in ("draws", "warmup") if one[kind] is not None]
         return max(rows, default=0) >= self.asked.block
@@ -502,7 +504,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     ArgumentError
         `path` is no path, or none in UTF-8.
     StoreError
-        It is none, is damaged, or is by another version.
+        It is no store, is damaged, or was written by another version.
     """
     folder = _resolved(path)
     check_files(folder, (folder / DRAWS, folder / _ASIDE))
@@ -575,7 +577,7 @@ def _check_facts(facts: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Have the folder for this process alone. Raises StoreError if another one has it."""
+    """Lock the folder for this process. Raises StoreError if another process has the lock."""
     from filelock import FileLock, Timeout
 
     held = FileLock(folder / _LOCK)
@@ -602,7 +604,7 @@ def is_locked(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def failures(folder: Path, advice: str = _ADVICE) -> Iterator[None]:
-    """What the system refuses, in words."""
+    """The system's refusal, in words."""
     try:
         yield
     except OSError as error:

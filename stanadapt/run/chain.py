@@ -1,7 +1,7 @@
 """One chain: its start, its warm-up, the freeze, and the draws, in compiled blocks.
 
 Between blocks the chain is a value (`ChainValue`): it can be stopped there, pickled, and taken up again in
-another process. It reports where it is, and hears of exceptions in Python callables. Blocks take about the
+another process. It reports its progress, and notices exceptions in Python callables. Blocks take about the
 same time whatever the model costs; draws do not depend on where blocks end.
 """
 
@@ -16,19 +16,19 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..model.backends.base import Model, Writer
+from ..model.backends.contract import Model, Writer
 from ..model.posterior import Posterior
 from ..samplers import Handover, Sampler, advance, climbs, keeps_adapting, sampler
 from ..target import Failures
 from ..trace import Trace, empty_trace
+from ..transport.columns import no_transport
 from ..transport.learning import describe
-from ..transport.table import no_transport
-from .board import Board
 from .draws import ChainResult, Draws
 from .guard import Guard, StoppedError, is_slow
 from .inits import Init, Start, find
 from .job import Job
-from .warmup import Place, WarmUp, plan, variable_groups
+from .warmup import WarmUp, WarmupPlace, plan, variable_groups
+from .workers.board import Board
 
 _BLOCK_SECONDS = 0.05
 _BLOCK_NUMBERS = 1_000_000  # floats of positions that a block may hold
@@ -44,7 +44,7 @@ class Chain(abc.ABC):
     It pauses when it has `goal` rows of draws. `blocks()` asked for again goes on from there.
     """
 
-    value: Any  # what it holds between two blocks, beside its rows
+    value: Any  # the state between two blocks, beside the rows
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Chain(abc.ABC):
 
     @abc.abstractmethod
     def result(self) -> ChainResult:
-        """What there is so far."""
+        """The result so far."""
 
     def _generated_only(self) -> Iterator[None]:
         """A model without parameters: every draw evaluates the generated quantities."""
@@ -97,8 +97,8 @@ class Chain(abc.ABC):
 class ChainValue:
     """All that a kernel sampler's chain holds between two blocks, beside the rows that it has written.
 
-    Arrays, numbers, NamedTuples and dicts of them, and a NumPy generator. Arrays are those that the chain
-    goes on with, so who keeps the value while the chain runs pickles or copies it.
+    Arrays, numbers, NamedTuples and dicts of them, and a NumPy generator. The chain goes on writing into
+    these arrays. To keep the value while the chain runs, pickle or copy it.
     """
 
     index: int
@@ -106,7 +106,7 @@ class ChainValue:
     failures: Failures
     start: np.ndarray  # (d,) NaN before it is found
     tops: np.ndarray  # (k, d) the highest points of the climbs to it
-    place: Place | None = None  # in warm-up; None before it begins
+    place: WarmupPlace | None = None  # in warm-up; None before it begins
     state: Any = None  # the sampler's State
     transport: np.ndarray = field(default_factory=no_transport)  # the coordinates of the state
     model: dict[str, Any] = field(default_factory=dict)  # what the model of the chain carries along
@@ -135,7 +135,7 @@ class ChainValue:
         return self.seconds
 
     def result(self, job: Job, draws: Draws, warmup: Draws | None, library: str) -> ChainResult:
-        """What the chain hands over, finished or not; nothing is evaluated for it."""
+        """The result of the chain, finished or not, without an evaluation."""
         out = ChainResult(self.index, draws, warmup, self.start, library, self.history, self.tops)
         total = int(self.failures.total[0])
         if self.warmup_iterations is None:  # stopped in warm-up
@@ -163,7 +163,7 @@ class KernelChain(Chain):
     """A chain of a kernel sampler."""
 
     def __init__(self, posterior: Posterior, job: Job, *place: Any, value: ChainValue | None = None) -> None:
-        """From the beginning; or from `value`, after whose rows the room that is given goes on."""
+        """Begin, or go on from `value`; the given room then begins after the rows of that value."""
         super().__init__(posterior, job, *place)
         self.sampler = cast(Sampler, sampler(job.method))
         self.guard = Guard(self.model, lambda: self.board.stopped)
@@ -209,7 +209,7 @@ class KernelChain(Chain):
             self.board.finish(self.index)
 
     def _warm_up(self) -> Iterator[None]:
-        """The start, and all stages of warm-up, with a note of the history now and then."""
+        """Find the start and run all stages of warm-up, and note the history now and then."""
         value, job, d = self.value, self.job, self.posterior.dim
         if value.place is None:
             value.start, value.tops = self._find_start()
@@ -287,7 +287,7 @@ class KernelChain(Chain):
         self.board.post(self.index, value.done, sampling, acceptance, trace.step_size[-1], 0.0)
 
     def _pause(self) -> Iterator[None]:
-        """Let another chain have its turn, if this one's has lasted long enough."""
+        """Let another chain have its turn, if this one has run for long enough."""
         if self.guard.is_slow:
             self._hold()
         if time.perf_counter() - self.turn_began >= _BLOCK_SECONDS:
@@ -346,7 +346,7 @@ class KernelChain(Chain):
     def _note(self, warm_up: WarmUp, trace: Trace) -> None:
         """Append to the history what warm-up has come to, with the acceptance since the last note.
 
-        A name that only the pilot has, or only the method, is NaN in the notes of the other one.
+        Where only the pilot or only the method has a name, the notes of the other one hold NaN.
         """
         value = self.value
         row: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Room for draws: what chains write into, block by block, and what a run hands over at its end."""
+"""Room for draws: arrays that chains fill block by block, and the results of chains and runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..model.backends.base import Writer
+from ..model.backends.contract import Writer
 from ..model.description import Description
 from ..model.posterior import Posterior
 from ..samplers import sampler, stats
@@ -30,8 +30,8 @@ class Sink(Protocol):
 class Draws:
     """Rows of kept iterations: constrained values, unconstrained positions if wanted, and statistics.
 
-    With a sink every full block goes there. The room may then be that of one block, in which one block comes
-    after the other.
+    With a sink every full block goes there. Then room for one block is enough, because each block replaces
+    the one before.
     """
 
     values: np.ndarray  # (room, c)
@@ -95,9 +95,9 @@ class Draws:
         return Draws(np.empty((rows, self.values.shape[1])), x, stats)
 
     def restore(self, n: int, tail: Draws) -> None:
-        """Go on after `n` rows of which `tail` has the last; those before it are in the sink.
+        """Go on after `n` rows: `tail` has the last of them, and the sink has the rows before it.
 
-        Where there is room for all of them, whoever has them puts them there.
+        Where there is room for all rows, the caller writes them there.
         """
         self.n = n - len(tail.values)
         self.first = self.n if self.sink is not None and len(self.values) < self.rows else 0
@@ -112,7 +112,7 @@ class Draws:
     def _parts(self, count: int) -> Iterator[tuple[slice, slice]]:
         """Cut `count` new rows where blocks end: the rows, and the room that they go to.
 
-        What the room of a part is filled with counts when the next part is asked for.
+        The rows of a part count when the caller asks for the next part.
         """
         done = 0
         while done < count:
@@ -176,7 +176,7 @@ def stacks(job: Job, posterior: Posterior, chains: int) -> tuple[Stack, Stack | 
 
 @dataclass
 class ChainResult:
-    """What a chain hands over, finished or not. What is None is not known, and is left out of the result."""
+    """The result of a chain, finished or not. An entry that is not known is None, and the result omits it."""
 
     index: int
     draws: Draws
@@ -200,7 +200,7 @@ class ChainResult:
 
 
 class Run(NamedTuple):
-    """What a run gave."""
+    """The result of a run."""
 
     chains: list[ChainResult]
     draws: Stack
@@ -210,7 +210,7 @@ class Run(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether a chain has not all draws that it may have."""
+        """Whether a chain has fewer draws than it may have."""
         return any(chain.draws.n < chain.draws.rows for chain in self.chains)
 
     @property

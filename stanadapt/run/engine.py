@@ -1,38 +1,32 @@
-"""Chains that a program outside of this package runs as a whole, and which program a posterior goes to."""
+"""Chains that a program outside of this package runs as a whole."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from .. import check
-from ..errors import ArgumentError, ChainError, InitializationError, ModelError
-from ..model import PROGRAM_BACKENDS
-from ..model.backends.base import Plan, RefusedError, StanProgram, Writer
-from ..model.data import to_json
-from ..model.opening import executable, read_program
+from ..errors import ChainError, InitializationError
+from ..model.backends.contract import ChainPlan, Writer
+from ..model.nuts_programs import nuts_program
 from ..model.posterior import Posterior
-from ..model.program import draws_data
-from ..samplers import Engine, is_engine, sampler
+from ..samplers import Engine, sampler
 from ..samplers.base import WholeChain
-from . import auto
 from .chain import Chain
 from .draws import ChainResult, Draws
 from .inits import find
 from .job import Job
 
-_WANTED = "it needs a Stan program that stanli covers, or a CmdStanModel with its executable"
 _STOP_SECONDS = 0.3  # Ctrl-C may end a program before it is known here
 
 
 @dataclass
 class EngineValue:
-    """What is known of an engine's chain beside its draws: nothing but its number until it is whole."""
+    """An engine's chain beside its draws. Until the chain is complete, only its number is known."""
 
     index: int
     start: np.ndarray  # (d,) NaN before it is found
@@ -55,7 +49,7 @@ class EngineValue:
         return self.seconds_total
 
     def result(self, job: Job, draws: Draws, warmup: Draws | None, library: str) -> ChainResult:
-        """What the chain hands over; nothing is known of failures."""
+        """The result of the chain. An engine does not report failures."""
         return ChainResult(
             self.index,
             draws,
@@ -91,7 +85,7 @@ class EngineChain(Chain):
         if out.warmup_iterations is not None:  # it is whole
             return
         began = time.perf_counter()
-        program = stan_program(job.method, self.posterior)  # not earlier: it may hold a copy of large data
+        program = nuts_program(job.method, self.posterior)  # not earlier: it may hold a copy of large data
         out.library = program.library
         more = {"use_gradient": True, "ascend": False}
         x = find(self.init, self.posterior, self.model, self.index, self.rng, **more).x
@@ -99,7 +93,7 @@ class EngineChain(Chain):
         # 31 bits, and not zero, are a seed wherever Stan runs.
         seed = max(1, int(self.seeds.generate_state(2, np.uint32)[1] >> 1))
         save_warmup = self.warmup is not None
-        plan = Plan(self.index, seed, job.warmup, job.draws, save_warmup, self._stopped, self._tell)
+        plan = ChainPlan(self.index, seed, job.warmup, job.draws, save_warmup, self._stopped, self._tell)
         try:
             whole = self.engine.run(program, job.settings, x, plan)
             self._check_names(whole.names)
@@ -191,102 +185,3 @@ class EngineChain(Chain):
         text = f"chain {self.index}: {self.value.library} failed: {check.one_line(error)}"
         kind = InitializationError if "initialization failed" in text.lower() else ChainError
         return kind(text)
-
-
-def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterior:
-    """Open a model for a method. What an engine cannot run is refused before a C++ compiler takes a minute.
-
-    Raises
-    ------
-    ArgumentError, ModelError, DataError
-    """
-    is_plain = method == auto.NAME or not is_engine(sampler(method)) or backend not in ("auto", "bridgestan")
-    if is_plain or executable(model):
-        return Posterior(model, data, backend=backend)
-    if backend == "auto":
-        try:
-            return Posterior(model, data, backend="stanli")
-        except RefusedError:
-            pass
-    code, values = read_program(model, data)
-    if code:
-        _stanli_program(method, code, values)
-    return Posterior(model, data, backend=backend)
-
-
-def check_posterior(method: str, posterior: Posterior) -> None:
-    """Refuse what no engine can run, before anything runs.
-
-    Raises
-    ------
-    ArgumentError
-        There is no Stan program at hand that stanli covers, and no executable of CmdStan; or every chain
-        would have data of its own.
-    """
-    if posterior.model.backend not in PROGRAM_BACKENDS:
-        is_python = posterior.model.backend == "python"
-        what = "target is made of Python functions" if is_python else f"model is one of {posterior.library}"
-        raise ArgumentError(
-            f"method={method!r} needs a Stan program, and this {what}: use another method, see "
-            "stanadapt.methods()"
-        )
-    if not posterior.dim:
-        return
-    stan_program(method, posterior)
-    if how := _random_data(posterior):
-        raise ArgumentError(
-            f"method={method!r} is not allowed for this program: its transformed data draw random numbers "
-            f"({how}), and every chain would have its own. Draw them before, and pass them as data"
-        )
-
-
-def _random_data(posterior: Posterior) -> str:
-    """What shows that `transformed data` draw random numbers, or nothing."""
-    if posterior.code or posterior.model.backend != "stanli":
-        return draws_data(posterior.code)
-    from ..model.backends.stanli_nuts import StanliProgram
-
-    program = StanliProgram.of_model(cast(Any, posterior.model))
-    return "another seed is another density" if program.has_random_data() else ""
-
-
-def stan_program(method: str, posterior: Posterior) -> StanProgram:
-    """What runs Stan's own sampler on a posterior: CmdStan where it was opened from one, else stanli.
-
-    Raises ArgumentError where there is nothing.
-    """
-    if posterior.executable:
-        _check_executable(method, posterior.executable)
-        from ..model.backends.cmdstan import CmdStanProgram
-
-        data = to_json(posterior.data)
-        return CmdStanProgram(posterior.executable, data, posterior.constrain)
-    from ..model.backends.stanli_nuts import StanliProgram
-
-    if posterior.model.backend == "stanli":
-        return StanliProgram.of_model(cast(Any, posterior.model))
-    if not posterior.code:
-        raise ArgumentError(
-            f"method={method!r} cannot run a compiled library ({posterior.library}): {_WANTED}"
-        )
-    return _stanli_program(method, posterior.code, to_json(posterior.data))
-
-
-def _stanli_program(method: str, code: str, data: str) -> StanProgram:
-    """A program in stanli, with data as JSON text."""
-    from ..model.backends.stanli_nuts import StanliProgram
-
-    try:
-        return StanliProgram.of_code(code, data)
-    except (ModelError, RuntimeError) as error:
-        reason = check.one_line(error)
-        raise ArgumentError(
-            f"method={method!r} cannot run this program: {_WANTED}. stanli says: {reason}"
-        ) from error
-
-
-def _check_executable(method: str, executable: str) -> None:
-    if not Path(executable).is_file():
-        raise ArgumentError(
-            f"method={method!r} needs the CmdStanModel's executable, and {executable} is gone"
-        )

@@ -1,10 +1,10 @@
-"""Evaluations that take long: none of them begins once the run is to end.
+"""Slow evaluations: none of them begins after the run has been told to stop.
 
-Kernels come to their end before anybody is asked whether to go on, and a trajectory may have a thousand
-gradients, a search for a start as many. Where one gradient takes seconds, Ctrl-C or a limit of time would be
-heard hours later. So the density of such a model is called through functions that look first whether the run
-is to end, and then refuse. What a kernel makes of a refusal means nothing: `raise_pending` says so, and the
-chain goes back to where it was before that block.
+A kernel is not interrupted before its end, and a trajectory may have a thousand gradients, like a search for
+a start. Where one gradient takes seconds, a kernel would react to Ctrl-C or a limit of time hours later. So
+kernels call the density of such a model through functions that first check whether the run is to stop, and
+refuse the evaluation if it is. The output of a kernel after a refusal is meaningless: `raise_pending`
+reports it, and the chain returns to its state before that block.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..model.backends.base import Model
+from ..model.backends.contract import Model
 from ..model.backends.own import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from ..target import NativeTarget
 
 _SLOW_SECONDS = 0.005  # of an evaluation; a thousand of them take five seconds
-_REFUSED = 1  # what a function returns that does not evaluate
+_REFUSED = 1  # the return value of a refused evaluation
 
 
 class StoppedError(Exception):
-    """An evaluation was refused, since the run is to end."""
+    """An evaluation was refused because the run is to stop."""
 
 
 def is_slow(seconds: float) -> bool:
@@ -56,7 +56,7 @@ class Guard:
         return getattr(self.model, name)
 
     def target(self) -> NativeTarget:
-        """See `backends.base.Model`."""
+        """See `backends.contract.Model`."""
         return self.guarded(self.model.target())
 
     def guarded(self, target: NativeTarget) -> NativeTarget:
@@ -68,7 +68,7 @@ class Guard:
         return target._replace(log_density=density, log_density_gradient=gradient)
 
     def raise_pending(self) -> None:
-        """See `backends.base.Model`. Raises StoppedError if an evaluation has been refused."""
+        """See `backends.contract.Model`. Raises StoppedError if an evaluation has been refused."""
         if self._pending is not None:
             error, self._pending = self._pending, None
             raise error

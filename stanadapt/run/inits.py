@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError, InitializationError
-from ..model.backends.base import Model
+from ..model.backends.contract import Model
 from ..model.data import read
 from ..model.posterior import Posterior
 from ..numerics.ascent import MAX_GRADIENTS, climb, far_below
@@ -30,12 +30,12 @@ class Init(NamedTuple):
     radius: float
     point: np.ndarray | None = None  # (d,) unconstrained
     values: dict[str, Any] | None = None  # constrained; perhaps not of all parameters
-    may_fail: bool = False  # whether the start is as without a point where that has no finite density
-    warm: Handover | None = None  # what the chain takes over from one of an earlier run, see warm.py
+    may_fail: bool = False  # whether another start is drawn where the point has no finite density
+    warm: Handover | None = None  # what the chain takes over from one of an earlier run, see warm_start.py
 
 
 class Start(NamedTuple):
-    """Where a chain starts, and what was seen on the way there."""
+    """Where a chain starts, and what the search for it has found."""
 
     x: np.ndarray  # (d,)
     tops: np.ndarray  # (k, d) the highest points of the climbs; k = 0 where there were none
@@ -76,7 +76,7 @@ def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[I
 
 
 def describe(inits: Any, radius: float) -> dict[str, Any]:
-    """What the attributes of a result say of the starts: the radius, and whether there was more than that."""
+    """The starts as attributes of a result: the radius, and whether `inits` gave more than a radius."""
     if isinstance(inits, int | float | np.number):
         return {"init_radius": float(inits)}
     return {"init_radius": radius} | ({} if inits is None else {"inits": "given"})
@@ -147,7 +147,7 @@ class _Need(NamedTuple):
 def _climb_out(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, float, np.ndarray]:
     """The end of the climb from `x` and the log density there; `x` itself if that end is no start.
 
-    And the climb's highest point.
+    The third value is the climb's highest point.
     """
     target = model.target()
     end, logp, _, top = climb(target, x, MAX_GRADIENTS)

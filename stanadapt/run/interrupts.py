@@ -1,7 +1,7 @@
 """Signals that end a run: Ctrl-C, and what schedulers (SIGTERM) and closed terminals (SIGHUP) send.
 
-Handlers, because an exception that can come between any two lines would now and then lose the draws. Outside
-of the main thread Python allows none, and delivers no signals either.
+Handlers note the signals, because an exception that can come between any two lines would sometimes lose the
+draws. Outside of the main thread Python allows no handlers, and delivers no signals either.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from ..workers import SIGNALS
+from ..child_processes import SIGNALS
 
 if TYPE_CHECKING:
-    from .board import Board
+    from .workers.board import Board
 
 
 class Caught:
@@ -27,7 +27,7 @@ class Caught:
         self._around = around  # whose handler is replaced meanwhile
 
     def handle(self, number: int, _: object) -> None:
-        """What a signal calls; `act` sees the first one before it is noted."""
+        """The handler that a signal calls; `act` gets the first signal before it is noted."""
         try:
             self._act(number)
         finally:
@@ -61,7 +61,7 @@ def give_up(number: int) -> None:
 def interrupts(board: Board) -> Iterator[Caught]:
     """A signal meanwhile asks all chains to stop, on the board; the second one is raised.
 
-    So does one that came before, while an outer handler stood that only notes it.
+    A signal that an outer handler has noted before counts as well.
     """
 
     def stop(number: int) -> None:
@@ -77,21 +77,21 @@ def interrupts(board: Board) -> Iterator[Caught]:
 
 @contextlib.contextmanager
 def delayed_interrupts() -> Iterator[Caught]:
-    """Signals meanwhile are noted, and nothing else: what is under way comes to its end."""
+    """Meanwhile signals are only noted, so that the present work is finished."""
     with _handled(lambda _: None) as caught:
         yield caught
 
 
 @contextlib.contextmanager
 def raised_interrupts() -> Iterator[Caught]:
-    """Signals meanwhile are raised, so that what is under way is cleaned up."""
+    """Meanwhile signals are raised as exceptions, so that the present work is cleaned up."""
     with _handled(give_up) as caught:
         yield caught
 
 
 @contextlib.contextmanager
 def _handled(act: Callable[[int], None]) -> Iterator[Caught]:
-    """`act` handles the signals, and those who had them get them back.
+    """`act` handles the signals; at the end the earlier handlers are put back.
 
     A signal that is ignored stays so (nohup, background jobs), and so does a handler of the user's own for
     one that ends a process.

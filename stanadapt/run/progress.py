@@ -3,7 +3,7 @@
 A notebook without ipywidgets has a bar of text. One in VS Code has lines: widgets are not there before they
 were loaded from a server elsewhere, and it does not write over text.
 
-What goes wrong while showing progress (stderr closed, a broken pipe, no widgets) never ends a run.
+An error while showing progress (a closed stderr, a broken pipe, no widgets) never ends a run.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..samplers import is_engine, sampler
-from .board import Board
 from .job import Job
+from .workers.board import Board
 
 _LOG_SHARE = 0.1  # a log file gets a line for every tenth of the run,
 _LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds
@@ -44,9 +44,9 @@ class Goal(Protocol):
 
 
 class Progress:
-    """Shows the board's state; a context manager. `enabled=False` shows nothing.
+    """Show the board's state; a context manager. `enabled=False` shows nothing.
 
-    Where there is a goal, the whole is what it takes to reach it, as far as that can be told.
+    Where there is a goal, the whole bar is the estimated work that reaches it.
     """
 
     def __init__(self, job: Job, enabled: bool, goal: Goal | None = None) -> None:
@@ -74,7 +74,7 @@ class Progress:
                 self.bar.close()
 
     def __call__(self, board: Board) -> None:
-        """Bring what is shown up to date."""
+        """Update the bar."""
         if not self.enabled:
             return
         try:
@@ -102,7 +102,7 @@ class Progress:
             tell(text) if self.bar is None else self.bar.write(text, file=sys.stderr)
 
     def _aim(self, done: int) -> None:
-        """Take what the goal needs for the whole."""
+        """Make the work up to the goal the whole bar."""
         assert self.goal is not None
         job, needed = self.job, self.goal.rows_needed
         whole = job.chains * (job.warmup + job.draws)
@@ -132,7 +132,7 @@ class Progress:
 
 
 class Tally:
-    """Counts whole fits of many, and shows how many there are; a context manager.
+    """Count the finished ones of many fits, and show the number; a context manager.
 
     `enabled=False` shows nothing.
     """
@@ -163,7 +163,7 @@ class Tally:
                 self._show()
 
     def say(self, text: str) -> None:
-        """A line for the user, which a bar must not run into."""
+        """Write a line for the user, apart from a bar."""
         if not self.enabled:
             return
         if self.bar is None:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from .. import check, samplers
 from ..model.plugins import check_backend
 from ..model.posterior import Posterior
-from . import auto
 from .job import Job
-from .until import Until
-from .warm import Warm, shorten
+from .preparation import auto
+from .preparation.warm_start import Warm, shorten
+from .stopping import Until
 
 _TIMES = 50  # times a method's number of draws, which a run with `until` may have
 
@@ -53,7 +53,7 @@ class Request(NamedTuple):
         )
 
     def job(self, method: str, settings: Any) -> Job:
-        """The job for a method; what is None here is as the method has it."""
+        """The job for a method, with the method's default where an entry here is None."""
         sampler = samplers.sampler(method)
         most = sampler.FACTS.draws * (1 if self.until is None else _TIMES)
         draws = min(most, check.LARGEST_COUNT) if self.draws is None else self.draws
@@ -143,7 +143,7 @@ def _names_to_lists(name: str, given: Any) -> Mapping[str, Any]:
 
 
 def _quantities(name: str, given: Any) -> dict[str, str]:
-    """Generated quantities with their names in the group: their own, or those of the data they are of."""
+    """Generated quantities with their names in the group: their own names, or those of their data."""
     if isinstance(given, str):
         return {given: given}
     if isinstance(given, Mapping):
@@ -154,7 +154,7 @@ def _quantities(name: str, given: Any) -> dict[str, str]:
         raise check.refused(
             name, given, "a name or a list of names of generated quantities, or a dict of them"
         )
-    for quantity, own in pairs:  # whether they are quantities of the model, is seen when that is open
+    for quantity, own in pairs:  # the open model tells whether they are its quantities
         if not isinstance(quantity, Hashable) or not (isinstance(own, str) or own is quantity):
             raise check.refused(name, given, "made of names, which are texts")
     if len(dict(pairs)) < len(set(pairs)):

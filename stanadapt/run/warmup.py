@@ -8,7 +8,7 @@ is wrong until it has been there for long. Trajectories with a metric that is re
 this in some hundreds of iterations, see samplers/fisher_hmc.py. So a method with the setting `pilot` may let
 Fisher HMC, at its defaults, run so many iterations. Then the method starts at the last point of that chain,
 with a preconditioner made of its metric (`take_over`), and goes on adapting as it does. In the same way the
-first segment takes over what a chain of an earlier run has learnt, see warm.py.
+first segment takes over what a chain of an earlier run has learnt, see warm_start.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOOKS = (30, 60, 120, 240)  # earlier draws that are looked at, as long as they 
 _PILOT_PREFIX = "pilot_"  # of the names of its stages in results
 
 
-class Segment(NamedTuple):
+class WarmupPart(NamedTuple):
     """A part of warm-up that one sampler runs."""
 
     sampler: Sampler
@@ -40,7 +40,7 @@ class Segment(NamedTuple):
     prefix: str  # of the names of its stages in results
 
 
-class Place(NamedTuple):
+class WarmupPlace(NamedTuple):
     """Where in its plan a warm-up is: numbers, so that it can be stored and taken up again."""
 
     segment: int = 0
@@ -49,7 +49,7 @@ class Place(NamedTuple):
 
 
 def what_it_takes(facts: Facts) -> str:
-    """What of an earlier run a method can begin with: METRIC, STEP_SIZE, or nothing."""
+    """The part of an earlier run that a method can begin with: METRIC, STEP_SIZE, or nothing."""
     return METRIC if facts.piloted else facts.takes
 
 
@@ -81,7 +81,9 @@ def pilot_length(method: Sampler, settings: Any, warmup: int) -> int:
     return n
 
 
-def plan(method: Sampler, settings: Any, warmup: int, d: int, warm: Handover | None = None) -> list[Segment]:
+def plan(
+    method: Sampler, settings: Any, warmup: int, d: int, warm: Handover | None = None
+) -> list[WarmupPart]:
     """The segments of a warm-up of so many iterations in dimension `d`, which may begin with `warm`.
 
     Raises
@@ -92,11 +94,14 @@ def plan(method: Sampler, settings: Any, warmup: int, d: int, warm: Handover | N
     first = pilot_length(method, settings, warmup)
     if warm is not None and _is_own(warm, method) and np.isnan(getattr(settings, "initial_step_size", 0.0)):
         settings = settings._replace(initial_step_size=warm.step_size)
-    own = Segment(method, settings, _stages(method, settings, warmup - first, d, warm), "")
+    own = WarmupPart(method, settings, _stages(method, settings, warmup - first, d, warm), "")
     if not first:
         return [own]
     leader, its_settings = pilot()
-    return [Segment(leader, its_settings, _stages(leader, its_settings, first, d, warm), _PILOT_PREFIX), own]
+    return [
+        WarmupPart(leader, its_settings, _stages(leader, its_settings, first, d, warm), _PILOT_PREFIX),
+        own,
+    ]
 
 
 def _stages(method: Sampler, settings: Any, length: int, d: int, warm: Handover | None) -> tuple[Stage, ...]:
@@ -113,7 +118,7 @@ class WarmUp:
     """A warm-up under way. `place`, `state` and the target's coordinates are all that changes, beside the
     random numbers.
 
-    Whoever drives it enters a stage and runs all its iterations, in blocks of any lengths:
+    The caller enters a stage and runs all its iterations, in blocks of any lengths:
 
         while warm_up.next_stage():
             while warm_up.left:
@@ -124,11 +129,11 @@ class WarmUp:
 
     def __init__(
         self,
-        segments: list[Segment],
+        segments: list[WarmupPart],
         target: Any,
         x: np.ndarray,
         rng: np.random.Generator,
-        place: Place | None = None,
+        place: WarmupPlace | None = None,
         state: Any = None,
         groups: np.ndarray | None = None,
         warm: Handover | None = None,
@@ -139,7 +144,7 @@ class WarmUp:
         is what the first segment takes over, as the plan of the segments had it.
         """
         self.segments, self.target, self.x, self.rng = segments, target, x, rng
-        self.place = Place() if place is None else place
+        self.place = WarmupPlace() if place is None else place
         self.state = state
         if place is None:
             first = segments[0]
@@ -154,7 +159,7 @@ class WarmUp:
                 self._look(first, target, takes.points)
 
     @property
-    def segment(self) -> Segment:
+    def segment(self) -> WarmupPart:
         """The present one."""
         return self.segments[self.place.segment]
 
@@ -185,7 +190,7 @@ class WarmUp:
                 self.state = segment.sampler.enter(stage.name, self.state, segment.settings)
             if segment.sampler.FACTS.transports:
                 self.target = self.target._replace(transport=self.state.transport)
-            self.place = Place(place.segment, place.stage + 1, stage.length)
+            self.place = WarmupPlace(place.segment, place.stage + 1, stage.length)
             return True
         if last:
             return False
@@ -213,8 +218,8 @@ class WarmUp:
     def _hand_over(self) -> None:
         """The state of the next segment's sampler where the pilot has ended.
 
-        It goes on in the pilot's coordinates. Where that sampler cannot start there, since it needs a Hessian
-        and there is none, it starts at `x`.
+        It goes on in the pilot's coordinates. Where the sampler needs a Hessian and the point has none, it
+        starts at `x`.
         """
         before, after = self.segments[self.place.segment : self.place.segment + 2]
         length = sum(stage.length for stage in before.stages)
@@ -225,9 +230,9 @@ class WarmUp:
             if state.logp == -np.inf:
                 state = after.sampler.start(self.target, after.settings, self._z(handover), self.rng)
             self.state = after.sampler.take_over(state, handover, after.settings)
-        self.place = Place(self.place.segment + 1)
+        self.place = WarmupPlace(self.place.segment + 1)
 
-    def _begin_warm(self, first: Segment, warm: Handover) -> None:
+    def _begin_warm(self, first: WarmupPart, warm: Handover) -> None:
         """The first state of a sampler that takes over what a chain of an earlier run has learnt."""
         sampler, settings = first.sampler, first.settings
         if sampler.FACTS.settles:
@@ -244,10 +249,10 @@ class WarmUp:
             else:  # the point is lost by rounding in the coordinates
                 self.state = sampler.start(self.target, first.settings, self.x, self.rng)
 
-    def _look(self, first: Segment, target: Any, points: np.ndarray) -> None:
-        """Let the sampler see earlier draws and their scores, until they bear out what it took over.
+    def _look(self, first: WarmupPart, target: Any, points: np.ndarray) -> None:
+        """Show the sampler earlier draws and their scores, until they support what it took over.
 
-        `target` is that in the program's coordinates, and draws without a density are left out.
+        `target` is in the program's coordinates. Draws without a density are left out.
         """
         scores, inside, seen = np.empty_like(points), np.zeros(len(points), bool), 0
         for k in LOOKS:

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 
-from ..model.backends.base import Plan
+from ..model.backends.contract import ChainPlan
 from ..target import log_density, log_density_gradient
 from ..trace import Trace
 from ..transport.composition import rows_into_x
@@ -185,11 +185,11 @@ class WholeChain(NamedTuple):
 
 
 class Engine(Method, Protocol):
-    """The module of an engine. `program` is what the model runs in, a `model.backends.base.StanProgram`."""
+    """The module of an engine. `program` is what the model runs in, a `backends.contract.StanProgram`."""
 
     STATS: dict[str, type[np.generic]]
 
-    def run(self, program: Any, settings: Any, x: np.ndarray, plan: Plan) -> WholeChain: ...
+    def run(self, program: Any, settings: Any, x: np.ndarray, plan: ChainPlan) -> WholeChain: ...
 
 
 def is_engine(method: Method) -> TypeGuard[Engine]:

@@ -39,8 +39,9 @@ probability min(1, e^-dH). The reasons for these choices:
    variance changes by a factor of 1.5, and the chain was in the same place in both
    windows, the next window is the last. Most posteriors need 160 iterations; `warmup` is the most. What is
    learnt between windows is in windowed.py.
-7. A chain may begin with the metric, coordinates and step size of an earlier run, see run/warm.py. Its draws
-   and their scores take the place of the Hessian and of the first windows: most posteriors need 60 to 100.
+7. A chain may begin with the metric, coordinates and step size of an earlier run, see
+   run/preparation/warm_start.py. Its draws and their scores take the place of the Hessian and of the first
+   windows: most posteriors need 60 to 100.
 
 Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
 Memory: three (d, d) arrays a chain with metric="dense", or up to d = 2,000 where that is chosen; else none.
@@ -63,7 +64,7 @@ from ..numerics.step_size import DualAveraging, average_step_size, final_step_si
 from ..numerics.windows import Windows, empty_windows, put, with_room
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
-from ..transport.table import no_transport
+from ..transport.columns import no_transport
 from . import windowed
 from .base import ALWAYS, HAMILTONIAN, METRIC, TOO_LOW, TRAJECTORY_COLUMNS, Facts
 from .settings import PROBABILITY, SCALE, Choice, Limit

@@ -213,7 +213,7 @@ def tune(
     return learnt._replace(sigma=float(sigma), regularisation=float(regularisation))
 
 
-def record_fit(state: Any, fit: score_matching.Fit) -> Any:
+def record_fit(state: Any, fit: score_matching.SurrogateFit) -> Any:
     """Take the surrogate of a new fit."""
     learnt = state.learnt
     learnt = learnt._replace(fits=learnt.fits + 1, repaired=learnt.repaired + fit.repaired)

@@ -174,7 +174,7 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     return kmc.record_fit(state, fit)._replace(frame=frame)
 
 
-def _fit(settings: Any, q: np.ndarray, sigma: float, regularisation: float) -> score_matching.Fit:
+def _fit(settings: Any, q: np.ndarray, sigma: float, regularisation: float) -> score_matching.SurrogateFit:
     """Fit the surrogate to `q` (n, d) with the solver of the settings."""
     solve = score_matching.fit_lite_low_rank if settings.solver else score_matching.fit_lite
     return solve(q, kmc.radial_function(settings, sigma), regularisation)

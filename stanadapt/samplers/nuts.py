@@ -37,7 +37,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from ..model.backends.base import Plan
+from ..model.backends.contract import ChainPlan
 from .base import HAMILTONIAN, TOO_LOW, Facts, WholeChain
 from .settings import Choice, Limit
 
@@ -84,7 +84,7 @@ def n_matrices(settings: Any) -> int:
     return 5 if settings.metric == DENSE else 0
 
 
-def run(program: Any, settings: Any, x: np.ndarray, plan: Plan) -> WholeChain:
+def run(program: Any, settings: Any, x: np.ndarray, plan: ChainPlan) -> WholeChain:
     """Run one chain from `x` (d,). Raises RuntimeError with the program's message."""
     drawn = program.nuts(
         x,

@@ -27,7 +27,7 @@ from ..numerics.actor_critic import (
     Adam,
     Networks,
     Rates,
-    Replay,
+    ReplayBuffer,
     Shape,
     add_gradient,
     clip,
@@ -78,7 +78,7 @@ class Learner(NamedTuple):
     actor_is: Shape
     critic_is: Shape
     nets: Networks
-    memory: Replay
+    memory: ReplayBuffer
     gradient: np.ndarray  # (p,) gradient of the actor, summed over a mini-batch; not used when faithful
     baseline_gradient: np.ndarray  # (q,)
     threshold: float
@@ -98,7 +98,7 @@ class Record(NamedTuple):
     acceptance: float  # running mean of the acceptance probability
 
 
-class Guard(NamedTuple):
+class PolicyGuard(NamedTuple):
     """The best policy so far, which replaces one that has collapsed."""
 
     actor: np.ndarray  # (p,) weights of the best actor so far
@@ -117,7 +117,7 @@ class Policy(NamedTuple):
     space: Space
     learner: Learner
     record: Record
-    guard: Guard
+    guard: PolicyGuard
     pretrained: np.ndarray  # (p,) weights of the actor before any reward
 
 
@@ -305,7 +305,7 @@ def make_policy(
         0,
     )
     record = Record(0.0, 0.0, 0, np.zeros(0), np.zeros(0), 0, 1.0)
-    guard = Guard(actor.copy(), scale, -np.inf, 0, 0, settings.faithful)
+    guard = PolicyGuard(actor.copy(), scale, -np.inf, 0, 0, settings.faithful)
     return Policy(EPISODES, False, space, learner, record, guard, actor.copy())
 
 
@@ -329,9 +329,11 @@ def empty_policy() -> Any:
     none, no_matrix, no_shape = np.zeros(0), np.zeros((0, 0)), Shape(0, 0, 0)
     adam = Adam(none, none, 0)
     nets = Networks(none, none, adam, none, none, adam)
-    learner = Learner(no_shape, no_shape, nets, Replay(no_matrix, no_matrix, none, 0), none, none, 0.0, 0, 0)
+    learner = Learner(
+        no_shape, no_shape, nets, ReplayBuffer(no_matrix, no_matrix, none, 0), none, none, 0.0, 0, 0
+    )
     record = Record(0.0, 0.0, 0, none, none, 0, 1.0)
-    guard = Guard(none, 1.0, -np.inf, 0, 0, False)
+    guard = PolicyGuard(none, 1.0, -np.inf, 0, 0, False)
     return Policy(APPROACH, False, Space(none, no_matrix, no_matrix), learner, record, guard, none)
 
 
@@ -401,7 +403,7 @@ def update_policy(
         learner, finite = learn_on_policy(settings, learner, u, u_y, reward, slopes)
         if not finite:
             learner.nets.actor[:] = guard.actor
-            guard = Guard(guard.actor, guard.scale, guard.reward, guard.fallbacks, 1, guard.faithful)
+            guard = PolicyGuard(guard.actor, guard.scale, guard.reward, guard.fallbacks, 1, guard.faithful)
 
     reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance = record
     trials += 1
@@ -491,11 +493,11 @@ def judge_episode(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: An
     if acceptance < least_acceptance(guard):
         nets.actor[:] = guard.actor
         nets.actor_target[:] = guard.actor
-        return Guard(
+        return PolicyGuard(
             guard.actor, guard.scale, guard.reward, guard.fallbacks + 1, guard.broken, guard.faithful
         )
     if reward > guard.reward:
-        return Guard(nets.actor.copy(), scale, reward, guard.fallbacks, guard.broken, guard.faithful)
+        return PolicyGuard(nets.actor.copy(), scale, reward, guard.fallbacks, guard.broken, guard.faithful)
     return guard
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError
-from ..model.backends.base import Writer
+from ..model.backends.contract import Writer
 from ..model.backends.python import Target
 from ..model.posterior import Posterior
 from ..numerics import synthetic

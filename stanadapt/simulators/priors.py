@@ -12,7 +12,7 @@ from scipy import special, stats
 
 from .. import check
 from ..errors import ArgumentError
-from ..model.backends.base import Writer
+from ..model.backends.contract import Writer
 from ..model.posterior import Posterior
 
 _CONTINUOUS, _NORMAL_VECTOR = type(stats.norm()), type(stats.multivariate_normal([0.0]))
@@ -23,7 +23,7 @@ _ALLOWED = (
 
 
 class Prior(Protocol):
-    """The prior of a simulator. The methods without a docstring are those of `backends.base.Model`."""
+    """The prior of a simulator. The methods without a docstring are those of `backends.contract.Model`."""
 
     dim: int
     data: Mapping[str, Any]

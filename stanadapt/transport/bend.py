@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import bare_exact, exact
+from .columns import BEND, COLUMNS, KIND, KNOT, OWN, REACH, SIDE, STRENGTH, WIDTH
 from .shape import LEAST, POWER, shape_of
-from .table import BEND, COLUMNS, KIND, KNOT, OWN, REACH, SIDE, STRENGTH, WIDTH
 from .training import Training
 
 KINDS = (BEND,)

@@ -5,7 +5,7 @@ A chain moves in z, and the density is known in x = T(z). Draws of z are exact f
 in warm-up (learning.py), and is frozen when warm-up ends.
 
 T is triangular: a coordinate is moved before it rules others, so that its log determinant is a sum. Each row
-of the table (table.py) belongs to a law, and the functions here hand it to that law's file:
+of the table (columns.py) belongs to a law, and the functions here hand it to that law's file:
 
     law        file        what it makes normal
     TAIL       tail.py     a coordinate whose tails fall like a power
@@ -21,7 +21,7 @@ import numpy as np
 
 from ..jit import bare_exact, exact
 from . import bend, group, tail
-from .table import BEND, COLUMNS, KIND, OWN, REACH, TAIL, are_coordinates, is_of_group
+from .columns import BEND, COLUMNS, KIND, OWN, REACH, TAIL, are_coordinates, is_of_group
 
 LAWS = tail, bend, group  # in the order in which a map has their rows
 

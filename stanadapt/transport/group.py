@@ -36,9 +36,7 @@ from typing import Any
 import numpy as np
 
 from ..jit import bare_exact
-from .grouping.choice import choose_groups
-from .grouping.groups import groups_of
-from .table import (
+from .columns import (
     APART,
     BETA,
     BETA_2,
@@ -62,6 +60,8 @@ from .table import (
     UNIT,
     are_coordinates,
 )
+from .grouping.choice import choose_groups
+from .grouping.groups import groups_of
 from .training import Training
 
 KINDS = CENTRED, NOT_CENTRED

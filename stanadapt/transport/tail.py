@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import bare_exact, exact
+from .columns import CENTER, COLUMNS, KIND, OWN, RATE, TAIL
 from .shape import LEAST, POWER, quantile, shape_of
-from .table import CENTER, COLUMNS, KIND, OWN, RATE, TAIL
 from .training import Training
 
 KINDS = (TAIL,)

@@ -17,7 +17,7 @@ import stanadapt
 import stores
 from compared import PROGRAM, evil_comparison
 from pages import EVIL, EVIL_LABELS, EVIL_NAME, evil_result, wide_result
-from stanadapt.report.watch import Server, Watch
+from stanadapt.reports.watch import Server, Watch
 from stanadapt.result.container import container
 from stanadapt.result.store import lock
 

@@ -84,7 +84,7 @@ def test_workers_that_die_cost_no_draws(client: Any, monkeypatch: pytest.MonkeyP
     Dask starts others, and segments again. Segments end at 500 rows, however long these take, so that no
     chain is done by then.
     """
-    from stanadapt.run import segments
+    from stanadapt.run.workers import segments
 
     killed: list[int] = []
     take, asked = segments.SegmentTeam._take, segments.Segment
@@ -118,7 +118,7 @@ def test_a_large_model_travels_without_a_word(client: Any) -> None:
 
 def test_a_run_goes_on_at_another_place(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is stopped on the cluster, as by Ctrl-C, and goes on here; then more is drawn on the cluster."""
-    from stanadapt.run import segments
+    from stanadapt.run.workers import segments
 
     take, asked = segments.SegmentTeam._take, segments.Segment
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import stanadapt
 from broken import SLIGHTLY_BROKEN, edited_sampler, offered
 from stanadapt.cli import main
-from stanadapt.compare.running import FAILED, INTERRUPTED, NOT_RUN, OK
+from stanadapt.comparisons.running import FAILED, INTERRUPTED, NOT_RUN, OK
 from stanadapt.diagnostics.estimates import STATISTICS
 from stanadapt.result.container import attributes, datasets
 

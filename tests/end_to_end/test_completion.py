@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 import stanadapt
 from stanadapt import cli, samplers
-from stanadapt.cli.completion import _AUTO, _Bash, method_names, setting_names
-from stanadapt.run import auto
+from stanadapt.cli.completion import _AUTO, _Bash, setting_names
+from stanadapt.run.preparation import auto
 
 START = {
     "bash": "bash --norc --noprofile -i",
@@ -135,7 +135,6 @@ print(json.dumps([name for name in ("numba", "numpy", "xarray", "pandas", "arviz
 
 
 def test_names_are_those_of_the_samplers() -> None:
-    assert method_names() == samplers.METHODS
     assert _AUTO.value == auto.NAME
     assert setting_names("fisher_hmc")["metric"][1] == ("auto", "dense", "low_rank")
     for name in samplers.METHODS:

@@ -17,10 +17,10 @@ from stanadapt import samplers
 from stanadapt.errors import ArgumentError
 from stanadapt.result import files
 from stanadapt.result.container import datasets
-from stanadapt.run.board import Board
 from stanadapt.run.inits import Init
 from stanadapt.run.job import Job
-from stanadapt.run.segments import Piece, Segment, run_segment
+from stanadapt.run.workers.board import Board
+from stanadapt.run.workers.segments import Piece, Segment, run_segment
 
 pytestmark = [
     pytest.mark.timeout(180),

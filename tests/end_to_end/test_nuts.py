@@ -26,7 +26,7 @@ from exact import STAN_LAWS, STAN_WITHOUT_JACOBIAN, StanLaw
 from stanadapt import Posterior, check, cli, samplers
 from stanadapt.diagnostics.statistics import e_bfmi
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
-from stanadapt.model.backends import stanli_nuts
+from stanadapt.model.backends.stan import stanli_nuts
 from stanadapt.model.program import draws_data
 from stanadapt.result import files
 from stanadapt.result.container import container, datasets, has_datatree

@@ -12,7 +12,7 @@ import pytest
 import stanadapt
 from moments import LEVEL, z_scores
 from stanadapt.errors import ArgumentError, FindingsWarning, StanAdaptWarning, StoreError
-from stanadapt.model.backends.pymc import PyMCTarget
+from stanadapt.model.backends.pymc.pymc_model import PyMCTarget
 from stanadapt.result.container import datasets
 
 pm = pytest.importorskip("pymc", reason="PyMC is not installed: pip install 'stanadapt[pymc]'")

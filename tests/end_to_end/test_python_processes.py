@@ -13,8 +13,8 @@ import stanadapt
 from stanadapt import Target
 from stanadapt.errors import ArgumentError, ChainError, FindingsWarning, InitializationError
 from stanadapt.result.container import datasets
-from stanadapt.run.failures import Failure, raise_first
-from stanadapt.run.processes import Processes
+from stanadapt.run.workers.failures import ChainFailure, raise_first
+from stanadapt.run.workers.processes import Processes
 
 RUN = {"method": "rwm", "chains": 3, "warmup": 60, "draws": 40, "seed": 3, "progress": False}
 KEPT = {"save_warmup": True, "keep_unconstrained": True}
@@ -138,7 +138,7 @@ def raised(error):
     try:
         Target.from_python(lambda x: throw(error), 1).log_density(np.zeros(1))
     except BaseException as caught:
-        return Failure.of(2, caught)
+        return ChainFailure.of(2, caught)
     raise AssertionError
 
 
@@ -175,7 +175,7 @@ def test_errors_of_ours_need_no_traceback():
         try:
             raise InitializationError(f"chain {chain}: no start")
         except InitializationError as error:
-            return Failure.of(chain, error).packed().opened()
+            return ChainFailure.of(chain, error).packed().opened()
 
     with pytest.raises(InitializationError) as caught:
         raise_first([failed(1), failed(0)], in_processes=True)

@@ -23,8 +23,8 @@ from stanadapt import runs
 from stanadapt.errors import FindingsWarning, OutputError
 from stanadapt.result import files
 from stanadapt.result.container import datasets
-from stanadapt.run.board import Board
 from stanadapt.run.interrupts import SIGNALS, delayed_interrupts, interrupts, raised_interrupts
+from stanadapt.run.workers.board import Board
 
 pytestmark = [
     pytest.mark.timeout(180),

@@ -17,8 +17,8 @@ from stanadapt import Posterior
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
 from stanadapt.numerics import synthetic
 from stanadapt.result.container import datasets
-from stanadapt.run import processes
-from stanadapt.run.failures import Failure
+from stanadapt.run.workers import processes
+from stanadapt.run.workers.failures import ChainFailure
 from stanadapt.simulators.priors import ScipyPrior
 
 RUN = {
@@ -486,7 +486,7 @@ def test_exceptions_of_a_simulator_come_through():
     with pytest.raises(KeyError) as caught:
         target.log_density(np.array([1.5]))
     below_this_test = caught.value.__traceback__.tb_next
-    text = Failure.of(0, caught.value.with_traceback(below_this_test)).traceback
+    text = ChainFailure.of(0, caught.value.with_traceback(below_this_test)).traceback
     assert ", in sometimes\n" in text
     assert ", in broken\n    raise KeyError(" in text
     assert "simulation.py" not in text.replace("test_simulation.py", "")  # nothing of what led to it

@@ -35,7 +35,7 @@ INITS: dict[str, Any] = {
 def is_lazy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the draws stay on the disk."""
     if request.param:
-        monkeypatch.setattr("stanadapt.run.memory.MEMORY_BYTES", 1)
+        monkeypatch.setattr("stanadapt.run.preparation.memory.MEMORY_BYTES", 1)
     return bool(request.param)
 
 

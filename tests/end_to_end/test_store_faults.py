@@ -107,7 +107,7 @@ def test_a_missing_block_is_named(tmp_path: Path) -> None:
 
 def test_a_block_that_is_read_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that stay on the disk are refused when they are asked for."""
-    monkeypatch.setattr("stanadapt.run.memory.MEMORY_BYTES", 1)
+    monkeypatch.setattr("stanadapt.run.preparation.memory.MEMORY_BYTES", 1)
     with stores.short_intervals():
         idata = stores.sample(store=tmp_path / "run")
     block = next(path for path in (tmp_path / "run" / "draws.zarr" / "posterior" / "s" / "c").rglob("0"))

@@ -15,8 +15,7 @@ import stanadapt
 import stores
 from stanadapt.errors import ArgumentError, DataError, StoreError
 from stanadapt.model.data import to_json
-from stanadapt.model.opening import portable
-from stanadapt.model.source import Contents, is_path
+from stanadapt.model.source import Contents, is_path, portable
 from stanadapt.result.identity import check_data
 
 pytestmark = pytest.mark.timeout(180)

@@ -19,7 +19,7 @@ import pytest
 import stanadapt
 import stores
 from stanadapt.errors import ArgumentError, StanAdaptError, StoreError
-from stanadapt.report.watch import Watch
+from stanadapt.reports.watch import Watch
 from stanadapt.result.container import attributes
 from stanadapt.result.store import open_store
 

@@ -35,7 +35,7 @@ from calibration import (
 )
 from cases import methods
 from stanadapt.check import available_cores
-from stanadapt.run import auto
+from stanadapt.run.preparation import auto
 from stanadapt.samplers import sampler
 from uniformity import PValues, ecdf, histogram, p_values, spread
 

@@ -17,7 +17,7 @@ from broken import GOES_ON_ADAPTING, NEVER_LESS, SLIGHTLY_BROKEN, edited_sampler
 from exact import POSITIVE, without_jacobian
 from stanadapt.diagnostics.replay import Replay, replay_draws
 from stanadapt.result.container import datasets
-from stanadapt.result.record import Record
+from stanadapt.result.record import RunRecord
 
 MODELS = Path(__file__).parents[2] / "models"
 HEAVY = "parameters { vector[5] x; } model { x ~ student_t(3, 0, 1); }"
@@ -103,7 +103,7 @@ def test_a_jacobian_that_was_forgotten_is_found(seed: int) -> None:
         without_jacobian().target, method="fisher_mala", seed=seed, keep_unconstrained=True, progress=False
     )
     draws = datasets(run)["unconstrained_posterior"]["x"].values
-    found = replay_draws(stanadapt.Posterior(POSITIVE), Record.of(run).job(), None, draws, seed)
+    found = replay_draws(stanadapt.Posterior(POSITIVE), RunRecord.of(run).job(), None, draws, seed)
     assert found.finding is not None
     assert found.finding.kind == "replay"
     assert found.p_value < 1e-10

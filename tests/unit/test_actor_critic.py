@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from stanadapt.numerics import actor_critic as ac
-from stanadapt.numerics.actor_critic import Networks, Rates, Replay, Shape
+from stanadapt.numerics.actor_critic import Networks, Rates, ReplayBuffer, Shape
 
 # One input, one point; sizes that are and are not multiples of four, which the loops take at a time.
 SIZES = pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_actions_are_the_policys(k: int) -> None:
 class TestReplay:
     MOST = 10
 
-    def filled(self, n: int) -> Replay:
+    def filled(self, n: int) -> ReplayBuffer:
         """n transitions, in which all numbers tell the time; room for 4 at first."""
         memory = ac.empty_replay(4, 2, 1)
         for t in range(n):
@@ -390,12 +390,14 @@ class TestToy:
         return -((a - cls.BEST * s) ** 2).sum(axis=0)
 
     @classmethod
-    def memory(cls, n: int) -> Replay:
+    def memory(cls, n: int) -> ReplayBuffer:
         """Transitions under random actions."""
         rng = np.random.default_rng(7)
         s, a = rng.standard_normal((2, 2 * cls.D, n))
         memory = ac.empty_replay(n, cls.D, cls.D)
-        return Replay(np.ascontiguousarray(s.T), np.ascontiguousarray(a.T), cls.reward(s, a), memory.n + n)
+        return ReplayBuffer(
+            np.ascontiguousarray(s.T), np.ascontiguousarray(a.T), cls.reward(s, a), memory.n + n
+        )
 
     def test_deterministic_policy_gradient_is_that_of_the_return(self) -> None:
         """The critic has learnt the true Q at noisy actions; J by differences of the true reward."""

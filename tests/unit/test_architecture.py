@@ -21,7 +21,7 @@ PACKAGE = Path(stanadapt.__file__).parent
 # import each other. The files of the ground are a floor each.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("doors",),
-    ("report",),
+    ("reports",),
     ("plots",),
     ("diagnostics",),
     ("result",),
@@ -34,10 +34,12 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("jit",),
     ("cache",),
     ("check",),
-    ("workers",),
+    ("child_processes",),
     ("errors",),
+    ("version",),
+    ("method_names",),
 )
-DOORS = ("__init__", "api", "cli", "compare", "many", "runs")
+DOORS = ("__init__", "api", "cli", "comparisons", "many", "runs")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
@@ -215,13 +217,18 @@ def test_no_parameter_hides_a_module() -> None:
     [
         ("arviz", "result/container.py"),
         ("click", "cli"),
-        ("distributed", "run/pools.py many/worker.py"),
+        ("distributed", "run/workers/pools.py many/task.py"),
         ("filelock", "result/store.py"),
-        ("loky", "run/processes.py run/pools.py"),  # chains of a fit, and many fits
-        ("jinja2", "report"),
+        ("loky", "run/workers/processes.py run/workers/pools.py"),  # chains of a fit, and many fits
+        ("jinja2", "reports"),
         ("matplotlib", "plots"),
-        ("pymc", " ".join(f"model/backends/{name}.py" for name in ("pymc", "pymc_functions", "pymc_graphs"))),
-        ("pytensor", "model/backends/pymc_functions.py model/backends/pymc_graphs.py"),
+        (
+            "pymc",
+            " ".join(
+                f"model/backends/pymc/{name}.py" for name in ("pymc_model", "pymc_functions", "pymc_graphs")
+            ),
+        ),
+        ("pytensor", "model/backends/pymc/pymc_functions.py model/backends/pymc/pymc_graphs.py"),
         ("threadpoolctl", "numerics/blas.py"),
         ("tqdm", "run/progress.py"),
         ("zarr", "result/blocks.py"),

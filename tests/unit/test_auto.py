@@ -24,9 +24,9 @@ from stanadapt import Posterior, Target, cli, samplers
 from stanadapt.errors import ArgumentError, InitializationError
 from stanadapt.result import files
 from stanadapt.result.container import datasets
-from stanadapt.run import auto
-from stanadapt.run.auto import Facts
 from stanadapt.run.inits import Init
+from stanadapt.run.preparation import auto
+from stanadapt.run.preparation.auto import PosteriorFacts
 
 MODELS = Path(__file__).parents[2] / "models"
 FUNNEL = "parameters { real v; vector[9] x; } model { v ~ normal(0, 3); x ~ normal(0, exp(v / 2)); }"
@@ -53,25 +53,37 @@ def draws(idata: Any) -> list[np.ndarray]:
     return [variable.values for variable in datasets(idata)["posterior"].data_vars.values()]
 
 
-def looked(posterior: Any, seed: int = 1) -> Facts:
+def looked(posterior: Any, seed: int = 1) -> PosteriorFacts:
     return auto.look(posterior if isinstance(posterior, Posterior) else Posterior(posterior), Init(2.0), seed)
 
 
 @pytest.mark.parametrize(
     ("facts", "method", "reason"),
     [
-        (Facts(8, True, False, step=1.0), "fisher_hmc", "a trial took steps of 100 % of a trajectory"),
-        (Facts(20, True, False, step=0.002), "fisher_hmc", "a trial took steps of 0.2 % of a trajectory"),
-        (Facts(20, True, False, step=0.0019), "rlmh", "0.19 % of a trajectory: the density jumps"),
-        (Facts(21, True, False, step=0.0019), "fisher_hmc", "a trial took steps of 0.19 % of a trajectory"),
-        (Facts(0, True, False), "fisher_hmc", "there are no parameters"),
-        (Facts(1, False, False), "rlmh", "there is no gradient in 1 dimension"),
-        (Facts(20, False, False), "rlmh", "there is no gradient in 20 dimensions"),
-        (Facts(21, False, False), "arwmh", "21 dimensions, which are many for rlmh"),
-        (Facts(2, False, True), "arwmh", "the density is only estimated"),
+        (
+            PosteriorFacts(8, True, False, step=1.0),
+            "fisher_hmc",
+            "a trial took steps of 100 % of a trajectory",
+        ),
+        (
+            PosteriorFacts(20, True, False, step=0.002),
+            "fisher_hmc",
+            "a trial took steps of 0.2 % of a trajectory",
+        ),
+        (PosteriorFacts(20, True, False, step=0.0019), "rlmh", "0.19 % of a trajectory: the density jumps"),
+        (
+            PosteriorFacts(21, True, False, step=0.0019),
+            "fisher_hmc",
+            "a trial took steps of 0.19 % of a trajectory",
+        ),
+        (PosteriorFacts(0, True, False), "fisher_hmc", "there are no parameters"),
+        (PosteriorFacts(1, False, False), "rlmh", "there is no gradient in 1 dimension"),
+        (PosteriorFacts(20, False, False), "rlmh", "there is no gradient in 20 dimensions"),
+        (PosteriorFacts(21, False, False), "arwmh", "21 dimensions, which are many for rlmh"),
+        (PosteriorFacts(2, False, True), "arwmh", "the density is only estimated"),
     ],
 )
-def test_the_rule(facts: Facts, method: str, reason: str) -> None:
+def test_the_rule(facts: PosteriorFacts, method: str, reason: str) -> None:
     choice = auto.choose(facts)
     assert choice.method == method
     assert reason in choice.reason
@@ -79,7 +91,7 @@ def test_the_rule(facts: Facts, method: str, reason: str) -> None:
 
 def test_what_is_chosen_can_run() -> None:
     for d, gradient, noisy, step in itertools.product((1, 20, 21, 500), (0, 1), (0, 1), (None, 1e-9, 1.0)):
-        choice = auto.choose(Facts(d, bool(gradient), bool(noisy and not gradient), step=step))
+        choice = auto.choose(PosteriorFacts(d, bool(gradient), bool(noisy and not gradient), step=step))
         sampler = samplers.sampler(choice.method)
         assert gradient or not sampler.FACTS.gradient
         if sampler.FACTS.cautious:
@@ -88,8 +100,8 @@ def test_what_is_chosen_can_run() -> None:
 
 def test_times_acceptance_and_the_metric_decide_nothing() -> None:
     for seconds, acceptance, condition in itertools.product((1e-9, 10.0), (0.0, 1.0), (1.0, None)):
-        facts = Facts(3, True, False, 0.7, acceptance, condition, 0.5, seconds)
-        assert auto.choose(facts) == auto.choose(Facts(3, True, False, 0.7))
+        facts = PosteriorFacts(3, True, False, 0.7, acceptance, condition, 0.5, seconds)
+        assert auto.choose(facts) == auto.choose(PosteriorFacts(3, True, False, 0.7))
 
 
 def test_facts_of_a_gaussian() -> None:
@@ -131,7 +143,7 @@ def test_without_a_gradient_nothing_is_evaluated(function: Any) -> None:
         raise AssertionError
 
     noisy = function is log_estimate
-    assert looked(Target.from_python(never, 4, noisy=noisy)) == Facts(4, False, noisy)
+    assert looked(Target.from_python(never, 4, noisy=noisy)) == PosteriorFacts(4, False, noisy)
 
 
 def test_facts_depend_on_the_seed_alone() -> None:
@@ -176,7 +188,7 @@ def test_the_result_says_what_ran_and_why(container: str, tmp_path: Path) -> Non
     attrs = datasets(idata)["posterior"].attrs
     assert attrs["method"] == "fisher_hmc"
     assert attrs["method_requested"] == "auto"
-    facts = Facts(**json.loads(attrs["auto_facts"]))
+    facts = PosteriorFacts(**json.loads(attrs["auto_facts"]))
     assert facts[:3] == (10, True, False)
     assert attrs["auto_reason"] == auto.choose(facts).reason
     assert datasets(idata)["sample_stats"].attrs["auto_reason"] == attrs["auto_reason"]
@@ -189,7 +201,7 @@ def test_a_method_by_name_has_no_reason() -> None:
 
 def test_facts_are_json_whatever_they_are() -> None:
     assert auto._condition(np.diag([1.0, 0.0])) == math.inf
-    facts = Facts(2, True, False, step=0.5, condition=math.inf, failures=math.nan)
+    facts = PosteriorFacts(2, True, False, step=0.5, condition=math.inf, failures=math.nan)
     assert json.loads(facts.to_json()) == facts._replace(condition=None, failures=None)._asdict()
 
 

@@ -23,8 +23,8 @@ import stanadapt
 from stanadapt import model as model_room
 from stanadapt.errors import ArgumentError, DataError, EvaluationError, ModelError, StanAdaptWarning
 from stanadapt.model import backends, opening, plugins
-from stanadapt.model.backends import bridgestan, native, stanli
-from stanadapt.model.backends.base import RefusedError
+from stanadapt.model.backends.contract import RefusedError
+from stanadapt.model.backends.stan import bridgestan, native, stanli
 
 MODELS = Path(__file__).parents[2] / "models"
 SCHOOLS = MODELS / "eight_schools" / "eight_schools"
@@ -205,7 +205,7 @@ def another_backend(monkeypatch):
         ATTEMPT="Guessing it", adopt=adopt, is_at_hand=lambda *_: True, open_program=open_program
     )
     monkeypatch.setitem(sys.modules, f"{backends.__name__}.other", file)
-    programs = ("stanli", "other", "bridgestan")
+    programs = {"stanli": "stan.stanli", "other": "other", "bridgestan": "stan.bridgestan"}
     monkeypatch.setattr(opening, "PROGRAM_BACKENDS", programs)
     monkeypatch.setattr(opening, "OBJECT_BACKENDS", (*model_room.OBJECT_BACKENDS, "other"))
     monkeypatch.setattr(opening, "BACKENDS", ("auto", *programs))
@@ -220,7 +220,7 @@ def test_a_backend_is_a_file_and_a_line(another_backend):
     assert stanadapt.Posterior(["other"], 3).data == {"n": 3}
 
 
-@pytest.mark.parametrize("name", model_room.PROGRAM_BACKENDS)
+@pytest.mark.parametrize("name", model_room.PROGRAM_BACKENDS.values())
 def test_backends_of_programs_have_what_they_need(name):
     file = importlib.import_module(f"{backends.__name__}.{name}")
     assert callable(file.is_at_hand)

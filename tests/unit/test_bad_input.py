@@ -25,7 +25,7 @@ from stanadapt.errors import (
     ModelError,
 )
 from stanadapt.result.container import datasets
-from stanadapt.run.threads import Threads
+from stanadapt.run.workers.threads import Threads
 from stanadapt.samplers import METHODS
 from stanadapt.samplers.settings import Limit
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -12,13 +14,14 @@ import pytest
 import stanadapt
 from cases import kernel_methods
 from stanadapt import samplers
+from stanadapt.result.encoding import decode, encode
 from stanadapt.run import chain as chain_module
-from stanadapt.run.board import Board
 from stanadapt.run.chain import KernelChain
 from stanadapt.run.draws import ChainResult, stacks
-from stanadapt.run.encoding import decode, encode
 from stanadapt.run.inits import Init
 from stanadapt.run.job import Job
+from stanadapt.run.warmup import WarmupPlace
+from stanadapt.run.workers.board import Board
 
 PROGRAM = """
 parameters { real mu; real<lower=0> tau; }
@@ -178,3 +181,11 @@ def test_failures_of_warmup_and_of_draws_are_told_apart(late: int) -> None:
     result = whole(posterior, job("rwm")._replace(draws=200))
     assert calls > 600
     assert (result.failures_warmup, result.failures) == (7, late)
+
+
+def test_checkpoints_of_earlier_versions_are_read() -> None:
+    """A class keeps its place in files where it has got another name."""
+    tree = json.dumps({"class": "run.warmup.Place", "fields": {"segment": 1, "stage": 2, "left": 3}})
+    file = io.BytesIO()
+    np.savez(file, tree=np.frombuffer(tree.encode(), np.uint8))
+    assert decode(file.getvalue()) == WarmupPlace(1, 2, 3)

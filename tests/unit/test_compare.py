@@ -16,15 +16,15 @@ import pytest
 import stanadapt
 from compared import PROGRAM, as_result, attempt, evil_comparison, plan_for
 from pages import EVIL, Elements
-from stanadapt.compare.budget import Budget
-from stanadapt.compare.conclusion import conclude
-from stanadapt.compare.entrants import Entrant, read_methods
-from stanadapt.compare.measures import in_words
-from stanadapt.compare.plan import Plan
-from stanadapt.compare.quantities import Quantities
-from stanadapt.compare.reference import read_reference
-from stanadapt.compare.running import FAILED, INTERRUPTED, NOT_RUN, OK, Attempt, run_all
-from stanadapt.compare.whole import seconds_of_chains
+from stanadapt.comparisons.budget import Budget
+from stanadapt.comparisons.conclusion import conclude
+from stanadapt.comparisons.entrants import Entrant, read_methods
+from stanadapt.comparisons.measures import in_words
+from stanadapt.comparisons.plan import ComparisonPlan
+from stanadapt.comparisons.quantities import Quantities
+from stanadapt.comparisons.reference_draws import read_reference
+from stanadapt.comparisons.running import FAILED, INTERRUPTED, NOT_RUN, OK, Attempt, run_all
+from stanadapt.comparisons.whole import seconds_of_chains
 from stanadapt.diagnostics.estimates import STATISTICS
 from stanadapt.errors import ArgumentError, OutputError
 from stanadapt.plots.canvas import COLOURS
@@ -526,7 +526,7 @@ def test_reasons_name_the_type_of_errors_that_are_not_ours() -> None:
 def test_an_interrupt_keeps_what_is_there(
     posterior: stanadapt.Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def sample(entrant: Entrant, repeat: int, plan: Plan) -> Any:
+    def sample(entrant: Entrant, repeat: int, plan: ComparisonPlan) -> Any:
         if entrant.label == "b":
             raise KeyboardInterrupt
         return entrant.label
@@ -535,7 +535,7 @@ def test_an_interrupt_keeps_what_is_there(
         source = attempt(made.label, 1)
         made.status, made.figures, made.idata = OK, source.figures, source.idata
 
-    running = importlib.import_module("stanadapt.compare.running")  # stanadapt.compare is the function
+    running = importlib.import_module("stanadapt.comparisons.running")
     stand_ins = {"_prime": lambda *_: None, "_sample": sample, "_keep": keep}
     for name, stand_in in stand_ins.items():
         monkeypatch.setattr(running, name, stand_in)

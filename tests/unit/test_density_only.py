@@ -14,9 +14,9 @@ import stanadapt
 from cases import kernel_methods
 from stanadapt import samplers
 from stanadapt.errors import InitializationError
-from stanadapt.model.backends.native import NativeModel
 from stanadapt.model.backends.own import LOG_DENSITY as _SHORT
 from stanadapt.model.backends.own import LOG_DENSITY_GRADIENT as _LONG
+from stanadapt.model.backends.stan.native import NativeModel
 from stanadapt.target import NativeTarget
 
 WITHOUT = [method for method in kernel_methods() if not samplers.facts(method).gradient]

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 import stanadapt
-from stanadapt.model.backends import division
-from stanadapt.model.backends.division import SMALLEST
+from stanadapt.model.backends.stan import division
+from stanadapt.model.backends.stan.division import SMALLEST
 
 traps = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64",

@@ -305,7 +305,7 @@ def test_draws_are_read_a_part_at_a_time(kind: str, tmp_path: Path, monkeypatch:
 
 
 def test_a_store_is_exported_as_it_lies_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stanadapt.run.memory.MEMORY_BYTES", 1_000)
+    monkeypatch.setattr("stanadapt.run.preparation.memory.MEMORY_BYTES", 1_000)
     idata = draw("rwm", draws=400, store=tmp_path / "store")
     held = datasets(idata)["posterior"].variables["x"]
     assert not held._in_memory
@@ -346,14 +346,14 @@ def test_a_failure_leaves_nothing(
     kind: str, idata: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that is full when the last chain is written; older files stay as they were."""
-    read = columns.Quantity.rows
+    read = columns.QuantityDraws.rows
 
     def fail(self: Any, chain: int, draws: slice) -> np.ndarray:
         if chain == 2:
             raise OSError(28, "No space left on device")
         return read(self, chain, draws)
 
-    monkeypatch.setattr(columns.Quantity, "rows", fail)
+    monkeypatch.setattr(columns.QuantityDraws, "rows", fail)
     with pytest.raises(OutputError, match=r"cannot be written: .*No space left"):
         stanadapt.export(idata, tmp_path / "fit.csv", kind)
     assert list(tmp_path.iterdir()) == []

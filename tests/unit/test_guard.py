@@ -7,13 +7,13 @@ import pytest
 
 import stanadapt
 from stanadapt import samplers
+from stanadapt.result.encoding import decode, encode
 from stanadapt.run import guard
-from stanadapt.run.board import Board
 from stanadapt.run.chain import KernelChain
 from stanadapt.run.draws import ChainResult, stacks
-from stanadapt.run.encoding import decode, encode
 from stanadapt.run.inits import Init
 from stanadapt.run.job import Job
+from stanadapt.run.workers.board import Board
 
 DIM = 3
 

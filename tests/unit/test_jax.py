@@ -25,7 +25,7 @@ jax = pytest.importorskip("jax", reason="JAX is not installed; stanadapt[jax] br
 jax.config.update("jax_enable_x64", True)
 from jax import numpy as jnp  # noqa: E402
 
-from stanadapt.model.backends import jax_exchange  # noqa: E402
+from stanadapt.model.backends.jax import jax_exchange  # noqa: E402
 
 RUN = {"method": "mala", "chains": 2, "warmup": 60, "draws": 40, "seed": 3, "progress": False, "workers": 1}
 EXAMPLE = {"b": np.zeros((2, 3)), "a": 0.0}

@@ -10,8 +10,8 @@ import pytest
 import language
 import stanadapt
 from stanadapt.errors import DataError, ModelError
-from stanadapt.model.backends.base import RefusedDataError, RefusedError
-from stanadapt.model.backends.stanli_words import in_words
+from stanadapt.model.backends.contract import RefusedDataError, RefusedError
+from stanadapt.model.backends.stan.stanli_words import in_words
 
 NORMAL = "parameters { real x; }\nmodel { x ~ normal(0, 1); }\n"
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from exact import TARGETS, D, Exact, gaussian, skewed
-from stanadapt.diagnostics.law import DISTANCE, LOG_DENSITY, Frame, adjust, batch_test, names
+from stanadapt.diagnostics.law import DISTANCE, LOG_DENSITY, DrawFrame, adjust, batch_test, names
 from stanadapt.model.backends.python import Target
 from stanadapt.numerics.reference import reference_steps
 
@@ -61,7 +61,7 @@ def test_the_correction_shares_out_the_error_rate() -> None:
 def test_slopes_are_those_of_the_means() -> None:
     rng = np.random.default_rng(3)
     x, logp, h = rng.standard_normal((5_000, D)) * SCALE, rng.standard_normal(5_000), 1e-5
-    frame = Frame.of(x, logp)
+    frame = DrawFrame.of(x, logp)
     slopes, before = frame.slopes(x, logp), frame.functions(x, logp).mean(axis=0)
     assert frame.yardstick.scale == pytest.approx(SCALE, rel=0.1)
     shifted = frame.functions(x + h * frame.yardstick.scale, logp + h * frame.height).mean(axis=0)
@@ -71,7 +71,7 @@ def test_slopes_are_those_of_the_means() -> None:
 
 
 def test_the_functions_are_bounded() -> None:
-    frame = Frame.of(np.random.default_rng(4).standard_normal((1_000, D)), np.arange(1_000.0))
+    frame = DrawFrame.of(np.random.default_rng(4).standard_normal((1_000, D)), np.arange(1_000.0))
     far = frame.functions(np.array([[1e200, -1e200, 0.0]]), np.array([-1e300]))
     assert np.abs(far[:, [0, 1, 2, 3, 6]]).max() <= 1.0
 
@@ -127,7 +127,7 @@ def test_the_reference_keeps_the_law_and_sees_another(make: object) -> None:
     smallest = []
     for points in (x, x.mean(axis=0) + 1.08 * (x - x.mean(axis=0))):
         proposals, logp, accept = steps(exact.target, points, 0.7, 8)
-        frame = Frame.of(points, logp[:, 0])
+        frame = DrawFrame.of(points, logp[:, 0])
         before = frame.functions(points, logp[:, 0])
         with np.errstate(all="ignore"):
             after = frame.functions(proposals, logp[:, 1:])

@@ -17,12 +17,12 @@ import pytest
 import stanadapt
 from stanadapt import api
 from stanadapt.errors import ArgumentError, DataError, ModelError, OutputError
-from stanadapt.many import fits, worker
-from stanadapt.model.backends import bridgestan
+from stanadapt.many import fits, task
+from stanadapt.many.datasets import Entry, count, entries, key_text
+from stanadapt.many.folder import Folder
+from stanadapt.model.backends.stan import bridgestan
 from stanadapt.result import files
 from stanadapt.result.container import datasets as groups_of
-from stanadapt.result.folder import Folder
-from stanadapt.run.datasets import Entry, count, entries, key_text
 
 CODE = "data { int n; vector[n] y; } parameters { real mu; } model { mu ~ normal(0, 10); y ~ normal(mu, 1); }"
 DATA = {"n": 3, "y": [1.0, 2.0, 3.0]}
@@ -294,7 +294,7 @@ def test_a_sequence_shorter_than_the_cores_leaves_them_to_chains(monkeypatch: py
         seen.append(workers)
         raise DataError("enough")
 
-    monkeypatch.setattr(worker, "api", SimpleNamespace(sample=sample))
+    monkeypatch.setattr(task, "api", SimpleNamespace(sample=sample))
     list(many([DATA], workers=4))
     list(many([DATA], workers=1))
     assert seen == [4, 1]
@@ -308,7 +308,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         ran.append(data["y"][0])
         return api.sample(model, data, **more)
 
-    monkeypatch.setattr(worker, "api", SimpleNamespace(sample=sample))
+    monkeypatch.setattr(task, "api", SimpleNamespace(sample=sample))
     return ran
 
 

@@ -1,9 +1,10 @@
-"""Functions of the samplers and their mathematics are named by verbs or nouns, not by participles."""
+"""One name, one thing; and functions of the samplers and their mathematics are named by verbs or nouns."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,46 @@ def test_no_exception_is_idle() -> None:
         if isinstance(node, ast.FunctionDef)
     }
     assert set(ALLOWED) <= names
+
+
+# Every sampler's file has them: they are its contract.
+IN_EVERY_SAMPLER = {"Settings", "State"}
+
+
+def _classes() -> dict[str, set[str]]:
+    """Names of public classes, and the files that define them."""
+    found = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].add(path.relative_to(PACKAGE).as_posix())
+    return found
+
+
+def _modules() -> dict[str, set[str]]:
+    """Names of files and folders of the package, without the ending, and where they stand."""
+    found = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        name = path.parent.name if path.stem == "__init__" else path.stem
+        if path.parent != PACKAGE or path.stem != "__init__":
+            found[name].add(path.relative_to(PACKAGE).as_posix())
+    return found
+
+
+def _repeated() -> dict[str, set[str]]:
+    return {
+        name: files
+        for names in (_classes(), _modules())
+        for name, files in names.items()
+        if len(files) > 1 and name not in IN_EVERY_SAMPLER
+    }
+
+
+def test_a_name_means_one_thing() -> None:
+    assert _repeated() == {}
+
+
+def test_no_room_has_the_name_of_a_public_function() -> None:
+    """`stanadapt.compare` would be a package before its first import, and a function after it."""
+    rooms = {path.stem for path in PACKAGE.iterdir()}
+    assert set(stanadapt.__all__) & rooms == {"errors"}  # public under its own name

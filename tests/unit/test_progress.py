@@ -14,9 +14,9 @@ import pytest
 
 import stanadapt
 from stanadapt.result.container import datasets
-from stanadapt.run.board import Board
 from stanadapt.run.job import Job
 from stanadapt.run.progress import Progress
+from stanadapt.run.workers.board import Board
 
 CODE = "parameters { vector[2] x; } model { x ~ std_normal(); }"
 JOB = Job("rwm", None, 100, 300, 1, 2, 0, False, False)
@@ -202,7 +202,7 @@ class ZMQInteractiveShell:
 sys.modules["IPython"] = types.SimpleNamespace(get_ipython=ZMQInteractiveShell)
 sys.modules["ipykernel.zmqshell"] = types.ModuleType("ipykernel.zmqshell")
 sys.modules["ipywidgets"] = None
-from stanadapt.run.board import Board
+from stanadapt.run.workers.board import Board
 from stanadapt.run.job import Job
 from stanadapt.run.progress import Progress
 board = Board.for_chains(1)

@@ -16,7 +16,7 @@ from scipy import sparse, stats
 import stanadapt
 from stanadapt import Posterior, Target
 from stanadapt.errors import ArgumentError, DataError, InitializationError, ModelError, StanAdaptWarning
-from stanadapt.model.backends import calls, philox
+from stanadapt.model.backends.pymc import calls, philox
 from stanadapt.model.backends.python import LOG_DENSITY
 
 pm = pytest.importorskip("pymc", reason="PyMC is not installed: pip install 'stanadapt[pymc]'")
@@ -36,8 +36,8 @@ from pymc_cases import (  # noqa: E402
     schools,
     value_point,
 )
-from stanadapt.model.backends import pymc_functions as functions  # noqa: E402
-from stanadapt.model.backends.pymc_graphs import Graphs  # noqa: E402
+from stanadapt.model.backends.pymc import pymc_functions as functions  # noqa: E402
+from stanadapt.model.backends.pymc.pymc_graphs import Graphs  # noqa: E402
 
 X = np.linspace(-1.0, 1.0, 10)  # a point of the schools
 RUN = {"chains": 2, "warmup": 50, "draws": 20, "seed": 3, "progress": False, "method": "mala"}
@@ -396,7 +396,7 @@ def test_labels_are_the_models():
 
 def test_streams_depend_on_the_iteration_alone():
     assert philox.is_known_memory()  # of the NumPy that runs here
-    streams = philox.Streams(7, 2)
+    streams = philox.PhiloxStreams(7, 2)
 
     def numbers(iteration, begin):
         begin(iteration)
@@ -433,7 +433,7 @@ def test_blas_has_one_thread_while_chains_run(monkeypatch):
         entered.append(True)
         return contextlib.nullcontext()
 
-    monkeypatch.setattr("stanadapt.run.turns.one_thread", limit)
+    monkeypatch.setattr("stanadapt.run.workers.turns.one_thread", limit)
     with pm.Model() as model:
         pm.Normal("x")
     with warnings.catch_warnings():

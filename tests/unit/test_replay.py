@@ -20,7 +20,7 @@ from stanadapt.diagnostics.replay import Replay, replay_draws
 from stanadapt.errors import ArgumentError
 from stanadapt.result.container import container, datasets
 from stanadapt.run.job import Job
-from stanadapt.run.replay import Frozen
+from stanadapt.run.rerun import Frozen
 from stanadapt.run.warmup import warm_up
 
 PROGRAM = """data { int n; vector[n] y; }

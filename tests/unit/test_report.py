@@ -28,12 +28,12 @@ from stanadapt.diagnostics.finding import Finding
 from stanadapt.errors import ArgumentError, OutputError
 from stanadapt.model.naming import model_name
 from stanadapt.model.source import Contents
-from stanadapt.report import pictures, thinning
-from stanadapt.report.colours import turn_dark
-from stanadapt.report.figures import _alike
-from stanadapt.report.page import Column, Table, picture, render
-from stanadapt.report.reproduce import lines
-from stanadapt.report.verdict import CARE, GOOD, KINDS, SERIOUS, judge
+from stanadapt.reports import pictures, thinning
+from stanadapt.reports.colours import turn_dark
+from stanadapt.reports.figures import _alike
+from stanadapt.reports.page import Column, Table, picture, render
+from stanadapt.reports.reproduce import lines
+from stanadapt.reports.verdict import CARE, GOOD, KINDS, SERIOUS, judge
 from stanadapt.result.container import attributes, container, datasets
 from stanadapt.result.files import read, write
 
@@ -288,7 +288,7 @@ def test_what_is_larger_than_memory_is_thinned(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_draws_on_a_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("stanadapt.run.memory.MEMORY_BYTES", 1)
+    monkeypatch.setattr("stanadapt.run.preparation.memory.MEMORY_BYTES", 1)
     idata = sample(store=tmp_path / "run")
     monkeypatch.setattr(thinning, "MOST_NUMBERS", 150)
     thinned = thinning.thin(idata)
@@ -454,7 +454,7 @@ def test_nothing_heavy_is_imported_before_a_report() -> None:
     code = (
         "import sys, stanadapt, stanadapt.cli\n"
         "assert callable(stanadapt.report)\n"
-        "from stanadapt.report import page, document\n"
+        "from stanadapt.reports import page, document\n"
         "assert callable(stanadapt.report)\n"
         "heavy = {'jinja2', 'matplotlib', 'arviz'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
@@ -502,7 +502,7 @@ def test_pictures_have_words_and_the_colours_of_the_page() -> None:
 
 
 def test_lines_of_many_points_look_the_same() -> None:
-    from stanadapt.report.vector import _thin
+    from stanadapt.reports.vector import _thin
 
     figure = make_figure(100_000)
     line = figure.axes[0].lines[0]
@@ -519,7 +519,7 @@ def test_lines_of_many_points_look_the_same() -> None:
 
 
 def test_paths_are_shorter_and_the_same() -> None:
-    from stanadapt.report.vector import _shorten
+    from stanadapt.reports.vector import _shorten
 
     rng = np.random.default_rng(1)
     points = np.cumsum(rng.normal(size=(500, 2)), axis=0)
@@ -580,5 +580,5 @@ def test_templates_are_in_the_wheel(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     built = next(hatchling.WheelBuilder(str(root)).build(directory=str(tmp_path), versions=["standard"]))
     names = {Path(name).name for name in zipfile.ZipFile(built).namelist()}
-    folder = root / "stanadapt" / "report" / "templates"
+    folder = root / "stanadapt" / "reports" / "templates"
     assert {path.name for path in folder.iterdir()} <= names

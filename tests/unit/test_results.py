@@ -18,9 +18,9 @@ from stanadapt.result import files
 from stanadapt.result.build import build
 from stanadapt.result.container import datasets, has_datatree
 from stanadapt.result.labels import Labels
-from stanadapt.run import turns
-from stanadapt.run.prepare import prepare
+from stanadapt.run.preparation.prepare import prepare
 from stanadapt.run.request import resolve
+from stanadapt.run.workers import turns
 
 MODELS = Path(__file__).parents[2] / "models"
 SCHOOLS = MODELS / "eight_schools" / "eight_schools"

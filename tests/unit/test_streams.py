@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import stanadapt
-from stanadapt.model.backends.streams import Streams, begin
+from stanadapt.model.backends.stan.streams import Streams, begin
 from stanadapt.result.container import datasets
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")  # few draws

@@ -11,9 +11,9 @@ import xarray
 import stanadapt
 from stanadapt.diagnostics import missed
 from stanadapt.model.posterior import Posterior
+from stanadapt.result.modes import unvisited
+from stanadapt.result.tails import smallest_index, tail_indices
 from stanadapt.run.interrupts import delayed_interrupts
-from stanadapt.run.modes import unvisited
-from stanadapt.run.tails import smallest_index, tail_indices
 
 N = 40
 BEYOND = np.linspace(0.0, 20.0, N)

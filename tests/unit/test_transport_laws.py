@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stanadapt.transport import _skeleton, bend, composition, group, tail
-from stanadapt.transport.table import KIND, OWN
+from stanadapt.transport import _law_skeleton, bend, composition, group, tail
+from stanadapt.transport.columns import KIND, OWN
 from stanadapt.transport.training import Training
 
 N = 400
@@ -43,8 +43,8 @@ def funnel(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 # Independent draws and their scores, for which the law is made; the first variable has one coordinate.
-CASES: dict[ModuleType, Draw] = {_skeleton: shifted, tail: heavy, bend: skew, group: funnel}
-LAWS = [*composition.LAWS, _skeleton]
+CASES: dict[ModuleType, Draw] = {_law_skeleton: shifted, tail: heavy, bend: skew, group: funnel}
+LAWS = [*composition.LAWS, _law_skeleton]
 
 
 def training(law: ModuleType, seed: int = 1) -> Training:
@@ -95,7 +95,7 @@ def test_every_law_has_its_own_kinds(law: ModuleType) -> None:
 def test_what_is_learned_is_a_map(law: ModuleType) -> None:
     rows, d = learned(law), training(law).points.shape[1]
     assert law.are_valid(rows, d)
-    if law is not _skeleton:
+    if law is not _law_skeleton:
         assert composition.is_map(rows, d)
     described = law.describe(rows, d)
     assert described
@@ -149,7 +149,7 @@ def test_draws_and_scores_agree_better_where_the_law_is_learned(one: ModuleType)
     """Of other draws than those that it was learned from; 0 is a normal law, see grouping/groups.py."""
     rows, given = learned(one), training(one, seed=2)
     moved = rows[:, OWN].astype(np.int64)
-    if one is _skeleton:  # a linear map changes no divergence
+    if one is _law_skeleton:  # a linear map changes no divergence
         z = np.stack([z_of(one, rows, x) for x in given.points])
         np.testing.assert_allclose([z.mean(), z.std()], [0.0, 1.0], atol=0.2)
         return

@@ -7,11 +7,12 @@ import pytest
 
 from stanadapt.transport import learning
 from stanadapt.transport.bend import bends_of
+from stanadapt.transport.columns import OWN, UNIT, no_transport
 from stanadapt.transport.composition import transport_draws
 from stanadapt.transport.grouping.fit import _solve_place
 from stanadapt.transport.grouping.groups import (
-    Draws,
     Group,
+    ScoredDraws,
     View,
     divergence,
     group_rows,
@@ -20,7 +21,6 @@ from stanadapt.transport.grouping.groups import (
     same_law,
 )
 from stanadapt.transport.learning import learn_funnel, learn_transport
-from stanadapt.transport.table import OWN, UNIT, no_transport
 
 M = 12  # members of a group
 
@@ -222,7 +222,7 @@ def test_pairs_are_undone_as_the_map_undoes_them(seed: int) -> None:
         pairs = learn(points, scores, groups)
         table = group_rows(pairs, points)
         pulled, (z, scores_z) = (
-            pull_draws(Draws(points, scores), pairs),
+            pull_draws(ScoredDraws(points, scores), pairs),
             transport_draws(table, points, scores),
         )
         unit = np.ones(points.shape[1])
@@ -316,7 +316,7 @@ def test_divergence_is_that_of_the_transported_draws() -> None:
     z, scores_z = transport_draws(group_rows([group], points), points, scores)
     spread = z.var(axis=0) * scores_z.var(axis=0)
     wanted = 0.5 * np.log(spread[group.members]).sum() + 0.5 * np.log1p(spread[[0, 1]]).sum()
-    assert divergence(Draws(points, scores), group) == pytest.approx(wanted, rel=1e-8)
+    assert divergence(ScoredDraws(points, scores), group) == pytest.approx(wanted, rel=1e-8)
 
 
 def test_a_funnel_that_is_learnt_before_chains_start_needs_all_parts_of_a_map() -> None:

@@ -13,11 +13,11 @@ import stanadapt
 from hierarchies import two_level_program
 from stanadapt.run.warmup import variable_groups
 from stanadapt.target import log_density_gradient
-from stanadapt.transport.grouping.groups import Draws, Group, groups_of
+from stanadapt.transport.columns import no_transport
+from stanadapt.transport.grouping.groups import Group, ScoredDraws, groups_of
 from stanadapt.transport.grouping.places import EXACT
 from stanadapt.transport.grouping.scores import data_terms, places, residual_shares, residual_shares_alone
 from stanadapt.transport.learning import learn_transport
-from stanadapt.transport.table import no_transport
 
 J, SIZES = 6, [2, 3, 4, 5, 6, 7]
 PARENTS = np.repeat(np.arange(J), SIZES)
@@ -29,7 +29,7 @@ UPPER = np.arange(N + 1, N + 1 + J)
 
 def seen(
     centred: bool, upper_centred: bool, n: int, seed: int, spread: float = 0.5
-) -> tuple[Draws, np.ndarray]:
+) -> tuple[ScoredDraws, np.ndarray]:
     """Points around a place of the posterior, their scores, and the variables of the coordinates."""
     rng = np.random.default_rng(seed)
     y = rng.normal(size=J)[PARENTS] + rng.normal(size=N)
@@ -39,7 +39,7 @@ def seen(
     points, scores = spread * rng.normal(size=(2, n, posterior.dim))
     for x, score in zip(points, scores, strict=True):
         assert log_density_gradient(target, x, score) > -np.inf
-    return Draws(points, scores), variable_groups(posterior.unconstrained_names)
+    return ScoredDraws(points, scores), variable_groups(posterior.unconstrained_names)
 
 
 def law(members: np.ndarray, scale: int, beta: float, locations: np.ndarray, slope: float = 1.0) -> Group:

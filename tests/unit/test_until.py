@@ -15,10 +15,10 @@ import stanadapt
 from stanadapt import Until
 from stanadapt.diagnostics import until as looks
 from stanadapt.diagnostics.convergence import FEWEST, convergence, mcse_mean, r_hat
-from stanadapt.diagnostics.until import Watch
+from stanadapt.diagnostics.status import Figure, Status, attributes
+from stanadapt.diagnostics.until import GoalWatch
 from stanadapt.errors import ArgumentError
-from stanadapt.run.status import Figure, Status, attributes
-from stanadapt.run.until import FACTOR, FIRST, MINIMUM, PROBE, Schedule, check_until
+from stanadapt.run.stopping import FACTOR, FIRST, MINIMUM, PROBE, Schedule, check_until
 
 PROGRAM = """
 parameters { real mu; vector[3] theta; }
@@ -292,7 +292,7 @@ def test_limits_by_name():
 def test_figures_are_arviz_s(posterior, coefficient):
     rng = np.random.default_rng(2)
     draws = autoregressive(rng, (4, 900, 4), coefficient)
-    status = Watch(Until(ess=10, rhat=2.0, mcse={"mu": 1.0}), posterior).look(
+    status = GoalWatch(Until(ess=10, rhat=2.0, mcse={"mu": 1.0}), posterior).look(
         filled(posterior, draws), whole=True
     )
     columns = np.array([arviz_columns(draws[..., i]) for i in range(4)])
@@ -315,7 +315,7 @@ def test_the_size_is_that_of_known_autocorrelation(posterior):
     draws = autoregressive(rng, (4, 20_000, 4), 0.9)
     known = 80_000 * 0.1 / 1.9
     for goal, reached in ((0.7 * known, True), (1.3 * known, False)):
-        watch = Watch(Until(ess=goal), posterior)
+        watch = GoalWatch(Until(ess=goal), posterior)
         status = watch.look(filled(posterior, draws))
         assert status.reached == reached
         assert status.figures[0].value == pytest.approx(known, rel=0.2)
@@ -326,7 +326,7 @@ def test_the_rows_needed_are_about_right(posterior, goal):
     until = Until.parse(goal)
     rng = np.random.default_rng(4)
     draws = filled(posterior, autoregressive(rng, (4, 12_000, 4), 0.95))
-    schedule, watch, rows = Schedule(until, 4, 12_000), Watch(until, posterior), 0
+    schedule, watch, rows = Schedule(until, 4, 12_000), GoalWatch(until, posterior), 0
     estimates = {}
     while (rows := schedule.next(rows)) < 12_000:
         status = watch.look(draws[:, :rows])
@@ -343,20 +343,22 @@ def test_variables_are_those_that_are_asked_about(posterior):
     rng = np.random.default_rng(5)
     draws = filled(posterior, rng.standard_normal((4, 200, 4)))
     draws[..., 2] = autoregressive(rng, (4, 200), 0.99)  # theta[1]
-    assert not Watch(Until(ess=400), posterior).look(draws).reached
-    assert Watch(Until(ess=400, of=["mu", "y"]), posterior).look(draws).reached
+    assert not GoalWatch(Until(ess=400), posterior).look(draws).reached
+    assert GoalWatch(Until(ess=400, of=["mu", "y"]), posterior).look(draws).reached
     figure = (
-        Watch(Until(ess=400, of=["mu"], mcse={"theta": 0.06}), posterior).look(draws, whole=True).figures[1]
+        GoalWatch(Until(ess=400, of=["mu"], mcse={"theta": 0.06}), posterior)
+        .look(draws, whole=True)
+        .figures[1]
     )
     assert figure.quantity == "theta[1]"
     assert not figure.is_met
-    assert Watch(Until(mcse={"y": 0.06}), posterior).look(draws).reached
+    assert GoalWatch(Until(mcse={"y": 0.06}), posterior).look(draws).reached
 
 
 def test_chains_that_disagree_are_seen(posterior):
     rng = np.random.default_rng(6)
     draws = filled(posterior, rng.standard_normal((4, 400, 4)) + 0.5 * np.arange(4)[:, None, None])
-    status = Watch(Until(rhat=1.01), posterior).look(draws)
+    status = GoalWatch(Until(rhat=1.01), posterior).look(draws)
     assert not status.done
     assert status.figures[0].value > 1.1
 
@@ -372,7 +374,7 @@ def test_thinning_never_promises_much_more_than_there_is(posterior, coefficient,
         rng = np.random.default_rng((7, seed))
         length = 300 + int(goal / 4 * 2.5 * (1 + coefficient) / (1 - coefficient))
         draws = filled(posterior, autoregressive(rng, (4, length, 4), coefficient))
-        schedule, watch, rows, not_before = Schedule(until, 4, length), Watch(until, posterior), 0, 0.0
+        schedule, watch, rows, not_before = Schedule(until, 4, length), GoalWatch(until, posterior), 0, 0.0
         while (rows := schedule.next(rows, not_before=not_before)) < length:
             status = watch.look(draws[:, :rows])
             not_before = status.not_before
@@ -400,7 +402,9 @@ def test_thinned_figures_are_on_the_safe_side(posterior, goal):
     for seed in range(6):
         rng = np.random.default_rng((8, seed))
         draws = filled(posterior, autoregressive(rng, (4, 40_000, 4), 0.98))
-        figures = {each.goal: each.value for each in Watch(until, posterior).look(draws, whole=True).figures}
+        figures = {
+            each.goal: each.value for each in GoalWatch(until, posterior).look(draws, whole=True).figures
+        }
         scalars = np.ascontiguousarray(draws[..., :4].transpose(2, 0, 1))
         errors.append(figures["rhat"] - r_hat(convergence(scalars).moments, 40_000).max())
         if until.ess:
@@ -416,8 +420,8 @@ def test_thinned_figures_are_on_the_safe_side(posterior, goal):
 
 def test_a_small_standard_error_is_reached_though_chains_are_thinned(posterior):
     draws = filled(posterior, np.random.default_rng(9).standard_normal((4, 20_000, 4)))
-    assert Watch(Until(mcse={"mu": 0.004}), posterior).look(draws).reached
-    assert not Watch(Until(mcse={"mu": 0.003}), posterior).look(draws).done
+    assert GoalWatch(Until(mcse={"mu": 0.004}), posterior).look(draws).reached
+    assert not GoalWatch(Until(mcse={"mu": 0.003}), posterior).look(draws).done
 
 
 # Columns that cannot be judged.
@@ -425,19 +429,19 @@ def test_a_small_standard_error_is_reached_though_chains_are_thinned(posterior):
 
 def test_constant_quantities_are_left_out(posterior):
     draws = filled(posterior, np.random.default_rng(10).standard_normal((4, 300, 4)))
-    watch = Watch(Until(ess=400, of=["R"]), posterior)
+    watch = GoalWatch(Until(ess=400, of=["R"]), posterior)
     status = watch.look(draws)
     assert status.reached
     assert status.figures[0].quantity in ("R[0, 1]", "R[1, 0]")
     assert watch.computed <= 4
     draws[-1, -1, posterior.variables["R"].columns[0, 0]] = 0.0
-    status = Watch(Until(ess=400, of=["R"]), posterior).look(draws)
+    status = GoalWatch(Until(ess=400, of=["R"]), posterior).look(draws)
     assert status.holds == (status.figures[0].value >= 400)
 
 
 def test_when_nothing_moves_nothing_is_reached(posterior):
     draws = np.ones((4, 500, posterior.n_values))
-    watch = Watch(Until(ess=100), posterior)
+    watch = GoalWatch(Until(ess=100), posterior)
     status = watch.look(draws[:, :100])
     assert not status.done
     assert not status.reached
@@ -455,9 +459,9 @@ def test_draws_that_are_no_numbers_are_named_and_not_waited_for(posterior, bad, 
     until = Until(ess=400, rhat=1.1)
     draws = filled(posterior, np.random.default_rng(12).standard_normal((4, 300, 4)))
     draws[2, row, 1] = bad
-    watch = Watch(until, posterior)
+    watch = GoalWatch(until, posterior)
     watch.look(draws[:, :60])
-    for status in (watch.look(draws), Watch(until, posterior).look(draws)):
+    for status in (watch.look(draws), GoalWatch(until, posterior).look(draws)):
         assert status.done
         assert not status.reached
         assert status.unusable == "theta[0]"
@@ -469,7 +473,7 @@ def test_draws_that_are_no_numbers_are_named_and_not_waited_for(posterior, bad, 
 
 def test_where_all_is_nan_the_run_ends(posterior):
     draws = np.full((4, 100, posterior.n_values), np.nan)
-    status = Watch(Until(ess=100), posterior).look(draws)
+    status = GoalWatch(Until(ess=100), posterior).look(draws)
     assert status.done
     assert not status.reached
     assert status.words() == "NaN or infinite draws in mu, theta[0], theta[1] and 1 more"
@@ -478,14 +482,14 @@ def test_where_all_is_nan_the_run_ends(posterior):
 def test_nan_elsewhere_is_none_of_the_goal_s_business(posterior):
     draws = filled(posterior, np.random.default_rng(13).standard_normal((4, 300, 4)))
     draws[..., posterior.variables["y"].columns] = np.nan
-    assert Watch(Until(ess=300), posterior).look(draws).reached
+    assert GoalWatch(Until(ess=300), posterior).look(draws).reached
     draws[..., 0] = 1e308  # finite, though no sum of them is
     draws[0, 0, 0] = -1e308
-    assert Watch(Until(ess=300), posterior).look(draws).unusable == ""
+    assert GoalWatch(Until(ess=300), posterior).look(draws).unusable == ""
 
 
 def test_too_few_draws_are_said_to_be(posterior):
-    status = Watch(Until(ess=300), posterior).look(np.ones((4, 3, posterior.n_values)), whole=True)
+    status = GoalWatch(Until(ess=300), posterior).look(np.ones((4, 3, posterior.n_values)), whole=True)
     assert not status.done
     assert attributes(Until(ess=300, seconds=60), status, "seconds")["until_reason"] == (
         "1 min came first, at draw 3 of each chain, with only 3 draws of each chain"
@@ -504,7 +508,7 @@ def test_a_no_costs_a_few_quantities():
     rng = np.random.default_rng(14)
     draws = rng.standard_normal((4, 1000, 300))
     draws[..., [50, 299]] = autoregressive(rng, (4, 1000, 2), 0.97)
-    watch = Watch(until, posterior)
+    watch = GoalWatch(until, posterior)
     assert not watch.look(draws[:, :100]).done
     costs = []
     for rows in (150, 200, 300, 400, 600, 800):
@@ -512,7 +516,7 @@ def test_a_no_costs_a_few_quantities():
         status = watch.look(draws[:, :rows])
         costs.append(watch.computed - before)
         assert not status.done
-        assert not Watch(until, posterior).look(draws[:, :rows]).done
+        assert not GoalWatch(until, posterior).look(draws[:, :rows]).done
     assert status.figures[0].quantity in ("x[50]", "x[299]")
     assert max(costs[2:]) <= 2 * 2  # the worst ones, by few draws and by more
     assert sum(costs) < 300
@@ -524,7 +528,7 @@ def test_a_no_costs_a_few_quantities():
 def test_a_yes_takes_every_quantity_and_most_of_them_once():
     posterior = wide(300)
     draws = np.random.default_rng(15).standard_normal((4, 1000, 300))
-    watch = Watch(Until(ess=400), posterior)
+    watch = GoalWatch(Until(ess=400), posterior)
     assert watch.look(draws).reached
     assert 300 <= watch.computed < 320
 
@@ -533,26 +537,26 @@ def test_long_chains_are_thinned(posterior, monkeypatch):
     seen = []
     monkeypatch.setattr(looks, "convergence", lambda draws: seen.append(draws.shape) or convergence(draws))
     draws = filled(posterior, autoregressive(np.random.default_rng(16), (4, 50_000, 4), 0.5))
-    Watch(Until(ess=400), posterior).look(draws)
+    GoalWatch(Until(ess=400), posterior).look(draws)
     assert {shape[1:] for shape in seen} == {(4, 250), (4, 1000)}  # chains, rows
     seen.clear()
-    Watch(Until(ess=20_000), posterior).look(draws)
+    GoalWatch(Until(ess=20_000), posterior).look(draws)
     assert {shape[1:] for shape in seen} == {(4, 10_000), (4, 25_000)}
 
 
 def test_answers_do_not_depend_on_earlier_looks(posterior):
     until = Until(ess=300, rhat=1.02, mcse={"y": 0.08})
     draws = filled(posterior, autoregressive(np.random.default_rng(17), (4, 3000, 4), 0.8))
-    watch = Watch(until, posterior)
+    watch = GoalWatch(until, posterior)
     answers = []
     for rows in range(100, 3000, 100):
-        kept, new = watch.look(draws[:, :rows]), Watch(until, posterior).look(draws[:, :rows])
+        kept, new = watch.look(draws[:, :rows]), GoalWatch(until, posterior).look(draws[:, :rows])
         assert (kept.done, kept.reached) == (new.done, new.reached)
         answers.append(kept.done)
     assert True in answers
     assert False in answers
     whole = watch.look(draws, whole=True)
-    assert whole == Watch(until, posterior).look(draws, whole=True)
+    assert whole == GoalWatch(until, posterior).look(draws, whole=True)
     assert whole == watch.look(draws, whole=True)
 
 

@@ -14,7 +14,7 @@ import fake_cmdstan
 import stanadapt
 from stanadapt.diagnostics.earlier import begin_from
 from stanadapt.errors import ArgumentError, StanAdaptWarning
-from stanadapt.result.cmdstan import read_fit
+from stanadapt.result.cmdstan_fit import read_fit
 from stanadapt.result.container import attributes, datasets
 
 PROGRAM = """

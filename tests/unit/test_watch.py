@@ -20,8 +20,8 @@ import stores
 from pages import EVIL, Elements
 from stanadapt import cli
 from stanadapt.errors import OutputError, StoreError
-from stanadapt.report import document, watch
-from stanadapt.report.watch import FINISHED, HOST, KILLED, RUNNING, STOPPED, Page, Server, Watch
+from stanadapt.reports import document, watch
+from stanadapt.reports.watch import FINISHED, HOST, KILLED, RUNNING, STOPPED, Page, Server, Watch
 from stanadapt.result.store import lock
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")

@@ -14,7 +14,7 @@ import stanadapt
 from posteriordb import unzipped
 from stanadapt.diagnostics.estimates import STATISTICS, Estimates
 from stanadapt.diagnostics.statistics import each_column
-from stanadapt.model.backends.stanli_nuts import StanliProgram
+from stanadapt.model.backends.stan.stanli_nuts import StanliProgram
 from stanadapt.model.steady import find_steady
 
 

@@ -1,4 +1,4 @@
-"""What models that are no Stan programs have in common: a log density at the address of a C function.
+"""The base of models that are no Stan programs: a log density at the address of a C function.
 
 Backends from outside of this package derive their models from `OwnModel`; docs/backends_contract.md is the
 page for their authors.
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ...target import NativeTarget, native_target
-from ..variables import variables
-from .base import Writer
+from .contract import Writer
+from .defaults import ModelDefaults
 
 _POINTER = ctypes.POINTER(ctypes.c_double)
 _HEAD = (ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _POINTER, _POINTER)
@@ -33,8 +33,8 @@ class Addresses(NamedTuple):
     context: int = 0
 
 
-class OwnModel(abc.ABC):
-    """A log density of d unconstrained parameters, with names. See `base.Model` for what each member means.
+class OwnModel(ModelDefaults):
+    """A log density of d unconstrained parameters, with names. `contract.Model` says what each member means.
 
     A derived class sets `library` and `dim`, and has `addresses`, `unconstrained_names`, `identity` and,
     where its chains may run in processes, `__reduce__` or another way to be pickled. By default its variables
@@ -45,10 +45,8 @@ class OwnModel(abc.ABC):
     library = "a library"
     dim = 0
     thread_safe = False
-    has_gradient = True
-    noisy = False
     data: Mapping[str, Any] = {}  # for the record: numbers and arrays
-    modelled: frozenset[str] = frozenset()  # names of those that the density is of
+    modelled: frozenset[str] = frozenset()  # names of the data that the density models
     coords: Mapping[str, Sequence[Any]] = {}  # of dimensions that the model itself names
     dims: Mapping[str, Sequence[str]] = {}  # of variables and data, as far as the model names them
     notice = ""  # what a user is told before the first evaluation, which may take long
@@ -113,30 +111,8 @@ class OwnModel(abc.ABC):
 
         return write
 
-    def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
-        names = self.names(transformed=False, generated=False)
-        flat = np.empty(len(names))
-        for name, variable in variables(names).items():
-            flat[variable.columns] = values[name]
-        return self.unconstrain_flat(flat)
-
-    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> Self:
-        return self
-
-    def counts(self) -> dict[str, int]:
-        return {}
-
-    def carried(self) -> dict[str, Any]:
-        return {}
-
-    def carry(self, given: Mapping[str, Any]) -> None:
-        return None
-
-    def raise_pending(self) -> None:
-        return None
-
     def _check_code(self, code: int) -> None:
-        """Raise what a call that returned `code` means."""
+        """Raise the error that a returned `code` means."""
         self.raise_pending()
         if code != 0:
             raise RuntimeError(f"{self.library} has no log density there (it returned {code})")

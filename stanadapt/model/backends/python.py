@@ -19,7 +19,7 @@ from ...errors import ArgumentError, DataError
 from ...jit import callback, intrinsic
 from ...target import NativeTarget, native_target
 from . import own
-from .base import Writer
+from .contract import Writer
 from .own import OwnModel
 
 _Pointer = types.CPointer(types.float64)
@@ -39,7 +39,7 @@ class Target:
     LOG_DENSITY_GRADIENT = LOG_DENSITY_GRADIENT
     backend = "python"
     data: Mapping[str, Any] = {}  # for the record
-    modelled: frozenset[str] = frozenset()  # names of those that the density is of
+    modelled: frozenset[str] = frozenset()  # names of the data that the density models
     coords: Mapping[str, Sequence[Any]] = {}  # of dimensions, where the user of a run names no others
     dims: Mapping[str, Sequence[str]] = {}  # names of the dimensions of variables and data
 
@@ -174,7 +174,7 @@ class Target:
             It has no free variables, discrete ones, or some that are not float64; its log density draws
             random numbers; or a name has a dot.
         """
-        return _backend("pymc").from_model(model)  # type: ignore[no-any-return]
+        return _backend("pymc.pymc_model").from_model(model)  # type: ignore[no-any-return]
 
     @classmethod
     def from_jax(cls, log_density: Callable[[Any], Any], params: Any, *, threads: bool = False) -> OwnModel:
@@ -186,11 +186,11 @@ class Target:
         Parameters
         ----------
         log_density
-            A function that JAX can trace, of what `params` is an example of. It returns the log density up to
+            A function that JAX can trace, of an argument like `params`. It returns the log density up to
             a constant, a scalar of type float64, -inf outside the support.
         params
             d, for a function of an array (d,); or an example of its argument, a pytree such as a dict of
-            arrays, of which only names and shapes count. Results have the entries under their own names and
+            arrays; only its names and shapes count. Results have the entries under their own names and
             shapes; names of nested ones are joined by an underscore.
         threads
             Run chains in threads of this process, on one compiled program: a short run is over before another
@@ -213,7 +213,7 @@ class Target:
         ...     return -0.5 * jnp.sum((p["theta"] / jnp.exp(p["tau"])) ** 2) - 8 * p["tau"] - p["tau"] ** 2
         >>> target = stanadapt.Target.from_jax(log_density, {"tau": 0.0, "theta": np.zeros(8)})
         """
-        return _backend("jax_model").from_jax(log_density, params, threads)  # type: ignore[no-any-return]
+        return _backend("jax.jax_model").from_jax(log_density, params, threads)  # type: ignore[no-any-return]
 
     @classmethod
     def from_numpyro(cls, model: Callable[..., None], data: Any = None, *, threads: bool = False) -> OwnModel:
@@ -247,7 +247,7 @@ class Target:
             It has no latent variables, discrete ones that are not summed out, two of one name, or shapes that
             depend on values.
         """
-        return _backend("numpyro_model").from_numpyro(model, data, threads)  # type: ignore[no-any-return]
+        return _backend("jax.numpyro_model").from_numpyro(model, data, threads)  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         if self._compiled:
@@ -269,7 +269,7 @@ class Target:
 
     def log_density(self, x: np.ndarray) -> float:
         if self._compiled:
-            value = np.full(1, np.nan)  # which a density that fails leaves
+            value = np.full(1, np.nan)  # left by a density that fails
             density = own.LOG_DENSITY(self._density_address)
             density(self._context, True, True, _pointer(x), _pointer(value), None)
             return float(value[0])
@@ -293,7 +293,7 @@ class Target:
         return self
 
     def explain(self, x: np.ndarray) -> str:
-        """What makes the log density at `x` (d,) not finite, in words; nothing where that is not known."""
+        """Why the log density at `x` (d,) is not finite, in words; empty where the reason is not known."""
         return ""
 
     def writer(self, seed: int) -> Writer:

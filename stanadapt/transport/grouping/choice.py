@@ -40,8 +40,8 @@ from .exact_laws import (
 )
 from .fit import fit_law
 from .groups import (
-    Draws,
     Group,
+    ScoredDraws,
     decrease_of,
     divergence,
     group_rows,
@@ -81,7 +81,7 @@ def choose_groups(rows: np.ndarray, training: Training) -> np.ndarray:
 
 def exact_groups(training: Training) -> np.ndarray:
     """The rows of those groups alone whose laws explain scores wholly, where there is no map yet."""
-    draws = with_likelihood(Draws(training.points, training.scores), [], training.variables)
+    draws = with_likelihood(ScoredDraws(training.points, training.scores), [], training.variables)
     groups = with_exact_groups([], draws, training.variables, training.new)
     return group_rows(order_groups(groups) or [], training.points)
 
@@ -89,7 +89,7 @@ def exact_groups(training: Training) -> np.ndarray:
 def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
     points, scores, variables, before, new, _ = training
     old = groups_of(moves)
-    draws = with_likelihood(Draws(points, scores), old, variables)
+    draws = with_likelihood(ScoredDraws(points, scores), old, variables)
     groups = _judge(old, draws.part(slice(before, None)), draws)
     for k in range(len(groups)):
         pulled = pull_draws(draws, others_of(groups, groups[k]))
@@ -124,7 +124,7 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
     return moves if unchanged else group_rows(groups, draws.points)
 
 
-def _judge(groups: list[Group], draws: Draws, whole: Draws) -> list[Group]:
+def _judge(groups: list[Group], draws: ScoredDraws, whole: ScoredDraws) -> list[Group]:
     """The groups without those that make the draws of the last window worse and leave some of all scores."""
     kept = list(groups)
     if len(draws.points) < _JUDGES:
@@ -138,7 +138,7 @@ def _judge(groups: list[Group], draws: Draws, whole: Draws) -> list[Group]:
     return kept
 
 
-def _with_scaled_parts(groups: list[Group], draws: Draws) -> list[Group]:
+def _with_scaled_parts(groups: list[Group], draws: ScoredDraws) -> list[Group]:
     """The groups, with one for coordinates x_q of locations p + e^(b v) x_q that are not moved yet.
 
     A group with such locations takes all that is said of x_q out of their scores, and the data speak of p +
@@ -160,7 +160,7 @@ def _with_scaled_parts(groups: list[Group], draws: Draws) -> list[Group]:
     return groups
 
 
-def _refit(group: Group, draws: Draws) -> Group:
+def _refit(group: Group, draws: ScoredDraws) -> Group:
     """The group, fitted to all draws, where that makes enough of a difference."""
     best, least = group, divergence(draws, group) - SETTLED * len(group.members)
     offset = group.offset != 0.0
@@ -174,7 +174,7 @@ def _refit(group: Group, draws: Draws) -> Group:
     return best
 
 
-def _with_offset(group: Group, groups: list[Group], raw: Draws, draws: Draws) -> Group:
+def _with_offset(group: Group, groups: list[Group], raw: ScoredDraws, draws: ScoredDraws) -> Group:
     """The group with an offset of its place, where it can have one, and scores and both halves of draws ask
     for it.
     """
@@ -189,7 +189,9 @@ def _with_offset(group: Group, groups: list[Group], raw: Draws, draws: Draws) ->
     return shifted if gain > least else group
 
 
-def _choose(places: list[Place], law: Group, promise: float, groups: list[Group], raw: Draws) -> Group | None:
+def _choose(
+    places: list[Place], law: Group, promise: float, groups: list[Group], raw: ScoredDraws
+) -> Group | None:
     """The law and location of a new group; None where the newer half of the draws does not support it.
 
     Where F should fall by much, the `promise` of its derivative, and does not, the place may have an offset.
@@ -203,7 +205,7 @@ def _choose(places: list[Place], law: Group, promise: float, groups: list[Group]
     return _with_offset(with_slope(found[0], groups, raw, found[1]), groups, raw, found[1])
 
 
-def _choose_place(places: list[Place], law: Group, *, offset: bool) -> tuple[Group, Draws] | None:
+def _choose_place(places: list[Place], law: Group, *, offset: bool) -> tuple[Group, ScoredDraws] | None:
     """The same with the draws that it is fitted to."""
     chosen, gain = None, -np.inf
     for place in places:
@@ -232,14 +234,14 @@ def _choose_place(places: list[Place], law: Group, *, offset: bool) -> tuple[Gro
     return (best, draws) if _is_supported(draws, best, offset, margin) else None
 
 
-def _is_supported(draws: Draws, group: Group, offset: bool, margin: float) -> bool:
+def _is_supported(draws: ScoredDraws, group: Group, offset: bool, margin: float) -> bool:
     """Whether the law, fitted to the older half of the draws, beats having none on the newer half."""
     older, newer = draws.halves()
     return decrease_of(newer, fit_law(older, group, offset=offset), older) > margin
 
 
 def _with_second_scale(
-    group: Group, groups: list[Group], raw: Draws, draws: Draws, variables: np.ndarray
+    group: Group, groups: list[Group], raw: ScoredDraws, draws: ScoredDraws, variables: np.ndarray
 ) -> Group:
     """The group with another scale parameter that all its members share, if they have one."""
     if group.second >= 0:
@@ -273,7 +275,9 @@ def _with_second_scale(
     return best
 
 
-def _with_other_locations(group: Group, groups: list[Group], draws: Draws, variables: np.ndarray) -> Group:
+def _with_other_locations(
+    group: Group, groups: list[Group], draws: ScoredDraws, variables: np.ndarray
+) -> Group:
     """The group with another location, or with locations of the members' own, where the draws ask for them.
 
     The first draws may show the wrong one: where two hierarchies move together, either mean will do.

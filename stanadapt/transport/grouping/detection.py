@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...jit import exact
-from .groups import Draws, Group, parent_arrays_of
+from .groups import Group, ScoredDraws, parent_arrays_of
 
 NEED = 20.0  # expected decrease of F, times the number of draws, from which on a group is tried
 LEAST_GAIN = 0.2  # the expected decrease of F itself that this takes at least, however many draws there are
@@ -36,7 +36,7 @@ def may_be_parents(variables: np.ndarray) -> np.ndarray:
 
 
 def detect(
-    draws: Draws, groups: list[Group], variables: np.ndarray, refused: set[tuple[int, int]]
+    draws: ScoredDraws, groups: list[Group], variables: np.ndarray, refused: set[tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int], float] | None:
     """The members, scale parameters and sign of beta of the group that promises most; None where none does.
 
@@ -84,7 +84,7 @@ def detect(
 
 
 def _detect_own_scales(
-    draws: Draws,
+    draws: ScoredDraws,
     free: np.ndarray,
     variables: np.ndarray,
     refused: set[tuple[int, int]],
@@ -142,7 +142,7 @@ def _own_gain(points: Any, scores: Any, members: Any, scales: Any) -> Any:
 
 
 def slope_gains(
-    draws: Draws, members: np.ndarray, numbers: np.ndarray, scales: np.ndarray
+    draws: ScoredDraws, members: np.ndarray, numbers: np.ndarray, scales: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The decrease of F that a slope would bring, and the derivative of F in it: (scale parameters, groups).
 

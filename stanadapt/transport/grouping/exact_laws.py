@@ -14,7 +14,7 @@ import numpy as np
 
 from .detection import FEW, may_be_parents
 from .fit import fit_law, law_with_data
-from .groups import Draws, Group, order_groups, others_of, parents_of, pull_draws
+from .groups import Group, ScoredDraws, order_groups, others_of, parents_of, pull_draws
 from .places import (
     BETAS,
     CLEAR,
@@ -43,7 +43,9 @@ CERTAIN = 90  # draws from which on such a law is looked for where nothing else 
 SPREAD = 0.1  # of a log scale, from which on such a law is taken
 
 
-def with_exact_groups(groups: list[Group], draws: Draws, variables: np.ndarray, new: bool) -> list[Group]:
+def with_exact_groups(
+    groups: list[Group], draws: ScoredDraws, variables: np.ndarray, new: bool
+) -> list[Group]:
     """The groups, and those that explain the scores of their members wholly, whether F falls already or not.
 
     Where a scale is seldom small, draws in its neck come late, or never. The scores tell of it all the same.
@@ -73,7 +75,7 @@ def with_exact_groups(groups: list[Group], draws: Draws, variables: np.ndarray, 
 
 
 def _exact_group(
-    draws: Draws,
+    draws: ScoredDraws,
     groups: list[Group],
     variables: np.ndarray,
     members: np.ndarray,
@@ -122,7 +124,7 @@ def _exact_group(
 
 
 def _exact_own_scales(
-    draws: Draws, groups: list[Group], variables: np.ndarray, members: np.ndarray, parents: np.ndarray
+    draws: ScoredDraws, groups: list[Group], variables: np.ndarray, members: np.ndarray, parents: np.ndarray
 ) -> Group | None:
     """The same with the coordinates of another variable as scale parameters, and perhaps one of the `parents`
     too.
@@ -153,7 +155,7 @@ def _trials(parents: np.ndarray, nested: bool) -> list[tuple[float, int | None]]
     return found
 
 
-def with_likelihood(draws: Draws, groups: list[Group], variables: np.ndarray) -> Draws:
+def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> ScoredDraws:
     """The draws with the terms of a likelihood with which some law explains scores wholly, if there is one.
 
     Without them where a law does so as it is, or where there are few draws.
@@ -176,7 +178,7 @@ def with_likelihood(draws: Draws, groups: list[Group], variables: np.ndarray) ->
     return draws
 
 
-def _members_without_law(draws: Draws, groups: list[Group], variables: np.ndarray) -> list[np.ndarray]:
+def _members_without_law(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> list[np.ndarray]:
     """The members of large variables whose scores no group of theirs explains wholly; none if one does."""
     found: list[np.ndarray] = []
     if not variables.max():
@@ -192,7 +194,7 @@ def _members_without_law(draws: Draws, groups: list[Group], variables: np.ndarra
     return found
 
 
-def _spread_scales(draws: Draws, groups: list[Group], variables: np.ndarray) -> np.ndarray:
+def _spread_scales(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> np.ndarray:
     """The coordinates of small variables that vary enough to be worth a law, and are not moved."""
     moved = {int(i) for group in groups for i in group.members}
     scales = [
@@ -203,13 +205,13 @@ def _spread_scales(draws: Draws, groups: list[Group], variables: np.ndarray) -> 
     return np.array(scales, np.int64)
 
 
-def is_exact(law: Group, others: list[Group], draws: Draws) -> bool:
+def is_exact(law: Group, others: list[Group], draws: ScoredDraws) -> bool:
     """Whether the law leaves nothing of its members' scores, and something is left without it."""
     alone = residual_shares_alone(draws, law.members, others).mean()
     return bool(residual_share(law, others, draws) < EXACT < alone - CLEAR)
 
 
-def simplify(group: Group, groups: list[Group], draws: Draws, pulled: Draws) -> Group:
+def simplify(group: Group, groups: list[Group], draws: ScoredDraws, pulled: ScoredDraws) -> Group:
     """The group without a second scale parameter or an offset that the scores do not ask for any more."""
     others = [other for other in groups if other is not group]
     if group.second >= 0:
@@ -227,14 +229,14 @@ def simplify(group: Group, groups: list[Group], draws: Draws, pulled: Draws) -> 
     return with_slope(group, others, draws, pulled)
 
 
-def needs_offset(law: Group, others: list[Group], draws: Draws) -> bool:
+def needs_offset(law: Group, others: list[Group], draws: ScoredDraws) -> bool:
     """Whether the scores ask for an offset of the law's place."""
     slope = law.slope if law.slope != 0.0 or not law.is_located else 1.0
     plain = residual_shares(draws, law._replace(slope=slope), others, offset=False).mean()
     return bool(plain - residual_share(law, others, draws) > WORTH)
 
 
-def with_slope(group: Group, others: list[Group], draws: Draws, pulled: Draws) -> Group:
+def with_slope(group: Group, others: list[Group], draws: ScoredDraws, pulled: ScoredDraws) -> Group:
     """The group with C and c as the scores have them, where they are clear: C = 1, or -1 where beta < 0."""
     exact = _with_exact_place(group, others, draws, pulled)
     if exact is not None:
@@ -248,7 +250,9 @@ def with_slope(group: Group, others: list[Group], draws: Draws, pulled: Draws) -
     return fit_law(pulled, whole, free=False)
 
 
-def _with_exact_place(group: Group, others: list[Group], draws: Draws, pulled: Draws) -> Group | None:
+def _with_exact_place(
+    group: Group, others: list[Group], draws: ScoredDraws, pulled: ScoredDraws
+) -> Group | None:
     """The group with the C and c that the scores of all its members agree on; None where they do not.
 
     With their thresholds and y too, where the scores tell these.
@@ -275,7 +279,7 @@ def _with_exact_place(group: Group, others: list[Group], draws: Draws, pulled: D
     return group if near else exact
 
 
-def has_exact_data(group: Group, others: list[Group], draws: Draws) -> bool:
+def has_exact_data(group: Group, others: list[Group], draws: ScoredDraws) -> bool:
     """Whether the scores tell the thresholds and y, too, of a law that explains them wholly.
 
     They do not of members that are locations or scales of others, since their data are these; nor where other

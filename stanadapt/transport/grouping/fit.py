@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...jit import exact, kernel
-from .groups import TINY, Draws, Group, View, divergence, variance, view_of
+from .groups import TINY, Group, ScoredDraws, View, divergence, variance, view_of
 
 _POOL = 3.0  # weight of the thresholds' common value, as a number of draws
 _PRIOR = 0.1  # the same of the middle of the scale parameter's draws
@@ -31,7 +31,7 @@ _WHOLE, _NEARLY_WHOLE = 0.06, 0.3  # relative distance of C from an integer that
 _WEIGHT = 2.0  # of the prior of y, as a number of draws: the mean of x, or 0 where x is not centred
 
 
-def fit_law(draws: Draws, law: Group, *, free: bool = True, offset: bool = False) -> Group:
+def fit_law(draws: ScoredDraws, law: Group, *, free: bool = True, offset: bool = False) -> Group:
     """The thresholds and y of a law and, if it is `free`, C, and c if it is to have an `offset`.
 
     Else C and c are those of the law.
@@ -42,7 +42,7 @@ def fit_law(draws: Draws, law: Group, *, free: bool = True, offset: bool = False
     return _fit_place(draws, law, view, offset=offset and view.up)
 
 
-def law_with_data(draws: Draws, law: Group, precision: np.ndarray, weighted: np.ndarray) -> Group:
+def law_with_data(draws: ScoredDraws, law: Group, precision: np.ndarray, weighted: np.ndarray) -> Group:
     """The law for data N(y, sigma²), where 1 / sigma² and y / sigma² (m,) are known.
 
     Draws tell only which threshold stands for infinity, where there are no data.
@@ -63,7 +63,7 @@ def law_with_data(draws: Draws, law: Group, precision: np.ndarray, weighted: np.
     )
 
 
-def _fit_place(draws: Draws, law: Group, view: View, *, offset: bool) -> Group:
+def _fit_place(draws: ScoredDraws, law: Group, view: View, *, offset: bool) -> Group:
     """The numbers of a law with C, if it has a location, and with c, if it is to have an `offset`."""
     located = law.is_located
     if not (located or offset):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...jit import exact
-from ..table import (
+from ..columns import (
     APART,
     BETA,
     BETA_2,
@@ -90,20 +90,20 @@ class Likelihood(NamedTuple):
     parameters: np.ndarray  # (k,) the coordinates that its mean may have
 
 
-class Draws(NamedTuple):
+class ScoredDraws(NamedTuple):
     """Draws and scores (n, d), in coordinates in which some groups already are."""
 
     points: np.ndarray
     scores: np.ndarray
     likelihood: Likelihood | None = None  # with which some law explains scores wholly
 
-    def part(self, rows: slice | np.ndarray) -> Draws:
+    def part(self, rows: slice | np.ndarray) -> ScoredDraws:
         more = self.likelihood
         if more is not None:
             more = more._replace(precision=more.precision[rows])
-        return Draws(self.points[rows], self.scores[rows], more)
+        return ScoredDraws(self.points[rows], self.scores[rows], more)
 
-    def halves(self) -> tuple[Draws, Draws]:
+    def halves(self) -> tuple[ScoredDraws, ScoredDraws]:
         """The older and the newer ones."""
         half = len(self.points) // 2
         return self.part(slice(0, half)), self.part(slice(half, None))
@@ -206,7 +206,7 @@ def same_law(one: np.ndarray, other: np.ndarray) -> bool:
     return np.array_equal(one[:, columns], other[:, columns])
 
 
-def view_of(draws: Draws, group: Group) -> View:
+def view_of(draws: ScoredDraws, group: Group) -> View:
     """What a group sees of draws."""
     x = np.ascontiguousarray(draws.points[:, group.members].T)
     s = np.ascontiguousarray(draws.scores[:, group.members].T)
@@ -266,7 +266,7 @@ def order_groups(groups: list[Group]) -> list[Group] | None:
     return found
 
 
-def pull_draws(draws: Draws, groups: list[Group]) -> Draws:
+def pull_draws(draws: ScoredDraws, groups: list[Group]) -> ScoredDraws:
     """The draws in the coordinates of `groups`, the last of which is the first to be undone.
 
     z_i is not scaled to x_i.
@@ -275,7 +275,7 @@ def pull_draws(draws: Draws, groups: list[Group]) -> Draws:
         return draws
     points, scores = draws.points.copy(), draws.scores.copy()
     for group in reversed(groups):
-        view = view_of(Draws(points, scores), group)
+        view = view_of(ScoredDraws(points, scores), group)
         z, scores_z, pull, drag = _pull(view, group)
         points[:, group.members], scores[:, group.members] = z.T, scores_z.T
         scores[:, group.scales] += group.beta * pull.T
@@ -283,7 +283,7 @@ def pull_draws(draws: Draws, groups: list[Group]) -> Draws:
             scores[:, group.second] += group.beta_2 * pull.sum(axis=0)
         for place, more in drags_of(points, group, drag):
             scores[:, place] += more
-    return Draws(points, scores)
+    return ScoredDraws(points, scores)
 
 
 def drags_of(points: np.ndarray, group: Group, drag: np.ndarray) -> list[tuple[int, np.ndarray]]:
@@ -360,7 +360,7 @@ def variance(values: Any) -> Any:
     return squares / values.size
 
 
-def divergence(draws: Draws, group: Group, view: View | None = None) -> float:
+def divergence(draws: ScoredDraws, group: Group, view: View | None = None) -> float:
     """F of a group."""
     view = view_of(draws, group) if view is None else view
     pull, drag = np.zeros_like(view.eta), np.zeros_like(view.p)
@@ -378,13 +378,13 @@ def divergence(draws: Draws, group: Group, view: View | None = None) -> float:
     return total
 
 
-def root_divergence(draws: Draws, place: int, added: np.ndarray | float) -> float:
+def root_divergence(draws: ScoredDraws, place: int, added: np.ndarray | float) -> float:
     """log(1 + V(x) V(s)) / 2 of a scale parameter or location, with what a map adds to its score."""
     score = np.ascontiguousarray(draws.scores[:, place] + added)
     return float(0.5 * np.log1p(variance(np.ascontiguousarray(draws.points[:, place])) * variance(score)))
 
 
-def plain_divergence(draws: Draws, group: Group, coefficients: np.ndarray | None = None) -> float:
+def plain_divergence(draws: ScoredDraws, group: Group, coefficients: np.ndarray | None = None) -> float:
     """F of the same coordinates without the law: as they are, or less what is linear in scale parameters and
     location.
 
@@ -420,7 +420,7 @@ def parent_arrays_of(group: Group) -> list[np.ndarray]:
     return parents + ([group.parts] if group.part_scale >= 0 else [])
 
 
-def linear_map(draws: Draws, group: Group) -> np.ndarray:
+def linear_map(draws: ScoredDraws, group: Group) -> np.ndarray:
     """The coefficients (m, k) of regressions of the members on the scale parameters that they share and
     locations.
     """
@@ -442,7 +442,7 @@ def linear_map(draws: Draws, group: Group) -> np.ndarray:
     return np.asarray(weak[:, :, 0] / size)
 
 
-def decrease_of(draws: Draws, group: Group, older: Draws | None = None) -> float:
+def decrease_of(draws: ScoredDraws, group: Group, older: ScoredDraws | None = None) -> float:
     """By how much F is smaller under a law than without a map, and than under a linear one.
 
     The linear one is fitted to the same draws, or to `older` ones.

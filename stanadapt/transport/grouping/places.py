@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .detection import may_be_parents
-from .groups import Draws, Group, order_groups, others_of, pull_draws
+from .groups import Group, ScoredDraws, order_groups, others_of, pull_draws
 from .scores import residual_shares
 
 BETAS = (1.0, 0.5)  # a log scale; a log variance or precision
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     """Where the members of a group may be."""
 
     locations: np.ndarray
-    draws: Draws  # in which these are as in the program
+    draws: ScoredDraws  # in which these are as in the program
     cost: float  # what F must fall by, since one of many is chosen
     parts: np.ndarray = NOWHERE  # of locations that are not centred themselves, see Pair
     part_scale: int = -1
@@ -47,7 +47,7 @@ class Place(NamedTuple):
 
 
 def possible_places(
-    places: list[Place], law: Group, groups: list[Group], draws: Draws, variables: np.ndarray
+    places: list[Place], law: Group, groups: list[Group], draws: ScoredDraws, variables: np.ndarray
 ) -> list[Place]:
     """The place that the scores are clear about, alone; else all places, for F to decide.
 
@@ -65,7 +65,7 @@ def possible_places(
 
 
 def single_places(
-    draws: Draws, pulled: Draws, groups: list[Group], variables: np.ndarray, law: Group
+    draws: ScoredDraws, pulled: ScoredDraws, groups: list[Group], variables: np.ndarray, law: Group
 ) -> list[Place]:
     """The coordinates outside of the group that correlate most with it, and the one that scores speak for."""
     moved = [int(i) for group in groups for i in group.members]
@@ -90,7 +90,7 @@ def _correlations(points: np.ndarray, these: np.ndarray, those: np.ndarray) -> n
     return np.asarray((u / u.std(axis=0)).T @ (v / v.std(axis=0)))
 
 
-def _own_locations(draws: Draws, groups: list[Group], variables: np.ndarray, law: Group) -> list[Place]:
+def _own_locations(draws: ScoredDraws, groups: list[Group], variables: np.ndarray, law: Group) -> list[Place]:
     """What may be the own locations of members: the coordinates of another variable that correlate most."""
     members, sizes = law.members, np.bincount(variables)
     if len(law.scales) > 1 or len(members) < FEWEST or len(set(variables[members])) > 1:
@@ -117,7 +117,9 @@ def _own_locations(draws: Draws, groups: list[Group], variables: np.ndarray, law
     ]
 
 
-def _scaled_locations(draws: Draws, groups: list[Group], variables: np.ndarray, law: Group) -> list[Place]:
+def _scaled_locations(
+    draws: ScoredDraws, groups: list[Group], variables: np.ndarray, law: Group
+) -> list[Place]:
     """What may be locations p + e^(b v) x_q with a q for each member, by their scores: the best one."""
     members, sizes = law.members, np.bincount(variables)
     if len(law.scales) > 1 or len(members) < FEWEST or len(set(variables[members])) > 1:
@@ -153,7 +155,7 @@ def _scaled_locations(draws: Draws, groups: list[Group], variables: np.ndarray, 
 
 
 def _places_at(
-    locations: np.ndarray, draws: Draws, groups: list[Group], law: Group, cost: float
+    locations: np.ndarray, draws: ScoredDraws, groups: list[Group], law: Group, cost: float
 ) -> list[Place]:
     """The place at `locations`, which may be moved; none where a coordinate would rule what moves it."""
     trial = law.at(locations)
@@ -170,7 +172,9 @@ def _without_twins(places: list[Place]) -> list[Place]:
     return list(found.values())
 
 
-def likeliest_place(draws: Draws, groups: list[Group], variables: np.ndarray, law: Group) -> list[Place]:
+def likeliest_place(
+    draws: ScoredDraws, groups: list[Group], variables: np.ndarray, law: Group
+) -> list[Place]:
     """The coordinate that correlates most with the members, as the draws are, whether it is moved or not."""
     free = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), [*law.members, *law.scales])
     if not free.size or len(law.members) < FEWEST or law.are_apart:
@@ -192,6 +196,6 @@ def part_of(law: Group) -> Group:
     )
 
 
-def residual_share(law: Group, others: list[Group], draws: Draws) -> float:
+def residual_share(law: Group, others: list[Group], draws: ScoredDraws) -> float:
     """The mean over members of what the law leaves of their scores, see scores.py."""
     return float(residual_shares(draws, law, others).mean())

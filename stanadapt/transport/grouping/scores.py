@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .groups import Draws, Group, Likelihood, locations_of, parents_of, scale_of_parts
+from .groups import Group, Likelihood, ScoredDraws, locations_of, parents_of, scale_of_parts
 
 LEAST_SHARE = 1e-8  # smaller shares of the variance are rounding
 _CURVED = 45  # draws from which on the basis has x_i²
@@ -38,7 +38,7 @@ _FARTHEST = 30.0  # distance of a log scale from its median beyond which a draw 
 
 
 def residual_shares(
-    draws: Draws,
+    draws: ScoredDraws,
     law: Group,
     groups: list[Group],
     *,
@@ -78,7 +78,7 @@ def residual_shares(
     return left.share() if tried is None else left.share_with(factor[:, :, None] * tried)
 
 
-def places(draws: Draws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
+def places(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
     """The numbers C and c (m,) that the scores give each member of a law, NaN where they do not tell.
 
     They are ratios of coefficients: those of the location and of 1, and that of x_i itself. C is 0 without a
@@ -94,7 +94,7 @@ def places(draws: Draws, law: Group, groups: list[Group]) -> tuple[np.ndarray, n
     return slope * np.exp(-_medians(draws.points[-_MOST:], law)[:, 0]), nothing
 
 
-def data_terms(draws: Draws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
+def data_terms(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
     """What scores say of each member's data, N(y, sigma²): 1 / sigma² and y / sigma² (m,); NaN without a say.
 
     Of a law that explains the scores wholly, these are the coefficients of x_i and of 1 that are no prior's.
@@ -109,7 +109,7 @@ def data_terms(draws: Draws, law: Group, groups: list[Group]) -> tuple[np.ndarra
     return -found[:, left.first] * unit * unit, found[:, left.first + 1] * unit
 
 
-def location_in_likelihood(draws: Draws, law: Group, groups: list[Group]) -> int:
+def location_in_likelihood(draws: ScoredDraws, law: Group, groups: list[Group]) -> int:
     """The parameter of the likelihood that is the location of a law with beta < 0; -1 where there is none.
 
     `law` has no location. Every observation of a member has C p, and other parameters by factors of its own.
@@ -127,7 +127,7 @@ def location_in_likelihood(draws: Draws, law: Group, groups: list[Group]) -> int
     return int(parameters[nearest]) if nearest >= 0 else -1
 
 
-def _left_by_near(draws: Draws, law: Group, groups: list[Group]) -> _Left:
+def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> _Left:
     """What a law leaves of the newest draws; far ones have the log scale of the farthest allowed."""
     draws = draws.part(slice(-_MOST, None))
     eta = np.clip(_log_scales(draws.points, law), -_FARTHEST, _FARTHEST)
@@ -135,7 +135,7 @@ def _left_by_near(draws: Draws, law: Group, groups: list[Group]) -> _Left:
 
 
 def _left_by(
-    draws: Draws, law: Group, groups: list[Group], eta: np.ndarray, offset: bool
+    draws: ScoredDraws, law: Group, groups: list[Group], eta: np.ndarray, offset: bool
 ) -> tuple[_Left, np.ndarray]:
     """What a law leaves, and the factor (1 or m, n) that its location has in the scores.
 
@@ -163,7 +163,7 @@ def _left_by(
     return _Left(draws, law.members, groups, weight, [*terms, *more]), factor
 
 
-def residual_shares_alone(draws: Draws, members: np.ndarray, groups: list[Group]) -> np.ndarray:
+def residual_shares_alone(draws: ScoredDraws, members: np.ndarray, groups: list[Group]) -> np.ndarray:
     """What is left of the members' scores (m,) without any law of theirs."""
     draws = draws.part(slice(-_MOST, None))
     return _Left(draws, members, groups, np.ones((1, len(draws.points))), []).share()
@@ -183,7 +183,7 @@ class _Left:
 
     def __init__(
         self,
-        draws: Draws,
+        draws: ScoredDraws,
         members: np.ndarray,
         groups: list[Group],
         weight: np.ndarray,

@@ -1,0 +1,1 @@
+"""Log densities in JAX, and models of NumPyro."""

@@ -1,0 +1,1 @@
+"""Models of PyMC: their graphs, compiled by numba."""

@@ -1,0 +1,1 @@
+"""Stan programs: what compiles them, what runs them, and what answers through BridgeStan's C interface."""

@@ -1,0 +1,302 @@
+"""A model behind BridgeStan's C ABI: the one file that knows the C functions.
+
+Both stanli and BridgeStan hand over a `bridgestan.StanModel`; everything else is the same for them. The model
+reopens in another process from its library, its data and its seed, so it pickles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import io
+import json
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import bridgestan
+import numpy as np
+from llvmlite import ir
+from numba import types
+
+from ....errors import EvaluationError, ModelError
+from ....jit import intrinsic, kernel
+from ....target import NativeTarget, native_target
+from ..contract import Writer
+from ..defaults import ModelDefaults
+from .division import check_division, checked_divisions, watch_divisions
+from .streams import Streams, begin
+
+THREADS = "STAN_THREADS=true"
+_PARTS = ((False, False), (True, False), (True, True))  # with transformed parameters; and generated
+PROGRAM = "program.stan"  # the file that BridgeStan compiles a program from; it is gone afterwards
+_STDOUT = threading.Lock()  # two threads that redirect it at a time would restore each other's
+
+
+class NativeModel(ModelDefaults):
+    """See `backends.contract.Model`."""
+
+    def __init__(self, model: bridgestan.StanModel, backend: str, spare: str = "") -> None:
+        """`spare` is stanli's form of the same program without its generated quantities."""
+        self.model = model
+        watch_divisions()
+        _print_whole_lines(model)
+        self.spare = spare
+        self.backend = backend
+        self.library = _library(model, backend)
+        self.dim = model.param_unc_num()
+        self.thread_safe = THREADS in model.model_info()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopen, (self.model.lib_path, self.model.data, self.model.seed, self.backend, self.spare)
+
+    def names(self, *, transformed: bool, generated: bool) -> list[str]:
+        return _split(self.model.param_names(include_tp=transformed, include_gq=generated))
+
+    def unconstrained_names(self) -> list[str]:
+        return _split(self.model.param_unc_names())
+
+    def target(self) -> NativeTarget:
+        return native_target(
+            self._address("bs_log_density"),
+            self._address("bs_log_density_gradient"),
+            self.model.model,
+            self.dim,
+        )
+
+    def log_density(self, x: np.ndarray) -> float:
+        with _plain_errors():
+            return float(self.model.log_density(x))
+
+    def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        with _plain_errors():
+            value, score = self.model.log_density_gradient(x)
+        return value, np.asarray(score)
+
+    def writer(self, seed: int) -> Writer:
+        streams = Streams(self.model, seed)
+        address = self._address("bs_param_constrain")
+        sizes = np.array([self.model.param_num(include_tp=tp, include_gq=gq) for tp, gq in _PARTS])
+
+        def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
+            x = np.ascontiguousarray(x)
+            for rows, stream in streams.parts(iterations):
+                points, at, out = x[rows], iterations[rows], values[rows]
+                failed = _constrain(address, self.model.model, stream, sizes, points, at, out)
+                if self.spare and failed.any():
+                    n = sizes[1]
+                    some = np.empty((int(failed.sum()), n))
+                    model, smaller = self._spare_model.model, np.minimum(sizes, n)
+                    _constrain(address, model, stream, smaller, points[failed], at[failed], some)
+                    out[failed, :n] = some
+            self.raise_pending()
+
+        return write
+
+    def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
+        with _plain_errors():
+            return np.asarray(self.model.param_unconstrain(values))
+
+    def identity(self) -> bytes:
+        if self.backend == "stanli":
+            return str(json.loads(self.model.data)["__stanli"]["mir"]).encode()
+        return Path(self.model.lib_path).read_bytes()
+
+    def for_chain(self, index: int, seeds: np.random.SeedSequence) -> NativeModel:
+        # stanli locks a model while it evaluates it: two threads on one model get less done than one thread.
+        if index == 0 or self.backend != "stanli":
+            return self
+        return reopen(self.model.lib_path, self.model.data, self.model.seed, self.backend, self.spare)
+
+    def raise_pending(self) -> None:
+        try:
+            check_division()
+        except RuntimeError as error:
+            raise EvaluationError(f"{error}") from error
+
+    @functools.cached_property
+    def _spare_model(self) -> bridgestan.StanModel:
+        """The model without generated quantities, opened when these first fail.
+
+        stanli evaluates them even where only parameters are asked for: a failure in them takes all with it.
+        """
+        data = json.loads(self.model.data)
+        data["__stanli"]["mir"] = self.spare
+        with without_notes():
+            model = bridgestan.StanModel(
+                self.model.lib_path, json.dumps(data), seed=self.model.seed, warn=False
+            )
+        _print_whole_lines(model)
+        return model
+
+    def _address(self, name: str) -> int:
+        address = ctypes.cast(getattr(self.model.stanlib, name), ctypes.c_void_p).value
+        assert address is not None  # a loaded function has one
+        return address
+
+
+def reopen(library: str, data: str, seed: int, backend: str, spare: str) -> NativeModel:
+    """Open a model again, in this process or another."""
+    try:
+        with without_notes(), checked_divisions():
+            model = bridgestan.StanModel(library, data, seed=seed, warn=False)
+        return NativeModel(model, backend, spare)
+    except (OSError, RuntimeError) as error:
+        raise ModelError(f"model: {library} can no longer be opened: {error}") from error
+
+
+_CALL = re.compile(r"\w+\([\s\S]*?\) failed with exception:\s*")
+_SCRATCH = re.compile(rf"'[^'\n]*/model/{re.escape(PROGRAM)}'")
+
+
+def in_plain_words(message: str) -> str:
+    """A message of BridgeStan's without its function's name, C++'s exception, and a file that is gone."""
+    message = _CALL.sub("", message.strip(), count=1) if _CALL.match(message.strip()) else message.strip()
+    while message.startswith("Exception: "):
+        message = message.removeprefix("Exception: ")
+    return _SCRATCH.sub("the program", message)
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    try:
+        with checked_divisions():
+            yield
+    except RuntimeError as error:
+        raise RuntimeError(in_plain_words(str(error))) from error
+
+
+_lines = threading.local()
+
+
+def _print(text: Any, length: int) -> None:
+    """Print the output of a Stan program in whole lines: other threads may be in the middle of theirs."""
+    begun = getattr(_lines, "begun", b"") + ctypes.string_at(text, length)
+    whole, newline, _lines.begun = begun.rpartition(b"\n")
+    if newline:
+        sys.stdout.write((whole + newline).decode("utf-8", errors="replace"))
+
+
+_PRINT = bridgestan.model.c_print_callback(_print)
+
+
+def _print_whole_lines(model: bridgestan.StanModel) -> None:
+    """Have the library print by `_print`; it has one such function, which every model opened there sets."""
+    model.stanlib.bs_set_print_callback(_PRINT, None)
+
+
+@contextlib.contextmanager
+def without_notes() -> Iterator[list[str]]:
+    """Collect the lines that stanli itself prints; lines of the Stan program go on to stdout.
+
+    No warning is passed on about another version of the C interface: stanli cannot be recompiled, and for a
+    library the user was warned at its first opening.
+    """
+    notes: list[str] = []
+    said = io.StringIO()
+    with _STDOUT, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The version of the compiled model", RuntimeWarning)
+        try:
+            with contextlib.redirect_stdout(said):
+                yield notes
+        finally:
+            for line in said.getvalue().splitlines(keepends=True):
+                if line.startswith("stanli: "):
+                    notes.append(line.removeprefix("stanli: ").strip())
+                else:
+                    sys.stdout.write(line)
+
+
+def strings_for_non_finite(text: str) -> str:
+    """JSON whose bare NaN and Infinity are strings, which is the form that stanli's parser reads."""
+    if "NaN" not in text and "Infinity" not in text:
+        return text  # parsing takes seconds for a million numbers
+    return json.dumps(json.loads(text, parse_constant=str))
+
+
+def _library(model: bridgestan.StanModel, backend: str) -> str:
+    version = ".".join(str(part) for part in model.model_version())
+    if backend == "stanli":
+        import stanli
+
+        return f"stanli {stanli.__version__}"
+    return f"bridgestan {version}"
+
+
+_MANGLED = "_stan_"  # before names that are words of C++; a Stan name cannot begin like this
+
+
+def _split(names: list[str]) -> list[str]:
+    """BridgeStan's list of names; for a model without any it is one empty string."""
+    return [demangled(name) for name in names if name]
+
+
+def demangled(name: str) -> str:
+    """A variable's name as the Stan program has it."""
+    return name.removeprefix(_MANGLED)
+
+
+@intrinsic
+def _call_constrain(
+    typing_context: Any, address: Any, model: Any, tp: Any, gq: Any, x: Any, out: Any, rng: Any
+) -> Any:
+    def generate(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, flag = ir.IntType(64), ir.IntType(1)
+        at, handle, with_tp, with_gq, point, values, generator = arguments
+        shape = ir.FunctionType(ir.IntType(32), [word, flag, flag, word, word, word, word])
+        function = builder.inttoptr(at, shape.as_pointer())
+        flags = [builder.trunc(with_tp, flag), builder.trunc(with_gq, flag)]
+        return builder.call(function, [handle, *flags, point, values, generator, word(0)])
+
+    word = types.uintp
+    return types.int32(word, word, types.boolean, types.boolean, word, word, word), generate
+
+
+@kernel
+def _is_same(x: Any, i: Any) -> Any:
+    """Whether row `i` of x (n, d) is the one before."""
+    for j in range(x.shape[1]):
+        if x[i, j] != x[i - 1, j]:
+            return False
+    return x.shape[1] > 0
+
+
+@kernel
+def _constrain(
+    address: Any, model: Any, stream: Any, sizes: Any, x: Any, iterations: Any, values: Any
+) -> Any:
+    """Constrain every row of `x` (n, d) into `values` (n, c). Returns which rows have nothing but NaN.
+
+    Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the
+    same for transformed parameters. A point that is the one before, which is what a rejected proposal leaves,
+    has the same values, unless generated quantities draw random numbers.
+    """
+    hopeless = np.zeros(len(x), np.bool_)
+    for i in range(len(x)):
+        if i > 0 and sizes[2] == sizes[1] and _is_same(x, i):
+            for j in range(values.shape[1]):
+                values[i, j] = values[i - 1, j]
+            hopeless[i] = hopeless[i - 1]
+            continue
+        values[i] = np.nan
+        begin(stream, iterations[i])
+        for included in (2, 1, 0):
+            failed = _call_constrain(
+                np.uint64(address),
+                np.uint64(model),
+                included >= 1,
+                included == 2,
+                np.uint64(x[i].ctypes.data),
+                np.uint64(values[i].ctypes.data),
+                np.uint64(stream.handle),
+            )
+            if failed == 0:
+                break
+            values[i, sizes[included - 1] if included > 0 else 0 :] = np.nan
+            hopeless[i] = included == 0
+    return hopeless

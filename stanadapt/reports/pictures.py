@@ -1,0 +1,105 @@
+"""The pictures of a report, with their titles and descriptions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import check
+from ..errors import ArgumentError
+from ..plots.adaptation import plot_adaptation
+from ..plots.canvas import draw_detached
+from ..plots.chains import plot_chains
+from ..plots.energy_plot import plot_energy
+from ..plots.ess import plot_ess
+from ..plots.policy_plot import plot_policy
+from ..plots.preconditioner import plot_preconditioner
+from .vector import Picture, picture
+
+if TYPE_CHECKING:
+    from ..result.container import InferenceData
+
+
+_MOST_BYTES = 2_600_000  # for all pictures together
+_LONGEST = 500  # characters of a reason
+
+
+class Failure(NamedTuple):
+    """A picture that could not be drawn. The page has everything else."""
+
+    id: str
+    title: str
+    reason: str
+
+
+class Plan(NamedTuple):
+    """A picture that a report may have."""
+
+    id: str
+    title: str
+    description: str
+    draw: Callable[..., Any]  # raises ArgumentError if the result has nothing to show
+
+
+PLANS = (
+    Plan(
+        "chains",
+        "Chains",
+        "Traces, ranks and densities of the quantities with the most serious findings, the worst first. "
+        "If chains agree, their traces and densities overlap and their ranks are flat.",
+        plot_chains,
+    ),
+    Plan(
+        "energy",
+        "Energy",
+        "The distribution of the energy, and of its changes from draw to draw. If the changes are much "
+        "narrower, the chains explore the tails slowly.",
+        plot_energy,
+    ),
+    Plan(
+        "ess",
+        "Effective sample size",
+        "How the effective sample sizes grow with the draws and with time. They should grow in proportion: "
+        "a curve that bends down shows chains that get stuck.",
+        plot_ess,
+    ),
+    Plan(
+        "adaptation",
+        "Adaptation",
+        "Step size, acceptance and the preconditioner over warm-up, a line for each chain; stages of warm-up "
+        "are shaded. The lines of chains that learned the same end close to each other.",
+        plot_adaptation,
+    ),
+    Plan(
+        "preconditioner",
+        "Preconditioner",
+        "The correlations between parameters that the chains learned, and how well the chains agree on them.",
+        plot_preconditioner,
+    ),
+    Plan(
+        "policy",
+        "Policy",
+        "The policy of proposals before and after training.",
+        plot_policy,
+    ),
+)
+
+
+def draw_pictures(idata: InferenceData) -> Iterator[Picture | Failure]:
+    """Draw every picture that the result has data for."""
+    left = _MOST_BYTES
+    for plan in PLANS:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # matplotlib warns if long names leave no room
+                figure = draw_detached(plan.draw, idata)
+                made = picture(figure, plan.id, plan.title, plan.description)
+        except ArgumentError:  # the result has no data for this picture
+            continue
+        except Exception as error:  # a report without a picture is better than none
+            reason = f"{type(error).__name__}: {check.one_line(error)}"
+            yield Failure(plan.id, plan.title, reason[:_LONGEST])
+            continue
+        left -= len(made.markup.encode())
+        yield made if left >= 0 else Failure(plan.id, plan.title, "it does not fit in a page of 5 MB")

@@ -1,0 +1,1 @@
+"""What runs the chains: threads, processes or a cluster, and how chains take turns."""

@@ -1,0 +1,88 @@
+"""Exceptions that end chains, on their way to the user: out of a worker process they take little along."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from ... import check
+from ...errors import ChainError, StanAdaptError
+
+_PACKAGE = Path(__file__).parents[2]
+_CALLERS = ("stanadapt.model.backends.python", "stanadapt.simulators.abc")  # of users' functions
+
+
+class ChainFailure(NamedTuple):
+    """A chain that ended with an exception; or a whole fit, without the number of a chain."""
+
+    chain: int | None
+    error: BaseException
+    traceback: str  # as Python prints it; empty for our own errors, whose messages suffice
+
+    @classmethod
+    def of(cls, chain: int | None, error: BaseException) -> ChainFailure:
+        frames = _users_frames(error)
+        if frames is None and isinstance(error, StanAdaptError):
+            return cls(chain, error, "")
+        text = "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
+        return cls(chain, error, text.rstrip())
+
+    def packed(self) -> PackedFailure:
+        """The same for the way out of a process."""
+        import cloudpickle
+
+        forms = []
+        for form in (self.error, (type(self.error), self.error.args)):
+            with contextlib.suppress(Exception):  # an exception may hold what cannot be pickled
+                forms.append(bytes(cloudpickle.dumps(form)))
+        line = "".join(traceback.format_exception_only(self.error)).strip()
+        return PackedFailure(self.chain, forms, line, self.traceback)
+
+
+class PackedFailure(NamedTuple):
+    """A failure as bytes from a worker process, so that the parent cannot fail while it receives it."""
+
+    chain: int | None
+    forms: list[bytes]  # the exception, pickled; its class and arguments, for a class that fails at that
+    line: str  # its type and message
+    traceback: str
+
+    def opened(self) -> ChainFailure:
+        """With the exception itself where it can be had, else with a ChainError of its message."""
+        for form in self.forms:
+            with contextlib.suppress(Exception):  # whatever a user's class raises when it is made again
+                error = pickle.loads(form)
+                if isinstance(error, tuple):
+                    kind, arguments = error
+                    error = kind.__new__(kind, *arguments)
+                if isinstance(error, BaseException):
+                    return ChainFailure(self.chain, error, self.traceback)
+        where = "" if self.chain is None else f"chain {self.chain}: "
+        return ChainFailure(self.chain, ChainError(f"{where}{self.line}"), self.traceback)
+
+
+def raise_first(failures: list[ChainFailure], *, in_processes: bool) -> None:
+    """Raise the exception of the first chain that failed, if one did; what else happened is in its notes."""
+    if not failures:
+        return
+    first, *others = sorted(failures, key=lambda failure: failure.chain or 0)
+    if first.traceback:
+        where = f", in a worker process:\n{first.traceback}" if in_processes else "."
+        first.error.add_note(f"It was raised in chain {first.chain}{where}")
+    for other in others:
+        if other.error is not first.error:
+            text = f"\n{other.traceback}" if other.traceback else f" {check.one_line(other.error)}"
+            first.error.add_note(f"Chain {other.chain} failed as well:{text}")
+    raise first.error
+
+
+def _users_frames(error: BaseException) -> TracebackType | None:
+    """The frames from the user's function on, if one raised it."""
+    frames, last = error.__traceback__, None
+    while frames is not None and Path(frames.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        frames, last = frames.tb_next, frames
+    return frames if last is not None and last.tb_frame.f_globals["__name__"] in _CALLERS else None
