@@ -116,7 +116,7 @@ def p_values_after(
     end, moves = np.empty((n, exact.target.dim)), 0
     for i, x in enumerate(exact.draw(n, rng)):
         logp = None if estimate is None else estimate(x, rng)
-        at = samplers.move_to(sampler, target, settings, state, x, logp)
+        at = sampler.move(target, settings, state, x, logp)
         sampler.sweep(target, settings, at, rng, False, trace)
         end[i] = trace.x[-1]
         moves += np.any(np.diff(trace.x, axis=0, prepend=x[None]) != 0.0, axis=1).sum()

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..model.backends.contract import Model, Writer
 from ..model.posterior import Posterior
-from ..samplers import Handover, Sampler, advance, climbs, keeps_adapting, sampler
+from ..samplers import Handover, Sampler, advance, climbs, history, keeps_adapting, learned, sampler
 from ..target import Failures
 from ..trace import Trace, empty_trace
 from ..transport.columns import no_transport
@@ -142,7 +142,7 @@ class ChainValue:
             if self.state is not None and self.place is not None:
                 method = cast(Sampler, sampler(job.method))
                 segments = plan(method, job.settings, job.warmup, self.start.size, self.warm)
-                out.learnt = segments[self.place.segment].sampler.learnt(self.state)
+                out.learnt = learned(segments[self.place.segment].sampler, self.state)
             out.failures_warmup, out.counts_warmup, out.warmup_iterations = total, self.counts, self.done
             out.evaluations_warmup = self.evaluations
         else:
@@ -242,7 +242,7 @@ class KernelChain(Chain):
 
     def _learnt(self) -> dict[str, np.ndarray]:
         """What the method has learnt, and the coordinates that it moves in, if it or its pilot learns any."""
-        learnt = self.sampler.learnt(self.value.state)
+        learnt = learned(self.sampler, self.value.state)
         if self.sampler.FACTS.transports or len(self.value.transport):
             learnt |= describe(self.value.transport, self.posterior.dim)
         return learnt
@@ -357,7 +357,7 @@ class KernelChain(Chain):
         if not np.isnan(trace.step_size[-1]):
             row["step_size"] = float(trace.step_size[-1])
         if self.posterior.dim <= SPECTRUM_LIMIT:
-            row |= warm_up.segment.sampler.history(value.state)
+            row |= history(warm_up.segment.sampler, value.state)
         before = len(value.history.get("iteration", ()))
         for name in {**value.history, **row}:
             value.history.setdefault(name, [np.nan] * before).append(row.get(name, np.nan))

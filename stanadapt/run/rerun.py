@@ -16,7 +16,7 @@ import numpy as np
 from ..model.backends.contract import Model
 from ..model.posterior import Posterior
 from ..numerics.reference import reference_steps
-from ..samplers import Sampler, advance, move_to, sampler
+from ..samplers import Sampler, advance, sampler
 from ..target import log_density
 from ..trace import empty_trace
 from ..transport.composition import into_z
@@ -117,7 +117,7 @@ def run_on(
         z, began = np.empty(posterior.dim), time.perf_counter()
         for k, x in enumerate(starts[i]):
             into_z(transport, np.ascontiguousarray(x), z)
-            at = move_to(method, target, job.settings, state, z)
+            at = method.move(target, job.settings, state, z, None)
             advance(method, target, job.settings, at, rng, False, trace)
             model.raise_pending()
             ends[i, k] = trace.x[-1]

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..model.variables import variable_of
-from ..samplers import Facts, Handover, Sampler, Stage, advance, resolve, sampler
+from ..samplers import Facts, Handover, Sampler, Stage, advance, enter, resolve, sampler
 from ..samplers.base import METRIC
 from ..target import log_density_gradient
 from ..trace import Trace, empty_trace
@@ -187,7 +187,7 @@ class WarmUp:
         if place.stage + 1 < len(segment.stages):
             stage = segment.stages[place.stage + 1]
             with np.errstate(all="ignore"):  # a chain may be on its way to infinity; that is diagnosed later
-                self.state = segment.sampler.enter(stage.name, self.state, segment.settings)
+                self.state = enter(segment.sampler, stage.name, self.state, segment.settings)
             if segment.sampler.FACTS.transports:
                 self.target = self.target._replace(transport=self.state.transport)
             self.place = WarmupPlace(place.segment, place.stage + 1, stage.length)

@@ -25,7 +25,7 @@ from ..numerics.metropolis import accept_probability
 from ..numerics.walk import first_scale
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, WALK, Facts, Stage
+from .base import BOTH_SIDES, WALK, Facts, Stage, move_with_density
 from .loop import swept
 from .settings import PROBABILITY, Limit
 
@@ -53,10 +53,6 @@ class State(NamedTuple):
     n: int  # iterations of warm-up so far
 
 
-def n_matrices(settings: Any) -> int:
-    return 0
-
-
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
     return [Stage("scale", warmup)]
 
@@ -66,10 +62,6 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     """The state at `x` (d,)."""
     logp = log_density(target, x)
     return State(x.copy(), logp, first_scale(target, x, logp, settings.target_accept, rng), 0)
-
-
-def enter(stage: str, state: State, settings: Settings) -> State:
-    return state
 
 
 @kernel
@@ -92,11 +84,4 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 sweep = swept(step)
-
-
-def history(state: State) -> dict[str, float]:
-    return {}
-
-
-def learnt(state: State) -> dict[str, Any]:
-    return {}
+move = move_with_density

@@ -44,7 +44,16 @@ from ..numerics.spectrum import describe
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, preconditioned_stages
+from .base import (
+    BOTH_SIDES,
+    LANGEVIN,
+    UNLESS_FAITHFUL,
+    Facts,
+    Handover,
+    Stage,
+    move_rotated,
+    preconditioned_stages,
+)
 from .loop import swept
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
@@ -177,6 +186,7 @@ def learn(mean: Any, chol_t: Any, scale: Any, tr: Any, x: Any, n: Any) -> Any:
 
 
 sweep = swept(step)
+move = move_rotated("chol_t")
 
 
 def history(state: State) -> dict[str, float]:

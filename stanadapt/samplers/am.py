@@ -35,7 +35,7 @@ from ..numerics.step_size import adapt_step_size
 from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, METRIC, WALK, Facts, Handover, Stage
+from .base import BOTH_SIDES, METRIC, WALK, Facts, Handover, Stage, move_with_density
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
@@ -91,10 +91,6 @@ def take_over(state: State, handover: Handover, settings: Settings) -> State:
     return state._replace(mean=handover.mean, chol_t=chol_t, step_size=step_size, t=float(handover.n))
 
 
-def enter(stage: str, state: State, settings: Settings) -> State:
-    return state
-
-
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One iteration."""
@@ -130,6 +126,7 @@ def learn(mean: Any, chol_t: Any, x: Any, rho: Any) -> None:
 
 
 sweep = swept(step)
+move = move_with_density
 
 
 def history(state: State) -> dict[str, float]:

@@ -44,7 +44,7 @@ from ..numerics.spectrum import describe
 from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, METRIC, WALK, Facts, Handover, Stage
+from .base import BOTH_SIDES, METRIC, WALK, Facts, Handover, Stage, move_with_density
 from .loop import swept
 from .settings import PROBABILITY
 
@@ -196,6 +196,7 @@ def log_volume(chol_t: Any, scale: Any, step_size: Any) -> Any:
 
 
 sweep = swept(step)
+move = move_with_density
 
 
 def history(state: State) -> dict[str, float]:

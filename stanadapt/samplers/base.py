@@ -5,30 +5,36 @@ A method is a kernel sampler or an engine. A kernel sampler is a module with the
     Settings        NamedTuple of annotated values, whose defaults are the paper's, see settings.py
     FACTS           what the method is, see `Facts`
     State           NamedTuple of arrays and numbers: what a chain carries from one iteration to the next
-    n_matrices      settings -> number of (d, d) arrays that a chain holds
     stages          settings, warmup, d -> the stages of warm-up (plain Python)
     start           kernel: the state at the starting point
-    enter           stage, state, settings -> the state at the beginning of the stage (plain Python)
     step            kernel: one iteration; returns the next state and an `Info` (trace.py)
     sweep           `swept(step)`: a block of iterations, see loop.py
-    history         what is recorded during warm-up: names -> numbers (plain Python)
-    learnt          what a chain has learnt when warm-up ends: names -> arrays (plain Python)
+    move            target, settings, state, x, log density there or None -> the state of a chain that is put
+                    at x (d,) with all that it has learned (plain Python). For most methods this hook is
+                    `move_with_density`, `move_with_score` or `move_rotated` below. Coordinates are those of
+                    the target. A log density that is given is what the chain keeps of a noisy target
 
-Some modules have more functions. FACTS says which; all are plain Python:
+Those that most modules do without, in plain Python:
+
+    n_matrices      settings -> number of (d, d) arrays that a chain holds; 0 without it
+    enter           stage, state, settings -> the state at the beginning of the stage; as it is without it
+    history         state -> what is recorded during warm-up: names -> numbers
+    learnt          state -> what a chain has learned when warm-up ends: names -> arrays
+
+And those that FACTS asks for, in plain Python too:
 
     caution         (cautious) settings, d -> what a user should know before the run, or None
     take_over       (piloted, or takes METRIC) state at the first point, a `Handover`, settings -> the state
     until_refit     (refits) state -> number of iterations before the method learns in plain Python
     refit           (refits) state, settings, rng -> the state after that
     is_settled      (settles) state -> whether the stage that has just ended may be the last
-    state_at        (hessian) kernel: target, settings, x, step size -> the state there
     warm_stages     (settles) settings, warmup, d -> the stages of warm-up after a `Handover`
     warm_settings   (settles) settings -> those of `start` before a `Handover`
     look            (settles) state, earlier draws and their scores, settings -> the state, and whether they
-                    bear out what was taken over
+                    support what was taken over
 
 An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has
-Settings, FACTS, n_matrices and:
+Settings, FACTS and:
 
     STATS           what it reports of every iteration: the schema's name -> type
     run             one chain, from its start to its last draw (plain Python)
@@ -36,7 +42,7 @@ Settings, FACTS, n_matrices and:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
@@ -79,7 +85,7 @@ class Facts(NamedTuple):
     faithful: bool = False  # whether it has a setting `faithful`, which follows the paper to the letter
     vanishing: bool = False  # whether it has a setting `vanishing`: adaptation goes on, more and more rarely
     piloted: bool = False  # whether Fisher HMC can begin its warm-up (setting `pilot`)
-    takes: str = ""  # METRIC, STEP_SIZE or nothing; a metric that is piloted goes without saying
+    takes: str = ""  # METRIC, STEP_SIZE or nothing; methods that are piloted take a metric anyway
     leapfrogs: float = 0.0  # leapfrog steps that one of its steps is worth; 0: its steps are of another kind
     unscaled: bool = False  # whether its preconditioner is like the covariance only up to a factor
     refits: bool = False  # whether it learns in plain Python between blocks of iterations
@@ -160,6 +166,7 @@ class Sampler(Method, Protocol):
     def start(self, target: Any, settings: Any, x: Any, rng: Any) -> Any: ...
     def enter(self, stage: str, state: Any, settings: Any) -> Any: ...
     def sweep(self, target: Any, settings: Any, state: Any, rng: Any, adapting: bool, trace: Any) -> Any: ...
+    def move(self, target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | None) -> Any: ...
     def history(self, state: Any) -> dict[str, float]: ...
     def learnt(self, state: Any) -> dict[str, Any]: ...
 
@@ -168,7 +175,6 @@ class Sampler(Method, Protocol):
     def until_refit(self, state: Any) -> int: ...
     def refit(self, state: Any, settings: Any, rng: np.random.Generator) -> Any: ...
     def is_settled(self, state: Any) -> bool: ...
-    def state_at(self, target: Any, settings: Any, x: Any, step_size: Any) -> Any: ...
     def warm_stages(self, settings: Any, warmup: int, d: int) -> list[Stage]: ...
     def warm_settings(self, settings: Any) -> Any: ...
     def look(self, state: Any, points: Any, scores: Any, settings: Any) -> tuple[Any, bool]: ...
@@ -228,26 +234,48 @@ def _advance_refitting(
     return state
 
 
-def move_to(
-    sampler: Sampler, target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | None = None
-) -> Any:
-    """The state of a chain at `x` (d,), in the coordinates of the target, with all that it has learnt.
+def enter(sampler: Sampler, stage: str, state: Any, settings: Any) -> Any:
+    """The state at the beginning of a stage."""
+    return sampler.enter(stage, state, settings) if hasattr(sampler, "enter") else state
 
-    `logp` is what the chain keeps of a noisy target there.
+
+def history(sampler: Sampler, state: Any) -> dict[str, float]:
+    """What is recorded during warm-up."""
+    return sampler.history(state) if hasattr(sampler, "history") else {}
+
+
+def learned(sampler: Sampler, state: Any) -> dict[str, Any]:
+    """What a chain has learned when warm-up ends."""
+    return sampler.learnt(state) if hasattr(sampler, "learnt") else {}
+
+
+def n_matrices(method: Method, settings: Any) -> int:
+    """The number of (d, d) arrays that a chain holds."""
+    return method.n_matrices(settings) if hasattr(method, "n_matrices") else 0
+
+
+def move_with_density(target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | None) -> Any:
+    """The hook `move` of methods whose State has x and logp of a place."""
+    return state._replace(x=x.copy(), logp=log_density(target, x) if logp is None else logp)
+
+
+def move_with_score(target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | None) -> Any:
+    """The hook `move` of methods whose State has x, logp and score of a place."""
+    score = np.empty_like(x)
+    return state._replace(x=x.copy(), logp=log_density_gradient(target, x, score), score=score)
+
+
+def move_rotated(root: str) -> Callable[[Any, Any, Any, np.ndarray, float | None], Any]:
+    """The hook `move` of methods whose State has `rotated` too.
+
+    That is the product of the score with the matrix of the State that is called `root`.
     """
-    if sampler.FACTS.hessian:  # its metric is that of the place
-        return sampler.state_at(target, settings, x.copy(), state.step_size)
-    fields: dict[str, Any] = {"x": x.copy()}
-    if "score" in state._fields:
-        score = np.empty_like(x)
-        fields["logp"] = log_density_gradient(target, x, score)
-        fields["score"] = score
-    else:
-        fields["logp"] = log_density(target, x) if logp is None else logp
-    if "rotated" in state._fields:
-        root_t = state.root_t if "root_t" in state._fields else state.chol_t
-        fields["rotated"] = root_t @ fields["score"]
-    return state._replace(**fields)
+
+    def move(target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | None) -> Any:
+        there = move_with_score(target, settings, state, x, logp)
+        return there._replace(rotated=getattr(state, root) @ there.score)
+
+    return move
 
 
 def keeps_adapting(sampler: Method, settings: Any) -> bool:

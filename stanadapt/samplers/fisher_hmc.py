@@ -66,7 +66,7 @@ from ..target import hessian, log_density_gradient
 from ..trace import Info, record
 from ..transport.columns import no_transport
 from . import windowed
-from .base import ALWAYS, HAMILTONIAN, METRIC, TOO_LOW, TRAJECTORY_COLUMNS, Facts
+from .base import ALWAYS, HAMILTONIAN, METRIC, TOO_LOW, TRAJECTORY_COLUMNS, Facts, move_with_score
 from .settings import PROBABILITY, SCALE, Choice, Limit
 from .windowed import AUTO, DENSE
 
@@ -227,6 +227,9 @@ def _iterate(target: Any, settings: Any, state: Any, room: Any, rng: Any, adapti
             put(state.windows, state.windows.seen + i, target.transport, state.x, state.score)
         record(trace, i, state.x, logp, Info(info.accept_prob, info.accepted, h, info.n_steps, info.own))
     return logp, h, search, lost
+
+
+move = move_with_score
 
 
 def history(state: State) -> dict[str, float]:

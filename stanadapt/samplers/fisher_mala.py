@@ -46,7 +46,16 @@ from ..numerics.spectrum import describe
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, preconditioned_stages
+from .base import (
+    BOTH_SIDES,
+    LANGEVIN,
+    UNLESS_FAITHFUL,
+    Facts,
+    Handover,
+    Stage,
+    move_rotated,
+    preconditioned_stages,
+)
 from .loop import swept
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Choice, Limit
 
@@ -194,6 +203,7 @@ def learn(root_t: Any, rotated: Any, phi: Any, forget: Any) -> Any:
 
 
 sweep = swept(step)
+move = move_rotated("root_t")
 
 
 def history(state: State) -> dict[str, float]:

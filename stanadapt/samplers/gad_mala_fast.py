@@ -42,7 +42,7 @@ from ..numerics.linear import transposed_times
 from ..numerics.speed_measure import adapt_beta, climb_speed
 from ..trace import NOTHING, Info
 from . import gad
-from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_rotated
 from .gad import State
 from .loop import swept
 from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
@@ -74,10 +74,6 @@ FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate
 
 start, take_over = gad.start, gad.take_over
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
-
-
-def enter(stage: str, state: State, settings: Settings) -> State:
-    return state
 
 
 @kernel
@@ -121,3 +117,4 @@ def ratio_gradient(score: Any, score_y: Any, v: Any, rotated_y: Any, left: Any, 
 
 
 sweep = swept(step)
+move = move_rotated("chol_t")

@@ -41,7 +41,7 @@ from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density, log_density_gradient
 from ..trace import NOTHING, Info
 from . import gad
-from .base import BOTH_SIDES, UNLESS_FAITHFUL, WALK, Facts, Handover
+from .base import BOTH_SIDES, UNLESS_FAITHFUL, WALK, Facts, Handover, move_with_density
 from .loop import swept
 from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
 
@@ -94,10 +94,6 @@ def take_over(state: State, handover: Handover, settings: Settings) -> State:
     return state._replace(chol_t=gaussian_scale(handover.z.size) * transposed_factor(handover.cov))
 
 
-def enter(stage: str, state: State, settings: Settings) -> State:
-    return state
-
-
 @kernel
 def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
     """One iteration of Algorithm 1."""
@@ -130,3 +126,4 @@ def learn(chol_t: Any, square: Any, beta: Any, settings: Any, log_ratio: Any, sc
 
 
 sweep = swept(step)
+move = move_with_density

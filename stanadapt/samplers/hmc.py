@@ -42,7 +42,16 @@ from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import Info
-from .base import BOTH_SIDES, HAMILTONIAN, STEP_SIZE, TRAJECTORY_COLUMNS, UNLESS_FAITHFUL, Facts, Stage
+from .base import (
+    BOTH_SIDES,
+    HAMILTONIAN,
+    STEP_SIZE,
+    TRAJECTORY_COLUMNS,
+    UNLESS_FAITHFUL,
+    Facts,
+    Stage,
+    move_with_score,
+)
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, Limit
 
@@ -82,10 +91,6 @@ class State(NamedTuple):
     step_size: float
     log_sum: float  # sum of the log step sizes over n iterations
     n: float  # -1 before the sum begins
-
-
-def n_matrices(settings: Any) -> int:
-    return 0
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
@@ -137,11 +142,4 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 sweep = swept(step)
-
-
-def history(state: State) -> dict[str, float]:
-    return {}
-
-
-def learnt(state: State) -> dict[str, Any]:
-    return {}
+move = move_with_score

@@ -60,7 +60,7 @@ from ..numerics.score_matching import median_sigma
 from ..target import log_density
 from ..trace import NOTHING, Info
 from . import refitting
-from .base import BOTH_SIDES, SURROGATE, Facts, Stage
+from .base import BOTH_SIDES, SURROGATE, Facts, Stage, move_with_density
 from .loop import swept
 from .refitting import first_walk_size, subsample_size, walk_proposal
 from .settings import POSITIVE, PROBABILITY, SCALE, Limit
@@ -239,6 +239,7 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
 
 
 sweep = swept(step)
+move = move_with_density
 
 
 def history(state: State) -> dict[str, float]:

@@ -47,7 +47,7 @@ from ..numerics.surrogate import FOURIER, Surrogate, empty_surrogate
 from ..target import log_density
 from ..trace import NOTHING, Info
 from . import kmc, refitting
-from .base import BOTH_SIDES, SURROGATE, Facts, Stage
+from .base import BOTH_SIDES, SURROGATE, Facts, Stage, move_with_density
 from .kmc import first_steps, iterate
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, SCALE, Limit
@@ -210,6 +210,7 @@ def _rebuild(state: State, settings: Any, points: np.ndarray, rng: np.random.Gen
 
 
 sweep = swept(step)
+move = move_with_density
 
 
 def history(state: State) -> dict[str, float]:

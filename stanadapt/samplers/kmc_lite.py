@@ -58,7 +58,7 @@ from ..numerics.surrogate import Surrogate, empty_surrogate
 from ..target import log_density
 from ..trace import NOTHING, Info
 from . import kmc, refitting
-from .base import BOTH_SIDES, SURROGATE, Facts, Stage
+from .base import BOTH_SIDES, SURROGATE, Facts, Stage, move_with_density
 from .kmc import first_steps, iterate
 from .loop import swept
 from .refitting import subsample_size
@@ -181,6 +181,7 @@ def _fit(settings: Any, q: np.ndarray, sigma: float, regularisation: float) -> s
 
 
 sweep = swept(step)
+move = move_with_density
 
 
 def history(state: State) -> dict[str, float]:

@@ -31,7 +31,7 @@ from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, LANGEVIN, STEP_SIZE, UNLESS_FAITHFUL, Facts, Stage
+from .base import BOTH_SIDES, LANGEVIN, STEP_SIZE, UNLESS_FAITHFUL, Facts, Stage, move_with_score
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, Limit
 
@@ -66,10 +66,6 @@ class State(NamedTuple):
     step_size: float
 
 
-def n_matrices(settings: Any) -> int:
-    return 0
-
-
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
     return [Stage("step_size", warmup)]
 
@@ -81,10 +77,6 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     logp = log_density_gradient(target, x, score)
     s = first_step_size(target, settings, x, logp, score, rng)
     return State(x.copy(), logp, score, s)
-
-
-def enter(stage: str, state: State, settings: Settings) -> State:
-    return state
 
 
 @kernel
@@ -110,11 +102,4 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 sweep = swept(step)
-
-
-def history(state: State) -> dict[str, float]:
-    return {}
-
-
-def learnt(state: State) -> dict[str, Any]:
-    return {}
+move = move_with_score

@@ -135,10 +135,6 @@ def take_over(state: State, handover: Handover, settings: Settings) -> State:
     return state
 
 
-def enter(stage: str, state: State, settings: Settings) -> State:
-    return state
-
-
 @kernel
 def draw_proposal(target: Any, settings: Any, state: Any, rng: Any) -> Any:
     """The state at a proposal, and its acceptance probability."""
@@ -175,9 +171,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 sweep = swept(step)
 
 
-def history(state: State) -> dict[str, float]:
-    return {}
-
-
-def learnt(state: State) -> dict[str, Any]:
-    return {}
+def move(target: Any, settings: Settings, state: State, x: np.ndarray, logp: float | None) -> State:
+    """The state at `x`: the metric is that of the place."""
+    there: State = state_at(target, settings, x.copy(), state.step_size)
+    return there

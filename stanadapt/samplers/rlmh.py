@@ -57,7 +57,7 @@ from ..numerics.walk import coerce, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
 from . import policy as shared
-from .base import POLICY, Facts
+from .base import POLICY, Facts, move_with_density
 from .loop import swept
 from .policy import Policy, Space
 from .settings import NOT_NEGATIVE, POSITIVE, Limit
@@ -253,6 +253,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 sweep = swept(step)
+move = move_with_density
 
 
 history, learnt = shared.history, shared.learnt

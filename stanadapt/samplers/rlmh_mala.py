@@ -44,7 +44,7 @@ from ..numerics.metropolis import accept_probability_if_finite
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from . import policy as shared
-from .base import POLICY, UNLESS_FAITHFUL, Facts
+from .base import POLICY, UNLESS_FAITHFUL, Facts, move_with_score
 from .loop import swept
 from .policy import Policy, Space
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
@@ -231,6 +231,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 sweep = swept(step)
+move = move_with_score
 
 
 history, learnt = shared.history, shared.learnt

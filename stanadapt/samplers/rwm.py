@@ -30,7 +30,7 @@ from ..numerics.step_size import adapt_step_size
 from ..numerics.walk import first_scale
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, STEP_SIZE, WALK, Facts, Stage
+from .base import BOTH_SIDES, STEP_SIZE, WALK, Facts, Stage, move_with_density
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, Limit
 
@@ -59,10 +59,6 @@ class State(NamedTuple):
     step_size: float
 
 
-def n_matrices(settings: Any) -> int:
-    return 0
-
-
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
     return [Stage("step_size", warmup)]
 
@@ -75,10 +71,6 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     if np.isnan(s):
         s = first_scale(target, x, logp, settings.target_accept, rng)
     return State(x.copy(), logp, s)
-
-
-def enter(stage: str, state: State, settings: Settings) -> State:
-    return state
 
 
 @kernel
@@ -102,11 +94,4 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 sweep = swept(step)
-
-
-def history(state: State) -> dict[str, float]:
-    return {}
-
-
-def learnt(state: State) -> dict[str, Any]:
-    return {}
+move = move_with_density

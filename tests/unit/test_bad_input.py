@@ -457,7 +457,7 @@ LARGE = "data { int N; } parameters { vector[N] x; } model { x ~ normal(0, 1); }
 
 def matrices(method):
     sampler, settings = resolve(method, {})
-    return sampler.n_matrices(settings)
+    return samplers.n_matrices(sampler, settings)
 
 
 MATRICES = [name for name in kernel_methods() if matrices(name)]

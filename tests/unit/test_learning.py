@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +40,7 @@ def _learning(method: str, settings: dict[str, Any], n: int, stage: str = "") ->
     exact, rng = TARGETS["skewed"](), np.random.default_rng(4)
     target = exact.target.target()
     before = sampler.start(target, resolved, np.array([0.3, -0.2, 0.5]), rng)
-    first = sampler.enter(stage or sampler.stages(resolved, 1_000, D)[0].name, before, resolved)
+    first = samplers.enter(sampler, stage or sampler.stages(resolved, 1_000, D)[0].name, before, resolved)
     trace = empty_trace(n, D)
     return first, resolved, sampler.sweep(target, resolved, first, rng, True, trace), trace
 
@@ -385,7 +386,7 @@ def test_arwmh_tries_exponents_from_one_place_and_keeps_the_fastest() -> None:
     assert [stage.length for stage in stages] == [2_000, *[1_000] * 5, 3_000]
     origin, speeds, ends = None, {}, {}
     for stage in stages:
-        state = sampler.enter(stage.name, state, settings)
+        state = samplers.enter(sampler, stage.name, state, settings)
         if stage.name == "covariance":
             break
         if stage.name.startswith("beta"):
@@ -574,7 +575,7 @@ def _root_of(method: str, state: Any) -> np.ndarray:
 def test_reported_preconditioner_is_the_one_that_proposals_have(method: str) -> None:
     """R R^T entry by entry, of a root whose R^T R is another matrix."""
     sampler, _, _, state = _after_warmup(method, {})
-    learnt = sampler.learnt(state)
+    learnt = samplers.learned(sampler, state)
     assert ("preconditioner" in learnt) == (method not in ("rwm", "mala", "mmala", "hmc"))
     if "preconditioner" not in learnt:
         return
@@ -604,3 +605,29 @@ def test_hmc_freezes_the_geometric_mean_of_the_second_half() -> None:
     sampler.sweep(target, settings, state, rng, False, frozen)
     np.testing.assert_allclose(frozen.step_size, np.exp(np.log(trace.step_size).mean()), rtol=1e-12)
     assert frozen.step_size[0] != trace.step_size[-1]
+
+
+@pytest.mark.parametrize("method", kernel_methods())
+def test_a_chain_that_is_moved_is_there_with_all_that_it_has_learned(method: str) -> None:
+    """There and back again: what belongs to the place is that of the place, and nothing else changes."""
+    sampler, settings, target, state = _after_warmup(method, {})
+    y, score = state.x + np.array([0.1, -0.3, 0.2]), np.empty(D)
+    moved = sampler.move(target, settings, state, y, None)
+    np.testing.assert_array_equal(moved.x, y)
+    assert moved.x is not y
+    assert moved.logp == pytest.approx(log_density_gradient(target, y, score), rel=1e-12)
+    if hasattr(moved, "score"):
+        np.testing.assert_allclose(moved.score, score, rtol=1e-12)
+    of_place = {"x", "logp", "score", "rotated"}
+    for name in {"step_size"} if method == "mmala" else set(state._fields) - of_place:  # its metric is local
+        assert getattr(moved, name) is getattr(state, name) or getattr(moved, name) == getattr(state, name)
+    back = sampler.move(target, settings, moved, state.x, None)
+    for name in of_place & set(state._fields):
+        np.testing.assert_allclose(getattr(back, name), getattr(state, name), rtol=1e-9, atol=1e-12)
+
+
+def test_a_method_without_the_hook_is_no_sampler() -> None:
+    """Nothing guesses from the names of a state's fields what belongs to a place."""
+    for method in [*kernel_methods(), "_skeleton"]:
+        module = importlib.import_module(f"stanadapt.samplers.{method}")
+        assert callable(module.move), method

@@ -33,7 +33,7 @@ def check_memory(posterior: Posterior, job: Job, workers: int, on_disk: bool = F
     """Refuse a run whose arrays cannot fit, and name their size; `on_disk`: memory does not hold the rows."""
     sampler, free = samplers.sampler(job.method), check.free_memory()
     d = posterior.dim
-    matrices = sampler.n_matrices(job.settings)
+    matrices = samplers.n_matrices(sampler, job.settings)
     needed = 8 * d * d * (matrices + 1) * job.chains if matrices else 0  # + 1: the result's copy
     if needed > free:
         able = [name for name in samplers.METHODS if not _default_matrices(name)]
@@ -60,4 +60,4 @@ def check_memory(posterior: Posterior, job: Job, workers: int, on_disk: bool = F
 
 def _default_matrices(name: str) -> int:
     module = samplers.sampler(name)
-    return module.n_matrices(samplers.resolve(module, None))
+    return samplers.n_matrices(module, samplers.resolve(module, None))
