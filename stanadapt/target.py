@@ -15,6 +15,7 @@ from numba import types
 from numba.core import cgutils
 
 from .jit import bare, intrinsic, kernel
+from .kinds import Flag, Matrix, Real, Vector
 from .transport.columns import COLUMNS
 from .transport.composition import into_x, pull_back
 
@@ -87,7 +88,7 @@ def _address(typing_context: Any, array: Any) -> Any:
 
 
 @bare
-def log_density(target: Any, z: Any) -> Any:
+def log_density(target: NativeTarget, z: Vector) -> Real:
     """Log density at `z` (d,) in the target's coordinates.
 
     An error, NaN or +inf is counted as a failure and gives -inf; so does, uncounted, a point whose x
@@ -99,14 +100,14 @@ def log_density(target: Any, z: Any) -> Any:
 
 
 @kernel
-def _moved_density(target: Any, z: Any) -> Any:
+def _moved_density(target: NativeTarget, z: Vector) -> Real:
     x = np.empty_like(z)
     log_det = into_x(target.transport, z, x)
     return -np.inf if log_det == np.inf else _density(target, x) + log_det
 
 
 @bare
-def _density(target: Any, x: Any) -> Any:
+def _density(target: NativeTarget, x: Vector) -> Real:
     value = _call(np.uint64(target.log_density), np.uint64(target.context), _address(x), np.uint64(0))
     if np.isfinite(value) or value == -np.inf:
         return value
@@ -114,7 +115,7 @@ def _density(target: Any, x: Any) -> Any:
 
 
 @bare
-def log_density_gradient(target: Any, z: Any, score: Any) -> Any:
+def log_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real:
     """Log density at `z` (d,) in the target's coordinates; its gradient is written to `score` (d,).
 
     Outside of the support the log density is -inf, and `score` means nothing. An error of the model, or a
@@ -126,7 +127,7 @@ def log_density_gradient(target: Any, z: Any, score: Any) -> Any:
 
 
 @kernel
-def _moved_density_gradient(target: Any, z: Any, score: Any) -> Any:
+def _moved_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real:
     x = np.empty_like(z)
     log_det = into_x(target.transport, z, x)
     if log_det == np.inf:
@@ -139,7 +140,7 @@ def _moved_density_gradient(target: Any, z: Any, score: Any) -> Any:
 
 
 @bare
-def _density_gradient(target: Any, x: Any, score: Any) -> Any:
+def _density_gradient(target: NativeTarget, x: Vector, score: Vector) -> Real:
     value = _call(
         np.uint64(target.log_density_gradient), np.uint64(target.context), _address(x), _address(score)
     )
@@ -151,7 +152,7 @@ def _density_gradient(target: Any, x: Any, score: Any) -> Any:
 
 
 @bare
-def _all_finite(v: Any) -> Any:
+def _all_finite(v: Vector) -> Flag:
     """Whether all entries are finite. If their sum is, they are; if not, it may have overflowed."""
     total = 0.0
     for i in range(v.size):
@@ -168,7 +169,7 @@ _DIFFERENCE = np.finfo(float).eps ** (1 / 3)  # relative step that balances trun
 
 
 @kernel
-def hessian_vector(target: Any, x: Any, u: Any, out: Any) -> Any:
+def hessian_vector(target: NativeTarget, x: Vector, u: Vector, out: Vector) -> Flag:
     """Write H(x) u to `out` (d,), with the Hessian H of the log density; `u` (d,) must not be zero.
 
     It is a central difference of two gradients along u. Returns whether both were finite.
@@ -188,7 +189,7 @@ def hessian_vector(target: Any, x: Any, u: Any, out: Any) -> Any:
 
 
 @kernel
-def hessian(target: Any, x: Any, out: Any) -> Any:
+def hessian(target: NativeTarget, x: Vector, out: Matrix) -> Flag:
     """Write the Hessian of the log density at `x` (d,) to `out` (d, d).
 
     It is made of central differences of 2 d gradients, and made symmetric. Returns whether all were finite.
@@ -216,7 +217,7 @@ def hessian(target: Any, x: Any, out: Any) -> Any:
 
 
 @bare
-def _count_failure(failures: Any, x: Any) -> Any:
+def _count_failure(failures: Failures, x: Vector) -> Real:
     """Count a failure at `x` (d,). Returns -inf."""
     if failures.total[0] == 0:
         for i in range(x.size):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .jit import bare
+from .kinds import Integer, Matrix, Real, Vector
 
 NOTHING = None  # `Info.own` of a method that has no columns of its own
 
@@ -51,7 +52,7 @@ def empty_trace(n: int, d: int, k: int = 0) -> Trace:
 
 
 @bare
-def record(trace: Any, i: Any, x: Any, logp: Any, info: Any) -> None:
+def record(trace: Trace, i: Integer, x: Vector, logp: Real, info: Info) -> None:
     """Write iteration `i`, which ended at `x` (d,)."""
     for j in range(x.size):  # faster than assigning the row
         trace.x[i, j] = x[j]
@@ -64,7 +65,7 @@ def record(trace: Any, i: Any, x: Any, logp: Any, info: Any) -> None:
 
 
 @bare
-def _record_own(rows: Any, i: Any, own: Any) -> None:
+def _record_own(rows: Matrix, i: Integer, own: Any) -> None:
     """Write the columns of the method's own. Where it has none, `own` is None and numba drops the branch."""
     if own is not None:
         for j in range(rows.shape[1]):

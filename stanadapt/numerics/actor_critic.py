@@ -23,11 +23,12 @@ ball of radius `radius`; base(u) is u where an action has d numbers, and 0 other
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..jit import exact
+from ..kinds import Flag, Generator, Integer, Matrix, Real, Vector
 
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8  # Kingma and Ba's
 
@@ -123,7 +124,7 @@ def empty_replay(rows: int, d: int, k: int) -> ReplayBuffer:
 
 
 @exact
-def dot(u: Any, v: Any) -> Any:
+def dot(u: Vector, v: Vector) -> Real:
     """u . v in eight partial sums: fast even though the compiler may not reorder sums."""
     n = u.size - u.size % 8
     a, b, c, e, f, g, h, k = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -143,7 +144,7 @@ def dot(u: Any, v: Any) -> Any:
 
 
 @exact
-def layers(shape: Any, weights: Any) -> Any:
+def layers(shape: Shape, weights: Vector) -> tuple[Matrix, Vector, Matrix, Vector]:
     """Views W1 (h, n), b1 (h,), W2 (m, h), b2 (m,) of the flat weights."""
     n, h, m = shape.n_in, shape.n_hidden, shape.n_out
     a, b = h * n, h * n + h
@@ -152,7 +153,7 @@ def layers(shape: Any, weights: Any) -> Any:
 
 
 @exact
-def add_product(out: Any, w: Any, z: Any) -> None:
+def add_product(out: Matrix, w: Matrix, z: Matrix) -> None:
     """out += w @ z for `out` (m, B), `w` (m, n) and `z` (n, B), four rows of z in a pass."""
     n, columns = z.shape
     whole = n - n % 4
@@ -173,7 +174,7 @@ def add_product(out: Any, w: Any, z: Any) -> None:
 
 
 @exact
-def forward(shape: Any, weights: Any, z: Any, hidden: Any, out: Any) -> None:
+def forward(shape: Shape, weights: Vector, z: Matrix, hidden: Matrix, out: Matrix) -> None:
     """Write the hidden layer (h, B) and the output (m, B) for inputs `z` (n, B)."""
     w1, b1, w2, b2 = layers(shape, weights)
     for j in range(len(hidden)):
@@ -189,7 +190,9 @@ def forward(shape: Any, weights: Any, z: Any, hidden: Any, out: Any) -> None:
 
 
 @exact
-def backward(shape: Any, weights: Any, z: Any, hidden: Any, d_out: Any, gradient: Any) -> Any:
+def backward(
+    shape: Shape, weights: Vector, z: Matrix, hidden: Matrix, d_out: Matrix, gradient: Vector
+) -> Matrix:
     """Add the gradient of sum(d_out * out) with respect to the weights to `gradient` (p,).
 
     Returns the gradient with respect to the hidden layer (h, B).
@@ -214,7 +217,7 @@ def backward(shape: Any, weights: Any, z: Any, hidden: Any, d_out: Any, gradient
 
 
 @exact
-def input_gradient(shape: Any, weights: Any, d_hidden: Any) -> Any:
+def input_gradient(shape: Shape, weights: Vector, d_hidden: Matrix) -> Matrix:
     """The gradient with respect to the inputs (n, B), from what `backward` returns."""
     w1, _, _, _ = layers(shape, weights)
     d_z = np.zeros((shape.n_in, d_hidden.shape[1]))
@@ -223,7 +226,7 @@ def input_gradient(shape: Any, weights: Any, d_hidden: Any) -> Any:
 
 
 @exact
-def clip(gradient: Any, threshold: Any) -> Any:
+def clip(gradient: Vector, threshold: Real) -> Real:
     """Shorten `gradient`, in place, to the norm `threshold` if it is longer. Returns the norm before."""
     norm = np.sqrt(dot(gradient, gradient))
     if norm > threshold:
@@ -233,7 +236,7 @@ def clip(gradient: Any, threshold: Any) -> Any:
 
 
 @exact
-def descend(weights: Any, gradient: Any, adam: Any, rate: Any) -> Any:
+def descend(weights: Vector, gradient: Vector, adam: Adam, rate: Real) -> Adam:
     """One step of Adam downhill, in place. Returns the moments afterwards."""
     first, second, t = adam
     t += 1
@@ -246,7 +249,7 @@ def descend(weights: Any, gradient: Any, adam: Any, rate: Any) -> Any:
 
 
 @exact
-def squared_error(shape: Any, weights: Any, z: Any, targets: Any) -> Any:
+def squared_error(shape: Shape, weights: Vector, z: Matrix, targets: Matrix) -> Real:
     """Mean over columns of the squared distance of the outputs for `z` (n, B) from `targets` (m, B)."""
     hidden, out = np.empty((shape.n_hidden, z.shape[1])), np.empty_like(targets)
     forward(shape, weights, z, hidden, out)
@@ -259,8 +262,15 @@ def squared_error(shape: Any, weights: Any, z: Any, targets: Any) -> Any:
 
 @exact
 def regression_epoch(
-    shape: Any, weights: Any, adam: Any, z: Any, targets: Any, order: Any, size: Any, rate: Any
-) -> Any:
+    shape: Shape,
+    weights: Vector,
+    adam: Adam,
+    z: Matrix,
+    targets: Matrix,
+    order: Vector,
+    size: Integer,
+    rate: Real,
+) -> Adam:
     """One pass over the columns of `z` in the given order, in mini-batches. Returns the optimiser."""
     gradient = np.empty_like(weights)
     for first in range(0, order.size, size):
@@ -308,13 +318,13 @@ def regress(
 
 
 @exact
-def exterior_weight(u: Any, radius: Any) -> Any:
+def exterior_weight(u: Vector, radius: Real) -> Real:
     """g: 0 for |u|² <= radius²/2, 1 for |u| >= radius, and smooth in between (Appendix B.3)."""
     return _transition(dot(u, u) / (radius * radius))
 
 
 @exact
-def _transition(eta: Any) -> Any:
+def _transition(eta: Real) -> Real:
     """g as a function of eta = |u|² / radius²."""
     if eta <= 0.5:
         return 0.0
@@ -325,7 +335,7 @@ def _transition(eta: Any) -> Any:
 
 
 @exact
-def action(shape: Any, actor: Any, radius: Any, u: Any, a: Any) -> None:
+def action(shape: Shape, actor: Vector, radius: Real, u: Vector, a: Vector) -> None:
     """Write the action a(u) (k,) at one point `u` (d,)."""
     w1, b1, w2, b2 = layers(shape, actor)
     g = exterior_weight(u, radius)
@@ -342,7 +352,9 @@ def action(shape: Any, actor: Any, radius: Any, u: Any, a: Any) -> None:
 
 
 @exact
-def actions(shape: Any, actor: Any, radius: Any, pairs: Any, hidden: Any, a: Any, keep: Any) -> Any:
+def actions(
+    shape: Shape, actor: Vector, radius: Real, pairs: Matrix, hidden: Matrix, a: Matrix, keep: Vector
+) -> Matrix:
     """Write the actions at both points of `pairs` (2d, B) to `a` (2k, B), and 1 - g to `keep` (2B,).
 
     It writes the hidden layer to `hidden` (h, 2B), for `backward`. Returns the inputs (d, 2B).
@@ -383,7 +395,7 @@ def extend_replay(memory: ReplayBuffer, more: int, most: int) -> ReplayBuffer:
 
 
 @exact
-def store(memory: Any, u: Any, y: Any, a: Any, a_y: Any, reward: Any) -> Any:
+def store(memory: ReplayBuffer, u: Vector, y: Vector, a: Vector, a_y: Vector, reward: Real) -> ReplayBuffer:
     """Write one more transition, over the oldest if there is no room. Returns the buffer."""
     states, all_actions, rewards, n = memory
     row, d, k = n % len(rewards), u.size, a.size
@@ -396,7 +408,7 @@ def store(memory: Any, u: Any, y: Any, a: Any, a_y: Any, reward: Any) -> Any:
 
 
 @exact
-def mini_batch(memory: Any, size: Any, rng: Any) -> Any:
+def mini_batch(memory: ReplayBuffer, size: Integer, rng: Generator) -> tuple[Matrix, Matrix, Vector, Matrix]:
     """`size` transitions at random: states (2d, B), actions (2k, B), rewards (B,), next states (2d, B)."""
     rows = len(memory.rewards)
     kept = min(memory.n, rows)
@@ -416,8 +428,15 @@ def mini_batch(memory: Any, size: Any, rng: Any) -> Any:
 
 @exact
 def critic_step(
-    actor_is: Any, critic_is: Any, nets: Any, rates: Any, s: Any, a: Any, r: Any, after: Any
-) -> Any:
+    actor_is: Shape,
+    critic_is: Shape,
+    nets: Networks,
+    rates: Rates,
+    s: Matrix,
+    a: Matrix,
+    r: Vector,
+    after: Matrix,
+) -> tuple[Adam, Real]:
     """One step of the critic down the Bellman error of a mini-batch. Returns its optimiser and the loss."""
     size = r.size
     both = np.empty((critic_is.n_in, size))
@@ -439,7 +458,9 @@ def critic_step(
 
 
 @exact
-def policy_gradient(actor_is: Any, critic_is: Any, nets: Any, radius: Any, s: Any, gradient: Any) -> None:
+def policy_gradient(
+    actor_is: Shape, critic_is: Shape, nets: Networks, radius: Real, s: Matrix, gradient: Vector
+) -> None:
     """Write the mean over states `s` (2d, B) of grad_theta pi(s) grad_a Q(s, a), at a = pi(s).
 
     Silver et al. (2014), Deterministic policy gradient algorithms, Theorem 1.
@@ -464,7 +485,7 @@ def policy_gradient(actor_is: Any, critic_is: Any, nets: Any, radius: Any, s: An
 
 
 @exact
-def _hidden_slope(shape: Any, weights: Any, hidden: Any) -> Any:
+def _hidden_slope(shape: Shape, weights: Vector, hidden: Matrix) -> Matrix:
     """The gradient (h, B) of a scalar output with respect to the hidden layer before max(0, .)."""
     _, _, w2, _ = layers(shape, weights)
     d_hidden = np.zeros_like(hidden)
@@ -476,7 +497,9 @@ def _hidden_slope(shape: Any, weights: Any, hidden: Any) -> Any:
 
 
 @exact
-def learn(actor_is: Any, critic_is: Any, nets: Any, memory: Any, rates: Any, rng: Any) -> Any:
+def learn(
+    actor_is: Shape, critic_is: Shape, nets: Networks, memory: ReplayBuffer, rates: Rates, rng: Generator
+) -> tuple[Networks, Flag]:
     """One iteration of Algorithm 2 after its first line, in place.
 
     Returns the networks, and whether loss and gradient are finite. If they are not, the actor stays the same.
@@ -501,7 +524,7 @@ def learn(actor_is: Any, critic_is: Any, nets: Any, memory: Any, rates: Any, rng
 
 
 @exact
-def value(shape: Any, weights: Any, u: Any) -> Any:
+def value(shape: Shape, weights: Vector, u: Vector) -> Real:
     """The output of a network with one output unit, for one input `u` (n,)."""
     w1, b1, w2, b2 = layers(shape, weights)
     total = b2[0]
@@ -511,7 +534,7 @@ def value(shape: Any, weights: Any, u: Any) -> Any:
 
 
 @exact
-def add_gradient(shape: Any, weights: Any, u: Any, d_out: Any, gradient: Any) -> None:
+def add_gradient(shape: Shape, weights: Vector, u: Vector, d_out: Vector, gradient: Vector) -> None:
     """Add the gradient of d_out . output with respect to the weights, for one input `u` (n,)."""
     w1, b1, w2, _ = layers(shape, weights)
     g_w1, g_b1, g_w2, g_b2 = layers(shape, gradient)
@@ -532,7 +555,7 @@ def add_gradient(shape: Any, weights: Any, u: Any, d_out: Any, gradient: Any) ->
 
 
 @exact
-def follow(behind: Any, ahead: Any, tau: Any) -> None:
+def follow(behind: Vector, ahead: Vector, tau: Real) -> None:
     """behind <- tau ahead + (1 - tau) behind."""
     for i in range(behind.size):
         behind[i] += tau * (ahead[i] - behind[i])

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import exact, kernel
+from ..kinds import Flag, Integer, Matrix, Real, Target, Vector
 from ..target import log_density, log_density_gradient
 
 _LOOK_BACK = 10  # iterations over which the gain is measured
@@ -62,7 +63,7 @@ class Memory(NamedTuple):
 
 
 @exact
-def climb(target: Any, x: Any, most: Any) -> Any:
+def climb(target: Target, x: Vector, most: Integer) -> Ascent:
     """Climb from `x` (d,) while the log density still rises by tens of nats in ten iterations.
 
     It takes `most` gradients, or one line search more: `MAX_GRADIENTS` where there is no reason for fewer.
@@ -101,7 +102,7 @@ def climb(target: Any, x: Any, most: Any) -> Any:
 
 
 @exact
-def rises(heights: Any, n: Any, d: Any) -> Any:
+def rises(heights: Vector, n: Integer, d: Integer) -> Flag:
     """Whether the log density still rises fast enough after iteration `n`."""
     if n < _LOOK_BACK:
         return heights[n] > -np.inf
@@ -109,7 +110,7 @@ def rises(heights: Any, n: Any, d: Any) -> Any:
 
 
 @exact
-def first_near_top(heights: Any, n: Any, d: Any) -> Any:
+def first_near_top(heights: Vector, n: Integer, d: Integer) -> Integer:
     """The first iteration whose log density is near that of iteration `n`, the highest."""
     first = 0
     while heights[first] < heights[n] - _NEAR * d:
@@ -118,7 +119,7 @@ def first_near_top(heights: Any, n: Any, d: Any) -> Any:
 
 
 @exact
-def ascent_direction(memory: Any, pairs: Any, score: Any, direction: Any) -> Any:
+def ascent_direction(memory: Memory, pairs: Integer, score: Vector, direction: Vector) -> Real:
     """Write the inverse Hessian times the score to `direction` (d,). Returns the slope in this direction.
 
     If the inverse Hessian is right, half the slope is left to gain. Without pairs the direction is the score
@@ -148,7 +149,9 @@ def ascent_direction(memory: Any, pairs: Any, score: Any, direction: Any) -> Any
 
 
 @exact
-def remember(memory: Any, pairs: Any, x: Any, end: Any, score: Any, end_score: Any) -> Any:
+def remember(
+    memory: Memory, pairs: Integer, x: Vector, end: Vector, score: Vector, end_score: Vector
+) -> Integer:
     """Keep the step from `x` to `end` if the log density is concave along it. Returns the number of pairs."""
     j = pairs % _SLOTS
     step, turn = memory.steps[j], memory.turns[j]
@@ -170,7 +173,7 @@ def remember(memory: Any, pairs: Any, x: Any, end: Any, score: Any, end_score: A
 
 
 @exact
-def rescale(diagonal: Any, step: Any, turn: Any, inner: Any) -> None:
+def rescale(diagonal: Vector, step: Vector, turn: Vector, inner: Real) -> None:
     """Update the diagonal by a pair, as Gilbert and Lemaréchal do."""
     before, after = 0.0, 0.0
     for i in range(step.size):
@@ -184,7 +187,9 @@ def rescale(diagonal: Any, step: Any, turn: Any, inner: Any) -> None:
 
 
 @exact
-def line_search(target: Any, x: Any, logp: Any, slope: Any, direction: Any, end: Any, end_score: Any) -> Any:
+def line_search(
+    target: Target, x: Vector, logp: Real, slope: Real, direction: Vector, end: Vector, end_score: Vector
+) -> tuple[Real, Integer]:
     """Write a higher point ahead of `x` (d,) to `end` (d,), and its score to `end_score` (d,).
 
     The point meets both weak Wolfe conditions: the rise is sufficient, and the slope there is smaller. If the
@@ -215,7 +220,7 @@ def line_search(target: Any, x: Any, logp: Any, slope: Any, direction: Any, end:
 
 
 @exact
-def step_to(target: Any, x: Any, step: Any, direction: Any, end: Any, end_score: Any) -> Any:
+def step_to(target: Target, x: Vector, step: Real, direction: Vector, end: Vector, end_score: Vector) -> Real:
     """Write x + step * direction to `end`, and its score to `end_score`. Returns its log density."""
     for i in range(x.size):
         end[i] = x[i] + step * direction[i]
@@ -223,7 +228,7 @@ def step_to(target: Any, x: Any, step: Any, direction: Any, end: Any, end_score:
 
 
 @exact
-def interpolate(promised: Any, rise: Any) -> Any:
+def interpolate(promised: Real, rise: Real) -> Real:
     """The share of a step that is too long at which a parabola along it is highest, from 0.1 to 0.5.
 
     The slope at the beginning of the step promises the rise `promised`; the actual one is `rise`.
@@ -233,20 +238,20 @@ def interpolate(promised: Any, rise: Any) -> Any:
 
 
 @exact
-def extrapolate(slope: Any, end_slope: Any) -> Any:
+def extrapolate(slope: Real, end_slope: Real) -> Real:
     """By how many of its lengths to prolong a step that is too short: to where the slope would be zero."""
     turn = slope - end_slope
     return min(max(end_slope / turn, 1.0), 9.0) if turn > 0.0 else 9.0
 
 
 @exact
-def keep_inside(ahead: Any, width: Any) -> Any:
+def keep_inside(ahead: Real, width: Real) -> Real:
     """`ahead`, moved out of the outer tenths of a bracket of this width."""
     return min(max(ahead, 0.1 * width), 0.9 * width)
 
 
 @exact
-def norm(v: Any) -> Any:
+def norm(v: Vector) -> Real:
     """Euclidean length, computed so that squares do not overflow."""
     largest = 0.0
     for i in range(v.size):
@@ -261,7 +266,7 @@ def norm(v: Any) -> Any:
 
 
 @exact
-def dot(u: Any, v: Any) -> Any:
+def dot(u: Vector, v: Vector) -> Real:
     """u . v, summed in order. The `dot` of linear.py may be reordered, and a climb amplifies last digits."""
     total = 0.0
     for i in range(u.size):
@@ -270,7 +275,7 @@ def dot(u: Any, v: Any) -> Any:
 
 
 @exact
-def add(out: Any, weight: Any, v: Any) -> None:
+def add(out: Vector, weight: Real, v: Vector) -> None:
     """out += weight * v."""
     for i in range(out.size):
         out[i] += weight * v[i]
@@ -285,7 +290,7 @@ def far_below(logp: float, other: float, d: int) -> bool:
 
 
 @kernel
-def write_heights(target: Any, points: Any, heights: Any) -> None:
+def write_heights(target: Target, points: Matrix, heights: Vector) -> None:
     """Write the log density at points (n, d) to `heights` (n,), up to the first where there is none."""
     for i in range(len(points)):
         heights[i] = log_density(target, points[i])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Matrix, Real, Vector
 
 
 @kernel
-def factorise(a: Any, shift: Any, chol_t: Any) -> Any:
+def factorise(a: Matrix, shift: Real, chol_t: Matrix) -> Flag:
     """Write the transposed lower Cholesky factor of a - shift I to `chol_t` (d, d), zeros below; O(d³/3).
 
     Only the upper triangle of the symmetric `a` (d, d) is read. Returns whether the matrix is positive
@@ -37,7 +36,7 @@ def factorise(a: Any, shift: Any, chol_t: Any) -> Any:
 
 
 @kernel
-def invert_lower(chol_t: Any, inverse: Any) -> None:
+def invert_lower(chol_t: Matrix, inverse: Matrix) -> None:
     """Write L^-1 to `inverse` (d, d), not transposed, with zeros above the diagonal; O(d³/3)."""
     d = len(chol_t)
     for k in range(d):
@@ -55,7 +54,7 @@ def invert_lower(chol_t: Any, inverse: Any) -> None:
 
 
 @kernel
-def rank_one_update(chol_t: Any, v: Any) -> None:
+def rank_one_update(chol_t: Matrix, v: Vector) -> None:
     """Make L the lower Cholesky factor of L L^T + v v^T, in place, in O(d²); `v` is overwritten.
 
     Gill, Golub, Murray and Saunders (1974), Methods for modifying matrix factorizations, method C1.
@@ -76,7 +75,7 @@ def rank_one_update(chol_t: Any, v: Any) -> None:
 
 
 @kernel
-def solve_lower(chol_t: Any, v: Any) -> None:
+def solve_lower(chol_t: Matrix, v: Vector) -> None:
     """v = L^-1 v, in place, in O(d²); `chol_t` (d, d) is L transposed."""
     d = v.size
     for k in range(d):
@@ -87,7 +86,7 @@ def solve_lower(chol_t: Any, v: Any) -> None:
 
 
 @kernel
-def follow_outer(chol_t: Any, v: Any, rate: Any) -> None:
+def follow_outer(chol_t: Matrix, v: Vector, rate: Real) -> None:
     """L <- L + rate L [v v^T - I]_lower, in place, in O(d²), where [.]_lower keeps the lower triangle.
 
     Entry (i, j) of the product is v_j times the sum of L_ik v_k over k = j ... i. The loop goes through the

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Matrix, Real, Vector
 from .cholesky import rank_one_update
 from .linear import dot
 
@@ -15,8 +14,15 @@ SMALLEST = 1e-100  # a smaller scale is multiplied into the factor
 
 @kernel
 def learn_point(
-    mean: Any, chol_t: Any, scale: Any, tr: Any, x: Any, keep: Any, weight: Any, mean_weight: Any
-) -> Any:
+    mean: Vector,
+    chol_t: Matrix,
+    scale: Real,
+    tr: Real,
+    x: Vector,
+    keep: Real,
+    weight: Real,
+    mean_weight: Real,
+) -> tuple[Real, Real]:
     """Sigma <- keep Sigma + weight (x - mu)(x - mu)^T, mu <- mu + mean_weight (x - mu), in O(d²).
 
     Sigma = scale L L^T, where `chol_t` (d, d) is L transposed; `mean` and `chol_t` change in place. `keep`

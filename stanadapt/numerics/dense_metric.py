@@ -6,17 +6,16 @@ what is computed, and why.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..jit import exact
+from ..kinds import Flag, Integer, Matrix, Real, Vector
 
 _SMALLEST = 1e-14  # relative eigenvalue; smaller ones are rounding errors
 
 
 @exact
-def solve_equation(chol_t: Any, points: Any, scores: Any, weight: Any) -> Any:
+def solve_equation(chol_t: Matrix, points: Matrix, scores: Matrix, weight: Real) -> tuple[Matrix, Flag]:
     """L^T (d, d) of the metric of draws and scores (n, d), with A^-1 = L L^T, and whether there is one.
 
     The equation is solved in the coordinates u = L^T x of the metric `chol_t`, in which the scores are
@@ -54,7 +53,7 @@ def solve_equation(chol_t: Any, points: Any, scores: Any, weight: Any) -> Any:
 
 
 @exact
-def curvature_factor(hessian: Any, smallest: Any) -> Any:
+def curvature_factor(hessian: Matrix, smallest: Real) -> tuple[Matrix, Flag]:
     """K (d, d) with |H| = K K^T for `metric.hessian_metric`, and whether there is one."""
     d = len(hessian)
     scaled, scale = np.empty((d, d)), np.empty(d)
@@ -77,7 +76,7 @@ def curvature_factor(hessian: Any, smallest: Any) -> Any:
 
 
 @exact
-def inverse_mass(factor: Any) -> Any:
+def inverse_mass(factor: Matrix) -> tuple[Matrix, Matrix, Flag]:
     """A and L^T (d, d), of positive diagonal and zeros below, from an L^T; and whether both are finite."""
     d = len(factor)
     chol_t, root = np.zeros((d, d)), np.zeros((d, d))
@@ -95,7 +94,7 @@ def inverse_mass(factor: Any) -> Any:
 
 
 @exact
-def largest_ratio(one_t: Any, other_t: Any) -> Any:
+def largest_ratio(one_t: Matrix, other_t: Matrix) -> Real:
     """The largest absolute log ratio of the variances of two metrics, given their L^T (d, d)."""
     d = len(one_t)
     root = other_t.T.copy()
@@ -111,7 +110,7 @@ def largest_ratio(one_t: Any, other_t: Any) -> Any:
 
 
 @exact
-def mean_shift(chol_t: Any, points: Any, before: Any) -> Any:
+def mean_shift(chol_t: Matrix, points: Matrix, before: Integer) -> Real:
     """Squared distance of the mean of the first `before` points (n, d) from that of the others."""
     n, d = points.shape
     gap = np.zeros(d)
@@ -127,7 +126,7 @@ def mean_shift(chol_t: Any, points: Any, before: Any) -> Any:
 
 
 @exact
-def is_informative(rows: Any) -> Any:
+def is_informative(rows: Matrix) -> Flag:
     """Whether rows (n, d) are finite and no column is constant."""
     if not is_finite(rows):
         return False
@@ -141,13 +140,13 @@ def is_informative(rows: Any) -> Any:
 
 
 @exact
-def triangular_factor(root: Any) -> Any:
+def triangular_factor(root: Matrix) -> Matrix:
     """U upper triangular with U^T U = K K^T, for K (d, d); the factor L of that is U^T."""
     return np.ascontiguousarray(np.linalg.qr(np.ascontiguousarray(root.T))[1])
 
 
 @exact
-def _deviations(rows: Any, out: Any) -> None:
+def _deviations(rows: Matrix, out: Matrix) -> None:
     """Write rows (n, d) less their mean to the columns of `out` (d, n)."""
     n, d = rows.shape
     for j in range(d):
@@ -160,7 +159,7 @@ def _deviations(rows: Any, out: Any) -> None:
 
 
 @exact
-def _spread(v: Any) -> Any:
+def _spread(v: Vector) -> Real:
     """The standard deviation of centred numbers."""
     squares = 0.0
     for t in range(v.size):
@@ -169,7 +168,7 @@ def _spread(v: Any) -> Any:
 
 
 @exact
-def _shrunk(u: Any, weight: Any) -> Any:
+def _shrunk(u: Matrix, weight: Real) -> Matrix:
     """The covariance of centred columns (d, n), shrunk to its diagonal."""
     cov = u @ u.T
     for i in range(len(cov)):
@@ -180,7 +179,7 @@ def _shrunk(u: Any, weight: Any) -> Any:
 
 
 @exact
-def _symmetric(matrix: Any) -> Any:
+def _symmetric(matrix: Matrix) -> Matrix:
     for i in range(len(matrix)):
         for j in range(i):
             matrix[i, j] = matrix[j, i] = 0.5 * (matrix[i, j] + matrix[j, i])
@@ -188,7 +187,7 @@ def _symmetric(matrix: Any) -> Any:
 
 
 @exact
-def is_finite(matrix: Any) -> Any:
+def is_finite(matrix: Matrix) -> Flag:
     """Whether all entries of a matrix are finite."""
     finite = True
     for i in range(len(matrix)):
@@ -198,14 +197,14 @@ def is_finite(matrix: Any) -> Any:
 
 
 @exact
-def _add(out: Any, weight: Any, v: Any) -> None:
+def _add(out: Vector, weight: Real, v: Vector) -> None:
     """out += weight * v."""
     for t in range(v.size):
         out[t] += weight * v[t]
 
 
 @exact
-def _scale(v: Any, factor: Any) -> None:
+def _scale(v: Vector, factor: Real) -> None:
     """v *= factor."""
     for t in range(v.size):
         v[t] *= factor

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Real
 
 # Rise of the energy over a trajectory beyond which the integrator is said to have failed: Stan's limit, see
 # Betancourt (2017), A conceptual introduction to Hamiltonian Monte Carlo, Section 6.2. It serves the
@@ -23,7 +22,7 @@ HARMLESS_SHARE = 0.001
 
 
 @kernel
-def energy_of(logp: Any, kinetic: Any) -> Any:
+def energy_of(logp: Real, kinetic: Real) -> Real:
     """H = kinetic - logp at the end of a trajectory, and infinity where there is no energy.
 
     There is none where the point has no log density, nor where the momentum has overflowed. Such a momentum's
@@ -36,7 +35,7 @@ def energy_of(logp: Any, kinetic: Any) -> Any:
 
 
 @kernel
-def diverges(rise: Any) -> Any:
+def diverges(rise: Real) -> Real:
     """1.0 where a trajectory along which the energy rose by `rise` has diverged, else 0.0.
 
     A rise above the limit, infinity and NaN count as divergences. `rise` is infinity for a trajectory that

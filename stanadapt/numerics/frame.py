@@ -13,6 +13,7 @@ import numpy as np
 from scipy import linalg
 
 from ..jit import kernel
+from ..kinds import Real, Vector
 from .cholesky import solve_lower
 from .covariance import learn_point
 from .linear import add_times, scaled_identity
@@ -31,13 +32,13 @@ class Frame(NamedTuple):
 
 
 @kernel
-def plain_frame(center: Any) -> Any:
+def plain_frame(center: Vector) -> Frame:
     """The frame with L = I."""
     return Frame(center.copy(), scaled_identity(center.size, 1.0), 1.0)
 
 
 @kernel
-def adapt_walk_size(walk_size: Any, t: Any, accept_prob: Any, target_accept: Any = WALK_ACCEPT) -> Any:
+def adapt_walk_size(walk_size: Real, t: Any, accept_prob: Real, target_accept: Real = WALK_ACCEPT) -> Real:
     """The step size of the walk after its iteration `t`, 1, 2, ...
 
     Its learning rate falls later than that of the covariance. In a far tail the first steps are tiny, and the
@@ -48,7 +49,7 @@ def adapt_walk_size(walk_size: Any, t: Any, accept_prob: Any, target_accept: Any
 
 
 @kernel
-def learn_walk(frame: Any, t: Any, x: Any) -> Any:
+def learn_walk(frame: Frame, t: Any, x: Vector) -> Frame:
     """The frame after iteration `t` of the walk, which ended at `x` (d,)."""
     gamma = (t + 1.0) ** -0.7
     scale, _ = learn_point(frame.center, frame.chol_t, frame.scale, 0.0, x, 1.0 - gamma, gamma, gamma)
@@ -56,7 +57,7 @@ def learn_walk(frame: Any, t: Any, x: Any) -> Any:
 
 
 @kernel
-def whiten(frame: Any, x: Any) -> Any:
+def whiten(frame: Frame, x: Vector) -> Vector:
     """The coordinates q (d,) of `x` (d,)."""
     q = np.empty_like(x)
     for i in range(x.size):
@@ -66,7 +67,7 @@ def whiten(frame: Any, x: Any) -> Any:
 
 
 @kernel
-def unwhiten(frame: Any, q: Any) -> Any:
+def unwhiten(frame: Frame, q: Vector) -> Vector:
     """The point x (d,) with the coordinates `q` (d,)."""
     x = frame.center.copy()
     add_times(x, frame.chol_t, np.sqrt(frame.scale) * q)

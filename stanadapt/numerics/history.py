@@ -6,11 +6,12 @@ adaptation never ends: Roberts and Rosenthal (2007).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Generator, Integer, Real, Vector
 
 NEVER = 2**62
 
@@ -27,13 +28,13 @@ class History(NamedTuple):
 
 
 @kernel
-def empty_history(n: Any, d: Any) -> Any:
+def empty_history(n: Integer, d: Integer) -> History:
     """A history with room for `n` points."""
     return History(np.empty((n, d)), np.zeros(n, np.int64), 0, 0, NEVER, NEVER)
 
 
 @kernel
-def remember(history: Any, x: Any, rng: Any) -> Any:
+def remember(history: History, x: Vector, rng: Generator) -> History:
     """The history after one more iteration, which ended at `x` (d,)."""
     points, times, seen, t, next_fit, next_rebuild = history
     row = seen if seen < len(points) else int(rng.random() * (seen + 1))
@@ -45,7 +46,7 @@ def remember(history: Any, x: Any, rng: Any) -> Any:
 
 
 @kernel
-def rate(t: Any, schedule: Any) -> Any:
+def rate(t: Integer, schedule: Real) -> Real:
     """a_t = t^-schedule, at most 1."""
     return max(t, 1) ** -schedule
 

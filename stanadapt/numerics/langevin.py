@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Generator, Matrix, Real, Target, Vector
 from ..target import log_density_gradient
 from .linear import add_times, transposed_times_into
 from .metropolis import accept_probability_if_finite
@@ -19,7 +20,9 @@ from .step_size import double_or_halve
 
 
 @kernel
-def propose(x: Any, rotated: Any, root_t: Any, s: Any, rng: Any, y: Any, v: Any) -> Any:
+def propose(
+    x: Vector, rotated: Vector, root_t: Matrix, s: Real, rng: Generator, y: Vector, v: Vector
+) -> None:
     """Write y = x + R ((s²/2) R^T score + s z), with z (d,) standard normal; `v` (d,) is work space."""
     for i in range(x.size):
         v[i] = 0.5 * s * s * rotated[i] + s * rng.standard_normal()
@@ -28,7 +31,7 @@ def propose(x: Any, rotated: Any, root_t: Any, s: Any, rng: Any, y: Any, v: Any)
 
 
 @kernel
-def propose_isotropic(x: Any, score: Any, s: Any, rng: Any) -> Any:
+def propose_isotropic(x: Vector, score: Vector, s: Real, rng: Generator) -> Vector:
     """y = x + (s²/2) score + s z: the proposal with A = I."""
     y = np.empty_like(x)
     for i in range(x.size):
@@ -37,7 +40,9 @@ def propose_isotropic(x: Any, score: Any, s: Any, rng: Any) -> Any:
 
 
 @kernel
-def log_proposal_ratio(x: Any, score: Any, rotated: Any, y: Any, score_y: Any, rotated_y: Any, s: Any) -> Any:
+def log_proposal_ratio(
+    x: Vector, score: Vector, rotated: Vector, y: Vector, score_y: Vector, rotated_y: Vector, s: Real
+) -> Real:
     """log q(x | y) - log q(y | x) = h(x, y) - h(y, x), which needs A but not its inverse.
 
     h(z, v) = (z - v - (s²/4) A score(v)) . score(v) / 2: Titsias (2023), Proposition 1. If A = I, the rotated
@@ -53,18 +58,18 @@ def log_proposal_ratio(x: Any, score: Any, rotated: Any, y: Any, score_y: Any, r
 
 @kernel
 def langevin_proposal(
-    target: Any,
-    x: Any,
-    logp: Any,
-    score: Any,
-    rotated: Any,
-    root_t: Any,
-    s: Any,
-    rng: Any,
-    y: Any,
-    score_y: Any,
-    rotated_y: Any,
-) -> Any:
+    target: Target,
+    x: Vector,
+    logp: Real,
+    score: Vector,
+    rotated: Vector,
+    root_t: Matrix,
+    s: Real,
+    rng: Generator,
+    y: Vector,
+    score_y: Vector,
+    rotated_y: Vector,
+) -> tuple[Real, Real]:
     """Write a proposal, its score and its rotated score to `y`, `score_y` and `rotated_y` (d,).
 
     Returns the proposal's log density and acceptance probability. If the log density is -inf, the two scores
@@ -80,7 +85,9 @@ def langevin_proposal(
 
 
 @kernel
-def first_step_size(target: Any, settings: Any, x: Any, logp: Any, score: Any, rng: Any) -> Any:
+def first_step_size(
+    target: Target, settings: Any, x: Vector, logp: Real, score: Vector, rng: Generator
+) -> Real:
     """The `initial_step_size` of the settings; if there is none, a search by doubling and halving finds it.
 
     The search ends where an isotropic Langevin proposal from `x` has about the target acceptance. A faithful

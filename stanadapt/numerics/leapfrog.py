@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Integer, Real, Target, Vector
 from ..target import log_density_gradient
 
 
 @kernel
-def leapfrog(target: Any, x: Any, momentum: Any, score: Any, step_size: Any, n_leapfrog: Any) -> Any:
+def leapfrog(
+    target: Target, x: Vector, momentum: Vector, score: Vector, step_size: Real, n_leapfrog: Integer
+) -> tuple[Real, Integer]:
     """`n_leapfrog` steps from (x, momentum) and the score there; all three (d,) change in place.
 
     The first and the last step of the momentum are half steps: Neal (2011), Section 5.2.3.3. Returns the log

@@ -8,15 +8,14 @@ threads, and give the same result in every chain.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..jit import bare, kernel
+from ..kinds import Integer, Matrix, Real, Vector
 
 
 @kernel
-def scaled_identity(d: Any, scale: Any) -> Any:
+def scaled_identity(d: Integer, scale: Real) -> Matrix:
     """`scale` times the identity (d, d)."""
     matrix = np.zeros((d, d))
     for k in range(d):
@@ -25,7 +24,7 @@ def scaled_identity(d: Any, scale: Any) -> Any:
 
 
 @kernel
-def times(root_t: Any, v: Any) -> Any:
+def times(root_t: Matrix, v: Vector) -> Vector:
     """R @ v."""
     out = np.zeros(v.size)
     add_times(out, root_t, v)
@@ -33,7 +32,7 @@ def times(root_t: Any, v: Any) -> Any:
 
 
 @bare
-def add_times(out: Any, root_t: Any, v: Any) -> None:
+def add_times(out: Vector, root_t: Matrix, v: Vector) -> None:
     """out += R @ v, four columns in a pass: so `out` is read and written a quarter as often."""
     d = v.size
     whole = d - d % 4
@@ -48,7 +47,7 @@ def add_times(out: Any, root_t: Any, v: Any) -> None:
 
 
 @kernel
-def transposed_times(root_t: Any, v: Any) -> Any:
+def transposed_times(root_t: Matrix, v: Vector) -> Vector:
     """R^T @ v."""
     out = np.empty(v.size)
     transposed_times_into(out, root_t, v)
@@ -56,7 +55,7 @@ def transposed_times(root_t: Any, v: Any) -> Any:
 
 
 @bare
-def transposed_times_into(out: Any, root_t: Any, v: Any) -> None:
+def transposed_times_into(out: Vector, root_t: Matrix, v: Vector) -> None:
     """out = R^T @ v."""
     d = v.size
     for k in range(d):
@@ -67,7 +66,7 @@ def transposed_times_into(out: Any, root_t: Any, v: Any) -> None:
 
 
 @bare
-def add_outer(root_t: Any, scale: Any, weight: Any, u: Any, v: Any) -> Any:
+def add_outer(root_t: Matrix, scale: Real, weight: Real, u: Vector, v: Vector) -> Real:
     """R = scale (R + weight u v^T), in place. Returns the sum of the squares of the new R.
 
     This sum is tr(R R^T). It costs almost nothing here, since memory limits the speed of the pass.
@@ -84,7 +83,7 @@ def add_outer(root_t: Any, scale: Any, weight: Any, u: Any, v: Any) -> Any:
 
 
 @bare
-def dot(u: Any, v: Any) -> Any:
+def dot(u: Vector, v: Vector) -> Real:
     """u . v, without a call to BLAS."""
     total = 0.0
     for i in range(u.size):
@@ -93,7 +92,7 @@ def dot(u: Any, v: Any) -> Any:
 
 
 @kernel
-def double_capacity(rows: Any) -> Any:
+def double_capacity(rows: Matrix) -> Matrix:
     """The same rows (n, d) in an array with room for as many more."""
     more = np.empty((2 * len(rows), rows.shape[1]))
     for i in range(len(rows)):  # numba takes seconds to compile a slice

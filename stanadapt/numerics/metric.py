@@ -17,11 +17,12 @@ an estimate from few draws to its diagonal keeps it near the present metric ther
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..jit import bare
+from ..kinds import Real, Vector
 from .dense_metric import (
     curvature_factor,
     inverse_mass,
@@ -55,7 +56,7 @@ class Metric(NamedTuple):
 
 
 @bare
-def velocity_into(out: Any, metric: Any, momentum: Any) -> None:
+def velocity_into(out: Vector, metric: Metric, momentum: Vector) -> None:
     """out = A p."""
     if len(metric.inverse_mass) > 0:
         transposed_times_into(out, metric.inverse_mass, momentum)
@@ -69,7 +70,7 @@ def velocity_into(out: Any, metric: Any, momentum: Any) -> None:
 
 
 @bare
-def momentum_into(out: Any, metric: Any, z: Any) -> None:
+def momentum_into(out: Vector, metric: Metric, z: Vector) -> None:
     """out = p with covariance A^-1, made from `z` (d,) standard normal; p^T A p = z^T z."""
     if len(metric.inverse_mass) > 0:
         chol_t = metric.chol_t
@@ -89,7 +90,7 @@ def momentum_into(out: Any, metric: Any, z: Any) -> None:
 
 
 @bare
-def _stretch(v: Any, direction: Any, factor: Any) -> None:
+def _stretch(v: Vector, direction: Vector, factor: Real) -> None:
     """Multiply the component of v along the unit vector `direction` by `factor`, in place."""
     along = 0.0
     for i in range(v.size):

@@ -36,6 +36,7 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Target, Vector
 from ..target import hessian_vector
 from .metric import CUTOFF, Metric, compress, dense_form, hessian_metric, learn_metric
 
@@ -66,7 +67,7 @@ class MetricChoice(NamedTuple):
 
 
 @kernel
-def begins_dense(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def begins_dense(target: Target, settings: Any, x: Vector, rng: Generator) -> Flag:
     """Whether the metric is dense from the start at `x` (d,); beyond `EARLY` only with the Hessian there."""
     if x.size <= EARLY:
         return True
@@ -74,7 +75,7 @@ def begins_dense(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 @kernel
-def is_coupled(target: Any, x: Any, rng: Any) -> Any:
+def is_coupled(target: Target, x: Vector, rng: Generator) -> Flag:
     """Whether the Hessian H of the log density at `x` (d,) is far from a diagonal.
 
     It is if the sum of H_ij² / |H_ii H_jj| over all other columns j exceeds `COUPLED` in most rows i, and not

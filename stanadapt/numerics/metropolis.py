@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Real
 
 
 @kernel
-def accept_probability(log_ratio: Any) -> Any:
+def accept_probability(log_ratio: Real) -> Real:
     """min(1, e^log_ratio), and 0 where the ratio is NaN.
 
     The ratio is infinity, and the probability 1, where the current point has no log density. That happens to
@@ -22,7 +21,7 @@ def accept_probability(log_ratio: Any) -> Any:
 
 
 @kernel
-def accept_probability_if_finite(log_ratio: Any) -> Any:
+def accept_probability_if_finite(log_ratio: Real) -> Real:
     """min(1, e^log_ratio), and 0 where the ratio is NaN or infinity.
 
     For methods whose current point has a log density and a score. Then no ratio is infinite but by an

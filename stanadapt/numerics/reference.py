@@ -29,11 +29,12 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..target import log_density, log_density_gradient
 
 
 @kernel
-def _pull(score: Any, scale: Any, root: Any, out: Any) -> None:
+def _pull(score: Vector, scale: Vector, root: Matrix, out: Vector) -> None:
     """out = R^T S score."""
     d = scale.size
     for i in range(d):
@@ -47,7 +48,7 @@ def _pull(score: Any, scale: Any, root: Any, out: Any) -> None:
 
 
 @kernel
-def _push(move: Any, scale: Any, root: Any, out: Any) -> None:
+def _push(move: Vector, scale: Vector, root: Matrix, out: Vector) -> None:
     """out = S R move."""
     d = scale.size
     for i in range(d):
@@ -60,7 +61,9 @@ def _push(move: Any, scale: Any, root: Any, out: Any) -> None:
 
 
 @kernel
-def _look(target: Any, x: Any, with_gradient: Any, scale: Any, root: Any, score: Any, pull: Any) -> Any:
+def _look(
+    target: Target, x: Vector, with_gradient: Flag, scale: Vector, root: Matrix, score: Vector, pull: Vector
+) -> Real:
     """The log density at `x` (d,), and w(x) in `pull` (d,), which stays 0 where no gradient is used."""
     if not with_gradient:
         return log_density(target, x)
@@ -72,16 +75,16 @@ def _look(target: Any, x: Any, with_gradient: Any, scale: Any, root: Any, score:
 
 @kernel
 def reference_steps(
-    target: Any,
-    points: Any,
-    scale: Any,
-    root: Any,
-    step: Any,
-    with_gradient: Any,
-    rng: Any,
+    target: Target,
+    points: Matrix,
+    scale: Vector,
+    root: Matrix,
+    step: Real,
+    with_gradient: Flag,
+    rng: Generator,
     proposals: Any,
-    logp: Any,
-    accept: Any,
+    logp: Matrix,
+    accept: Matrix,
 ) -> None:
     """Two proposals from every point (n, d), with opposite noise.
 

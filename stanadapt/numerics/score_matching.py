@@ -35,6 +35,7 @@ import numpy as np
 from scipy import linalg, optimize, sparse
 
 from ..jit import kernel
+from ..kinds import Matrix, Vector
 from .cholesky import rank_one_update
 from .surrogate import FOURIER, GAUSSIAN, Surrogate
 
@@ -312,7 +313,7 @@ def take_in(sums: Sums, points: np.ndarray) -> Sums:
 
 
 @kernel
-def _update_factor(chol_t: Any, sines: Any, omega: Any, ridge: Any) -> None:
+def _update_factor(chol_t: Matrix, sines: Matrix, omega: Matrix, ridge: Vector) -> None:
     """Rank-one updates with phi'_l of every point, and with the entries that `ridge` adds to the diagonal."""
     m = ridge.size
     for i in range(len(sines)):

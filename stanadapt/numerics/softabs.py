@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Matrix, Real
 from .cholesky import factorise, invert_lower
 
 SAME = 20.0  # above this coth is 1 to the last digit, and softabs(l) = l
 
 
 @kernel
-def softabs(eigenvalue: Any, alpha: Any) -> Any:
+def softabs(eigenvalue: Real, alpha: Real) -> Real:
     """l coth(alpha l): about |l| where |alpha l| > 1, and at least 1 / alpha: Betancourt (2013)."""
     scaled = abs(alpha * eigenvalue)
     if scaled < 1e-4:  # a series avoids 0 / 0; its next term is scaled^4 / 45
@@ -22,7 +21,7 @@ def softabs(eigenvalue: Any, alpha: Any) -> Any:
 
 
 @kernel
-def softabs_metric(hessian: Any, alpha: Any, metric: Any, root_t: Any) -> Any:
+def softabs_metric(hessian: Matrix, alpha: Real, metric: Matrix, root_t: Matrix) -> Real:
     """Write the SoftAbs metric G of the Hessian (d, d) of a log density, and a root of its inverse; O(d³).
 
     With -H = Q diag(l) Q^T, it writes G = Q diag(softabs(l)) Q^T to `metric` (d, d), and R^T with

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Integer, Matrix, Real, Vector
 
 DECAY = 0.9  # decay rate of RMSprop's running square of the gradient
 LEAST_BETA, LARGEST_BETA = 0.001, 10.0  # once L is learnt, beta is 0.1 to 3 in 2 to 100 dimensions
@@ -21,7 +22,13 @@ FIRST_SQUARE = 0.01  # its first value, as in the authors' published code
 
 @kernel
 def climb_speed(
-    chol_t: Any, square: Any, left: Any, right: Any, beta: Any, learning_rate: Any, faithful: Any
+    chol_t: Matrix,
+    square: Matrix,
+    left: Matrix,
+    right: Matrix,
+    beta: Real,
+    learning_rate: Real,
+    faithful: Flag,
 ) -> None:
     """One RMSprop step of L, in place: G <- 0.9 G + 0.1 grad², L <- L + eta / (1 + sqrt(G)) o grad.
 
@@ -63,7 +70,7 @@ def climb_speed(
 
 
 @kernel
-def row_lengths(chol_t: Any, lengths: Any) -> None:
+def row_lengths(chol_t: Matrix, lengths: Vector) -> None:
     """Write the lengths of the rows of L to `lengths` (d,)."""
     lengths[:] = 0.0
     for j in range(lengths.size):
@@ -75,7 +82,7 @@ def row_lengths(chol_t: Any, lengths: Any) -> None:
 
 
 @kernel
-def adapt_beta(beta: Any, accepted: Any, settings: Any) -> Any:
+def adapt_beta(beta: Real, accepted: Flag, settings: Any) -> Real:
     """beta <- beta [1 + rho_beta (alpha_t - alpha_*)], with alpha_t = 1 for an accepted proposal, else 0.
 
     Unless faithful, beta stays between 0.001 and 10. While L is far too small, every proposal is accepted.
@@ -88,6 +95,6 @@ def adapt_beta(beta: Any, accepted: Any, settings: Any) -> Any:
 
 
 @kernel
-def first_squares(d: Any) -> Any:
+def first_squares(d: Integer) -> Matrix:
     """RMSprop's G (d, d) before the first step."""
     return np.full((d, d), FIRST_SQUARE)

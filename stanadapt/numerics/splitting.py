@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import bare, kernel
+from ..kinds import Integer, Real, Target, Vector
 from ..target import log_density_gradient
 from .metric import velocity_into
 
@@ -37,13 +38,13 @@ class Room(NamedTuple):
 
 
 @kernel
-def room(d: Any) -> Any:
+def room(d: Integer) -> Room:
     """Room for trajectories in dimension `d`."""
     return Room(np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d))
 
 
 @bare
-def trajectory_steps(settings: Any, step_size: Any, most: Any) -> Any:
+def trajectory_steps(settings: Any, step_size: Real, most: Any) -> Real:
     """How many steps a trajectory should have, `most` at most, before it is rounded.
 
     Steps that are short against the trajectory tell of scales that differ, and prolong it.
@@ -56,8 +57,15 @@ def trajectory_steps(settings: Any, step_size: Any, most: Any) -> Any:
 
 @bare
 def split_steps(
-    target: Any, metric: Any, x: Any, momentum: Any, score: Any, velocity: Any, h: Any, n: Any
-) -> Any:
+    target: Target,
+    metric: Any,
+    x: Vector,
+    momentum: Vector,
+    score: Vector,
+    velocity: Vector,
+    h: Real,
+    n: Integer,
+) -> tuple[Real, Integer]:
     """`n` steps of length `h` from (x, momentum) and the score there; all three (d,) change in place.
 
     `velocity` (d,) is room to work in.

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Integer, Real
 
 
 @kernel
-def adapt_step_size(step_size: Any, accept_prob: Any, target_accept: Any, rate: Any) -> Any:
+def adapt_step_size(step_size: Real, accept_prob: Real, target_accept: Real, rate: Real) -> Real:
     """One move of s² <- s² [1 + rho (alpha - alpha*)], Titsias (2023), Algorithm 1."""
     return step_size * np.sqrt(1.0 + rate * (accept_prob - target_accept))
 
 
 @kernel
-def double_or_halve(step_size: Any, accept_prob: Any, target_accept: Any, direction: Any) -> Any:
+def double_or_halve(
+    step_size: Real, accept_prob: Real, target_accept: Real, direction: Integer
+) -> tuple[Real, Integer, Flag]:
     """One move of the search for a first step size.
 
     The first call, with direction 0, picks the direction: up if the acceptance is above the target. Returns
@@ -56,7 +59,9 @@ def dual_averaging(step_size: float) -> DualAveraging:
 
 
 @kernel
-def average_step_size(search: Any, accept_prob: Any, target_accept: Any, longest: Any) -> Any:
+def average_step_size(
+    search: DualAveraging, accept_prob: Real, target_accept: Real, longest: Real
+) -> tuple[DualAveraging, Real]:
     """One move of the search. Returns the search and the next step size, which is at most `longest`.
 
     The search itself may go beyond `longest` by a quarter, but not further: the acceptance is that of the
@@ -74,6 +79,6 @@ def average_step_size(search: Any, accept_prob: Any, target_accept: Any, longest
 
 
 @kernel
-def final_step_size(search: Any, longest: Any) -> Any:
+def final_step_size(search: DualAveraging, longest: Real) -> Real:
     """The step size with which the search ends."""
     return min(np.exp(search.log_average), longest)

@@ -6,11 +6,12 @@ Efficient Kernel Exponential Families. score_matching.py learns it.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Integer, Real, Vector
 
 RADIAL_FUNCTIONS = ("gaussian", "rational_quadratic")
 GAUSSIAN, RATIONAL_QUADRATIC = 0, 1
@@ -33,13 +34,13 @@ class Surrogate(NamedTuple):
 
 
 @kernel
-def empty_surrogate(kind: Any, d: Any) -> Any:
+def empty_surrogate(kind: Integer, d: Integer) -> Surrogate:
     """The surrogate without centers; its gradient is zero."""
     return Surrogate(kind, np.empty((d, 0)), np.empty(0), np.empty(0), 1.0, 1.0)
 
 
 @kernel
-def surrogate_gradient(surrogate: Any, x: Any, out: Any) -> None:
+def surrogate_gradient(surrogate: Surrogate, x: Vector, out: Vector) -> None:
     """Write the gradient of the surrogate at `x` (d,) to `out` (d,); O(d n)."""
     kind, centers_t, weights, phases, sigma, shape = surrogate
     n = weights.size
@@ -78,7 +79,9 @@ def surrogate_gradient(surrogate: Any, x: Any, out: Any) -> None:
 
 
 @kernel
-def surrogate_leapfrog(surrogate: Any, x: Any, momentum: Any, step_size: Any, n_leapfrog: Any) -> None:
+def surrogate_leapfrog(
+    surrogate: Surrogate, x: Vector, momentum: Vector, step_size: Real, n_leapfrog: Integer
+) -> None:
     """`n_leapfrog` steps along the surrogate from (x, momentum); both (d,) change in place.
 
     The integrator is that of leapfrog.py. No step can fail, because the surrogate is defined everywhere. The

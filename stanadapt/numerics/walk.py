@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Generator, Matrix, Real, Target, Vector
 from ..target import log_density
 from .linear import add_outer, add_times, dot, times
 from .metropolis import accept_probability
 
 
 @kernel
-def propose_walk(x: Any, root_t: Any, s: Any, rng: Any, y: Any, z: Any) -> None:
+def propose_walk(x: Vector, root_t: Matrix, s: Real, rng: Generator, y: Vector, z: Vector) -> None:
     """Write y = x + s R z to `y` (d,), and the standard normal z to `z` (d,).
 
     `root_t` (d, d) is R transposed, see linear.py.
@@ -25,7 +24,7 @@ def propose_walk(x: Any, root_t: Any, s: Any, rng: Any, y: Any, z: Any) -> None:
 
 
 @kernel
-def coerce(root_t: Any, z: Any, rate: Any, accept_prob: Any, target_accept: Any) -> None:
+def coerce(root_t: Matrix, z: Vector, rate: Real, accept_prob: Real, target_accept: Real) -> None:
     """R R^T <- R [I + rate (alpha - alpha*) z z^T / |z|²] R^T, in place, in O(d²).
 
     Vihola (2012), Robust adaptive Metropolis algorithm with coerced acceptance rate. Steps become longer or
@@ -39,7 +38,7 @@ def coerce(root_t: Any, z: Any, rate: Any, accept_prob: Any, target_accept: Any)
 
 
 @kernel
-def first_scale(target: Any, x: Any, logp: Any, target_accept: Any, rng: Any) -> Any:
+def first_scale(target: Target, x: Vector, logp: Real, target_accept: Real, rng: Generator) -> Real:
     """The first s = 1, 1/2, 1/4, ... at which x + s z, for one z, has more than the target acceptance."""
     s, z = 1.0, rng.standard_normal(x.size)
     for _ in range(100):

@@ -6,11 +6,12 @@ At the end of a window coordinates and metric are learnt anew from the draws and
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..jit import bare, kernel
+from ..kinds import Integer, Matrix, Vector
 from ..transport.columns import no_transport
 from ..transport.composition import into_x, score_in_x, transport_draws
 from ..transport.grouping.groups import same_law
@@ -45,13 +46,13 @@ class Lesson(NamedTuple):
 
 
 @kernel
-def empty_windows(d: Any) -> Any:
+def empty_windows(d: Integer) -> Windows:
     """Windows that have seen nothing, in dimension `d`."""
     return Windows(np.empty((_FIRST_ROWS, d)), np.empty((_FIRST_ROWS, d)), 0, 0)
 
 
 @kernel
-def with_room(windows: Any, n: Any) -> Any:
+def with_room(windows: Windows, n: Integer) -> Windows:
     """The windows with room for `n` rows more."""
     points, scores = windows.points, windows.scores
     while len(points) < windows.seen + n:
@@ -68,7 +69,7 @@ def first_window(points: np.ndarray, scores: np.ndarray) -> Windows:
 
 
 @bare
-def put(windows: Any, row: Any, transport: Any, z: Any, score: Any) -> None:
+def put(windows: Windows, row: Integer, transport: Matrix, z: Vector, score: Vector) -> None:
     """Write a point z (d,) and its score, which are in the coordinates of `transport`, to a row."""
     if len(transport) > 0:
         _put_in_x(windows.points[row], windows.scores[row], transport, z, score)
@@ -79,7 +80,7 @@ def put(windows: Any, row: Any, transport: Any, z: Any, score: Any) -> None:
 
 
 @kernel
-def _put_in_x(point: Any, its_score: Any, transport: Any, z: Any, score: Any) -> None:
+def _put_in_x(point: Vector, its_score: Vector, transport: Matrix, z: Vector, score: Vector) -> None:
     into_x(transport, z, point)
     found = score_in_x(transport, z, point, score)
     for j in range(z.size):

@@ -38,6 +38,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("version",),
     ("method_names",),
+    ("kinds",),
 )
 DOORS = ("__init__", "api", "cli", "comparisons", "many", "runs")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
