@@ -18,7 +18,7 @@ A network is nu(z) = W2 max(0, W1 z + b1) + b2, and its weights are one flat arr
 shape (features, batch). The loops run along the batch, so that the compiler vectorises them in any dimension.
 
 The policy acts as a(u) = (1 - g) nu(u) + g base(u), where g = g(u) goes smoothly from 0 to 1 as u leaves the
-ball of radius `radius`; base(u) is u where an action has d numbers, and 0 otherwise.
+ball of radius `radius`; base(u) is u if an action has d numbers, and 0 otherwise.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8  # Kingma and Ba's
 
 
 class Shape(NamedTuple):
-    """The numbers of units of a network with one hidden layer."""
+    """The number of units in each layer of a network with one hidden layer."""
 
     n_in: int
     n_hidden: int
@@ -73,7 +73,7 @@ class Networks(NamedTuple):
 
 
 class ReplayBuffer(NamedTuple):
-    """The latest transitions, in a ring; the state of row i is followed by that of row i + 1."""
+    """The latest transitions, in a ring: the state of row i + 1 follows the state of row i."""
 
     states: np.ndarray  # (N, 2d)
     actions: np.ndarray  # (N, 2k)
@@ -227,7 +227,7 @@ def input_gradient(shape: Shape, weights: Vector, d_hidden: Matrix) -> Matrix:
 
 @exact
 def clip(gradient: Vector, threshold: Real) -> Real:
-    """Shorten `gradient`, in place, to the norm `threshold` if it is longer. Returns the norm before."""
+    """Shorten `gradient`, in place, to the norm `threshold` if it is longer. Returns the norm that it had."""
     norm = np.sqrt(dot(gradient, gradient))
     if norm > threshold:
         for i in range(gradient.size):
@@ -296,9 +296,9 @@ def regress(
 ) -> np.ndarray:
     """The weights of a network trained on outputs `targets` (B, m) for inputs `z` (B, n).
 
-    It takes steps of Adam of 0.001 on mini-batches of 128. Three tenths of the points are held out, and the
-    weights with the smallest error on them are returned. It ends early when that mean squared error is below
-    `good_enough`.
+    Adam takes steps of 0.001 on mini-batches of 128 points. Three tenths of the points are held out, and the
+    function returns the weights with the smallest mean squared error on them. The training ends early when
+    this error is below `good_enough`.
     """
     shuffled = rng.permutation(len(z))
     held, used = np.split(shuffled, [max(1, int(0.3 * len(z)))])
@@ -330,7 +330,8 @@ def _transition(eta: Real) -> Real:
         return 0.0
     if eta >= 1.0:
         return 1.0
-    # 4 eta² - 6 eta + 2 in factors, which are exact near its zeros, where the sum can have the wrong sign.
+    # 4 eta² - 6 eta + 2 is written in factors. Near its zeros they are exact, but the sum can have the wrong
+    # sign.
     return 1.0 / (1.0 + np.exp((4.0 * eta - 3.0) / (2.0 * (2.0 * eta - 1.0) * (eta - 1.0))))
 
 
@@ -382,7 +383,7 @@ def actions(
 
 
 def extend_replay(memory: ReplayBuffer, more: int, most: int) -> ReplayBuffer:
-    """A buffer with room for `more` transitions before it overwrites any, but not over `most` rows."""
+    """A buffer that can take `more` transitions before it overwrites any, but has at most `most` rows."""
     rows = len(memory.rewards)
     if memory.n + more <= rows or rows >= most:
         return memory
@@ -409,7 +410,7 @@ def store(memory: ReplayBuffer, u: Vector, y: Vector, a: Vector, a_y: Vector, re
 
 @exact
 def mini_batch(memory: ReplayBuffer, size: Integer, rng: Generator) -> tuple[Matrix, Matrix, Vector, Matrix]:
-    """`size` transitions at random: states (2d, B), actions (2k, B), rewards (B,), next states (2d, B)."""
+    """`size` random transitions: states (2d, B), actions (2k, B), rewards (B,), next states (2d, B)."""
     rows = len(memory.rewards)
     kept = min(memory.n, rows)
     oldest = memory.n - kept

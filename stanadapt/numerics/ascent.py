@@ -1,17 +1,17 @@
-"""Out of the far tail: a short climb of the log density before the first iteration of a sampler.
+"""A short climb of the log density, out of the far tail, before the first iteration of a sampler.
 
-At a start drawn uniformly from (-2, 2) the log density can be -1e13 and its gradient 1e13. A Langevin chain
-whose step size works there needs tens of thousands of iterations to reach the typical set. A quasi-Newton
-climb needs tens of gradients. It stops long before a mode, because a mode may be an infinite spike (the neck
-of a funnel), and because finding the typical set is the sampler's own work.
+At a start drawn uniformly from (-2, 2) the log density can be -1e13 and its gradient 1e13. With a step size
+that works there, a Langevin chain needs tens of thousands of iterations to reach the typical set. A
+quasi-Newton climb needs tens of gradients. The climb stops long before a mode, because a mode may be an
+infinite spike (the neck of a funnel), and because finding the typical set is the sampler's own work.
 
 Sources: L-BFGS is Algorithms 7.4 and 7.5 of Nocedal and Wright (2006), Numerical Optimization. The line
-search asks for the weak Wolfe conditions only. It brackets a step for them as Algorithm 2.6 of Lewis and
-Overton (2013), Nonsmooth optimization via quasi-Newton methods, does, but interpolates within bounds where
-they halve and double. It needs a log density that is finite at the start, and nothing else of it.
-Parameters of a posterior differ in scale. So the recursion starts from a diagonal, as in Pathfinder (Zhang,
-Carpenter, Gelman and Vehtari, 2022), with the update of Gilbert and Lemaréchal (1989), Some numerical
-experiments with variable-storage quasi-Newton algorithms.
+search asks for the weak Wolfe conditions only. It brackets a step for them like Algorithm 2.6 of Lewis and
+Overton (2013), Nonsmooth optimization via quasi-Newton methods. But where that algorithm halves and doubles,
+this one interpolates within bounds. It only requires that the log density is finite at the start. Parameters
+of a posterior differ in scale. So the recursion starts from a diagonal, as in Pathfinder (Zhang, Carpenter,
+Gelman and Vehtari, 2022), with the update of Gilbert and Lemaréchal (1989), Some numerical experiments with
+variable-storage quasi-Newton algorithms.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _NEAR = 5.0  # nats per dimension below the highest point; the tail is further b
 MAX_GRADIENTS = 1000
 _MEMORY = 10  # pairs of L-BFGS
 _SLOTS = _MEMORY + 1
-_KNOWN = 5  # number of pairs, at most the dimension, from which the predicted gain is trusted
-_LEFT = 1e-3  # twice the predicted gain, in nats per dimension, that is not worth a step
-_AGAIN = 0.5  # nats per dimension to be gained before the memory is cleared another time
-_TRIES = 30  # gradients of one line search at most
+_KNOWN = 5  # with this many pairs, or one for each dimension, the predicted gain is trusted
+_LEFT = 1e-3  # nats per dimension; a step is not worth taking if twice its predicted gain is smaller
+_AGAIN = 0.5  # nats per dimension that the climb must gain before the memory is cleared again
+_TRIES = 30  # largest number of gradients of one line search
 _SUFFICIENT = 1e-4  # a step must give this share of the rise that the slope promises
 _FLATTER = 0.9  # and the slope at its end is at most this share of the slope at its beginning
 _CURVED = 1e-12  # a pair is kept if the cosine between its step and its turn is larger
@@ -43,7 +43,7 @@ _ROUNDING = 1e-14  # relative error of a log density
 class Ascent(NamedTuple):
     """The result of a climb."""
 
-    x: Any  # (d,) the first point of the way up that is out of the tail
+    x: Any  # (d,) the first point on the way up that is out of the tail
     logp: Any  # the highest log density
     gradients: Any  # how many were evaluated
     top: Any  # (d,) the highest point
@@ -56,7 +56,7 @@ class Memory(NamedTuple):
     of squares.
     """
 
-    steps: Any  # (m + 1, d) one slot more than pairs, so that a pair can be written and refused
+    steps: Any  # (m + 1, d) one slot more than pairs, so that a pair can be written and then refused
     turns: Any  # (m + 1, d) the score before the step minus the score after it
     inner: Any  # (m + 1,) inner products of steps and turns, all positive
     diagonal: Any  # (d,) the inverse Hessian before the pairs are applied
@@ -66,15 +66,16 @@ class Memory(NamedTuple):
 def climb(target: Target, x: Vector, most: Integer) -> Ascent:
     """Climb from `x` (d,) while the log density still rises by tens of nats in ten iterations.
 
-    It takes `most` gradients, or one line search more: `MAX_GRADIENTS` where there is no reason for fewer.
+    It takes at most `most` gradients and then finishes its line search. `most` is `MAX_GRADIENTS` unless
+    there is a reason for fewer.
 
     Returns an `Ascent`. Its point is the first one on the way up that is at most 5 nats a dimension below the
-    highest; for a start that is not far out this is `x` itself. So chains still start apart from each other,
-    and further out than the bulk: for a Gaussian up to three standard deviations.
+    highest point. If the start is not far out, this is `x` itself. So chains still start apart from each
+    other, and further out than the bulk: for a Gaussian up to three standard deviations.
 
     On the side of a narrow ridge, pairs that were collected far out are misleading: they predict that nothing
-    is left to gain, or give a direction that does not rise. Then the memory is cleared. The climb ends if
-    that does not help.
+    is left to gain, or give a direction in which the log density does not rise. Then the memory is cleared.
+    The climb ends if that does not help.
     """
     d = x.size
     way, heights = np.empty((most + 1, d)), np.empty(most + 1)
@@ -82,7 +83,7 @@ def climb(target: Target, x: Vector, most: Integer) -> Ascent:
     memory = Memory(np.empty((_SLOTS, d)), np.empty((_SLOTS, d)), np.empty(_SLOTS), np.empty(d))
     way[0] = x
     heights[0] = log_density_gradient(target, x, score)
-    pairs, n, cleared, gradients = 0, 0, 0, 1  # an iteration takes a gradient, so the way is long enough
+    pairs, n, cleared, gradients = 0, 0, 0, 1  # each iteration takes a gradient, so `way` has enough rows
     while gradients < most and rises(heights, n, d):
         slope = ascent_direction(memory, pairs, score, direction)
         logp, tries = heights[n], 0
@@ -111,7 +112,7 @@ def rises(heights: Vector, n: Integer, d: Integer) -> Flag:
 
 @exact
 def first_near_top(heights: Vector, n: Integer, d: Integer) -> Integer:
-    """The first iteration whose log density is near that of iteration `n`, the highest."""
+    """The first iteration with a log density near the highest one, which iteration `n` has."""
     first = 0
     while heights[first] < heights[n] - _NEAR * d:
         first += 1
@@ -193,8 +194,8 @@ def line_search(
     """Write a higher point ahead of `x` (d,) to `end` (d,), and its score to `end_score` (d,).
 
     The point meets both weak Wolfe conditions: the rise is sufficient, and the slope there is smaller. If the
-    search finds none that does, it takes the last point with a sufficient rise. Returns the log density of
-    the point, or that of `x` if there is no point, and the number of gradients.
+    search finds no such point, it takes the last point with a sufficient rise. Returns the log density of
+    this point, or of `x` if there is none, and the number of gradients.
     """
     low, low_logp, low_slope = 0.0, logp, slope  # the longest step that is known to be too short
     high = np.inf  # the shortest step that is known to be too long
@@ -229,7 +230,7 @@ def step_to(target: Target, x: Vector, step: Real, direction: Vector, end: Vecto
 
 @exact
 def interpolate(promised: Real, rise: Real) -> Real:
-    """The share of a step that is too long at which a parabola along it is highest, from 0.1 to 0.5.
+    """The share of a step that was too long, from 0.1 to 0.5, at which a parabola along it is highest.
 
     The slope at the beginning of the step promises the rise `promised`; the actual one is `rise`.
     """
@@ -239,7 +240,7 @@ def interpolate(promised: Real, rise: Real) -> Real:
 
 @exact
 def extrapolate(slope: Real, end_slope: Real) -> Real:
-    """By how many of its lengths to prolong a step that is too short: to where the slope would be zero."""
+    """How far to go on after a step that was too short, in steps: to where the slope would be zero."""
     turn = slope - end_slope
     return min(max(end_slope / turn, 1.0), 9.0) if turn > 0.0 else 9.0
 
@@ -267,7 +268,7 @@ def norm(v: Vector) -> Real:
 
 @exact
 def dot(u: Vector, v: Vector) -> Real:
-    """u . v, summed in order. The `dot` of linear.py may be reordered, and a climb amplifies last digits."""
+    """u . v, summed in order: a climb amplifies last digits, and the `dot` of linear.py may be reordered."""
     total = 0.0
     for i in range(u.size):
         total += u[i] * v[i]
@@ -282,16 +283,16 @@ def add(out: Vector, weight: Real, v: Vector) -> None:
 
 
 def far_below(logp: float, other: float, d: int) -> bool:
-    """Whether a mode with log density `logp` has no mass compared with one at `other`.
+    """Whether a mode with log density `logp` has no mass beside a mode with log density `other`.
 
-    It could have some only if it were vastly wider.
+    It could have mass only if it were vastly wider.
     """
     return other - logp > 10.0 + 2.0 * d
 
 
 @kernel
 def write_heights(target: Target, points: Matrix, heights: Vector) -> None:
-    """Write the log density at points (n, d) to `heights` (n,), up to the first where there is none."""
+    """Write the log density at points (n, d) to `heights` (n,), up to the first point that has none."""
     for i in range(len(points)):
         heights[i] = log_density(target, points[i])
         if heights[i] == -np.inf:

@@ -11,9 +11,9 @@ from typing import Any
 def one_thread() -> AbstractContextManager[Any]:
     """A context in which BLAS uses one thread, in the whole process.
 
-    The thread that waits for the chains enters it. Chains run side by side already, so that more threads
-    would only wait for each other. And the last bits of a sum depend on the number of threads that share it,
-    so that draws would depend on the number of workers.
+    The thread that waits for the chains enters it. Chains already run side by side, so more threads of BLAS
+    would only wait for each other. Also, the last bits of a sum depend on the number of threads that share
+    it, and then draws would depend on the number of workers.
     """
     limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
     return limit
@@ -21,7 +21,7 @@ def one_thread() -> AbstractContextManager[Any]:
 
 @functools.cache
 def _controller() -> Any:
-    """The object that controls BLAS. To make it takes as long as thousands of draws of a small model."""
+    """The object that controls BLAS. Making it takes as long as thousands of draws of a small model."""
     from threadpoolctl import ThreadpoolController
 
     importlib.import_module("scipy.linalg")  # so that both copies of BLAS are loaded

@@ -104,7 +104,7 @@ def follow_outer(chol_t: Matrix, v: Vector, rate: Real) -> None:
 
 
 def transposed_factor(cov: np.ndarray) -> np.ndarray:
-    """L^T of a covariance (d, d), or of its diagonal where rounding has left no factor (plain Python)."""
+    """L^T of a covariance (d, d), or of its diagonal if rounding errors leave no factor (plain Python)."""
     scale = np.sqrt(np.diag(cov))
     try:
         chol = np.linalg.cholesky(cov / np.outer(scale, scale))

@@ -1,7 +1,7 @@
-"""The algebra of dense metrics, compiled: NumPy's calls take ten times as long as what they do for small d.
+"""Compiled algebra of dense metrics: for small d, a call of NumPy costs ten times as much as its work.
 
-LAPACK is called by numba, on matrices only; results depend on nothing but what is given. See metric.py for
-what is computed, and why.
+numba calls LAPACK, on matrices only. Results depend on the arguments alone. metric.py says what is computed,
+and why.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ _SMALLEST = 1e-14  # relative eigenvalue; smaller ones are rounding errors
 
 @exact
 def solve_equation(chol_t: Matrix, points: Matrix, scores: Matrix, weight: Real) -> tuple[Matrix, Flag]:
-    """L^T (d, d) of the metric of draws and scores (n, d), with A^-1 = L L^T, and whether there is one.
+    """L^T (d, d) with A^-1 = L L^T, for the metric A of draws and scores (n, d), and whether it exists.
 
-    The equation is solved in the coordinates u = L^T x of the metric `chol_t`, in which the scores are
-    L^-1 s, scaled to equal spreads of both. Covariances have this `weight` against their diagonal.
+    The equation is solved in the coordinates u = L^T x of the metric `chol_t`, where the scores are L^-1 s.
+    Each coordinate is scaled so that draws and scores have equal spreads. Covariances are shrunk to their
+    diagonals: all other entries are multiplied by `weight`.
     """
     d = points.shape[1]
     u, t, scale = np.zeros((d, len(points))), np.empty((d, len(points))), np.empty(d)
@@ -45,7 +46,7 @@ def solve_equation(chol_t: Matrix, points: Matrix, scores: Matrix, weight: Real)
     values, vectors = np.linalg.eigh(_symmetric(root.T @ cov @ root))
     turned = root @ vectors
     # A^-1 is L R^-1 K K^T R^-1 L^T with R = diag(scale) and K = F V v^-1/4, where cov(s) = F F^T. Its factor
-    # comes from K, so that A^-1 is not formed.
+    # comes from K, so that A^-1 is never formed.
     for i in range(d):
         for k in range(d):
             turned[i, k] /= scale[i] * max(values[k], _SMALLEST * values[-1]) ** 0.25
@@ -54,7 +55,7 @@ def solve_equation(chol_t: Matrix, points: Matrix, scores: Matrix, weight: Real)
 
 @exact
 def curvature_factor(hessian: Matrix, smallest: Real) -> tuple[Matrix, Flag]:
-    """K (d, d) with |H| = K K^T for `metric.hessian_metric`, and whether there is one."""
+    """K (d, d) with |H| = K K^T for `metric.hessian_metric`, and whether it exists."""
     d = len(hessian)
     scaled, scale = np.empty((d, d)), np.empty(d)
     for i in range(d):
@@ -77,7 +78,10 @@ def curvature_factor(hessian: Matrix, smallest: Real) -> tuple[Matrix, Flag]:
 
 @exact
 def inverse_mass(factor: Matrix) -> tuple[Matrix, Matrix, Flag]:
-    """A and L^T (d, d), of positive diagonal and zeros below, from an L^T; and whether both are finite."""
+    """A and L^T (d, d) from an L^T with rows of any sign, and whether both are finite.
+
+    The returned L^T has a positive diagonal and zeros below it.
+    """
     d = len(factor)
     chol_t, root = np.zeros((d, d)), np.zeros((d, d))
     for i in range(d):
@@ -111,7 +115,7 @@ def largest_ratio(one_t: Matrix, other_t: Matrix) -> Real:
 
 @exact
 def mean_shift(chol_t: Matrix, points: Matrix, before: Integer) -> Real:
-    """Squared distance of the mean of the first `before` points (n, d) from that of the others."""
+    """Squared distance between the mean of the first `before` points (n, d) and the mean of the others."""
     n, d = points.shape
     gap = np.zeros(d)
     for t in range(n):
@@ -141,13 +145,13 @@ def is_informative(rows: Matrix) -> Flag:
 
 @exact
 def triangular_factor(root: Matrix) -> Matrix:
-    """U upper triangular with U^T U = K K^T, for K (d, d); the factor L of that is U^T."""
+    """The upper triangular U with U^T U = K K^T, for K (d, d); U^T is the lower factor L of K K^T."""
     return np.ascontiguousarray(np.linalg.qr(np.ascontiguousarray(root.T))[1])
 
 
 @exact
 def _deviations(rows: Matrix, out: Matrix) -> None:
-    """Write rows (n, d) less their mean to the columns of `out` (d, n)."""
+    """Write rows (n, d), minus their mean, to the columns of `out` (d, n)."""
     n, d = rows.shape
     for j in range(d):
         mean = 0.0

@@ -41,8 +41,8 @@ def plain_frame(center: Vector) -> Frame:
 def adapt_walk_size(walk_size: Real, t: Any, accept_prob: Real, target_accept: Real = WALK_ACCEPT) -> Real:
     """The step size of the walk after its iteration `t`, 1, 2, ...
 
-    Its learning rate falls later than that of the covariance. In a far tail the first steps are tiny, and the
-    walk leaves the tail only as fast as they grow.
+    Its learning rate decreases later than the learning rate of the covariance. In a far tail the first steps
+    are tiny, and the walk leaves the tail only as fast as the steps grow.
     """
     gain = (t / _HASTE + 1.0) ** -0.7
     return walk_size * np.exp(0.5 * gain * (accept_prob - target_accept))
@@ -75,7 +75,7 @@ def unwhiten(frame: Frame, q: Vector) -> Vector:
 
 
 def estimate_frame(points: np.ndarray, before: Frame) -> Frame:
-    """The frame of the mean and covariance of `points` (n, d), or a copy of `before` if these are too few."""
+    """The frame of the mean and covariance of `points` (n, d), or a copy of `before` if they are too few."""
     d = points.shape[1]
     before = Frame(before.center.copy(), before.chol_t.copy(), before.scale)  # the walk may go on changing it
     if len(np.unique(points[:, 0])) < _POINTS_A_DIMENSION * d:

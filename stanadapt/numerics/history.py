@@ -1,4 +1,4 @@
-"""The history of a chain that a method learns from: a uniform sample of it, and when to learn next.
+"""A uniform sample of a chain's history, from which a method learns, and the time to learn next.
 
 If iteration t adapts with a probability a_t that goes to zero, the chain keeps its limit law, even if the
 adaptation never ends: Roberts and Rosenthal (2007).

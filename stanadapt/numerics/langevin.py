@@ -114,7 +114,7 @@ def first_step_size(
 
 
 def gaussian_step_size(d: int) -> float:
-    """The best s, of acceptance 0.574, if the target is a Gaussian with covariance A in many dimensions.
+    """The best s, with acceptance 0.574, if the target is a Gaussian with covariance A in many dimensions.
 
     The log ratio is then normal with standard deviation u = s^3 d^(1/2) / 4 and mean -u^2 / 2.
     """

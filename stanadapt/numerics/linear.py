@@ -1,8 +1,8 @@
 """Products with a root of a matrix, and the rank-one update of such a root.
 
 A root R is kept as its transpose, `root_t`, so that every inner loop below runs along memory: row k of root_t
-is column k of R. (Fortran order would do the same, but then numba compiles again for a 1 x 1 array, which it
-takes for C order.) Plain loops are faster than calls to BLAS up to a few hundred dimensions, never start
+is column k of R. (Fortran order would do the same, but numba takes a 1 x 1 array for C order, and would
+compile again for it.) Plain loops are faster than calls to BLAS up to a few hundred dimensions, never start
 threads, and give the same result in every chain.
 """
 
@@ -33,7 +33,7 @@ def times(root_t: Matrix, v: Vector) -> Vector:
 
 @bare
 def add_times(out: Vector, root_t: Matrix, v: Vector) -> None:
-    """out += R @ v, four columns in a pass: so `out` is read and written a quarter as often."""
+    """out += R @ v, four columns in a pass, so that `out` is read and written a quarter as often."""
     d = v.size
     whole = d - d % 4
     for k in range(0, whole, 4):
@@ -93,7 +93,7 @@ def dot(u: Vector, v: Vector) -> Real:
 
 @kernel
 def double_capacity(rows: Matrix) -> Matrix:
-    """The same rows (n, d) in an array with room for as many more."""
+    """The same rows (n, d) in an array that has room for twice as many."""
     more = np.empty((2 * len(rows), rows.shape[1]))
     for i in range(len(rows)):  # numba takes seconds to compile a slice
         for j in range(rows.shape[1]):

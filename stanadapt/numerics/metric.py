@@ -10,9 +10,9 @@ draws, and lies between the two for other targets. Titsias (2023) learns cov(s)^
 metric solves the same equation (Seyboldt, Carlson and Carpenter, Preconditioning Hamiltonian Monte Carlo by
 minimizing Fisher divergence).
 
-The equation keeps its form in other coordinates. It is solved in those in which the present metric is the
-identity. All numbers have a similar size there, however strongly the parameters are correlated. And shrinking
-an estimate from few draws to its diagonal keeps it near the present metric there.
+The equation keeps its form in other coordinates. It is solved in coordinates in which the present metric is
+the identity. There all numbers have a similar size, even if the parameters are strongly correlated. And if an
+estimate from few draws is shrunk to its diagonal there, it stays near the present metric.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .dense_metric import (
 from .linear import transposed_times_into
 
 PRIOR = 5.0  # weight of the present metric, as a number of draws
-CUTOFF = 1.5  # a direction whose variance is within this factor of the diagonal's is not kept
+CUTOFF = 1.5  # a direction is dropped if its variance differs from the diagonal's by less than this factor
 SMALL = 32  # below this dimension a dense product costs no more than the calls around it
 _SMALLEST = 1e-14  # relative eigenvalue; smaller ones are rounding errors
 _CURVATURE = 1e-8  # the same for a Hessian, because differences of gradients have fewer digits
@@ -45,7 +45,7 @@ class Metric(NamedTuple):
 
     The dense form has A itself, and the factor of its inverse, with which momenta are drawn. The low-rank
     form is A = D (I + V diag(v - 1) V^T) D with D = diag(scale), so that products take O(d k). A dense metric
-    that was compressed to low rank keeps its factor, because the next metric is learnt in its coordinates.
+    that was compressed to low rank keeps its factor, because the next metric is learned in its coordinates.
     """
 
     inverse_mass: np.ndarray  # (d, d) A
@@ -102,9 +102,9 @@ def _stretch(v: Vector, direction: Vector, factor: Real) -> None:
 
 @np.errstate(all="ignore")  # a metric that is not finite is refused at the end
 def learn_metric(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric | None:
-    """The metric of `points` and their `scores`, (n, d) each; few of them leave it near `metric`.
+    """The metric of `points` and their `scores`, (n, d) each; few points leave it near `metric`.
 
-    It is None where there are fewer than three points, a coordinate is constant, or numbers have overflowed.
+    It is None if there are fewer than three points, if a coordinate is constant, or if numbers overflow.
     """
     if len(points) < 3 or not (is_informative(points) and is_informative(scores)):
         return None
@@ -113,7 +113,7 @@ def learn_metric(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metr
             return _finite_or_none(_learn_low_rank(points, scores))
         found, exists = solve_equation(metric.chol_t, points, scores, _weight(len(points)))
         return _dense_or_none(found) if exists else None
-    except (np.linalg.LinAlgError, ValueError):  # LAPACK's callers raise these where numbers have overflowed
+    except (np.linalg.LinAlgError, ValueError):  # functions that call LAPACK raise these after an overflow
         return None
 
 
@@ -123,7 +123,7 @@ def _finite_or_none(metric: Metric) -> Metric | None:
 
 
 def dense_metric(chol_t: np.ndarray) -> Metric:
-    """The metric with A^-1 = L L^T, from L^T (d, d); that is upper triangular, with rows of any sign."""
+    """The metric with A^-1 = L L^T, from an upper triangular L^T (d, d) with rows of any sign."""
     a, chol_t, _ = inverse_mass(np.ascontiguousarray(chol_t))
     return dense_form(a, chol_t)
 
@@ -135,7 +135,7 @@ def dense_form(a: np.ndarray, chol_t: np.ndarray) -> Metric:
 
 
 def _dense_or_none(chol_t: np.ndarray) -> Metric | None:
-    """What `dense_metric` gives if all its numbers are finite, else None."""
+    """The result of `dense_metric` if all its numbers are finite, else None."""
     a, chol_t, finite = inverse_mass(chol_t)
     return dense_form(a, chol_t) if finite else None
 
@@ -163,7 +163,7 @@ def _inverse_root(cov: np.ndarray, fisher: np.ndarray) -> np.ndarray:
 
 
 def _positive_spectrum(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues and eigenvectors of a positive definite matrix; rounding leaves no eigenvalue at zero."""
+    """Eigenvalues and eigenvectors of a positive definite matrix; rounding makes no eigenvalue zero."""
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     return np.maximum(values, _SMALLEST * values[-1]), vectors
 
@@ -196,7 +196,7 @@ def _learn_low_rank(points: np.ndarray, scores: np.ndarray) -> Metric:
 
 @np.errstate(all="ignore")
 def hessian_metric(hessian: np.ndarray) -> Metric | None:
-    """A = |H|^-1, where H (d, d) is the Hessian of the log density; None where H has no such inverse.
+    """A = |H|^-1, where H (d, d) is the Hessian of the log density; None if |H| has no inverse.
 
     Parameters are scaled so that |H_ii| = 1, and |H| has the absolute eigenvalues of the scaled H. This is
     the metric of Betancourt (2013), A general metric for Riemannian manifold HMC, without its softening.
@@ -209,7 +209,7 @@ def hessian_metric(hessian: np.ndarray) -> Metric | None:
 
 
 def compress(metric: Metric) -> Metric:
-    """The metric in low-rank form, where that saves time; elsewhere the metric itself.
+    """The metric in low-rank form if that saves time, else the metric itself.
 
     The diagonal is the geometric mean of the marginal and the conditional variances.
     """

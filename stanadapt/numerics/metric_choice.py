@@ -1,30 +1,32 @@
-"""Which form the metric takes where it is not plain that all of A pays: beyond `EARLY` dimensions.
+"""The choice of the metric's form beyond `EARLY` dimensions, where a dense metric may not pay.
 
-Up to there a dense metric costs little, and that of the Hessian at the start saves most of warm-up. Beyond it
-there are three candidates:
+Up to `EARLY` dimensions a dense metric costs little, and the metric of the Hessian at the start saves most of
+warm-up. Beyond that there are three candidates:
 
     diagonal    costs nothing
-    low rank    the diagonal and k directions (metric.py), which cost O(d k) a step
-    dense       the Hessian's metric, corrected by draws, which costs 2 d gradients once, O(d²) a step and
+    low rank    the diagonal and k directions (metric.py); it costs O(d k) a step
+    dense       the Hessian's metric, corrected by draws; it costs 2 d gradients once, O(d²) a step and
                 O(d³) a window
 
-At the start a few products of the Hessian with random signs tell how far it is from a diagonal. Where most
-rows are, the Hessian is taken there; elsewhere warm-up begins with a diagonal. At the end of a window the
-candidates are compared by the Fisher divergence between the normal law with covariance A and the posterior,
+At the start a few products of the Hessian with random signs tell how far each of its rows is from the row of
+a diagonal matrix. If most rows are far from it, warm-up begins with the metric of this Hessian; otherwise it
+begins with a diagonal. At the end of a window the candidates are compared by the Fisher divergence between
+the normal law with covariance A and the posterior,
 
     E |s + A^-1 (x - mu)|²_A / d,
 
-which is 0 if A is right; a direction whose variance A has wrong by the factor v adds v + 1/v - 2 to the sum.
-It is taken over draws that the candidate was not fitted to: the newer half of the window. A candidate that is
-fitted to the older half tells how far draws can take it. Where that is far from 0 although many draws were
-seen, correlations are such as no few directions hold. If trajectories are long then, the next window begins
-with the Hessian at the point where the chain is, and at its end that metric is judged like the others. A
-dense metric that is worse than what half a window tells is given up.
+which is 0 if A is right. If the variance of A in a direction is wrong by the factor v, that direction adds
+v + 1/v - 2 to the sum. Candidates are fitted to the older half of the window, and the mean is taken over the
+newer half, which they have not seen. So the divergence tells how good a metric these draws can give. If it is
+far from 0 after many draws, a few directions cannot describe the correlations. If trajectories are also long,
+the next window begins with the Hessian at the point where the chain is. At the end of that window the
+Hessian's metric is compared with the others. A dense metric is given up if it is worse than the metric that
+half a window of draws gives.
 
-What decides is counted and never timed, so that draws depend on the seed alone.
+The choice depends on counts and never on times, so that draws depend on the seed alone.
 
-A dense metric of many dimensions is learnt without its spectrum. In coordinates in which the present metric
-is the identity, the solution differs from a diagonal in the span of the draws and scores alone. That takes
+A dense metric of many dimensions is learned without its spectrum. In coordinates in which the present metric
+is the identity, the solution differs from a diagonal only in the span of the draws and scores. So it takes
 O(d² n) for n draws, and one triangular factorisation.
 """
 
@@ -40,27 +42,28 @@ from ..kinds import Flag, Generator, Target, Vector
 from ..target import hessian_vector
 from .metric import CUTOFF, Metric, compress, dense_form, hessian_metric, learn_metric
 
-EARLY = 100  # dimension up to which the metric is dense, and the first one the Hessian's, from the start
-LARGEST_DENSE = 2_000  # the same up to which it may become dense; then a chain holds three (d, d) arrays
-FAR = 0.4  # divergence of the better candidate of the draws, beyond which the Hessian is asked for
-GAIN = 0.7  # share of the others' divergence that the Hessian's metric must be below
-TIE = 1.015  # low rank may be so much worse than the diagonal: few draws show the weaker directions
-LONG = 8.0  # gradients of a trajectory, from which on a better metric can save some
-# The Hessian's 2 d gradients may be so many times those of the window that has ended: early, while the run is
-# still to come, and in later windows, where a Hessian may have been refused before.
+EARLY = 100  # up to this dimension the metric is dense from the start, and the first one is the Hessian's
+LARGEST_DENSE = 2_000  # up to this dimension it may become dense; then a chain holds three (d, d) arrays
+FAR = 0.4  # the Hessian is asked for if the better metric of the draws has a larger divergence than this
+GAIN = 0.7  # the divergence of the Hessian's metric must be less than this share of the others'
+TIE = 1.015  # low rank wins unless its divergence is larger by this factor: few draws show weak directions
+LONG = 8.0  # a better metric can save gradients only if a trajectory takes at least this many
+# The Hessian takes 2 d gradients. They may be at most this multiple of the gradients of the window that has
+# ended. The first multiple is for early windows, up to this many draws, because most of the run is still to
+# come. The second one is for later windows, because a Hessian may have been refused before.
 _FIRST_SHARE, _LATER_SHARE, _FIRST_ROWS = 4.0, 0.5, 40
-_LEAST_ROWS = 30  # draws of a window that may ask: earlier ones come from the way to the posterior
-_JUDGES = 64  # draws that candidates are compared by
-_DIRECTIONS = 100.0  # so many double the cost of a gradient, if that is some 50 ns a dimension
-_TRAJECTORY = 1.9  # length of a trajectory by which directions are worth their cost
-PROBES = (2, 2, 6)  # products with the Hessian at the start, in each round: 20 gradients
-COUPLED = 0.15  # share of a row's diagonal that the others may have, squared, before it is coupled to them
-_ROUNDS = 60  # of the power iteration
+_LEAST_ROWS = 30  # a window with fewer draws asks for no Hessian: they come from the way to the posterior
+_JUDGES = 64  # about this many draws are used to compare candidates
+_DIRECTIONS = 100.0  # this many directions double the cost of a gradient of some 50 ns a dimension
+_TRAJECTORY = 1.9  # length of the trajectory for which `prune` weighs directions against their cost
+PROBES = (2, 2, 6)  # products with the Hessian at the start, in each round; together 20 gradients
+COUPLED = 0.15  # a row is coupled if its other entries, squared, sum to more than this share of its diagonal
+_ROUNDS = 60  # rounds of the power iteration
 _CURVATURE = 1e-8  # smallest square of a pivot of a scaled Hessian; below, differences of gradients are noise
 
 
 class MetricChoice(NamedTuple):
-    """The metric that is chosen, None where draws tell none, and whether the Hessian is wanted."""
+    """The chosen metric, None if draws give none, and whether the next window should begin with a Hessian."""
 
     metric: Metric | None
     wanted: bool
@@ -78,10 +81,10 @@ def begins_dense(target: Target, settings: Any, x: Vector, rng: Generator) -> Fl
 def is_coupled(target: Target, x: Vector, rng: Generator) -> Flag:
     """Whether the Hessian H of the log density at `x` (d,) is far from a diagonal.
 
-    It is if the sum of H_ij² / |H_ii H_jj| over all other columns j exceeds `COUPLED` in most rows i, and not
-    where H z is not finite. For signs z that are drawn at random, z_i (H z)_i has the mean H_ii and the
+    It is far if the sum of H_ij² / |H_ii H_jj| over all other columns j exceeds `COUPLED` in most rows i. If
+    a product H z is not finite, the answer is no. For random signs z, z_i (H z)_i has the mean H_ii and the
     variance sum H_ij² (Bekas, Kokiopoulou and Saad, 2007, An estimator for the diagonal of a matrix). Each
-    round scales parameters by the H_ii of the round before.
+    round scales the parameters with the H_ii of the round before.
     """
     d = x.size
     scale, signs, out = np.ones(d), np.empty(d), np.empty(d)
@@ -121,9 +124,9 @@ def _diagonal_metric(scale: np.ndarray) -> Metric:
 def metric_of(cov: np.ndarray, *, dense: bool, compressing: bool) -> Metric:
     """The metric A = `cov` (d, d), or with the diagonal `cov` (d,), in the form that is asked for.
 
-    That is the dense form if `dense` is set. With `compressing` it is that up to `EARLY` dimensions, and
-    beyond where a few directions do not hold A; low rank elsewhere. A matrix that is not positive definite is
-    taken for its diagonal.
+    With `dense` it is the dense form. With `compressing` it is `compress` of the dense form up to `EARLY`
+    dimensions, and beyond them if a few directions cannot describe A. In all other cases the form is low
+    rank. A matrix that is not positive definite is replaced by its diagonal.
     """
     d = len(cov)
     always = dense or (compressing and d <= EARLY)
@@ -141,7 +144,7 @@ def metric_of(cov: np.ndarray, *, dense: bool, compressing: bool) -> Metric:
 
 @np.errstate(all="ignore")
 def _dense_of(cov: np.ndarray) -> Metric | None:
-    """The dense metric A = `cov` (d, d); None where that is not positive definite."""
+    """The dense metric A = `cov` (d, d); None if `cov` is not positive definite."""
     factor, info = lapack.dpotrf(cov, lower=1, clean=1)
     if info != 0:
         return None
@@ -158,10 +161,10 @@ def choose_metric(
     *,
     gradients: float,
 ) -> MetricChoice:
-    """The metric after a window, from draws and scores (n, d), of which `before` are of the window before.
+    """The metric after a window, from draws and scores (n, d); the first `before` are from the window before.
 
-    `hessian` is that of the window's first point, or empty. `gradients` are those of a trajectory at the
-    window's end; where it is 0, no Hessian is asked for.
+    `hessian` is the Hessian at the window's first point, or empty. `gradients` is the number of gradients
+    that a trajectory takes at the window's end; if it is 0, no Hessian is asked for.
     """
     rows, d = len(points) - before, points.shape[1]
     older = slice(before, before + rows // 2, max(1, rows // 2 // _JUDGES))
@@ -172,7 +175,7 @@ def choose_metric(
     best = min(without, within)
     dense = _choose_dense(metric, hessian, points, scores, before, best, judges)
     if dense is not None:
-        # To compress takes a spectrum. What could not be compressed once is left alone.
+        # Compressing takes a spectrum. If a metric could not be compressed once, this is not tried again.
         once = before == 0 or not len(metric.inverse_mass)
         return MetricChoice(compress(dense) if once else dense, False)
     if within < TIE * without:
@@ -194,10 +197,11 @@ def _choose_dense(
     best: float,
     judges: tuple[np.ndarray, np.ndarray],
 ) -> Metric | None:
-    """The dense metric of all draws, if the draws bear one out; else None.
+    """The dense metric of all draws if the draws support one, else None.
 
-    That is the present one, if it has a smaller divergence than `best`. Or it is the Hessian's, corrected by
-    the window before, if it is better by the margin that O(d²) a step are worth.
+    If the present metric is dense, its divergence must be smaller than `best`. Otherwise the Hessian's metric
+    is taken, corrected by the window before. Its divergence must be below `GAIN` times `best`, because each
+    step with it costs O(d²).
     """
     if len(metric.chol_t):
         return learn_dense(metric, points, scores) if divergence(metric, *judges) < best else None
@@ -219,7 +223,7 @@ def learn_diagonal(points: np.ndarray, scores: np.ndarray) -> Metric | None:
 
 @np.errstate(all="ignore")
 def divergence(metric: Metric | None, points: np.ndarray, scores: np.ndarray) -> float:
-    """The mean of |s + A^-1 (x - mean)|²_A / d over draws and scores (n, d); infinite where it has none."""
+    """The mean of |s + A^-1 (x - mean)|²_A / d over draws and scores (n, d); infinity if there is none."""
     if metric is None or len(points) < 2:
         return float("inf")
     u, t = whiten(metric, points - points.mean(axis=0), scores)
@@ -239,16 +243,17 @@ def whiten(metric: Metric, points: np.ndarray, scores: np.ndarray) -> tuple[np.n
 
 
 def prune(metric: Metric) -> Metric:
-    """The metric with as many of its directions, the strongest ones, as are worth their cost.
+    """The metric with its strongest directions only: as many as are worth their cost.
 
-    A direction whose variance differs from the diagonal's by the factor c is a Gaussian with a period sqrt(c)
-    times as long. A trajectory's end has the correlation r = cos(T / sqrt(c)) with its start there, and the
-    mean needs (1 + r) / (1 - r) = cot²(T / (2 sqrt(c))) draws for each effective one. The strongest direction
-    that is left out is what counts.
+    Suppose that the variance of a Gaussian in a direction differs from the diagonal's by the factor c. The
+    period of trajectories is then sqrt(c) times as long in this direction. The end of a trajectory of length
+    T has the correlation r = cos(T / sqrt(c)) with its start, and the mean needs
+    (1 + r) / (1 - r) = cot²(T / (2 sqrt(c))) draws for each effective one. Only the strongest direction that
+    is left out matters.
     """
     strength = np.abs(np.log(metric.variances))
     order = np.argsort(-strength, kind="stable")
-    ratio = np.append(np.exp(strength[order]), CUTOFF)  # the strongest that is left out, by the number kept
+    ratio = np.append(np.exp(strength[order]), CUTOFF)  # at k: the strongest left out if k are kept
     cost = 1.0 / np.square(np.tan(0.5 * _TRAJECTORY / np.sqrt(ratio)))
     kept = np.sort(order[: int(np.argmin((1.0 + np.arange(len(ratio)) / _DIRECTIONS) * cost))])
     return metric._replace(directions=metric.directions[kept], variances=metric.variances[kept])
@@ -256,10 +261,10 @@ def prune(metric: Metric) -> Metric:
 
 @np.errstate(all="ignore")
 def learn_dense(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metric | None:
-    """What `learn_metric` finds from a dense metric, for draws and scores (n, d), in O(d² n) where n < d / 2.
+    """The result of `learn_metric` from a dense metric and draws and scores (n, d), in O(d² n) if n < d / 2.
 
     With A = M M^T, the draws u = M^-1 x and their scores have the low-rank solution A_u. Then M A_u M^T is
-    that of x, and G L^T with G² = A_u^-1 is a root of its inverse.
+    the solution for x, and G L^T with G² = A_u^-1 is a root of its inverse.
     """
     n, d = points.shape
     if 2 * n >= d or not len(metric.chol_t):
@@ -275,7 +280,7 @@ def learn_dense(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metri
 
 @np.errstate(all="ignore")
 def curvature_metric(hessian: np.ndarray) -> Metric | None:
-    """What `hessian_metric` finds; where the density is log-concave, by a Cholesky factor alone."""
+    """The result of `hessian_metric`; if the density is log-concave, a Cholesky factor alone gives it."""
     scale = np.sqrt(np.abs(np.diag(hessian)))
     if not np.all(np.isfinite(hessian)) or not np.all(scale > 0.0):
         return None
@@ -286,7 +291,7 @@ def curvature_metric(hessian: np.ndarray) -> Metric | None:
 
 
 def _dense(chol_t: np.ndarray) -> Metric | None:
-    """What `metric.dense_metric` gives if it is finite, by LAPACK, which is faster where d is large."""
+    """The result of `metric.dense_metric`, None if not finite; LAPACK computes it faster if d is large."""
     chol_t = np.triu(chol_t) * np.sign(np.diag(chol_t))[:, None]
     inverse, info = lapack.dpotri(chol_t)
     if info != 0 or not (np.all(np.isfinite(chol_t)) and np.all(np.isfinite(inverse))):
@@ -297,10 +302,11 @@ def _dense(chol_t: np.ndarray) -> Metric | None:
 
 
 def is_same(one: Metric, other: Metric, points: np.ndarray, before: int, most: float, drift: float) -> bool:
-    """Whether two metrics agree, and the first `before` of the points (n, d) and the others too.
+    """Whether two metrics agree, and the first `before` points (n, d) agree with the other points.
 
-    No log variance may differ by `most`, and no squared distance of means exceed its expectation for
-    independent draws `drift` times. Metrics of different forms do not agree.
+    The log variances of the metrics must differ by less than `most` in every direction. The squared distance
+    between the means of the points must be less than `drift` times its expectation for independent draws.
+    Metrics of different forms do not agree.
     """
     gap = points[:before].mean(axis=0) - points[before:].mean(axis=0)
     u = whiten(other, gap[None], gap[None])[0]
@@ -312,7 +318,7 @@ def is_same(one: Metric, other: Metric, points: np.ndarray, before: int, most: f
 def change(one: Metric, other: Metric) -> float:
     """The largest absolute log ratio of the variances of two metrics in any direction.
 
-    `metric.distance` is the same for dense metrics; LAPACK without vectors is faster where d is large.
+    `metric.distance` gives the same for dense metrics. If d is large, LAPACK without eigenvectors is faster.
     """
     if len(one.chol_t) and len(other.chol_t):
         root = solve_triangular(one.chol_t, other.chol_t.T, trans="T", check_finite=False)
@@ -327,7 +333,7 @@ def change(one: Metric, other: Metric) -> float:
 
 def _largest_ratio(one: Metric, other: Metric) -> float:
     """The largest eigenvalue of A_1^-1 A_2, both of low rank, by power iteration from a fixed start."""
-    other = other._replace(scale=other.scale / one.scale)  # which changes no eigenvalue, if both are scaled
+    other = other._replace(scale=other.scale / one.scale)  # no eigenvalue changes if both are scaled
     one = one._replace(scale=np.ones_like(one.scale))
     v, size = np.random.default_rng(0).standard_normal((1, one.scale.size)), 0.0
     for _ in range(_ROUNDS):
@@ -338,7 +344,7 @@ def _largest_ratio(one: Metric, other: Metric) -> float:
 
 
 def _stretch(metric: Metric, rows: np.ndarray, power: float) -> np.ndarray:
-    """A, or for the power -1 its inverse, times every row (n, d), for the low-rank form."""
+    """Every row (n, d) multiplied by A, or by its inverse if the power is -1, for the low-rank form."""
     scale = metric.scale**power
     u = rows * scale
     u += (u @ metric.directions.T * (metric.variances**power - 1.0)) @ metric.directions

@@ -10,10 +10,10 @@ from ..kinds import Real
 
 @kernel
 def accept_probability(log_ratio: Real) -> Real:
-    """min(1, e^log_ratio), and 0 where the ratio is NaN.
+    """min(1, e^log_ratio), or 0 if the ratio is NaN.
 
-    The ratio is infinity, and the probability 1, where the current point has no log density. That happens to
-    a chain on a noisy target, whose first estimate may be zero.
+    If the current point has no log density, the ratio is infinity and the probability is 1. That happens on a
+    noisy target, because the first estimate of a chain may be zero.
     """
     if np.isnan(log_ratio):
         return 0.0
@@ -22,10 +22,10 @@ def accept_probability(log_ratio: Real) -> Real:
 
 @kernel
 def accept_probability_if_finite(log_ratio: Real) -> Real:
-    """min(1, e^log_ratio), and 0 where the ratio is NaN or infinity.
+    """min(1, e^log_ratio), or 0 if the ratio is NaN or infinity.
 
-    For methods whose current point has a log density and a score. Then no ratio is infinite but by an
-    overflow, which says nothing of the proposal.
+    This is for methods whose current point always has a log density and a score. For them only an overflow
+    makes a ratio infinite, and an overflow says nothing about the proposal.
     """
     if np.isnan(log_ratio) or log_ratio == np.inf:
         return 0.0

@@ -1,7 +1,7 @@
-"""One step of a plain Metropolis kernel from every draw, as a yardstick for the law of draws.
+"""One step of a plain Metropolis kernel from every draw, which checks the law of the draws.
 
-It is written anew on purpose. It shares no line with the samplers, so that an error in what they share cannot
-make both wrong alike; all it takes from the model is the density, and the gradient where there is one.
+This kernel is written separately on purpose. It shares no line with the samplers, so that one error cannot
+make both wrong in the same way. From the model it takes only the density, and the gradient if there is one.
 
     symbol  here       shape     meaning
     x       point      (d,)      a draw
@@ -17,9 +17,9 @@ accepted with probability
 
     a(x, y) = min(1, exp(log p(y) - log p(x) + |z|²/2 - |z + (h/2) (w(x) + w(y))|²/2)).
 
-It leaves p as it is whatever A, h and w are: a gradient that is wrong, or a density that jumps, costs power
-and nothing else. From every draw go two proposals, with noises z and -z, since the larger part of what noise
-does to a mean is then gone.
+The kernel leaves p invariant for all A, h and w: a wrong gradient or a density with jumps only costs power.
+Every draw gets two proposals, with noises z and -z, because most of the effect of the noise on a mean then
+cancels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _pull(score: Vector, scale: Vector, root: Matrix, out: Vector) -> None:
     for i in range(d):
         out[i] = scale[i] * score[i]
     if len(root) > 0:
-        for k in range(d):  # R is lower triangular, so entry k needs only those from k on
+        for k in range(d):  # R is lower triangular, so entry k needs only entries from k on
             total = 0.0
             for i in range(k, d):
                 total += root[i, k] * out[i]
@@ -64,7 +64,7 @@ def _push(move: Vector, scale: Vector, root: Matrix, out: Vector) -> None:
 def _look(
     target: Target, x: Vector, with_gradient: Flag, scale: Vector, root: Matrix, score: Vector, pull: Vector
 ) -> Real:
-    """The log density at `x` (d,), and w(x) in `pull` (d,), which stays 0 where no gradient is used."""
+    """The log density at `x` (d,). It writes w(x) to `pull` (d,), which stays 0 without a gradient."""
     if not with_gradient:
         return log_density(target, x)
     logp = log_density_gradient(target, x, score)
@@ -86,10 +86,10 @@ def reference_steps(
     logp: Matrix,
     accept: Matrix,
 ) -> None:
-    """Two proposals from every point (n, d), with opposite noise.
+    """Make two proposals from every point (n, d), with opposite noise.
 
-    Written are `proposals` (n, 2, d), the log densities `logp` (n, 3) at the point and at both of them, and
-    the probabilities `accept` (n, 2) with which they are accepted.
+    It writes `proposals` (n, 2, d), the log densities `logp` (n, 3) at the point and at both proposals, and
+    the acceptance probabilities `accept` (n, 2) of the proposals.
     """
     d = scale.size
     score, here, there = np.empty(d), np.zeros(d), np.zeros(d)
