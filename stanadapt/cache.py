@@ -1,7 +1,7 @@
 """Folders that keep compiled code between runs.
 
-They are machine code and pickles: anybody who can write there can make the user's process run anything. So a
-folder is used only where it belongs to the user and nobody else can write to it.
+The folders hold machine code and pickles. With write access to them, another user could make this user's
+process run any code. So a folder is used only if it belongs to the user and nobody else can write to it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from types import ModuleType
 
 from .errors import StanAdaptWarning
 
-# A process tells its child processes by this variable which temporary cache it uses.
+# With this environment variable a process tells its child processes which temporary cache it uses.
 _SHARED = "STANADAPT_TEMPORARY_CACHE"
 
 
 def cache_folder(*parts: str) -> Path:
     """The folder `stanadapt/...` in the user's cache, `XDG_CACHE_HOME` or `~/.cache`.
 
-    Where that cannot be had for the user alone (a read-only home in a container, a folder that others can
-    write to), a private temporary folder, which goes when the process ends. A warning says so once.
+    If that folder cannot be private to the user (a read-only home in a container, a folder that others can
+    write to), the result is a private temporary folder, which is removed when the process ends. A warning
+    says so once.
 
     Raises
     ------
     OSError
-        There is no room for temporary files either.
+        A temporary folder cannot be made either.
     """
     try:
         return _nested(private_folder(_users_cache() / "stanadapt"), parts)
@@ -40,7 +41,7 @@ def cache_folder(*parts: str) -> Path:
 
 
 def private_folder(folder: Path) -> Path:
-    """`folder`, which is made if it is missing, and is the user's own.
+    """Make `folder` if it is missing, check that it is private to the user, and return it.
 
     Raises
     ------
@@ -55,9 +56,9 @@ def private_folder(folder: Path) -> Path:
 
 
 def import_with_home(load: Callable[[], ModuleType]) -> ModuleType:
-    """Import a library that asks for the user's home, or writes there, whether there is one or not.
+    """Import a library that needs the user's home folder, even if the user has none.
 
-    `load` imports it. Where that fails, it is called again with a folder of the cache as the home.
+    `load` imports it. If that fails, `load` is called again with a folder of the cache as the home.
     """
     try:
         return load()
@@ -91,7 +92,7 @@ def _check_private(folder: Path) -> None:
 
 def _users_cache() -> Path:
     named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if named.is_absolute():  # the standard has others ignored
+    if named.is_absolute():  # the standard says to ignore relative paths
         return named
     try:
         return Path("~/.cache").expanduser()
@@ -106,7 +107,7 @@ def _nested(folder: Path, parts: tuple[str, ...]) -> Path:
 
 
 def _temporary(reason: OSError) -> Path:
-    """The temporary cache of this process, or of the one that has started it."""
+    """The temporary cache of this process, or of the process that started it."""
     known = os.environ.get(_SHARED)
     if known:
         try:

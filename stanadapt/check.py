@@ -1,4 +1,4 @@
-"""Checks of arguments, made once, at the front: native code crashes or hangs on what these refuse.
+"""Checks of arguments, made once, before a run: native code would crash or hang on values they refuse.
 
 Each check returns the value in the type that the rest of the package relies on.
 """
@@ -17,9 +17,9 @@ import numpy as np
 
 from .errors import ArgumentError, OutputError
 
-LARGEST_RADIUS = 1e100  # NumPy draws no uniform numbers from a range that overflows
+LARGEST_RADIUS = 1e100  # NumPy cannot draw uniform numbers from a range that overflows
 LARGEST_COUNT = 2**31 - 1  # of iterations and chains: kernels count in machine integers
-# What CmdStanPy, nutpie, PyMC and NumPyro call arguments and settings that have another name here.
+# Names of arguments and settings in CmdStanPy, nutpie, PyMC and NumPyro, and the names that they have here.
 ELSEWHERE = {
     "adapt_delta": "target_accept",
     "cores": "workers",
@@ -45,7 +45,7 @@ ELSEWHERE = {
 def integer(name: str, value: Any, low: int, high: int | None = None, *, orelse: str = "") -> int:
     """`value` as an int between `low` and `high`; no floats, strings or booleans.
 
-    `orelse` ends the words for what is allowed.
+    `orelse` is the end of the text that says what is allowed.
     """
     allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
     allowed += orelse
@@ -68,7 +68,7 @@ def number(
 ) -> float:
     """`value` as a finite float between `low` and `high` (above `low` when `open_low`).
 
-    `orelse` ends the words for what is allowed.
+    `orelse` is the end of the text that says what is allowed.
     """
     allowed = "a finite number"
     if low > -math.inf:
@@ -105,7 +105,7 @@ def choice(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def names(name: str, value: Any, meaning: str) -> list[Any]:
-    """`value` as a list of names that is not empty; one name may stand alone. `meaning` says of what."""
+    """`value`, a name or a list of names, as a list that is not empty; `meaning` says what is named."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list | tuple) or not value:
@@ -122,9 +122,9 @@ def label(name: str, value: str) -> str:
 
 
 def nearest(value: Any, allowed: Iterable[str]) -> str:
-    """The names most like `value`, in words for the end of an error message; empty if no name is.
+    """The names most similar to `value`, as the end of an error message; empty if no name is similar.
 
-    The name that another program has for an argument is answered with our name.
+    If `value` is the name of an argument in another program, the text gives our name of it.
     """
     written, allowed = shown(value).strip("'").lower().replace("-", "_"), list(allowed)
     if ELSEWHERE.get(written) in allowed:
@@ -134,7 +134,7 @@ def nearest(value: Any, allowed: Iterable[str]) -> str:
 
 
 def output(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """`path` with links resolved, if a file can be written there; found out by trying, with a file beside it.
+    """`path` with links resolved, if a file can be written there; to find out, a file is written beside it.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def output(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
 
 
 def _obstacle(target: Path, overwrite: bool) -> str:
-    """Why no file can be put at `target`, or nothing."""
+    """The reason why no file can be written at `target`; empty if one can."""
     if target.is_dir():
         return "is a directory; the name of a file is needed"
     if target.exists() and not target.is_file():
@@ -172,13 +172,13 @@ def unfinished(target: Path) -> Path:
     return target.with_name(f"{target.name}.{os.getpid()}.part")
 
 
-_VALUE_BYTES = 250  # that a value takes here before the first draw: its name, its index, and native copies
+_VALUE_BYTES = 250  # of memory for each value before the first draw: its name, its index, and native copies
 
 
 def too_many(count: int, each: int = _VALUE_BYTES) -> str:
-    """Why a model cannot have `count` values, in words that go on from "has"; nothing where it can.
+    """The reason why a model cannot have `count` values, as a text to follow "has"; empty if it can.
 
-    `each` is what one takes, in bytes, while the model is opened.
+    `each` is the number of bytes that one value takes while the model is opened.
     """
     needed, free = count * each, free_memory()
     if needed <= free:
@@ -190,17 +190,17 @@ def too_many(count: int, each: int = _VALUE_BYTES) -> str:
 
 
 def refused(name: str, value: Any, allowed: str) -> ArgumentError:
-    """The error for an argument's value, in the one form that all of them have."""
+    """The error for a value of an argument, in the form that all such errors share."""
     return ArgumentError(f"{name}={shown(value)} is not allowed: {name} must be {allowed}")
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error on one line; its type where it has none."""
+    """The message of an error on one line, or its type if it has no message."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def printable(text: str, keep: str = "") -> str:
-    """`text` for a terminal, which obeys control characters: escaped as Python has it, but for `keep`."""
+    """`text` for a terminal: control characters are escaped as in Python, except those in `keep`."""
     return "".join(
         character
         if character in keep or character.isprintable()
@@ -219,7 +219,7 @@ def shown(value: Any) -> str:
 
 
 def free_memory() -> float:
-    """Bytes that this process can still get, infinity where the system does not say."""
+    """Bytes that this process can still get, or infinity if the system does not say."""
     try:
         available = float("inf")
         with open("/proc/meminfo", encoding="ascii") as lines:
@@ -234,7 +234,7 @@ def free_memory() -> float:
 
 
 def _free_in_container() -> float:
-    """The memory that the limit of a container leaves; beyond it the system kills the process."""
+    """Bytes left below the memory limit of a container; the system kills a process that exceeds it."""
     folder = Path("/sys/fs/cgroup")
     versions = (
         ("memory.max", "memory.current"),

@@ -45,11 +45,11 @@ class StoreError(StanAdaptError, RuntimeError):
 
 
 class StanAdaptWarning(UserWarning):
-    """Something the user should know about a run that went on all the same."""
+    """Something that the user should know about a run; the run continues."""
 
 
 class FindingsWarning(StanAdaptWarning):
-    """What `diagnose` finds in a result just made, in `findings`."""
+    """The findings of `diagnose` in a new result; the attribute `findings` holds them."""
 
     def __init__(self, findings: Sequence[object]) -> None:
         super().__init__(findings)
@@ -61,7 +61,7 @@ class FindingsWarning(StanAdaptWarning):
 
 
 def warn(message: str | Warning) -> None:
-    """Warn, with the line that called this package as the place of the warning."""
+    """Warn, and give as the place of the warning the line of the user's code that called this package."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:

@@ -1,9 +1,9 @@
-"""The one place that calls numba.
+"""The one file that compiles with numba.
 
 numba's disk cache notices an edit only in the file that holds the cached function. A kernel that calls a
-function of another file would go on with its old version. So the name of the cache folder is a hash of all
-files that hold kernels, and of all files that they import. An edit of any of them gives a new folder. Without
-edits a kernel is compiled once per machine.
+function of another file would keep the old version of that function. So the name of the cache folder is a
+hash of all files that hold kernels, and of all files that they import. An edit of any of them gives a new
+folder. Without edits a kernel is compiled once per machine.
 
 Kernels release the GIL, so that chains run in threads. `reassoc` lets the compiler vectorise sums, and
 `contract` lets it fuse a product and a sum. NaN and infinity keep their meaning.
@@ -47,7 +47,7 @@ _IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|exact|bare(_exact)
 
 
 def processor() -> str:
-    """The type of the processor that kernels are compiled for, on which their last bits may depend."""
+    """The type of the processor that kernels are compiled for; the last bits of draws may depend on it."""
     import llvmlite.binding
 
     return str(llvmlite.binding.get_host_cpu_name())
@@ -55,12 +55,12 @@ def processor() -> str:
 
 @functools.cache
 def cache_folder() -> Path:
-    """The folder for compiled kernels of this very version of the sources.
+    """The folder for kernels that were compiled from exactly this version of the sources.
 
     Raises
     ------
     OSError
-        There is no place for them, not even a temporary one.
+        No folder can be used, not even a temporary one.
     """
     digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
     for source in sorted(_kernel_sources()):
@@ -108,10 +108,10 @@ def kernel(function: Callable[..., Any]) -> Any:
 def bare(function: Callable[..., Any]) -> Any:
     """Compile `function` like `kernel` does, but count no references to arrays.
 
-    A kernel counts every array that it is handed, in a tuple or alone, and counts it back at the end, by
-    atomic instructions: those took half of an iteration on a small model. A bare kernel may neither make an
-    array, nor take one that another kernel returns, nor return one; NumPy's views of rows are fine. What
-    calls it holds the arrays meanwhile.
+    A kernel adds a reference to every array among its arguments, in a tuple or alone, and removes it at the
+    end. These atomic instructions took half the time of an iteration on a small model. A bare kernel may not
+    make an array, take one that another kernel returns, or return one; NumPy's views of rows are allowed. The
+    caller keeps the arrays alive meanwhile.
     """
     return _cached(numba.njit(fastmath=_REORDERED, _nrt=False, **_ALWAYS)(function), function)
 
@@ -119,13 +119,14 @@ def bare(function: Callable[..., Any]) -> Any:
 def exact(function: Callable[..., Any]) -> Any:
     """Compile `function` like `kernel` does, but keep the order in which its sums are written.
 
-    A kernel that calls another one holds a copy of it, which the compiler optimises again. The copy that runs
-    depends on the order in which kernels were loaded. If the compiler may reorder sums, two copies can differ
-    in the last digit, and so can two processes of which one compiles and the other loads from disk. Most
-    kernels are too small for that to happen.
+    A kernel that calls another one holds a copy of it, and the compiler optimises the copy again. Which copy
+    runs depends on the order in which kernels were loaded. If the compiler may reorder sums, two copies can
+    differ in the last digit. So can the results of two processes, if one compiles the kernel and the other
+    loads it from disk. Most kernels are too small for that to happen.
 
-    Every kernel may fuse a product with a sum. In a b + c d the compiler can fuse either product, and the
-    last digits differ. So add products one at a time, to a value that is no product itself: (e + a b) + c d.
+    In every kernel the compiler may fuse a product with a sum. In a b + c d it can fuse either product, and
+    the last digits of the two results differ. So add products one at a time, to a value that is not a
+    product: (e + a b) + c d.
     """
     return _cached(numba.njit(_nrt=True, **_ALWAYS)(function), function)
 
@@ -152,9 +153,10 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def compile_here(function: Callable[..., Any], signature: Any = None) -> Any:
-    """Compile a function that calls what others have compiled in this process, and that no disk can hold.
+    """Compile a function that calls code compiled in this process, and so cannot be kept on disk.
 
-    With a numba signature it is a C callback, else one that runs without the GIL. No sums are reordered.
+    With a numba signature the result is a C callback, else a function that runs without the GIL. No sums are
+    reordered.
     """
     if signature is None:
         return numba.njit(nogil=True)(function)
@@ -169,7 +171,7 @@ def _callback(function: Callable[..., Any], signature: Any) -> Any:
 
 
 def _cached(compiled: Any, function: Callable[..., Any]) -> Any:
-    """`compiled` with the cache that numba's own option `cache=True` would give it, but one of ours."""
+    """`compiled` with our own cache, which replaces the one of numba's option `cache=True`."""
     try:
         compiled._cache = _Cache(function)
     except (OSError, RuntimeError) as error:  # RuntimeError: numba finds no place for the files
@@ -178,7 +180,7 @@ def _cached(compiled: Any, function: Callable[..., Any]) -> Any:
 
 
 class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
-    """Puts the files into our folder, and nowhere else: numba would try places that others may write to."""
+    """Puts the files into our folder only: numba would also try folders that other users can write to."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         self._py_file = file
@@ -196,7 +198,7 @@ class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 
 class _Files(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """The files of a function: each ends in a digest, since damaged machine code would crash the process."""
+    """The files of a function: each ends in a digest, because damaged code would crash the process."""
 
     def _dump(self, value: Any) -> bytes:
         data: bytes = super()._dump(value)
@@ -210,9 +212,9 @@ class _Files(caching.IndexDataCacheFile):  # type: ignore[misc]
 
 
 class _Cache(caching.FunctionCache):  # type: ignore[misc]
-    """A function's cache, which never ends a run.
+    """The cache of a function; a fault in it never ends a run.
 
-    What cannot be read is compiled and written again. What cannot be written is compiled by each process.
+    A file that cannot be read is compiled and written again. If it cannot be written, each process compiles.
     """
 
     _impl_class = _Results
@@ -231,21 +233,21 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write it. One process at a time: numba reads the index of the function and writes it back longer.
+        """Write machine code, one process at a time: numba reads the function's index and writes a longer one.
 
-        Two that do so at once could name one file for both, and what loads that file later runs the machine
-        code of the other's types.
+        Two processes that write at once could give their files the same name. A process that loads this file
+        later could then run machine code for the wrong types.
         """
         try:
             with _lock(Path(self._cache_path)):
                 super().save_overload(sig, data)
-        except Exception as error:  # there is no room, say
+        except Exception as error:  # for example, the disk is full
             _tell_once(error)
 
 
 @contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Keep other processes that lock this folder waiting, as far as the system can lock files."""
+    """Make other processes that lock this folder wait, if the system can lock files."""
     if fcntl is None:
         yield
         return
@@ -261,7 +263,7 @@ _told: list[str] = []
 
 
 def _tell_once(error: Exception) -> None:
-    """Warn that kernels are not kept; that each of them is not would be a hundred lines."""
+    """Warn once that kernels are not kept: a warning for each kernel would make a hundred lines."""
     if not _told:
         _told.append(str(error))
         warnings.warn(

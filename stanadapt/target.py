@@ -1,8 +1,8 @@
 """A log density as compiled code sees it: C function addresses, a context pointer and a dimension.
 
-The signatures are those of BridgeStan's C ABI, so that kernels call a Stan model directly. Addresses are
-integers rather than function objects. So the compiled kernels are the same for every model, and nothing is
-compiled again for another model.
+The C functions have the signatures of BridgeStan's C ABI, so that kernels call a Stan model directly.
+Addresses are integers rather than function objects. So the compiled kernels are the same for every model, and
+nothing is compiled again for another model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Failures(NamedTuple):
     """The failures of one chain: evaluations without a log density or gradient. -inf is not a failure."""
 
     total: np.ndarray  # (1,) int64: their number
-    first: np.ndarray  # (d,) the point of the first one; its error message can be asked for later
+    first: np.ndarray  # (d,) the point of the first one, where its error message can be asked for later
 
 
 class NativeTarget(NamedTuple):
@@ -35,7 +35,7 @@ class NativeTarget(NamedTuple):
     context: int  # their first argument: the bs_model pointer
     dim: int
     failures: Failures
-    transport: np.ndarray  # the coordinates that kernels see, a map, see transport/; no rows where they are x
+    transport: np.ndarray  # map of the coordinates that kernels see, see transport/; no rows if they are x
 
 
 def native_target(log_density_address: int, gradient_address: int, context: int, dim: int) -> NativeTarget:
@@ -78,7 +78,7 @@ def _call(typing_context: Any, address: Any, context: Any, x: Any, score: Any) -
 
 @intrinsic
 def _address(typing_context: Any, array: Any) -> Any:
-    """Where the numbers of an array begin; its `ctypes.data` would count a reference."""
+    """The address of an array's first number; its `ctypes.data` would count a reference."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         held = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -91,8 +91,8 @@ def _address(typing_context: Any, array: Any) -> Any:
 def log_density(target: NativeTarget, z: Vector) -> Real:
     """Log density at `z` (d,) in the target's coordinates.
 
-    An error, NaN or +inf is counted as a failure and gives -inf; so does, uncounted, a point whose x
-    overflows.
+    An error, NaN or +inf is counted as a failure and gives -inf. If x overflows at `z`, the result is -inf
+    too, but this is not counted.
     """
     if len(target.transport) == 0:
         return _density(target, z)
@@ -153,7 +153,7 @@ def _density_gradient(target: NativeTarget, x: Vector, score: Vector) -> Real:
 
 @bare
 def _all_finite(v: Vector) -> Flag:
-    """Whether all entries are finite. If their sum is, they are; if not, it may have overflowed."""
+    """Whether all entries are finite. If the sum is finite, they are; if not, it may have overflowed."""
     total = 0.0
     for i in range(v.size):
         total += v[i]
@@ -192,7 +192,8 @@ def hessian_vector(target: NativeTarget, x: Vector, u: Vector, out: Vector) -> F
 def hessian(target: NativeTarget, x: Vector, out: Matrix) -> Flag:
     """Write the Hessian of the log density at `x` (d,) to `out` (d, d).
 
-    It is made of central differences of 2 d gradients, and made symmetric. Returns whether all were finite.
+    It is computed by central differences of 2 d gradients, and made symmetric. Returns whether all were
+    finite.
     """
     d = x.size
     near, behind = x.copy(), np.empty(d)

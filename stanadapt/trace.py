@@ -1,4 +1,4 @@
-"""What iterations report: `Info`, from every step, and `Trace`, the rows of a block that a chain owns."""
+"""Reports of iterations: an `Info` from every step, and a `Trace` with a row for each step of a block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOTHING = None  # `Info.own` of a method that has no columns of its own
 
 
 class Info(NamedTuple):
-    """What a step reports of its iteration, beside the state that it hands on."""
+    """The report of a step on its iteration; the step returns the next state beside it."""
 
     accept_prob: float  # acceptance probability of the proposal
     accepted: bool
@@ -27,7 +27,7 @@ class Trace(NamedTuple):
 
     x: np.ndarray  # (n, d) position after the iteration, unconstrained
     logp: np.ndarray  # (n,) log density there
-    accept_prob: np.ndarray  # (n,) and on: the fields of Info
+    accept_prob: np.ndarray  # (n,) from here on: the fields of Info
     accepted: np.ndarray  # (n,)
     step_size: np.ndarray  # (n,)
     n_steps: np.ndarray  # (n,)
@@ -39,7 +39,7 @@ class Trace(NamedTuple):
 
 
 def empty_trace(n: int, d: int, k: int = 0) -> Trace:
-    """Room for `n` iterations in dimension `d`, and for `k` columns of the method's own."""
+    """A trace with room for `n` iterations in dimension `d`, and for `k` columns of the method's own."""
     return Trace(
         np.empty((n, d)),
         np.empty(n),
@@ -66,7 +66,7 @@ def record(trace: Trace, i: Integer, x: Vector, logp: Real, info: Info) -> None:
 
 @bare
 def _record_own(rows: Matrix, i: Integer, own: Any) -> None:
-    """Write the columns of the method's own. Where it has none, `own` is None and numba drops the branch."""
+    """Write the columns of the method's own. If it has none, `own` is None and numba drops the branch."""
     if own is not None:
         for j in range(rows.shape[1]):
             rows[i, j] = own[j]

@@ -87,7 +87,7 @@ def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def check_points(points: np.ndarray) -> None:
-    """Refuse points from which no density can be learnt.
+    """Refuse points if no density can be learned from them.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def lite_system(points: np.ndarray, k: RadialFunction) -> tuple[np.ndarray, np.n
 
 
 def _lite_b(squares: np.ndarray, w: np.ndarray, k: RadialFunction, d: int) -> np.ndarray:
-    """b, or some of its entries, from the same rows of the squared distances and of W."""
+    """b, or some of its entries, from the corresponding rows of the squared distances and of W."""
     total: np.ndarray = (2.0 / k.sigma * squares * k.curvature(squares) - d * w).sum(axis=1)
     return total
 
@@ -162,7 +162,7 @@ def fit_lite_low_rank(
     Parameters
     ----------
     tolerance
-        The rank is the smallest for which W - L L^T has less than this share of the trace of W.
+        The trace of W - L L^T is at most this share of the trace of W; the rank is the smallest possible.
     """
     check_points(points)
     n, d = points.shape
@@ -412,7 +412,8 @@ def choose(
     if not free:
         return start
     # Each fold is a run of consecutive points. A chain repeats points and moves in small steps. In random
-    # folds most points left out would have neighbours in time that are not, which favours too small a sigma.
+    # folds most points that are left out would have neighbours in time that are kept, and this favours too
+    # small a sigma.
     fold = np.arange(len(points)) * folds // len(points)
     parts = [(points[fold != k], points[fold == k]) for k in range(folds)]
     parts = [(kept, left) for kept, left in parts if len(left) and np.any(kept != kept[0])]

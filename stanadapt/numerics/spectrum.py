@@ -1,4 +1,4 @@
-"""A preconditioner in a few numbers."""
+"""A summary of a preconditioner in a few numbers."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     log s(x) >= F(x) = E[min{0, log ratio}] + beta sum_i log L_ii      (their Equations 5 to 7)
 
 where L is the lower Cholesky factor of the proposal's covariance. Their samplers differ in the gradient of
-the log ratio with respect to L, which is always a sum of few outer products.
+the log ratio with respect to L, which is always a sum of a few outer products.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ..jit import kernel
 from ..kinds import Flag, Integer, Matrix, Real, Vector
 
 DECAY = 0.9  # decay rate of RMSprop's running square of the gradient
-LEAST_BETA, LARGEST_BETA = 0.001, 10.0  # once L is learnt, beta is 0.1 to 3 in 2 to 100 dimensions
-FIRST_SQUARE = 0.01  # its first value, as in the authors' published code
+LEAST_BETA, LARGEST_BETA = 0.001, 10.0  # once L is learned, beta is 0.1 to 3 in 2 to 100 dimensions
+FIRST_SQUARE = 0.01  # first value of the running square, as in the authors' published code
 
 
 @kernel
@@ -37,7 +37,7 @@ def climb_speed(
     halves a diagonal entry, so that L stays a Cholesky factor. If the gradient is not finite, L stays
     the same.
 
-    Unless `faithful`, row i of L is learnt in units of its own length r_i, the standard deviation of
+    Unless `faithful`, row i of L is learned in units of its own length r_i, the standard deviation of
     coordinate i in the proposal: L_ij = r_i L'_ij, and the step is taken for L'. The paper's step has the
     same size for coordinates of all scales.
     """
@@ -86,7 +86,7 @@ def adapt_beta(beta: Real, accepted: Flag, settings: Any) -> Real:
     """beta <- beta [1 + rho_beta (alpha_t - alpha_*)], with alpha_t = 1 for an accepted proposal, else 0.
 
     Unless faithful, beta stays between 0.001 and 10. While L is far too small, every proposal is accepted.
-    Without a bound beta would grow to 1e30 by then, and would need more than the warm-up to come back.
+    Without a bound beta would grow to 1e30 meanwhile, and would need more than the warm-up to come back.
     """
     beta *= 1.0 + settings.beta_rate * ((1.0 if accepted else 0.0) - settings.target_accept)
     if not settings.faithful:

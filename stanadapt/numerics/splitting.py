@@ -22,13 +22,13 @@ from ..target import log_density_gradient
 from .metric import velocity_into
 
 # This b minimises the largest mean energy error on a standard Gaussian over 0 < h < 2.1. The error is 7e-4 a
-# dimension, where leapfrog has 5e-2. Their value, 0.21178, is the best for h < 2, but its error grows sooner
-# beyond.
+# dimension; the error of leapfrog is 5e-2. The value of Blanes et al., 0.21178, is the best for h < 2, but
+# beyond that its error grows sooner.
 B = 0.2145
 
 
 class Room(NamedTuple):
-    """What a trajectory works in, each (d,)."""
+    """Work space of a trajectory, five arrays (d,)."""
 
     z: np.ndarray
     momentum: np.ndarray
@@ -39,15 +39,15 @@ class Room(NamedTuple):
 
 @kernel
 def room(d: Integer) -> Room:
-    """Room for trajectories in dimension `d`."""
+    """Work space for trajectories in dimension `d`."""
     return Room(np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d))
 
 
 @bare
 def trajectory_steps(settings: Any, step_size: Real, most: Any) -> Real:
-    """How many steps a trajectory should have, `most` at most, before it is rounded.
+    """The number of steps that a trajectory should have, at most `most`, before rounding.
 
-    Steps that are short against the trajectory tell of scales that differ, and prolong it.
+    If a step is short compared with the trajectory, scales differ, and the trajectory is made longer.
     """
     n = settings.trajectory / step_size
     if n > 2.0:
@@ -68,7 +68,7 @@ def split_steps(
 ) -> tuple[Real, Integer]:
     """`n` steps of length `h` from (x, momentum) and the score there; all three (d,) change in place.
 
-    `velocity` (d,) is room to work in.
+    `velocity` (d,) is work space.
 
     Returns the log density at the end and the number of gradients. A trajectory that meets a point without a
     log density ends there and returns -inf, because the way back would meet that point too.

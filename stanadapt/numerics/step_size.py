@@ -1,4 +1,4 @@
-"""Step sizes: the first one, and how they follow the acceptance rate."""
+"""The search for a first step size, and rules by which step sizes follow the acceptance rate."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ _GAMMA, _T_0, _KAPPA = 0.05, 10.0, 0.75  # the values of Hoffman and Gelman
 def dual_averaging(step_size: float) -> DualAveraging:
     """A search that begins at `step_size`.
 
-    The search of Hoffman and Gelman is drawn to ten times the first step size. That pays where long steps are
-    cheap and the first one is a guess. Here the first one comes from the window before.
+    The search of Hoffman and Gelman is drawn to ten times the first step size. That pays if long steps are
+    cheap and the first step size is a guess. Here the first step size comes from the window before.
     """
     return DualAveraging(0.0, float(np.log(step_size)), float(np.log(1.5 * step_size)), 0.0)
 
@@ -64,7 +64,7 @@ def average_step_size(
 ) -> tuple[DualAveraging, Real]:
     """One move of the search. Returns the search and the next step size, which is at most `longest`.
 
-    The search itself may go beyond `longest` by a quarter, but not further: the acceptance is that of the
+    The search itself may go beyond `longest` by a quarter, but not further: the acceptance belongs to the
     shorter step, and does not tell how much longer the step could be.
     """
     shortfall, log_average, origin, t = search

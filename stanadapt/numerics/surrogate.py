@@ -1,7 +1,7 @@
-"""A surrogate: a log density learnt from draws. Its gradient, and Hamiltonian trajectories along it.
+"""A surrogate, a log density learned from draws: its gradient, and Hamiltonian trajectories along it.
 
 Strathmann, Sejdinovic, Livingstone, Szabo and Gretton (2015), Gradient-free Hamiltonian Monte Carlo with
-Efficient Kernel Exponential Families. score_matching.py learns it.
+Efficient Kernel Exponential Families. score_matching.py learns the surrogate.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def surrogate_leapfrog(
 ) -> None:
     """`n_leapfrog` steps along the surrogate from (x, momentum); both (d,) change in place.
 
-    The integrator is that of leapfrog.py. No step can fail, because the surrogate is defined everywhere. The
-    caller evaluates the target at the end.
+    The integrator is the same as in leapfrog.py. No step can fail, because the surrogate is defined
+    everywhere. The caller evaluates the target at the end.
     """
     half = 0.5 * step_size
     score = np.empty_like(x)

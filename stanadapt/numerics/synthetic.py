@@ -6,7 +6,7 @@
     mu_n         mean       (p,)    their mean
     (n-1) S_n    M          (p, p)  their scatter around it, M = sum (s_i - mu_n)(s_i - mu_n)^T
 
-M is scaled to a unit diagonal and decomposed, so that summaries of unlike scales do not look singular.
+M is scaled to a unit diagonal and decomposed, so that summaries of different scales do not look singular.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _EPS = float(np.finfo(float).eps)
 
 
 class SingularScatterError(ValueError):
-    """Simulated and observed summaries have a linear dependence in common: no density is finite."""
+    """Simulated and observed summaries share a linear dependence, so no density is finite."""
 
 
 def log_unbiased_density(simulated: np.ndarray, observed: np.ndarray) -> float:
     """Log of the unbiased estimate of a Gaussian density by Ghurye and Olkin (1969); n >= p + 4.
 
-    Price, Drovandi, Lee and Nott (2018), Bayesian synthetic likelihood, equation 5. It is -inf where the
-    estimate is zero, because the data are further from the mean than any of n simulations can be.
+    Price, Drovandi, Lee and Nott (2018), Bayesian synthetic likelihood, equation 5. If the estimate is zero,
+    the result is -inf: the data are then further from the mean than any of n simulations can be.
     """
     n, p = simulated.shape
     scatter = _scatter(simulated, observed)

@@ -28,8 +28,8 @@ def coerce(root_t: Matrix, z: Vector, rate: Real, accept_prob: Real, target_acce
     """R R^T <- R [I + rate (alpha - alpha*) z z^T / |z|²] R^T, in place, in O(d²).
 
     Vihola (2012), Robust adaptive Metropolis algorithm with coerced acceptance rate. Steps become longer or
-    shorter in the direction z (d,) of the proposal. So no direction is lost, while a covariance learnt from
-    few points loses some.
+    shorter in the direction z (d,) of the proposal. So no direction is lost, but a covariance that is learned
+    from few points loses some.
     """
     size = dot(z, z)
     if size > 0.0:
@@ -49,5 +49,5 @@ def first_scale(target: Target, x: Vector, logp: Real, target_accept: Real, rng:
 
 
 def gaussian_scale(d: int) -> float:
-    """The best s, of acceptance 0.234, for a Gaussian with covariance R R^T in many dimensions."""
+    """The best s, with acceptance 0.234, for a Gaussian with covariance R R^T in many dimensions."""
     return float(2.38 * d**-0.5)

@@ -1,6 +1,6 @@
-"""Windows of warm-up: what a chain has seen in the present one and in the one before, and what that tells.
+"""Windows of warm-up: they keep a chain's points, from which coordinates and metric are learned.
 
-At the end of a window coordinates and metric are learnt anew from the draws and scores of both.
+At the end of a window both are learned anew, from draws and scores of this window and of the one before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from .linear import double_capacity
 from .metric import Metric, compress, dense_metric, distance, drift, hessian_metric, learn_metric
 from .metric_choice import EARLY, change, choose_metric, curvature_metric, is_same, learn_dense
 
-# Two windows agree if they have so many draws, no variance changes by this factor, and the drift is smaller.
+# Two windows agree if they have ENOUGH draws, no variance changes by the factor CHANGE, and the drift
+# stays below DRIFT.
 ENOUGH, CHANGE, DRIFT = 60, 1.5, 3.0
 _FIRST_ROWS = 64
 
@@ -37,12 +38,12 @@ class Windows(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """What two windows tell."""
+    """What is learned from two windows."""
 
     transport: np.ndarray
     metric: Metric
     steady: bool  # whether the two agree, so that the next window may be the last
-    wanted: bool  # whether the next window is to begin with the Hessian
+    wanted: bool  # whether the next window should begin with the Hessian
 
 
 @kernel
@@ -53,7 +54,7 @@ def empty_windows(d: Integer) -> Windows:
 
 @kernel
 def with_room(windows: Windows, n: Integer) -> Windows:
-    """The windows with room for `n` rows more."""
+    """The windows with room for `n` more rows."""
     points, scores = windows.points, windows.scores
     while len(points) < windows.seen + n:
         points, scores = double_capacity(points), double_capacity(scores)
@@ -70,7 +71,7 @@ def first_window(points: np.ndarray, scores: np.ndarray) -> Windows:
 
 @bare
 def put(windows: Windows, row: Integer, transport: Matrix, z: Vector, score: Vector) -> None:
-    """Write a point z (d,) and its score, which are in the coordinates of `transport`, to a row."""
+    """Write a point z (d,) and its score, both in the coordinates of `transport`, to a row, in x."""
     if len(transport) > 0:
         _put_in_x(windows.points[row], windows.scores[row], transport, z, score)
         return
@@ -108,9 +109,9 @@ def learn_windows(
 ) -> Lesson:
     """Coordinates and metric at the end of a window; without draws the Hessian's metric, if there is one.
 
-    A dense metric is compressed to low rank where that saves time, if `compressing` is set. Then draws choose
-    the form too where there are many dimensions, see metric_choice.py; `gradients` are those of a trajectory.
-    Without `new` no coordinates are moved that were not before.
+    With `compressing`, a dense metric is compressed to low rank if that saves time. In many dimensions draws
+    then choose the form too, see metric_choice.py; `gradients` is the number of gradients that a trajectory
+    takes. Without `new`, the map moves only coordinates that it moved before.
     """
     (points, scores, n, before), steady = windows, False
     learnt = learn_transport(transport, points[:n], scores[:n], groups, before, new=new)
@@ -120,7 +121,7 @@ def learn_windows(
     found = hessian_metric(hessian) if len(hessian) else None
     if n:
         found = learn_metric(metric, z, score_z)
-    enough = before > 0 and n >= ENOUGH  # nothing is before what an earlier run has drawn
+    enough = before > 0 and n >= ENOUGH  # draws of an earlier run have no window before them
     if enough and found is not None and len(found.chol_t) and same_law(learnt, transport):
         steady = distance(metric, found) < np.log(CHANGE) and drift(found, z, before) < DRIFT
     if found is not None:
@@ -139,7 +140,7 @@ def _learn_large(
     choosing: bool,
     gradients: float,
 ) -> Lesson:
-    """The same where a dense metric does not go without saying, from draws and scores in the coordinates."""
+    """The lesson in many dimensions, where a dense metric may not pay; draws and scores are in z."""
     same, wanted, n = same_law(learnt, transport), False, len(z)
     if n == 0:
         found = curvature_metric(hessian) if len(hessian) else None
@@ -157,14 +158,14 @@ def _learn_large(
 def is_borne_out(
     windows: Windows, transport: np.ndarray, metric: Metric, groups: np.ndarray, compressing: bool
 ) -> bool:
-    """Whether the points seen so far show the coordinates and the metric that there are already."""
+    """Whether the points seen so far support the present coordinates and the present metric."""
     none = np.empty((0, 0))
     lesson = learn_windows(windows, transport, metric, none, groups, compressing=compressing, new=False)
     return same_law(lesson.transport, transport) and change(metric, lesson.metric) < np.log(CHANGE)
 
 
 def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> bool:
-    """Whether the draws so far show other coordinates or laws than those of `transport`, or leave a doubt."""
+    """Whether the draws so far ask for other coordinates or laws than `transport` has, or leave a doubt."""
     points, scores = windows.points[: windows.seen], windows.scores[: windows.seen]
     learned = learn_transport(transport, points, scores, groups, windows.before, wholly=False)
     if not same_law(learned, transport):
@@ -177,10 +178,10 @@ def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> boo
 
 @functools.cache
 def rehearse() -> None:
-    """Learn from a few draws, normal ones and heavy-tailed ones.
+    """Learn from a few draws, normal ones and heavy-tailed ones, once in a process before chains start.
 
-    It is done once in a process before chains start, so that no chain waits in its warm-up until what a
-    window's end calls is compiled or loaded.
+    This compiles or loads the functions that are called at the end of a window, so that no chain waits for
+    them during its warm-up.
     """
     n, d = 70, 3
     rng, none = np.random.default_rng(1), np.empty((0, 0))
