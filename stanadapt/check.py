@@ -168,7 +168,7 @@ def _obstacle(target: Path, overwrite: bool) -> str:
 
 
 def unfinished(target: Path) -> Path:
-    """Where a file is written until it is whole."""
+    """The path at which a file is written until it is complete."""
     return target.with_name(f"{target.name}.{os.getpid()}.part")
 
 

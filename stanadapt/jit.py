@@ -137,7 +137,7 @@ def bare_exact(function: Callable[..., Any]) -> Any:
 
 
 def intrinsic(definition: Callable[..., Any]) -> Any:
-    """A function that kernels call and whose machine code `definition` writes."""
+    """A function for kernels to call; `definition` generates its machine code."""
     return numba.extending.intrinsic(definition)
 
 
@@ -233,7 +233,7 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write machine code, one process at a time: numba reads the function's index and writes a longer one.
+        """Write machine code, one process at a time: numba reads the function's index and extends it.
 
         Two processes that write at once could give their files the same name. A process that loads this file
         later could then run machine code for the wrong types.

@@ -1,4 +1,4 @@
-"""What an argument of compiled code is, as names for `Any`.
+"""Names for `Any` that tell readers what an argument of compiled code is.
 
 numba infers the types of a kernel from the arguments of a call, and does not read annotations. So these
 names are for readers: they tell a vector from a matrix, and an integer from a real number. All of them are

@@ -118,7 +118,7 @@ def _density(target: NativeTarget, x: Vector) -> Real:
 def log_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real:
     """Log density at `z` (d,) in the target's coordinates; its gradient is written to `score` (d,).
 
-    Outside of the support the log density is -inf, and `score` means nothing. An error of the model, or a
+    Outside of the support the log density is -inf, and `score` is meaningless. An error of the model, or a
     value or gradient that is not finite, is counted as a failure and gives -inf too.
     """
     if len(target.transport) == 0:

@@ -218,7 +218,7 @@ def backward(
 
 @exact
 def input_gradient(shape: Shape, weights: Vector, d_hidden: Matrix) -> Matrix:
-    """The gradient with respect to the inputs (n, B), from what `backward` returns."""
+    """The gradient with respect to the inputs (n, B), from the result of `backward`."""
     w1, _, _, _ = layers(shape, weights)
     d_z = np.zeros((shape.n_in, d_hidden.shape[1]))
     add_product(d_z, w1.T, d_hidden)

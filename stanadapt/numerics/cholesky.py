@@ -13,7 +13,7 @@ def factorise(a: Matrix, shift: Real, chol_t: Matrix) -> Flag:
     """Write the transposed lower Cholesky factor of a - shift I to `chol_t` (d, d), zeros below; O(d³/3).
 
     Only the upper triangle of the symmetric `a` (d, d) is read. Returns whether the matrix is positive
-    definite; if not, `chol_t` means nothing. (LAPACK in numba raises an error instead, and starts threads.)
+    definite; if not, `chol_t` is meaningless. (LAPACK in numba raises an error instead, and starts threads.)
     """
     d = len(a)
     for k in range(d):

@@ -102,7 +102,7 @@ def largest_ratio(one_t: Matrix, other_t: Matrix) -> Real:
     """The largest absolute log ratio of the variances of two metrics, given their L^T (d, d)."""
     d = len(one_t)
     root = other_t.T.copy()
-    for i in range(d):  # L^-1 of the one, times L of the other
+    for i in range(d):  # L^-1 of the first metric, times L of the second
         for j in range(i):
             _add(root[i], -one_t[j, i], root[j])
         _scale(root[i], 1.0 / one_t[i, i])

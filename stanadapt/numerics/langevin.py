@@ -73,7 +73,7 @@ def langevin_proposal(
     """Write a proposal, its score and its rotated score to `y`, `score_y` and `rotated_y` (d,).
 
     Returns the proposal's log density and acceptance probability. If the log density is -inf, the two scores
-    mean nothing.
+    are meaningless.
     """
     propose(x, rotated, root_t, s, rng, y, rotated_y)
     logp_y = log_density_gradient(target, y, score_y)

@@ -80,7 +80,7 @@ class SurrogateFit(NamedTuple):
 
 
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """||x_i - y_j||² (n, m) for points (n, d) and (m, d); rounding makes none negative."""
+    """||x_i - y_j||² (n, m) for points (n, d) and (m, d); none is negative by rounding."""
     squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2.0 * (x @ y.T)
     clipped: np.ndarray = np.maximum(squares, 0.0)
     return clipped
@@ -295,7 +295,7 @@ def empty_sums(basis: Basis, regularisation: float) -> Sums:
 
 
 def take_in(sums: Sums, points: np.ndarray) -> Sums:
-    """Add `points` (n, d) to the sums, whose arrays change in place."""
+    """Add `points` (n, d) to the sums; their arrays change in place."""
     m, n, d = len(sums.u), *points.shape
     features = math.sqrt(2.0 / m)
     angles = points @ sums.omega.T + sums.u

@@ -48,7 +48,7 @@ class Lesson(NamedTuple):
 
 @kernel
 def empty_windows(d: Integer) -> Windows:
-    """Windows that have seen nothing, in dimension `d`."""
+    """Empty windows, in dimension `d`."""
     return Windows(np.empty((_FIRST_ROWS, d)), np.empty((_FIRST_ROWS, d)), 0, 0)
 
 
