@@ -24,7 +24,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numba
 import numba.extending
@@ -43,7 +43,7 @@ _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
 _ALWAYS = {"nogil": True, "error_model": "numpy"}
 _REORDERED = {"reassoc", "contract"}
-_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|exact|bare(_exact)?|callback)\b", re.MULTILINE)
+_IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|callback)\b", re.MULTILINE)
 
 
 def processor() -> str:
@@ -100,40 +100,38 @@ def _prune(current: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` to machine code at its first call. It runs without the GIL and is cached on disk."""
-    return _cached(numba.njit(fastmath=_REORDERED, _nrt=True, **_ALWAYS)(function), function)
+@overload
+def kernel(function: Callable[..., Any]) -> Any: ...
+@overload
+def kernel(*, ordered: bool = False, counted: bool = True) -> Callable[[Callable[..., Any]], Any]: ...
+def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False, counted: bool = True) -> Any:
+    """Compile a function to machine code at its first call. It runs without the GIL and is cached on disk.
 
+    It is a decorator, `@kernel` or `@kernel(ordered=True)`.
 
-def bare(function: Callable[..., Any]) -> Any:
-    """Compile `function` like `kernel` does, but count no references to arrays.
+    Parameters
+    ----------
+    function
+        What is compiled.
+    ordered
+        Whether sums keep the order in which they are written. A kernel that calls another one holds a copy of
+        it, which the compiler optimises again. The copy that runs depends on the order in which kernels were
+        loaded. If the compiler may reorder sums, two copies can differ in the last digit, and so can two
+        processes, if one compiles and the other loads from disk. Most kernels are too small for that.
 
-    A kernel adds a reference to every array among its arguments, in a tuple or alone, and removes it at the
-    end. These atomic instructions took half the time of an iteration on a small model. A bare kernel may not
-    make an array, take one that another kernel returns, or return one; NumPy's views of rows are allowed. The
-    caller keeps the arrays alive meanwhile.
+        Every kernel may fuse a product with a sum. In a b + c d the compiler can fuse either product, and the
+        last digits differ. So add products one at a time, to a value that is no product itself:
+        (e + a b) + c d.
+    counted
+        Whether it counts references to arrays. A kernel counts every array that it gets, in a tuple or alone,
+        and counts it back at the end, by atomic instructions: those took half of an iteration on a small
+        model. A kernel that does not count may neither make an array, nor take one that another kernel
+        returns, nor return one; NumPy's views of rows are fine. Its caller holds the arrays meanwhile.
     """
-    return _cached(numba.njit(fastmath=_REORDERED, _nrt=False, **_ALWAYS)(function), function)
-
-
-def exact(function: Callable[..., Any]) -> Any:
-    """Compile `function` like `kernel` does, but keep the order in which its sums are written.
-
-    A kernel that calls another one holds a copy of it, and the compiler optimises the copy again. Which copy
-    runs depends on the order in which kernels were loaded. If the compiler may reorder sums, two copies can
-    differ in the last digit. So can the results of two processes, if one compiles the kernel and the other
-    loads it from disk. Most kernels are too small for that to happen.
-
-    In every kernel the compiler may fuse a product with a sum. In a b + c d it can fuse either product, and
-    the last digits of the two results differ. So add products one at a time, to a value that is not a
-    product: (e + a b) + c d.
-    """
-    return _cached(numba.njit(_nrt=True, **_ALWAYS)(function), function)
-
-
-def bare_exact(function: Callable[..., Any]) -> Any:
-    """Compile `function` like `exact` does, but count no references to arrays, see `bare`."""
-    return _cached(numba.njit(_nrt=False, **_ALWAYS)(function), function)
+    if function is None:
+        return functools.partial(kernel, ordered=ordered, counted=counted)
+    reordered = {} if ordered else {"fastmath": _REORDERED}
+    return _cached(numba.njit(_nrt=counted, **reordered, **_ALWAYS)(function), function)
 
 
 def intrinsic(definition: Callable[..., Any]) -> Any:

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from .jit import bare, intrinsic, kernel
+from .jit import intrinsic, kernel
 from .kinds import Flag, Matrix, Real, Vector
 from .transport.columns import COLUMNS
 from .transport.composition import into_x, pull_back
@@ -87,7 +87,7 @@ def _address(typing_context: Any, array: Any) -> Any:
     return types.uint64(array), generate
 
 
-@bare
+@kernel(counted=False)
 def log_density(target: NativeTarget, z: Vector) -> Real:
     """Log density at `z` (d,) in the target's coordinates.
 
@@ -106,7 +106,7 @@ def _moved_density(target: NativeTarget, z: Vector) -> Real:
     return -np.inf if log_det == np.inf else _density(target, x) + log_det
 
 
-@bare
+@kernel(counted=False)
 def _density(target: NativeTarget, x: Vector) -> Real:
     value = _call(np.uint64(target.log_density), np.uint64(target.context), _address(x), np.uint64(0))
     if np.isfinite(value) or value == -np.inf:
@@ -114,7 +114,7 @@ def _density(target: NativeTarget, x: Vector) -> Real:
     return _count_failure(target.failures, x)
 
 
-@bare
+@kernel(counted=False)
 def log_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real:
     """Log density at `z` (d,) in the target's coordinates; its gradient is written to `score` (d,).
 
@@ -139,7 +139,7 @@ def _moved_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> R
     return logp + log_det
 
 
-@bare
+@kernel(counted=False)
 def _density_gradient(target: NativeTarget, x: Vector, score: Vector) -> Real:
     value = _call(
         np.uint64(target.log_density_gradient), np.uint64(target.context), _address(x), _address(score)
@@ -151,7 +151,7 @@ def _density_gradient(target: NativeTarget, x: Vector, score: Vector) -> Real:
     return _count_failure(target.failures, x)
 
 
-@bare
+@kernel(counted=False)
 def _all_finite(v: Vector) -> Flag:
     """Whether all entries are finite. If the sum is finite, they are; if not, it may have overflowed."""
     total = 0.0
@@ -217,7 +217,7 @@ def hessian(target: NativeTarget, x: Vector, out: Matrix) -> Flag:
     return True
 
 
-@bare
+@kernel(counted=False)
 def _count_failure(failures: Failures, x: Vector) -> Real:
     """Count a failure at `x` (d,). Returns -inf."""
     if failures.total[0] == 0:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .jit import bare
+from .jit import kernel
 from .kinds import Integer, Matrix, Real, Vector
 
 NOTHING = None  # `Info.own` of a method that has no columns of its own
@@ -51,7 +51,7 @@ def empty_trace(n: int, d: int, k: int = 0) -> Trace:
     )
 
 
-@bare
+@kernel(counted=False)
 def record(trace: Trace, i: Integer, x: Vector, logp: Real, info: Info) -> None:
     """Write iteration `i`, which ended at `x` (d,)."""
     for j in range(x.size):  # faster than assigning the row
@@ -64,7 +64,7 @@ def record(trace: Trace, i: Integer, x: Vector, logp: Real, info: Info) -> None:
     _record_own(trace.own, i, info.own)
 
 
-@bare
+@kernel(counted=False)
 def _record_own(rows: Matrix, i: Integer, own: Any) -> None:
     """Write the columns of the method's own. If it has none, `own` is None and numba drops the branch."""
     if own is not None:

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
-from ..jit import exact, is_compiled, kernel
+from ..jit import is_compiled, kernel
 from .shares import TAILS, count_tails
 
 FEWEST = 4  # draws a chain that these statistics need
@@ -183,7 +183,7 @@ def sort(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order, ordered
 
 
-@exact
+@kernel(ordered=True)
 def _write_keys(values: Any, keys: Any, bits: Any) -> None:
     """Integers in the order of the numbers, their last `bits` the place in the row."""
     k, n = values.shape
@@ -196,7 +196,7 @@ def _write_keys(values: Any, keys: Any, bits: Any) -> None:
             keys[i, j] = (key >> bits << bits) | np.uint64(j)
 
 
-@exact
+@kernel(ordered=True)
 def _read_keys(keys: Any, values: Any, bits: Any, order: Any, ordered: Any, sorted_: Any) -> None:
     """The order and the ordered values; `sorted_` (k,) tells whether few neighbours had to change places."""
     k, n = values.shape
@@ -214,7 +214,7 @@ def _read_keys(keys: Any, values: Any, bits: Any, order: Any, ordered: Any, sort
         sorted_[i] = moves <= n
 
 
-@exact
+@kernel(ordered=True)
 def _rank(order: Any, ordered: Any, table: Any, scores: Any) -> None:
     """Write the normal scores of average ranks to `scores` (k, n), from ordered values and their places."""
     n = ordered.shape[1]
@@ -229,7 +229,7 @@ def _rank(order: Any, ordered: Any, table: Any, scores: Any) -> None:
             first = last + 1
 
 
-@exact
+@kernel(ordered=True)
 def _fold(order: Any, ordered: Any, middle: Any, places: Any, distances: Any) -> None:
     """Order and values (k, n) by the distance from the middle, for n even.
 
@@ -258,7 +258,7 @@ def _fold(order: Any, ordered: Any, middle: Any, places: Any, distances: Any) ->
             left -= one - further
 
 
-@exact
+@kernel(ordered=True)
 def _find_constants(halves: Any, constant: Any) -> None:
     """Write to `constant` (k,) whether the range of (m, n) values is under `_FLAT`."""
     k, m, n = halves.shape

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import betainc
 
-from ..jit import exact
+from ..jit import kernel
 
 TAILS = ((0.01, "under"), (0.05, "under"), (0.95, "over"), (0.99, "over"))
 ERROR_RATE = 1e-3  # that any tail of any scalar is named where all chains are right
@@ -118,7 +118,7 @@ def _binomial(successes: np.ndarray, failures: np.ndarray, p: float) -> np.ndarr
     return np.where(some, betainc(np.where(some, failures, 1.0), successes + 1.0, 1.0 - p), 1.0)
 
 
-@exact
+@kernel(ordered=True)
 def _count(order: Any, ordered: Any, probabilities: Any, batches: Any, hits: Any, clumps: Any) -> None:
     """From either end of the ordered draws inwards; `batches` (chains, most) is room to count in."""
     k, n = order.shape
@@ -142,7 +142,7 @@ def _count(order: Any, ordered: Any, probabilities: Any, batches: Any, hits: Any
                     _measure(batches, hits[i, tail], clumps[i, tail])
 
 
-@exact
+@kernel(ordered=True)
 def _measure(batches: Any, hits: Any, clumps: Any) -> None:
     """Hits of every chain, and the sizes of their clumps, from hits in batches."""
     chains, most = batches.shape

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import exact
+from ..jit import kernel
 from ..kinds import Flag, Generator, Integer, Matrix, Real, Vector
 
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8  # Kingma and Ba's
@@ -123,7 +123,7 @@ def empty_replay(rows: int, d: int, k: int) -> ReplayBuffer:
     return ReplayBuffer(np.zeros((rows, 2 * d)), np.zeros((rows, 2 * k)), np.zeros(rows), 0)
 
 
-@exact
+@kernel(ordered=True)
 def dot(u: Vector, v: Vector) -> Real:
     """u . v in eight partial sums: fast even though the compiler may not reorder sums."""
     n = u.size - u.size % 8
@@ -143,7 +143,7 @@ def dot(u: Vector, v: Vector) -> Real:
     return total
 
 
-@exact
+@kernel(ordered=True)
 def layers(shape: Shape, weights: Vector) -> tuple[Matrix, Vector, Matrix, Vector]:
     """Views W1 (h, n), b1 (h,), W2 (m, h), b2 (m,) of the flat weights."""
     n, h, m = shape.n_in, shape.n_hidden, shape.n_out
@@ -152,7 +152,7 @@ def layers(shape: Shape, weights: Vector) -> tuple[Matrix, Vector, Matrix, Vecto
     return weights[:a].reshape(h, n), weights[a:b], weights[b:c].reshape(m, h), weights[c:]
 
 
-@exact
+@kernel(ordered=True)
 def add_product(out: Matrix, w: Matrix, z: Matrix) -> None:
     """out += w @ z for `out` (m, B), `w` (m, n) and `z` (n, B), four rows of z in a pass."""
     n, columns = z.shape
@@ -173,7 +173,7 @@ def add_product(out: Matrix, w: Matrix, z: Matrix) -> None:
                 row[k] += a * z_0[k]
 
 
-@exact
+@kernel(ordered=True)
 def forward(shape: Shape, weights: Vector, z: Matrix, hidden: Matrix, out: Matrix) -> None:
     """Write the hidden layer (h, B) and the output (m, B) for inputs `z` (n, B)."""
     w1, b1, w2, b2 = layers(shape, weights)
@@ -189,7 +189,7 @@ def forward(shape: Shape, weights: Vector, z: Matrix, hidden: Matrix, out: Matri
     add_product(out, w2, hidden)
 
 
-@exact
+@kernel(ordered=True)
 def backward(
     shape: Shape, weights: Vector, z: Matrix, hidden: Matrix, d_out: Matrix, gradient: Vector
 ) -> Matrix:
@@ -216,7 +216,7 @@ def backward(
     return d_hidden
 
 
-@exact
+@kernel(ordered=True)
 def input_gradient(shape: Shape, weights: Vector, d_hidden: Matrix) -> Matrix:
     """The gradient with respect to the inputs (n, B), from the result of `backward`."""
     w1, _, _, _ = layers(shape, weights)
@@ -225,7 +225,7 @@ def input_gradient(shape: Shape, weights: Vector, d_hidden: Matrix) -> Matrix:
     return d_z
 
 
-@exact
+@kernel(ordered=True)
 def clip(gradient: Vector, threshold: Real) -> Real:
     """Shorten `gradient`, in place, to the norm `threshold` if it is longer. Returns the norm that it had."""
     norm = np.sqrt(dot(gradient, gradient))
@@ -235,7 +235,7 @@ def clip(gradient: Vector, threshold: Real) -> Real:
     return norm
 
 
-@exact
+@kernel(ordered=True)
 def descend(weights: Vector, gradient: Vector, adam: Adam, rate: Real) -> Adam:
     """One step of Adam downhill, in place. Returns the moments afterwards."""
     first, second, t = adam
@@ -248,7 +248,7 @@ def descend(weights: Vector, gradient: Vector, adam: Adam, rate: Real) -> Adam:
     return Adam(first, second, t)
 
 
-@exact
+@kernel(ordered=True)
 def squared_error(shape: Shape, weights: Vector, z: Matrix, targets: Matrix) -> Real:
     """Mean over columns of the squared distance of the outputs for `z` (n, B) from `targets` (m, B)."""
     hidden, out = np.empty((shape.n_hidden, z.shape[1])), np.empty_like(targets)
@@ -260,7 +260,7 @@ def squared_error(shape: Shape, weights: Vector, z: Matrix, targets: Matrix) -> 
     return total / z.shape[1]
 
 
-@exact
+@kernel(ordered=True)
 def regression_epoch(
     shape: Shape,
     weights: Vector,
@@ -317,13 +317,13 @@ def regress(
     return best
 
 
-@exact
+@kernel(ordered=True)
 def exterior_weight(u: Vector, radius: Real) -> Real:
     """g: 0 for |u|² <= radius²/2, 1 for |u| >= radius, and smooth in between (Appendix B.3)."""
     return _transition(dot(u, u) / (radius * radius))
 
 
-@exact
+@kernel(ordered=True)
 def _transition(eta: Real) -> Real:
     """g as a function of eta = |u|² / radius²."""
     if eta <= 0.5:
@@ -335,7 +335,7 @@ def _transition(eta: Real) -> Real:
     return 1.0 / (1.0 + np.exp((4.0 * eta - 3.0) / (2.0 * (2.0 * eta - 1.0) * (eta - 1.0))))
 
 
-@exact
+@kernel(ordered=True)
 def action(shape: Shape, actor: Vector, radius: Real, u: Vector, a: Vector) -> None:
     """Write the action a(u) (k,) at one point `u` (d,)."""
     w1, b1, w2, b2 = layers(shape, actor)
@@ -352,7 +352,7 @@ def action(shape: Shape, actor: Vector, radius: Real, u: Vector, a: Vector) -> N
         a[j] += g * (base - a[j])
 
 
-@exact
+@kernel(ordered=True)
 def actions(
     shape: Shape, actor: Vector, radius: Real, pairs: Matrix, hidden: Matrix, a: Matrix, keep: Vector
 ) -> Matrix:
@@ -395,7 +395,7 @@ def extend_replay(memory: ReplayBuffer, more: int, most: int) -> ReplayBuffer:
     )
 
 
-@exact
+@kernel(ordered=True)
 def store(memory: ReplayBuffer, u: Vector, y: Vector, a: Vector, a_y: Vector, reward: Real) -> ReplayBuffer:
     """Write one more transition, over the oldest if there is no room. Returns the buffer."""
     states, all_actions, rewards, n = memory
@@ -408,7 +408,7 @@ def store(memory: ReplayBuffer, u: Vector, y: Vector, a: Vector, a_y: Vector, re
     return ReplayBuffer(states, all_actions, rewards, n + 1)
 
 
-@exact
+@kernel(ordered=True)
 def mini_batch(memory: ReplayBuffer, size: Integer, rng: Generator) -> tuple[Matrix, Matrix, Vector, Matrix]:
     """`size` random transitions: states (2d, B), actions (2k, B), rewards (B,), next states (2d, B)."""
     rows = len(memory.rewards)
@@ -427,7 +427,7 @@ def mini_batch(memory: ReplayBuffer, size: Integer, rng: Generator) -> tuple[Mat
     return s, a, r, after
 
 
-@exact
+@kernel(ordered=True)
 def critic_step(
     actor_is: Shape,
     critic_is: Shape,
@@ -458,7 +458,7 @@ def critic_step(
     return descend(nets.critic, gradient, nets.critic_adam, rates.critic), dot(away, away) / size
 
 
-@exact
+@kernel(ordered=True)
 def policy_gradient(
     actor_is: Shape, critic_is: Shape, nets: Networks, radius: Real, s: Matrix, gradient: Vector
 ) -> None:
@@ -485,7 +485,7 @@ def policy_gradient(
     backward(actor_is, nets.actor, z, hidden_a, d_out, gradient)
 
 
-@exact
+@kernel(ordered=True)
 def _hidden_slope(shape: Shape, weights: Vector, hidden: Matrix) -> Matrix:
     """The gradient (h, B) of a scalar output with respect to the hidden layer before max(0, .)."""
     _, _, w2, _ = layers(shape, weights)
@@ -497,7 +497,7 @@ def _hidden_slope(shape: Shape, weights: Vector, hidden: Matrix) -> Matrix:
     return d_hidden
 
 
-@exact
+@kernel(ordered=True)
 def learn(
     actor_is: Shape, critic_is: Shape, nets: Networks, memory: ReplayBuffer, rates: Rates, rng: Generator
 ) -> tuple[Networks, Flag]:
@@ -524,7 +524,7 @@ def learn(
     return nets, True
 
 
-@exact
+@kernel(ordered=True)
 def value(shape: Shape, weights: Vector, u: Vector) -> Real:
     """The output of a network with one output unit, for one input `u` (n,)."""
     w1, b1, w2, b2 = layers(shape, weights)
@@ -534,7 +534,7 @@ def value(shape: Shape, weights: Vector, u: Vector) -> Real:
     return total
 
 
-@exact
+@kernel(ordered=True)
 def add_gradient(shape: Shape, weights: Vector, u: Vector, d_out: Vector, gradient: Vector) -> None:
     """Add the gradient of d_out . output with respect to the weights, for one input `u` (n,)."""
     w1, b1, w2, _ = layers(shape, weights)
@@ -555,7 +555,7 @@ def add_gradient(shape: Shape, weights: Vector, u: Vector, d_out: Vector, gradie
             row[k] += slope * u[k]
 
 
-@exact
+@kernel(ordered=True)
 def follow(behind: Vector, ahead: Vector, tau: Real) -> None:
     """behind <- tau ahead + (1 - tau) behind."""
     for i in range(behind.size):

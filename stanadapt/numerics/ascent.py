@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import exact, kernel
+from ..jit import kernel
 from ..kinds import Flag, Integer, Matrix, Real, Target, Vector
 from ..target import log_density, log_density_gradient
 
@@ -62,7 +62,7 @@ class Memory(NamedTuple):
     diagonal: Any  # (d,) the inverse Hessian before the pairs are applied
 
 
-@exact
+@kernel(ordered=True)
 def climb(target: Target, x: Vector, most: Integer) -> Ascent:
     """Climb from `x` (d,) while the log density still rises by tens of nats in ten iterations.
 
@@ -102,7 +102,7 @@ def climb(target: Target, x: Vector, most: Integer) -> Ascent:
     return Ascent(way[first_near_top(heights, n, d)].copy(), heights[n], gradients, way[n].copy())
 
 
-@exact
+@kernel(ordered=True)
 def rises(heights: Vector, n: Integer, d: Integer) -> Flag:
     """Whether the log density still rises fast enough after iteration `n`."""
     if n < _LOOK_BACK:
@@ -110,7 +110,7 @@ def rises(heights: Vector, n: Integer, d: Integer) -> Flag:
     return heights[n] - heights[n - _LOOK_BACK] > _GAIN * d
 
 
-@exact
+@kernel(ordered=True)
 def first_near_top(heights: Vector, n: Integer, d: Integer) -> Integer:
     """The first iteration with a log density near the highest one, which iteration `n` has."""
     first = 0
@@ -119,7 +119,7 @@ def first_near_top(heights: Vector, n: Integer, d: Integer) -> Integer:
     return first
 
 
-@exact
+@kernel(ordered=True)
 def ascent_direction(memory: Memory, pairs: Integer, score: Vector, direction: Vector) -> Real:
     """Write the inverse Hessian times the score to `direction` (d,). Returns the slope in this direction.
 
@@ -149,7 +149,7 @@ def ascent_direction(memory: Memory, pairs: Integer, score: Vector, direction: V
     return dot(direction, score)
 
 
-@exact
+@kernel(ordered=True)
 def remember(
     memory: Memory, pairs: Integer, x: Vector, end: Vector, score: Vector, end_score: Vector
 ) -> Integer:
@@ -173,7 +173,7 @@ def remember(
     return pairs + 1
 
 
-@exact
+@kernel(ordered=True)
 def rescale(diagonal: Vector, step: Vector, turn: Vector, inner: Real) -> None:
     """Update the diagonal by a pair, as Gilbert and Lemaréchal do."""
     before, after = 0.0, 0.0
@@ -187,7 +187,7 @@ def rescale(diagonal: Vector, step: Vector, turn: Vector, inner: Real) -> None:
             diagonal[i] = inner / curvature
 
 
-@exact
+@kernel(ordered=True)
 def line_search(
     target: Target, x: Vector, logp: Real, slope: Real, direction: Vector, end: Vector, end_score: Vector
 ) -> tuple[Real, Integer]:
@@ -220,7 +220,7 @@ def line_search(
     return step_to(target, x, low, direction, end, end_score), tries + 1
 
 
-@exact
+@kernel(ordered=True)
 def step_to(target: Target, x: Vector, step: Real, direction: Vector, end: Vector, end_score: Vector) -> Real:
     """Write x + step * direction to `end`, and its score to `end_score`. Returns its log density."""
     for i in range(x.size):
@@ -228,7 +228,7 @@ def step_to(target: Target, x: Vector, step: Real, direction: Vector, end: Vecto
     return log_density_gradient(target, end, end_score)
 
 
-@exact
+@kernel(ordered=True)
 def interpolate(promised: Real, rise: Real) -> Real:
     """The share of a step that was too long, from 0.1 to 0.5, at which a parabola along it is highest.
 
@@ -238,20 +238,20 @@ def interpolate(promised: Real, rise: Real) -> Real:
     return min(part, 0.5) if part > 0.1 else 0.1
 
 
-@exact
+@kernel(ordered=True)
 def extrapolate(slope: Real, end_slope: Real) -> Real:
     """How far to go on after a step that was too short, in steps: to where the slope would be zero."""
     turn = slope - end_slope
     return min(max(end_slope / turn, 1.0), 9.0) if turn > 0.0 else 9.0
 
 
-@exact
+@kernel(ordered=True)
 def keep_inside(ahead: Real, width: Real) -> Real:
     """`ahead`, moved out of the outer tenths of a bracket of this width."""
     return min(max(ahead, 0.1 * width), 0.9 * width)
 
 
-@exact
+@kernel(ordered=True)
 def norm(v: Vector) -> Real:
     """Euclidean length, computed so that squares do not overflow."""
     largest = 0.0
@@ -266,7 +266,7 @@ def norm(v: Vector) -> Real:
     return largest * np.sqrt(total)
 
 
-@exact
+@kernel(ordered=True)
 def dot(u: Vector, v: Vector) -> Real:
     """u . v, summed in order: a climb amplifies last digits, and the `dot` of linear.py may be reordered."""
     total = 0.0
@@ -275,7 +275,7 @@ def dot(u: Vector, v: Vector) -> Real:
     return total
 
 
-@exact
+@kernel(ordered=True)
 def add(out: Vector, weight: Real, v: Vector) -> None:
     """out += weight * v."""
     for i in range(out.size):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..jit import exact
+from ..jit import kernel
 from ..kinds import Flag, Integer, Matrix, Real, Vector
 
 _SMALLEST = 1e-14  # relative eigenvalue; smaller ones are rounding errors
 
 
-@exact
+@kernel(ordered=True)
 def solve_equation(chol_t: Matrix, points: Matrix, scores: Matrix, weight: Real) -> tuple[Matrix, Flag]:
     """L^T (d, d) with A^-1 = L L^T, for the metric A of draws and scores (n, d), and whether it exists.
 
@@ -53,7 +53,7 @@ def solve_equation(chol_t: Matrix, points: Matrix, scores: Matrix, weight: Real)
     return triangular_factor(turned) @ chol_t, True
 
 
-@exact
+@kernel(ordered=True)
 def curvature_factor(hessian: Matrix, smallest: Real) -> tuple[Matrix, Flag]:
     """K (d, d) with |H| = K K^T for `metric.hessian_metric`, and whether it exists."""
     d = len(hessian)
@@ -76,7 +76,7 @@ def curvature_factor(hessian: Matrix, smallest: Real) -> tuple[Matrix, Flag]:
     return triangular_factor(scaled), True
 
 
-@exact
+@kernel(ordered=True)
 def inverse_mass(factor: Matrix) -> tuple[Matrix, Matrix, Flag]:
     """A and L^T (d, d) from an L^T with rows of any sign, and whether both are finite.
 
@@ -97,7 +97,7 @@ def inverse_mass(factor: Matrix) -> tuple[Matrix, Matrix, Flag]:
     return a, chol_t, is_finite(a) and is_finite(chol_t)
 
 
-@exact
+@kernel(ordered=True)
 def largest_ratio(one_t: Matrix, other_t: Matrix) -> Real:
     """The largest absolute log ratio of the variances of two metrics, given their L^T (d, d)."""
     d = len(one_t)
@@ -113,7 +113,7 @@ def largest_ratio(one_t: Matrix, other_t: Matrix) -> Real:
     return max(abs(np.log(values[-1])), abs(np.log(values[0]))) if values[0] > 0.0 else np.inf
 
 
-@exact
+@kernel(ordered=True)
 def mean_shift(chol_t: Matrix, points: Matrix, before: Integer) -> Real:
     """Squared distance between the mean of the first `before` points (n, d) and the mean of the others."""
     n, d = points.shape
@@ -129,7 +129,7 @@ def mean_shift(chol_t: Matrix, points: Matrix, before: Integer) -> Real:
     return total
 
 
-@exact
+@kernel(ordered=True)
 def is_informative(rows: Matrix) -> Flag:
     """Whether rows (n, d) are finite and no column is constant."""
     if not is_finite(rows):
@@ -143,13 +143,13 @@ def is_informative(rows: Matrix) -> Flag:
     return True
 
 
-@exact
+@kernel(ordered=True)
 def triangular_factor(root: Matrix) -> Matrix:
     """The upper triangular U with U^T U = K K^T, for K (d, d); U^T is the lower factor L of K K^T."""
     return np.ascontiguousarray(np.linalg.qr(np.ascontiguousarray(root.T))[1])
 
 
-@exact
+@kernel(ordered=True)
 def _deviations(rows: Matrix, out: Matrix) -> None:
     """Write rows (n, d), minus their mean, to the columns of `out` (d, n)."""
     n, d = rows.shape
@@ -162,7 +162,7 @@ def _deviations(rows: Matrix, out: Matrix) -> None:
             out[j, t] = rows[t, j] - mean
 
 
-@exact
+@kernel(ordered=True)
 def _spread(v: Vector) -> Real:
     """The standard deviation of centred numbers."""
     squares = 0.0
@@ -171,7 +171,7 @@ def _spread(v: Vector) -> Real:
     return np.sqrt(squares / v.size)
 
 
-@exact
+@kernel(ordered=True)
 def _shrunk(u: Matrix, weight: Real) -> Matrix:
     """The covariance of centred columns (d, n), shrunk to its diagonal."""
     cov = u @ u.T
@@ -182,7 +182,7 @@ def _shrunk(u: Matrix, weight: Real) -> Matrix:
     return cov
 
 
-@exact
+@kernel(ordered=True)
 def _symmetric(matrix: Matrix) -> Matrix:
     for i in range(len(matrix)):
         for j in range(i):
@@ -190,7 +190,7 @@ def _symmetric(matrix: Matrix) -> Matrix:
     return matrix
 
 
-@exact
+@kernel(ordered=True)
 def is_finite(matrix: Matrix) -> Flag:
     """Whether all entries of a matrix are finite."""
     finite = True
@@ -200,14 +200,14 @@ def is_finite(matrix: Matrix) -> Flag:
     return finite
 
 
-@exact
+@kernel(ordered=True)
 def _add(out: Vector, weight: Real, v: Vector) -> None:
     """out += weight * v."""
     for t in range(v.size):
         out[t] += weight * v[t]
 
 
-@exact
+@kernel(ordered=True)
 def _scale(v: Vector, factor: Real) -> None:
     """v *= factor."""
     for t in range(v.size):

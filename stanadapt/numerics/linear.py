@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..jit import bare, kernel
+from ..jit import kernel
 from ..kinds import Integer, Matrix, Real, Vector
 
 
@@ -31,7 +31,7 @@ def times(root_t: Matrix, v: Vector) -> Vector:
     return out
 
 
-@bare
+@kernel(counted=False)
 def add_times(out: Vector, root_t: Matrix, v: Vector) -> None:
     """out += R @ v, four columns in a pass, so that `out` is read and written a quarter as often."""
     d = v.size
@@ -54,7 +54,7 @@ def transposed_times(root_t: Matrix, v: Vector) -> Vector:
     return out
 
 
-@bare
+@kernel(counted=False)
 def transposed_times_into(out: Vector, root_t: Matrix, v: Vector) -> None:
     """out = R^T @ v."""
     d = v.size
@@ -65,7 +65,7 @@ def transposed_times_into(out: Vector, root_t: Matrix, v: Vector) -> None:
         out[k] = total
 
 
-@bare
+@kernel(counted=False)
 def add_outer(root_t: Matrix, scale: Real, weight: Real, u: Vector, v: Vector) -> Real:
     """R = scale (R + weight u v^T), in place. Returns the sum of the squares of the new R.
 
@@ -82,7 +82,7 @@ def add_outer(root_t: Matrix, scale: Real, weight: Real, u: Vector, v: Vector) -
     return total
 
 
-@bare
+@kernel(counted=False)
 def dot(u: Vector, v: Vector) -> Real:
     """u . v, without a call to BLAS."""
     total = 0.0

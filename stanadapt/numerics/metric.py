@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import bare
+from ..jit import kernel
 from ..kinds import Real, Vector
 from .dense_metric import (
     curvature_factor,
@@ -55,7 +55,7 @@ class Metric(NamedTuple):
     variances: np.ndarray  # (k,) v
 
 
-@bare
+@kernel(counted=False)
 def velocity_into(out: Vector, metric: Metric, momentum: Vector) -> None:
     """out = A p."""
     if len(metric.inverse_mass) > 0:
@@ -69,7 +69,7 @@ def velocity_into(out: Vector, metric: Metric, momentum: Vector) -> None:
         out[i] *= metric.scale[i]
 
 
-@bare
+@kernel(counted=False)
 def momentum_into(out: Vector, metric: Metric, z: Vector) -> None:
     """out = p with covariance A^-1, made from `z` (d,) standard normal; p^T A p = z^T z."""
     if len(metric.inverse_mass) > 0:
@@ -89,7 +89,7 @@ def momentum_into(out: Vector, metric: Metric, z: Vector) -> None:
         out[i] /= metric.scale[i]
 
 
-@bare
+@kernel(counted=False)
 def _stretch(v: Vector, direction: Vector, factor: Real) -> None:
     """Multiply the component of v along the unit vector `direction` by `factor`, in place."""
     along = 0.0

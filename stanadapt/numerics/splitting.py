@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import bare, kernel
+from ..jit import kernel
 from ..kinds import Integer, Real, Target, Vector
 from ..target import log_density_gradient
 from .metric import velocity_into
@@ -43,7 +43,7 @@ def room(d: Integer) -> Room:
     return Room(np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d))
 
 
-@bare
+@kernel(counted=False)
 def trajectory_steps(settings: Any, step_size: Real, most: Any) -> Real:
     """The number of steps that a trajectory should have, at most `most`, before rounding.
 
@@ -55,7 +55,7 @@ def trajectory_steps(settings: Any, step_size: Real, most: Any) -> Real:
     return min(n, most)
 
 
-@bare
+@kernel(counted=False)
 def split_steps(
     target: Target,
     metric: Any,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..jit import bare, kernel
+from ..jit import kernel
 from ..kinds import Integer, Matrix, Vector
 from ..transport.columns import no_transport
 from ..transport.composition import into_x, score_in_x, transport_draws
@@ -69,7 +69,7 @@ def first_window(points: np.ndarray, scores: np.ndarray) -> Windows:
     return Windows(windows.points, windows.scores, k, 0)
 
 
-@bare
+@kernel(counted=False)
 def put(windows: Windows, row: Integer, transport: Matrix, z: Vector, score: Vector) -> None:
     """Write a point z (d,) and its score, both in the coordinates of `transport`, to a row, in x."""
     if len(transport) > 0:

@@ -53,7 +53,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from ..jit import bare, kernel
+from ..jit import kernel
 from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
 from ..numerics.linear import dot
 from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, velocity_into
@@ -154,7 +154,7 @@ warm_stages, warm_settings = windowed.warm_stages, windowed.warm_settings
 hand_over, take_over, look = windowed.hand_over, windowed.take_over, windowed.look
 
 
-@bare
+@kernel(counted=False)
 def step(target: Any, settings: Any, state: Any, logp: Any, step_size: Any, room: Any, rng: Any) -> Any:
     """One trajectory from the state's point, which it replaces in place, as it does the score there.
 
@@ -211,7 +211,7 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
     )
 
 
-@bare
+@kernel(counted=False)
 def _iterate(target: Any, settings: Any, state: Any, room: Any, rng: Any, adapting: Any, trace: Any) -> Any:
     """The loop of `sweep`. Returns the numbers of the state that it changes; arrays change in place."""
     logp, h, search, lost = state.logp, state.step_size, state.search, state.lost

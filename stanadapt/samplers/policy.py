@@ -21,7 +21,7 @@ from scipy import linalg
 
 from .. import check
 from ..errors import ArgumentError, InitializationError
-from ..jit import exact, kernel
+from ..jit import kernel
 from ..numerics import actor_critic
 from ..numerics.actor_critic import (
     Adam,
@@ -351,7 +351,7 @@ def unwhiten(space: Any, u: Any) -> Any:
     return x
 
 
-@exact
+@kernel(ordered=True)
 def choose_actor(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> Any:
     """Whether the policy makes this iteration instead of the walk; its actor (p,) and its scale."""
     share = settings.walk_share
@@ -364,7 +364,7 @@ def choose_actor(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any
     return frozen_policy(policy, scale)
 
 
-@exact
+@kernel(ordered=True)
 def frozen_policy(policy: Any, scale: Any) -> Any:
     """Whether a policy makes the draws, its actor (p,) and its scale.
 
@@ -378,7 +378,7 @@ def frozen_policy(policy: Any, scale: Any) -> Any:
     return alive, nets.actor, scale
 
 
-@exact
+@kernel(ordered=True)
 def update_policy(
     settings: Any,
     policy: Any,
@@ -417,7 +417,7 @@ def update_policy(
     return Policy(phase, due, space, learner, record, guard, pretrained)
 
 
-@exact
+@kernel(ordered=True)
 def store_transition(learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: Any) -> Any:
     """The learner with one more transition in its replay buffer."""
     actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
@@ -425,7 +425,7 @@ def store_transition(learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: A
     return Learner(actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen)
 
 
-@exact
+@kernel(ordered=True)
 def learn_by_critic(settings: Any, learner: Any, rng: Any) -> Any:
     """Algorithm 2 with an update for each new transition. Returns the learner, and whether all is finite."""
     actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
@@ -441,7 +441,7 @@ def learn_by_critic(settings: Any, learner: Any, rng: Any) -> Any:
     return learner, finite
 
 
-@exact
+@kernel(ordered=True)
 def learn_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any, slopes: Any) -> Any:
     """Add one sample to the gradient of E[r]; at the end of a mini-batch, take a step.
 
@@ -478,13 +478,13 @@ def learn_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any, 
     return learner, finite
 
 
-@exact
+@kernel(ordered=True)
 def least_acceptance(guard: Any) -> Any:
     """The mean acceptance below which a policy has collapsed."""
     return 0.01 if guard.faithful else 0.05
 
 
-@exact
+@kernel(ordered=True)
 def judge_episode(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> Any:
     """The guard after an episode with this mean reward and acceptance.
 
@@ -501,7 +501,7 @@ def judge_episode(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: An
     return guard
 
 
-@exact
+@kernel(ordered=True)
 def learning_rates(settings: Any, updates: Any, threshold: Any) -> Any:
     """The constants of learning after so many updates."""
     actor = settings.actor_rate
@@ -519,7 +519,7 @@ def learning_rates(settings: Any, updates: Any, threshold: Any) -> Any:
     )
 
 
-@exact
+@kernel(ordered=True)
 def search_scale(policy: Any, scale: Any, accept_prob: Any) -> Any:
     """The policy after an iteration of the search for a scale, and the scale of its next proposal.
 

@@ -47,7 +47,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from ..jit import exact, kernel
+from ..jit import kernel
 from ..numerics.actor_critic import action
 from ..numerics.frame import WALK_ACCEPT, Frame, adapt_walk_size, learn_walk, plain_frame
 from ..numerics.history import History, empty_history, remember
@@ -147,7 +147,7 @@ def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np
     return state._replace(policy=policy, frame=frame, walk_size=walk_size, step_size=float(scale))
 
 
-@exact
+@kernel(ordered=True)
 def slope(settings: Any, scale: Any) -> Any:
     """The factor c of the linear policy phi(u) = c u that pre-training aims at."""
     if settings.pretrain == shared.IDENTITY:
@@ -157,7 +157,7 @@ def slope(settings: Any, scale: Any) -> Any:
     return -np.sqrt(max(0.0, 1.0 - 2.0 * scale * scale))
 
 
-@exact
+@kernel(ordered=True)
 def proposal_mean(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) -> Any:
     """phi(u) (d,), the mean of the proposal, in the coordinates u."""
     if policy.phase == shared.SCALE:
@@ -167,7 +167,7 @@ def proposal_mean(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) ->
     return a
 
 
-@exact
+@kernel(ordered=True)
 def draw_proposal(
     target: Any, settings: Any, policy: Any, actor: Any, scale: Any, x: Any, logp: Any, rng: Any
 ) -> Any:
@@ -188,7 +188,7 @@ def draw_proposal(
     return y, logp_y, logp_y - logp + (forth - back) / scale, u, u_y, a, a_y
 
 
-@exact
+@kernel(ordered=True)
 def reward_slopes(u: Any, u_y: Any, a: Any, a_y: Any, scale: Any, log_ratio: Any) -> Any:
     """d log q(y | x) / da, and the derivatives of the reward in a and a_y, (d,) each."""
     log_q_slope, slope_y = np.sign(u_y - a) / scale, np.sign(u - a_y) / scale
@@ -196,7 +196,7 @@ def reward_slopes(u: Any, u_y: Any, a: Any, a_y: Any, scale: Any, log_ratio: Any
     return log_q_slope, -binds * log_q_slope, binds * slope_y
 
 
-@exact
+@kernel(ordered=True)
 def jump_reward(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any) -> Any:
     """The reward: 2 log|x - y| + log alpha."""
     away = x - y if settings.faithful else u - u_y

@@ -34,7 +34,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from ..jit import exact, kernel
+from ..jit import kernel
 from ..numerics.actor_critic import action
 from ..numerics.frame import Frame, adapt_walk_size, learn_walk, plain_frame
 from ..numerics.history import History, empty_history, remember
@@ -138,7 +138,7 @@ def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np
     return state._replace(policy=policy, frame=shared.walk_frame(space), step_size=float(scale))
 
 
-@exact
+@kernel(ordered=True)
 def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
     """a(u) (1,), the log of s / s_0."""
     a = np.zeros(1)
@@ -148,7 +148,7 @@ def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
     return a
 
 
-@exact
+@kernel(ordered=True)
 def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
     """log q(u_y | u), and its derivative in log s."""
     d = u.size
@@ -161,7 +161,7 @@ def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
     return -0.5 * (size + d * np.log(2.0 * np.pi * s * s)), -d + along + size
 
 
-@exact
+@kernel(ordered=True)
 def contrastive_reward(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
     """r, and its derivative in the log acceptance ratio; `log_gain` = log p(y)/p(x) - log q(y | x)."""
     if accept_prob == 0.0:  # alpha log p(y) has the limit 0 as p(y) goes to 0

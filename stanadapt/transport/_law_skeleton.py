@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import bare_exact
+from ..jit import kernel
 from .columns import COLUMNS, DATA, KIND, OWN, UNIT
 from .training import Training
 
@@ -21,7 +21,7 @@ CENTER, LOG_SCALE = DATA, UNIT  # columns of columns.py
 _FAR = 0.1  # distance of a from 0, and of c from 0 in scales, from which on a coordinate is moved
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     """Write x(z) of row `k`. Returns log |dx/dz| and the next row."""
     i = int(table[k, OWN])
@@ -29,7 +29,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     return log_det + table[k, LOG_SCALE], k + 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     """Write z(x) of row `k`. Returns the next row."""
     i = int(table[k, OWN])
@@ -37,7 +37,7 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     return k + 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in x into the one in z, for the row before `end`. Returns that row.
 
@@ -47,7 +47,7 @@ def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     return end - 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in z into the one in x, for row `k`. Returns the next row."""
     score[int(table[k, OWN])] *= np.exp(-table[k, LOG_SCALE])

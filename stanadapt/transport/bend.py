@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import bare_exact, exact
+from ..jit import kernel
 from .columns import BEND, COLUMNS, KIND, KNOT, OWN, REACH, SIDE, STRENGTH, WIDTH
 from .shape import LEAST, POWER, shape_of
 from .training import Training
@@ -51,7 +51,7 @@ _BEYOND = 2.0  # widths by which a bend reaches farther than the last draw
 _OTHERS, _RELATED = 6, 0.3  # number of coordinates that are regressed on, and their least correlation
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     """Write x(z) of row `k`. Returns log |dx/dz| and the next row."""
     i = int(table[k, OWN])
@@ -59,7 +59,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     return log_det + log_slope, k + 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     """Write z(x) of row `k`. Returns the next row."""
     i = int(table[k, OWN])
@@ -67,7 +67,7 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     return k + 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in x into the one in z, for the row before `end`. Returns that row."""
     i = int(table[end - 1, OWN])
@@ -77,7 +77,7 @@ def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     return end - 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in z into the one in x, for row `k`. Returns the next row."""
     i = int(table[k, OWN])
@@ -86,7 +86,7 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
     return k + 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def _value(row: Any, z: Any) -> Any:
     """x, dx/dz, the logarithm of that, and its derivative."""
     scale = row[SIDE] * row[WIDTH]
@@ -97,7 +97,7 @@ def _value(row: Any, z: Any) -> Any:
     return x, slope, np.log(slope), second / slope / scale
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def _inverse(row: Any, x: Any) -> Any:
     scale = row[SIDE] * row[WIDTH]
     z = row[KNOT]
@@ -105,7 +105,7 @@ def _inverse(row: Any, x: Any) -> Any:
     return z
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def bend(t: Any, strength: Any, reach: Any) -> Any:
     """t + q (S(t) - S(t - l)), and its first and second derivatives."""
     near, near_1, near_2 = _half_square(t)
@@ -118,7 +118,7 @@ def bend(t: Any, strength: Any, reach: Any) -> Any:
     return value, slope, strength * (near_2 - far_2)
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def unbend(y: Any, strength: Any, reach: Any) -> Any:
     """The t whose `bend` is `y`, by Newton's method; from there it comes from above."""
     t = y if y < 0.0 or strength == 0.0 else (np.sqrt(1.0 + 2.0 * strength * y) - 1.0) / strength
@@ -133,7 +133,7 @@ def unbend(y: Any, strength: Any, reach: Any) -> Any:
     return t
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def _half_square(t: Any) -> Any:
     """S(t), and its first and second derivatives."""
     small = np.exp(-abs(t))
@@ -227,13 +227,13 @@ def _suspects(
     return [(int(i), float(np.sign(slopes[i]))) for i in np.flatnonzero(clear & np.isfinite(slopes))]
 
 
-@exact
+@kernel(ordered=True)
 def _clear(n: Any) -> Any:
     """The square from which on a slope of `n` draws makes a suspect."""
     return _CURVATURE * max(0.5 * GAIN, GAIN_DRAWS / n)
 
 
-@exact
+@kernel(ordered=True)
 def _slopes(points: Any, scores: Any) -> Any:
     """The derivative (d,) of the divergence in the strength of a wide bend, for draws and scores (n, d)."""
     n, d = points.shape
@@ -257,7 +257,7 @@ def _slopes(points: Any, scores: Any) -> Any:
     return slopes
 
 
-@exact
+@kernel(ordered=True)
 def may_have_bends(points: Any, scores: Any) -> Any:
     """Whether any coordinate of draws and scores (n, d) would have bends tried."""
     slopes = _slopes(points, scores)
@@ -319,7 +319,7 @@ def _basis(columns: np.ndarray, i: int) -> np.ndarray:
     return np.ascontiguousarray(np.linalg.qr(v[:, strongest])[0])
 
 
-@exact
+@kernel(ordered=True)
 def _score_curvature(x: Any, s: Any) -> Any:
     """The coefficient of x² in the regression of scores on 1, x and x² (n,), in its standard errors."""
     n = x.size
@@ -339,7 +339,7 @@ def _score_curvature(x: Any, s: Any) -> Any:
     return with_it / np.sqrt(own * max(rest, 1e-12 * s0) / n)
 
 
-@exact
+@kernel(ordered=True)
 def _rest(values: Any, basis: Any) -> Any:
     """The mean square of what is left of values (n,) when they are regressed on 1 and a basis (n, k)."""
     n, k = basis.shape
@@ -357,13 +357,13 @@ def _rest(values: Any, basis: Any) -> Any:
     return total / n
 
 
-@exact
+@kernel(ordered=True)
 def _divergence(z: Any, s: Any, of_z: Any, of_s: Any) -> Any:
     """log(V(z) V(s)) / 2 without what the bases explain."""
     return 0.5 * np.log(_rest(z, of_z) * _rest(s, of_s))
 
 
-@exact
+@kernel(ordered=True)
 def _unbent(x: Any, s: Any, knot: Any, strength: Any, width: Any, side: Any, reach: Any) -> Any:
     """z and s_z (n,) under a bend."""
     z, s_z, scale = np.empty_like(x), np.empty_like(s), side * width
@@ -375,7 +375,7 @@ def _unbent(x: Any, s: Any, knot: Any, strength: Any, width: Any, side: Any, rea
     return z, s_z
 
 
-@exact
+@kernel(ordered=True)
 def _grid(x: Any, s: Any, side: Any, knots: Any, width: Any, strengths: Any, of_x: Any, of_s: Any) -> Any:
     """The divergence for each knot and strength, of bends without end."""
     values = np.empty((knots.size, strengths.size))

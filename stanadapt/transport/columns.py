@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import exact
+from ..jit import kernel
 
 COLUMNS = 19
 KIND, ROWS, OWN, SCALE, SECOND, LOCATION, APART = range(7)
@@ -39,7 +39,7 @@ KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, THRESHOLD
 TAIL, CENTRED, NOT_CENTRED, BEND = 0.0, 1.0, -1.0, 2.0  # kinds
 
 
-@exact
+@kernel(ordered=True)
 def no_transport() -> Any:
     """z is x."""
     return np.empty((0, COLUMNS))

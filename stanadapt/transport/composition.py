@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import bare_exact, exact
+from ..jit import kernel
 from . import bend, group, tail
 from .columns import BEND, COLUMNS, KIND, OWN, REACH, TAIL, are_coordinates, is_of_group
 
 LAWS = tail, bend, group  # in the order in which a map has their rows
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def into_x(table: Any, z: Any, x: Any) -> Any:
     """Write x(z) to `x` (d,). Returns log |dx/dz|, infinite where x overflows."""
     log_det, k = 0.0, 0
@@ -42,7 +42,7 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
     return log_det if np.isfinite(log_det) else np.inf
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def into_z(table: Any, x: Any, z: Any) -> None:
     """Write z(x) to `z` (d,)."""
     for i in range(x.size):
@@ -57,7 +57,7 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             k = group.into_z(table, k, x, z)
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
     """The gradient of the log density in z, from the score in x; `score` (d,) changes in place."""
     end = len(table)
@@ -70,7 +70,7 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
             end = group.pull_back(table, end, z, x, score)
 
 
-@exact
+@kernel(ordered=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     """The score (d,) in x, from `score` in z."""
     found, k = score.copy(), 0
@@ -84,7 +84,7 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     return found
 
 
-@exact
+@kernel(ordered=True)
 def rows_into_x(table: Any, points: Any, logp: Any) -> None:
     """Draws (n, d) and log densities (n,) in z become those in x, in place."""
     z = np.empty(points.shape[1])
@@ -104,7 +104,7 @@ def transport_draws(
     return z, scores_z
 
 
-@exact
+@kernel(ordered=True)
 def _rows_into_z(table: Any, points: Any, scores: Any, z: Any, scores_z: Any) -> None:
     for row in range(len(points)):
         into_z(table, points[row], z[row])

@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import bare_exact
+from ..jit import kernel
 from .columns import (
     APART,
     BETA,
@@ -67,7 +67,7 @@ from .training import Training
 KINDS = CENTRED, NOT_CENTRED
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     """Write x(z) of the group that begins at row `k`. Returns log |dx/dz| and the row after its last."""
     kind = table[k, KIND]
@@ -95,7 +95,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     return log_det - 0.5 * np.log(product), after
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     """Write z(x) of the group that begins at row `k`. Returns the row after its last."""
     kind = table[k, KIND]
@@ -116,7 +116,7 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     return after
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in x into the one in z, for the group that ends before row `end`.
 
@@ -147,7 +147,7 @@ def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     return k
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in z into the one in x, for the group that begins at row `k`.
 
@@ -174,7 +174,7 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
     return after
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def _law(table: Any, k: Any, x: Any) -> Any:
     """Of the group that begins at row `k`: e^(-2 (eta + a_i - r)), and the row after its last."""
     first = table[k]
@@ -184,7 +184,7 @@ def _law(table: Any, k: Any, x: Any) -> Any:
     return np.exp(-2.0 * eta), k + int(first[ROWS])
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def _stretch(table: Any, k: Any, after: Any, x: Any) -> Any:
     """p of row `k`, 0 where there is none, and the row after the last one that shares it."""
     p = x[int(table[k, LOCATION])] if table[k, LOCATION] >= 0.0 else 0.0
@@ -193,7 +193,7 @@ def _stretch(table: Any, k: Any, after: Any, x: Any) -> Any:
     return p, k + 1 if table[k, APART] > 0.0 else after
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def _add_drag(row: Any, x: Any, score: Any, drag: Any) -> None:
     """Add to the scores of what the location of a row is made of, whose derivative is `drag`."""
     if row[LOCATION] >= 0.0:
@@ -205,7 +205,7 @@ def _add_drag(row: Any, x: Any, score: Any, drag: Any) -> None:
         score[scale] += scaled * x[part] * row[PART_BETA]
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
     """Of where x_i is for z_i = 0, in eta and in p; dx_i/dz_i; and 1 - w, which is that of its log in eta."""
     w = 1.0 / (1.0 + ratio * row[THRESHOLD])
@@ -217,7 +217,7 @@ def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
     return (left - w) * middle * (row[DATA] + slope * p), middle * slope, root * row[UNIT], left
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def _add(first: Any, score: Any, pull: Any) -> None:
     """Add to the scores of a group's scale parameters."""
     score[int(first[SCALE])] += first[BETA] * pull

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import exact
+from ..jit import kernel
 from . import bend, group, tail
 from .bend import may_have_bends
 from .columns import KIND, OWN, no_transport
@@ -77,7 +77,7 @@ def _coordinates(rows: np.ndarray) -> np.ndarray:
     return rows[:, OWN].astype(np.int64)
 
 
-@exact
+@kernel(ordered=True)
 def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
     """Whether draws and scores (n, d) show nothing that `learn_transport` would look at, if there is no map.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..jit import exact
+from ..jit import kernel
 
 LEAST = 45  # draws to learn from
 POWER = (
@@ -14,7 +14,7 @@ POWER = (
 )
 
 
-@exact
+@kernel(ordered=True)
 def shape_of(x: Any, s: Any) -> Any:
     """The median, the spread by quartiles, and the power of |u| by which the mean of -s u grows.
 
@@ -37,7 +37,7 @@ def shape_of(x: Any, s: Any) -> Any:
     return center, spread, rise / np.log((of_outer / many) / (of_inner / few))
 
 
-@exact
+@kernel(ordered=True)
 def quantile(ordered: Any, p: float) -> Any:
     """The quantile of ordered values (n,), between two of which it is linear."""
     place = p * (ordered.size - 1)

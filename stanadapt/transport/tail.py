@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..jit import bare_exact, exact
+from ..jit import kernel
 from .columns import CENTER, COLUMNS, KIND, OWN, RATE, TAIL
 from .shape import LEAST, POWER, quantile, shape_of
 from .training import Training
@@ -42,7 +42,7 @@ _RATES = np.array([0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0])  # that are tried, in uni
 SUSPECT = -0.5  # slope of the divergence in delta² at 0, for a variance of 1, below which rates are tried
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     """Write x(z) of row `k`. Returns log |dx/dz| and the next row."""
     i = int(table[k, OWN])
@@ -50,7 +50,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     return log_det + log_slope, k + 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     """Write z(x) of row `k`. Returns the next row."""
     i = int(table[k, OWN])
@@ -58,7 +58,7 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     return k + 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in x into the one in z, for the row before `end`. Returns that row."""
     i = int(table[end - 1, OWN])
@@ -68,7 +68,7 @@ def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     return end - 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in z into the one in x, for row `k`. Returns the next row."""
     i = int(table[k, OWN])
@@ -77,7 +77,7 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
     return k + 1
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def _value(row: Any, z: Any) -> Any:
     """x, dx/dz, the logarithm of that, and its derivative."""
     rate = row[RATE]
@@ -88,7 +88,7 @@ def _value(row: Any, z: Any) -> Any:
     return row[CENTER] + np.sinh(a) / rate, np.cosh(a), log_slope, rate * np.tanh(a)
 
 
-@bare_exact
+@kernel(ordered=True, counted=False)
 def _inverse(row: Any, x: Any) -> Any:
     rate = row[RATE]
     return np.arcsinh(rate * (x - row[CENTER])) / rate
@@ -168,7 +168,7 @@ def learn_tails(
     return Tails(np.array(places, np.int64), np.array(centers), np.array(rates))
 
 
-@exact
+@kernel(ordered=True)
 def tail_slopes(points: Any, scores: Any) -> Any:
     """The derivative (d,) of the divergence in delta² at 0, times 2 / variance, of draws and scores (n, d).
 
@@ -194,7 +194,7 @@ def tail_slopes(points: Any, scores: Any) -> Any:
     return slopes
 
 
-@exact
+@kernel(ordered=True)
 def may_have_tails(points: Any, scores: Any, slope: Any = SUSPECT, power: Any = POWER) -> Any:
     """Whether any coordinate of draws and scores (n, d) would have rates tried.
 

@@ -242,7 +242,7 @@ def test_a_changed_source_gives_another_folder(tmp_path: Path) -> None:
     assert folder()[1] != before
 
 
-def test_a_bare_kernel_counts_no_references() -> None:
+def test_a_kernel_that_does_not_count_references() -> None:
     """Nor can it make arrays; kernels that it calls can."""
 
     def total(numbers):
@@ -258,9 +258,9 @@ def test_a_bare_kernel_counts_no_references() -> None:
 
     pair = np.ones(3), np.ones(2)
     with mock.patch.object(jit, "_cached", lambda compiled, function: compiled):
-        bare, calls, makes = jit.bare(total), jit.bare(through), jit.bare(doubled)
-    assert bare(pair) == 5.0
+        uncounted, calls, makes = (jit.kernel(counted=False)(each) for each in (total, through, doubled))
+    assert uncounted(pair) == 5.0
     assert calls(pair[0]) == 6.0
-    assert "call void @NRT_incref" not in bare.inspect_llvm(bare.signatures[0])
+    assert "call void @NRT_incref" not in uncounted.inspect_llvm(uncounted.signatures[0])
     with pytest.raises(TypingError):
         makes(pair[0])

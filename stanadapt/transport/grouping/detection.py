@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...jit import exact
+from ...jit import kernel
 from .groups import Group, ScoredDraws, parent_arrays_of
 
 NEED = 20.0  # expected decrease of F, times the number of draws, from which on a group is tried
@@ -112,7 +112,7 @@ def _detect_own_scales(
     return found
 
 
-@exact
+@kernel(ordered=True)
 def _own_gain(points: Any, scores: Any, members: Any, scales: Any) -> Any:
     """The decrease of F by one slope for all members on their own scale parameters, and the sign of that
     slope.
@@ -154,7 +154,7 @@ def slope_gains(
     return found[0], found[1]
 
 
-@exact
+@kernel(ordered=True)
 def screen(
     points: Any, scores: Any, members: Any, numbers: Any, scales: Any, as_is: Any, gain: Any, derivative: Any
 ) -> None:
@@ -213,7 +213,7 @@ def screen(
             gain[h, g] = 0.5 * slope * slope / (4.0 * sizes[g] + spread / information[h])
 
 
-@exact
+@kernel(ordered=True)
 def _centre(columns: Any, place: Any, out: Any) -> None:
     mean = 0.0
     for row in range(out.size):
@@ -224,7 +224,7 @@ def _centre(columns: Any, place: Any, out: Any) -> None:
         out[row] -= mean
 
 
-@exact
+@kernel(ordered=True)
 def _mean_product(a: Any, b: Any) -> Any:
     total = 0.0
     for row in range(a.size):
@@ -232,7 +232,7 @@ def _mean_product(a: Any, b: Any) -> Any:
     return total / a.size
 
 
-@exact
+@kernel(ordered=True)
 def _subtract(a: Any, b: Any, factor: Any) -> None:
     for row in range(a.size):
         a[row] -= factor * b[row]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...jit import exact, kernel
+from ...jit import kernel
 from .groups import TINY, Group, ScoredDraws, View, divergence, variance, view_of
 
 _POOL = 3.0  # weight of the thresholds' common value, as a number of draws
@@ -130,7 +130,7 @@ def _solve_place(
     return slope, (x1 - slope * p1) / one if one > 0.0 else group.offset
 
 
-@exact
+@kernel(ordered=True)
 def _regress(x: Any, eta: Any, p: Any, up: Any, thresholds: Any, data: Any) -> Any:
     """The weighted sums of p², p, 1, x p and x over all members, for the regression of x on p and 1."""
     m, n = x.shape
@@ -164,7 +164,7 @@ def _fit_thresholds(view: View, slope: float, offset: float) -> tuple[np.ndarray
     return thresholds, data
 
 
-@exact
+@kernel(ordered=True)
 def _search_thresholds(x: Any, s: Any, eta: Any, at: Any, up: Any) -> Any:
     """The same, where `at` (n,) is C p + c."""
     (m, n), scales = x.shape, len(eta)
@@ -213,7 +213,7 @@ def _search_thresholds(x: Any, s: Any, eta: Any, at: Any, up: Any) -> Any:
     return thresholds, chosen
 
 
-@exact
+@kernel(ordered=True)
 def _prior(threshold: Any) -> Any:
     near = min(max(threshold, -_FLAT), _FLAT)
     return _PRIOR * (near * near)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...jit import exact
+from ...jit import kernel
 from ..columns import (
     APART,
     BETA,
@@ -308,7 +308,7 @@ def _pull(view: View, group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     return z, scores, pull, drag
 
 
-@exact
+@kernel(ordered=True)
 def _evaluate(
     x: Any,
     s: Any,
@@ -349,7 +349,7 @@ def _evaluate(
     return total
 
 
-@exact
+@kernel(ordered=True)
 def variance(values: Any) -> Any:
     mean, squares = 0.0, 0.0
     for t in range(values.size):

@@ -34,7 +34,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from ....jit import bare, callback, intrinsic
+from ....jit import callback, intrinsic, kernel
 
 _TARGET = "stanadapt_exchange"  # its name in programs of XLA's
 
@@ -337,7 +337,7 @@ def _exchange(frame):  # type: ignore[no-untyped-def]
     return 0
 
 
-@bare
+@kernel(counted=False)
 def _ask(words: Any, x: Any, value: Any, score: Any, kind: Any) -> Any:
     """Have the loop evaluate the point at the address `x`. Returns 0, or -1 where it has ended instead."""
     d = _word(words, _DIM)
