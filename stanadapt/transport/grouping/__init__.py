@@ -1,1 +1,4 @@
-"""How groups, their scale parameters, locations and numbers are learned from draws and scores."""
+"""Learning groups from draws and scores: their members, scale parameters, locations and numbers.
+
+`choice.choose_groups` is called by group.py and calls the rest. Read groups.py first, for F and the words.
+"""
