@@ -4,8 +4,8 @@
 groups in use: it drops some of them, fits the others again, and adds new ones. It minimises F, the divergence
 of groups.py. At the end of a window it takes these steps, in this order:
 
-1. *Judge.* The draws of the window that has just ended were made after the map. A group stays if in these
-   draws F is smaller with it than without it, or if it explains the scores of its members wholly.
+1. *Judge.* The draws of the window that has just ended were made after the map. A group stays if F is smaller
+   with it than without it in these draws, or if it explains the scores of its members wholly.
 2. *Refit.* A group that stays is fitted to all draws if this makes enough of a difference. Otherwise it keeps
    its numbers, so that the map comes to rest and warm-up can end. A group loses a second scale parameter or
    an offset if the scores do not ask for it.
@@ -15,8 +15,8 @@ of groups.py. At the end of a window it takes these steps, in this order:
 5. *Locate* the group (places.py). Where the scores clearly prefer one location, they decide; elsewhere F
    decides. A choice among k coordinates for each of m members then costs m log k / n of the decrease.
 6. *Fit* the numbers of the law (fit.py).
-7. *Guard.* The law is fitted to the older half of the draws. On the newer half it must beat, by a margin, both
-   no map and a map that is linear in scale parameter and location.
+7. *Guard.* The law is fitted to the older half of the draws. On the newer half it must beat both no map and a
+   map that is linear in scale parameter and location, by a margin.
 
 Groups are undone from the last one of the map to its first. A group is judged and fitted in draws in which
 the other groups are undone, except those that move its scale parameters and locations: its law holds for the

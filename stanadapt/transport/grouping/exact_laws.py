@@ -184,7 +184,7 @@ def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarr
 
 
 def _members_without_law(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> list[np.ndarray]:
-    """The members of each large variable; an empty list if some group explains its members' scores wholly."""
+    """The members of each large variable; an empty list if a group explains its scores wholly."""
     found: list[np.ndarray] = []
     if not variables.max():
         return found
@@ -242,7 +242,7 @@ def needs_offset(law: Group, others: list[Group], draws: ScoredDraws) -> bool:
 
 
 def with_slope(group: Group, others: list[Group], draws: ScoredDraws, pulled: ScoredDraws) -> Group:
-    """The group with the C and c that the scores show, or with C = 1 if the scores allow it where beta > 0."""
+    """The group with the C and c that the scores show; else with C = 1, if they allow it and beta > 0."""
     exact = _with_exact_place(group, others, draws, pulled)
     if exact is not None:
         return exact
