@@ -21,8 +21,8 @@ A coordinate is a suspect if the derivative of the divergence in the strength q 
 is far from 0; its sign tells the side. The draws of a slow chain may be skew by chance, but the score at a
 point does not depend on the chain. So the regression of the score on 1, u and u² must show the curvature of
 a law with one long tail, too. Tails that decrease like a power are left to tail.py. The width of a bend is
-half the spread of the draws. Knots and strengths are tried on a grid, which is fine enough: between its points
-the divergence changes by less than its error. A bend reaches hardly farther than the draws.
+half the spread of the draws. Knots and strengths are tried on a grid, which is fine enough: between its
+points the divergence changes by less than its error. A bend reaches little farther than the draws.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KINDS = (BEND,)
 GAIN = 0.1  # a bend must decrease the divergence by at least this in all draws,
 GAIN_DRAWS = 8.0  # by at least this over their number, and by a quarter of it in the older and the newer half
 STAY = 0.05  # a bend in use is replaced if another one decreases the divergence by this more
-CURVED, STILL_CURVED = 4.0, 2.5  # least curvature of the score in standard errors, for a new bend; for one in use
+CURVED, STILL_CURVED = 4.0, 2.5  # least curvature of the score, in standard errors, of a new and a used bend
 _MOST_NEWTON = 60  # steps; seven are enough, but for a point that is not finite they would never end
 _CURVATURE = 5.0  # twice the second derivative of the divergence in q, for a normal law
 # What the grid has: distances of knots from the median, towards the short tail, in spreads; and strengths.
@@ -310,7 +310,7 @@ def _coordinate(
 
 
 def _basis(columns: np.ndarray, i: int) -> np.ndarray:
-    """An orthonormal basis (n, k) of the columns that correlate most with column `i`, all less their means."""
+    """An orthonormal basis (n, k) of the columns, less their means, that correlate most with column `i`."""
     v = columns - columns.mean(axis=0)
     r = np.abs(v.T @ v[:, i]) / np.sqrt(np.square(v).sum(axis=0) * np.square(v[:, i]).sum())
     r[i] = 0.0

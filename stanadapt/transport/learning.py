@@ -112,7 +112,7 @@ def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
     screen(points, scores, members, group, scales[:k], as_is, gain, derivative)
     least = max(NEED / n, LEAST_GAIN)
     for h in range(k):
-        total = 0.0  # a single variable: all coordinates with this scale parameter are one group
+        total = 0.0  # with one variable, the coordinates are one group
         for g in range(gain.shape[1]):
             if g != group[scales[h]] and np.isfinite(gain[h, g]) and np.isfinite(derivative[h, g]):
                 total = max(total, gain[h, g]) if last > 0 else total + gain[h, g]

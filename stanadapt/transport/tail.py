@@ -13,9 +13,9 @@ obtain geometric ergodicity in the random-walk Metropolis algorithm, study trans
 Learning takes the delta with the smallest log V(z) V(s_z) / 2 in draws and their scores s. This divergence is
 0 for a normal law of any scale, and it grows with every way in which draws and scores disagree: it is the
 Fisher divergence from a normal law, without its scale. Few draws tell what a tail is like, because their
-scores tell it: with u = x - c, the mean of -s u grows like u² for a normal law and like |u| for an exponential
-tail, and stays at nu + 1 for a power. Only a power is mapped: in an exponential tail sinh would make a wall,
-which short trajectories run into.
+scores tell it: with u = x - c, the mean of -s u grows like u² for a normal law and like |u| for an
+exponential tail, and stays at nu + 1 for a power. Only a power is mapped: in an exponential tail sinh would
+make a wall, which short trajectories run into.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
 
 GAIN = 0.15  # a delta must decrease the divergence by at least this in all draws,
 GAIN_DRAWS = 15.0  # by at least this over their number, and by a quarter of it in the older and the newer half
-# Warm-up goes on while a coordinate has a slope and a power below these, since it may have heavy tails. In one
-# of forty chains on a Cauchy law the first hundred draws do not reach the tails.
+# Warm-up goes on while a coordinate has a slope and a power below these: it may have heavy tails. In one of
+# forty chains on a Cauchy law the first hundred draws do not reach the tails.
 DOUBT, POWER_OF_DOUBT = -2.0, 0.85
 STAY = 0.05  # a delta in use is replaced if another one decreases the divergence by this more
 _RATES = np.array([0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0])  # the deltas that are tried, times the spread

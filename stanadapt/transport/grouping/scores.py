@@ -237,7 +237,7 @@ class _Left:
         return _log_share(np.square(self.rest).sum(axis=1), self.total)
 
     def share_with(self, columns: np.ndarray) -> np.ndarray:
-        """The logarithm of the share (m, k) that is left if one of the columns (1 or m, n, k) joins the terms."""
+        """The log of the share (m, k) that is left if one of the columns (1 or m, n, k) joins the terms."""
         if not self.tells(1):
             return np.zeros((len(self.total), columns.shape[2]))
         columns = columns * self.weight[:, :, None]
