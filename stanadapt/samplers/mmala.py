@@ -146,7 +146,7 @@ def draw_proposal(target: Any, settings: Any, state: Any, rng: Any) -> Any:
         return there, 0.0
 
     # log q(y | x) = log|G(x)|/2 - |y - x - (s²/2) G(x)^-1 s(x)|²_G(x) / (2 s²) + a constant. y - x = R(x) v,
-    # so the norm is that of v - (s²/2) R^T s(x). The norm of the way back is written out, with u = x - y.
+    # so this is the norm of v - (s²/2) R^T s(x). For the way back the norm is written out, with u = x - y.
     u = x - y
     forth = v - 0.5 * s * s * state.rotated
     log_forth = 0.5 * state.log_det - 0.5 * dot(forth, forth) / (s * s)
@@ -172,6 +172,6 @@ sweep = swept(step)
 
 
 def move(target: Any, settings: Settings, state: State, x: np.ndarray, logp: float | None) -> State:
-    """The state at `x`: the metric is that of the place."""
+    """The state at `x`, with the metric at `x`."""
     there: State = state_at(target, settings, x.copy(), state.step_size)
     return there

@@ -7,8 +7,9 @@ warm start.
 A faithful policy learns as in the paper: a critic learns the value of states and actions, and the actor
 climbs this value (`learn_by_critic`). There the action is a function of the state, so that no data tell the
 critic what another action would give. At the paper's learning rate of 10^-6 the actor stays within 0.05 of
-its pre-trained weights. At a rate a hundred times as large it is ruined on most posteriors. By default a
-policy learns from the gradient of log q instead (`learn_on_policy`), because random proposals do tell.
+its pre-trained weights. At a rate a hundred times as large it becomes useless on most posteriors. By default
+a policy learns from the gradient of log q instead (`learn_on_policy`): random proposals tell what other
+actions would give.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # scales of p
 LEAST = -10.0  # smallest log alpha in the reward, unless faithful
 _WORST = -100.0  # smallest reward, since log alpha can be minus infinity
 _FIRST_ROWS = 4_096  # rows of the replay buffer at first; it grows
-_MANY_DRAWS = 100  # if so many points of a warm start are all equal, it never moved
+_MANY_DRAWS = 100  # a warm start with so many points, all of them equal, never moved
 _DRAWS_A_DIMENSION = 3  # fewer different points of a warm start give no useful covariance
 _FLAT = 1e-12  # no policy is made if the correlations of the warm start have a smaller eigenvalue
 
@@ -83,7 +84,7 @@ class Learner(NamedTuple):
     baseline_gradient: np.ndarray  # (q,)
     threshold: float
     updates: int
-    seen: int  # number of transitions that were learnt from; used only when faithful
+    seen: int  # number of transitions that the policy has learned from; used only when faithful
 
 
 class Record(NamedTuple):
@@ -94,7 +95,7 @@ class Record(NamedTuple):
     n: int
     rewards: np.ndarray  # (E,) mean reward of each episode
     acceptances: np.ndarray  # (E,) mean acceptance of each episode
-    trials: int  # number of iterations that a policy made
+    trials: int  # number of iterations in which a policy moved the chain
     acceptance: float  # running mean of the acceptance probability
 
 
@@ -102,7 +103,7 @@ class PolicyGuard(NamedTuple):
     """The best policy so far, which replaces one that has collapsed."""
 
     actor: np.ndarray  # (p,) weights of the best actor so far
-    scale: float  # of its proposals
+    scale: float  # of this actor's proposals
     reward: float  # its mean reward; -inf: no policy was good yet
     fallbacks: int  # number of episodes after which the policy was replaced
     broken: int  # 1 if learning has stopped at numbers that are not finite
@@ -241,7 +242,7 @@ def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tup
 
 
 def make_space(center: np.ndarray, sd: np.ndarray, correlations: np.ndarray) -> Space | None:
-    """The coordinates by a mean, standard deviations (d,) and correlations (d, d); None if these are flat."""
+    """The coordinates for a mean, standard deviations and correlations (d, d); None if these are singular."""
     values, vectors = linalg.eigh(correlations)
     if not values[0] > _FLAT:
         return None
@@ -353,7 +354,7 @@ def unwhiten(space: Any, u: Any) -> Any:
 
 @exact
 def choose_actor(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> Any:
-    """Whether the policy makes this iteration instead of the walk; its actor (p,) and its scale."""
+    """Whether the policy, not the walk, makes this iteration; its actor (p,) and its scale."""
     share = settings.walk_share
     if np.isnan(share):
         share = 0.0 if settings.faithful else 0.1
@@ -391,9 +392,9 @@ def update_policy(
     accept_prob: Any,
     slopes: Any,
 ) -> Any:
-    """The policy after an iteration that it made in an episode: it learns, and its record is kept.
+    """The policy after an iteration of an episode that it made: it learns, and its record grows.
 
-    `slopes` are those that `learn_on_policy` takes.
+    `learn_on_policy` takes `slopes`.
     """
     phase, due, space, learner, record, guard, pretrained = policy
     reward = max(reward, _WORST)
@@ -534,7 +535,7 @@ def search_scale(policy: Any, scale: Any, accept_prob: Any) -> Any:
 
 
 def history(state: Any) -> dict[str, float]:
-    """What is recorded during warm-up: the mean reward of the last episode that has ended."""
+    """The number that warm-up records: the mean reward of the last episode that has ended."""
     rewards = state.policy.record.rewards
     is_known = (
         state.policy.phase == EPISODES and rewards.size > 0
@@ -543,7 +544,7 @@ def history(state: Any) -> dict[str, float]:
 
 
 def learnt(state: Any) -> dict[str, Any]:
-    """What a chain has learnt when warm-up ends."""
+    """What a chain has learned when warm-up ends."""
     space, record, guard = state.policy.space, state.policy.record, state.policy.guard
     episodes = state.policy.phase == EPISODES
     used, actor, _ = frozen_policy(state.policy, state.step_size)

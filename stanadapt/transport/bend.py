@@ -39,7 +39,7 @@ from .training import Training
 KINDS = (BEND,)
 
 GAIN = 0.1  # a bend must decrease the divergence by at least this in all draws,
-GAIN_DRAWS = 8.0  # by at least this over their number, and by a quarter of it in the older and the newer half
+GAIN_DRAWS = 8.0  # by at least this over their number, and by a quarter of it in the older and newer half
 STAY = 0.05  # a bend in use is replaced if another one decreases the divergence by this more
 CURVED, STILL_CURVED = 4.0, 2.5  # least curvature of the score, in standard errors, of a new and a used bend
 _MOST_NEWTON = 60  # steps; seven are enough, but for a point that is not finite they would never end

@@ -262,9 +262,9 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
 
     `scale_head` and `scale_location` are the indices of the scale parameter u and of the location p, and
     `scale_part` is the index q in a location p + e^(b v) x_q; -1 where there is none. `scale_beta` and
-    `scale_knee` are the law's beta and its threshold a. `data_weight` is the weight of the data at the mean of
-    the scale parameter: near 1 the coordinate is sampled as in a centred program, near 0 as in one that is not
-    centred. The last three are NaN where no group moves the coordinate.
+    `scale_knee` are the law's beta and its threshold a. `data_weight` is the weight of the data at the mean
+    of the scale parameter: near 1 the coordinate is sampled as in a centred program, near 0 as in one that is
+    not centred. The last three are NaN where no group moves the coordinate.
     """
     found, own = {}, rows[:, OWN].astype(np.int64)
     for name, column in (("scale_head", SCALE), ("scale_location", LOCATION), ("scale_part", PART)):

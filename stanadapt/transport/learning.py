@@ -95,7 +95,7 @@ def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
         sizes[variables[j]] += 1
     for g in range(last + 1):
         for h in range(g):
-            if sizes[g] == sizes[h] and sizes[g] > FEW:  # one of the two may hold the scale parameters of the other
+            if sizes[g] == sizes[h] and sizes[g] > FEW:  # own scale parameters, perhaps
                 return False
     members, group, as_is = np.arange(d), np.arange(d), np.zeros(d, np.bool_)
     scales, k = np.empty(d, np.int64), 0

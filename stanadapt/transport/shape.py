@@ -9,9 +9,7 @@ import numpy as np
 from ..jit import exact
 
 LEAST = 45  # fewest draws to learn from
-POWER = (
-    0.65  # in a coordinate with a heavy tail, the mean of -s u grows by this power of |u| at most
-)
+POWER = 0.65  # in a coordinate with a heavy tail, the mean of -s u grows by this power of |u| at most
 
 
 @exact

@@ -33,7 +33,7 @@ KINDS = (TAIL,)
 FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
 
 GAIN = 0.15  # a delta must decrease the divergence by at least this in all draws,
-GAIN_DRAWS = 15.0  # by at least this over their number, and by a quarter of it in the older and the newer half
+GAIN_DRAWS = 15.0  # by at least this over their number, and by a quarter of it in the older and newer half
 # Warm-up goes on while a coordinate has a slope and a power below these: it may have heavy tails. In one of
 # forty chains on a Cauchy law the first hundred draws do not reach the tails.
 DOUBT, POWER_OF_DOUBT = -2.0, 0.85

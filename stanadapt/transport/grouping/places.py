@@ -24,11 +24,9 @@ BETAS = (1.0, 0.5)  # |beta| for a log scale; for a log variance or precision
 CLEAR = 1.0
 EXACT = -12.0  # a law with a mean log below this leaves nothing of the scores
 FEWEST = 3  # fewest members of a group that may have locations of their own
-MOST_PARENTS = (
-    5  # most coordinates of small variables that are tried as p and v of locations p + e^(b v) x_q
-)
+MOST_PARENTS = 5  # most coordinates of small variables that are tried as scale parameters, or as p and v
 NOWHERE = np.array([-1])  # no location
-_PLACES = 3  # number of locations that are tried because they correlate most
+_PLACES = 3  # number of locations that are tried because they correlate most with the group
 _SOME = 16  # about so many members of a group are looked at when locations are compared
 
 
