@@ -29,7 +29,7 @@ A module needs these functions in plain Python if FACTS says so:
     refit           (refits) state, settings, rng -> the state after that
     is_settled      (settles) state -> whether the stage that has just ended may be the last
     warm_stages     (settles) settings, warmup, d -> the stages of warm-up after a `Handover`
-    warm_settings   (settles) settings -> those of `start` before a `Handover`
+    warm_settings   (settles) settings -> the settings for `start` before a `Handover`
     look            (settles) state, earlier draws and their scores, settings -> the state, and whether they
                     support what was taken over
 
@@ -80,7 +80,7 @@ class Facts(NamedTuple):
     harmless_divergences: float = 0.0  # divergences in at most this share of draws are no finding
     dims: tuple[
         tuple[str, tuple[str, ...]], ...
-    ] = ()  # of arrays in `learnt` whose shape does not tell their dims
+    ] = ()  # of arrays in `learnt`, if the shape does not tell the dims
     capacity: str = ""  # setting that limits how much of the history it can learn from
     faithful: bool = False  # whether it has a setting `faithful`, which follows the paper to the letter
     vanishing: bool = False  # whether it has a setting `vanishing`: adaptation goes on, more and more rarely
@@ -108,7 +108,7 @@ class Handover(NamedTuple):
     z: np.ndarray  # (d,) the last point of the pilot's chain; the point where a chain begins
     mean: np.ndarray  # (d,) mean of the pilot's last window, or of earlier draws
     cov: np.ndarray  # (d, d) a metric, which is the covariance of a Gaussian target; (d,) if diagonal
-    n: int  # mean and cov count like those of so many iterations
+    n: int  # the number of iterations that mean and cov count for
     transport: np.ndarray  # the map of the coordinates that all these are in, see transport/
     # Only from a chain of an earlier run:
     step_size: float = np.nan

@@ -23,7 +23,7 @@ probability min(1, e^-dH). The reasons for these choices:
 
 1. If A is right, a Gaussian oscillates in every direction with the period 2 pi, and the end of a trajectory
    of length T has the correlation cos(T) with its start. If T is somewhat more than pi/2, means are more
-   precise than those of independent draws, and variances almost as precise: cos(1.9) = -0.32, squared 0.10.
+   precise than with independent draws, and variances almost as precise: cos(1.9) = -0.32, squared 0.10.
 2. The integrator (numerics/splitting.py) needs one step of two gradients for this length, and nine tenths of
    the trajectories are accepted up to some tens of dimensions. Leapfrog needs three or four steps.
 3. The number of steps is T/h, rounded at random, so that trajectories do not return to their start. If it is

@@ -1,4 +1,4 @@
-"""What gad_rwm, gad_mala_fast and gad_mala_exact share, beside numerics/speed_measure.py."""
+"""What gad_rwm, gad_mala_fast and gad_mala_exact share; see also numerics/speed_measure.py."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Departures from the paper, the first four off with `faithful=True`:
    finite.
 
 Cost of an iteration: one gradient and two products with L; while adapting, also three more products, a pass
-over L and G, and, if the log ratio is negative, two more gradients, whose difference gives H(y) L w. Memory:
+over L and G, and, if the log ratio is negative, two more gradients, which give H(y) L w. Memory:
 two (d, d) arrays a chain.
 """
 

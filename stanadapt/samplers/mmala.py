@@ -25,8 +25,8 @@ Departures from the paper, 3 to 5 off with `faithful=True`:
 5. `pilot` iterations of Fisher HMC may come first, see run/warmup.py.
 
 Cost of an iteration, frozen or not: 2 d + 1 gradients, and O(d³) for the root of the metric. The root is a
-Cholesky factor if -H is positive definite, and comes from eigenvectors elsewhere. A proposal whose Hessian is
-not finite is rejected. Memory: two (d, d) arrays a chain, and five more during an iteration.
+Cholesky factor if -H is positive definite, and comes from eigenvectors elsewhere. A proposal is rejected if
+its Hessian is not finite. Memory: two (d, d) arrays a chain, and five more during an iteration.
 """
 
 from __future__ import annotations

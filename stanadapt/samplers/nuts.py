@@ -22,8 +22,8 @@ Appendix A; warm-up in windows, Stan Reference Manual, chapter MCMC Sampling.
 Departures from the paper:
 1. Stan has these: multinomial weights instead of a slice; a test for U-turns that uses the metric and looks
    across subtrees too; a metric that warm-up learns.
-2. Every chain has its own seed, so that draws depend on the run's seed alone. A program whose
-   `transformed data` draw random numbers is refused, because these would differ between chains.
+2. Every chain has its own seed, so that draws depend on the run's seed alone. A program with random numbers
+   in `transformed data` is refused, because these would differ between chains.
 3. Chains start at the same points as with the other methods, but do not climb out of the far tail.
 4. Thinning is ours: thin=k keeps every k-th of the same draws.
 

@@ -123,7 +123,7 @@ class Policy(NamedTuple):
 
 
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
-    """The warm start, whose last third is kept; the search for a scale, unless faithful; episodes.
+    """The warm start, which keeps its last third; the search for a scale, unless faithful; episodes.
 
     Raises
     ------
@@ -320,7 +320,7 @@ def _threshold(settings: Any, space: Space) -> float:
 
 
 def walk_frame(space: Space) -> Frame:
-    """The frame of the random walk beside a policy."""
+    """The frame of the random walk that goes on between steps of a policy."""
     return Frame(space.center.copy(), np.ascontiguousarray(space.root_t), 1.0)
 
 
@@ -489,7 +489,7 @@ def least_acceptance(guard: Any) -> Any:
 def judge_episode(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> Any:
     """The guard after an episode with this mean reward and acceptance.
 
-    It sets the weights of a policy that has collapsed, in place, to those of the best policy so far.
+    If the policy has collapsed, its weights become the weights of the best policy so far, in place.
     """
     if acceptance < least_acceptance(guard):
         nets.actor[:] = guard.actor

@@ -18,7 +18,7 @@ from . import priors
 
 LIKELIHOODS = ("kernel", "synthetic", "synthetic_plugin")
 KERNELS = ("gaussian", "uniform")
-_TRIES = 20  # number of draws of the prior that `try_once` makes to find one with a density
+_TRIES = 20  # draws of the prior that `try_once` makes at most, to find one with a finite log density
 
 
 def abc(
@@ -39,8 +39,8 @@ def abc(
     """A posterior whose likelihood can be simulated but not computed, for `stanadapt.sample`.
 
     At every proposal the target estimates the likelihood from `n_sim` simulations, so that it is noisy. Any
-    method that needs no gradient draws from it (`methods()` lists these methods). The noise adds no error: the
-    draws have the law that the choice of `likelihood` defines. `Target.from_python` says how noisy the
+    method that needs no gradient draws from it (`methods()` lists these methods). The noise adds no error:
+    the draws have the law that the choice of `likelihood` defines. `Target.from_python` says how noisy the
     estimate may be.
 
     Parameters

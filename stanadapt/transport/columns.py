@@ -8,7 +8,7 @@ coordinate. The rows of a group follow each other, and the first of them holds t
                   ROWS             number of rows of the group, on its first row, else 0
     i             OWN              the coordinate
     u, u', p      SCALE, SECOND, LOCATION       coordinates too, -1 for none
-                  APART            1 in a group whose rows have a location each, else 0
+                  APART            1 in a group with a location for each row, else 0
     beta, beta'   BETA, BETA_2
     a             REFERENCE, THRESHOLD          r, which the group shares, and e^(2 (a_i - r))
     o             UNIT             and LOG_UNITS: the sum of log o_i of the group, on its first row
@@ -19,7 +19,7 @@ coordinate. The rows of a group follow each other, and the first of them holds t
     k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
     sigma, l      SIDE, REACH      of a bend, in the columns of BETA and THRESHOLD
 
-The symbols are those of tail.py, bend.py and group.py.
+tail.py, bend.py and group.py explain the symbols.
 """
 
 from __future__ import annotations

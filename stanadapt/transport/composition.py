@@ -8,9 +8,9 @@ T is triangular: a coordinate is moved before others depend on it, so that its l
 row of the table (columns.py) belongs to a law, and the functions here hand it to that law's file:
 
     law        file        what it makes normal
-    TAIL       tail.py     a coordinate whose tails decrease like a power
+    TAIL       tail.py     a coordinate with tails that decrease like a power
     BEND       bend.py     a coordinate with one long and one short tail
-    CENTRED, NOT_CENTRED   group.py    coordinates whose scale is itself a parameter
+    CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The law of a group of coordinates whose scale is itself a parameter.
+"""The law of a group of coordinates with a scale that is itself a parameter.
 
 In a hierarchy the scale of many coordinates is itself a parameter. The posterior is then a funnel, which no
 linear map straightens. Suppose that x_i has the normal prior N(C p + c, e^(2u)), where the location p and the
@@ -208,7 +208,7 @@ def _add_drag(row: Any, x: Any, score: Any, drag: Any) -> None:
 
 @bare_exact
 def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
-    """Derivatives of x_i: at z_i = 0 in eta and in p; in z_i; and 1 - w, that of log dx_i/dz_i in eta."""
+    """dx_i/deta and dx_i/dp at z_i = 0; dx_i/dz_i; and 1 - w, the derivative of log dx_i/dz_i in eta."""
     w = 1.0 / (1.0 + ratio * row[THRESHOLD])
     root, left, slope = np.sqrt(w), 1.0 - w, row[SLOPE]
     if kind == CENTRED:

@@ -83,7 +83,7 @@ def choose_groups(rows: np.ndarray, training: Training) -> np.ndarray:
 
 
 def exact_groups(training: Training) -> np.ndarray:
-    """The rows of groups whose laws explain scores wholly, and of no others, where there is no map yet."""
+    """The rows of groups that explain scores wholly, and of no other groups, for a chain without a map."""
     draws = with_likelihood(ScoredDraws(training.points, training.scores), [], training.variables)
     groups = with_exact_groups([], draws, training.variables, training.new)
     return group_rows(order_groups(groups) or [], training.points)
@@ -128,7 +128,7 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
 
 
 def _judge(groups: list[Group], draws: ScoredDraws, whole: ScoredDraws) -> list[Group]:
-    """The groups that decrease F in `draws`, those of the last window, or explain the scores of `whole`."""
+    """The groups that decrease F in the last window, `draws`, or explain the scores of `whole` wholly."""
     kept = list(groups)
     if len(draws.points) < _JUDGES:
         return kept

@@ -33,7 +33,7 @@ _REGRESSORS = 12  # most scale parameters that members are regressed on
 def may_be_parents(variables: np.ndarray) -> np.ndarray:
     """Which coordinates (d,) may be scale parameters and locations.
 
-    They are those of small variables, or all coordinates where there is one variable only.
+    They are the coordinates of small variables, or all coordinates where there is only one variable.
     """
     return np.asarray((np.bincount(variables)[variables] <= FEW) | (variables.max() == 0))
 
@@ -69,7 +69,7 @@ def detect(
         member, scale = np.nonzero(own)
         gain[scale, numbers[member]] = 0.0  # no coordinate is its own scale parameter
         signs = -np.sign(derivative)
-        # All coordinates whose scales follow the same scale parameter in the same direction are a group.
+        # All coordinates with the same scale parameter and the same sign of the slope are a group.
         if not named:
             clear = gain * (gain > 0.3 * NEED / n)
             sides = np.array([-1.0, 1.0])

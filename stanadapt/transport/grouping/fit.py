@@ -29,7 +29,7 @@ _NO_DATA = 9.0  # a threshold beyond this distance comes from a precision that i
 # beyond it.
 _FREE, _FREE_EACH = 4.0, 0.25
 _WHOLE, _NEARLY_WHOLE = 0.06, 0.3  # nearer to C than this, relatively, an integer is taken, or is tried
-_WEIGHT = 2.0  # of the prior of y, as a number of draws; its mean is that of x, or 0 where beta < 0
+_WEIGHT = 2.0  # of the prior of y, as a number of draws; this prior has the mean of x, or 0 if beta < 0
 
 
 def fit_law(draws: ScoredDraws, law: Group, *, free: bool = True, offset: bool = False) -> Group:
@@ -112,7 +112,7 @@ def _solve_place(
 ) -> tuple[float, float]:
     """C, if the law is `located`, and c, if it has an `offset`, by weighted least squares.
 
-    The thresholds and y are those of `group`. Unless the law is `located`, C is `slope`. Where all thresholds
+    `group` gives the thresholds and y. Unless the law is `located`, C is `slope`. Where all thresholds
     lie beyond the draws, no draw shows the location; then the sums are zero, and C and c stay as they are.
     """
     x, eta, p, up = view.x, view.eta, view.p, view.up

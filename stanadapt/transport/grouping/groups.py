@@ -383,7 +383,7 @@ def divergence(draws: ScoredDraws, group: Group, view: View | None = None) -> fl
 
 
 def root_divergence(draws: ScoredDraws, place: int, added: np.ndarray | float) -> float:
-    """log(1 + V(x) V(s)) / 2 of a scale parameter or location, to whose score a map adds `added`."""
+    """log(1 + V(x) V(s)) / 2 of a scale parameter or location, after the map adds `added` to its score."""
     score = np.ascontiguousarray(draws.scores[:, place] + added)
     return float(0.5 * np.log1p(variance(np.ascontiguousarray(draws.points[:, place])) * variance(score)))
 
@@ -391,8 +391,8 @@ def root_divergence(draws: ScoredDraws, place: int, added: np.ndarray | float) -
 def plain_divergence(draws: ScoredDraws, group: Group, coefficients: np.ndarray | None = None) -> float:
     """F of the same coordinates without the law.
 
-    Without `coefficients` they stay as they are. With those of `linear_map`, (m, k), the part that is linear
-    in scale parameters and location is subtracted from them.
+    Without `coefficients` the coordinates stay as they are. `coefficients` (m, k) of `linear_map` subtract the
+    part that is linear in scale parameters and location.
     """
     x, s = draws.points[:, group.members].T, draws.scores[:, group.members].T
     added: dict[int, np.ndarray | float] = {}

@@ -80,7 +80,7 @@ def single_places(
 
 
 def _strengths(points: np.ndarray, free: np.ndarray, law: Group) -> np.ndarray:
-    """How strongly each of the coordinates `free` correlates with the members, of which a part is taken."""
+    """How strongly each of the coordinates `free` correlates with a part of the members."""
     return np.asarray(np.abs(_correlations(points, free, part_of(law).members)).mean(axis=1))
 
 

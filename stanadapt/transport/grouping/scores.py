@@ -36,7 +36,7 @@ _MOST = 160  # only so many draws are looked at, the newest ones
 _PARALLEL = 1e-9  # a column adds nothing if the basis leaves less than this share of its square
 _SAME = 1e-3  # ratios of coefficients that differ by less, relatively, are the same
 _LEAST_SLOPE = 1e-2  # a location has no smaller ratio than this
-_FARTHEST = 30.0  # draws whose log scale is farther from its median are left out
+_FARTHEST = 30.0  # draws with a log scale farther from its median than this are left out
 
 
 def residual_shares(
@@ -192,7 +192,7 @@ class _Left:
         weight: np.ndarray,
         terms: list[np.ndarray],
     ) -> None:
-        """Regress on 1, x_i, x_i² if draws are many, the `terms` of the law, and those of other groups."""
+        """Regress on 1, x_i, x_i² if draws are many, the `terms` of the law, and the terms of other groups."""
         points, scores, _ = draws
         x = points[:, members].T
         own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
