@@ -147,7 +147,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 SHORT = 3.0  # steps are short if a trajectory is longer than so many of them
-LOST = 10  # the step size ignores a trajectory that meets a wall, but not so many of them in a row
+LOST = 10  # the step size learns nothing from trajectories that meet a wall, unless so many in a row do
 FEW = 4  # largest number of steps in the first window; each window at most doubles it
 
 stages, enter, is_settled = windowed.stages, windowed.enter, windowed.is_settled

@@ -7,8 +7,8 @@ or too long for the right one. With S(t) = log(1 + e^t)² / 2, which is 0 on one
     x = z + sigma q omega (S(t) - S(t - l)),  t = sigma (z - k) / omega,                  (sigma = ±1)
 
 is x = z on one side of the knot k. On the other side x grows like z², so that an exponential tail becomes a
-normal one, as far as draws have been: beyond t = l the slope stays at 1 + q l. With this law the log of a
-gamma variable of any shape, or of a half-normal one, keeps a hundredth of its divergence from a normal law.
+normal one, as far as draws have been: beyond t = l the slope stays at 1 + q l. In z the log of a gamma
+variable of any shape, or of a half-normal variable, is normal to a hundredth of the divergence.
 
 Learning minimises log(V(z) V(s_z)) / 2, as tail.py does, but first it regresses z and s_z on the draws and
 scores of the coordinates that correlate with them, and takes the variances of the residuals. For the metric
@@ -120,7 +120,7 @@ def bend(t: Any, strength: Any, reach: Any) -> Any:
 
 @bare_exact
 def unbend(y: Any, strength: Any, reach: Any) -> Any:
-    """The t for which `bend` gives `y`, by Newton's method, which comes from above from this beginning."""
+    """The t for which `bend` gives `y`, by Newton's method; from the first t here it comes from above."""
     t = y if y < 0.0 or strength == 0.0 else (np.sqrt(1.0 + 2.0 * strength * y) - 1.0) / strength
     if reach < np.inf:
         t = max(t, y / (1.0 + strength * reach))

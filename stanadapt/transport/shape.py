@@ -16,7 +16,7 @@ POWER = 0.65  # in a coordinate with a heavy tail, the mean of -s u grows by thi
 def shape_of(x: Any, s: Any) -> Any:
     """The median, the spread by quartiles, and the power of |u| by which the mean of -s u grows.
 
-    u is x minus the median, and the growth is that from the middle draws to the outer ones.
+    u is x minus the median; the growth is measured from the middle draws to the outer ones.
     """
     ordered = np.sort(x)
     center = quantile(ordered, 0.5)

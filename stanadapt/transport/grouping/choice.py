@@ -4,8 +4,8 @@
 groups in use: it drops some of them, fits the others again, and adds new ones. It minimises F, the divergence
 of groups.py. At the end of a window it takes these steps, in this order:
 
-1. *Judge.* The draws of the window that has just ended were made after the map. A group stays if F is smaller
-   with it than without it in these draws, or if it explains the scores of its members wholly.
+1. *Judge.* The draws of the window that has just ended are younger than the map. A group stays if F is
+   smaller with it than without it in these draws, or if it explains the scores of its members wholly.
 2. *Refit.* A group that stays is fitted to all draws if this makes enough of a difference. Otherwise it keeps
    its numbers, so that the map comes to rest and warm-up can end. A group loses a second scale parameter or
    an offset if the scores do not ask for it.
@@ -13,7 +13,8 @@ of groups.py. At the end of a window it takes these steps, in this order:
    are for coordinates without such a law: their likelihood is not normal, for example.
 4. *Detect* the group and the scale parameter that promise the largest decrease of F (detection.py).
 5. *Locate* the group (places.py). Where the scores clearly prefer one location, they decide; elsewhere F
-   decides. A choice among k coordinates for each of m members then costs m log k / n of the decrease.
+   decides, and to choose among k coordinates for each of m members, F in n draws must decrease by m log k / n
+   more.
 6. *Fit* the numbers of the law (fit.py).
 7. *Guard.* The law is fitted to the older half of the draws. On the newer half it must beat both no map and a
    map that is linear in scale parameter and location, by a margin.
@@ -197,8 +198,8 @@ def _choose(
 ) -> Group | None:
     """The law and location of a new group; None where the newer half of the draws does not support it.
 
-    By its derivative F should decrease by `promise`. If this is much and no place decreases F so, places with
-    an offset are tried.
+    The derivative of F promises a decrease by `promise`. If this is much, but no place decreases F, places
+    with an offset are tried.
     """
     found = _choose_place(places, law, offset=False)
     if found is None and promise > PROMISE and law.beta > 0.0:

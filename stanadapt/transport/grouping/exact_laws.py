@@ -4,9 +4,9 @@
 puts them in the place of groups that explain less. `simplify` and `with_slope` correct the numbers of groups.
 If both the prior of a group and the likelihood are normal, some law leaves nothing of the group's scores
 (scores.py). A few draws then tell scale parameters, locations, C and c with certainty, wherever the draws
-are. Nothing else is as clear. A divergence is computed from a few hundred draws, and some of these lie in a
-neck and close to each other: it can be smaller with a second scale parameter, or with an offset of 0.001,
-that keeps chains out of the rest of the neck.
+are. Nothing else is as clear. F comes from a few hundred draws, and some of these may lie in a neck and close
+to each other. Then F can be smaller with a second scale parameter, or with an offset of 0.001, that keeps
+chains out of the rest of the neck.
 """
 
 from __future__ import annotations

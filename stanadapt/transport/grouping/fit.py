@@ -4,8 +4,8 @@
 scale parameters and locations. One compiled pass computes F (groups.py) on a grid of thresholds, and a
 parabola through the least values gives the threshold of each member; a prior pulls the thresholds of a group
 together. Weighted least squares give y_i, C and c. C becomes an integer if an integer fits as well: in a
-funnel C must be exactly 1, or the map does not reach the neck. A threshold just beyond the draws means that
-the group has no threshold.
+funnel C must be exactly 1, or the map does not reach the neck. A threshold just beyond the draws counts as
+none.
 """
 
 from __future__ import annotations

@@ -2,7 +2,17 @@
 
 A group is a set of coordinates whose scales follow one law of group.py. The functions here turn the rows of a
 map into groups and back, undo groups in draws, and compute F; the other files of grouping/ use them to decide
-between laws. With the draws z and scores s_z that a map gives,
+between laws. They all use these words, with the symbols of group.py:
+
+    member            a coordinate x_i of the group
+    scale parameter   a coordinate u that is the log of the members' scale, times a constant
+    location          a coordinate p in the members' prior mean C p + c; c is its offset
+    threshold         a_i, which stands for the precision of a member's data; y_i stands for their value
+    place             a location, or one location for each member
+    to undo a group   to turn its members x_i into z_i, in draws and in their scores
+    explain wholly    a law explains scores wholly if a regression on its terms leaves nothing (scores.py)
+
+With the draws z and scores s_z that a map gives,
 
     F = sum_i log(V(z_i) V(s_zi)) / 2          over the coordinates that are moved
       + sum_h log(1 + V(z_h) V(s_zh)) / 2      over the scale parameters and locations that move them.
@@ -47,9 +57,9 @@ from ..columns import (
     is_of_group,
 )
 
-TINY = 1e-250  # the smallest weight w that is computed with
+TINY = 1e-250  # smaller weights w become this
 _NO_PARTS = np.array([-1])
-_DIGITS = 12  # C is rounded to these, since a table holds it multiplied: a whole number is whole again
+_DIGITS = 12  # decimals of C: a table holds C times a factor, and rounding makes an integer C exact again
 
 
 class Group(NamedTuple):
@@ -391,8 +401,8 @@ def root_divergence(draws: ScoredDraws, place: int, added: np.ndarray | float) -
 def plain_divergence(draws: ScoredDraws, group: Group, coefficients: np.ndarray | None = None) -> float:
     """F of the same coordinates without the law.
 
-    Without `coefficients` the coordinates stay as they are. `coefficients` (m, k) of `linear_map` subtract the
-    part that is linear in scale parameters and location.
+    Without `coefficients` the coordinates stay as they are. With `coefficients` (m, k) of `linear_map`, they
+    lose the part that is linear in scale parameters and location.
     """
     x, s = draws.points[:, group.members].T, draws.scores[:, group.members].T
     added: dict[int, np.ndarray | float] = {}

@@ -9,12 +9,13 @@ e^(2 eta)), the score is
 where the likelihood gives f_i, which is linear in x_i if the likelihood is normal. In a program that is not
 centred the likelihood depends on C p + e^-eta x_i instead (eta = -u), and
 
-    s_i = -x_i + e^-eta (a - b C p - b e^-eta x_i).                                         (beta < 0)
+    s_i = -x_i + e^-eta (a - b C p - b e^-eta x_i),                                         (beta < 0)
 
-So the regression of s_i on these terms leaves nothing if scale parameter and location are the right ones, and
-leaves much if one of them is wrong, whatever the draws are and however few. The share of the variance of s_i
-that the regression leaves is the unexplained share of the law. If the likelihood is not normal, every law
-leaves something; then x_i² is one of the terms too, and the laws are compared by what they leave.
+where a and b come from the data. So the regression of s_i on these terms leaves nothing if scale parameter
+and location are the right ones, and leaves much if one of them is wrong, whatever the draws are and however
+few. The share of the variance of s_i that the regression leaves is the unexplained share of the law. If the
+likelihood is not normal, every law leaves something, and the one that leaves least is the best; x_i² is among
+the terms for this case.
 
 A coordinate may itself be a location or a scale parameter of others. Its score then has their terms, and
 these join the regression. Members may also share a normal likelihood with parameters b_k, y ~ N(x_i + sum_k
@@ -83,8 +84,8 @@ def residual_shares(
 def places(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
     """The numbers C and c (m,) that the scores give each member of a law, NaN where they do not tell.
 
-    They are the coefficients of the location and of 1, over minus that of x_i. Without a location C is 0, and
-    where beta is negative c is 0.
+    They are the coefficients of the location and of 1, divided by minus the coefficient of x_i. Without a
+    location C is 0, and where beta is negative c is 0.
     """
     left = _left_by_near(draws, law, groups)
     nothing, first = np.zeros(len(law.members)), left.first
@@ -192,7 +193,7 @@ class _Left:
         weight: np.ndarray,
         terms: list[np.ndarray],
     ) -> None:
-        """Regress on 1, x_i, x_i² if draws are many, the `terms` of the law, and the terms of other groups."""
+        """Regress on 1, x_i, x_i² if draws are many, `terms` of the law, and the terms of other groups."""
         points, scores, _ = draws
         x = points[:, members].T
         own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
