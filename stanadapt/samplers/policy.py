@@ -132,8 +132,8 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     """
     if settings.faithful and settings.decay <= 1.0:
         raise ArgumentError(
-            f"settings['decay']={settings.decay} is not allowed with faithful=True: learning rates "
-            "(1 + n / horizon)^-decay are summable, as Algorithm 1 asks, above 1 only"
+            f"settings['decay']={settings.decay} is not allowed with faithful=True: it must be above 1, "
+            "because Algorithm 1 needs learning rates (1 + n / horizon)^-decay with a finite sum"
         )
     if settings.faithful and 0 < warmup <= settings.warm_start:
         raise ArgumentError(
@@ -159,8 +159,8 @@ def caution(settings: Any, d: int) -> str | None:
     if d <= MANY:
         return None
     return (
-        f"this posterior has {d} dimensions: a policy has to learn a map of so many numbers, and is known to "
-        f"fail above {MANY}; fisher_mala or nuts are likely better"
+        f"this posterior has {d} dimensions: a policy must learn a map of so many numbers, and policies are "
+        f"known to fail above {MANY}; fisher_mala or nuts are likely better"
     )
 
 
@@ -230,9 +230,10 @@ def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tup
     if len(points) >= _MANY_DRAWS and all_equal(points):
         shown = np.array2string(points[0], precision=4, threshold=10, max_line_width=10_000)
         raise InitializationError(
-            f"the warm start of a policy never moved from {shown} in {len(points)} iterations, so that there "
-            "is nothing to make one from: start elsewhere (inits=..., a smaller init_radius), give it longer "
-            f"(settings['warm_start']={settings.warm_start}; a third of warm-up at most), or use fisher_mala"
+            f"the warm start of a policy never moved from {shown} in {len(points)} iterations, so that the "
+            "policy cannot learn: start elsewhere (inits=..., a smaller init_radius), make the warm start "
+            f"longer (settings['warm_start']={settings.warm_start}; a third of warm-up at most), or use "
+            "fisher_mala"
         )
     if len(np.unique(points[:, 0])) < _DRAWS_A_DIMENSION * d:
         return None

@@ -46,8 +46,8 @@ def _check_subsample(size: int, available: int, warmup: int) -> None:
     """
     if warmup and size > available:
         raise ArgumentError(
-            f"settings['subsample']={size} is not allowed: with warmup={warmup} the history that it is drawn "
-            f"from has {available} points at times; use a smaller subsample or a longer warm-up"
+            f"settings['subsample']={size} is not allowed: with warmup={warmup} the history, which gives the "
+            f"subsample, has only {available} points at times; use a smaller subsample or a longer warm-up"
         )
 
 

@@ -134,7 +134,9 @@ def abc(
     else:
         idle = {"epsilon": epsilon, "distance": distance, "kernel": kernel}
         for name in [name for name, given in idle.items() if given is not None]:
-            raise ArgumentError(f"{name} is not allowed with likelihood={likelihood!r}, which has none")
+            raise ArgumentError(
+                f"{name} is not allowed with likelihood={likelihood!r}, which has no use for it"
+            )
         estimate = Synthetic(simulation.observed_summary.ravel(), likelihood == "synthetic")
         estimate.check_n_sim(simulation.n_sim)
     target = SimulatedTarget(priors.read(prior, prior_data), simulation, estimate, threads)
@@ -342,7 +344,7 @@ def _check_numbers(what: str, given: Any, shape: tuple[int, ...], theta: Mapping
         raise _return_error(f"{what} returned shape {array.shape}", theta, f"shape {shape}")
     if np.isnan(array).any():
         raise _return_error(
-            f"{what} returned NaN", theta, "numbers; infinity is one, as far from the data as can be"
+            f"{what} returned NaN", theta, "numbers; infinity is allowed: infinitely far from the data"
         )
     return array.astype(float)
 

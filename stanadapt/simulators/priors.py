@@ -64,7 +64,7 @@ def read(prior: Any, data: Any) -> Prior:
     if isinstance(prior, str | os.PathLike):
         return StanPrior(Posterior(prior, data))
     if data is not None:
-        raise ArgumentError("prior_data are allowed only where prior is a Stan program that is not open yet")
+        raise ArgumentError("prior_data are allowed only where prior is a Stan program, as a path or text")
     if isinstance(prior, Posterior):
         return StanPrior(prior)
     if isinstance(prior, Mapping) and prior:

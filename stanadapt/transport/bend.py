@@ -197,7 +197,7 @@ def bend_rows(bends: list[Bend]) -> np.ndarray:
     return rows
 
 
-@np.errstate(all="ignore")  # numbers that are not finite are refused later
+@np.errstate(all="ignore")  # the code refuses results that are not finite
 def learn_bends(bends: list[Bend], points: np.ndarray, scores: np.ndarray, others: np.ndarray) -> list[Bend]:
     """The bends that coordinates need, by draws and scores (n, d), the older ones first.
 

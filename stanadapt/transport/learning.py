@@ -30,7 +30,7 @@ from .tail import may_have_tails
 from .training import Training
 
 
-@np.errstate(all="ignore")  # numbers that are not finite are refused later
+@np.errstate(all="ignore")  # the code refuses results that are not finite
 def learn_transport(
     table: np.ndarray,
     points: np.ndarray,

@@ -137,7 +137,7 @@ def tail_rows(tails: Tails) -> np.ndarray:
     return rows
 
 
-@np.errstate(all="ignore")  # numbers that are not finite are refused later
+@np.errstate(all="ignore")  # the code refuses results that are not finite
 def learn_tails(
     tails: Tails, points: np.ndarray, scores: np.ndarray, moved: np.ndarray | None = None
 ) -> Tails:
