@@ -76,7 +76,7 @@ class Facts(NamedTuple):
     hessian: bool = False  # whether it needs a finite Hessian (differences of gradients) at every point
     acceptance: str = NO_TARGET  # BOTH_SIDES, TOO_LOW or NO_TARGET
     climbs: str = NEVER  # ALWAYS, UNLESS_FAITHFUL or NEVER
-    columns: tuple[tuple[str, type[np.generic]], ...] = ()  # its own ones in sample_stats, in Info's order
+    columns: tuple[tuple[str, type[np.generic]], ...] = ()  # its own in sample_stats, in Info's order
     harmless_divergences: float = 0.0  # divergences in at most this share of draws are no finding
     dims: tuple[
         tuple[str, tuple[str, ...]], ...
@@ -86,7 +86,7 @@ class Facts(NamedTuple):
     vanishing: bool = False  # whether it has a setting `vanishing`: adaptation goes on, more and more rarely
     piloted: bool = False  # whether Fisher HMC can begin its warm-up (setting `pilot`)
     takes: str = ""  # METRIC, STEP_SIZE or nothing; a piloted method always takes a metric
-    leapfrogs: float = 0.0  # number of leapfrog steps that one of its steps replaces; 0 if it takes none
+    leapfrogs: float = 0.0  # one of its steps counts as so many leapfrog steps; 0 if it has other steps
     unscaled: bool = False  # whether its preconditioner is the covariance only up to a factor
     refits: bool = False  # whether it learns in plain Python between blocks of iterations
     settles: bool = False  # whether its warm-up may end before its last stage
