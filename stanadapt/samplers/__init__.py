@@ -1,4 +1,4 @@
-"""The samplers, one file for each. A new method is a file here and a line in method_names.py."""
+"""The samplers, one file for each method. A new method is a file here and a line in method_names.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .settings import declared, named, parse, resolve
 
 
 def sampler(method: str) -> Sampler | Engine:
-    """The module of `method`. An unknown name is refused, with the nearest names in the message."""
+    """The module of `method`. Refuses an unknown name, with the nearest names in the message."""
     name = check.choice("method", method, METHODS)
     return cast(Sampler | Engine, importlib.import_module(f"{__name__}.{name}"))
 

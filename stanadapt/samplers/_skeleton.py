@@ -1,7 +1,7 @@
-"""Random walk with a global scale: the skeleton of a sampler, to be copied when a new one is begun.
+"""Random walk with a global scale: the skeleton of a sampler. Copy this file to begin a new one.
 
-No run can ask for it. Metropolis et al. (1953); the rule for the scale is that of Andrieu and Thoms (2008),
-Algorithm 4, without its covariance.
+No run can ask for it. Metropolis et al. (1953); the scale follows Andrieu and Thoms (2008), Algorithm 4,
+without its covariance.
 
     paper     here                   shape  meaning
     X_i       state.x                (d,)   position on the unconstrained scale
@@ -9,7 +9,7 @@ Algorithm 4, without its covariance.
     gamma_i   (n + 1)^(-beta)        ()     learning rate of log lambda
     alpha_*   settings.target_accept ()     acceptance rate that the scale is adapted to
 
-Departures from the paper: 1. the first scale is found by halving from 1 (the paper names none).
+Departures from the paper: 1. halving from 1 finds the first scale (the paper names none).
 
 Cost of an iteration: one log density, O(d).
 """
@@ -32,7 +32,7 @@ from .settings import PROBABILITY, Limit
 
 class Settings(NamedTuple):
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the scale is adapted to"] = 0.234
-    beta: Annotated[float, Limit(0.5, 1.0, True), "how fast the learning rate falls: n^(-beta)"] = 0.6
+    beta: Annotated[float, Limit(0.5, 1.0, True), "how fast the learning rate decreases: n^(-beta)"] = 0.6
 
 
 FACTS = Facts(

@@ -14,7 +14,7 @@ Titsias (2023), Section 5.1, Equation (17).
     lambda       settings.damping         ()      damping: Sigma_2 = (x_2 - mu_1)(x_2 - mu_1)^T / 2 + lambda I
     alpha_*      settings.target_accept   ()      acceptance rate that sigma² is adapted to
     rho_n        settings.step_rate       ()      learning rate of sigma²
-    n_0          settings.simple_mala     ()      iterations of simple MALA before Sigma is learnt
+    n_0          settings.simple_mala     ()      iterations of simple MALA before Sigma is learned
 
 Departures from the paper, all off with `faithful=True`:
 1. The transient is forgotten: in the first share `forgetting` of warm-up n grows to `memory` d at most, so
@@ -110,7 +110,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,): A = I and nothing learnt, which is simple MALA."""
+    """The state at `x` (d,): A = I and nothing learned, which is simple MALA."""
     d = x.size
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)

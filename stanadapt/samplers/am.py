@@ -1,7 +1,7 @@
 """AM: a random walk whose covariance follows the chain, by a recursion over its Cholesky factor.
 
 Haario, Saksman and Tamminen (2001), in the form of Andrieu and Thoms (2008), Section 5.1.1. Titsias and
-Dellaportas (2019) compare with it: Section B of their supplement. It needs no matrix decomposition.
+Dellaportas (2019) compare with it in Section B of their supplement. It needs no matrix decomposition.
 
     paper     here                   shape   meaning
     x_t       state.x                (d,)    position on the unconstrained scale
@@ -116,7 +116,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 def learn(mean: Any, chol_t: Any, x: Any, rho: Any) -> None:
     """mu <- mu + rho (x - mu), L <- L + rho L [L^-1 (x - mu)(x - mu)^T L^-T - I]_lower, in place.
 
-    Both formulas use the old mu, as those of Andrieu and Thoms do.
+    Both formulas use the old mu, as in Andrieu and Thoms.
     """
     away = x - mean
     for i in range(x.size):

@@ -19,7 +19,7 @@ Departures from the paper, all off with `faithful=True`:
 1. A search by doubling and halving finds the first step size; a faithful run takes sqrt(2), which is
    epsilon = 1. `initial_step_size` sets it in both modes.
 2. The step size follows the acceptance in every iteration, by the rule of Titsias (2023), Algorithm 1. One
-   factor per epoch, at most exp(0.426 / 2), cannot follow a covariance of which 70 % is replaced.
+   factor per epoch, at most exp(0.426 / 2), cannot follow when 70 % of the covariance is replaced.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
 4. `pilot` iterations of Fisher HMC may come before the first epoch, see run/warmup.py. Then Sigma starts as
    their metric.

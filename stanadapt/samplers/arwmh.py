@@ -17,12 +17,12 @@ warm-up does that. Its first fifth runs with 0.7. Then each of the exponents in 
 of warm-up, and all trials start from the same point with the same lambda, mu and Sigma. The rest of warm-up
 goes on from the end of the trial with the largest speed, log(mean acceptance) + log|lambda Sigma| / d. This
 is the speed measure sigma² alpha for a proposal with a full covariance (Titsias and Dellaportas, 2019, with
-beta = 2/d). The squared jump distance is no alternative: it can be as large for a Sigma that is good in few
-directions only, and a small beta gives such a Sigma.
+beta = 2/d). The squared jump distance is no alternative: it can be as large for a Sigma that is good only in
+a few directions, and a small beta gives such a Sigma.
 
 Departures from the paper:
 1. Iteration i learns with gamma_i instead of gamma_i-1: gamma_0 = 1 would make Sigma_1 a matrix of rank one,
-   whose proposals never leave a line.
+   and its proposals would never leave a line.
 2. mu_0 is the starting point instead of 0, because the posterior may be far from 0.
 
 Cost of an iteration: one log density and a product with L; while adapting, also a rank-one update. Memory:

@@ -1,27 +1,27 @@
-"""What a method's file offers to the rest of the package.
+"""The contract of a method: the names that its file offers to the rest of the package.
 
 A method is a kernel sampler or an engine. A kernel sampler is a module with these names, in this order:
 
-    Settings        NamedTuple of annotated values, whose defaults are the paper's, see settings.py
+    Settings        NamedTuple of annotated values, with the paper's defaults, see settings.py
     FACTS           what the method is, see `Facts`
-    State           NamedTuple of arrays and numbers: what a chain carries from one iteration to the next
+    State           NamedTuple of arrays and numbers that a chain carries from one iteration to the next
     stages          settings, warmup, d -> the stages of warm-up (plain Python)
     start           kernel: the state at the starting point
     step            kernel: one iteration; returns the next state and an `Info` (trace.py)
     sweep           `swept(step)`: a block of iterations, see loop.py
-    move            target, settings, state, x, log density there or None -> the state of a chain that is put
-                    at x (d,) with all that it has learned (plain Python). For most methods this hook is
-                    `move_with_density`, `move_with_score` or `move_rotated` below. Coordinates are those of
-                    the target. A log density that is given is what the chain keeps of a noisy target
+    move            target, settings, state, x, log density there or None -> the state of a chain that moves
+                    to x (d,) and keeps all that it has learned (plain Python). Most methods set this hook to
+                    `move_with_density`, `move_with_score` or `move_rotated` below. x is in the coordinates of
+                    the target. The chain keeps a log density that is given: a noisy target needs that
 
-Those that most modules do without, in plain Python:
+A module may leave out these functions in plain Python:
 
-    n_matrices      settings -> number of (d, d) arrays that a chain holds; 0 without it
-    enter           stage, state, settings -> the state at the beginning of the stage; as it is without it
-    history         state -> what is recorded during warm-up: names -> numbers
-    learnt          state -> what a chain has learned when warm-up ends: names -> arrays
+    n_matrices      settings -> number of (d, d) arrays that a chain holds; 0 if left out
+    enter           stage, state, settings -> the state at the beginning of the stage; as it was if left out
+    history         state -> numbers that warm-up records: names -> numbers; none if left out
+    learnt          state -> what a chain has learned when warm-up ends: names -> arrays; none if left out
 
-And those that FACTS asks for, in plain Python too:
+A module needs these functions in plain Python if FACTS says so:
 
     caution         (cautious) settings, d -> what a user should know before the run, or None
     take_over       (piloted, or takes METRIC) state at the first point, a `Handover`, settings -> the state
@@ -29,14 +29,14 @@ And those that FACTS asks for, in plain Python too:
     refit           (refits) state, settings, rng -> the state after that
     is_settled      (settles) state -> whether the stage that has just ended may be the last
     warm_stages     (settles) settings, warmup, d -> the stages of warm-up after a `Handover`
-    warm_settings   (settles) settings -> those of `start` before a `Handover`
+    warm_settings   (settles) settings -> the settings for `start` before a `Handover`
     look            (settles) state, earlier draws and their scores, settings -> the state, and whether they
                     support what was taken over
 
 An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has
 Settings, FACTS and:
 
-    STATS           what it reports of every iteration: the schema's name -> type
+    STATS           the columns that it reports for every iteration: the schema's name -> type
     run             one chain, from its start to its last draw (plain Python)
 """
 
@@ -55,17 +55,17 @@ from ..transport.composition import rows_into_x
 # Families of methods.
 WALK, LANGEVIN, HAMILTONIAN, SURROGATE, POLICY = "walk", "Langevin", "Hamiltonian", "surrogate", "policy"
 # When an acceptance rate that differs from `target_accept` is a fault: on both sides; only if it is too low,
-# because a rate that is too high costs time at most; or never, because there is no rate to aim at.
+# because a rate that is too high only costs time; or never, because the method aims at no rate.
 BOTH_SIDES, TOO_LOW, NO_TARGET = "both sides", "too low", "no target"
 # Whether a random start first climbs out of the far tail.
 ALWAYS, UNLESS_FAITHFUL, NEVER = "always", "unless faithful", "never"
-# What of an earlier run a method can begin with. A metric needs `take_over`; a step size is that of the same
-# method, for the setting `initial_step_size`.
+# What a method can take from an earlier run to begin with. For a metric it needs `take_over`. It takes a step
+# size only from a run of the same method, as the setting `initial_step_size`.
 METRIC, STEP_SIZE = "metric", "step size"
 
 
 class Facts(NamedTuple):
-    """What a method is. The rest of the package reads this and never guesses from names of settings."""
+    """Facts about a method. The rest of the package reads these and never guesses from names of settings."""
 
     family: str  # WALK, LANGEVIN, HAMILTONIAN, SURROGATE or POLICY
     needs: str  # what an iteration evaluates, in words for the user
@@ -77,17 +77,17 @@ class Facts(NamedTuple):
     acceptance: str = NO_TARGET  # BOTH_SIDES, TOO_LOW or NO_TARGET
     climbs: str = NEVER  # ALWAYS, UNLESS_FAITHFUL or NEVER
     columns: tuple[tuple[str, type[np.generic]], ...] = ()  # its own in sample_stats, in Info's order
-    harmless_divergences: float = 0.0  # share of draws up to which divergences are no finding
+    harmless_divergences: float = 0.0  # divergences in at most this share of draws are no finding
     dims: tuple[
         tuple[str, tuple[str, ...]], ...
-    ] = ()  # of arrays in `learnt` whose shape does not tell their dims
-    capacity: str = ""  # setting that bounds how much of the history it can learn from
+    ] = ()  # of arrays in `learnt`, if the shape does not tell the dims
+    capacity: str = ""  # setting that limits how much of the history it can learn from
     faithful: bool = False  # whether it has a setting `faithful`, which follows the paper to the letter
     vanishing: bool = False  # whether it has a setting `vanishing`: adaptation goes on, more and more rarely
     piloted: bool = False  # whether Fisher HMC can begin its warm-up (setting `pilot`)
-    takes: str = ""  # METRIC, STEP_SIZE or nothing; methods that are piloted take a metric anyway
-    leapfrogs: float = 0.0  # leapfrog steps that one of its steps is worth; 0: its steps are of another kind
-    unscaled: bool = False  # whether its preconditioner is like the covariance only up to a factor
+    takes: str = ""  # METRIC, STEP_SIZE or nothing; a piloted method always takes a metric
+    leapfrogs: float = 0.0  # one of its steps counts as so many leapfrog steps; 0 if it has other steps
+    unscaled: bool = False  # whether its preconditioner is the covariance only up to a factor
     refits: bool = False  # whether it learns in plain Python between blocks of iterations
     settles: bool = False  # whether its warm-up may end before its last stage
     transports: bool = False  # whether it learns coordinates: its State has `transport` and `groups`
@@ -103,23 +103,23 @@ class Stage(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """What a method takes over: from the pilot that began its warm-up, or from a chain of an earlier run."""
+    """What a method takes over from the pilot that began its warm-up, or from a chain of an earlier run."""
 
     z: np.ndarray  # (d,) the last point of the pilot's chain; the point where a chain begins
     mean: np.ndarray  # (d,) mean of the pilot's last window, or of earlier draws
-    cov: np.ndarray  # (d, d) a metric; for a Gaussian target this is the covariance. (d,) is its diagonal
-    n: int  # number of iterations that it counts for
-    transport: np.ndarray  # the coordinates that all these are in, see transport/
-    # Of a chain of an earlier run alone:
+    cov: np.ndarray  # (d, d) a metric, which is the covariance of a Gaussian target; (d,) if diagonal
+    n: int  # the number of iterations that mean and cov count for
+    transport: np.ndarray  # the map of the coordinates that all these are in, see transport/
+    # Only from a chain of an earlier run:
     step_size: float = np.nan
-    method: str = ""  # whose step size it is
+    method: str = ""  # the method that has this step size
     points: np.ndarray = np.empty((0, 0))  # (k, d) earlier draws, in x
 
 
 def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
     """Stages of simple MALA, of learning with a short memory (unless faithful), and of the paper's recursion.
 
-    The third is named `last`. It is the only one after a pilot, which takes the place of the first two.
+    The third stage has the name `last`. After a pilot it is the only one.
     """
     if settings.pilot:
         return [Stage(last, warmup)]
@@ -181,17 +181,17 @@ class Sampler(Method, Protocol):
 
 
 class WholeChain(NamedTuple):
-    """The chain that an engine ran, not thinned. Rows of warm-up come first if they were asked for."""
+    """The chain that an engine ran, not thinned. Rows of warm-up come first if the plan asks for them."""
 
-    names: list[str]  # flat names of the columns; those of generated quantities may be missing
+    names: list[str]  # flat names of the columns; generated quantities may be missing
     values: np.ndarray  # (n, c) values on the constrained scale
-    stats: dict[str, np.ndarray]  # (n,) each, under the names of STATS
+    stats: dict[str, np.ndarray]  # (n,) each, with the names of STATS
     learnt: dict[str, np.ndarray]
-    seconds: tuple[float, float] | None  # of warm-up and of the draws, if each is known
+    seconds: tuple[float, float] | None  # of warm-up and of the draws, if both are known
 
 
 class Engine(Method, Protocol):
-    """The module of an engine. `program` is what the model runs in, a `backends.contract.StanProgram`."""
+    """The module of an engine. `program`, a `backends.contract.StanProgram`, runs the model."""
 
     STATS: dict[str, type[np.generic]]
 
@@ -208,8 +208,8 @@ def advance(
 ) -> Any:
     """Run one iteration for every row of `trace`, and the refits that are due in between.
 
-    The state says when they are due, so that draws do not depend on where blocks end. The state is in the
-    coordinates of the target, and what the trace has in the end is in x.
+    The state says when a refit is due, so that draws do not depend on where blocks end. The state is in the
+    coordinates of the target; at the end the rows of the trace are in x.
     """
     if adapting and sampler.FACTS.refits:
         state = _advance_refitting(sampler, target, settings, state, rng, trace)
@@ -240,7 +240,7 @@ def enter(sampler: Sampler, stage: str, state: Any, settings: Any) -> Any:
 
 
 def history(sampler: Sampler, state: Any) -> dict[str, float]:
-    """What is recorded during warm-up."""
+    """The numbers that warm-up records."""
     return sampler.history(state) if hasattr(sampler, "history") else {}
 
 
@@ -255,20 +255,20 @@ def n_matrices(method: Method, settings: Any) -> int:
 
 
 def move_with_density(target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | None) -> Any:
-    """The hook `move` of methods whose State has x and logp of a place."""
+    """The hook `move` of methods with a State that holds x and its logp."""
     return state._replace(x=x.copy(), logp=log_density(target, x) if logp is None else logp)
 
 
 def move_with_score(target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | None) -> Any:
-    """The hook `move` of methods whose State has x, logp and score of a place."""
+    """The hook `move` of methods with a State that holds x, its logp and its score."""
     score = np.empty_like(x)
     return state._replace(x=x.copy(), logp=log_density_gradient(target, x, score), score=score)
 
 
 def move_rotated(root: str) -> Callable[[Any, Any, Any, np.ndarray, float | None], Any]:
-    """The hook `move` of methods whose State has `rotated` too.
+    """The hook `move` of methods with a State that holds x, its logp, its score, and `rotated`.
 
-    That is the product of the score with the matrix of the State that is called `root`.
+    `rotated` is the product of the score with a matrix of the State, and `root` is the name of that matrix.
     """
 
     def move(target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | None) -> Any:
@@ -291,15 +291,15 @@ def climbs(sampler: Method, settings: Any) -> bool:
 
 
 # The columns of samplers that follow Hamiltonian trajectories, with the names of ArviZ's schema: the energy
-# of the draw; by how much the energy rose from the start of the trajectory to its end, accepted or not, and
-# infinity where the end has no energy; and whether the trajectory diverged (numerics/energy.py).
+# of the draw; the rise of the energy from the start of the trajectory to its end, accepted or not, which is
+# infinite if the end has no energy; and whether the trajectory diverged (numerics/energy.py).
 TRAJECTORY_COLUMNS: tuple[tuple[str, type[np.generic]], ...] = (
     ("energy", np.float64),
     ("energy_error", np.float64),
     ("diverging", np.bool_),
 )
 
-# The columns of every kernel sampler; its own columns follow them.
+# The columns of every kernel sampler. The sampler's own columns follow them.
 KERNEL_STATS: dict[str, type[np.generic]] = {
     "lp": np.float64,
     "acceptance_rate": np.float64,
@@ -310,5 +310,5 @@ KERNEL_STATS: dict[str, type[np.generic]] = {
 
 
 def stats(method: Method) -> dict[str, type[np.generic]]:
-    """The columns that a method reports of every iteration."""
+    """The columns that a method reports for every iteration."""
     return method.STATS if is_engine(method) else KERNEL_STATS | dict(method.FACTS.columns)

@@ -1,8 +1,8 @@
 """Fisher HMC: Hamiltonian Monte Carlo whose metric makes draws and scores agree.
 
 This method is our own. Titsias (2023) learns the preconditioner of MALA from the scores that the chain sees,
-and his Section 7 names HMC as the open step. Here the metric of HMC is learnt, from the equation that relates
-the draws and the scores of a Gaussian (numerics/metric.py).
+and his Section 7 names HMC as the open step. This method learns the metric of HMC, from the equation that
+relates the draws and the scores of a Gaussian (numerics/metric.py).
 
     symbol   here                     shape   meaning
     x        state.x                  (d,)    position on the unconstrained scale
@@ -15,36 +15,37 @@ the draws and the scores of a Gaussian (numerics/metric.py).
     alpha_*  settings.target_accept   ()      acceptance rate that h is adapted to; h is T at most
              settings.metric                  "dense", "low_rank", or "auto": dense up to d = 100, compressed
                                               to low rank where that is cheaper; beyond, by evidence
-             settings.curvature               whether the first metric is that of the Hessian
-    T(z)     settings.transport               whether coordinates are learnt ("auto") or z is x ("off")
+             settings.curvature               whether the first metric comes from the Hessian
+    T(z)     settings.transport               whether coordinates are learned ("auto") or z is x ("off")
 
 One iteration draws p, takes n steps of h (1 + jitter u) with u uniform on (-1, 1), and accepts the end with
 probability min(1, e^-dH). The reasons for these choices:
 
 1. If A is right, a Gaussian oscillates in every direction with the period 2 pi, and the end of a trajectory
    of length T has the correlation cos(T) with its start. If T is somewhat more than pi/2, means are more
-   precise than those of independent draws, and variances almost as precise: cos(1.9) = -0.32, squared 0.10.
+   precise than with independent draws, and variances almost as precise: cos(1.9) = -0.32, squared 0.10.
 2. The integrator (numerics/splitting.py) needs one step of two gradients for this length, and nine tenths of
    the trajectories are accepted up to some tens of dimensions. Leapfrog needs three or four steps.
 3. The number of steps is T/h, rounded at random, so that trajectories do not return to their start. If it is
    more than two, scales differ from place to place, A is a compromise, and some directions have a longer
    period: then there are (T/2h)^stretch times as many steps. If it is more than three, most rejections happen
-   where curvature is largest. The chain could get stuck there, so h aims at `careful_accept`.
-4. The first metric is that of the Hessian at the start, where the climb has ended (2 d gradients), up to
-   d = 100. Beyond, only where it is far from a diagonal, and draws choose A's form (metric_choice.py).
-5. The chain moves in coordinates z in which the posterior is nearly normal, where draws and scores show
-   heavy tails or the scales of a hierarchy (transport/): x here is z then. What is reported is in x.
+   where the curvature is largest. The chain could get stuck there, so h aims at `careful_accept`.
+4. The first metric comes from the Hessian at the start, where the climb has ended (2 d gradients), up to
+   d = 100. In more dimensions it does so only if the Hessian is far from a diagonal, and draws choose the
+   form of A (metric_choice.py).
+5. If draws and scores show heavy tails or the scales of a hierarchy, the chain moves in coordinates z where
+   the posterior is nearly normal (transport/). The x of this file is then z. Results are in x.
 6. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
-   one before. After each window a new metric is learnt from the draws and scores of the last two. If no
-   variance changes by a factor of 1.5, and the chain was in the same place in both
-   windows, the next window is the last. Most posteriors need 160 iterations; `warmup` is the most. What is
-   learnt between windows is in windowed.py.
+   one before. After each window the chain learns a new metric from the draws and scores of the last two
+   (windowed.py). If no variance changes by a factor of 1.5, and the chain was in the same place in both
+   windows, the next window is the last. Most posteriors need 160 iterations, and `warmup` is the largest
+   number.
 7. A chain may begin with the metric, coordinates and step size of an earlier run, see
-   run/preparation/warm_start.py. Its draws and their scores take the place of the Hessian and of the first
-   windows: most posteriors need 60 to 100.
+   run/preparation/warm_start.py. The draws of that run and their scores take the place of the Hessian and of
+   the first windows: most posteriors need 60 to 100 iterations.
 
 Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
-Memory: three (d, d) arrays a chain with metric="dense", or up to d = 2,000 where that is chosen; else none.
+Memory: three (d, d) arrays a chain with metric="dense", or up to d = 2,000 if "auto" chooses it; else none.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ from .base import ALWAYS, HAMILTONIAN, METRIC, TOO_LOW, TRAJECTORY_COLUMNS, Fact
 from .settings import PROBABILITY, SCALE, Choice, Limit
 from .windowed import AUTO, DENSE
 
-LARGEST_SHOWN = 1_000  # dimension up to which results have all of A
+LARGEST_SHOWN = 1_000  # up to this dimension results have all of A
 
 METRICS, TRANSPORTS = Choice(("auto", "dense", "low_rank")), Choice(("auto", "off"))
-OFF = 1  # index
+OFF = 1  # index of the second
 
 
 class Settings(NamedTuple):
@@ -81,11 +82,11 @@ class Settings(NamedTuple):
     stretch: Annotated[float, Limit(0.0, 2.0), "exponent by which short steps prolong trajectories"] = 0.5
     jitter: Annotated[float, Limit(0.0, 0.99), "share by which step sizes vary at random"] = 0.1
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.8
-    careful_accept: Annotated[float, PROBABILITY, "the same for trajectories of over three steps"] = 0.9
+    careful_accept: Annotated[float, PROBABILITY, "the same for trajectories of more than three steps"] = 0.9
     max_steps: Annotated[int, Limit(1, 100_000), "largest number of steps of a trajectory"] = 64
     metric: Annotated[str | int, METRICS, "form of A; auto: dense to d = 100, then by evidence"] = "auto"
-    curvature: Annotated[bool, "whether the first metric is that of the Hessian"] = True
-    transport: Annotated[str | int, TRANSPORTS, "whether coordinates are learnt where they pay"] = "auto"
+    curvature: Annotated[bool, "whether the first metric comes from the Hessian"] = True
+    transport: Annotated[str | int, TRANSPORTS, "whether to learn coordinates where they help"] = "auto"
 
 
 FACTS = Facts(
@@ -113,13 +114,13 @@ class State(NamedTuple):
     step_size: float
     search: DualAveraging
     most: int  # largest number of steps of a trajectory
-    lost: int  # how many trajectories in a row met a point without a log density
+    lost: int  # number of trajectories in a row, up to now, that met a point without a log density
     metric: Metric
     windows: Windows
-    hessian: np.ndarray  # (d, d) where the window began, or (0, 0); its first entry is NaN until it is taken
+    hessian: np.ndarray  # (d, d) at the window's first point, or (0, 0); its first entry is NaN before that
     steady: bool  # whether the last two windows agree
-    transport: np.ndarray  # the coordinates z that x, logp and score are in, see transport/
-    groups: np.ndarray  # (d,) the variables that coordinates belong to; (0,) where no coordinates are learnt
+    transport: np.ndarray  # the map of the coordinates z that x, logp and score are in, see transport/
+    groups: np.ndarray  # (d,) the variables that coordinates belong to; (0,) with transport="off"
 
 
 def n_matrices(settings: Any) -> int:
@@ -145,9 +146,9 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
     return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, table, groups)
 
 
-SHORT = 3.0  # a step is short if a trajectory is longer than so many steps
-LOST = 10  # so many trajectories in a row that meet a wall tell that steps are too long; one tells nothing
-FEW = 4  # largest number of steps before the first window; it at most doubles with each window
+SHORT = 3.0  # steps are short if a trajectory is longer than so many of them
+LOST = 10  # the step size learns nothing from trajectories that meet a wall, unless so many in a row do
+FEW = 4  # largest number of steps in the first window; each window at most doubles it
 
 stages, enter, is_settled = windowed.stages, windowed.enter, windowed.is_settled
 warm_stages, warm_settings = windowed.warm_stages, windowed.warm_settings
@@ -156,10 +157,10 @@ hand_over, take_over, look = windowed.hand_over, windowed.take_over, windowed.lo
 
 @kernel(counted=False)
 def step(target: Any, settings: Any, state: Any, logp: Any, step_size: Any, room: Any, rng: Any) -> Any:
-    """One trajectory from the state's point, which it replaces in place, as it does the score there.
+    """One trajectory from the state's point. If the end is accepted, it replaces point and score in place.
 
-    The state's other numbers are passed by, for those that change. Returns the log density, the Info, and
-    whether the trajectory met a point without a log density.
+    `logp` and `step_size` are arguments, because the state is built once for a sweep and does not follow
+    them. Returns the log density, the Info, and whether the trajectory met a point without a log density.
     """
     x, score, metric, z, y = state.x, state.score, state.metric, room.z, room.y
     for i in range(x.size):
@@ -188,7 +189,7 @@ def step(target: Any, settings: Any, state: Any, logp: Any, step_size: Any, room
 
 @kernel
 def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
-    """Run one iteration for every row of `trace`. To pack this state each time, as loop.py does, is dear."""
+    """Run one iteration for every row of `trace`. The loop in loop.py would build this state every time."""
     x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, transport, groups = (
         state
     )
@@ -237,7 +238,7 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    """A, or its diagonal if A is too large to be shown as a matrix, whatever its form; both in z."""
+    """A in z, or only its diagonal if d is too large to show a matrix."""
     if state.x.size <= LARGEST_SHOWN:
         return {"preconditioner": as_matrix(state.metric)}
     return {"preconditioner_diagonal": diagonal(state.metric)}

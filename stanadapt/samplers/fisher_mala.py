@@ -12,7 +12,7 @@ Titsias (2023), Optimal Preconditioning and Fisher Adaptive Langevin Sampling, A
     lambda       settings.damping         ()      Tikhonov damping of the first estimate
     alpha_*      settings.target_accept   ()      acceptance rate that sigma² is adapted to
     rho_n        settings.step_rate       ()      learning rate of sigma²
-    n_0          settings.simple_mala     ()      iterations of simple MALA before R is learnt
+    n_0          settings.simple_mala     ()      iterations of simple MALA before R is learned
     s_n          settings.signal                  what R learns from: "score", Equations (8) to (11);
                                                   "increment", Equation (15); "rao_blackwell", Equation (16)
 
@@ -114,7 +114,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,): R = I and nothing learnt, which is simple MALA."""
+    """The state at `x` (d,): R = I and nothing learned, which is simple MALA."""
     d = x.size
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)

@@ -1,4 +1,4 @@
-"""What gad_rwm, gad_mala_fast and gad_mala_exact share, beside numerics/speed_measure.py."""
+"""What gad_rwm, gad_mala_fast and gad_mala_exact share; see also numerics/speed_measure.py."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def evaluate_proposal(
     """Log density and acceptance probability of a Langevin proposal `y` (d,).
 
     Its score and rotated score are written to `score_y` and `rotated_y` (d,). The code is the second half of
-    `langevin_proposal`, which does not keep the noise that these methods learn from. If that called this
-    function, the other samplers would lose a tenth of a microsecond an iteration.
+    `langevin_proposal`, which does not keep the noise that these methods learn from. If `langevin_proposal`
+    called this function, the other samplers would lose a tenth of a microsecond an iteration.
     """
     logp_y = log_density_gradient(target, y, score_y)
     if logp_y == -np.inf:
@@ -75,7 +75,7 @@ def evaluate_proposal(
 
 @kernel
 def learning_rate(settings: Any, faithful: Any, own: Any) -> Any:
-    """eta: the setting, or the default, which is the paper's (`faithful`) or ours (`own`).
+    """eta: the setting, or the default, which is `faithful` (the paper's) or `own` (ours).
 
     Ours is large enough to find L from far away. But near the right L the noise of such steps blurs strong
     correlations, so that steps are shorter after a pilot.

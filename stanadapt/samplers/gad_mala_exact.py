@@ -18,17 +18,18 @@ g v^T + grad(x) (L^T g)^T / 2 - (grad(x) + grad(y)) w^T / 2: the Hessian H enter
     alpha_*    settings.target_accept   ()      acceptance rate that beta is adapted to
 
 Departures from the paper, the first four off with `faithful=True`:
-1. Each row of L is learnt in units of its own length, at a learning rate of 0.002. The paper's learning rate
+1. Each row of L is learned in units of its own length, at a learning rate of 0.002. The paper's learning rate
    of 0.00015 is absolute, so that L never reaches the scale of a coordinate with a standard deviation of ten.
 2. beta stays between 0.001 and 10, see numerics/speed_measure.py.
 3. A random start first climbs out of the far tail, see numerics/ascent.py.
 4. `pilot` iterations of Fisher HMC may come first, see run/warmup.py. Then L starts from their metric, and
    the learning rate is a twentieth.
 5. An iteration at most halves L_ii, so that it stays positive.
-6. Nothing is learnt from a proposal without a log density, or whose Hessian in that direction is not finite.
+6. The chain learns nothing from a proposal where the log density or the Hessian in that direction is not
+   finite.
 
 Cost of an iteration: one gradient and two products with L; while adapting, also three more products, a pass
-over L and G, and, if the log ratio is negative, two more gradients, whose difference gives H(y) L w. Memory:
+over L and G, and, if the log ratio is negative, two more gradients, which give H(y) L w. Memory:
 two (d, d) arrays a chain.
 """
 

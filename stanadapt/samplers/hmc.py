@@ -1,7 +1,7 @@
 """Hamiltonian Monte Carlo with identity mass and a fixed number of leapfrog steps.
 
 Duane et al. (1987); Neal (2011), MCMC using Hamiltonian dynamics. It is the baseline HMC-5, HMC-10 and HMC-20
-of Titsias and Dellaportas (2019) and of Titsias (2023). The target acceptance rate of 0.651 is that of Beskos
+of Titsias and Dellaportas (2019) and of Titsias (2023). The target acceptance rate of 0.651 comes from Beskos
 et al. (2013).
 
     paper     here                     shape  meaning
@@ -13,16 +13,16 @@ et al. (2013).
               settings.jitter          ()     epsilon is multiplied by 1 + jitter u, u uniform on (-1, 1)
     alpha_*   settings.target_accept   ()     acceptance rate that epsilon is adapted to
 
-A trajectory of fixed length returns to its start in every direction whose period is that length, and then the
-chain mixes badly in this direction. A `jitter` of 0.1 or more prevents that.
+If a direction has the length of the trajectory as its period, the trajectory returns to its start in this
+direction, and the chain mixes badly there. A `jitter` of 0.1 or more prevents that.
 
 Departures from the paper, all off with `faithful=True`:
 1. A search by doubling and halving finds the first step size; the papers name none, and a faithful run takes
    0.1. `initial_step_size` sets it in both modes.
 2. A random start first climbs out of the far tail, see numerics/ascent.py.
-3. The frozen step size is the geometric mean of those in the second half of warm-up. Acceptance depends
-   strongly on the step size. With the last one of the noisy sequence, acceptance rates would scatter by 0.1
-   about the target.
+3. The frozen step size is the geometric mean of the step sizes in the second half of warm-up. Acceptance
+   depends strongly on the step size: with the last one of the noisy sequence, acceptance rates would scatter
+   by 0.1 about the target.
 
 Cost of an iteration: L gradients, O(L d).
 """

@@ -1,4 +1,4 @@
-"""KAMH: a random walk whose covariance is that of the target near the current point.
+"""KAMH: a random walk with the covariance of the target near the current point.
 
 Sejdinovic, Strathmann, Lomeli Garcia, Andrieu and Gretton (2014), Kernel adaptive Metropolis-Hastings,
 Algorithm 1. Strathmann et al. (2015) compare with it.
@@ -10,12 +10,12 @@ Algorithm 1. Strathmann et al. (2015) compare with it.
     M_zx      pull                   (d, n)  2 [grad_x k(x, z_1), ..., grad_x k(x, z_n)]
     H         I - 1 1^T / n          (n, n)  centering
     gamma     settings.gamma         ()      scale of the isotropic part
-    nu        state.step_size        ()      scale of the learnt part
+    nu        state.step_size        ()      scale of the learned part
     p_t       rate(t, schedule)      ()      probability of an update, t^-1/2
 
 The proposal is N(x, gamma² I + nu² M H M^T). Its covariance depends on x, so the acceptance probability has
-the ratio of the proposal's densities. Far from all z the gradients vanish, and a random walk with scale gamma
-is left.
+the ratio of the proposal's densities. Far from all z the gradients vanish, and the proposal is a random walk
+with scale gamma.
 
 nu follows the acceptance rate, log nu² <- log nu² + p_t (accept_prob - target_accept), as in the authors'
 published code.
@@ -25,7 +25,7 @@ Departures from the paper, all but the last off with `faithful=True`:
    second half of this walk.
 2. k acts on coordinates in which the points have covariance I, because one gamma and one sigma do not fit
    parameters of different scales. There gamma is 0.75 / sqrt(d), a third of the best scale of a random walk.
-3. Each time the number of iterations has grown by a factor of 1.25, the coordinates and sigma are learnt
+3. Each time the number of iterations has grown by a factor of 1.25, the coordinates and sigma are learned
    anew, and the history starts again.
 4. nu starts at 2.38 / sqrt(d). A faithful run takes gamma² = 0.1 from the authors' demonstrations.
 5. A reservoir keeps the subsample. At any time it is a uniform sample of the history, but not a new one.
@@ -102,7 +102,7 @@ class State(NamedTuple):
     logp: float
     step_size: float  # nu
     walk_size: float
-    n: float  # number of iterations since the coordinates were learnt
+    n: float  # number of iterations since the coordinates were learned
     frame: Frame
     points_t: np.ndarray  # (d, n) in the coordinates of the frame
     sigma: float
@@ -125,7 +125,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,), before anything is learnt."""
+    """The state at `x` (d,), before anything is learned."""
     logp = log_density(target, x)
     walk = first_walk_size(target, settings, x, logp, rng)
     nu = 2.38 / np.sqrt(x.size)

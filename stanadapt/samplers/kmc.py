@@ -1,4 +1,4 @@
-"""What kmc_lite and kmc_finite share: trajectories, a walk beside them, the choice of sigma and lambda."""
+"""What kmc_lite and kmc_finite share: trajectories, a walk between them, the choice of sigma and lambda."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from .base import Stage
 from .refitting import first_walk_size, walk_proposal
 from .settings import UNSET, Choice
 
-_TUNING_POINTS = 500  # largest number of points in the choice of sigma and lambda, which depends on it
+_TUNING_POINTS = 500  # most points in the choice of sigma and lambda; the result depends on this number
 _HOPELESS = 0.1  # with a lower acceptance rate long trajectories are no better than short ones
 
 RADIAL_FUNCTION = Choice(RADIAL_FUNCTIONS)
 
 
 class Steps(NamedTuple):
-    """The step sizes of trajectories and walk, and what adapts them."""
+    """The step sizes of trajectories and walk, and the numbers that adapt them."""
 
     flow: float  # step size of the trajectories
     walk: float  # step size of the walk
-    n_flow: float  # number of trajectories since everything was learnt anew
+    n_flow: float  # number of trajectories since everything was learned anew
     n_walk: float  # number of steps of the walk
     acceptance: float  # running mean of the acceptance of trajectories
 
 
 class Learnt(NamedTuple):
-    """What was chosen and counted when the surrogate was learnt."""
+    """What the method chose and counted when it learned the surrogate."""
 
     sigma: float  # NaN before the first choice
     regularisation: float
@@ -77,8 +77,9 @@ def first_steps(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
 def is_walk(settings: Any, surrogate: Any, steps: Any, rng: Any) -> Any:
     """Whether this iteration is a step of the walk.
 
-    A share of them is, and at least half while hardly any trajectory is accepted. A faithful run has no walk:
-    before it learns, its trajectories along a gradient of zero are one.
+    A share of the iterations is, and at least half of them while hardly any trajectory is accepted. A
+    faithful run has no such steps: before it learns, the gradient of its surrogate is zero, and its
+    trajectories are a random walk.
     """
     if settings.faithful:
         return False
@@ -235,7 +236,7 @@ def schedule_rebuild(state: Any, settings: Any) -> Any:
 
 
 def warmup_history(state: Any) -> dict[str, float]:
-    """What is recorded during warm-up."""
+    """The numbers that warm-up records."""
     learnt = state.learnt
     return {
         "step_size": state.steps.flow,
@@ -246,7 +247,7 @@ def warmup_history(state: Any) -> dict[str, float]:
 
 
 def learnt_arrays(state: Any, size: int, centers_name: str) -> dict[str, Any]:
-    """What was learnt; centers or frequencies are filled up with NaN to `size` rows."""
+    """What a chain has learned. Centers or frequencies get rows of NaN, up to `size` rows."""
     surrogate, frame = state.surrogate, state.frame
     n, d = surrogate.weights.size, state.x.size
     centers, weights = np.full((size, d), np.nan), np.full(size, np.nan)

@@ -20,11 +20,11 @@ estimate. An update adds the points since the last one, at a cost that does not 
     L           settings.n_leapfrog_min, _max    ()      leapfrog steps, uniform on the range
 
 Far from the history f oscillates: start in the bulk of the target, or use kmc_lite. The step size and the
-walk beside the trajectories are those of kmc_lite.py.
+walk between the trajectories work as in kmc_lite.py.
 
-Departures from the paper: 1 to 5 are those of kmc_lite.py, off with `faithful=True`.
-6. An update adds all points since the last one, not only the newest. When everything is learnt anew, the sums
-   start with a uniform sample of the history, of up to 1,000 points. Where sigma and lambda are not set,
+Departures from the paper: 1 to 5 are the same as in kmc_lite.py, off with `faithful=True`.
+6. An update adds all points since the last one, not only the newest. When everything is learned anew, the
+   sums start with a uniform sample of the history, of up to 1,000 points. Where sigma and lambda are not set,
    cross-validation then chooses them; its folds are runs of the chain. A faithful run in which both are set
    never learns everything anew.
 
@@ -105,7 +105,7 @@ class State(NamedTuple):
 
 
 enter = refitting.enter
-_RESERVOIR = 1_000  # points that are kept for the time when everything is learnt anew
+_RESERVOIR = 1_000  # points that are kept for the time when everything is learned anew
 _PENDING = 256  # largest number of pending points
 
 
@@ -120,7 +120,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,), before anything is learnt."""
+    """The state at `x` (d,), before anything is learned."""
     d, m = x.size, settings.basis
     logp = log_density(target, x)
     steps = first_steps(target, settings, x, logp, rng)
@@ -161,7 +161,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 def until_refit(state: State) -> int:
-    """Iterations before `refit`: for an update, or because the room for pending points is full."""
+    """The number of iterations before `refit`, which is due for an update or when `pending` is full."""
     return min(refitting.until_refit(state), _PENDING - state.n_pending)
 
 

@@ -1,4 +1,4 @@
-"""KMC lite: Hamiltonian Monte Carlo along a surrogate that is learnt from the chain, without any gradient.
+"""KMC lite: Hamiltonian Monte Carlo along a surrogate learned from the chain, without gradients.
 
 Strathmann, Sejdinovic, Livingstone, Szabo and Gretton (2015), Algorithm 1 with Proposition 1. Trajectories
 follow the gradient of the surrogate f(x) = sum_i alpha_i k(z_i, x), which score matching fits to a subsample
@@ -23,21 +23,21 @@ a_t (accept_prob - target_accept).
 
 Departures from the paper, all but the last off with `faithful=True`:
 1. The first half of warm-up is an adaptive random walk (numerics/frame.py). The method then learns from the
-   second half of this walk. A surrogate learnt from the way to the typical set would be wrong in the typical
+   second half of this walk. A surrogate learned from the way to the typical set would be wrong in the typical
    set, and its trajectories would not leave that way.
 2. k acts on coordinates in which the points have covariance I, because one sigma and momenta N(0, I) do not
    fit parameters of different scales.
-3. Each time the number of iterations has grown by a factor of 1.25, everything is learnt anew, including
+3. Each time the number of iterations has grown by a factor of 1.25, everything is learned anew, including
    coordinates, sigma and lambda, and the history starts again. There is no refit before it has filled the
    subsample again.
-4. The step size stays above d^-1/4 / 2 in these coordinates, unless acceptance falls below 0.1: rejections at
-   smaller steps are caused by errors of the surrogate, which shorter steps do not cure. It starts at 1 (0.1
-   when faithful), and step_low is 0.5 (0.1 when faithful).
+4. The step size stays above d^-1/4 / 2 in these coordinates, unless acceptance falls below 0.1: at smaller
+   steps, errors of the surrogate cause the rejections, and shorter steps do not cure these. The step size
+   starts at 1 (0.1 when faithful), and step_low is 0.5 (0.1 when faithful).
 5. One iteration in ten is a step of the walk, which goes on learning and moves where the surrogate is wrong.
-   It is one in two while less than a tenth of the trajectories is accepted.
+   One iteration in two is such a step while less than a tenth of the trajectories is accepted.
 6. A reservoir keeps the subsample. At any time it is a uniform sample of the history, but not a new one.
-   Where sigma and lambda are not set, cross-validation chooses them each time everything is learnt anew, or
-   would be. Its folds are runs of the chain.
+   Where sigma and lambda are not set, cross-validation chooses them each time everything is learned anew; in
+   a faithful run, at the same times. Its folds are runs of the chain.
 
 Cost of an iteration: one log density, O(d n L) for the trajectory, O(d²) for the coordinates. A refit:
 O(n³ + d n²), or with solver="low_rank" O(d n r) for each of its iterations, with the rank r of the matrix of
@@ -132,7 +132,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 @kernel
 def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
-    """The state at `x` (d,), before anything is learnt."""
+    """The state at `x` (d,), before anything is learned."""
     logp = log_density(target, x)
     steps = first_steps(target, settings, x, logp, rng)
     surrogate = empty_surrogate(settings.kernel, x.size)

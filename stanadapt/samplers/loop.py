@@ -15,8 +15,8 @@ def swept(step: Any) -> Any:
     It runs one iteration for every row of `trace` and returns the state after the last.
 
     A loop that takes `step` as an argument, or closes over it, would miss numba's cache in every process,
-    which costs three seconds each time. So a new function is made of the code of `_sweep`. It belongs to the
-    sampler's own file, and `step` is one of its globals.
+    which costs three seconds each time. So `swept` makes a new function from the code of `_sweep`. That
+    function belongs to the sampler's own file, and `step` is one of its globals.
     """
     own = step.py_func
     code = _sweep.__code__.replace(

@@ -1,6 +1,6 @@
 """The Metropolis-adjusted Langevin algorithm, isotropic.
 
-Roberts and Tweedie (1996). The target acceptance rate of 0.574 is that of Roberts and Rosenthal (1998). The
+Roberts and Tweedie (1996). The target acceptance rate of 0.574 comes from Roberts and Rosenthal (1998). The
 method is the baseline "simple MALA" of Titsias (2023), and its step size follows the rule in Algorithm 1
 there.
 

@@ -25,8 +25,8 @@ Departures from the paper, 3 to 5 off with `faithful=True`:
 5. `pilot` iterations of Fisher HMC may come first, see run/warmup.py.
 
 Cost of an iteration, frozen or not: 2 d + 1 gradients, and O(d³) for the root of the metric. The root is a
-Cholesky factor if -H is positive definite, and comes from eigenvectors elsewhere. A proposal whose Hessian is
-not finite is rejected. Memory: two (d, d) arrays a chain, and five more during an iteration.
+Cholesky factor if -H is positive definite, and comes from eigenvectors elsewhere. A proposal is rejected if
+its Hessian is not finite. Memory: two (d, d) arrays a chain, and five more during an iteration.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def draw_proposal(target: Any, settings: Any, state: Any, rng: Any) -> Any:
         return there, 0.0
 
     # log q(y | x) = log|G(x)|/2 - |y - x - (s²/2) G(x)^-1 s(x)|²_G(x) / (2 s²) + a constant. y - x = R(x) v,
-    # so the norm is that of v - (s²/2) R^T s(x). The norm of the way back is written out, with u = x - y.
+    # so this is the norm of v - (s²/2) R^T s(x). For the way back the norm is written out, with u = x - y.
     u = x - y
     forth = v - 0.5 * s * s * state.rotated
     log_forth = 0.5 * state.log_det - 0.5 * dot(forth, forth) / (s * s)
@@ -172,6 +172,6 @@ sweep = swept(step)
 
 
 def move(target: Any, settings: Settings, state: State, x: np.ndarray, logp: float | None) -> State:
-    """The state at `x`: the metric is that of the place."""
+    """The state at `x`, with the metric at `x`."""
     there: State = state_at(target, settings, x.copy(), state.step_size)
     return there

@@ -1,4 +1,4 @@
-"""Stan's own no-U-turn sampler, with which the others are compared. It runs in stanli or CmdStan.
+"""Stan's own no-U-turn sampler, for comparison with the other methods. It runs in stanli or CmdStan.
 
 Hoffman and Gelman (2014), The No-U-Turn Sampler, Algorithm 6, in the form that Stan has given it: draws from
 a trajectory by multinomial weights, Betancourt (2017), A Conceptual Introduction to Hamiltonian Monte Carlo,
@@ -6,7 +6,7 @@ Appendix A; warm-up in windows, Stan Reference Manual, chapter MCMC Sampling.
 
     paper      here                     shape   meaning
     theta      x                        (d,)    position on the unconstrained scale
-    epsilon    step_size                ()      step size of leapfrog, learnt by dual averaging
+    epsilon    step_size                ()      step size of leapfrog, learned by dual averaging
     M^-1       preconditioner_diagonal  (d,)    inverse metric for metric="diag": variances over warm-up
                preconditioner           (d, d)  and for metric="dense": covariances over warm-up
     delta      settings.target_accept   ()      acceptance statistic that epsilon is adapted to
@@ -20,11 +20,11 @@ Appendix A; warm-up in windows, Stan Reference Manual, chapter MCMC Sampling.
     Delta_max  diverging                ()      whether H rose by more than 1000: the integrator failed
 
 Departures from the paper:
-1. Those of Stan: multinomial weights instead of a slice; a test for U-turns that uses the metric and looks
-   across subtrees too; a metric that is learnt.
-2. Every chain has its own seed, so that draws depend on the run's seed alone. A program whose
-   `transformed data` draw random numbers is refused, because these would differ between chains.
-3. Chains start where those of the other methods do, but do not climb out of the far tail.
+1. Stan has these: multinomial weights instead of a slice; a test for U-turns that uses the metric and looks
+   across subtrees too; a metric that warm-up learns.
+2. Every chain has its own seed, so that draws depend on the run's seed alone. A program with random numbers
+   in `transformed data` is refused, because these would differ between chains.
+3. Chains start at the same points as with the other methods, but do not climb out of the far tail.
 4. Thinning is ours: thin=k keeps every k-th of the same draws.
 
 Cost of an iteration: n_steps gradients with O(d) each. With the dense metric it is O(d²) each, and O(d³) for
@@ -45,7 +45,7 @@ METRICS = Choice(("diag", "dense"))
 
 
 class Settings(NamedTuple):
-    metric: Annotated[str | int, METRICS, "form of the learnt inverse metric"] = "diag"
+    metric: Annotated[str | int, METRICS, "form of the learned inverse metric"] = "diag"
     target_accept: Annotated[float, Limit(0.0, 0.9999, True), "acceptance statistic that epsilon aims at"] = (
         0.8
     )
@@ -75,7 +75,7 @@ STATS: dict[str, type[np.generic]] = {
     "diverging": np.bool_,
     "energy": np.float64,
 }
-# Stan's names for them, in the same order.
+# Stan's names for these columns, in the same order.
 _COLUMNS = ("lp__", "accept_stat__", "stepsize__", "treedepth__", "n_leapfrog__", "divergent__", "energy__")
 
 

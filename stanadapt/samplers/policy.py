@@ -7,8 +7,9 @@ warm start.
 A faithful policy learns as in the paper: a critic learns the value of states and actions, and the actor
 climbs this value (`learn_by_critic`). There the action is a function of the state, so that no data tell the
 critic what another action would give. At the paper's learning rate of 10^-6 the actor stays within 0.05 of
-its pre-trained weights. At a rate a hundred times as large it is ruined on most posteriors. By default a
-policy learns from the gradient of log q instead (`learn_on_policy`), because random proposals do tell.
+its pre-trained weights. At a rate a hundred times as large it becomes useless on most posteriors. By default
+a policy learns from the gradient of log q instead (`learn_on_policy`): random proposals tell what other
+actions would give.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ SCALES = np.array([0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.7071, 0.9])  # scales of p
 LEAST = -10.0  # smallest log alpha in the reward, unless faithful
 _WORST = -100.0  # smallest reward, since log alpha can be minus infinity
 _FIRST_ROWS = 4_096  # rows of the replay buffer at first; it grows
-_MANY_DRAWS = 100  # if so many points of a warm start are all equal, it never moved
+_MANY_DRAWS = 100  # a warm start with so many points, all of them equal, never moved
 _DRAWS_A_DIMENSION = 3  # fewer different points of a warm start give no useful covariance
 _FLAT = 1e-12  # no policy is made if the correlations of the warm start have a smaller eigenvalue
 
@@ -83,7 +84,7 @@ class Learner(NamedTuple):
     baseline_gradient: np.ndarray  # (q,)
     threshold: float
     updates: int
-    seen: int  # number of transitions that were learnt from; used only when faithful
+    seen: int  # number of transitions that the policy has learned from; used only when faithful
 
 
 class Record(NamedTuple):
@@ -94,7 +95,7 @@ class Record(NamedTuple):
     n: int
     rewards: np.ndarray  # (E,) mean reward of each episode
     acceptances: np.ndarray  # (E,) mean acceptance of each episode
-    trials: int  # number of iterations that a policy made
+    trials: int  # number of iterations in which a policy moved the chain
     acceptance: float  # running mean of the acceptance probability
 
 
@@ -102,7 +103,7 @@ class PolicyGuard(NamedTuple):
     """The best policy so far, which replaces one that has collapsed."""
 
     actor: np.ndarray  # (p,) weights of the best actor so far
-    scale: float  # of its proposals
+    scale: float  # of this actor's proposals
     reward: float  # its mean reward; -inf: no policy was good yet
     fallbacks: int  # number of episodes after which the policy was replaced
     broken: int  # 1 if learning has stopped at numbers that are not finite
@@ -122,7 +123,7 @@ class Policy(NamedTuple):
 
 
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
-    """The warm start, whose last third is kept; the search for a scale, unless faithful; episodes.
+    """The warm start, which keeps its last third; the search for a scale, unless faithful; episodes.
 
     Raises
     ------
@@ -131,8 +132,8 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     """
     if settings.faithful and settings.decay <= 1.0:
         raise ArgumentError(
-            f"settings['decay']={settings.decay} is not allowed with faithful=True: learning rates "
-            "(1 + n / horizon)^-decay are summable, as Algorithm 1 asks, above 1 only"
+            f"settings['decay']={settings.decay} is not allowed with faithful=True: it must be above 1, "
+            "because Algorithm 1 needs learning rates (1 + n / horizon)^-decay with a finite sum"
         )
     if settings.faithful and 0 < warmup <= settings.warm_start:
         raise ArgumentError(
@@ -158,8 +159,8 @@ def caution(settings: Any, d: int) -> str | None:
     if d <= MANY:
         return None
     return (
-        f"this posterior has {d} dimensions: a policy has to learn a map of so many numbers, and is known to "
-        f"fail above {MANY}; fisher_mala or nuts are likely better"
+        f"this posterior has {d} dimensions: a policy must learn a map of so many numbers, and policies are "
+        f"known to fail above {MANY}; fisher_mala or nuts are likely better"
     )
 
 
@@ -229,9 +230,10 @@ def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tup
     if len(points) >= _MANY_DRAWS and all_equal(points):
         shown = np.array2string(points[0], precision=4, threshold=10, max_line_width=10_000)
         raise InitializationError(
-            f"the warm start of a policy never moved from {shown} in {len(points)} iterations, so that there "
-            "is nothing to make one from: start elsewhere (inits=..., a smaller init_radius), give it longer "
-            f"(settings['warm_start']={settings.warm_start}; a third of warm-up at most), or use fisher_mala"
+            f"the warm start of a policy never moved from {shown} in {len(points)} iterations, so that the "
+            "policy cannot learn: start elsewhere (inits=..., a smaller init_radius), make the warm start "
+            f"longer (settings['warm_start']={settings.warm_start}; a third of warm-up at most), or use "
+            "fisher_mala"
         )
     if len(np.unique(points[:, 0])) < _DRAWS_A_DIMENSION * d:
         return None
@@ -241,7 +243,7 @@ def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tup
 
 
 def make_space(center: np.ndarray, sd: np.ndarray, correlations: np.ndarray) -> Space | None:
-    """The coordinates by a mean, standard deviations (d,) and correlations (d, d); None if these are flat."""
+    """The coordinates for a mean, standard deviations and correlations (d, d); None if these are singular."""
     values, vectors = linalg.eigh(correlations)
     if not values[0] > _FLAT:
         return None
@@ -319,7 +321,7 @@ def _threshold(settings: Any, space: Space) -> float:
 
 
 def walk_frame(space: Space) -> Frame:
-    """The frame of the random walk beside a policy."""
+    """The frame of the random walk that goes on between steps of a policy."""
     return Frame(space.center.copy(), np.ascontiguousarray(space.root_t), 1.0)
 
 
@@ -353,7 +355,7 @@ def unwhiten(space: Any, u: Any) -> Any:
 
 @kernel(ordered=True)
 def choose_actor(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> Any:
-    """Whether the policy makes this iteration instead of the walk; its actor (p,) and its scale."""
+    """Whether the policy, not the walk, makes this iteration; its actor (p,) and its scale."""
     share = settings.walk_share
     if np.isnan(share):
         share = 0.0 if settings.faithful else 0.1
@@ -391,9 +393,9 @@ def update_policy(
     accept_prob: Any,
     slopes: Any,
 ) -> Any:
-    """The policy after an iteration that it made in an episode: it learns, and its record is kept.
+    """The policy after an iteration of an episode that it made: it learns, and its record grows.
 
-    `slopes` are those that `learn_on_policy` takes.
+    `learn_on_policy` takes `slopes`.
     """
     phase, due, space, learner, record, guard, pretrained = policy
     reward = max(reward, _WORST)
@@ -488,7 +490,7 @@ def least_acceptance(guard: Any) -> Any:
 def judge_episode(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> Any:
     """The guard after an episode with this mean reward and acceptance.
 
-    It sets the weights of a policy that has collapsed, in place, to those of the best policy so far.
+    If the policy has collapsed, its weights become the weights of the best policy so far, in place.
     """
     if acceptance < least_acceptance(guard):
         nets.actor[:] = guard.actor
@@ -534,7 +536,7 @@ def search_scale(policy: Any, scale: Any, accept_prob: Any) -> Any:
 
 
 def history(state: Any) -> dict[str, float]:
-    """What is recorded during warm-up: the mean reward of the last episode that has ended."""
+    """The number that warm-up records: the mean reward of the last episode that has ended."""
     rewards = state.policy.record.rewards
     is_known = (
         state.policy.phase == EPISODES and rewards.size > 0
@@ -543,7 +545,7 @@ def history(state: Any) -> dict[str, float]:
 
 
 def learnt(state: Any) -> dict[str, Any]:
-    """What a chain has learnt when warm-up ends."""
+    """What a chain has learned when warm-up ends."""
     space, record, guard = state.policy.space, state.policy.record, state.policy.guard
     episodes = state.policy.phase == EPISODES
     used, actor, _ = frozen_policy(state.policy, state.step_size)

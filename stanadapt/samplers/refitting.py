@@ -1,4 +1,4 @@
-"""What kamh, kmc_lite and kmc_finite share: a walk first, then learning from the history between blocks."""
+"""What kamh, kmc_lite and kmc_finite share: first a walk, then refits to the history between blocks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .base import Stage
 from .settings import UNSET
 
 POINTS = 300  # size of a subsample by default
-LARGEST = 5_000  # largest subsample or basis; some arrays have its square, 200 MB each
+LARGEST = 5_000  # largest subsample or basis; some arrays have the square of this size, 200 MB each
 FIRST = 50  # number of iterations before the first fit of a faithful run
-GROWTH = 1.25  # factor by which iterations grow before everything is learnt anew
+GROWTH = 1.25  # everything is learned anew when the number of iterations has grown by this factor
 
 
 def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
-    """The first half of warm-up is a walk, unless faithful; `subsample` is the setting if the method has it.
+    """A walk for the first half of warm-up, unless faithful; `subsample` is the setting if the method has it.
 
     Raises
     ------
@@ -46,8 +46,8 @@ def _check_subsample(size: int, available: int, warmup: int) -> None:
     """
     if warmup and size > available:
         raise ArgumentError(
-            f"settings['subsample']={size} is not allowed: with warmup={warmup} the history that it is drawn "
-            f"from has {available} points at times; use a smaller subsample or a longer warm-up"
+            f"settings['subsample']={size} is not allowed: with warmup={warmup} the history, which gives the "
+            f"subsample, has only {available} points at times; use a smaller subsample or a longer warm-up"
         )
 
 
@@ -68,10 +68,10 @@ def until_refit(state: Any) -> int:
 
 
 def begin_refit(state: Any, settings: Any, rng: np.random.Generator) -> tuple[Any, np.ndarray | None, bool]:
-    """The beginning of a refit from a subsample.
+    """Begin a refit from a subsample.
 
     Returns the state, with the time of the next refit; the points (n, d) to learn from, or None if there are
-    too few since the last restart; and whether everything is learnt anew.
+    too few since the last restart; and whether everything is learned anew.
     """
     history = state.history
     anew = history.t >= history.next_rebuild
@@ -81,7 +81,7 @@ def begin_refit(state: Any, settings: Any, rng: np.random.Generator) -> tuple[An
 
 
 def schedule_rebuild(state: Any, settings: Any) -> Any:
-    """Set the time when everything is learnt anew again. Unless faithful, restart the history."""
+    """Set the time when everything is learned anew again. Unless faithful, restart the history."""
     history = state.history._replace(next_rebuild=int(GROWTH * state.history.t) + 1)
     return state._replace(history=history if settings.faithful else restart(history))
 
@@ -94,7 +94,7 @@ def subsample_size(size: Any) -> Any:
 
 @kernel
 def first_walk_size(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
-    """The walk's first step size: the setting, or by halving; 0 for a faithful run, which has no walk."""
+    """The walk's first step size: the setting, or found by halving; 0 for a faithful run without a walk."""
     if settings.initial_step_size > 0.0:
         return settings.initial_step_size
     if settings.faithful:

@@ -1,4 +1,4 @@
-"""Reinforcement learning Metropolis-Hastings: the mean of the proposal is a policy, learnt from rewards.
+"""Reinforcement learning Metropolis-Hastings: the mean of the proposal is a policy, learned from rewards.
 
 Wang, Chen, Kanagawa and Oates (2024), Reinforcement Learning for Adaptive MCMC, Algorithm 1 with the proposal
 of Equation (6), the policy of Appendix B.3 and the deterministic policy gradient of Algorithm 2.
@@ -24,17 +24,17 @@ Departures from the paper, 2 to 7 off with `faithful=True`:
    Sigma^1/2 is D C^1/2 with standard deviations D and correlations C, which is exact even for very different
    scales. Adam takes the gradient steps, as in the authors' code. They are bounded, as Theorem 2 requires.
    Ten updates are made at a time. If acceptance collapses in an episode, the best policy so far takes over.
-2. The gradient is that of the mean reward itself, see policy.py, with steps thousands of times as long as the
-   paper's. The critic is the baseline V(u); `discount`, `smoothing` and `buffer` are not used.
+2. The policy follows the gradient of the mean reward itself, see policy.py, with steps thousands of times as
+   long as the paper's. The critic is the baseline V(u); `discount`, `smoothing` and `buffer` are not used.
 3. Pre-training aims at phi(u) = -sqrt(1 - 2 s²) u, which with Gaussian noise of this variance would be
-   reversible for a Gaussian. s is the best of a few values. The paper has s = 1, whose acceptance vanishes as
-   d grows. Pre-training ends at a mean squared error of 0.01 a coordinate, the paper's at 1.
+   reversible for a Gaussian. s is the best of a few values. The paper has s = 1, and acceptance with it
+   vanishes as d grows. Pre-training ends at a mean squared error of 0.01 a coordinate, the paper's at 1.
 4. The reward is the distance in u, where all coordinates have the same weight, and its log alpha is at least
    -10.
 5. One iteration in ten is a step of the walk, which leaves places that no policy proposes to leave.
-6. The frozen policy is that of the best episode, not the last.
-7. Every second iteration of the warm start is a step of another walk, whose acceptance is coerced in all
-   directions, see `coerce`. The covariance of few states loses some directions.
+6. The frozen policy comes from the best episode, not from the last.
+7. Every second iteration of the warm start is a step of another walk, which aims at the same acceptance in
+   all directions, see `coerce`: the covariance of few states loses some directions.
 
 Cost of an iteration: one log density, two products with a (d, d) matrix and two actions, O(d h). Learning
 takes 4 us at d = 10, or 80 us when faithful. Memory: four (d, d) arrays a chain, and when faithful 4 d
@@ -105,7 +105,7 @@ FACTS = Facts(
 class State(NamedTuple):
     x: np.ndarray
     logp: float
-    step_size: float  # first of the walk, later the scale of the policy's proposals
+    step_size: float  # first the walk's, later the scale of the policy's proposals
     walk_size: float
     frame: Frame  # of the walk
     coerced_size: float

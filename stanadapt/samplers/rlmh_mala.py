@@ -1,8 +1,8 @@
-"""RLMH with gradients: Langevin proposals whose step size is a policy, learnt from rewards.
+"""RLMH with gradients: Langevin proposals with a policy for the step size, learned from rewards.
 
 Wang, Fisher, Kanagawa, Chen and Oates (2025), Harnessing the Power of Reinforcement Learning for Adaptive
 MCMC: MALA with the position-dependent metric G(x) = epsilon(x)^-1 G_0, and the contrastive divergence lower
-bound as reward. Policy, training and guard are those of rlmh, see policy.py.
+bound as reward. Policy, training and guard are the same as in rlmh, see policy.py.
 
     paper        here                       shape   meaning
     x_n          state.x                    (d,)    position on the unconstrained scale
@@ -19,9 +19,9 @@ transition gains, like the speed measure of Titsias and Dellaportas (2019).
 Departures from the paper, 2 to 4 off with `faithful=True`:
 1. s = s_0 e^a with |a| at most 3, where the paper has softplus(a). Both are positive, and a = 0 is the step
    size of the warm start. The reward is averaged over acceptance and rejection: it has alpha, not 0 or 1.
-2. The gradient is that of the mean reward itself, see policy.py; the paper's comes from a critic.
+2. The policy follows the gradient of the mean reward itself, see policy.py; the paper's comes from a critic.
 3. One iteration in ten has the step size of the warm start.
-4. The frozen policy is that of the best episode, not the last.
+4. The frozen policy comes from the best episode, not from the last.
 5. MALA with the running covariance of the chain learns G_0; the paper takes it from reference draws.
 
 Cost of an iteration: one gradient, four products with a (d, d) matrix and two evaluations of the network.

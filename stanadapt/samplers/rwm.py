@@ -1,8 +1,8 @@
 """Random-walk Metropolis with an isotropic Gaussian proposal.
 
-Metropolis et al. (1953). The target acceptance rate of 0.234 is that of Roberts, Gelman and Gilks (1997). The
-method is the plain baseline of Titsias and Dellaportas (2019) and of Titsias (2023). Its step size follows
-the rule in Algorithm 1 of the latter.
+Metropolis et al. (1953). The target acceptance rate of 0.234 comes from Roberts, Gelman and Gilks (1997).
+Titsias and Dellaportas (2019) and Titsias (2023) have the method as a plain baseline. Its step size follows
+the rule in Algorithm 1 of Titsias (2023).
 
     paper     here                   shape  meaning
     x         state.x                (d,)   position on the unconstrained scale

@@ -1,8 +1,8 @@
-"""The warm-up of Fisher HMC, in windows: what it learns between them, and what it hands over and takes over.
+"""The warm-up of Fisher HMC in windows: what it learns between them, and what it hands over and takes over.
 
-A run that begins with what an earlier one has learnt has that metric at first, and draws of the earlier
-posterior, with their scores under the new one, in the place of the first windows. If the two agree with what
-the chain then sees itself, its third window is the last.
+A run may take over what an earlier run has learned. It then begins with the metric of that run. Draws of the
+earlier posterior, with their scores under the new posterior, take the place of the first windows. If metric
+and draws agree with what the chain itself sees, its third window is the last.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AUTO, DENSE = 0, 1  # indices of the setting `metric`
 
 
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
-    """The windows of a run that begins with nothing learnt."""
+    """The windows of a run that takes nothing over."""
     return _windows(growing_windows(warmup, COLD))
 
 
@@ -34,7 +34,7 @@ def warm_stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 
 def warm_settings(settings: Any) -> Any:
-    """The settings with which `start` is called before `take_over`: the Hessian there is not needed."""
+    """The settings for `start` before `take_over`, which needs no Hessian."""
     return settings._replace(curvature=False)
 
 
@@ -44,7 +44,7 @@ def _windows(lengths: list[int]) -> list[Stage]:
 
 
 def take_over(state: Any, handover: Handover, settings: Any) -> Any:
-    """Begin with the metric and the coordinates of an earlier chain, and its step size if that is known."""
+    """Begin with the metric, the coordinates and, if it is known, the step size of an earlier chain."""
     known = handover.step_size > 0.0
     step_size = min(handover.step_size, settings.trajectory) if known else state.step_size
     return state._replace(
@@ -58,9 +58,9 @@ def take_over(state: Any, handover: Handover, settings: Any) -> Any:
 
 
 def look(state: Any, points: np.ndarray, scores: np.ndarray, settings: Any) -> tuple[Any, bool]:
-    """See earlier draws and their new scores (k, d), in x, as the window before the first one.
+    """Use earlier draws and their new scores (k, d), in x, as the window before the first one.
 
-    Returns the state, and whether they bear out what was taken over, so that no more of them are needed.
+    Returns the state, and whether they support what was taken over, so that no more of them are needed.
     """
     state = state._replace(windows=first_window(points, scores))
     seen = state.windows, state.transport, state.metric, state.groups
@@ -90,12 +90,12 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
 
 
 def is_settled(state: Any) -> bool:
-    """Whether the window that has just ended may be the last: nothing new was learnt before it, or is now."""
+    """Whether the window that has just ended may be the last: it and the one before brought nothing new."""
     return state.steady and not has_news(state.windows, state.transport, state.groups)
 
 
 def hand_over(state: Any, settings: Any, n: int) -> Handover:
-    """What a pilot of `n` iterations hands over: its last point, and the metric of its last windows."""
+    """What a pilot of `n` iterations hands over: its last point, and mean and metric of its last windows."""
     state = enter("handover", state, settings)
     n_seen = state.windows.seen
     z, _ = transport_draws(state.transport, state.windows.points[:n_seen], state.windows.scores[:n_seen])

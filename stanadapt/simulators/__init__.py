@@ -1,1 +1,1 @@
-"""Targets that consist of a simulator and a prior."""
+"""Targets made of a simulator and a prior: their likelihood can be simulated but not computed."""

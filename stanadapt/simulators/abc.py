@@ -18,7 +18,7 @@ from . import priors
 
 LIKELIHOODS = ("kernel", "synthetic", "synthetic_plugin")
 KERNELS = ("gaussian", "uniform")
-_TRIES = 20  # number of points of which one must allow a first simulation
+_TRIES = 20  # draws of the prior that `try_once` makes at most, to find one with a finite log density
 
 
 def abc(
@@ -38,10 +38,10 @@ def abc(
 ) -> SimulatedTarget:
     """A posterior whose likelihood can be simulated but not computed, for `stanadapt.sample`.
 
-    At every proposal the likelihood is estimated from `n_sim` simulations, so that the target is noisy. Any
-    method that needs no gradient draws from it (`methods()` lists them). The noise adds no error: the draws
-    have the law that the choice of `likelihood` defines. See `Target.from_python` on how noisy the estimate
-    may be.
+    At every proposal the target estimates the likelihood from `n_sim` simulations, so that it is noisy. Any
+    method that needs no gradient draws from it (`methods()` lists these methods). The noise adds no error:
+    the draws have the law that the choice of `likelihood` defines. `Target.from_python` says how noisy the
+    estimate may be.
 
     Parameters
     ----------
@@ -65,16 +65,16 @@ def abc(
         default the Euclidean distance.
     kernel
         "gaussian", the default: simulations have the weight exp(-distance² / (2 epsilon²)). "uniform":
-        simulations with a distance of at most epsilon have the weight 1, others 0; if the former are rare,
-        chains need `inits` near the posterior.
+        simulations with a distance of at most epsilon have the weight 1, others 0; if simulations of weight 1
+        are rare, chains need `inits` near the posterior.
     likelihood
-        "kernel": the mean weight of the simulations. It is an unbiased estimate of the likelihood of data
-        whose measurement error has the kernel as its density (Marjoram et al., 2003; Sisson and Fan, 2010).
-        "synthetic": summaries are Gaussian, and their density at the observed ones has an unbiased estimate
-        from the simulated mean and covariance (Price et al., 2018); n_sim is at least p + 4 for p summaries.
-        "synthetic_plugin": the Gaussian density with this mean and covariance (Wood, 2010). It is biased, so
-        that the posterior depends on n_sim, which is at least p + 1. The last two take no epsilon, distance
-        or kernel.
+        "kernel": the mean weight of the simulations. If the data have a measurement error with the kernel as
+        its density, this is an unbiased estimate of their likelihood (Marjoram et al., 2003; Sisson and Fan,
+        2010). "synthetic": summaries are Gaussian, and the simulated mean and covariance give an unbiased
+        estimate of their density at the observed ones (Price et al., 2018); n_sim is at least p + 4 for p
+        summaries. "synthetic_plugin": the Gaussian density with this mean and covariance (Wood, 2010). It is
+        biased, so that the posterior depends on n_sim, which is at least p + 1. The last two take no epsilon,
+        distance or kernel.
     summary
         A function of data of the shape of `observed` that returns an array of summary statistics.
     vectorized
@@ -93,8 +93,8 @@ def abc(
     Raises
     ------
     ArgumentError
-        An argument is not allowed; or, in one simulation that is run as a check, the simulator, the summary
-        or the distance returns something that is not allowed.
+        An argument is not allowed; or the simulator, the summary or the distance returns something that is
+        not allowed. `abc` runs one simulation to check this.
     ModelError, DataError
         The Stan program cannot be opened, or the data do not fit it.
 
@@ -134,7 +134,9 @@ def abc(
     else:
         idle = {"epsilon": epsilon, "distance": distance, "kernel": kernel}
         for name in [name for name, given in idle.items() if given is not None]:
-            raise ArgumentError(f"{name} is not allowed with likelihood={likelihood!r}, which has none")
+            raise ArgumentError(
+                f"{name} is not allowed with likelihood={likelihood!r}, which has no use for it"
+            )
         estimate = Synthetic(simulation.observed_summary.ravel(), likelihood == "synthetic")
         estimate.check_n_sim(simulation.n_sim)
     target = SimulatedTarget(priors.read(prior, prior_data), simulation, estimate, threads)
@@ -331,7 +333,7 @@ def _observed_array(name: str, given: Any) -> np.ndarray:
 
 
 def _check_numbers(what: str, given: Any, shape: tuple[int, ...], theta: Mapping[str, Any]) -> np.ndarray:
-    """Refuse what a user's function returned, unless it is an array of this shape without NaN; return it."""
+    """Return the numbers that a user's function returned; refuse other shapes, NaN and what is no number."""
     try:
         array = np.asarray(given)
     except ValueError:
@@ -342,11 +344,11 @@ def _check_numbers(what: str, given: Any, shape: tuple[int, ...], theta: Mapping
         raise _return_error(f"{what} returned shape {array.shape}", theta, f"shape {shape}")
     if np.isnan(array).any():
         raise _return_error(
-            f"{what} returned NaN", theta, "numbers; infinity is one, as far from the data as can be"
+            f"{what} returned NaN", theta, "numbers; infinity is allowed: infinitely far from the data"
         )
     return array.astype(float)
 
 
 def _return_error(found: str, theta: Mapping[str, Any], allowed: str) -> ArgumentError:
-    """The error for what a user's function returned."""
+    """The error for a user's function that returned something not allowed."""
     return ArgumentError(f"{found} at theta={check.shown(dict(theta))}; it must return {allowed}")

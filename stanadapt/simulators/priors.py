@@ -23,7 +23,7 @@ _ALLOWED = (
 
 
 class Prior(Protocol):
-    """The prior of a simulator. The methods without a docstring are those of `backends.contract.Model`."""
+    """The prior of a simulator. Methods without a docstring are declared in `backends.contract.Model`."""
 
     dim: int
     data: Mapping[str, Any]
@@ -52,19 +52,19 @@ class Prior(Protocol):
 
 
 def read(prior: Any, data: Any) -> Prior:
-    """The prior of a user; `data` are those of a Stan program.
+    """The prior that a user gave; `data` are the data of a Stan program.
 
     Raises
     ------
     ArgumentError
-        It is no prior, or there are `data` but no Stan program to open.
+        `prior` is not allowed, or there are `data` but no Stan program to open.
     ModelError, DataError
         The Stan program cannot be opened, or the data do not fit.
     """
     if isinstance(prior, str | os.PathLike):
         return StanPrior(Posterior(prior, data))
     if data is not None:
-        raise ArgumentError("prior_data are allowed only where prior is a Stan program that is not open yet")
+        raise ArgumentError("prior_data are allowed only where prior is a Stan program, as a path or text")
     if isinstance(prior, Posterior):
         return StanPrior(prior)
     if isinstance(prior, Mapping) and prior:
@@ -150,7 +150,7 @@ class _Part(NamedTuple):
 
 
 class ScipyPrior:
-    """Independent frozen distributions; bounded parameters are unconstrained by logarithms and logits."""
+    """Independent frozen distributions; logarithms and logits make bounded parameters unconstrained."""
 
     data: Mapping[str, Any] = {}
     thread_safe = True
@@ -194,7 +194,7 @@ class ScipyPrior:
             name = self.unconstrained_names()[int(np.argmax(outside))]
             raise RuntimeError(f"{name} is outside of the support of its prior")
         low, high = np.isfinite(self.lower), np.isfinite(self.upper)
-        with np.errstate(divide="ignore"):  # a value on the boundary is infinite
+        with np.errstate(divide="ignore"):  # a value on the boundary becomes infinite
             below = np.log(np.where(low, values - self.lower, 1.0))
             above = np.log(np.where(high, self.upper - values, 1.0))
         return np.where(low | high, below - above, values)

@@ -1,7 +1,7 @@
-"""A coordinate with a place and a scale: the skeleton of a law, to be copied when a new one is begun.
+"""The skeleton of a law: copy this file to begin a new one. It moves a coordinate by its mean and scale.
 
-No map has it, since the metric learns what is linear. With the mean c and the standard deviation e^a of the
-draws,
+No map uses this law, since it is linear and the metric learns what is linear. With the mean c and the
+standard deviation e^a of the draws,
 
     x = c + e^a z.
 """
@@ -18,7 +18,7 @@ from .training import Training
 
 KINDS = (9.0,)  # a number that no other law has
 CENTER, LOG_SCALE = DATA, UNIT  # columns of columns.py
-_FAR = 0.1  # distance of a from 0, and of c from 0 in scales, from which on a coordinate is moved
+_FAR = 0.1  # a coordinate is moved if a, or c over its scale, is farther from 0 than this
 
 
 @kernel(ordered=True, counted=False)
@@ -41,7 +41,7 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
 def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     """Turn the score in x into the one in z, for the row before `end`. Returns that row.
 
-    To the score times dx/dz comes the derivative of log |dx/dz|, which is 0 here.
+    The score in z is the score in x times dx/dz, plus the derivative of log |dx/dz|, which is 0 here.
     """
     score[int(table[end - 1, OWN])] *= np.exp(table[end - 1, LOG_SCALE])
     return end - 1
@@ -55,12 +55,12 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
-    """Whether rows, which may come from a file, are those of increasing functions."""
+    """Whether rows, which may come from a file, give increasing functions."""
     return bool(np.all(np.abs(rows[:, LOG_SCALE]) < 700.0))
 
 
 def learn(rows: np.ndarray, training: Training) -> np.ndarray:
-    """The rows that draws ask for, from those in use."""
+    """The rows that the map has next, learned from draws and from `rows`, those in use."""
     center, log_scale = training.points.mean(axis=0), np.log(training.points.std(axis=0))
     far = (np.abs(log_scale) > _FAR) | (np.abs(center) > _FAR * np.exp(log_scale))
     chosen = np.setdiff1d(np.flatnonzero(far), training.taken)

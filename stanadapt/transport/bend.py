@@ -1,28 +1,28 @@
-"""Which coordinates have one long and one short tail, learned from draws and scores.
+"""The law of a coordinate with one long and one short tail, learned from draws and scores.
 
-The log of a scale often has an exponential tail on the left, where the data cannot tell it from 0, and nearly
-none on the right, where they forbid it. Trajectories of one length for both sides are too short for the one
-or too long for the other. With S(t) = log(1 + e^t)² / 2, which is 0 on one side and t²/2 on the other,
+The log of a scale often has an exponential tail on the left, where the data cannot tell the scale from 0, and
+nearly no tail on the right, where they exclude it. Trajectories of one length are too short for the left side
+or too long for the right one. With S(t) = log(1 + e^t)² / 2, which is 0 on one side and t²/2 on the other,
 
     x = z + sigma q omega (S(t) - S(t - l)),  t = sigma (z - k) / omega,                  (sigma = ±1)
 
-is x = z on one side of the knot k. On the other one x goes like z², so that an exponential tail becomes a
-normal one, as far as draws have been: from t = l on the slope is 1 + q l and grows no more. The log of a
-gamma variable of any shape, and of a half-normal one, is normal in z to a hundredth of the divergence.
+is x = z on one side of the knot k. On the other side x grows like z², so that an exponential tail becomes a
+normal one, as far as draws have been: beyond t = l the slope stays at 1 + q l. In z the log of a gamma
+variable of any shape, or of a half-normal variable, is normal to a hundredth of the divergence.
 
-What is minimised is log(V(z) V(s_z)) / 2, as in tail.py, but with the variances of what is left of z
-and s_z when they are regressed on the draws and scores of those coordinates that correlate with them: the
-metric learns what is linear, and a coordinate that is bent out of a ridge loses more than it gains.
+Learning minimises log(V(z) V(s_z)) / 2, as tail.py does, but first it regresses z and s_z on the draws and
+scores of the coordinates that correlate with them, and takes the variances of the residuals. For the metric
+learns linear relations, and to bend one coordinate of a ridge does more harm than good.
 
 A coordinate is a suspect if the derivative of the divergence in the strength q of a wide bend,
 
     E[u³] / (2 V(u)^(3/2)) - E[t² u] / (V(t) V(u)^½)    for draws u and scores t less their means,
 
-is far from 0; its sign tells the side. Draws that a slow chain has made are skew by chance, but the score is
-what it is wherever the chain has been. So its regression on 1, u and u² must show the curvature of a law with
-one long tail, too. A tail that falls like a power is none of a bend's business (tail.py). The width of
-a bend is half the spread of the draws. Knots and strengths are tried on a grid, which is fine enough: between
-its points the divergence changes by less than its error. A bend goes no farther than draws have been.
+is far from 0; its sign tells the side. The draws of a slow chain may be skew by chance, but the score at a
+point does not depend on the chain. So the regression of the score on 1, u and u² must show the curvature of
+a law with one long tail, too. Tails that decrease like a power are left to tail.py. The width of a bend is
+half the spread of the draws. Knots and strengths are tried on a grid, which is fine enough: between its
+points the divergence changes by less than its error. A bend reaches little farther than the draws.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from .training import Training
 
 KINDS = (BEND,)
 
-GAIN = 0.1  # decrease of the divergence that a coordinate must bring in all draws; more where they are few:
-GAIN_DRAWS = 8.0  # at least this over their number; and a quarter of it in the older and in the newer half
-STAY = 0.05  # gain from which on a bend that is in use is replaced
-CURVED, STILL_CURVED = 4.0, 2.5  # standard errors of the score's curvature, of a new bend and of one in use
-_MOST_NEWTON = 60  # steps; seven do, and a point that is not finite has no end
+GAIN = 0.1  # a bend must decrease the divergence by at least this in all draws,
+GAIN_DRAWS = 8.0  # by at least this over their number, and by a quarter of it in the older and newer half
+STAY = 0.05  # a bend in use is replaced if another one decreases the divergence by this more
+CURVED, STILL_CURVED = 4.0, 2.5  # least curvature of the score, in standard errors, of a new and a used bend
+_MOST_NEWTON = 60  # steps; seven are enough, but for a point that is not finite they would never end
 _CURVATURE = 5.0  # twice the second derivative of the divergence in q, for a normal law
-# Distances from the median to the side of the short tail, in spreads, and strengths that are tried.
+# What the grid has: distances of knots from the median, towards the short tail, in spreads; and strengths.
 _KNOTS = np.array([0.0, 0.5, 1.0, 1.5])
 _STRENGTHS = np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
-_BEYOND = 2.0  # widths by which a bend reaches farther than the last draw
-_OTHERS, _RELATED = 6, 0.3  # number of coordinates that are regressed on, and their least correlation
+_BEYOND = 2.0  # a bend reaches so many widths farther than the last draw
+_OTHERS, _RELATED = 6, 0.3  # most coordinates to regress on, and their least correlation
 
 
 @kernel(ordered=True, counted=False)
@@ -88,7 +88,7 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
 
 @kernel(ordered=True, counted=False)
 def _value(row: Any, z: Any) -> Any:
-    """x, dx/dz, the logarithm of that, and its derivative."""
+    """x, dx/dz, log dx/dz, and the derivative of log dx/dz in z."""
     scale = row[SIDE] * row[WIDTH]
     t = (z - row[KNOT]) / scale
     value, slope, second = bend(t, row[STRENGTH], row[REACH])
@@ -120,7 +120,7 @@ def bend(t: Any, strength: Any, reach: Any) -> Any:
 
 @kernel(ordered=True, counted=False)
 def unbend(y: Any, strength: Any, reach: Any) -> Any:
-    """The t whose `bend` is `y`, by Newton's method; from there it comes from above."""
+    """The t for which `bend` gives `y`, by Newton's method; from the first t here it comes from above."""
     t = y if y < 0.0 or strength == 0.0 else (np.sqrt(1.0 + 2.0 * strength * y) - 1.0) / strength
     if reach < np.inf:
         t = max(t, y / (1.0 + strength * reach))
@@ -146,7 +146,7 @@ def _half_square(t: Any) -> Any:
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
-    """Whether rows are those of increasing functions."""
+    """Whether rows give increasing functions."""
     return bool(
         np.all(rows[:, WIDTH] > 0.0)
         and np.all(rows[:, STRENGTH] >= 0.0)
@@ -156,12 +156,12 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
 
 
 def learn(rows: np.ndarray, training: Training) -> np.ndarray:
-    """The rows that draws ask for, from those in use."""
+    """The rows that the map has next, learned from draws and from `rows`, those in use."""
     return bend_rows(learn_bends(bends_of(rows), training.points, training.scores, training.taken))
 
 
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
-    """`bend` (d,) is sigma q, 0 where there is none."""
+    """`bend` (d,) is sigma q, 0 where there is no bend."""
     found = np.zeros(d)
     for one in bends_of(rows):
         found[one.place] = one.side * one.strength
@@ -197,12 +197,12 @@ def bend_rows(bends: list[Bend]) -> np.ndarray:
     return rows
 
 
-@np.errstate(all="ignore")  # what is not finite is not taken
+@np.errstate(all="ignore")  # the code refuses results that are not finite
 def learn_bends(bends: list[Bend], points: np.ndarray, scores: np.ndarray, others: np.ndarray) -> list[Bend]:
-    """The coordinates that draws and scores (n, d), the older ones first, show to need a bend.
+    """The bends that coordinates need, by draws and scores (n, d), the older ones first.
 
-    A bend that is in use stays unless another one is clearly better. The coordinates `others` are left as
-    they are: they are changed already.
+    A bend that is in use stays unless another one is clearly better. The coordinates `others` stay as they
+    are, since another law moves them already.
     """
     n = len(points)
     if n < LEAST:
@@ -229,7 +229,7 @@ def _suspects(
 
 @kernel(ordered=True)
 def _clear(n: Any) -> Any:
-    """The square from which on a slope of `n` draws makes a suspect."""
+    """A coordinate is a suspect if the square of its slope from `n` draws is larger than this."""
     return _CURVATURE * max(0.5 * GAIN, GAIN_DRAWS / n)
 
 
@@ -259,7 +259,7 @@ def _slopes(points: Any, scores: Any) -> Any:
 
 @kernel(ordered=True)
 def may_have_bends(points: Any, scores: Any) -> Any:
-    """Whether any coordinate of draws and scores (n, d) would have bends tried."""
+    """Whether `learn_bends` would try bends of any coordinate of draws and scores (n, d)."""
     slopes = _slopes(points, scores)
     x, s = np.empty(len(points)), np.empty(len(points))
     for j in range(slopes.size):
@@ -274,7 +274,7 @@ def may_have_bends(points: Any, scores: Any) -> Any:
 def _coordinate(
     used: Bend | None, i: int, side: float, points: np.ndarray, scores: np.ndarray
 ) -> Bend | None:
-    """The bend of one coordinate with its long tail on a `side`; None where it needs none."""
+    """The bend of coordinate `i`, with its long tail on a `side`; None if it needs no bend."""
     x, s = np.ascontiguousarray(points[:, i]), np.ascontiguousarray(scores[:, i])
     n, half = len(x), len(x) // 2
     side = side if used is None else used.side
@@ -310,7 +310,7 @@ def _coordinate(
 
 
 def _basis(columns: np.ndarray, i: int) -> np.ndarray:
-    """An orthonormal basis (n, k) of the columns that correlate most with column `i`, and have its mean."""
+    """An orthonormal basis (n, k) of the columns, less their means, that correlate most with column `i`."""
     v = columns - columns.mean(axis=0)
     r = np.abs(v.T @ v[:, i]) / np.sqrt(np.square(v).sum(axis=0) * np.square(v[:, i]).sum())
     r[i] = 0.0
@@ -333,7 +333,7 @@ def _score_curvature(x: Any, s: Any) -> Any:
         s0 += v * v / n
         s1 += v * u / n
         s2 += v * u * u / n
-    own = m4 - m2 * m2 - m3 * m3 / m2  # of x², what is left of it when it is regressed on 1 and x
+    own = m4 - m2 * m2 - m3 * m3 / m2  # mean square of x² after its regression on 1 and x
     with_it = s2 - s1 * m3 / m2
     rest = s0 - s1 * s1 / m2 - with_it * with_it / own
     return with_it / np.sqrt(own * max(rest, 1e-12 * s0) / n)
@@ -341,7 +341,7 @@ def _score_curvature(x: Any, s: Any) -> Any:
 
 @kernel(ordered=True)
 def _rest(values: Any, basis: Any) -> Any:
-    """The mean square of what is left of values (n,) when they are regressed on 1 and a basis (n, k)."""
+    """The mean square of the residuals of values (n,) after their regression on 1 and a basis (n, k)."""
     n, k = basis.shape
     mean, total = 0.0, 0.0
     for row in range(n):
@@ -359,7 +359,7 @@ def _rest(values: Any, basis: Any) -> Any:
 
 @kernel(ordered=True)
 def _divergence(z: Any, s: Any, of_z: Any, of_s: Any) -> Any:
-    """log(V(z) V(s)) / 2 without what the bases explain."""
+    """log(V(z) V(s)) / 2, with the variances that the bases leave."""
     return 0.5 * np.log(_rest(z, of_z) * _rest(s, of_s))
 
 
@@ -377,7 +377,7 @@ def _unbent(x: Any, s: Any, knot: Any, strength: Any, width: Any, side: Any, rea
 
 @kernel(ordered=True)
 def _grid(x: Any, s: Any, side: Any, knots: Any, width: Any, strengths: Any, of_x: Any, of_s: Any) -> Any:
-    """The divergence for each knot and strength, of bends without end."""
+    """The divergence for each knot and strength, for bends with an infinite reach."""
     values = np.empty((knots.size, strengths.size))
     for k in range(knots.size):
         for q in range(strengths.size):

@@ -1,25 +1,25 @@
-"""A map of coordinates as kernels have it: a table (r, 19) of numbers.
+"""The form in which kernels hold a map of coordinates: a table (r, 19) of numbers.
 
-Kernels hand one array on at no cost; seven arrays cost a tenth of a gradient. A row moves one coordinate. The
-rows of a group follow each other, and only the first of them says how many they are:
+To pass one array on costs a kernel nothing; seven arrays cost a tenth of a gradient. A row moves one
+coordinate. The rows of a group follow each other, and the first of them holds their number:
 
     symbol        column           meaning
                   KIND             the law: TAIL, BEND, and for groups CENTRED (beta > 0) and NOT_CENTRED
-                  ROWS             number of rows of the group, on its first row
+                  ROWS             number of rows of the group, on its first row, else 0
     i             OWN              the coordinate
-    u, u', p      HEAD, SECOND, LOCATION        coordinates too, -1 for none
-                  APART            1 in a group whose rows have a location each, else 0
+    u, u', p      SCALE, SECOND, LOCATION       coordinates too, -1 for none
+                  APART            1 in a group with a location for each row, else 0
     beta, beta'   BETA, BETA_2
-    a             REFERENCE, KNEE  r, which the group shares, and e^(2 (a_i - r))
+    a             REFERENCE, THRESHOLD          r, which the group shares, and e^(2 (a_i - r))
     o             UNIT             and LOG_UNITS: the sum of log o_i of the group, on its first row
     y             DATA
     C, c          SLOPE, OFFSET    C e^(a_i) and 0 where beta < 0
-    q, v, b       PART, PART_HEAD, PART_BETA    of a location that is not centred itself: p + e^(b v) x_q
+    q, v, b       PART, PART_SCALE, PART_BETA   of a location that is not centred itself: p + e^(b v) x_q
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
     k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
-    sigma, l      SIDE, REACH      of a bend, in the columns of BETA and KNEE
+    sigma, l      SIDE, REACH      of a bend, in the columns of BETA and THRESHOLD
 
-The symbols are those of tail.py, bend.py and group.py.
+tail.py, bend.py and group.py explain the symbols.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ TAIL, CENTRED, NOT_CENTRED, BEND = 0.0, 1.0, -1.0, 2.0  # kinds
 
 @kernel(ordered=True)
 def no_transport() -> Any:
-    """z is x."""
+    """The map without rows: z is x."""
     return np.empty((0, COLUMNS))
 
 
 def is_of_group(table: np.ndarray) -> np.ndarray:
-    """Which rows (r,) are those of groups; the others change one coordinate alone, and come first."""
+    """Which rows (r,) belong to groups. The other rows move one coordinate alone, and come first."""
     return np.asarray(np.abs(table[:, KIND]) == CENTRED)
 
 

@@ -1,16 +1,16 @@
 """The map of a chain: laws one after another, and the density and its score in their coordinates.
 
-A chain moves in z, and the density is known in x = T(z). Draws of z are exact for the density p(T(z))
-|dT/dz|, whatever T is; a good T makes trajectories and random walks short. T is learned from draws and scores
-in warm-up (learning.py), and is frozen when warm-up ends.
+A chain moves in z, and the program gives the density in x = T(z). Draws of z are exact for the density
+p(T(z)) |dT/dz|, whatever T is; a good T makes trajectories and random walks short. T is learned from draws
+and scores in warm-up (learning.py), and stays as it is when warm-up ends.
 
-T is triangular: a coordinate is moved before it rules others, so that its log determinant is a sum. Each row
-of the table (columns.py) belongs to a law, and the functions here hand it to that law's file:
+T is triangular: a coordinate is moved before others depend on it, so that its log determinant is a sum. Each
+row of the table (columns.py) belongs to a law, and the functions here hand it to that law's file:
 
     law        file        what it makes normal
-    TAIL       tail.py     a coordinate whose tails fall like a power
+    TAIL       tail.py     a coordinate with tails that decrease like a power
     BEND       bend.py     a coordinate with one long and one short tail
-    CENTRED, NOT_CENTRED   group.py    coordinates whose scale is itself a parameter
+    CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
 
 @kernel(ordered=True)
 def rows_into_x(table: Any, points: Any, logp: Any) -> None:
-    """Draws (n, d) and log densities (n,) in z become those in x, in place."""
+    """Turn draws (n, d) and log densities (n,) in z into those in x, in place."""
     z = np.empty(points.shape[1])
     for row in range(len(points)):
         z[:] = points[row]
@@ -125,10 +125,11 @@ def change_coordinates(
 
 
 def is_map(table: np.ndarray, d: int) -> bool:
-    """Whether `table` is a map of `d` coordinates whose kernels stay inside of their arrays.
+    """Whether `table` is a map of `d` coordinates, with which kernels stay inside of their arrays.
 
-    A table that was read from a file may be anything. In a map each coordinate is moved once, rows that move
-    one alone come first, groups have all their rows, and what rules a coordinate is not moved after it.
+    A table that comes from a file may hold anything. In a map each coordinate is moved once; rows that move
+    one coordinate alone come first; groups have all their rows; and no coordinate is moved after others that
+    depend on it.
     """
     if table.ndim != 2 or table.shape[1] != COLUMNS:
         return False

@@ -1,18 +1,19 @@
-"""The law of a group of coordinates whose scale is itself a parameter.
+"""The law of a group of coordinates with a scale that is itself a parameter.
 
-In a hierarchy the scale of many coordinates is itself a parameter, and no linear map
-straightens that: the posterior is a funnel. Suppose that x_i has the normal prior N(C p + c, e^(2u)) and that
-the data say N(y_i, sigma_i²), where the location p and the log scale u are coordinates too. Given them,
+In a hierarchy the scale of many coordinates is itself a parameter. The posterior is then a funnel, which no
+linear map straightens. Suppose that x_i has the normal prior N(C p + c, e^(2u)), where the location p and the
+log scale u are coordinates too, and that the likelihood of x_i is N(y_i, sigma_i²). Given p and u,
 
     x_i ~ N((1 - w) (C p + c) + w y_i, sigma_i² w),  w = 1 / (1 + e^(-2 eta)),  eta = u - a_i,
 
-with w the weight of the data and a_i = log sigma_i. So, with a number o_i that keeps z_i on the scale of x_i,
+where w is the weight of the data and a_i = log sigma_i. Let o_i be a number that keeps z_i on the scale of
+x_i. Then the law
 
     x_i = (1 - w) (C p + c) + w y_i + o_i w^½ z_i                                           (beta > 0)
 
-has z_i normal and independent of u and p. Where w is near 1 this is the centred program, where it is near 0
-the other one; a coordinate finds its own place by its threshold a_i. In a program that is not centred x_i is
-N(0, 1) in the prior, the data speak of p + e^u x_i, and the law is
+makes z_i normal and independent of u and p. If w is near 1, this is the centred program, and if w is near 0,
+the one that is not centred; the threshold a_i says for each coordinate where one turns into the other. In a
+program that is not centred x_i has the prior N(0, 1), the likelihood depends on p + e^u x_i, and the law is
 
     x_i = (w (1 - w))^½ (y_i + C e^(a_i) p) + o_i w^½ z_i,  eta = -u - a_i,                 (beta < 0)
 
@@ -21,12 +22,12 @@ parameters: beta is ±1 for a log scale, ±½ for a log variance or precision, a
 product of scales.
 
 The log determinant is the sum of log(o_i w_i^½). A gradient costs O(rows) more, with one exponential a group.
-Products are added one at a time, to what is a sum already, so that every copy of a kernel rounds alike
-(jit.py). grouping/ learns groups from draws and scores.
+Kernels add one product at a time to a sum, so that every copy of a kernel rounds alike (jit.py). grouping/
+learns groups from draws and scores.
 
 Gorinova, Moore and Hoffman (2020), Automatic reparameterisation of probabilistic programs, learn a partial
-centring from the program; here the map comes from draws and scores alone. It is exact in both limits and in
-between, where a partial centring x = C p (1 - lambda) + e^(lambda u) z is right at one value of u.
+centring from the program; here the map comes from draws and scores alone. This law is exact in both limits
+and between them, while a partial centring x = C p (1 - lambda) + e^(lambda u) z is right at one value of u.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     ratio, after = _law(table, k, x)
     log_det += table[k, LOG_UNITS]
     product = 1.0
-    while k < after:  # rows with the same p at once, which the compiler makes the most of
+    while k < after:  # rows with the same p together, so that the compiler makes a fast loop
         p, last = _stretch(table, k, after, x)
         while k < last:
             row = table[k]
@@ -88,7 +89,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
                 here = 0.0 + root * np.sqrt(1.0 - w) * (row[DATA] + here)
             x[i] = here + root * row[UNIT] * z[i]
             product *= inverse
-            if product > 1e150:  # logarithms are dear, and products overflow
+            if product > 1e150:  # a logarithm is slow, and a product overflows
                 log_det -= 0.5 * np.log(product)
                 product = 1.0
             k += 1
@@ -176,7 +177,7 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
 
 @kernel(ordered=True, counted=False)
 def _law(table: Any, k: Any, x: Any) -> Any:
-    """Of the group that begins at row `k`: e^(-2 (eta + a_i - r)), and the row after its last."""
+    """e^(-2 (eta + a_i - r)) of the group that begins at row `k`, and the row after its last."""
     first = table[k]
     eta = first[BETA] * x[int(first[SCALE])] - first[REFERENCE]
     if first[SECOND] >= 0.0:
@@ -195,7 +196,7 @@ def _stretch(table: Any, k: Any, after: Any, x: Any) -> Any:
 
 @kernel(ordered=True, counted=False)
 def _add_drag(row: Any, x: Any, score: Any, drag: Any) -> None:
-    """Add to the scores of what the location of a row is made of, whose derivative is `drag`."""
+    """Add to the scores of the coordinates in a row's location; `drag` is the derivative in the location."""
     if row[LOCATION] >= 0.0:
         score[int(row[LOCATION])] += drag
     if row[PART] >= 0.0:
@@ -207,7 +208,7 @@ def _add_drag(row: Any, x: Any, score: Any, drag: Any) -> None:
 
 @kernel(ordered=True, counted=False)
 def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
-    """Of where x_i is for z_i = 0, in eta and in p; dx_i/dz_i; and 1 - w, which is that of its log in eta."""
+    """dx_i/deta and dx_i/dp at z_i = 0; dx_i/dz_i; and 1 - w, the derivative of log dx_i/dz_i in eta."""
     w = 1.0 / (1.0 + ratio * row[THRESHOLD])
     root, left, slope = np.sqrt(w), 1.0 - w, row[SLOPE]
     if kind == CENTRED:
@@ -219,14 +220,14 @@ def _derivatives(row: Any, kind: Any, ratio: Any, p: Any) -> Any:
 
 @kernel(ordered=True, counted=False)
 def _add(first: Any, score: Any, pull: Any) -> None:
-    """Add to the scores of a group's scale parameters."""
+    """Add `pull`, a derivative in eta, to the scores of a group's scale parameters."""
     score[int(first[SCALE])] += first[BETA] * pull
     if first[SECOND] >= 0.0:
         score[int(first[SECOND])] += first[BETA_2] * pull
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
-    """Whether rows of groups follow each other as they should, and nothing is moved after it rules."""
+    """Whether groups have all their rows, and move no coordinate after others that depend on it."""
     thresholds = rows[:, THRESHOLD]
     if not (are_coordinates(rows[:, SCALE], d, 0) and np.all(rows[:, UNIT] > 0.0)):
         return False
@@ -252,18 +253,18 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
 
 
 def learn(rows: np.ndarray, training: Training) -> np.ndarray:
-    """The rows that draws ask for, from those in use."""
+    """The rows that the map has next, learned from draws and from `rows`, those in use."""
     return choose_groups(rows, training)
 
 
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
-    """What groups do to each coordinate (d,), as results have it.
+    """What groups do to each coordinate, as arrays (d,) for results.
 
-    `scale_head` and `scale_location` are the places of the scale parameter and the location, -1 for none, and
-    `scale_part` is that of the coordinate that a location which is not centred itself has times a scale;
-    `scale_beta` and `scale_knee` are the law's beta and a; `data_weight` is the weight of the data where the
-    scale parameter has its mean: near 1 the coordinate is sampled as in a centred program, near 0 as in the
-    other one. NaN where the coordinate is not moved.
+    `scale_head` and `scale_location` are the indices of the scale parameter u and of the location p, and
+    `scale_part` is the index q in a location p + e^(b v) x_q; -1 where there is none. `scale_beta` and
+    `scale_knee` are the law's beta and its threshold a. `data_weight` is the weight of the data at the mean
+    of the scale parameter: near 1 the coordinate is sampled as in a centred program, near 0 as in one that is
+    not centred. The last three are NaN where no group moves the coordinate.
     """
     found, own = {}, rows[:, OWN].astype(np.int64)
     for name, column in (("scale_head", SCALE), ("scale_location", LOCATION), ("scale_part", PART)):

@@ -1,13 +1,13 @@
 """Learning a map from a few hundred draws and scores: which law moves which coordinates.
 
-Groups come first (group.py): what spreads their members is a scale that varies, and no tail. Tails and bends
-are learned from draws in which the groups have been undone, tails before bends. A coordinate is moved by one
-law alone.
+Groups come first (group.py): their members look heavy-tailed because their scale varies, not because of a
+tail. Tails and bends are learned from draws in which the groups are undone, tails before bends. Only one law
+moves a coordinate.
 
-What the laws do not reach: scales whose logarithm is not a coordinate or a sum of two; locations that are
-regressions with other coefficients for every coordinate, and groups whose own correlations matter, of which
-the metric learns what is linear; autoregressions, whose members are around the ones before; scale parameters
-that are moved themselves.
+The laws do not cover scales whose logarithm is neither a coordinate nor a sum of two; locations that are
+regressions with other coefficients for every coordinate, and groups whose members are correlated given scale
+and location (the metric learns the linear part of these two); autoregressions, where a member lies around the
+one before; and scale parameters that are moved themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .tail import may_have_tails
 from .training import Training
 
 
-@np.errstate(all="ignore")  # what is not finite is not taken
+@np.errstate(all="ignore")  # the code refuses results that are not finite
 def learn_transport(
     table: np.ndarray,
     points: np.ndarray,
@@ -43,10 +43,10 @@ def learn_transport(
 ) -> np.ndarray:
     """The map that draws and scores in x (n, d), the older ones first, show.
 
-    The first `before` of them are those of the window before; `table` is the map of the present one.
-    `variables` (d,) are the variables that coordinates belong to; where it is empty, nothing is learned.
-    Without `new` no group is added: one of the last window would be judged by nobody. Unless `wholly`, laws
-    that explain scores wholly are looked for only where F shows something.
+    The first `before` draws are from the window before; `table` is the map of the present window. `variables`
+    (d,) are the numbers of the variables that coordinates belong to; if it is empty, nothing is learned.
+    Without `new` no group is added, because no later window would judge a group of the last window. Unless
+    `wholly`, laws that explain scores wholly are looked for only if F shows something.
     """
     if not (len(variables) and len(points) >= LEAST):
         return table
@@ -81,8 +81,8 @@ def _coordinates(rows: np.ndarray) -> np.ndarray:
 def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
     """Whether draws and scores (n, d) show nothing that `learn_transport` would look at, if there is no map.
 
-    Most posteriors show nothing, and to find that out by NumPy's calls takes as long as a hundred draws of a
-    small model. What is detected is what `detect`, `learn_tails` and `learn_bends` detect, or more.
+    Most posteriors show nothing, and to find that out with NumPy takes as long as a hundred draws of a small
+    model. This function detects all that `detect`, `learn_tails` and `learn_bends` detect, or more.
     """
     n, d = points.shape
     if may_have_tails(points, scores) or may_have_bends(points, scores):
@@ -95,7 +95,7 @@ def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
         sizes[variables[j]] += 1
     for g in range(last + 1):
         for h in range(g):
-            if sizes[g] == sizes[h] and sizes[g] > FEW:  # one may have its scale parameters in the other
+            if sizes[g] == sizes[h] and sizes[g] > FEW:  # own scale parameters, perhaps
                 return False
     members, group, as_is = np.arange(d), np.arange(d), np.zeros(d, np.bool_)
     scales, k = np.empty(d, np.int64), 0
@@ -112,7 +112,7 @@ def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
     screen(points, scores, members, group, scales[:k], as_is, gain, derivative)
     least = max(NEED / n, LEAST_GAIN)
     for h in range(k):
-        total = 0.0  # without names, the groups of one scale parameter are taken together
+        total = 0.0  # with one variable, the coordinates are one group
         for g in range(gain.shape[1]):
             if g != group[scales[h]] and np.isfinite(gain[h, g]) and np.isfinite(derivative[h, g]):
                 total = max(total, gain[h, g]) if last > 0 else total + gain[h, g]
@@ -125,8 +125,8 @@ def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
 def learn_funnel() -> np.ndarray:
     """The map of a small hierarchy, x_i ~ N(p, e^(2u)) with a long left tail of u, from exact draws.
 
-    It is learned once in a process before chains start, so that no chain waits in the middle of its warm-up
-    until what learning calls is compiled or loaded.
+    A process learns it once before chains start. So the functions that learning calls are compiled or loaded
+    by then, and no chain waits for them in the middle of its warm-up.
     """
     rng, n, m = np.random.default_rng(1), 100, 6
     e, p, w = rng.exponential(size=(n, 1)), rng.normal(size=(n, 1)), rng.normal(size=(n, m))
@@ -143,7 +143,7 @@ def learn_funnel() -> np.ndarray:
 
 
 def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
-    """What a map does to each coordinate (d,), as results have it, and the map itself, `transport`."""
+    """What a map does to each coordinate, as arrays (d,) for results, and the map itself, `transport`."""
     found: dict[str, np.ndarray] = {}
     for law in LAWS:
         found |= law.describe(_rows_of(law, table), d)

@@ -1,4 +1,4 @@
-"""The shape of a coordinate, by its draws and scores: where it is, how wide, and what its tails are like."""
+"""The shape of a coordinate, by its draws and scores: its median, its width, and how heavy its tails are."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import numpy as np
 
 from ..jit import kernel
 
-LEAST = 45  # draws to learn from
-POWER = (
-    0.65  # of |u| by which the mean of -s u grows, from the middle of the draws to the outer ones, at most
-)
+LEAST = 45  # fewest draws to learn from
+POWER = 0.65  # in a coordinate with a heavy tail, the mean of -s u grows by this power of |u| at most
 
 
 @kernel(ordered=True)
 def shape_of(x: Any, s: Any) -> Any:
     """The median, the spread by quartiles, and the power of |u| by which the mean of -s u grows.
 
-    It grows from the middle of the draws to the outer ones, where u is the distance from the median.
+    u is x minus the median; the growth is measured from the middle draws to the outer ones.
     """
     ordered = np.sort(x)
     center = quantile(ordered, 0.5)
@@ -39,7 +37,7 @@ def shape_of(x: Any, s: Any) -> Any:
 
 @kernel(ordered=True)
 def quantile(ordered: Any, p: float) -> Any:
-    """The quantile of ordered values (n,), between two of which it is linear."""
+    """The quantile of ordered values (n,), with linear interpolation."""
     place = p * (ordered.size - 1)
     below = int(place)
     after = min(below + 1, ordered.size - 1)

@@ -1,21 +1,21 @@
-"""Which coordinates have heavy tails, learned from draws and scores.
+"""The law of a coordinate with heavy tails, learned from draws and scores.
 
-Trajectories and random walks do not come back from tails that fall like a power: no method here is
+Trajectories and random walks do not come back from tails that decrease like a power: no method here is
 geometrically ergodic there (Roberts and Tweedie, 1996; Livingstone, Betancourt, Byrne and Girolami, 2019).
 For a coordinate with such tails let
 
     x = c + sinh(delta z) / delta,
 
 which is x = c + z near the centre c. A tail |x|^-(nu+1) becomes exp(-nu delta |z|). Draws of z are exact for
-the density p(x(z)) |dx/dz|, whatever c and delta are. Transformations of this kind: Johnson and Geyer (2012),
-Variable transformation to obtain geometric ergodicity in the random-walk Metropolis algorithm.
+the density p(x(z)) |dx/dz|, whatever c and delta are. Johnson and Geyer (2012), Variable transformation to
+obtain geometric ergodicity in the random-walk Metropolis algorithm, study transformations of this kind.
 
-What is learned from draws and scores s is the delta of the smallest log V(z) V(s_z) / 2. That is 0 for a
-normal law of any scale, and it grows with every way in which draws and scores disagree: it is the Fisher
-divergence from a normal law, without its scale. Few draws tell what a tail is like, since the scores there
-do: with u = x - c, the mean of -s u grows like u² for a normal law and like |u| for an exponential tail, and
-comes to rest at nu + 1 for a power. Only the last is mapped: in an exponential tail sinh would make a wall,
-which short trajectories run into.
+Learning takes the delta with the smallest log V(z) V(s_z) / 2 in draws and their scores s. This divergence is
+0 for a normal law of any scale, and it grows with every way in which draws and scores disagree: it is the
+Fisher divergence from a normal law, without its scale. Few draws tell what a tail is like, because their
+scores tell it: with u = x - c, the mean of -s u grows like u² for a normal law and like |u| for an
+exponential tail, and stays at nu + 1 for a power. Only a power is mapped: in an exponential tail sinh would
+make a wall, which short trajectories run into.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .training import Training
 KINDS = (TAIL,)
 FARTHEST = 700.0  # |delta z|, beyond which sinh overflows
 
-GAIN = 0.15  # decrease of the divergence that a coordinate must bring in all draws; more where they are few:
-GAIN_DRAWS = 15.0  # at least this over their number; and a quarter of it in the older and in the newer half
-# Warm-up goes on while a coordinate that clearly deviates may have heavy tails, by its power: of one chain in
-# forty on a Cauchy law the first hundred draws are not far out.
+GAIN = 0.15  # a delta must decrease the divergence by at least this in all draws,
+GAIN_DRAWS = 15.0  # by at least this over their number, and by a quarter of it in the older and newer half
+# Warm-up goes on while a coordinate has a slope and a power below these: it may have heavy tails. In one of
+# forty chains on a Cauchy law the first hundred draws do not reach the tails.
 DOUBT, POWER_OF_DOUBT = -2.0, 0.85
-STAY = 0.05  # gain from which on a delta that is in use is replaced
-_RATES = np.array([0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0])  # that are tried, in units of one over the spread
-SUSPECT = -0.5  # slope of the divergence in delta² at 0, for a variance of 1, below which rates are tried
+STAY = 0.05  # a delta in use is replaced if another one decreases the divergence by this more
+_RATES = np.array([0.3, 0.5, 0.8, 1.2, 1.8, 2.7, 4.0])  # the deltas that are tried, times the spread
+SUSPECT = -0.5  # deltas are tried if the slope of the divergence in delta² at 0, at variance 1, is less
 
 
 @kernel(ordered=True, counted=False)
@@ -79,7 +79,7 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
 
 @kernel(ordered=True, counted=False)
 def _value(row: Any, z: Any) -> Any:
-    """x, dx/dz, the logarithm of that, and its derivative."""
+    """x, dx/dz, log dx/dz, and the derivative of log dx/dz in z."""
     rate = row[RATE]
     a = rate * z
     if not abs(a) < FARTHEST:
@@ -95,17 +95,17 @@ def _inverse(row: Any, x: Any) -> Any:
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
-    """Whether rows are those of increasing functions."""
+    """Whether rows give increasing functions."""
     return bool(np.all(rows[:, RATE] > 0.0))
 
 
 def learn(rows: np.ndarray, training: Training) -> np.ndarray:
-    """The rows that draws ask for, from those in use."""
+    """The rows that the map has next, learned from draws and from `rows`, those in use."""
     return tail_rows(learn_tails(tails_of(rows), training.points, training.scores, training.taken))
 
 
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
-    """`tail_rate` (d,) is delta, 0 where no tail is heavy."""
+    """`tail_rate` (d,) is delta, 0 for a coordinate without heavy tails."""
     tails = tails_of(rows)
     found = np.zeros(d)
     found[tails.places] = tails.rates
@@ -137,14 +137,14 @@ def tail_rows(tails: Tails) -> np.ndarray:
     return rows
 
 
-@np.errstate(all="ignore")  # what is not finite is not taken
+@np.errstate(all="ignore")  # the code refuses results that are not finite
 def learn_tails(
     tails: Tails, points: np.ndarray, scores: np.ndarray, moved: np.ndarray | None = None
 ) -> Tails:
-    """The coordinates that draws and scores (n, d), the older ones first, show to have heavy tails.
+    """The coordinates with heavy tails, by draws and scores (n, d), the older ones first.
 
-    A rate that is in use stays unless another one is clearly better. The coordinates `moved` are left as they
-    are: what spreads them is a scale that varies.
+    A rate that is in use stays unless another one is clearly better. The coordinates `moved` stay as they
+    are: a group moves them, and they look heavy-tailed because their scale varies.
     """
     n = len(points)
     if n < LEAST:
@@ -196,9 +196,9 @@ def tail_slopes(points: Any, scores: Any) -> Any:
 
 @kernel(ordered=True)
 def may_have_tails(points: Any, scores: Any, slope: Any = SUSPECT, power: Any = POWER) -> Any:
-    """Whether any coordinate of draws and scores (n, d) would have rates tried.
+    """Whether `learn_tails` would try rates for any coordinate of draws and scores (n, d).
 
-    Its slope and the power by which the mean of -s u grows are under these.
+    It does if the slope of the coordinate is below `slope` and the mean of -s u grows by less than `power`.
     """
     slopes = tail_slopes(points, scores)
     x, s = np.empty(len(points)), np.empty(len(points))
@@ -213,7 +213,7 @@ def may_have_tails(points: Any, scores: Any, slope: Any = SUSPECT, power: Any = 
 
 
 def _coordinate(tails: Tails, i: int, x: np.ndarray, s: np.ndarray) -> tuple[float, float] | None:
-    """Centre and rate of one coordinate, from its draws and scores (n,); None where it needs none."""
+    """Centre and rate of one coordinate, from its draws and scores (n,); None if its tails are not heavy."""
     center, spread, growth = shape_of(x, s)
     if not (np.isfinite(spread) and spread > 0.0 and growth < POWER):
         return None

@@ -1,4 +1,4 @@
-"""What a law learns from."""
+"""What the function `learn` of a law gets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ class Training(NamedTuple):
     points: np.ndarray  # (n, d)
     scores: np.ndarray  # (n, d)
     variables: np.ndarray  # (d,) the numbers of the variables that coordinates belong to
-    before: int  # so many of the draws are those of the window before
-    new: bool  # whether coordinates that are not moved yet may be: those of a last window nobody would judge
+    before: int  # the first draws, so many, are from the window before
+    new: bool  # whether more coordinates may be moved; not in the last window, since no later one judges them
     taken: np.ndarray  # the coordinates that another law moves

@@ -1,4 +1,4 @@
-"""The coordinates of transport.py: the map, its density and score, and a frozen chain in them."""
+"""The coordinates of transport/: the map, its density and score, and a frozen chain in them."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_rows_are_mapped_like_points(target: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in MAPS if name not in ("no", "tails", "bends")])
 def test_a_table_holds_its_pairs(name: str) -> None:
-    """Read and written again it is the same, in numbers too."""
+    """A table that is read and written again is the same, in its numbers too."""
     rows = MAPS[name][is_of_group(MAPS[name])]
     again = group_rows(groups_of(rows), np.random.default_rng(0).normal(size=(20, D)))
     np.testing.assert_allclose(again, rows, rtol=1e-12, atol=1e-14)
@@ -181,7 +181,7 @@ def test_a_place_that_overflows_has_no_density(target: Any, name: str) -> None:
 
 
 def test_many_small_scales_do_not_overflow() -> None:
-    """The log determinant of weights whose product is no longer a number."""
+    """The log determinant stays finite although the product of the weights is too small for a number."""
     n = 400
     nowhere, zeros = np.array([-1]), np.zeros(n)
     law = Group(np.arange(1, n + 1), np.array([0]), 1.0, -1, 0.0, nowhere, 0.0, 0.0, zeros, zeros)
@@ -193,7 +193,7 @@ def test_many_small_scales_do_not_overflow() -> None:
 
 
 def test_frozen_chain_leaves_a_heavy_tailed_law_as_it_is() -> None:
-    """Exact draws stay exact under the kernel with coordinates that were learnt, in the tails too."""
+    """Exact draws stay exact under the kernel with learned coordinates, in the tails too."""
     posterior = stanadapt.Posterior("parameters { vector[2] x; } model { x ~ cauchy(1, 2); }")
     law, rng = stats.cauchy(1, 2), np.random.default_rng(3)
     sampler, settings = resolve("fisher_hmc", {})

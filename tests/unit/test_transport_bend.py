@@ -1,4 +1,4 @@
-"""Which coordinates have one long tail, as draws and scores show it."""
+"""Draws and scores show which coordinates have one long tail, and the law of a bend."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_bends_are_rows_of_a_map() -> None:
 
 @pytest.mark.parametrize("name", LONG)
 def test_one_long_tail_is_seen_in_a_window_and_made_normal(name: str) -> None:
-    """In nine of ten coordinates from 100 draws; a quarter of the divergence is left on others."""
+    """100 draws show it in nine of ten coordinates; a quarter of the divergence is left in other draws."""
     law, score, side = LONG[name]
     found = [learn_bends([], *draws_of(law, score, 100, seed), NOBODY) for seed in range(40)]
     assert np.mean([len(bends) for bends in found]) > 2 * 0.9
@@ -73,7 +73,7 @@ def test_one_long_tail_is_seen_in_a_window_and_made_normal(name: str) -> None:
 @pytest.mark.parametrize("n", [45, 70, 156])
 @pytest.mark.parametrize("name", SYMMETRIC)
 def test_two_like_tails_are_left_alone(name: str, n: int) -> None:
-    """But for a few of 200 coordinates; a score with a jump has few draws that tell its curvature."""
+    """Only a few of 200 coordinates get a bend; where a score jumps, few draws tell its curvature."""
     found = [learn_bends([], *draws_of(*SYMMETRIC[name], n, seed), NOBODY) for seed in range(100)]
     assert sum(map(len, found)) <= (12 if name == "laplace" else 5)
 
@@ -85,7 +85,7 @@ def test_what_is_changed_already_is_left_alone() -> None:
 
 
 def test_draws_that_are_skew_by_chance_are_no_long_tail() -> None:
-    """The scores are those of a normal law, and the draws are not yet: a chain may be on its way."""
+    """The scores show a normal law before the draws do: a chain may be on its way."""
     for seed in range(50):
         rng = np.random.default_rng(seed)
         x = -rng.exponential(size=(100, 2))
@@ -93,9 +93,9 @@ def test_draws_that_are_skew_by_chance_are_no_long_tail() -> None:
 
 
 def test_a_ridge_is_not_bent() -> None:
-    """Where the sum of two coordinates has a long tail and their difference is small, both stay straight.
+    """Two coordinates stay as they are if their sum has a long tail and their difference is small.
 
-    Where one alone is bent, the ridge between them is.
+    A bend of one coordinate alone would also bend the ridge between them.
     """
     found = []
     for seed in range(50):

@@ -1,6 +1,6 @@
-"""What every law of coordinates has to be: the same functions, each against its definition.
+"""Every law of coordinates has the same functions; these tests hold each function against its definition.
 
-The skeleton that CONTRIBUTING.md tells people to copy is tested as the laws are.
+The tests treat the skeleton, which CONTRIBUTING.md tells people to copy, like the laws.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def funnel(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return np.hstack((u, np.exp(u) * w)), np.hstack((score_u, -np.exp(-u) * w))
 
 
-# Independent draws and their scores, for which the law is made; the first variable has one coordinate.
+# Independent draws and scores of a target that suits the law; the first variable has one coordinate.
 CASES: dict[ModuleType, Draw] = {_law_skeleton: shifted, tail: heavy, bend: skew, group: funnel}
 LAWS = [*composition.LAWS, _law_skeleton]
 
@@ -76,7 +76,7 @@ def z_of(law: ModuleType, rows: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def differences(function: Callable[[np.ndarray], Any], z: np.ndarray, h: float = 1e-6) -> np.ndarray:
-    """Its derivatives: the last axis is that of z."""
+    """The derivatives of `function`; the last axis belongs to z."""
     steps = h * np.eye(len(z))
     return np.stack([(function(z + step) - function(z - step)) / (2 * h) for step in steps], axis=-1)
 
@@ -146,7 +146,7 @@ def test_scores_are_the_gradient_of_the_density_there(law: ModuleType, seed: int
 
 @pytest.mark.parametrize("one", CASES, ids=lambda law: law.__name__.rpartition(".")[2])
 def test_draws_and_scores_agree_better_where_the_law_is_learned(one: ModuleType) -> None:
-    """Of other draws than those that it was learned from; 0 is a normal law, see grouping/groups.py."""
+    """In other draws than the law has learned from; a normal law gives 0, see grouping/groups.py."""
     rows, given = learned(one), training(one, seed=2)
     moved = rows[:, OWN].astype(np.int64)
     if one is _law_skeleton:  # a linear map changes no divergence

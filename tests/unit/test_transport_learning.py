@@ -1,4 +1,4 @@
-"""What is learnt of hierarchies, from exact draws of laws that are known, and what is left alone."""
+"""What a map learns of hierarchies from exact draws of known laws, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def hierarchy(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Draws and scores of (u, p, v, x_1 ... x_M), with the thresholds and y; v is independent.
 
-    Given u and p, x is what the prior N(p, e^(2 beta u)) and the data N(y, e^(2 a)) leave, or what they
-    leave of (x - p) e^(-beta u) where it is not centred.
+    Given u and p, x has the prior N(p, e^(2 beta u)) and the likelihood N(y, e^(2 a)). Unless `centred`, the
+    coordinate is (x - p) e^(-beta u) instead of x.
     """
     rng = np.random.default_rng(seed)
     u, p, v = (
@@ -105,7 +105,7 @@ def test_a_centred_hierarchy_is_found_with_its_numbers(seed: int, beta: float) -
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_hierarchy_that_is_not_centred_is_found(seed: int) -> None:
-    """Data that say much make the other program the better one."""
+    """The data are so precise that the centred program would be the better one."""
     points, scores, *_ = hierarchy(400, seed, centred=False, thresholds=-1.5)
     (group,) = learn(points, scores)
     assert (group.scales.tolist(), group.beta, group.locations.tolist()) == ([0], -1.0, [1])
@@ -115,7 +115,7 @@ def test_a_hierarchy_that_is_not_centred_is_found(seed: int) -> None:
 
 @pytest.mark.parametrize(("slope", "offset"), [(0.0, 2.5), (3.0, -2.0)])
 def test_a_location_with_an_offset(slope: float, offset: float) -> None:
-    """Around 2.5, or around 3 p - 2; without it the neck would be left out."""
+    """The prior mean is 2.5, or 3 p - 2; without the offset a map would not reach the neck."""
     points, scores, *_ = hierarchy(250, 2, thresholds=40.0, located=False)
     p = np.random.default_rng(1).normal(size=len(points))
     points[:, 1], scores[:, 1] = p, -p - slope * scores[:, 3:].sum(axis=1)
@@ -126,7 +126,7 @@ def test_a_location_with_an_offset(slope: float, offset: float) -> None:
 
 
 def test_half_of_a_hierarchy_tells_all_of_it() -> None:
-    """A map from draws that have not seen the neck is right in it, since the law is that of the model."""
+    """A map learned outside of the neck is right in the neck, because the model has the same law there."""
     points, scores, *_ = hierarchy(2_000, 1, thresholds=40.0, located=False)
     seen = points[:, 0] > 0.0
     (group,) = learn(points[seen][:200], scores[seen][:200])
@@ -203,7 +203,7 @@ def two_levels(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_two_levels_are_found_with_the_location_of_each_member(seed: int) -> None:
-    """Whichever of the two is found first, the upper level comes first in the map; then all is normal."""
+    """The upper level comes first in the map, even if it is found last; with both, all is normal."""
     points, scores, groups = two_levels(300, seed)
     upper, lower = learn(points, scores, groups)
     assert (upper.members.tolist(), upper.scales.tolist()) == (list(range(3, 9)), [1])
@@ -217,7 +217,7 @@ def test_two_levels_are_found_with_the_location_of_each_member(seed: int) -> Non
 
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_are_undone_as_the_map_undoes_them(seed: int) -> None:
-    """Draws in which one learns are those of the map, but for its units."""
+    """`pull_draws` gives the same draws as the map, except for units."""
     for points, scores, groups in (two_levels(200, seed), horseshoe(200, seed)):
         pairs = learn(points, scores, groups)
         table = group_rows(pairs, points)
@@ -252,7 +252,7 @@ def light(kind: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("kind", ["normal", "correlated", "skewed", "t"])
 @pytest.mark.parametrize("n", [45, 100, 250])
 def test_what_is_no_hierarchy_is_left_alone(kind: str, n: int) -> None:
-    """With names and without, in two of a hundred windows at most."""
+    """With and without names of variables, at most two of a hundred windows find something."""
     found = 0
     for seed in range(50):
         points, scores = light(kind, n, seed)
@@ -274,7 +274,7 @@ def test_a_pair_that_serves_stays_and_one_that_does_not_goes() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_newer_half_of_the_draws_must_bear_a_pair_out(seed: int) -> None:
-    """A funnel in the older half alone, which all draws together would still show."""
+    """Only the older half is a funnel; all draws together would still show one."""
     points, scores, *_ = hierarchy(200, seed, thresholds=40.0, located=False)
     assert learn(points, scores)
     rng = np.random.default_rng(seed)
@@ -298,7 +298,7 @@ def test_few_draws_and_draws_that_are_not_finite_teach_nothing() -> None:
 
 @pytest.mark.parametrize("scale", [0.0, 1e-200, 1e6, 1e100])
 def test_draws_of_a_chain_that_is_on_its_way_do_no_harm(scale: float) -> None:
-    """Coordinates that stand still, run off, or all but overflow; in the time of others."""
+    """Some coordinates stand still, run off or nearly overflow, while others move as usual."""
     rng = np.random.default_rng(7)
     points, scores, *_ = hierarchy(120, 7)
     for place in (0, 1, 5):
@@ -320,7 +320,7 @@ def test_divergence_is_that_of_the_transported_draws() -> None:
 
 
 def test_a_funnel_that_is_learnt_before_chains_start_needs_all_parts_of_a_map() -> None:
-    """All that learning calls is compiled then: its scale is bent, and its members have a location."""
+    """It compiles all that learning calls: its scale has a bend, and its members have a location."""
     table = learn_funnel()
     assert [one.place for one in bends_of(table)] == [0]
     (group,) = groups_of(table)
@@ -331,7 +331,7 @@ def test_a_funnel_that_is_learnt_before_chains_start_needs_all_parts_of_a_map() 
 
 @pytest.mark.parametrize("groups", [GROUPS, np.zeros(3 + M, np.int64)], ids=["named", "one variable"])
 def test_what_is_plain_teaches_nothing(groups: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled look says so of most normal draws, and never where the whole search finds a map."""
+    """`_is_plain` holds for most normal draws, and never where the whole search finds a map."""
     plain, rng = [], np.random.default_rng(8)
     for n in (60, 150, 400):
         for strength in (0.0, 0.0, 0.3, 0.6, 1.0):
@@ -365,7 +365,7 @@ def test_a_wrong_location_is_put_right(seed: int) -> None:
     numbers = np.array([2]), 1.0, 0.0, np.array([6.0]), np.zeros(1)
     for pairs in (wrong, [Group(np.array([1]), right.scales, 1.0, -1, 0.0, *numbers), *wrong]):
         table = group_rows(pairs, points)
-        for _ in range(2):  # what p was moved by is judged when it is a location again
+        for _ in range(2):  # a group that moves p is judged when p is a location again
             table = learn_transport(table, points, scores, GROUPS, 100)
         (group,) = groups_of(table)
         assert (group.members.tolist(), group.locations.tolist()) == (right.members.tolist(), [1])
@@ -373,7 +373,7 @@ def test_a_wrong_location_is_put_right(seed: int) -> None:
 
 @pytest.mark.parametrize(("located", "offset"), [(True, True), (True, False), (False, True)])
 def test_draws_that_tell_nothing_of_a_location_leave_it(located: bool, offset: bool) -> None:
-    """The thresholds are so far beyond the draws that no member feels its prior."""
+    """The thresholds are so far beyond the draws that the prior of no member matters."""
     rng = np.random.default_rng(4)
     x, p = rng.normal(size=(3, 40)), rng.normal(size=(1, 40))
     view = View(x, -x, np.full((1, 40), 40.0), p, True)

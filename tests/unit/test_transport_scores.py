@@ -1,7 +1,7 @@
-"""What scores say of laws: the right location, scale and offset leave nothing of them, the wrong ones much.
+"""A law with the right location, scale and offset leaves nothing of scores, and a wrong law leaves much.
 
-Draws are few, and of a target that stands still: the posterior's own scores at points that a random walk of
-no particular law visits. So nothing here depends on how well a chain has mixed.
+The draws are few, and no chain has made them: they are random points, with the scores of the posterior there.
+So no test depends on how well a chain has mixed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_the_right_law_leaves_nothing_and_wrong_ones_leave_much(n: int) -> None:
 
 
 def test_each_member_finds_its_location_in_twenty_draws() -> None:
-    """Correlations of so few draws would be wrong for most of them."""
+    """The correlations of so few draws would give most members a wrong location."""
     draws, _ = seen(True, True, 20, 2)
     shares = residual_shares(
         draws, law(np.arange(N), TAU, 1.0, NOWHERE), [], candidates=draws.points[:, UPPER]
@@ -79,7 +79,7 @@ def test_each_member_finds_its_location_in_twenty_draws() -> None:
 
 
 def test_an_upper_level_needs_the_terms_of_the_lower_one() -> None:
-    """The scores of mu have the draws of theta in them."""
+    """The scores of mu depend on theta."""
     draws, _ = seen(True, True, 60, 3)
     lower, upper = law(np.arange(N), TAU, 1.0, UPPER[PARENTS]), law(UPPER, OMEGA, 1.0, np.array([MU0]))
     assert (residual_shares(draws, upper, [lower]) < EXACT).all()
@@ -128,7 +128,7 @@ def test_where_there_are_no_data_no_threshold_is_near(seed: int) -> None:
 def test_both_levels_are_learnt_from_scores_in_every_parametrisation(
     centred: bool, upper_centred: bool, seed: int
 ) -> None:
-    """Points of no posterior at all: what is found are the scales, locations and C of the program."""
+    """Learning finds the scales, locations and C of the program, although no posterior has such draws."""
     draws, groups = seen(centred, upper_centred, 80, seed)
     pairs = groups_of(learn_transport(no_transport(), draws.points, draws.scores, groups, 30))
     (lower,) = (group for group in pairs if group.members.tolist() == list(range(N)))
@@ -141,7 +141,7 @@ def test_both_levels_are_learnt_from_scores_in_every_parametrisation(
         assert (lower.locations.tolist(), lower.part_scale, lower.part_beta) == ([MU0], OMEGA, 1.0)
         np.testing.assert_array_equal(lower.parts, UPPER[PARENTS])
     if centred and not upper_centred:
-        return  # all that is said of f is said by way of theta: it has no law of its own
+        return  # the scores depend on f only through theta: f has no law of its own
     (upper,) = (group for group in pairs if group.members.tolist() == UPPER.tolist())
     sign = 1.0 if upper_centred else -1.0
     assert (upper.scales.tolist(), upper.beta, upper.slope) == ([OMEGA], sign, sign)
@@ -151,7 +151,7 @@ def test_both_levels_are_learnt_from_scores_in_every_parametrisation(
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("centred", [True, False])
 def test_a_law_is_found_where_the_error_and_slopes_are_unknown(centred: bool, seed: int) -> None:
-    """As in y ~ N(alpha + beta z, sigma): the scores of alpha have beta and sigma in them.
+    """As in y ~ N(alpha + beta z, sigma): the scores of alpha depend on beta and sigma.
 
     In the program that is not centred, beta stands beside m in the likelihood, and m is the location.
     """
@@ -183,7 +183,7 @@ def test_a_law_is_found_where_the_error_and_slopes_are_unknown(centred: bool, se
 
 
 def test_coordinates_without_a_law_are_left_alone() -> None:
-    """Their scores are explained without one, so that any law would explain them too."""
+    """Nothing is left of their scores without a law, so that any law would seem to explain them."""
     posterior = stanadapt.Posterior(
         "parameters { vector[8] x; real<lower=0> s; real m; }"
         "model { x ~ normal(1, 2); s ~ normal(0, 1); m ~ normal(0, 1); }"

@@ -1,4 +1,4 @@
-"""Which coordinates have heavy tails, as draws and scores show it."""
+"""Draws and scores show which coordinates have heavy tails."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LIGHT = {
 
 @pytest.mark.parametrize("name", HEAVY)
 def test_heavy_tails_are_seen_in_a_window(name: str) -> None:
-    """In eight of ten coordinates from 156 independent draws."""
+    """156 independent draws show them in eight of ten coordinates."""
     found = [learn_tails(NONE, *draws_of(*HEAVY[name], 156, seed)).places.size for seed in range(50)]
     assert np.mean(found) > 2 * 0.8
 

@@ -1,1 +1,4 @@
-"""How groups, their scale parameters, locations and numbers are learned from draws and scores."""
+"""Learning groups from draws and scores: their members, scale parameters, locations and numbers.
+
+group.py calls `choice.choose_groups`, which calls the rest. Read groups.py first: it explains words and F.
+"""

@@ -1,23 +1,27 @@
-"""Which groups a map has: those of the window before, judged and fitted again, and new ones.
+"""Which groups a map has after a window of warm-up.
 
-What is minimised is F, the divergence of groups.py. At the end of a window, in this order:
+`choose_groups` decides this for group.py, from the draws and scores of the last two windows and from the
+groups in use: it drops some of them, fits the others again, and adds new ones. It minimises F, the divergence
+of groups.py. At the end of a window it takes these steps, in this order:
 
-1. *Judge.* Draws of the window that has just ended were made after the map. A group under
-   which F is not smaller there than without it is dropped, unless it explains scores wholly.
-2. *Refit* the groups, where that pays: else they stay as they are, so that the map comes to rest and warm-up
-   can end. A second scale parameter or an offset that scores do not ask for goes.
-3. *Explain.* Laws that leave nothing of the scores of their members are taken (exact_laws.py). The rest is
-   for what has no such law, because its likelihood is not normal, say.
-4. *Detect* the group and the scale parameter for which F would fall most (detection.py).
-5. *Locate* (places.py). Scores decide between locations where they are clear; else F does, and to
-   choose among k coordinates for each of m members costs m log k / n of its fall.
+1. *Judge.* The draws of the window that has just ended are younger than the map. A group stays if F is
+   smaller with it than without it in these draws, or if it explains the scores of its members wholly.
+2. *Refit.* A group that stays is fitted to all draws if this makes enough of a difference. Otherwise it keeps
+   its numbers, so that the map comes to rest and warm-up can end. A group loses a second scale parameter or
+   an offset if the scores do not ask for it.
+3. *Explain.* Laws that explain the scores of their members wholly are taken (exact_laws.py). The next steps
+   are for coordinates without such a law: their likelihood is not normal, for example.
+4. *Detect* the group and the scale parameter that promise the largest decrease of F (detection.py).
+5. *Locate* the group (places.py). Where the scores clearly prefer one location, they decide; elsewhere F
+   decides, and to choose among k coordinates for each of m members, F in n draws must decrease by m log k / n
+   more.
 6. *Fit* the numbers of the law (fit.py).
-7. *Guard.* Fitted to the older half of the draws, the law must beat on the newer half both no map and one
-   that is linear in scale parameter and location, by a margin.
+7. *Guard.* The law is fitted to the older half of the draws. On the newer half it must beat both no map and a
+   map that is linear in scale parameter and location, by a margin.
 
 Groups are undone from the last one of the map to its first. A group is judged and fitted in draws in which
-the others are undone, but for those that move its scale parameters and locations: its law is one of the
-program.
+the other groups are undone, except those that move its scale parameters and locations: its law holds for the
+coordinates of the program.
 """
 
 from __future__ import annotations
@@ -63,24 +67,24 @@ from .places import (
     single_places,
 )
 
-PROMISE = 1.0  # expected decrease of F from which on a place with an offset is tried
-OFFSET_GAIN = 0.1  # decrease of F a coordinate that an offset must bring
-MARGIN = 0.3  # decrease of F on the newer half of the draws that a group must bring
-LEAD = 0.5  # decrease of F by which a location must be better than none, or than another one
-SETTLED = 0.02  # decrease of F a coordinate, below which a group stays as it is
-_ROUNDS = 4  # new groups in a window
-_JUDGES = 15  # draws of a window that may judge a group
+PROMISE = 1.0  # a place with an offset is tried if F is expected to decrease by more than this
+OFFSET_GAIN = 0.1  # an offset must decrease F by this for each coordinate
+MARGIN = 0.3  # a group must decrease F by this on the newer half of the draws
+LEAD = 0.5  # a location must decrease F by so much more than no location, or than another one
+SETTLED = 0.02  # a group stays as it is if a new fit decreases F by less than this for each coordinate
+_ROUNDS = 4  # number of new groups that a window may bring
+_JUDGES = 15  # fewest draws of a window that judge a group
 
 
 def choose_groups(rows: np.ndarray, training: Training) -> np.ndarray:
-    """The rows of a map's groups that draws ask for, from those in use."""
+    """The rows of the groups that a map has next, learned from draws and from `rows`, those in use."""
     with contextlib.suppress(np.linalg.LinAlgError):
         return _choose_groups(rows, training)
     return rows
 
 
 def exact_groups(training: Training) -> np.ndarray:
-    """The rows of those groups alone whose laws explain scores wholly, where there is no map yet."""
+    """The rows of groups that explain scores wholly, and of no other groups, for a chain without a map."""
     draws = with_likelihood(ScoredDraws(training.points, training.scores), [], training.variables)
     groups = with_exact_groups([], draws, training.variables, training.new)
     return group_rows(order_groups(groups) or [], training.points)
@@ -125,7 +129,7 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
 
 
 def _judge(groups: list[Group], draws: ScoredDraws, whole: ScoredDraws) -> list[Group]:
-    """The groups without those that make the draws of the last window worse and leave some of all scores."""
+    """The groups that decrease F in the last window, `draws`, or explain the scores of `whole` wholly."""
     kept = list(groups)
     if len(draws.points) < _JUDGES:
         return kept
@@ -139,10 +143,10 @@ def _judge(groups: list[Group], draws: ScoredDraws, whole: ScoredDraws) -> list[
 
 
 def _with_scaled_parts(groups: list[Group], draws: ScoredDraws) -> list[Group]:
-    """The groups, with one for coordinates x_q of locations p + e^(b v) x_q that are not moved yet.
+    """The groups, and a new one for coordinates x_q that are in locations p + e^(b v) x_q and not moved yet.
 
-    A group with such locations takes all that is said of x_q out of their scores, and the data speak of p +
-    e^(b v) x_q: that is the law of a program that is not centred.
+    The group with these locations takes its own terms out of the scores of x_q. What is left are the terms of
+    a program that is not centred, where the data depend on p + e^(b v) x_q.
     """
     for group in groups:
         members = np.unique(group.parts)
@@ -161,7 +165,7 @@ def _with_scaled_parts(groups: list[Group], draws: ScoredDraws) -> list[Group]:
 
 
 def _refit(group: Group, draws: ScoredDraws) -> Group:
-    """The group, fitted to all draws, where that makes enough of a difference."""
+    """The group, fitted to all draws if this makes enough of a difference, else as it is."""
     best, least = group, divergence(draws, group) - SETTLED * len(group.members)
     offset = group.offset != 0.0
     free = offset or not float(group.slope).is_integer()
@@ -175,8 +179,8 @@ def _refit(group: Group, draws: ScoredDraws) -> Group:
 
 
 def _with_offset(group: Group, groups: list[Group], raw: ScoredDraws, draws: ScoredDraws) -> Group:
-    """The group with an offset of its place, where it can have one, and scores and both halves of draws ask
-    for it.
+    """The group with an offset of its prior mean, if its law can have one and the scores and both halves of
+    the draws ask for it; else the group as it is.
     """
     if group.beta < 0.0 or group.offset != 0.0 or not needs_offset(group, groups, raw):
         return group
@@ -194,7 +198,8 @@ def _choose(
 ) -> Group | None:
     """The law and location of a new group; None where the newer half of the draws does not support it.
 
-    Where F should fall by much, the `promise` of its derivative, and does not, the place may have an offset.
+    The derivative of F promises a decrease by `promise`. If this is much, but no place decreases F, places
+    with an offset are tried.
     """
     found = _choose_place(places, law, offset=False)
     if found is None and promise > PROMISE and law.beta > 0.0:
@@ -206,7 +211,7 @@ def _choose(
 
 
 def _choose_place(places: list[Place], law: Group, *, offset: bool) -> tuple[Group, ScoredDraws] | None:
-    """The same with the draws that it is fitted to."""
+    """The law and location of a new group, and the draws that it is fitted to; None as in `_choose`."""
     chosen, gain = None, -np.inf
     for place in places:
         whole = place.of(law)
@@ -235,7 +240,7 @@ def _choose_place(places: list[Place], law: Group, *, offset: bool) -> tuple[Gro
 
 
 def _is_supported(draws: ScoredDraws, group: Group, offset: bool, margin: float) -> bool:
-    """Whether the law, fitted to the older half of the draws, beats having none on the newer half."""
+    """Whether the law, fitted to the older half of the draws, decreases F by `margin` on the newer half."""
     older, newer = draws.halves()
     return decrease_of(newer, fit_law(older, group, offset=offset), older) > margin
 
@@ -243,7 +248,7 @@ def _is_supported(draws: ScoredDraws, group: Group, offset: bool, margin: float)
 def _with_second_scale(
     group: Group, groups: list[Group], raw: ScoredDraws, draws: ScoredDraws, variables: np.ndarray
 ) -> Group:
-    """The group with another scale parameter that all its members share, if they have one."""
+    """The group with a second scale parameter that all members share, if the draws and scores ask for it."""
     if group.second >= 0:
         return group
     taken = {int(i) for other in groups for i in (*other.members, *other.scales)}
@@ -278,9 +283,10 @@ def _with_second_scale(
 def _with_other_locations(
     group: Group, groups: list[Group], draws: ScoredDraws, variables: np.ndarray
 ) -> Group:
-    """The group with another location, or with locations of the members' own, where the draws ask for them.
+    """The group with another location, or with one for each member, if the draws ask for it.
 
-    The first draws may show the wrong one: where two hierarchies move together, either mean will do.
+    The first draws may show the wrong location: where two hierarchies move together, the mean of either one
+    fits them.
     """
     rest = [other for other in groups if other is not group]
     offset = group.offset != 0.0
@@ -301,6 +307,6 @@ def _with_other_locations(
 
 
 def _newer_decrease(place: Place, law: Group, offset: bool) -> float:
-    """By how much F is smaller on the newer half of the draws under the law that the older ones show."""
+    """The decrease of F on the newer half of the draws, under the law fitted to the older half."""
     older, newer = place.draws.halves()
     return plain_divergence(newer, law) - divergence(newer, fit_law(older, law, offset=offset))

@@ -1,15 +1,17 @@
-"""Which scale rules which coordinates, by one look at draws and scores.
+"""Which group a map should have next, and which scale parameter that group has.
 
-For a group g and a scale parameter h the derivative of F (groups.py) in a slope b of the log scales,
-t_i = b u_h, is
+`detect` decides this for choice.py from draws and scores in which the present groups are undone. It fits no
+law: it computes for every group and every scale parameter how fast F (groups.py) would decrease. For a group
+g and a scale parameter h the derivative of F in a slope b of the log scales, t_i = b u_h, is
 
     sum_i E[u (b_i - a_i)] + E[s_u sum_i (s_i x_i + 1)] / (1 + V(s_u)),  a_i = x_i² / V(x_i),
                                                                         b_i = s_i² / V(s_i)
 
-for u standardised: one matrix product for all of them. Its square over twice the curvature is what F would
-fall by. Variables of the program are the groups, and those of a few coordinates may be scale parameters; so
-may those of as many coordinates as the group has, each of them its own. Where there is one variable alone,
-all coordinates with the same scale parameter are a group.
+for u standardised, so that one matrix product gives it for all groups and scale parameters. F is expected to
+decrease by the square of the derivative over twice the curvature. Each variable of the program may be a
+group. The coordinates of small variables may be scale parameters. So may the coordinates of a variable that
+has as many as the group: then each member has its own. If the program has only one variable, all coordinates
+with the same scale parameter are a group.
 """
 
 from __future__ import annotations
@@ -21,16 +23,17 @@ import numpy as np
 from ...jit import kernel
 from .groups import Group, ScoredDraws, parent_arrays_of
 
-NEED = 20.0  # expected decrease of F, times the number of draws, from which on a group is tried
-LEAST_GAIN = 0.2  # the expected decrease of F itself that this takes at least, however many draws there are
-FEW = 4  # coordinates of a variable that may be scale parameters and locations of others
-_SCALES = 100  # coordinates of one large variable that are tried as scale parameters
-_REGRESSORS = 12  # scale parameters that a location may be made of
+NEED = 20.0  # a group is tried if F is expected to decrease by at least this over the number of draws
+LEAST_GAIN = 0.2  # and by at least this, however many draws there are
+FEW = 4  # a variable with at most so many coordinates may have scale parameters and locations of others
+_SCALES = 100  # most coordinates of a single variable that are tried as scale parameters
+_REGRESSORS = 12  # most scale parameters that members are regressed on
 
 
 def may_be_parents(variables: np.ndarray) -> np.ndarray:
-    """Which coordinates (d,) may be scale parameters and locations: those of small variables, if there are
-    several.
+    """Which coordinates (d,) may be scale parameters and locations.
+
+    They are the coordinates of small variables, or all coordinates where there is only one variable.
     """
     return np.asarray((np.bincount(variables)[variables] <= FEW) | (variables.max() == 0))
 
@@ -38,10 +41,10 @@ def may_be_parents(variables: np.ndarray) -> np.ndarray:
 def detect(
     draws: ScoredDraws, groups: list[Group], variables: np.ndarray, refused: set[tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int], float] | None:
-    """The members, scale parameters and sign of beta of the group that promises most; None where none does.
+    """The group that promises the largest decrease of F; None where none promises enough.
 
-    With its name, its first member and scale parameter, as in `refused`, and the decrease of F that it
-    promises.
+    Returns its members, its scale parameters, the sign of beta, its name (its first member and its first
+    scale parameter, as in `refused`) and the decrease of F that it promises.
     """
     n, named = len(draws.points), variables.max() > 0
     moved = {int(i) for group in groups for i in group.members}
@@ -51,7 +54,7 @@ def detect(
     scales = np.array([i for i in np.flatnonzero(may_be_parents(variables)) if i not in moved], np.int64)
     if not free.size:
         return None
-    # All groups take O(n d²), and a scale parameter feels the scales of its group.
+    # To try all coordinates takes O(n d²). A scale parameter has large scores, since its group adds to them.
     if not named and scales.size > _SCALES:
         spread = draws.points[:, scales].std(axis=0) * draws.scores[:, scales].std(axis=0)
         scales = np.sort(scales[np.argsort(-spread, kind="stable")[:_SCALES]])
@@ -64,9 +67,9 @@ def detect(
         gain, derivative = slope_gains(draws, free, numbers, scales)
         own = free[:, None] == scales
         member, scale = np.nonzero(own)
-        gain[scale, numbers[member]] = 0.0  # no group rules itself
+        gain[scale, numbers[member]] = 0.0  # no coordinate is its own scale parameter
         signs = -np.sign(derivative)
-        # All coordinates whose scales follow the same scale parameter in the same direction are a group.
+        # All coordinates with the same scale parameter and the same sign of the slope are a group.
         if not named:
             clear = gain * (gain > 0.3 * NEED / n)
             sides = np.array([-1.0, 1.0])
@@ -91,8 +94,9 @@ def _detect_own_scales(
     moved: set[int],
     best: float,
 ) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int], float] | None:
-    """The same of two variables of one size: each coordinate of one is the scale parameter of its like in the
-    other.
+    """The group among pairs of variables of one size that promises more than `best`; None if none does.
+
+    Each coordinate of one variable is the scale parameter of the coordinate with the same index in the other.
     """
     found = None
     sizes = np.bincount(variables)
@@ -114,8 +118,9 @@ def _detect_own_scales(
 
 @kernel(ordered=True)
 def _own_gain(points: Any, scores: Any, members: Any, scales: Any) -> Any:
-    """The decrease of F by one slope for all members on their own scale parameters, and the sign of that
-    slope.
+    """The expected decrease of F by a slope, and the sign of that slope.
+
+    All members have the same slope, each on its own scale parameter.
     """
     n = len(points)
     derivative, curvature = 0.0, 0.0
@@ -146,7 +151,7 @@ def slope_gains(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The decrease of F that a slope would bring, and the derivative of F in it: (scale parameters, groups).
 
-    `group` (members,) are the numbers of the members' groups, from 0 on.
+    `numbers` (members,) are the numbers of the members' groups, from 0 on.
     """
     found = np.zeros((2, len(scales), int(numbers.max()) + 1))
     screen(draws.points, draws.scores, members, numbers, scales, np.isin(members, scales), *found)
@@ -160,8 +165,9 @@ def screen(
 ) -> None:
     """Write what `slope_gains` returns.
 
-    x is taken without what is linear in a few of the scale parameters, since a location is none of the
-    scale's business; members that are `as_is` (members,), scale parameters themselves, are taken whole.
+    The part of x that is linear in a few of the scale parameters is subtracted first: it is a matter of
+    locations, not of scales. It stays in members that are `as_is` (members,), since these are scale
+    parameters themselves.
     """
     n, (k, variables) = len(points), gain.shape
     u, t, information = np.empty((k, n)), np.empty((k, n)), np.empty(k)

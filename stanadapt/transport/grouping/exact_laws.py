@@ -1,9 +1,12 @@
-"""Laws that explain scores wholly: found, put in the place of others, and given the numbers of the program.
+"""Which laws explain the scores of their members wholly, and which numbers these laws have.
 
-Where the prior of a group is normal, and so is the likelihood, some law leaves nothing of the group's scores
-(scores.py). Then scale parameters, locations, C and c are certain from few draws on, wherever these are.
-Nothing else is as clear: a divergence of a few hundred draws, some of them in a neck and close to each other,
-can be smaller with a second scale parameter, or with an offset of 0.001, that walls the rest of the neck off.
+`with_exact_groups` finds such laws for choice.py from draws and scores, adds their groups to the map, and
+puts them in the place of groups that explain less. `simplify` and `with_slope` correct the numbers of groups.
+If both the prior of a group and the likelihood are normal, some law leaves nothing of the group's scores
+(scores.py). A few draws then tell scale parameters, locations, C and c with certainty, wherever the draws
+are. Nothing else is as clear. F comes from a few hundred draws, and some of these may lie in a neck and close
+to each other. Then F can be smaller with a second scale parameter, or with an offset of 0.001, that keeps
+chains out of the rest of the neck.
 """
 
 from __future__ import annotations
@@ -36,25 +39,26 @@ from .scores import (
     residual_shares_alone,
 )
 
-WORTH = 0.3  # mean decrease of the logarithm of the unexplained share, for a second scale or an offset
-NEAR = 1e-3  # distance of members' C and c from each other that is rounding
-_DIGITS = 4  # that such a number has
-CERTAIN = 90  # draws from which on such a law is looked for where nothing else shows
-SPREAD = 0.1  # of a log scale, from which on such a law is taken
+WORTH = 0.3  # a second scale or an offset must decrease the mean log of the unexplained share by this
+NEAR = 1e-3  # members whose C and c differ by less than this have the same C and c
+_DIGITS = 4  # decimals of C and c
+CERTAIN = 90  # fewest draws in which such a law is looked for although F shows nothing
+SPREAD = 0.1  # a log scale must have a larger standard deviation than this
 
 
 def with_exact_groups(
     groups: list[Group], draws: ScoredDraws, variables: np.ndarray, new: bool
 ) -> list[Group]:
-    """The groups, and those that explain the scores of their members wholly, whether F falls already or not.
+    """The groups, and those that explain the scores of their members wholly, even if F does not decrease yet.
 
-    Where a scale is seldom small, draws in its neck come late, or never. The scores tell of it all the same.
-    Such a group takes the place of one that leaves something of the same scores; others are added if `new`.
+    Where a scale is seldom small, draws in its neck come late or never, but the scores show the law before.
+    Such a group takes the place of a group with the same members that leaves something of their scores. Other
+    ones are added if `new`.
     """
     if not variables.max():
         return groups
     sizes, done, count = np.bincount(variables), set[int](), -1
-    while len(done) > count:  # what is found explains the scores of its locations
+    while len(done) > count:  # a new group explains scores of its locations, too
         count = len(done)
         for g in np.flatnonzero(sizes >= FEWEST):
             members = np.flatnonzero(variables == g)
@@ -85,7 +89,7 @@ def _exact_group(
 ) -> Group | None:
     """The law of `members` that explains their scores wholly; None where there is none.
 
-    Its scale parameter is one of the `parents`, or each member has its own, unless it is to be `plain`.
+    All members share one of the `parents` as their scale parameter; or each has its own, unless `plain`.
     """
     some = members[:: -(-len(members) // FEWEST)]
     if residual_shares_alone(draws, some, groups).max() < EXACT + CLEAR:
@@ -126,8 +130,9 @@ def _exact_group(
 def _exact_own_scales(
     draws: ScoredDraws, groups: list[Group], variables: np.ndarray, members: np.ndarray, parents: np.ndarray
 ) -> Group | None:
-    """The same with the coordinates of another variable as scale parameters, and perhaps one of the `parents`
-    too.
+    """The law that explains the scores wholly with one scale parameter for each member; None if none does.
+
+    The scale parameters are the coordinates of another variable. One of the `parents` may be a second one.
     """
     every, sizes, none = -(-len(members) // FEWEST), np.bincount(variables), np.zeros(0)
     moved = {int(i) for group in groups for i in group.members}
@@ -148,7 +153,7 @@ def _exact_own_scales(
 
 
 def _trials(parents: np.ndarray, nested: bool) -> list[tuple[float, int | None]]:
-    """beta, and what is added to a location that is scaled itself: -1 for nothing, None where none is."""
+    """Pairs to try: beta, and p of a location p + e^(b v) x_q, -1 for no p; None for other locations."""
     found: list[tuple[float, int | None]] = [(sign * size, None) for size in BETAS for sign in (1.0, -1.0)]
     if nested:
         found += [(sign, int(base)) for sign in (1.0, -1.0) for base in (-1, *parents)]
@@ -156,9 +161,9 @@ def _trials(parents: np.ndarray, nested: bool) -> list[tuple[float, int | None]]
 
 
 def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> ScoredDraws:
-    """The draws with the terms of a likelihood with which some law explains scores wholly, if there is one.
+    """The draws, with a likelihood if some law explains scores wholly with its terms.
 
-    Without them where a law does so as it is, or where there are few draws.
+    The draws stay as they are if a law explains scores wholly without these terms, or if there are few draws.
     """
     members = _members_without_law(draws, groups, variables)
     if len(draws.points) < CERTAIN or not members:
@@ -179,7 +184,7 @@ def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarr
 
 
 def _members_without_law(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> list[np.ndarray]:
-    """The members of large variables whose scores no group of theirs explains wholly; none if one does."""
+    """The members of each large variable; an empty list if a group explains its scores wholly."""
     found: list[np.ndarray] = []
     if not variables.max():
         return found
@@ -195,7 +200,7 @@ def _members_without_law(draws: ScoredDraws, groups: list[Group], variables: np.
 
 
 def _spread_scales(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> np.ndarray:
-    """The coordinates of small variables that vary enough to be worth a law, and are not moved."""
+    """The coordinates of small variables that no group moves and that vary enough to be worth a law."""
     moved = {int(i) for group in groups for i in group.members}
     scales = [
         i
@@ -206,7 +211,7 @@ def _spread_scales(draws: ScoredDraws, groups: list[Group], variables: np.ndarra
 
 
 def is_exact(law: Group, others: list[Group], draws: ScoredDraws) -> bool:
-    """Whether the law leaves nothing of its members' scores, and something is left without it."""
+    """Whether the law leaves nothing of its members' scores, while something is left without the law."""
     alone = residual_shares_alone(draws, law.members, others).mean()
     return bool(residual_share(law, others, draws) < EXACT < alone - CLEAR)
 
@@ -230,14 +235,14 @@ def simplify(group: Group, groups: list[Group], draws: ScoredDraws, pulled: Scor
 
 
 def needs_offset(law: Group, others: list[Group], draws: ScoredDraws) -> bool:
-    """Whether the scores ask for an offset of the law's place."""
+    """Whether the scores ask for an offset of the prior mean."""
     slope = law.slope if law.slope != 0.0 or not law.is_located else 1.0
     plain = residual_shares(draws, law._replace(slope=slope), others, offset=False).mean()
     return bool(plain - residual_share(law, others, draws) > WORTH)
 
 
 def with_slope(group: Group, others: list[Group], draws: ScoredDraws, pulled: ScoredDraws) -> Group:
-    """The group with C and c as the scores have them, where they are clear: C = 1, or -1 where beta < 0."""
+    """The group with the C and c that the scores show; else with C = 1, if they allow it and beta > 0."""
     exact = _with_exact_place(group, others, draws, pulled)
     if exact is not None:
         return exact
@@ -255,7 +260,7 @@ def _with_exact_place(
 ) -> Group | None:
     """The group with the C and c that the scores of all its members agree on; None where they do not.
 
-    With their thresholds and y too, where the scores tell these.
+    If the scores tell thresholds and y, too, the group has these.
     """
     if residual_share(group, others, draws) > EXACT:
         return None
@@ -280,10 +285,10 @@ def _with_exact_place(
 
 
 def has_exact_data(group: Group, others: list[Group], draws: ScoredDraws) -> bool:
-    """Whether the scores tell the thresholds and y, too, of a law that explains them wholly.
+    """Whether a law explains the scores wholly and these also tell its thresholds and y.
 
-    They do not of members that are locations or scales of others, since their data are these; nor where other
-    parameters stand in the likelihood.
+    The scores do not tell them if members are locations or scales of others, because these others then take
+    the place of data; nor if the likelihood has other parameters.
     """
     if draws.likelihood is not None or residual_share(group, others, draws) > EXACT:
         return False
@@ -292,5 +297,5 @@ def has_exact_data(group: Group, others: list[Group], draws: ScoredDraws) -> boo
 
 
 def _plain(values: np.ndarray) -> float:
-    """The median of values that are all but equal, without the digits that are rounding."""
+    """The median of values that are almost equal, rounded so that no rounding error is left."""
     return float(np.round(np.median(values), _DIGITS)) + 0.0  # no -0

@@ -1,10 +1,11 @@
-"""The numbers of a law (groups.py), from draws and scores.
+"""Which numbers a law has: its thresholds a_i, its y_i, C and c.
 
-Given a scale parameter and a location, a coordinate has two free numbers, its threshold a_i and y_i. F is
-taken on a grid of thresholds in one compiled pass, and a parabola gives the best; thresholds of a group are
-drawn together, as by a prior. y_i, C and c are weighted least squares. C is made an integer where that fits
-as well: were it not exactly 1 in a funnel, the neck would be left out. A threshold just beyond the draws is
-taken for none.
+`fit_law` finds them for choice.py and exact_laws.py, from draws and scores, for a group with given members,
+scale parameters and locations. One compiled pass computes F (groups.py) on a grid of thresholds, and a
+parabola through the least values gives the threshold of each member; a prior pulls the thresholds of a group
+together. Weighted least squares give y_i, C and c. C becomes an integer if an integer fits as well: in a
+funnel C must be exactly 1, or the map does not reach the neck. A threshold just beyond the draws counts as
+none.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ import numpy as np
 from ...jit import kernel
 from .groups import TINY, Group, ScoredDraws, View, divergence, variance, view_of
 
-_POOL = 3.0  # weight of the thresholds' common value, as a number of draws
-_PRIOR = 0.1  # the same of the middle of the scale parameter's draws
-_FLAT = 3.0  # distance from there beyond which all thresholds are alike
-_OUTSIDE, _STEP = 2.5, 0.5  # of the grid of thresholds beyond the draws, and between two of them
-_FARTHEST = 15.0  # distance beyond which draws ask for no thresholds: the chain is on its way
-_LIMIT = 12.0  # distance of the threshold that stands for infinity
-_NO_DATA = 9.0  # distance beyond which a threshold is that of a precision which is rounding
-# A threshold near the last draws is kept only if F falls by more than this, over the number of draws. In a
-# pure funnel, which has no threshold, F falls by that much by chance; a map with one would make a new funnel
+_POOL = 3.0  # weight of the thresholds' common value in this prior, as a number of draws
+_PRIOR = 0.1  # weight of the mean of eta in the draws, likewise
+_FLAT = 3.0  # the prior treats larger distances from these two values like this one
+_OUTSIDE, _STEP = 2.5, 0.5  # the grid of thresholds goes so far beyond the draws; its largest step
+_FARTHEST = 15.0  # the grid ignores draws beyond this distance from the mean: the chain is on its way
+_LIMIT = 12.0  # a threshold at this distance or beyond stands for an infinite one
+_NO_DATA = 9.0  # a threshold beyond this distance comes from a precision that is only rounding error
+# A threshold is kept only if it decreases F by more than this, over the number of draws. In a pure funnel,
+# which has no threshold, chance decreases F by that much, and a map with a threshold would make a new funnel
 # beyond it.
 _FREE, _FREE_EACH = 4.0, 0.25
-_WHOLE, _NEARLY_WHOLE = 0.06, 0.3  # relative distance of C from an integer that is taken, or tried
-_WEIGHT = 2.0  # of the prior of y, as a number of draws: the mean of x, or 0 where x is not centred
+_WHOLE, _NEARLY_WHOLE = 0.06, 0.3  # nearer to C than this, relatively, an integer is taken, or is tried
+_WEIGHT = 2.0  # of the prior of y, as a number of draws; this prior has the mean of x, or 0 if beta < 0
 
 
 def fit_law(draws: ScoredDraws, law: Group, *, free: bool = True, offset: bool = False) -> Group:
-    """The thresholds and y of a law and, if it is `free`, C, and c if it is to have an `offset`.
+    """The law with thresholds and y fitted to draws, and C and c too if it is `free`.
 
-    Else C and c are those of the law.
+    Without `offset` a free law has c = 0. A law that is not free keeps its C and c.
     """
     view = view_of(draws, law)
     if not free:
@@ -45,7 +46,7 @@ def fit_law(draws: ScoredDraws, law: Group, *, free: bool = True, offset: bool =
 def law_with_data(draws: ScoredDraws, law: Group, precision: np.ndarray, weighted: np.ndarray) -> Group:
     """The law for data N(y, sigma²), where 1 / sigma² and y / sigma² (m,) are known.
 
-    Draws tell only which threshold stands for infinity, where there are no data.
+    Where a member has no data, its threshold stands for an infinite one, and draws tell which one does.
     """
     view = view_of(draws, law)
     centres = view.eta.mean(axis=1)
@@ -64,7 +65,7 @@ def law_with_data(draws: ScoredDraws, law: Group, precision: np.ndarray, weighte
 
 
 def _fit_place(draws: ScoredDraws, law: Group, view: View, *, offset: bool) -> Group:
-    """The numbers of a law with C, if it has a location, and with c, if it is to have an `offset`."""
+    """The law with all its numbers fitted: C if it has a location, and c if it shall have an `offset`."""
     located = law.is_located
     if not (located or offset):
         return _with_numbers(law, view, 0.0, 0.0)
@@ -94,7 +95,7 @@ def _with_numbers(law: Group, view: View, slope: float, offset: float) -> Group:
 
 
 def _first_place(view: View, located: bool, offset: bool) -> tuple[float, float]:
-    """C and c by least squares without weights, where beta is positive."""
+    """C and c by least squares without weights; zeros where beta is negative."""
     if not view.up:
         return 0.0, 0.0
     x, p = (view.x.mean(axis=0), view.p[0]) if len(view.p) == 1 else (view.x.ravel(), view.p.ravel())
@@ -111,10 +112,8 @@ def _solve_place(
 ) -> tuple[float, float]:
     """C, if the law is `located`, and c, if it has an `offset`, by weighted least squares.
 
-    The thresholds and y are those of `group`.
-
-    Without a location C is `slope`. Where all thresholds lie beyond the draws, no draw tells of the location,
-    the sums are zero, and the law keeps what it has.
+    `group` gives the thresholds and y. Unless the law is `located`, C is `slope`. Where all thresholds
+    lie beyond the draws, no draw shows the location; then the sums are zero, and C and c stay as they are.
     """
     x, eta, p, up = view.x, view.eta, view.p, view.up
     pp, p1, one, xp, x1 = _regress(x, eta, p, up, group.thresholds, group.data)
@@ -158,7 +157,7 @@ def _regress(x: Any, eta: Any, p: Any, up: Any, thresholds: Any, data: Any) -> A
 
 
 def _fit_thresholds(view: View, slope: float, offset: float) -> tuple[np.ndarray, np.ndarray]:
-    """The thresholds and y of all members (m,), from a grid of thresholds."""
+    """The thresholds and y of all members (m,), from F on a grid of thresholds."""
     x, s, eta, p, up = view
     thresholds, data = _search_thresholds(x, s, eta, slope * p + offset, up)
     return thresholds, data
@@ -166,7 +165,7 @@ def _fit_thresholds(view: View, slope: float, offset: float) -> tuple[np.ndarray
 
 @kernel(ordered=True)
 def _search_thresholds(x: Any, s: Any, eta: Any, at: Any, up: Any) -> Any:
-    """The same, where `at` (n,) is C p + c."""
+    """The thresholds and y of all members (m,), where `at` (1 or m, n) is C p + c."""
     (m, n), scales = x.shape, len(eta)
     centres, low, high = np.empty(scales), np.inf, -np.inf
     for h in range(scales):
@@ -223,7 +222,7 @@ def _prior(threshold: Any) -> Any:
 def _scan(
     x: Any, s: Any, eta: Any, at: Any, up: Any, centres: Any, grid: Any, values: Any, data: Any
 ) -> None:
-    """Write log(V(z) V(s_z)) / 2 and y (m, K) of m members, for K thresholds about the mean scale.
+    """Write log(V(z) V(s_z)) / 2 and y (m, K) of m members, for K thresholds around the mean of eta.
 
     `at` (1 or m, n) is C p + c.
     """

@@ -1,15 +1,27 @@
-"""Groups of coordinates whose scales one law of group.py rules, and how well draws support a law.
+"""What a group is, and how well draws and scores support it: the divergence F that grouping/ minimises.
 
-What is minimised is, with the draws z and scores s_z that a map gives,
+A group is a set of coordinates whose scales follow one law of group.py. The functions here turn the rows of a
+map into groups and back, undo groups in draws, and compute F; the other files of grouping/ use them to decide
+between laws. They all use these words, with the symbols of group.py:
+
+    member            a coordinate x_i of the group
+    scale parameter   a coordinate u that is the log of the members' scale, times a constant
+    location          a coordinate p in the members' prior mean C p + c; c is its offset
+    threshold         a_i, which stands for the precision of a member's data; y_i stands for their value
+    place             a location, or one location for each member
+    to undo a group   to turn its members x_i into z_i, in draws and in their scores
+    explain wholly    a law explains scores wholly if a regression on its terms leaves nothing (scores.py)
+
+With the draws z and scores s_z that a map gives,
 
     F = sum_i log(V(z_i) V(s_zi)) / 2          over the coordinates that are moved
       + sum_h log(1 + V(z_h) V(s_zh)) / 2      over the scale parameters and locations that move them.
 
 log V(z) V(s_z) is 0 for a normal law of any scale and grows with every way in which draws and scores
 disagree: it is the Fisher divergence from a normal law, E |s_z + z|², without its scale. For a pure funnel
-x_i = e^u w_i the score is -e^-u w_i, and log |x_i| - log |s_i| = 2 u exactly: few draws tell the law. A map
-that is fitted to draws that have not seen the neck still reaches into it, because the law is that of the
-model.
+x_i = e^u w_i the score is -e^-u w_i, and log |x_i| - log |s_i| = 2 u exactly, so that few draws tell the law.
+A map may be fitted to draws that have not seen the neck and still reach into it, because the model has the
+same law there.
 """
 
 from __future__ import annotations
@@ -45,32 +57,32 @@ from ..columns import (
     is_of_group,
 )
 
-TINY = 1e-250  # smallest weight w
+TINY = 1e-250  # smaller weights w become this
 _NO_PARTS = np.array([-1])
-_DIGITS = 12  # of C, which a table holds multiplied: a whole number is one again
+_DIGITS = 12  # decimals of C: a table holds C times a factor, and rounding makes an integer C exact again
 
 
 class Group(NamedTuple):
-    """A group of m coordinates whose scales one law rules."""
+    """A group of m coordinates whose scales follow one law."""
 
     members: np.ndarray  # (m,) int64
-    scales: np.ndarray  # (1,) int64; or (m,), the own scale parameter of each member
+    scales: np.ndarray  # (1,) int64, the scale parameter that all share; or (m,), one for each member
     beta: float
-    second: int  # another scale parameter, that of all members; -1 for none
+    second: int  # a second scale parameter, which all members share; -1 for none
     beta_2: float
-    locations: np.ndarray  # (1,) int64, -1 for none; or (m,), the own location of each member
+    locations: np.ndarray  # (1,) int64, -1 for none; or (m,), one for each member
     slope: float  # C
     offset: float  # c; 0 where beta < 0
     thresholds: np.ndarray  # (m,) a
     data: np.ndarray  # (m,) y
-    # Where locations are not centred themselves, p + e^(b v) x_q: the coordinates q, v and b.
+    # For locations p + e^(b v) x_q, which are not centred themselves: the coordinates q and v, and b.
     parts: np.ndarray = _NO_PARTS  # (m,), or (1,) -1 for none
     part_scale: int = -1
     part_beta: float = 0.0
 
     @property
     def is_located(self) -> bool:
-        """Whether it has a location."""
+        """Whether the group has a location."""
         return bool((self.locations >= 0).any()) or self.part_scale >= 0
 
     @property
@@ -79,7 +91,7 @@ class Group(NamedTuple):
         return len(self.locations) > 1 or len(self.parts) > 1
 
     def at(self, locations: np.ndarray) -> Group:
-        """The same law with other locations, which are coordinates."""
+        """The same law with other locations, each a single coordinate."""
         return self._replace(locations=locations, parts=_NO_PARTS, part_scale=-1, part_beta=0.0)
 
 
@@ -87,15 +99,15 @@ class Likelihood(NamedTuple):
     """A normal likelihood that coordinates share."""
 
     precision: np.ndarray  # (n,) of the error, at each draw
-    parameters: np.ndarray  # (k,) the coordinates that its mean may have
+    parameters: np.ndarray  # (k,) the coordinates that its mean may depend on
 
 
 class ScoredDraws(NamedTuple):
-    """Draws and scores (n, d), in coordinates in which some groups already are."""
+    """Draws and scores (n, d), in which some groups may be undone already."""
 
     points: np.ndarray
     scores: np.ndarray
-    likelihood: Likelihood | None = None  # with which some law explains scores wholly
+    likelihood: Likelihood | None = None  # some law explains scores wholly with its help
 
     def part(self, rows: slice | np.ndarray) -> ScoredDraws:
         more = self.likelihood
@@ -104,17 +116,17 @@ class ScoredDraws(NamedTuple):
         return ScoredDraws(self.points[rows], self.scores[rows], more)
 
     def halves(self) -> tuple[ScoredDraws, ScoredDraws]:
-        """The older and the newer ones."""
+        """The older and the newer half of the draws."""
         half = len(self.points) // 2
         return self.part(slice(0, half)), self.part(slice(half, None))
 
 
 class View(NamedTuple):
-    """What a group sees of n draws."""
+    """The values of n draws that the law of a group depends on."""
 
-    x: np.ndarray  # (m, n) of its members
+    x: np.ndarray  # (m, n) the members
     s: np.ndarray  # (m, n) their scores
-    eta: np.ndarray  # (1 or m, n) without the threshold
+    eta: np.ndarray  # (1 or m, n) the log scale, before the threshold is subtracted
     p: np.ndarray  # (1 or m, n) the location; zeros where there is none
     up: bool  # whether beta is positive
 
@@ -122,7 +134,7 @@ class View(NamedTuple):
 def groups_of(table: np.ndarray) -> list[Group]:
     """The groups of a map, in its order.
 
-    Rows with scale parameters of their own that share all else are one group.
+    Rows that follow one law, each with its own scale parameter, are one group.
     """
     found: list[Group] = []
     for k in np.flatnonzero(is_of_group(table) & (table[:, ROWS] > 0.0)):
@@ -159,15 +171,17 @@ def groups_of(table: np.ndarray) -> list[Group]:
 
 
 def _is_continued(before: Group, group: Group, apart: bool) -> bool:
-    """Whether a row with its own scale parameter or location belongs to the group before."""
+    """Whether `group`, a row with its own scale parameter, belongs to the group before it."""
     if before[2:5] != group[2:5] or before.scales[-1] == group.scales[0]:
         return False
     return apart or np.array_equal(before.locations, group.locations)
 
 
 def group_rows(groups: list[Group], points: np.ndarray) -> np.ndarray:
-    """The rows of a map; z_i has the unit of x_i where the draws (n, d) of its scale parameters have their
-    means.
+    """The rows of a map for these groups.
+
+    z_i has the unit of x_i where the scale parameters have the means of their draws, columns of `points`
+    (n, d).
     """
     tables = [np.empty((0, COLUMNS))]
     for group in groups:
@@ -207,7 +221,7 @@ def same_law(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def view_of(draws: ScoredDraws, group: Group) -> View:
-    """What a group sees of draws."""
+    """The values that the law of a group takes from draws."""
     x = np.ascontiguousarray(draws.points[:, group.members].T)
     s = np.ascontiguousarray(draws.scores[:, group.members].T)
     eta = group.beta * np.ascontiguousarray(draws.points[:, group.scales].T)
@@ -217,7 +231,7 @@ def view_of(draws: ScoredDraws, group: Group) -> View:
 
 
 def locations_of(points: np.ndarray, group: Group) -> np.ndarray:
-    """The locations (1 or m, n) of draws (n, d); zeros where there is none."""
+    """The locations (1 or m, n) in draws (n, d); zeros where there is none."""
     p = np.ascontiguousarray(points[:, group.locations].T)
     p[group.locations < 0] = 0.0
     if group.part_scale >= 0:
@@ -226,12 +240,12 @@ def locations_of(points: np.ndarray, group: Group) -> np.ndarray:
 
 
 def scale_of_parts(points: np.ndarray, group: Group) -> np.ndarray:
-    """e^(b v) of draws (n,)."""
+    """e^(b v) for each draw (n,)."""
     return np.asarray(np.exp(group.part_beta * points[:, group.part_scale]))
 
 
 def parents_of(group: Group) -> set[int]:
-    """The coordinates that the scales and the locations of a group are made of."""
+    """The coordinates that the scales and the locations of a group depend on."""
     return {
         int(i) for i in (*group.scales, group.second, *group.locations, *group.parts, group.part_scale)
     } - {-1}
@@ -240,7 +254,7 @@ def parents_of(group: Group) -> set[int]:
 def others_of(groups: list[Group], group: Group) -> list[Group]:
     """The groups without this one, and without those that move its scale parameters and locations.
 
-    A law is one of coordinates as they are in the program, so what rules must not be moved.
+    A law holds for coordinates as they are in the program, so its scale parameters and locations must stay.
     """
     kept, roots = [], parents_of(group)
     for other in reversed(groups):
@@ -252,7 +266,7 @@ def others_of(groups: list[Group], group: Group) -> list[Group]:
 
 
 def order_groups(groups: list[Group]) -> list[Group] | None:
-    """The groups in an order in which a coordinate is moved before it rules others; None if there is none."""
+    """The groups in an order that moves a coordinate before others depend on it; None if there is none."""
     waiting, found = list(groups), []
     while waiting:
         for group in waiting:
@@ -267,9 +281,9 @@ def order_groups(groups: list[Group]) -> list[Group] | None:
 
 
 def pull_draws(draws: ScoredDraws, groups: list[Group]) -> ScoredDraws:
-    """The draws in the coordinates of `groups`, the last of which is the first to be undone.
+    """The draws with `groups` undone, the last group first.
 
-    z_i is not scaled to x_i.
+    z_i does not get the unit of x_i here.
     """
     if not groups:
         return draws
@@ -301,7 +315,7 @@ def drags_of(points: np.ndarray, group: Group, drag: np.ndarray) -> list[tuple[i
 
 
 def _pull(view: View, group: Group) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """z and its scores (m, n), and what is added to the scores of scales (over beta) and locations."""
+    """z and its scores (m, n), and what the scores of scales (over beta) and locations get added."""
     z, scores = np.empty_like(view.x), np.empty_like(view.s)
     pull, drag = np.zeros_like(view.eta), np.zeros_like(view.p)
     _evaluate(*view, group.slope, group.offset, group.thresholds, group.data, z, scores, pull, drag)
@@ -324,7 +338,7 @@ def _evaluate(
     pull: Any,
     drag: Any,
 ) -> Any:
-    """Write what `_pull` returns. Returns the part of F that is the members'."""
+    """Write the arrays that `_pull` returns. Returns the first sum of F, that over the members."""
     (m, n), apart = x.shape, len(p) > 1
     total = 0.0
     for j in range(m):
@@ -379,16 +393,16 @@ def divergence(draws: ScoredDraws, group: Group, view: View | None = None) -> fl
 
 
 def root_divergence(draws: ScoredDraws, place: int, added: np.ndarray | float) -> float:
-    """log(1 + V(x) V(s)) / 2 of a scale parameter or location, with what a map adds to its score."""
+    """log(1 + V(x) V(s)) / 2 of a scale parameter or location, after the map adds `added` to its score."""
     score = np.ascontiguousarray(draws.scores[:, place] + added)
     return float(0.5 * np.log1p(variance(np.ascontiguousarray(draws.points[:, place])) * variance(score)))
 
 
 def plain_divergence(draws: ScoredDraws, group: Group, coefficients: np.ndarray | None = None) -> float:
-    """F of the same coordinates without the law: as they are, or less what is linear in scale parameters and
-    location.
+    """F of the same coordinates without the law.
 
-    `coefficients` (m, k) are those of `linear_map`.
+    Without `coefficients` the coordinates stay as they are. With `coefficients` (m, k) of `linear_map`, they
+    lose the part that is linear in scale parameters and location.
     """
     x, s = draws.points[:, group.members].T, draws.scores[:, group.members].T
     added: dict[int, np.ndarray | float] = {}
@@ -410,8 +424,9 @@ def plain_divergence(draws: ScoredDraws, group: Group, coefficients: np.ndarray 
 
 
 def parent_arrays_of(group: Group) -> list[np.ndarray]:
-    """The scale parameters that all members share, and the locations: (1,), or (m,) if each member has its
-    own.
+    """The scale parameters that all members share, and the locations.
+
+    Each array is (1,), or (m,) if each member has its own.
     """
     parents = [group.scales] if len(group.scales) == 1 else []
     parents += [np.array([group.second])] if group.second >= 0 else []
@@ -421,8 +436,9 @@ def parent_arrays_of(group: Group) -> list[np.ndarray]:
 
 
 def linear_map(draws: ScoredDraws, group: Group) -> np.ndarray:
-    """The coefficients (m, k) of regressions of the members on the scale parameters that they share and
-    locations.
+    """The coefficients (m, k) of regressions of the members.
+
+    They are regressed on the scale parameters that they share and on their locations.
     """
     x, parents = draws.points[:, group.members], parent_arrays_of(group)
     x = x - x.mean(axis=0)
@@ -443,9 +459,9 @@ def linear_map(draws: ScoredDraws, group: Group) -> np.ndarray:
 
 
 def decrease_of(draws: ScoredDraws, group: Group, older: ScoredDraws | None = None) -> float:
-    """By how much F is smaller under a law than without a map, and than under a linear one.
+    """The decrease of F under a law, compared with the better of two: no map, and a linear one.
 
-    The linear one is fitted to the same draws, or to `older` ones.
+    The linear map is fitted to the same draws, or to `older` ones.
     """
     linear = plain_divergence(draws, group, linear_map(draws if older is None else older, group))
     return min(plain_divergence(draws, group), linear) - divergence(draws, group)

@@ -1,9 +1,11 @@
-"""Where the members of a group may be: the locations that are tried, and those that scores are clear about.
+"""Which locations a group may have: the p of its prior mean C p + c.
 
-A location is a coordinate of a small variable that correlates most with the group, or that its scores speak
-for. It may also be one for each member, as in a hierarchy of two levels: the coordinate of another variable
-that the member's score has in it (scores.py). Where that variable is not centred itself, the location
-is p + e^(b v) x_q, with a q for each member.
+`possible_places` finds them for choice.py and exact_laws.py, from draws and scores. It returns one place if
+the scores clearly prefer that one, and otherwise all places that F shall decide between. A location that all
+members share is a coordinate of a small variable: one that correlates with the group more than most others,
+or the one that explains its scores best. In a hierarchy of two levels each member has its own location: the
+coordinate of another variable that occurs in the member's score (scores.py). If that variable is not centred
+itself, the location is p + e^(b v) x_q, with a q for each member.
 """
 
 from __future__ import annotations
@@ -17,31 +19,29 @@ from .detection import may_be_parents
 from .groups import Group, ScoredDraws, order_groups, others_of, pull_draws
 from .scores import residual_shares
 
-BETAS = (1.0, 0.5)  # a log scale; a log variance or precision
-# Mean decrease of the logarithm of the scores' unexplained share that decides for one of several laws.
+BETAS = (1.0, 0.5)  # |beta| for a log scale; for a log variance or precision
+# A law is clearly better than another one if the mean log of the unexplained share of scores is so much less.
 CLEAR = 1.0
-EXACT = -12.0  # the same logarithm, below which a law leaves nothing
-FEWEST = 3  # members that may have locations of their own
-MOST_PARENTS = (
-    5  # coordinates of small variables that the locations of a program that is not centred are made of
-)
+EXACT = -12.0  # a law with a mean log below this leaves nothing of the scores
+FEWEST = 3  # fewest members of a group that may have locations of their own
+MOST_PARENTS = 5  # most coordinates of small variables that are tried as scale parameters, or as p and v
 NOWHERE = np.array([-1])  # no location
-_PLACES = 3  # locations that are tried
-_SOME = 16  # coordinates of a group by which locations are compared
+_PLACES = 3  # number of locations that are tried because they correlate most with the group
+_SOME = 16  # about so many members of a group are looked at when locations are compared
 
 
 class Place(NamedTuple):
-    """Where the members of a group may be."""
+    """A location, or one for each member, that a group may have."""
 
     locations: np.ndarray
-    draws: ScoredDraws  # in which these are as in the program
-    cost: float  # what F must fall by, since one of many is chosen
-    parts: np.ndarray = NOWHERE  # of locations that are not centred themselves, see Pair
+    draws: ScoredDraws  # in which the locations are as in the program
+    cost: float  # F must decrease by so much more, since this place is one of many
+    parts: np.ndarray = NOWHERE  # of locations that are not centred themselves, see groups.Group
     part_scale: int = -1
     part_beta: float = 0.0
 
     def of(self, law: Group) -> Group:
-        """The law with its members here."""
+        """The law with its location here."""
         law = law.at(self.locations)
         return law._replace(parts=self.parts, part_scale=self.part_scale, part_beta=self.part_beta)
 
@@ -49,9 +49,9 @@ class Place(NamedTuple):
 def possible_places(
     places: list[Place], law: Group, groups: list[Group], draws: ScoredDraws, variables: np.ndarray
 ) -> list[Place]:
-    """The place that the scores are clear about, alone; else all places, for F to decide.
+    """The one place that the scores clearly prefer; else all places, so that F decides.
 
-    To `places` are added those where members have locations of their own.
+    Places where each member has its own location are added to `places` first.
     """
     places = _without_twins(places + _own_locations(draws, groups, variables, law.at(NOWHERE)))
     shares = [residual_share(place.of(law), groups, draws) for place in places]
@@ -67,7 +67,7 @@ def possible_places(
 def single_places(
     draws: ScoredDraws, pulled: ScoredDraws, groups: list[Group], variables: np.ndarray, law: Group
 ) -> list[Place]:
-    """The coordinates outside of the group that correlate most with it, and the one that scores speak for."""
+    """The coordinates that correlate most with the group, and the one that explains its scores best."""
     moved = [int(i) for group in groups for i in group.members]
     free = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), [*law.members, *law.scales, *moved])
     if not free.size:
@@ -80,7 +80,7 @@ def single_places(
 
 
 def _strengths(points: np.ndarray, free: np.ndarray, law: Group) -> np.ndarray:
-    """How much each of the coordinates `free` correlates with some of the members."""
+    """How strongly each of the coordinates `free` correlates with a part of the members."""
     return np.asarray(np.abs(_correlations(points, free, part_of(law).members)).mean(axis=1))
 
 
@@ -91,7 +91,10 @@ def _correlations(points: np.ndarray, these: np.ndarray, those: np.ndarray) -> n
 
 
 def _own_locations(draws: ScoredDraws, groups: list[Group], variables: np.ndarray, law: Group) -> list[Place]:
-    """What may be the own locations of members: the coordinates of another variable that correlate most."""
+    """Places where each member has its own location: the best coordinate of another variable.
+
+    The scores decide which coordinate is best, or the correlations where the scores cannot tell.
+    """
     members, sizes = law.members, np.bincount(variables)
     if len(law.scales) > 1 or len(members) < FEWEST or len(set(variables[members])) > 1:
         return []
@@ -120,7 +123,7 @@ def _own_locations(draws: ScoredDraws, groups: list[Group], variables: np.ndarra
 def _scaled_locations(
     draws: ScoredDraws, groups: list[Group], variables: np.ndarray, law: Group
 ) -> list[Place]:
-    """What may be locations p + e^(b v) x_q with a q for each member, by their scores: the best one."""
+    """The place with locations p + e^(b v) x_q, a q for each member, that explains scores best; or none."""
     members, sizes = law.members, np.bincount(variables)
     if len(law.scales) > 1 or len(members) < FEWEST or len(set(variables[members])) > 1:
         return []
@@ -157,7 +160,7 @@ def _scaled_locations(
 def _places_at(
     locations: np.ndarray, draws: ScoredDraws, groups: list[Group], law: Group, cost: float
 ) -> list[Place]:
-    """The place at `locations`, which may be moved; none where a coordinate would rule what moves it."""
+    """The place at `locations`, even if groups move these; none if a coordinate would depend on itself."""
     trial = law.at(locations)
     if not order_groups([*groups, trial]):
         return []
@@ -165,7 +168,7 @@ def _places_at(
 
 
 def _without_twins(places: list[Place]) -> list[Place]:
-    """The places, each once."""
+    """The places without repetitions."""
     found: dict[tuple[int, ...], Place] = {}
     for place in places:
         found.setdefault((*map(int, place.locations), -2, *map(int, place.parts), place.part_scale), place)
@@ -175,7 +178,7 @@ def _without_twins(places: list[Place]) -> list[Place]:
 def likeliest_place(
     draws: ScoredDraws, groups: list[Group], variables: np.ndarray, law: Group
 ) -> list[Place]:
-    """The coordinate that correlates most with the members, as the draws are, whether it is moved or not."""
+    """The coordinate that correlates most with the members in `draws`, whether a group moves it or not."""
     free = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), [*law.members, *law.scales])
     if not free.size or len(law.members) < FEWEST or law.are_apart:
         return []
@@ -186,7 +189,7 @@ def likeliest_place(
 
 
 def part_of(law: Group) -> Group:
-    """The law of some of the members."""
+    """The law for a part of the members, taken at regular intervals."""
     every = -(-len(law.members) // _SOME)
     return law._replace(
         members=law.members[::every],
@@ -197,5 +200,5 @@ def part_of(law: Group) -> Group:
 
 
 def residual_share(law: Group, others: list[Group], draws: ScoredDraws) -> float:
-    """The mean over members of what the law leaves of their scores, see scores.py."""
+    """The mean over members of the log of the share of their scores that the law leaves, see scores.py."""
     return float(residual_shares(draws, law, others).mean())

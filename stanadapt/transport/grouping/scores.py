@@ -1,24 +1,27 @@
-"""What scores say of a law of groups.py: which location, which scale parameter, whether there is an offset.
+"""How much of the scores of a group a law explains, and which numbers the scores give that law.
 
-A draw is an accident, but its score is exact. If x_i has the normal prior N(C p + c, e^(2 eta)), the score is
+exact_laws.py and places.py compare laws by it: which scale parameter is right, which location, and whether
+there is an offset. A draw is random, but its score is exact. If x_i has the normal prior N(C p + c,
+e^(2 eta)), the score is
 
     s_i = -(x_i - C p - c) e^(-2 eta) + f_i(x_i)                                            (beta > 0)
 
-with f_i from the likelihood, which is linear in x_i where that is normal. In a program that is not centred
-the likelihood depends on C p + e^-eta x_i instead (eta = -u), and
+where the likelihood gives f_i, which is linear in x_i if the likelihood is normal. In a program that is not
+centred the likelihood depends on C p + e^-eta x_i instead (eta = -u), and
 
-    s_i = -x_i + e^-eta (a - b C p - b e^-eta x_i).                                         (beta < 0)
+    s_i = -x_i + e^-eta (a - b C p - b e^-eta x_i),                                         (beta < 0)
 
-So the regression of s_i on these terms leaves nothing if scale parameter and location are the right ones, and
-leaves much if one of them is wrong, whatever the draws are and however few. The share of the variance that it
-leaves is the law's `unexplained` share. Where the likelihood is not normal, f_i has x_i² too, and what is
-left is compared.
+where a and b come from the data. So the regression of s_i on these terms leaves nothing if scale parameter
+and location are the right ones, and leaves much if one of them is wrong, whatever the draws are and however
+few. The share of the variance of s_i that the regression leaves is the unexplained share of the law. If the
+likelihood is not normal, every law leaves something, and the one that leaves least is the best; x_i² is among
+the terms for this case.
 
-A coordinate that is itself a location or a scale parameter of others has their terms in its score, and in its
-basis. So have the parameters b_k of a normal likelihood that members share, y ~ N(x_i + sum_k h_k b_k, e^(2
-v)): the precision e^(-2 v) of its error multiplies what the likelihood gives, `likelihood_of`. A program that
-is not centred has C p among these parameters; it is the b_k for which the ratio of coefficients is the same
-for all members, `location_in_likelihood`.
+A coordinate may itself be a location or a scale parameter of others. Its score then has their terms, and
+these join the regression. Members may also share a normal likelihood with parameters b_k, y ~ N(x_i + sum_k
+h_k b_k, e^(2 v)). Then the b_k join the regression, and the precision e^(-2 v) of the error multiplies all
+terms of the likelihood (`likelihood_of`). In a program that is not centred C p is among these parameters: it
+is the b_k for which the ratio of coefficients is the same for all members (`location_in_likelihood`).
 """
 
 from __future__ import annotations
@@ -27,14 +30,14 @@ import numpy as np
 
 from .groups import Group, Likelihood, ScoredDraws, locations_of, parents_of, scale_of_parts
 
-LEAST_SHARE = 1e-8  # smaller shares of the variance are rounding
-_CURVED = 45  # draws from which on the basis has x_i²
-_SPARE = 4  # draws at least that a basis leaves
-_MOST = 160  # the newest draws that are looked at
-_PARALLEL = 1e-9  # share of a column's square outside of the basis, below which it adds nothing
-_SAME = 1e-3  # relative difference of ratios of coefficients that is rounding
-_LEAST_SLOPE = 1e-2  # smaller ratios are no location's
-_FARTHEST = 30.0  # distance of a log scale from its median beyond which a draw has no say
+LEAST_SHARE = 1e-8  # smaller shares of the variance are only rounding error
+_CURVED = 45  # fewest draws with which x_i² is one of the terms
+_SPARE = 4  # a regression needs so many draws more than it has terms
+_MOST = 160  # only so many draws are looked at, the newest ones
+_PARALLEL = 1e-9  # a column adds nothing if the basis leaves less than this share of its square
+_SAME = 1e-3  # ratios of coefficients that differ by less, relatively, are the same
+_LEAST_SLOPE = 1e-2  # a location has no smaller ratio than this
+_FARTHEST = 30.0  # draws with a log scale farther from its median than this are left out
 
 
 def residual_shares(
@@ -52,14 +55,14 @@ def residual_shares(
     draws
         In the coordinates of the program.
     law
-        Its scale parameters, betas and locations are tried. Of its numbers only C is needed, and only without
-        `offset`.
+        Its scale parameters, betas and locations are tried. C is used only without `offset`; its other
+        numbers are not used.
     groups
-        The other ones, in which members may be locations or scale parameters.
+        The other groups, which may have the members as locations or scale parameters.
     offset
-        Whether the place of the prior may have an offset, and C any value.
+        Whether the prior mean may have an offset, and C any value.
     candidates
-        Values (draws, k), each column of which is tried as the location of every member, beside the law's.
+        Values (draws, k). Each column is tried as the location of every member, beside the law's.
 
     Returns
     -------
@@ -81,8 +84,8 @@ def residual_shares(
 def places(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
     """The numbers C and c (m,) that the scores give each member of a law, NaN where they do not tell.
 
-    They are ratios of coefficients: those of the location and of 1, and that of x_i itself. C is 0 without a
-    location, and c where beta is negative.
+    They are the coefficients of the location and of 1, divided by minus the coefficient of x_i. Without a
+    location C is 0, and where beta is negative c is 0.
     """
     left = _left_by_near(draws, law, groups)
     nothing, first = np.zeros(len(law.members)), left.first
@@ -95,9 +98,10 @@ def places(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.ndar
 
 
 def data_terms(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
-    """What scores say of each member's data, N(y, sigma²): 1 / sigma² and y / sigma² (m,); NaN without a say.
+    """1 / sigma² and y / sigma² (m,) of each member's data N(y, sigma²), NaN where the scores do not tell.
 
-    Of a law that explains the scores wholly, these are the coefficients of x_i and of 1 that are no prior's.
+    If the law explains the scores wholly, these are the coefficients of the terms x_i and 1 that do not come
+    from the prior.
     """
     left = _left_by_near(draws, law, groups)
     if not left.tells(0):
@@ -112,7 +116,7 @@ def data_terms(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.
 def location_in_likelihood(draws: ScoredDraws, law: Group, groups: list[Group]) -> int:
     """The parameter of the likelihood that is the location of a law with beta < 0; -1 where there is none.
 
-    `law` has no location. Every observation of a member has C p, and other parameters by factors of its own.
+    `law` has no location. C p has the same factor in every observation of a member; other parameters do not.
     """
     assert draws.likelihood is not None
     left = _left_by_near(draws, law, groups)
@@ -128,7 +132,7 @@ def location_in_likelihood(draws: ScoredDraws, law: Group, groups: list[Group]) 
 
 
 def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> _Left:
-    """What a law leaves of the newest draws; far ones have the log scale of the farthest allowed."""
+    """The regressions of the newest draws under a law; log scales that are too far are moved to the limit."""
     draws = draws.part(slice(-_MOST, None))
     eta = np.clip(_log_scales(draws.points, law), -_FARTHEST, _FARTHEST)
     return _left_by(draws, law, groups, eta, offset=True)[0]
@@ -137,9 +141,9 @@ def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> _Left:
 def _left_by(
     draws: ScoredDraws, law: Group, groups: list[Group], eta: np.ndarray, offset: bool
 ) -> tuple[_Left, np.ndarray]:
-    """What a law leaves, and the factor (1 or m, n) that its location has in the scores.
+    """The regressions under a law, and the factor (1 or m, n) that its location has in the scores.
 
-    The terms of the law come first: that of x_i, that of 1, and that of the location.
+    The terms of the law come first: those with x_i, with 1 and with the location.
     """
     points, likelihood = draws.points, draws.likelihood
     up = law.beta > 0.0
@@ -164,13 +168,13 @@ def _left_by(
 
 
 def residual_shares_alone(draws: ScoredDraws, members: np.ndarray, groups: list[Group]) -> np.ndarray:
-    """What is left of the members' scores (m,) without any law of theirs."""
+    """The logarithm of the share of the members' scores (m,) that is left without a law for them."""
     draws = draws.part(slice(-_MOST, None))
     return _Left(draws, members, groups, np.ones((1, len(draws.points))), []).share()
 
 
 def likelihood_of(points: np.ndarray, error: int, others: np.ndarray) -> Likelihood:
-    """A normal likelihood with the log scale `error` (-1: a known one) and other parameters."""
+    """A normal likelihood with the log scale `error`, -1 for a known one, and the parameters `others`."""
     precision = np.ones(len(points))
     if error >= 0:
         v = points[:, error] - np.median(points[:, error])
@@ -179,7 +183,7 @@ def likelihood_of(points: np.ndarray, error: int, others: np.ndarray) -> Likelih
 
 
 class _Left:
-    """What weighted regressions of the members' scores leave."""
+    """Weighted regressions of the members' scores, and what these leave."""
 
     def __init__(
         self,
@@ -189,7 +193,7 @@ class _Left:
         weight: np.ndarray,
         terms: list[np.ndarray],
     ) -> None:
-        """`terms` are those of a law and of its likelihood."""
+        """Regress on 1, x_i, x_i² if draws are many, `terms` of the law, and the terms of other groups."""
         points, scores, _ = draws
         x = points[:, members].T
         own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
@@ -206,16 +210,16 @@ class _Left:
         self.weight, self.target = weight, target
 
     def _without(self, target: np.ndarray) -> np.ndarray:
-        """What is left of values (m, n), whose rounding a second time takes away."""
+        """What the basis leaves of values (m, n). A second call removes the rounding error of the first."""
         return np.asarray(target - (self.q @ (self.q.transpose(0, 2, 1) @ target[:, :, None]))[:, :, 0])
 
     def tells(self, more: int) -> bool:
-        """Whether there are draws enough for the terms and so many more."""
+        """Whether there are enough draws for the terms and `more` of them."""
         _, n, terms = self.q.shape
         return bool(n >= terms + more + _SPARE)
 
     def coefficients(self) -> np.ndarray:
-        """The coefficients (m, terms) of the regressions; NaN where there are none."""
+        """The coefficients (m, terms) of the regressions; NaN if these have no solution."""
         try:
             solved = np.linalg.solve(self.r, self.q.transpose(0, 2, 1) @ self.target[:, :, None])[:, :, 0]
         except np.linalg.LinAlgError:
@@ -223,7 +227,7 @@ class _Left:
         return np.asarray(solved / self.size[:, 0])
 
     def ratio(self, of: int, to: int) -> np.ndarray:
-        """Minus the coefficients (m,) of one term over those of another; NaN where there are none."""
+        """Minus the coefficient of the term `to` over that of the term `of` (m,); NaN if there are none."""
         found = self.coefficients()
         return np.asarray(-found[:, to] / found[:, of])
 
@@ -234,7 +238,7 @@ class _Left:
         return _log_share(np.square(self.rest).sum(axis=1), self.total)
 
     def share_with(self, columns: np.ndarray) -> np.ndarray:
-        """The same (m, k) with one of the columns (1 or m, n, k) more."""
+        """The log of the share (m, k) that is left if one of the columns (1 or m, n, k) joins the terms."""
         if not self.tells(1):
             return np.zeros((len(self.total), columns.shape[2]))
         columns = columns * self.weight[:, :, None]
@@ -251,7 +255,7 @@ def _log_share(left: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 def _log_scales(points: np.ndarray, law: Group) -> np.ndarray:
-    """eta of draws (n, d), less its median: (1 or m, n)."""
+    """eta of draws (n, d) minus its median: (1 or m, n)."""
     return np.asarray(_plain_log_scales(points, law) - _medians(points, law))
 
 
@@ -267,8 +271,9 @@ def _medians(points: np.ndarray, law: Group) -> np.ndarray:
 def _terms_of_others(
     points: np.ndarray, scores: np.ndarray, members: np.ndarray, groups: list[Group]
 ) -> list[np.ndarray]:
-    """What the scores of members have of other groups whose locations or scale parameters they are: (m, n)
-    each.
+    """The terms (m, n) that other groups add to the members' scores.
+
+    Groups add terms to the scores of their locations and scale parameters.
     """
     own, row_of = np.unique(members, return_inverse=True)
     found = []
