@@ -16,8 +16,8 @@ from numba.core import cgutils
 
 from .jit import intrinsic, kernel
 from .kinds import Flag, Matrix, Real, Vector
-from .transport.columns import COLUMNS
 from .transport.composition import into_x, pull_back
+from .transport.map_table import COLUMNS
 
 
 class Failures(NamedTuple):

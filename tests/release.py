@@ -27,7 +27,7 @@ HEADING = re.compile(r"^## (.+?) - (.+)$", re.MULTILINE)
 
 def version_of(root: Path) -> str:
     """What `__version__` is in the package, which is not imported."""
-    tree = ast.parse((root / "stanadapt" / "__init__.py").read_text(encoding="utf-8"))
+    tree = ast.parse((root / "stanadapt" / "version.py").read_text(encoding="utf-8"))
     return next(
         str(ast.literal_eval(node.value))
         for node in tree.body

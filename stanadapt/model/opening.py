@@ -95,7 +95,7 @@ def compile_program(model: Any, backend: str, is_refused: Callable[[], bool]) ->
     """
     if backend not in ("auto", "bridgestan") or not isinstance(model, str):
         return
-    bridgestan = _backend("bridgestan")
+    bridgestan = _backend(PROGRAM_BACKENDS["bridgestan"])
     if backend == "bridgestan" or (bridgestan.is_at_hand(model, None) and is_refused()):
         bridgestan.compiled(model, None)
 

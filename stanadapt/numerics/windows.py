@@ -12,10 +12,10 @@ import numpy as np
 
 from ..jit import kernel
 from ..kinds import Integer, Matrix, Vector
-from ..transport.columns import no_transport
 from ..transport.composition import into_x, score_in_x, transport_draws
 from ..transport.grouping.groups import same_law
 from ..transport.learning import learn_transport
+from ..transport.map_table import no_transport
 from ..transport.shape import LEAST
 from ..transport.tail import DOUBT, POWER_OF_DOUBT, may_have_tails
 from .linear import double_capacity

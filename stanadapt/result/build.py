@@ -44,7 +44,7 @@ _FACTS = (
     "seconds_total",
 )
 
-_TRANSPORT_DIMS = ("transport_row", "transport_column")  # of the table in transport/columns.py
+_TRANSPORT_DIMS = ("transport_row", "transport_column")  # of the table in transport/map_table.py
 
 
 def build(run: Run, prepared: Prepared, request: Request, labels: Labels, seconds: float) -> InferenceData:

@@ -13,8 +13,8 @@ from .. import check, samplers
 from ..errors import ArgumentError, OutputError, StoreError
 from ..model.variables import variable_of
 from ..run.preparation.warm_start import Warm
-from ..transport.columns import COLUMNS, KIND, no_transport
 from ..transport.composition import is_map
+from ..transport.map_table import COLUMNS, KIND, no_transport
 from .cmdstan_fit import is_fit, read_fit
 from .container import OWN_GROUP, Groups, datasets, readable
 from .disk_draws import read_store

@@ -18,11 +18,11 @@ import numpy as np
 
 from ..model.backends.contract import Model, Writer
 from ..model.posterior import Posterior
-from ..samplers import Handover, Sampler, advance, climbs, history, keeps_adapting, learned, sampler
+from ..samplers import Handover, Sampler, advance, climbs, history, keeps_adapting, knowledge, sampler
 from ..target import Failures
 from ..trace import Trace, empty_trace
-from ..transport.columns import no_transport
 from ..transport.learning import describe
+from ..transport.map_table import no_transport
 from .draws import ChainResult, Draws
 from .guard import Guard, StoppedError, is_slow
 from .inits import Init, Start, find
@@ -142,7 +142,7 @@ class ChainValue:
             if self.state is not None and self.place is not None:
                 method = cast(Sampler, sampler(job.method))
                 segments = plan(method, job.settings, job.warmup, self.start.size, self.warm)
-                out.learnt = learned(segments[self.place.segment].sampler, self.state)
+                out.learnt = knowledge(segments[self.place.segment].sampler, self.state)
             out.failures_warmup, out.counts_warmup, out.warmup_iterations = total, self.counts, self.done
             out.evaluations_warmup = self.evaluations
         else:
@@ -242,7 +242,7 @@ class KernelChain(Chain):
 
     def _learnt(self) -> dict[str, np.ndarray]:
         """What the method has learnt, and the coordinates that it moves in, if it or its pilot learns any."""
-        learnt = learned(self.sampler, self.value.state)
+        learnt = knowledge(self.sampler, self.value.state)
         if self.sampler.FACTS.transports or len(self.value.transport):
             learnt |= describe(self.value.transport, self.posterior.dim)
         return learnt

@@ -20,7 +20,7 @@ from .base import (
     history,
     is_engine,
     keeps_adapting,
-    learned,
+    knowledge,
     n_matrices,
     stats,
 )
@@ -54,7 +54,7 @@ __all__ = [
     "history",
     "is_engine",
     "keeps_adapting",
-    "learned",
+    "knowledge",
     "n_matrices",
     "named",
     "parse",

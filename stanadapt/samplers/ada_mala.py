@@ -51,7 +51,7 @@ from .base import (
     Facts,
     Handover,
     Stage,
-    move_rotated,
+    move_with_root,
     preconditioned_stages,
 )
 from .loop import swept
@@ -186,7 +186,7 @@ def learn(mean: Any, chol_t: Any, scale: Any, tr: Any, x: Any, n: Any) -> Any:
 
 
 sweep = swept(step)
-move = move_rotated("chol_t")
+move = move_with_root("chol_t")
 
 
 def history(state: State) -> dict[str, float]:

@@ -42,7 +42,7 @@ from ..numerics.spectrum import describe
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, move_rotated
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, move_with_root
 from .loop import swept
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
@@ -177,7 +177,7 @@ def gather(mean: Any, squares: Any, x: Any, n: Any) -> None:
 
 
 sweep = swept(step)
-move = move_rotated("chol_t")
+move = move_with_root("chol_t")
 
 
 def history(state: State) -> dict[str, float]:

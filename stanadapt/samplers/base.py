@@ -11,7 +11,7 @@ A method is a kernel sampler or an engine. A kernel sampler is a module with the
     sweep           `swept(step)`: a block of iterations, see loop.py
     move            target, settings, state, x, log density there or None -> the state of a chain that moves
                     to x (d,) and keeps all that it has learned (plain Python). Most methods set this hook to
-                    `move_with_density`, `move_with_score` or `move_rotated` below. x is in the coordinates of
+                    `move_with_density`, `move_with_score` or `move_with_root` below. x is in the coordinates of
                     the target. The chain keeps a log density that is given: a noisy target needs that
 
 A module may leave out these functions in plain Python:
@@ -244,7 +244,7 @@ def history(sampler: Sampler, state: Any) -> dict[str, float]:
     return sampler.history(state) if hasattr(sampler, "history") else {}
 
 
-def learned(sampler: Sampler, state: Any) -> dict[str, Any]:
+def knowledge(sampler: Sampler, state: Any) -> dict[str, Any]:
     """What a chain has learned when warm-up ends."""
     return sampler.learnt(state) if hasattr(sampler, "learnt") else {}
 
@@ -265,7 +265,7 @@ def move_with_score(target: Any, settings: Any, state: Any, x: np.ndarray, logp:
     return state._replace(x=x.copy(), logp=log_density_gradient(target, x, score), score=score)
 
 
-def move_rotated(root: str) -> Callable[[Any, Any, Any, np.ndarray, float | None], Any]:
+def move_with_root(root: str) -> Callable[[Any, Any, Any, np.ndarray, float | None], Any]:
     """The hook `move` of methods with a State that holds x, its logp, its score, and `rotated`.
 
     `rotated` is the product of the score with a matrix of the State, and `root` is the name of that matrix.

@@ -65,7 +65,7 @@ from ..numerics.step_size import DualAveraging, average_step_size, final_step_si
 from ..numerics.windows import Windows, empty_windows, put, with_room
 from ..target import hessian, log_density_gradient
 from ..trace import Info, record
-from ..transport.columns import no_transport
+from ..transport.map_table import no_transport
 from . import windowed
 from .base import ALWAYS, HAMILTONIAN, METRIC, TOO_LOW, TRAJECTORY_COLUMNS, Facts, move_with_score
 from .settings import PROBABILITY, SCALE, Choice, Limit

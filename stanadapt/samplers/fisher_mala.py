@@ -53,7 +53,7 @@ from .base import (
     Facts,
     Handover,
     Stage,
-    move_rotated,
+    move_with_root,
     preconditioned_stages,
 )
 from .loop import swept
@@ -203,7 +203,7 @@ def learn(root_t: Any, rotated: Any, phi: Any, forget: Any) -> Any:
 
 
 sweep = swept(step)
-move = move_rotated("root_t")
+move = move_with_root("root_t")
 
 
 def history(state: State) -> dict[str, float]:

@@ -46,7 +46,7 @@ from ..numerics.speed_measure import adapt_beta, climb_speed
 from ..target import hessian_vector
 from ..trace import NOTHING, Info
 from . import gad
-from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_rotated
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_with_root
 from .gad import State
 from .loop import swept
 from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
@@ -138,4 +138,4 @@ def ratio_gradient(
 
 
 sweep = swept(step)
-move = move_rotated("chol_t")
+move = move_with_root("chol_t")

@@ -42,7 +42,7 @@ from ..numerics.linear import transposed_times
 from ..numerics.speed_measure import adapt_beta, climb_speed
 from ..trace import NOTHING, Info
 from . import gad
-from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_rotated
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_with_root
 from .gad import State
 from .loop import swept
 from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
@@ -117,4 +117,4 @@ def ratio_gradient(score: Any, score_y: Any, v: Any, rotated_y: Any, left: Any, 
 
 
 sweep = swept(step)
-move = move_rotated("chol_t")
+move = move_with_root("chol_t")

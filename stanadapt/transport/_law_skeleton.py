@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from .columns import COLUMNS, DATA, KIND, OWN, UNIT
+from .map_table import COLUMNS, DATA, KIND, OWN, UNIT
 from .training import Training
 
 KINDS = (9.0,)  # a number that no other law has
-CENTER, LOG_SCALE = DATA, UNIT  # columns of columns.py
+CENTER, LOG_SCALE = DATA, UNIT  # columns of map_table.py
 _FAR = 0.1  # a coordinate is moved if a, or c over its scale, is farther from 0 than this
 
 

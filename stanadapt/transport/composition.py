@@ -5,7 +5,7 @@ p(T(z)) |dT/dz|, whatever T is; a good T makes trajectories and random walks sho
 and scores in warm-up (learning.py), and stays as it is when warm-up ends.
 
 T is triangular: a coordinate is moved before others depend on it, so that its log determinant is a sum. Each
-row of the table (columns.py) belongs to a law, and the functions here hand it to that law's file:
+row of the table (map_table.py) belongs to a law, and the functions here hand it to that law's file:
 
     law        file        what it makes normal
     TAIL       tail.py     a coordinate with tails that decrease like a power
@@ -21,7 +21,7 @@ import numpy as np
 
 from ..jit import kernel
 from . import bend, group, tail
-from .columns import BEND, COLUMNS, KIND, OWN, REACH, TAIL, are_coordinates, is_of_group
+from .map_table import BEND, COLUMNS, KIND, OWN, REACH, TAIL, are_coordinates, is_of_group
 
 LAWS = tail, bend, group  # in the order in which a map has their rows
 

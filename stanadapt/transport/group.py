@@ -37,7 +37,9 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from .columns import (
+from .grouping.choice import choose_groups
+from .grouping.groups import groups_of
+from .map_table import (
     APART,
     BETA,
     BETA_2,
@@ -61,8 +63,6 @@ from .columns import (
     UNIT,
     are_coordinates,
 )
-from .grouping.choice import choose_groups
-from .grouping.groups import groups_of
 from .training import Training
 
 KINDS = CENTRED, NOT_CENTRED

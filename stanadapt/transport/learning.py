@@ -20,11 +20,11 @@ import numpy as np
 from ..jit import kernel
 from . import bend, group, tail
 from .bend import may_have_bends
-from .columns import KIND, OWN, no_transport
 from .composition import LAWS, change_coordinates, rows_into_x, transport_draws
 from .grouping.choice import exact_groups
 from .grouping.detection import FEW, LEAST_GAIN, NEED, screen
 from .grouping.exact_laws import CERTAIN
+from .map_table import KIND, OWN, no_transport
 from .shape import LEAST
 from .tail import may_have_tails
 from .training import Training

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from .columns import CENTER, COLUMNS, KIND, OWN, RATE, TAIL
+from .map_table import CENTER, COLUMNS, KIND, OWN, RATE, TAIL
 from .shape import LEAST, POWER, quantile, shape_of
 from .training import Training
 

@@ -575,7 +575,7 @@ def _root_of(method: str, state: Any) -> np.ndarray:
 def test_reported_preconditioner_is_the_one_that_proposals_have(method: str) -> None:
     """R R^T entry by entry, of a root whose R^T R is another matrix."""
     sampler, _, _, state = _after_warmup(method, {})
-    learnt = samplers.learned(sampler, state)
+    learnt = samplers.knowledge(sampler, state)
     assert ("preconditioner" in learnt) == (method not in ("rwm", "mala", "mmala", "hmc"))
     if "preconditioner" not in learnt:
         return

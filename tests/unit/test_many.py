@@ -23,6 +23,7 @@ from stanadapt.many.folder import Folder
 from stanadapt.model.backends.stan import bridgestan
 from stanadapt.result import files
 from stanadapt.result.container import datasets as groups_of
+from stanadapt.run.workers import pools
 
 CODE = "data { int n; vector[n] y; } parameters { real mu; } model { mu ~ normal(0, 10); y ~ normal(mu, 1); }"
 DATA = {"n": 3, "y": [1.0, 2.0, 3.0]}
@@ -515,3 +516,20 @@ def test_times_that_are_none(timeout: Any) -> None:
 def test_a_limit_of_time_is_not_for_a_cluster() -> None:
     with pytest.raises(ArgumentError, match="timeout=3 is not allowed with cluster"):
         many([DATA], timeout=3, cluster="tcp://127.0.0.1:9", workers=None)
+
+
+def test_a_busy_cluster_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """distributed asserts that the scheduler's first answer has one message; a busy one may send two."""
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    tries = []
+
+    class Client:
+        def __init__(self, address: str, **_: Any) -> None:
+            tries.append(address)
+            assert len(tries) > 2
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    client, is_own = pools.connect("tcp://127.0.0.1:8786")
+    assert isinstance(client, Client)
+    assert is_own
+    assert len(tries) == 3

@@ -20,7 +20,7 @@ from stanadapt.numerics.langevin import gaussian_step_size
 from stanadapt.numerics.walk import gaussian_scale
 from stanadapt.result.container import datasets
 from stanadapt.samplers import Handover, fisher_hmc
-from stanadapt.transport.columns import no_transport
+from stanadapt.transport.map_table import no_transport
 
 METHODS = ["gad_rwm", "ada_mala", "amala", "fisher_mala", "gad_mala_fast", "gad_mala_exact", "mmala"]
 EXACT = gaussian()

@@ -304,7 +304,7 @@ def test_parameters_are_asked_for_by_their_names_or_their_variables() -> None:
 @pytest.mark.parametrize("method", ["rlmh", "rlmh_mala"])
 def test_policy_is_the_one_that_proposals_are_made_with(runs: dict[str, Any], method: str) -> None:
     """The curves after learning are what the sampler's own code has, at the frozen state of the chain."""
-    from stanadapt.plots import policy as pictures
+    from stanadapt.plots import policy_plot as pictures
     from stanadapt.samplers import policy as shared
     from stanadapt.samplers import resolve
 

@@ -14,7 +14,7 @@ from release import ROOT, faults, version_of
 def ready(tmp_path: Path) -> Path:
     """A checkout that can be released."""
     (tmp_path / "stanadapt").mkdir()
-    (tmp_path / "stanadapt" / "__init__.py").write_text('__version__ = "1.2.3"\n')
+    (tmp_path / "stanadapt" / "version.py").write_text('__version__ = "1.2.3"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 - 2026-11-21\n\n## 1.2.2 - 2026-11-20\n")
     (tmp_path / "CITATION.cff").write_text("version: 1.2.3\ndate-released: 2026-11-21\n")
     return tmp_path
@@ -27,8 +27,8 @@ def test_a_checkout_that_is_ready(ready: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "fault"),
     [
-        ("stanadapt/__init__.py", "1.2.3", "1.2.4", "CHANGELOG.md begins with 1.2.3, not with 1.2.4."),
-        ("stanadapt/__init__.py", "1.2.3", "1.2.dev0", "not of the form X.Y.Z"),
+        ("stanadapt/version.py", "1.2.3", "1.2.4", "CHANGELOG.md begins with 1.2.3, not with 1.2.4."),
+        ("stanadapt/version.py", "1.2.3", "1.2.dev0", "not of the form X.Y.Z"),
         ("CHANGELOG.md", "2026-11-21", "unreleased", "CHANGELOG.md has no date for 1.2.3"),
         ("CHANGELOG.md", "2026-11-21", "2026-11-22", "CITATION.cff does not have the date 2026-11-22"),
         ("CITATION.cff", "1.2.3", "1.2.2", "CITATION.cff does not have the version 1.2.3."),

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 
 from stanadapt.numerics.score_matching import (
-    Draws,
+    BasisDraws,
     RadialFunction,
     Sums,
     choose,
@@ -320,7 +320,7 @@ def test_what_has_no_solution_is_an_error() -> None:
 def test_basis_is_smooth_in_sigma() -> None:
     """The random numbers are drawn once, so that a search over sigma sees a smooth objective."""
     draws = draw_basis(30, D, 1.0, np.random.default_rng(1))
-    assert isinstance(draws, Draws)
+    assert isinstance(draws, BasisDraws)
     one, other = (fourier_basis(RadialFunction(GAUSSIAN, sigma), draws) for sigma in (2.0, 8.0))
     np.testing.assert_allclose(one.omega, 2.0 * other.omega)
     np.testing.assert_array_equal(one.u, other.u)

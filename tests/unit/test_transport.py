@@ -14,7 +14,6 @@ from stanadapt.run.warmup import warm_up
 from stanadapt.samplers.base import advance
 from stanadapt.target import log_density, log_density_gradient
 from stanadapt.transport.bend import Bend, bend_rows
-from stanadapt.transport.columns import LOCATION, SCALE, is_of_group, no_transport
 from stanadapt.transport.composition import (
     change_coordinates,
     into_x,
@@ -24,6 +23,7 @@ from stanadapt.transport.composition import (
     transport_draws,
 )
 from stanadapt.transport.grouping.groups import Group, group_rows, groups_of, same_law
+from stanadapt.transport.map_table import LOCATION, SCALE, is_of_group, no_transport
 from stanadapt.transport.tail import Tails, tail_rows
 
 D = 9

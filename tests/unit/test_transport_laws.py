@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stanadapt.transport import _law_skeleton, bend, composition, group, tail
-from stanadapt.transport.columns import KIND, OWN
+from stanadapt.transport.map_table import KIND, OWN
 from stanadapt.transport.training import Training
 
 N = 400

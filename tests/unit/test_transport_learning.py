@@ -7,7 +7,6 @@ import pytest
 
 from stanadapt.transport import learning
 from stanadapt.transport.bend import bends_of
-from stanadapt.transport.columns import OWN, UNIT, no_transport
 from stanadapt.transport.composition import transport_draws
 from stanadapt.transport.grouping.fit import _solve_place
 from stanadapt.transport.grouping.groups import (
@@ -21,6 +20,7 @@ from stanadapt.transport.grouping.groups import (
     same_law,
 )
 from stanadapt.transport.learning import learn_funnel, learn_transport
+from stanadapt.transport.map_table import OWN, UNIT, no_transport
 
 M = 12  # members of a group
 

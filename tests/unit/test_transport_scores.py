@@ -13,11 +13,11 @@ import stanadapt
 from hierarchies import two_level_program
 from stanadapt.run.warmup import variable_groups
 from stanadapt.target import log_density_gradient
-from stanadapt.transport.columns import no_transport
 from stanadapt.transport.grouping.groups import Group, ScoredDraws, groups_of
 from stanadapt.transport.grouping.places import EXACT
 from stanadapt.transport.grouping.scores import data_terms, places, residual_shares, residual_shares_alone
 from stanadapt.transport.learning import learn_transport
+from stanadapt.transport.map_table import no_transport
 
 J, SIZES = 6, [2, 3, 4, 5, 6, 7]
 PARENTS = np.repeat(np.arange(J), SIZES)

@@ -23,9 +23,9 @@ from stanadapt.result.files import write
 from stanadapt.run.preparation.warm_start import SHARE
 from stanadapt.run.warmup import what_it_takes
 from stanadapt.samplers.base import METRIC, STEP_SIZE
-from stanadapt.transport.columns import KIND, OWN, ROWS, SCALE, no_transport
 from stanadapt.transport.composition import is_map
 from stanadapt.transport.learning import learn_funnel
+from stanadapt.transport.map_table import KIND, OWN, ROWS, SCALE, no_transport
 
 EXACT = gaussian()
 PROGRAM = "data { real m; vector[3] s; } parameters { vector[3] x; } model { x ~ normal(m, s); }"

@@ -21,8 +21,8 @@ from ... import samplers
 from ...errors import ArgumentError
 from ...model.posterior import Posterior
 from ...samplers.base import METRIC, STEP_SIZE, Handover
-from ...transport.columns import no_transport
 from ...transport.composition import transport_draws
+from ...transport.map_table import no_transport
 from ..inits import Init
 from ..job import Job
 from ..warmup import LOOKS, what_it_takes

@@ -21,6 +21,7 @@ from ...child_processes import blocked_signals, end_with_parent, ignore_signals
 from ...errors import ArgumentError, ChainError
 
 _LOOK_SECONDS = 1.0  # how often a cluster is asked for its size
+_HANDSHAKES = 5  # tries to reach a cluster whose answer distributed cannot take
 
 
 class Task(NamedTuple):
@@ -240,6 +241,10 @@ def connect(cluster: Any) -> tuple[Any, bool]:
     if not isinstance(cluster, str):
         raise check.refused("cluster", cluster, allowed)
     try:
+        # distributed asserts that the first answer comes alone. A busy scheduler sends more with it.
+        for _ in range(_HANDSHAKES - 1):
+            with contextlib.suppress(AssertionError):
+                return distributed.Client(cluster, set_as_default=False), True
         return distributed.Client(cluster, set_as_default=False), True
     except (OSError, ValueError) as error:
         raise ArgumentError(

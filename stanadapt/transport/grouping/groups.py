@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...jit import kernel
-from ..columns import (
+from ..map_table import (
     APART,
     BETA,
     BETA_2,
