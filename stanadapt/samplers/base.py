@@ -11,8 +11,8 @@ A method is a kernel sampler or an engine. A kernel sampler is a module with the
     sweep           `swept(step)`: a block of iterations, see loop.py
     move            target, settings, state, x, log density there or None -> the state of a chain that moves
                     to x (d,) and keeps all that it has learned (plain Python). Most methods set this hook to
-                    `move_with_density`, `move_with_score` or `move_with_root` below. x is in the coordinates of
-                    the target. The chain keeps a log density that is given: a noisy target needs that
+                    `move_with_density`, `move_with_score` or `move_with_root` below. x is in the target's
+                    coordinates. The chain keeps a log density that is given: a noisy target needs that
 
 A module may leave out these functions in plain Python:
 
