@@ -62,8 +62,8 @@ FAULTS = [
 ]
 WITH_FAULTS = {
     "samplers/fisher_hmc.py": {
-        'learnt where they pay"] = "auto"\n': (
-            'learnt where they pay"] = "auto"\n    fault: Annotated[int, Limit(0, 6), "which"] = 0\n'
+        'coordinates where they help"] = "auto"\n': (
+            'coordinates where they help"] = "auto"\n    fault: Annotated[int, Limit(0, 6), "which"] = 0\n'
         ),
         "room: Any, rng: Any) -> Any:": "room: Any, rng: Any, fault: Any) -> Any:",
         "state, logp, h, room, rng)": "state, logp, h, room, rng, 0 if adapting else settings.fault)",
@@ -81,7 +81,7 @@ WITH_FAULTS = {
         "    logp_y, taken =": "    if fault == 6 and x[0] > 0.0:\n        n += 1\n    logp_y, taken =",
     },
     "numerics/splitting.py": {
-        "h: Any, n: Any\n) ->": "h: Any, n: Any, fault: Any\n) ->",
+        "    n: Integer,\n) ->": "    n: Integer,\n    fault: Any,\n) ->",
         "momentum[i] += B * h": "momentum[i] += (0.5 if fault == 4 else 1.0) * B * h",
         "momentum[i] += push * score[i]": (
             "momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"

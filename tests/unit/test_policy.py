@@ -122,7 +122,7 @@ class TestStages:
     @pytest.mark.parametrize(
         ("warmup", "settings", "message"),
         [
-            (900, {"decay": 1.0}, r"settings\['decay'\]=1.0 .* faithful=True.* above 1 only"),
+            (900, {"decay": 1.0}, r"settings\['decay'\]=1.0 .* faithful=True: it must be above 1"),
             (600, {}, r"warmup=600 .*faithful=True.*warm_start'\]=600 .* longer warm-up"),
             (900, {"batch": 200, "buffer": 150}, r"settings\['batch'\]=200 .* settings\['buffer'\]=150"),
         ],
