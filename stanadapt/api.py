@@ -17,7 +17,7 @@ from .errors import ArgumentError
 from .model.posterior import Posterior
 from .result.build import try_build
 from .result.labels import Labels
-from .result.store import check_folder, create_store, lock
+from .result.stores.store import check_folder, create_store, lock
 from .run.interrupts import raised_interrupts
 from .run.preparation.prepare import open_posterior, prepare
 from .run.request import Request, resolve

@@ -16,11 +16,11 @@ from .errors import ArgumentError, ChainError, FindingsWarning, OutputError, Sto
 from .model.posterior import Posterior
 from .result.build import attributes_of, bare, data_groups, finish, run_groups
 from .result.container import attributes
-from .result.disk_draws import read_store, thin_run, write_result
 from .result.files import rescue
 from .result.labels import Labels
 from .result.schema import Schema
-from .result.store import Store, is_lazy, lock, open_store
+from .result.stores.disk_draws import read_store, thin_run, write_result
+from .result.stores.store import Store, is_lazy, lock, open_store
 from .run.draws import Run
 from .run.interrupts import delayed_interrupts, raised_interrupts
 from .run.preparation.prepare import Prepared, prepare_again

@@ -14,9 +14,9 @@ from ..errors import ArgumentError
 from ..model.plugins import check_backend
 from ..model.posterior import Posterior
 from ..result.container import attributes
-from ..result.disk_draws import read_store
 from ..result.record import RunRecord
-from ..result.store import Store, open_store
+from ..result.stores.disk_draws import read_store
+from ..result.stores.store import Store, open_store
 from ..run.inits import plan
 from ..run.job import Job
 from ..run.preparation.compiling import compile_job, compile_reference

@@ -17,8 +17,8 @@ import pytest
 import stanadapt
 import stores
 from stanadapt.errors import ChainError, StoreError
-from stanadapt.result import store as store_module
 from stanadapt.result.container import attributes, datasets
+from stanadapt.result.stores import store as store_module
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -156,7 +156,7 @@ import signal, sys
 for number in (signal.SIGTERM, signal.SIGHUP):  # which nohup has had ignored
     signal.signal(number, signal.SIG_DFL)
 import stanadapt, stores
-from stanadapt.result import store
+from stanadapt.result.stores import store
 from stanadapt.run import progress
 progress._LOG_SHARE = 0.0
 store.SECONDS, store.SHARE = 0.01, 1e9

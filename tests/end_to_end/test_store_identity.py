@@ -16,7 +16,7 @@ import stores
 from stanadapt.errors import ArgumentError, DataError, StoreError
 from stanadapt.model.data import to_json
 from stanadapt.model.source import Contents, is_path, portable
-from stanadapt.result.identity import check_data
+from stanadapt.result.stores.identity import check_data
 
 pytestmark = pytest.mark.timeout(180)
 

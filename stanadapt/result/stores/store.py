@@ -4,7 +4,7 @@
     asked.npz        where chains start, and the user's coordinates
     program.stan     the program with its includes, where it is one
     data.json        its data
-    chains/0/        the last two checkpoints of chain 0, see result/checkpoint.py
+    chains/0/        the last two checkpoints of chain 0, see checkpoint.py
     draws.zarr/      full blocks of draws while the run goes on, see blocks.py; when it is over, the result
     end.json         how it ended, unless it was killed
     unknown/         columns of statistics that the method does not know, and that the result leaves out
@@ -29,33 +29,33 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import xarray
 
-from .. import check, samplers
-from ..errors import ArgumentError, StoreError, warn
-from ..model import PROGRAM_BACKENDS
-from ..model.backends.contract import RefusedError
-from ..model.data import to_json
-from ..model.description import Description
-from ..model.opening import read_program
-from ..model.posterior import Posterior
-from ..model.program import has_includes
-from ..model.source import Contents
-from ..run.draws import Draws, Stack, row_bytes
-from ..run.inits import Init
-from ..run.job import Job
-from ..run.preparation.memory import exceeds_memory
-from ..run.preparation.prepare import Prepared
-from ..run.request import Request
-from ..run.stopping import Until
-from ..run.warmup import pilot
+from ... import check, samplers
+from ...errors import ArgumentError, StoreError, warn
+from ...model import PROGRAM_BACKENDS
+from ...model.backends.contract import RefusedError
+from ...model.data import to_json
+from ...model.description import Description
+from ...model.opening import read_program
+from ...model.posterior import Posterior
+from ...model.program import has_includes
+from ...model.source import Contents
+from ...run.draws import Draws, Stack, row_bytes
+from ...run.inits import Init
+from ...run.job import Job
+from ...run.preparation.memory import exceeds_memory
+from ...run.preparation.prepare import Prepared
+from ...run.request import Request
+from ...run.stopping import Until
+from ...run.warmup import pilot
+from ..build import data_groups
+from ..labels import Labels
+from ..machine import machine
+from ..schema import Schema
 from .admission import check_files
 from .blocks import Blocks
-from .build import data_groups
 from .checkpoint import flush_files, read_checkpoint, write_checkpoint, write_whole
 from .encoding import EncodingError, decode, encode
 from .identity import check_code, check_data, check_density, density_of
-from .labels import Labels
-from .machine import machine
-from .schema import Schema
 
 FORMAT = 1  # of the folder
 BLOCK_BYTES = 2**23  # of a block of a chain's rows, about
