@@ -16,6 +16,7 @@ from ..model.posterior import Posterior
 from ..result.container import attributes
 from ..result.record import RunRecord
 from ..result.stores.disk_draws import read_store
+from ..result.stores.reopening import reopen_posterior
 from ..result.stores.store import Store, open_store
 from ..run.inits import plan
 from ..run.job import Job
@@ -190,7 +191,7 @@ def replay(
     if isinstance(model, Posterior) and data is not None:
         raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
     if store is not None:
-        posterior = store.open_posterior(model, data)
+        posterior = reopen_posterior(store, model, data)
     elif isinstance(model, Posterior):
         posterior = model
     else:

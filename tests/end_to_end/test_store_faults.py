@@ -19,6 +19,7 @@ import stores
 from stanadapt.errors import ChainError, StoreError
 from stanadapt.result.container import attributes, datasets
 from stanadapt.result.stores import store as store_module
+from stanadapt.result.stores.run_folder import lock
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -216,7 +217,7 @@ def test_two_processes_and_a_dead_one(tmp_path: Path) -> None:
         child.kill()
         child.communicate()
     assert "it was killed, or has failed" in attributes(stanadapt.load(folder))["interrupted_note"]
-    with store_module.lock(folder):
+    with lock(folder):
         pass
 
 

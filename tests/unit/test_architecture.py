@@ -219,7 +219,7 @@ def test_no_parameter_hides_a_module() -> None:
         ("arviz", "result/container.py"),
         ("click", "cli"),
         ("distributed", "run/workers/pools.py many/task.py"),
-        ("filelock", "result/stores/store.py"),
+        ("filelock", "result/stores/run_folder.py"),
         ("loky", "run/workers/processes.py run/workers/pools.py"),  # chains of a fit, and many fits
         ("jinja2", "reports"),
         ("matplotlib", "plots"),

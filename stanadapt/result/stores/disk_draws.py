@@ -14,7 +14,8 @@ from ...run.workers.turns import Work
 from ..build import attributes_of, common_length, finish, run_groups
 from ..container import attributes, container, datasets
 from .blocks import SAMPLED, WARMUP
-from .store import Store, failures, is_locked, open_store
+from .run_folder import failures, is_locked
+from .store import Store, open_store
 
 if TYPE_CHECKING:
     from ..container import InferenceData

@@ -12,7 +12,7 @@ from ... import check, samplers
 from ...errors import ArgumentError, ModelError, warn
 from ...model import PROGRAM_BACKENDS
 from ...model.nuts_programs import check_nuts, refuse_before_compiling
-from ...model.posterior import Posterior
+from ...model.posterior import Posterior, as_posterior
 from .. import inits, warmup
 from ..draws import row_bytes
 from ..inits import Init
@@ -39,7 +39,7 @@ class Prepared(NamedTuple):
 
 
 def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterior:
-    """Open a model for a method.
+    """Open a model for a method; a Posterior is open already.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterio
     """
     is_engine = method != auto.NAME and samplers.is_engine(samplers.sampler(method))
     before_compiling = functools.partial(refuse_before_compiling, method) if is_engine else None
-    return Posterior.opened(model, data, backend, before_compiling)
+    return as_posterior(model, data, backend, before_compiling)
 
 
 def prepare(request: Request, posterior: Posterior, *, stored: bool = False, cluster: Any = None) -> Prepared:
