@@ -19,6 +19,7 @@ from .result.labels import Labels
 from .result.stores.run_folder import check_folder, lock
 from .result.stores.store import create_store
 from .run.interrupts import raised_interrupts
+from .run.preparation.named_quantities import name_quantities
 from .run.preparation.prepare import open_posterior, prepare
 from .run.request import resolve
 from .runs import Fit, complete, memory_in_words
@@ -251,7 +252,8 @@ def sample(
             posterior = open_posterior(request.method, model, data, request.backend)
             posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
             labels = Labels.checked(request.coords, request.dims, posterior)
-            request = request.of(posterior)._replace(coords=labels.coords, dims=labels.dims)
+            request = request._replace(coords=labels.coords, dims=labels.dims)
+            request = name_quantities(request, posterior)
             try_build(posterior, request)
             prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
             compile_statistics(request.progress)

@@ -75,41 +75,6 @@ def open_source(
     return Opened(model, source.code, values, source.executable, source.name, seed)
 
 
-def check_program(model: Any, backend: str) -> None:
-    """Refuse a program, as `portable` gives it, that compiles with no data. Raises ModelError."""
-    if isinstance(model, str) and backend != "bridgestan":
-        from .backends.stan import stanli
-
-        stanli.compiled(model, None)
-
-
-def compile_program(model: Any, backend: str, is_refused: Callable[[], bool]) -> None:
-    """Have the library of a program, as `portable` gives it, in the cache, where a C++ compiler makes one.
-
-    Nothing of the program runs in this process: with its data it may be endless. With "auto" a compiler is
-    asked where `is_refused` says that stanli does not take the program.
-
-    Raises
-    ------
-    ModelError
-        BridgeStan's sources or the compiler are missing, or the program does not compile.
-    """
-    if backend not in ("auto", "bridgestan") or not isinstance(model, str):
-        return
-    bridgestan = _backend(PROGRAM_BACKENDS["bridgestan"])
-    if backend == "bridgestan" or (bridgestan.is_at_hand(model, None) and is_refused()):
-        bridgestan.compiled(model, None)
-
-
-def is_refused(model: Any, data: Any) -> bool:
-    """Whether stanli refuses a program, as `portable` gives it, with its data."""
-    try:
-        open_model(model, data, "stanli")
-    except (RefusedError, RefusedDataError):
-        return True
-    return False
-
-
 def _open_library(library: Path, data: Any, seed: int) -> tuple[Model, dict[str, Any]]:
     """A library that BridgeStan compiled. It does not say which data it declares."""
     from .backends.stan import bridgestan

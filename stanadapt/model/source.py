@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -130,41 +129,6 @@ def read_source(model: Any) -> ProgramSource:
     text, folder = _read_code(found)
     code = with_includes(text, folder)
     return ProgramSource(None, text, folder, code, executable(model), model_name(model))
-
-
-def portable(model: Any) -> Any:
-    """A program in the form in which another process or machine can open it, without the user's files.
-
-    A program becomes its text with includes written in place. A library that BridgeStan compiled becomes its
-    whole path. A CmdStanModel, whose executable may be needed, and an opened model stay what they are.
-
-    Raises
-    ------
-    ArgumentError, ModelError
-        It is no model, or its file cannot be read.
-    """
-    if is_opened(model) or executable(model):
-        return model
-    source = read_source(model)
-    return Contents(source.code) if source.library is None else source.library.resolve()
-
-
-def program_digest(model: Any) -> str:
-    """A hash of what `portable` gives for a program, for the record: 64 hexadecimal digits.
-
-    Raises
-    ------
-    ModelError
-        A library cannot be read.
-    """
-    if isinstance(model, str):
-        return hashlib.sha256(model.encode()).hexdigest()
-    if not isinstance(model, Path):
-        return program_digest(read_source(model).code)
-    try:
-        return hashlib.sha256(model.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ModelError(f"model={str(model)!r} cannot be read: {error}") from error
 
 
 def _read_code(source: Path | str) -> tuple[str, Path | None]:

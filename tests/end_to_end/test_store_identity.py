@@ -15,7 +15,8 @@ import stanadapt
 import stores
 from stanadapt.errors import ArgumentError, DataError, StoreError
 from stanadapt.model.data import to_json
-from stanadapt.model.source import Contents, is_path, portable
+from stanadapt.model.portable_programs import portable
+from stanadapt.model.source import Contents, is_path
 from stanadapt.result.stores.identity import check_data
 
 pytestmark = pytest.mark.timeout(180)
