@@ -20,7 +20,7 @@ from .result.files import rescue
 from .result.stores.disk_draws import read_store, thin_run, write_result
 from .result.stores.reopening import reopen_posterior
 from .result.stores.run_folder import lock
-from .result.stores.store import Store, is_lazy, open_store
+from .result.stores.store import Store, open_store
 from .run.draws import Run
 from .run.interrupts import delayed_interrupts, raised_interrupts
 from .run.preparation.prepare import Prepared, prepare_again
@@ -222,9 +222,7 @@ def _go_on(
             posterior = reopen_posterior(store, model, data)
             store.check_machine(posterior.library)
             asked = store.asked
-            prepared = prepare_again(
-                request, job, posterior, asked.inits, asked.notes, is_lazy(request, job, posterior), cluster
-            )
+            prepared = prepare_again(request, job, posterior, asked.inits, asked.notes, cluster)
             store.begin_again(job, request)
         return complete(Fit(prepared, request, store), began)
 

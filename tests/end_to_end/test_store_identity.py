@@ -100,6 +100,13 @@ def test_data_that_do_not_fit_are_told_of(run: Path) -> None:
         stores.resume(run, model=stanadapt.Posterior(stores.PROGRAM, stores.DATA), data=stores.DATA)
 
 
+def test_data_beside_a_posterior_without_a_program_are_refused(tmp_path: Path) -> None:
+    target = stanadapt.Target.from_python(lambda x: -0.5 * float(x @ x), 2)
+    stores.sample(target, None, store=tmp_path / "run")
+    with pytest.raises(ArgumentError, match="not allowed with a Posterior"):
+        stores.resume(tmp_path / "run", model=stanadapt.Posterior(target), data={"y": 1.0})
+
+
 EQUAL: dict[str, Any] = {
     "order": {"y": stores.DATA["y"], "n": 5},
     "array": {"n": np.int64(5), "y": np.array(stores.DATA["y"])},

@@ -23,11 +23,10 @@ from ...errors import StoreError, warn
 from ...model import PROGRAM_BACKENDS
 from ...model.data import to_json
 from ...model.description import Description
-from ...model.posterior import Posterior
 from ...run.draws import Draws, Stack, row_bytes
 from ...run.inits import Init
 from ...run.job import Job
-from ...run.preparation.memory import exceeds_memory
+from ...run.preparation.memory import stays_on_disk
 from ...run.preparation.prepare import Prepared
 from ...run.request import Request
 from ...run.stopping import Until
@@ -89,8 +88,8 @@ class Store:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the draws are too many for memory. With goals of `until` they stay in memory."""
-        return is_lazy(self.asked.request, self.asked.job, self.asked.description)
+        """Whether the draws are too many for memory."""
+        return stays_on_disk(self.asked.request, self.asked.job, self.asked.description)
 
     @property
     def is_whole_chains(self) -> bool:
@@ -342,11 +341,6 @@ def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepa
         facts["labels"] = store.blocks.data_digest()
         store._write_run()
     return store
-
-
-def is_lazy(request: Request, job: Job, posterior: Posterior | Description) -> bool:
-    """Whether the draws of a run are too many to be held in memory."""
-    return request.until is None and exceeds_memory(job, posterior)
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:

@@ -24,7 +24,7 @@ from ..workers.threads import Threads
 from ..workers.turns import Turns
 from . import auto, warm_start
 from .compiling import compile_job, compile_model, compile_pilot
-from .memory import check_chains, check_memory, exceeds_memory
+from .memory import check_chains, check_memory, stays_on_disk
 from .named_quantities import check_quantities, describe_quantities
 
 
@@ -75,7 +75,7 @@ def prepare(request: Request, posterior: Posterior, *, stored: bool = False, clu
     _check_method(job, posterior)
     if request.until is not None:
         job = _check_goals(request, request.until, job, posterior)
-    on_disk = stored and request.until is None and exceeds_memory(job, posterior.description)
+    on_disk = stored and stays_on_disk(request, job, posterior.description)
     check_memory(posterior, job, request.workers, on_disk)
     sampler = cast(samplers.Sampler, samplers.sampler(job.method))
     if sampler.FACTS.cautious and (advice := sampler.caution(job.settings, posterior.dim)):
@@ -91,11 +91,10 @@ def prepare_again(
     posterior: Posterior,
     starts: list[Init],
     notes: dict[str, Any],
-    on_disk: bool,
     cluster: Any = None,
 ) -> Prepared:
-    """Prepare a run that has begun already: its job, its starts and its notes are known."""
-    check_memory(posterior, job, request.workers, on_disk)
+    """Prepare a run that has begun already, in a store: its job, its starts and its notes are known."""
+    check_memory(posterior, job, request.workers, stays_on_disk(request, job, posterior.description))
     compile_model(posterior, request.progress)
     turns = _turns(request, posterior, cluster)
     compile_job(job, posterior, request.progress)
