@@ -232,7 +232,7 @@ def test_draws_are_rescued_where_no_result_can_be_built(
 
     whole = stanadapt.sample(CODE, keep_unconstrained=True, **SHORT)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(runs, "run_groups", fail)
+    monkeypatch.setattr(build, "run_groups", fail)
     with pytest.raises(OutputError, match="cannot be built") as raised:
         stanadapt.sample(CODE, keep_unconstrained=True, **SHORT)
     (path,) = tmp_path.rglob("*.npz")
