@@ -8,15 +8,18 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.cholesky import transposed_factor
-from ..numerics.langevin import gaussian_step_size, log_proposal_ratio
+from ..numerics.langevin import gaussian_step_size, log_proposal_ratio, propose
 from ..numerics.linear import scaled_identity, transposed_times, transposed_times_into
 from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.spectrum import describe
-from ..numerics.speed_measure import first_squares
+from ..numerics.speed_measure import adapt_beta, climb_speed, first_squares
 from ..target import log_density_gradient
+from ..trace import NOTHING, Info
 from .base import Handover, Stage
+from .loop import kernel_from
 
 AFTER_PILOT = 0.05  # learning rate after a pilot, as a share of ours
+FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate of the two MALAs
 
 
 class State(NamedTuple):
@@ -45,6 +48,54 @@ def take_over(state: State, handover: Handover, settings: Any) -> State:
     """Take L of either MALA from the pilot: its metric's factor, times the best step size for a Gaussian."""
     chol_t = gaussian_step_size(handover.z.size) * transposed_factor(handover.cov)
     return state._replace(rotated=chol_t @ state.score, chol_t=chol_t)
+
+
+def step_along(ratio_gradient: Any, terms: int, gradients: int) -> Any:
+    """The kernel `step` of either MALA.
+
+    Parameters
+    ----------
+    ratio_gradient
+        The kernel that writes grad_L of the log ratio, as a sum of outer products left_m right_m^T, to
+        `left` and `right` (terms, d). It returns whether that gradient is finite.
+    terms
+        The number of outer products.
+    gradients
+        The number of gradients of the log density that `ratio_gradient` evaluates.
+    """
+    parts = {"ratio_gradient": ratio_gradient, "TERMS": terms, "GRADIENTS": gradients}
+    return kernel_from(_step, "step", ratio_gradient, **parts)
+
+
+def _step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+    """One iteration of Algorithm 1."""
+    x, logp, score, rotated, chol_t, square, beta = state
+
+    # Propose y = x + L (L^T grad(x) / 2 + eps).
+    d = x.size
+    y, v, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
+    propose(x, rotated, chol_t, 1.0, rng, y, v)
+    logp_y, accept_prob = evaluate_proposal(target, x, logp, score, rotated, chol_t, y, score_y, rotated_y)
+    accepted = rng.random() < accept_prob
+
+    n_gradients, learns = 1, adapting and logp_y > -np.inf
+    if learns:
+        left, right = np.zeros((TERMS, d)), np.zeros((TERMS, d))  # type: ignore[name-defined] # noqa: F821
+        if accept_prob < 1.0:  # else the gradient of min{0, log ratio} is zero
+            n_gradients += GRADIENTS  # type: ignore[name-defined] # noqa: F821
+            learns = ratio_gradient(  # type: ignore[name-defined] # noqa: F821
+                target, chol_t, score, y, score_y, v, rotated_y, left, right
+            )
+        if learns:
+            eta = learning_rate(settings, FAITHFUL_RATE, OWN_RATE)
+            climb_speed(chol_t, square, left, right, beta, eta, settings.faithful)
+    if accepted:
+        x, logp, score, rotated = y, logp_y, score_y, rotated_y
+    if adapting:
+        beta = adapt_beta(beta, accepted, settings)
+        rotated = transposed_times(chol_t, score)
+    info = Info(accept_prob, accepted, np.nan, n_gradients, NOTHING)
+    return State(x, logp, score, rotated, chol_t, square, beta), info
 
 
 @kernel

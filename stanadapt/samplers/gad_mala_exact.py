@@ -40,14 +40,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.langevin import propose
-from ..numerics.linear import add_times, transposed_times, transposed_times_into
-from ..numerics.speed_measure import adapt_beta, climb_speed
+from ..numerics.linear import add_times, transposed_times_into
 from ..target import hessian_vector
-from ..trace import NOTHING, Info
 from . import gad
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_with_root
-from .gad import State
+from .gad import step_along
 from .loop import swept
 from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
 
@@ -74,42 +71,9 @@ FACTS = Facts(
     piloted=True,
     unscaled=True,
 )
-FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate
 
 start, take_over = gad.start, gad.take_over
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
-
-
-@kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration of Algorithm 1."""
-    x, logp, score, rotated, chol_t, square, beta = state
-
-    # Propose y = x + L (L^T grad(x) / 2 + eps).
-    d = x.size
-    y, v, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    propose(x, rotated, chol_t, 1.0, rng, y, v)
-    logp_y, accept_prob = gad.evaluate_proposal(
-        target, x, logp, score, rotated, chol_t, y, score_y, rotated_y
-    )
-    accepted = rng.random() < accept_prob
-
-    n_gradients, learns = 1, adapting and logp_y > -np.inf
-    if learns:
-        left, right = np.zeros((3, d)), np.zeros((3, d))
-        if accept_prob < 1.0:  # else the gradient of min{0, log ratio} is zero
-            learns = ratio_gradient(target, chol_t, score, y, score_y, v, rotated_y, left, right)
-            n_gradients = 3
-        if learns:
-            eta = gad.learning_rate(settings, FAITHFUL_RATE, OWN_RATE)
-            climb_speed(chol_t, square, left, right, beta, eta, settings.faithful)
-    if accepted:
-        x, logp, score, rotated = y, logp_y, score_y, rotated_y
-    if adapting:
-        beta = adapt_beta(beta, accepted, settings)
-        rotated = transposed_times(chol_t, score)
-    info = Info(accept_prob, accepted, np.nan, n_gradients, NOTHING)
-    return State(x, logp, score, rotated, chol_t, square, beta), info
 
 
 @kernel
@@ -137,5 +101,6 @@ def ratio_gradient(
     return True
 
 
+step = step_along(ratio_gradient, terms=3, gradients=2)
 sweep = swept(step)
 move = move_with_root("chol_t")
