@@ -42,7 +42,7 @@ Settings, FACTS and:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
@@ -114,36 +114,6 @@ class Handover(NamedTuple):
     step_size: float = np.nan
     method: str = ""  # the method that has this step size
     points: np.ndarray = np.empty((0, 0))  # (k, d) earlier draws, in x
-
-
-def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
-    """Stages of simple MALA, of learning with a short memory (unless faithful), and of the paper's recursion.
-
-    The third stage has the name `last`. After a pilot it is the only one.
-    """
-    if settings.pilot:
-        return [Stage(last, warmup)]
-    simple = min(settings.simple_mala, warmup if settings.faithful else warmup // 4)
-    rest = warmup - simple
-    forgetting = 0 if settings.faithful else int(settings.forgetting * rest)
-    return [Stage("simple_mala", simple), Stage("forgetting", forgetting), Stage(last, rest - forgetting)]
-
-
-COLD, WARM = (15, 15, 30, 40, 60, 96), (30, 30, 40, 60, 96)  # the first windows of Fisher HMC
-
-
-def growing_windows(warmup: int, first: Sequence[int] = COLD) -> list[int]:
-    """The lengths of the windows of Fisher HMC's warm-up: the first ones, then 1.6 times the last.
-
-    If less than half of the next window is left at the end, it joins the last window.
-    """
-    left = warmup
-    lengths: list[int] = []
-    while left:
-        length = first[len(lengths)] if len(lengths) < len(first) else int(1.6 * lengths[-1])
-        lengths.append(left if left < 1.5 * length else length)
-        left -= lengths[-1]
-    return lengths
 
 
 class Method(Protocol):

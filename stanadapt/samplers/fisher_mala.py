@@ -46,36 +46,20 @@ from ..numerics.spectrum import describe
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import (
-    BOTH_SIDES,
-    LANGEVIN,
-    UNLESS_FAITHFUL,
-    Facts,
-    Handover,
-    Stage,
-    move_with_root,
-    preconditioned_stages,
-)
+from . import preconditioned
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, move_with_root
 from .loop import swept
-from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Choice, Limit
+from .settings import POSITIVE, Choice, Limit, with_settings_of
 
 SIGNALS = Choice(("score", "increment", "rao_blackwell"))
 SCORE, INCREMENT = 0, 1  # indices of the first two
 
 
+@with_settings_of(preconditioned)
 class Settings(NamedTuple):
     damping: Annotated[float, POSITIVE, "lambda: damping of the first estimate"] = 10.0
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
-    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    simple_mala: Annotated[int, NOT_NEGATIVE, "n_0: iterations of simple MALA at first"] = 500
     signal: Annotated[str | int, SIGNALS, "s_n: what the preconditioner learns from"] = "rao_blackwell"
-    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search, or 0.1 if faithful"] = (
-        None
-    )
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
-    forgetting: Annotated[float, Limit(0.0, 1.0), "share of warm-up in which old points fade"] = 0.5
     memory: Annotated[float, Limit(2.0, float("inf")), "signals remembered there, over d"] = 10.0
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 FACTS = Facts(
@@ -109,7 +93,7 @@ def n_matrices(settings: Any) -> int:
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    return preconditioned_stages(settings, warmup, "fisher")
+    return preconditioned.stages(settings, warmup, "fisher")
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +17,19 @@ from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from .base import Handover, Stage
 from .loop import kernel_from
+from .settings import NOT_NEGATIVE, SCALE, Limit
 
 AFTER_PILOT = 0.05  # learning rate after a pilot, as a share of ours
 FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate of the two MALAs
+
+
+class Settings(NamedTuple):
+    """The settings that all three methods have, behind their own."""
+
+    beta_rate: Annotated[float, Limit(0.0, 1.0), "rho_beta: learning rate of beta"] = 0.02
+    initial_scale: Annotated[float, SCALE, "L starts at initial_scale / sqrt(d) times I"] = 0.1
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
+    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 class State(NamedTuple):

@@ -46,16 +46,13 @@ from . import gad
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_with_root
 from .gad import step_along
 from .loop import swept
-from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
+from .settings import PROBABILITY, Limit, with_settings_of
 
 
+@with_settings_of(gad)
 class Settings(NamedTuple):
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that beta aims at"] = 0.55
     learning_rate: Annotated[float | None, Limit(0.0, 1.0), "eta; None: 0.002, or 0.00015 if faithful"] = None
-    beta_rate: Annotated[float, Limit(0.0, 1.0), "rho_beta: learning rate of beta"] = 0.02
-    initial_scale: Annotated[float, SCALE, "L starts at initial_scale / sqrt(d) times I"] = 0.1
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 FACTS = Facts(

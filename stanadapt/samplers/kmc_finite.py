@@ -50,29 +50,12 @@ from . import kmc, refitting
 from .base import BOTH_SIDES, SURROGATE, Facts, Stage, move_with_density
 from .kmc import first_steps, iterate
 from .loop import swept
-from .settings import POSITIVE, PROBABILITY, SCALE, Limit
+from .settings import Limit, with_settings_of
 
 
+@with_settings_of(kmc)
 class Settings(NamedTuple):
     basis: Annotated[int, Limit(2, refitting.LARGEST), "m: number of random features"] = 300
-    kernel: Annotated[str | int, kmc.RADIAL_FUNCTION, "radial function k of the surrogate"] = "gaussian"
-    shape: Annotated[float, Limit(0.01, 1e6), "shape of the rational quadratic k"] = 1.0
-    sigma: Annotated[float | None, SCALE, "squared width of k; None: by cross-validation"] = None
-    regularisation: Annotated[float | None, SCALE, "lambda; None: by cross-validation"] = None
-    n_leapfrog_min: Annotated[int, Limit(1, 100_000), "smallest number of leapfrog steps"] = 1
-    n_leapfrog_max: Annotated[int, Limit(1, 100_000), "largest number of leapfrog steps"] = 10
-    step_low: Annotated[
-        float | None, PROBABILITY, "least share of epsilon; None: 0.5, or 0.1 if faithful"
-    ] = None
-    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search, or 0.1 if faithful"] = (
-        None
-    )
-    walk_share: Annotated[float, Limit(0.0, 0.99), "share of random-walk iterations; 0 if faithful"] = 0.1
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.7
-    step_rate: Annotated[float, Limit(0.0, 10.0), "gain of the step size; 0: no adaptation"] = 1.0
-    schedule: Annotated[float, Limit(0.0, 1.0), "iteration t refits with probability t^-schedule"] = 0.5
-    vanishing: Annotated[bool, "adapt after warm-up too, more and more rarely"] = False
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(

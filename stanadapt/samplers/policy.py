@@ -15,7 +15,7 @@ actions would give.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -42,7 +42,7 @@ from ..numerics.frame import Frame
 from ..numerics.history import NEVER, all_equal, restart, sample
 from ..numerics.linear import add_times, times
 from .base import Stage
-from .settings import Choice
+from .settings import NOT_NEGATIVE, POSITIVE, Choice, Limit
 
 TOGETHER = 10  # a faithful policy makes so many updates at a time, after as many iterations
 KEPT = 5_000  # largest number of points of the warm start that the policy learns from
@@ -63,6 +63,30 @@ _FIRST_ROWS = 4_096  # rows of the replay buffer at first; it grows
 _MANY_DRAWS = 100  # a warm start with so many points, all of them equal, never moved
 _DRAWS_A_DIMENSION = 3  # fewer different points of a warm start give no useful covariance
 _FLAT = 1e-12  # no policy is made if the correlations of the warm start have a smaller eigenvalue
+
+
+class Settings(NamedTuple):
+    """The settings that both methods have, behind their own."""
+
+    radius: Annotated[float, POSITIVE, "c: radius of the ball in which the policy acts"] = 10.0
+    hidden: Annotated[int, Limit(1, 4_096), "units of the actor's hidden layer"] = 32
+    critic_hidden: Annotated[int, Limit(1, 4_096), "units of the critic's hidden layer"] = 8
+    episode: Annotated[int, Limit(10, 1_000_000), "number of iterations in an episode"] = 500
+    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 if faithful"] = None
+    critic_rate: Annotated[float, NOT_NEGATIVE, "learning rate of the critic"] = 0.01
+    threshold: Annotated[float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|², 1e-5) if faithful"] = (
+        None
+    )
+    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of alpha_n"] = 1.1
+    horizon: Annotated[int, Limit(1, 1_000_000_000), "number of updates before alpha_n decays"] = 50_000
+    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used if faithful"] = 0.99
+    smoothing: Annotated[float, Limit(0.0, 1.0), "rate of the target networks; used if faithful"] = 0.001
+    batch: Annotated[int, Limit(2, 100_000), "number of transitions in a mini-batch"] = 64
+    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions to keep; used if faithful"] = 1_000_000
+    walk_share: Annotated[
+        float | None, Limit(0.0, 0.9), "share of walk iterations; None: 0.1, or 0 if faithful"
+    ] = None
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 class Space(NamedTuple):

@@ -47,37 +47,19 @@ from . import policy as shared
 from .base import POLICY, UNLESS_FAITHFUL, Facts, move_with_score
 from .loop import swept
 from .policy import Policy, Space
-from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
+from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, with_settings_of
 
 WIDEST = 3.0  # largest |a|
 
 
+@with_settings_of(shared)
 class Settings(NamedTuple):
     warm_start: Annotated[int, NOT_NEGATIVE, "iterations of MALA; at most a third of warm-up"] = 5_000
-    radius: Annotated[float, POSITIVE, "c: radius of the ball in which the policy acts"] = 10.0
-    hidden: Annotated[int, Limit(1, 4_096), "units of the actor's hidden layer"] = 32
-    critic_hidden: Annotated[int, Limit(1, 4_096), "units of the critic's hidden layer"] = 8
-    episode: Annotated[int, Limit(10, 1_000_000), "number of iterations in an episode"] = 500
-    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 if faithful"] = None
-    critic_rate: Annotated[float, NOT_NEGATIVE, "learning rate of the critic"] = 0.01
-    threshold: Annotated[float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|², 1e-5) if faithful"] = (
-        None
-    )
-    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of alpha_n"] = 1.1
-    horizon: Annotated[int, Limit(1, 1_000_000_000), "number of updates before alpha_n decays"] = 50_000
-    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used if faithful"] = 0.99
-    smoothing: Annotated[float, Limit(0.0, 1.0), "rate of the target networks; used if faithful"] = 0.001
-    batch: Annotated[int, Limit(2, 100_000), "number of transitions in a mini-batch"] = 64
-    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions to keep; used if faithful"] = 1_000_000
     scale: Annotated[float | None, POSITIVE, "s_0; None: from the warm start"] = None
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the warm start aims at"] = 0.574
     initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search, or 0.1 if faithful"] = (
         None
     )
-    walk_share: Annotated[
-        float | None, Limit(0.0, 0.9), "share of walk iterations; None: 0.1, or 0 if faithful"
-    ] = None
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(
