@@ -96,7 +96,6 @@ GOES_ON_ADAPTING = {
         "class Settings(NamedTuple):\n": (
             'class Settings(NamedTuple):\n    vanishing: Annotated[bool, "adapt after warm-up"] = True\n'
         ),
-        "    acceptance=BOTH_SIDES,\n": "    acceptance=BOTH_SIDES,\n    vanishing=True,\n",
     }
 }
 NEVER_LESS = {"horizon": 1e12}  # and a learning rate: one over the number of points that are remembered

@@ -36,6 +36,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=WALK,
     needs="densities",
     learns=("step size",),

@@ -35,7 +35,7 @@ from ..numerics.step_size import adapt_step_size
 from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, METRIC, WALK, Facts, Handover, Stage, move_with_density
+from .base import BOTH_SIDES, WALK, Facts, Handover, Stage, move_with_density
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
@@ -49,6 +49,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=WALK,
     needs="densities",
     learns=("step size", "covariance"),
@@ -56,7 +57,6 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     acceptance=BOTH_SIDES,
-    takes=METRIC,
 )
 
 

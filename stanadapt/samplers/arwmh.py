@@ -44,7 +44,7 @@ from ..numerics.spectrum import describe
 from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, METRIC, WALK, Facts, Handover, Stage, move_with_density
+from .base import BOTH_SIDES, WALK, Facts, Handover, Stage, move_with_density
 from .loop import swept
 from .settings import PROBABILITY
 
@@ -58,6 +58,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=WALK,
     needs="densities",
     learns=("step size", "covariance", "learning rate"),
@@ -65,7 +66,6 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     acceptance=BOTH_SIDES,
-    takes=METRIC,
 )
 
 

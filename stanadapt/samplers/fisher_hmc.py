@@ -67,7 +67,7 @@ from ..target import hessian, log_density_gradient
 from ..trace import Info, record
 from ..transport.map_table import no_transport
 from . import windowed
-from .base import ALWAYS, HAMILTONIAN, METRIC, TOO_LOW, TRAJECTORY_COLUMNS, Facts, move_with_score
+from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts, move_with_score
 from .settings import PROBABILITY, SCALE, Choice, Limit
 from .windowed import AUTO, DENSE
 
@@ -90,6 +90,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=HAMILTONIAN,
     needs="gradients",
     learns=("step size", "metric"),
@@ -100,10 +101,7 @@ FACTS = Facts(
     climbs=ALWAYS,
     columns=TRAJECTORY_COLUMNS,
     harmless_divergences=HARMLESS_SHARE,
-    takes=METRIC,
     leapfrogs=2.0,
-    settles=True,
-    transports=True,
 )
 
 

@@ -63,6 +63,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=LANGEVIN,
     needs="gradients",
     learns=("step size", "preconditioner"),
@@ -71,8 +72,6 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
-    piloted=True,
     unscaled=True,
 )
 

@@ -53,6 +53,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=WALK,
     needs="gradients in warm-up",
     learns=("covariance",),
@@ -61,8 +62,6 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
-    piloted=True,
     unscaled=True,
 )
 FAITHFUL_RATE, OWN_RATE = 0.00005, 0.001  # defaults of the learning rate

@@ -45,7 +45,6 @@ from ..trace import Info
 from .base import (
     BOTH_SIDES,
     HAMILTONIAN,
-    STEP_SIZE,
     TRAJECTORY_COLUMNS,
     UNLESS_FAITHFUL,
     Facts,
@@ -68,6 +67,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=HAMILTONIAN,
     needs="gradients",
     learns=("step size",),
@@ -76,10 +76,9 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
     columns=TRAJECTORY_COLUMNS,
     harmless_divergences=HARMLESS_SHARE,
-    takes=STEP_SIZE,
+    takes_step_size=True,
     leapfrogs=1.0,
 )
 

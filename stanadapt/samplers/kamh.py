@@ -83,6 +83,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=SURROGATE,
     needs="densities",
     learns=("step size", "covariance near the chain"),
@@ -91,9 +92,6 @@ FACTS = Facts(
     gradient=False,
     acceptance=BOTH_SIDES,
     capacity="subsample",
-    faithful=True,
-    vanishing=True,
-    refits=True,
 )
 
 

@@ -59,6 +59,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=SURROGATE,
     needs="densities",
     learns=("step size", "model of the log density"),
@@ -67,9 +68,6 @@ FACTS = Facts(
     gradient=False,
     acceptance=BOTH_SIDES,
     capacity="basis",
-    faithful=True,
-    vanishing=True,
-    refits=True,
 )
 
 

@@ -76,6 +76,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=SURROGATE,
     needs="densities",
     learns=("step size", "model of the log density"),
@@ -84,9 +85,6 @@ FACTS = Facts(
     gradient=False,
     acceptance=BOTH_SIDES,
     capacity="subsample",
-    faithful=True,
-    vanishing=True,
-    refits=True,
 )
 
 

@@ -31,7 +31,7 @@ from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, LANGEVIN, STEP_SIZE, UNLESS_FAITHFUL, Facts, Stage, move_with_score
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Stage, move_with_score
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, Limit
 
@@ -46,6 +46,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=LANGEVIN,
     needs="gradients",
     learns=("step size",),
@@ -54,8 +55,7 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
-    takes=STEP_SIZE,
+    takes_step_size=True,
 )
 
 

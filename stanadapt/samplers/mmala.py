@@ -58,6 +58,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=LANGEVIN,
     needs="2 d + 1 gradients",
     learns=("step size",),
@@ -66,9 +67,7 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
     hessian=True,
-    piloted=True,
 )
 
 

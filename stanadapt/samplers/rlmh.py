@@ -71,6 +71,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=POLICY,
     needs="densities",
     learns=("step size", "policy"),
@@ -78,9 +79,6 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     dims=shared.DIMS,
-    faithful=True,
-    refits=True,
-    cautious=True,
 )
 
 

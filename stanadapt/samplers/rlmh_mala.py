@@ -63,6 +63,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=POLICY,
     needs="gradients",
     learns=("step size", "policy"),
@@ -71,9 +72,6 @@ FACTS = Facts(
     gradient=True,
     climbs=UNLESS_FAITHFUL,
     dims=shared.DIMS,
-    faithful=True,
-    refits=True,
-    cautious=True,
 )
 
 

@@ -30,7 +30,7 @@ from ..numerics.step_size import adapt_step_size
 from ..numerics.walk import first_scale
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, STEP_SIZE, WALK, Facts, Stage, move_with_density
+from .base import BOTH_SIDES, WALK, Facts, Stage, move_with_density
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, Limit
 
@@ -42,6 +42,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=WALK,
     needs="densities",
     learns=("step size",),
@@ -49,7 +50,7 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     acceptance=BOTH_SIDES,
-    takes=STEP_SIZE,
+    takes_step_size=True,
 )
 
 

@@ -30,20 +30,6 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     return _windows(growing_windows(warmup, COLD))
 
 
-def growing_windows(warmup: int, first: Sequence[int] = COLD) -> list[int]:
-    """The lengths of the windows of a warm-up: the first ones, then 1.6 times the last.
-
-    If less than half of the next window is left at the end, it joins the last window.
-    """
-    left = warmup
-    lengths: list[int] = []
-    while left:
-        length = first[len(lengths)] if len(lengths) < len(first) else int(1.6 * lengths[-1])
-        lengths.append(left if left < 1.5 * length else length)
-        left -= lengths[-1]
-    return lengths
-
-
 def warm_stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     """The windows after `take_over`."""
     return _windows(growing_windows(warmup, WARM))
@@ -57,6 +43,20 @@ def warm_settings(settings: Any) -> Any:
 def _windows(lengths: list[int]) -> list[Stage]:
     *first, last = lengths or [0]
     return [*(Stage(f"window_{i}", length) for i, length in enumerate(first, 1)), Stage(LAST, last)]
+
+
+def growing_windows(warmup: int, first: Sequence[int] = COLD) -> list[int]:
+    """The lengths of the windows of a warm-up: the first ones, then 1.6 times the last.
+
+    If less than half of the next window is left at the end, it joins the last window.
+    """
+    left = warmup
+    lengths: list[int] = []
+    while left:
+        length = first[len(lengths)] if len(lengths) < len(first) else int(1.6 * lengths[-1])
+        lengths.append(left if left < 1.5 * length else length)
+        left -= lengths[-1]
+    return lengths
 
 
 def take_over(state: Any, handover: Handover, settings: Any) -> Any:
