@@ -30,7 +30,7 @@ from ..jit import kernel
 from ..numerics.cholesky import follow_outer, solve_lower, transposed_factor
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
-from ..numerics.spectrum import describe
+from ..numerics.spectrum import summarise_preconditioner
 from ..numerics.step_size import adapt_step_size
 from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
@@ -130,7 +130,7 @@ move = move_with_density
 
 
 def history(state: State) -> dict[str, float]:
-    return describe(state.chol_t)
+    return summarise_preconditioner(state.chol_t)
 
 
 def learnt(state: State) -> dict[str, Any]:

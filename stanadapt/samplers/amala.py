@@ -38,7 +38,7 @@ from ..jit import kernel
 from ..numerics.cholesky import transposed_factor
 from ..numerics.langevin import first_step_size, gaussian_step_size, langevin_proposal
 from ..numerics.linear import add_outer, scaled_identity, transposed_times
-from ..numerics.spectrum import describe
+from ..numerics.spectrum import summarise_preconditioner
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
@@ -180,7 +180,7 @@ move = move_with_root("chol_t")
 
 
 def history(state: State) -> dict[str, float]:
-    return describe(state.chol_t)
+    return summarise_preconditioner(state.chol_t)
 
 
 def learnt(state: State) -> dict[str, Any]:

@@ -40,7 +40,7 @@ from ..numerics.cholesky import transposed_factor
 from ..numerics.covariance import learn_point
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
-from ..numerics.spectrum import describe
+from ..numerics.spectrum import summarise_preconditioner
 from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
@@ -200,7 +200,7 @@ move = move_with_density
 
 
 def history(state: State) -> dict[str, float]:
-    return {"warmup_beta": state.beta} | describe(np.sqrt(state.scale) * state.chol_t)
+    return {"warmup_beta": state.beta} | summarise_preconditioner(np.sqrt(state.scale) * state.chol_t)
 
 
 def learnt(state: State) -> dict[str, Any]:

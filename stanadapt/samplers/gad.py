@@ -11,7 +11,7 @@ from ..numerics.cholesky import transposed_factor
 from ..numerics.langevin import gaussian_step_size, log_proposal_ratio, propose
 from ..numerics.linear import scaled_identity, transposed_times, transposed_times_into
 from ..numerics.metropolis import accept_probability_if_finite
-from ..numerics.spectrum import describe
+from ..numerics.spectrum import summarise_preconditioner
 from ..numerics.speed_measure import adapt_beta, climb_speed, first_squares
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
@@ -160,7 +160,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 def history(state: Any) -> dict[str, float]:
     """beta and the spectrum of L L^T."""
-    return {"warmup_beta": state.beta} | describe(state.chol_t)
+    return {"warmup_beta": state.beta} | summarise_preconditioner(state.chol_t)
 
 
 def learnt(state: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ import numpy as np
 
 from ..jit import kernel
 from ..numerics.frame import Frame, estimate_frame, plain_frame, whiten_points
-from ..numerics.history import History, all_equal, empty_history, sample, schedule_fit
+from ..numerics.history import History, all_equal, empty_history, sample_history, schedule_fit
 from ..numerics.score_matching import Sums, draw_basis, empty_sums, fit_finite, fourier_basis, take_in
 from ..numerics.surrogate import FOURIER, Surrogate, empty_surrogate
 from ..target import log_density
@@ -156,7 +156,7 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
         return state
     state = state._replace(history=schedule_fit(history, settings.schedule, rng))
     if history.t >= history.next_rebuild:
-        state = _rebuild(state, settings, sample(history), rng)
+        state = _rebuild(state, settings, sample_history(history), rng)
     if not state.sums.t:
         return state
     try:

@@ -39,7 +39,7 @@ from ..numerics.actor_critic import (
     value,
 )
 from ..numerics.frame import Frame
-from ..numerics.history import NEVER, all_equal, restart, sample
+from ..numerics.history import NEVER, all_equal, restart, sample_history
 from ..numerics.linear import add_times, times
 from .base import Stage
 from .settings import NOT_NEGATIVE, POSITIVE, Choice, Limit
@@ -250,7 +250,7 @@ def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tup
     if settings.warm_start == 0:
         points = 0.25 * settings.radius * rng.standard_normal((1_000, d))
         return points, Space(np.zeros(d), np.eye(d), np.eye(d))
-    points = sample(state.history)
+    points = sample_history(state.history)
     if len(points) >= _MANY_DRAWS and all_equal(points):
         shown = np.array2string(points[0], precision=4, threshold=10, max_line_width=10_000)
         raise InitializationError(
@@ -364,13 +364,13 @@ def empty_policy() -> Any:
 
 
 @kernel
-def whiten(space: Any, x: Any) -> Any:
+def into_space(space: Any, x: Any) -> Any:
     """The coordinates u (d,) of `x` (d,)."""
     return times(space.inverse_t, x - space.center)
 
 
 @kernel
-def unwhiten(space: Any, u: Any) -> Any:
+def out_of_space(space: Any, u: Any) -> Any:
     """The point x (d,) with the coordinates `u` (d,)."""
     x = space.center.copy()
     add_times(x, space.root_t, u)

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..jit import kernel
 from ..numerics.frame import WALK_ACCEPT
-from ..numerics.history import restart, sample, schedule_fit
+from ..numerics.history import restart, sample_history, schedule_fit
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import first_scale, propose_walk
 from ..target import log_density
@@ -76,7 +76,7 @@ def begin_refit(state: Any, settings: Any, rng: np.random.Generator) -> tuple[An
     history = state.history
     anew = history.t >= history.next_rebuild
     enough = anew or settings.faithful or history.seen >= len(history.points)
-    points = sample(history) if enough else None
+    points = sample_history(history) if enough else None
     return state._replace(history=schedule_fit(history, settings.schedule, rng)), points, anew
 
 

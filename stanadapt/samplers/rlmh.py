@@ -153,12 +153,12 @@ def draw_proposal(
 ) -> Any:
     """A proposal y (d,) of the policy, its log density, the log acceptance ratio, and u, u_y, a, a_y."""
     d, space = x.size, policy.space
-    u, u_y = shared.whiten(space, x), np.empty(d)
+    u, u_y = shared.into_space(space, x), np.empty(d)
     a = proposal_mean(settings, policy, actor, scale, u)
     for i in range(d):
         side = 1.0 if rng.random() < 0.5 else -1.0
         u_y[i] = a[i] + scale * side * rng.standard_exponential()
-    y = shared.unwhiten(space, u_y)
+    y = shared.out_of_space(space, u_y)
     a_y = proposal_mean(settings, policy, actor, scale, u_y)
     forth, back = 0.0, 0.0
     for i in range(d):

@@ -162,13 +162,13 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
     acts, actor, s_0 = shared.choose_actor(settings, policy, step_size, rng, adapting)
     d, space, score_y = x.size, policy.space, np.empty_like(x)
     if acts:
-        u, g = shared.whiten(space, x), transposed_times(space.root_t, score)
+        u, g = shared.into_space(space, x), transposed_times(space.root_t, score)
         a = log_step(settings, policy, actor, u)
         s = s_0 * np.exp(a[0])
         u_y = np.empty(d)
         for i in range(d):
             u_y[i] = u[i] + 0.5 * s * s * g[i] + s * rng.standard_normal()
-        y = shared.unwhiten(space, u_y)
+        y = shared.out_of_space(space, u_y)
         logp_y, accept_prob = log_density_gradient(target, y, score_y), 0.0
         a_y = log_step(settings, policy, actor, u_y)
         log_q, log_q_slope = log_proposal(u, g, s, u_y)
