@@ -36,6 +36,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.covariance import learn_point
 from ..numerics.langevin import first_step_size, gaussian_step_size, langevin_proposal
@@ -92,7 +93,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,): A = I and nothing learned, which is simple MALA."""
     d = x.size
     score = np.empty_like(x)
@@ -135,7 +136,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, score, rotated, mean, chol_t, scale, tr, n, step_size, memory = state
 
@@ -162,7 +163,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def learn(mean: Any, chol_t: Any, scale: Any, tr: Any, x: Any, n: Any) -> Any:
+def learn(mean: Vector, chol_t: Matrix, scale: Real, tr: Real, x: Vector, n: Real) -> Any:
     """Equation (17) for the n-th point x, in place. Returns the scale and tr(L L^T)."""
     keep = (n - 2.0) / (n - 1.0) if n > 2.0 else 1.0  # Sigma_2 keeps all of lambda I
     return learn_point(mean, chol_t, scale, tr, x, keep, 1.0 / n, 1.0 / n)

@@ -27,6 +27,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import follow_outer, solve_lower, transposed_factor
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
@@ -78,7 +79,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,)."""
     chol_t = scaled_identity(x.size, settings.initial_scale / np.sqrt(x.size))
     return State(x.copy(), log_density(target, x), x.copy(), chol_t, 1.0, 0.0)
@@ -92,7 +93,7 @@ def take_over(state: State, handover: Handover, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, mean, chol_t, step_size, t = state
 
@@ -113,7 +114,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def learn(mean: Any, chol_t: Any, x: Any, rho: Any) -> None:
+def learn(mean: Vector, chol_t: Matrix, x: Vector, rho: Real) -> None:
     """mu <- mu + rho (x - mu), L <- L + rho L [L^-1 (x - mu)(x - mu)^T L^-T - I]_lower, in place.
 
     Both formulas use the old mu, as in Andrieu and Thoms.

@@ -35,6 +35,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.langevin import first_step_size, gaussian_step_size, langevin_proposal
 from ..numerics.linear import add_outer, scaled_identity, transposed_times
@@ -96,7 +97,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with Sigma = I."""
     d = x.size
     score = np.empty_like(x)
@@ -142,7 +143,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 4."""
     x, logp, score, rotated, cov, chol_t, s, mean, squares, n, n_accepted = state
 
@@ -167,7 +168,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def gather(mean: Any, squares: Any, x: Any, n: Any) -> None:
+def gather(mean: Vector, squares: Matrix, x: Vector, n: Real) -> None:
     """Add the n-th state of an epoch to its mean and sum of squares, in place (Welford's recursion)."""
     away = x - mean
     for i in range(x.size):

@@ -36,6 +36,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.covariance import learn_point
 from ..numerics.linear import scaled_identity
@@ -114,7 +115,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,): lambda = 1, mu = x, Sigma = I."""
     d = x.size
     chol_t, logp = scaled_identity(d, 1.0), log_density(target, x)
@@ -159,7 +160,7 @@ def _copy(walk: Walk) -> Walk:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 3."""
     x, logp, step_size, mean, chol_t, scale, i, beta, sum_accept, volume, n, best_speed, before, best = state
 
@@ -187,7 +188,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def log_volume(chol_t: Any, scale: Any, step_size: Any) -> Any:
+def log_volume(chol_t: Matrix, scale: Real, step_size: Real) -> Real:
     """log|lambda Sigma| / d."""
     total = 0.0
     for k in range(len(chol_t)):

@@ -39,6 +39,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.langevin import first_step_size, gaussian_step_size, langevin_proposal
 from ..numerics.linear import add_outer, dot, scaled_identity, times
@@ -96,7 +97,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,): R = I and nothing learned, which is simple MALA."""
     d = x.size
     score = np.empty_like(x)
@@ -131,7 +132,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 1."""
     x, logp, score, rotated, root_t, tr, step_size, memory = state
 
@@ -158,7 +159,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def rotated_signal(signal: Any, rotated: Any, rotated_y: Any, accept_prob: Any, accepted: Any) -> Any:
+def rotated_signal(
+    signal: Any, rotated: Vector, rotated_y: Vector, accept_prob: Real, accepted: Flag
+) -> tuple[Real, Vector]:
     """The weight of the signal s_n in the sum of outer products, and phi_n = R^T s_n."""
     if signal == SCORE:
         return 1.0, (rotated_y.copy() if accepted else rotated.copy())
@@ -169,7 +172,7 @@ def rotated_signal(signal: Any, rotated: Any, rotated_y: Any, accept_prob: Any, 
 
 
 @kernel
-def learn(root_t: Any, rotated: Any, phi: Any, forget: Any) -> Any:
+def learn(root_t: Matrix, rotated: Vector, phi: Vector, forget: Real) -> Real:
     """The root of (f A^-1 + s s^T)^-1 in O(d²), with phi = R^T s: Proposition 4, where f = 1.
 
     `root_t` and the score `rotated` by it change in place, and `phi` is overwritten. Returns tr(A).

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.langevin import gaussian_step_size, log_proposal_ratio, propose
 from ..numerics.linear import scaled_identity, transposed_times, transposed_times_into
@@ -45,7 +46,7 @@ class State(NamedTuple):
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state of either MALA at `x` (d,)."""
     d = x.size
     score = np.empty(d)
@@ -77,7 +78,7 @@ def step_along(ratio_gradient: Any, terms: int, gradients: int) -> Any:
     return kernel_from(_step, "step", ratio_gradient, **parts)
 
 
-def _step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def _step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 1."""
     x, logp, score, rotated, chol_t, square, beta = state
 
@@ -110,16 +111,16 @@ def _step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> An
 
 @kernel
 def evaluate_proposal(
-    target: Any,
-    x: Any,
-    logp: Any,
-    score: Any,
-    rotated: Any,
-    chol_t: Any,
-    y: Any,
-    score_y: Any,
-    rotated_y: Any,
-) -> Any:
+    target: Target,
+    x: Vector,
+    logp: Real,
+    score: Vector,
+    rotated: Vector,
+    chol_t: Matrix,
+    y: Vector,
+    score_y: Vector,
+    rotated_y: Vector,
+) -> tuple[Real, Real]:
     """Log density and acceptance probability of a Langevin proposal `y` (d,).
 
     Its score and rotated score are written to `score_y` and `rotated_y` (d,). The code is the second half of
@@ -135,7 +136,7 @@ def evaluate_proposal(
 
 
 @kernel
-def learning_rate(settings: Any, faithful: Any, own: Any) -> Any:
+def learning_rate(settings: Any, faithful: Flag, own: Real) -> Real:
     """eta: the setting, or the default, which is `faithful` (the paper's) or `own` (ours).
 
     Ours is large enough to find L from far away. But near the right L the noise of such steps blurs strong
@@ -158,11 +159,11 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     return [Stage("speed", warmup)]
 
 
-def history(state: Any) -> dict[str, float]:
+def history(state: State) -> dict[str, float]:
     """beta and the spectrum of L L^T."""
     return {"warmup_beta": state.beta} | summarise_preconditioner(state.chol_t)
 
 
-def learnt(state: Any) -> dict[str, Any]:
+def learnt(state: State) -> dict[str, Any]:
     """L L^T and beta."""
     return {"preconditioner": state.chol_t.T @ state.chol_t, "beta": np.array(state.beta)}

@@ -35,11 +35,12 @@ two (d, d) arrays a chain.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Matrix, Target, Vector
 from ..numerics.linear import add_times, transposed_times_into
 from ..target import hessian_vector
 from . import gad
@@ -74,8 +75,16 @@ n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, g
 
 @kernel
 def ratio_gradient(
-    target: Any, chol_t: Any, score: Any, y: Any, score_y: Any, v: Any, rotated_y: Any, left: Any, right: Any
-) -> Any:
+    target: Target,
+    chol_t: Matrix,
+    score: Vector,
+    y: Vector,
+    score_y: Vector,
+    v: Vector,
+    rotated_y: Vector,
+    left: Matrix,
+    right: Matrix,
+) -> Flag:
     """Write grad_L of the log ratio as the sum of three outer products left_m right_m^T.
 
     Returns whether the Hessian is finite.

@@ -32,9 +32,10 @@ another product with L. Memory: two (d, d) arrays a chain.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from ..jit import kernel
+from ..kinds import Flag, Matrix, Target, Vector
 from . import gad
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_with_root
 from .gad import step_along
@@ -67,8 +68,16 @@ n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, g
 
 @kernel
 def ratio_gradient(
-    target: Any, chol_t: Any, score: Any, y: Any, score_y: Any, v: Any, rotated_y: Any, left: Any, right: Any
-) -> Any:
+    target: Target,
+    chol_t: Matrix,
+    score: Vector,
+    y: Vector,
+    score_y: Vector,
+    v: Vector,
+    rotated_y: Vector,
+    left: Matrix,
+    right: Matrix,
+) -> Flag:
     """Write grad_L of the log ratio, for constant grad(y), as the outer product left right^T.
 
     It is -(grad(x) - grad(y)) (L^T [grad(x) - grad(y)] / 2 + eps)^T / 2: supplement, Section B. Returns True:

@@ -33,6 +33,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
@@ -78,7 +79,7 @@ class State(NamedTuple):
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,)."""
     d = x.size
     chol_t = scaled_identity(d, settings.initial_scale / np.sqrt(d))
@@ -91,7 +92,7 @@ def take_over(state: State, handover: Handover, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 1."""
     x, logp, chol_t, square, beta = state
 
@@ -112,7 +113,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def learn(chol_t: Any, square: Any, beta: Any, settings: Any, log_ratio: Any, score_y: Any, eps: Any) -> None:
+def learn(
+    chol_t: Matrix, square: Matrix, beta: Real, settings: Any, log_ratio: Real, score_y: Vector, eps: Vector
+) -> None:
     """A step of L along [score(y) eps^T]_lower (zero if the log ratio is >= 0) + beta diag(1 / L_ii)."""
     left, right = np.zeros((1, eps.size)), np.zeros((1, eps.size))
     if log_ratio < 0.0:

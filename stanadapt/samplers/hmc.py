@@ -34,6 +34,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Target, Vector
 from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
 from ..numerics.langevin import first_step_size
 from ..numerics.leapfrog import leapfrog
@@ -98,7 +99,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,)."""
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
@@ -111,7 +112,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One trajectory."""
     x, logp, score, step_size, log_sum, n = state
     if not adapting and n > 0.0:

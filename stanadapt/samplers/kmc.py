@@ -9,9 +9,10 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..jit import kernel
+from ..kinds import ChainState, Flag, Generator, Integer, Real, Target, Vector
 from ..numerics import score_matching
-from ..numerics.frame import adapt_walk_size, learn_walk, unwhiten, whiten
-from ..numerics.history import rate, remember
+from ..numerics.frame import Frame, adapt_walk_size, learn_walk, unwhiten, whiten
+from ..numerics.history import History, rate, remember
 from ..numerics.linear import dot
 from ..numerics.metropolis import accept_probability
 from ..numerics.surrogate import RADIAL_FUNCTIONS, Surrogate, surrogate_leapfrog
@@ -87,7 +88,7 @@ def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
 
 
 @kernel
-def first_steps(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
+def first_steps(target: Target, settings: Any, x: Vector, logp: Real, rng: Generator) -> Steps:
     """The first step sizes. A faithful run begins with trajectories, of step size 0.1 if nothing was set."""
     walk = first_walk_size(target, settings, x, logp, rng)
     flow = walk
@@ -97,7 +98,7 @@ def first_steps(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
 
 
 @kernel
-def is_walk(settings: Any, surrogate: Any, steps: Any, rng: Any) -> Any:
+def is_walk(settings: Any, surrogate: Surrogate, steps: Steps, rng: Generator) -> Flag:
     """Whether this iteration is a step of the walk.
 
     A share of the iterations is, and at least half of them while hardly any trajectory is accepted. A
@@ -118,8 +119,15 @@ def is_walk(settings: Any, surrogate: Any, steps: Any, rng: Any) -> Any:
 
 @kernel
 def trajectory_proposal(
-    target: Any, settings: Any, x: Any, logp: Any, steps: Any, frame: Any, surrogate: Any, rng: Any
-) -> Any:
+    target: Target,
+    settings: Any,
+    x: Vector,
+    logp: Real,
+    steps: Steps,
+    frame: Frame,
+    surrogate: Surrogate,
+    rng: Generator,
+) -> tuple[Vector, Real, Real]:
     """The end y (d,) of a trajectory from `x` (d,), its log density, and its acceptance probability.
 
     The trajectory follows the surrogate. Equation (3), the probability, uses the target's log densities.
@@ -145,7 +153,7 @@ def trajectory_proposal(
 
 
 @kernel
-def adapt_to_walk(steps: Any, surrogate: Any, accept_prob: Any) -> Any:
+def adapt_to_walk(steps: Steps, surrogate: Surrogate, accept_prob: Real) -> Steps:
     """The step sizes after an iteration of the walk."""
     n = steps.n_walk + 1.0
     walk = adapt_walk_size(steps.walk, n, accept_prob)
@@ -154,7 +162,7 @@ def adapt_to_walk(steps: Any, surrogate: Any, accept_prob: Any) -> Any:
 
 
 @kernel
-def adapt_to_trajectory(settings: Any, steps: Any, d: Any, accept_prob: Any) -> Any:
+def adapt_to_trajectory(settings: Any, steps: Steps, d: Integer, accept_prob: Real) -> Steps:
     """The step sizes after a trajectory in dimension `d`."""
     n = steps.n_flow + 1.0
     weight = rate(n, settings.schedule)
@@ -168,18 +176,18 @@ def adapt_to_trajectory(settings: Any, steps: Any, d: Any, accept_prob: Any) -> 
 
 @kernel
 def iterate(
-    target: Any,
+    target: Target,
     settings: Any,
-    x: Any,
-    logp: Any,
-    steps: Any,
-    walk_frame: Any,
-    frame: Any,
-    surrogate: Any,
-    history: Any,
-    rng: Any,
-    adapting: Any,
-) -> Any:
+    x: Vector,
+    logp: Real,
+    steps: Steps,
+    walk_frame: Frame,
+    frame: Frame,
+    surrogate: Surrogate,
+    history: History,
+    rng: Generator,
+    adapting: Flag,
+) -> tuple[Vector, Real, Steps, Frame, History, Real, Flag]:
     """Steps 5 and 6 of Algorithm 1, and the adaptation of every iteration.
 
     Returns the new x, logp, steps, walk_frame and history, the acceptance probability, and whether the
@@ -237,19 +245,19 @@ def tune(
     return learnt._replace(sigma=float(sigma), regularisation=float(regularisation))
 
 
-def record_fit(state: Any, fit: score_matching.SurrogateFit) -> Any:
+def record_fit(state: ChainState, fit: score_matching.SurrogateFit) -> Any:
     """Take the surrogate of a new fit."""
     learnt = state.learnt
     learnt = learnt._replace(fits=learnt.fits + 1, repaired=learnt.repaired + fit.repaired)
     return state._replace(surrogate=fit.surrogate, learnt=learnt)
 
 
-def count_skip(state: Any) -> Any:
+def count_skip(state: ChainState) -> Any:
     """Keep the surrogate, because there is nothing to learn from or no solution."""
     return state._replace(learnt=state.learnt._replace(skipped=state.learnt.skipped + 1))
 
 
-def schedule_rebuild(state: Any, settings: Any) -> Any:
+def schedule_rebuild(state: ChainState, settings: Any) -> Any:
     """As in refitting.py; also start the adaptation of the trajectories' step size anew."""
     if not settings.faithful:
         first = 1.0 if np.isnan(settings.initial_step_size) else settings.initial_step_size
@@ -258,7 +266,7 @@ def schedule_rebuild(state: Any, settings: Any) -> Any:
     return refitting.schedule_rebuild(state, settings)
 
 
-def warmup_history(state: Any) -> dict[str, float]:
+def warmup_history(state: ChainState) -> dict[str, float]:
     """The numbers that warm-up records."""
     learnt = state.learnt
     return {
@@ -269,7 +277,7 @@ def warmup_history(state: Any) -> dict[str, float]:
     }
 
 
-def learnt_arrays(state: Any, size: int, centers_name: str) -> dict[str, Any]:
+def learnt_arrays(state: ChainState, size: int, centers_name: str) -> dict[str, Any]:
     """What a chain has learned. Centers or frequencies get rows of NaN, up to `size` rows."""
     surrogate, frame = state.surrogate, state.frame
     n, d = surrogate.weights.size, state.x.size

@@ -40,6 +40,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Target, Vector
 from ..numerics.frame import Frame, estimate_frame, plain_frame, whiten_points
 from ..numerics.history import History, all_equal, empty_history, sample_history, schedule_fit
 from ..numerics.score_matching import Sums, draw_basis, empty_sums, fit_finite, fourier_basis, take_in
@@ -100,7 +101,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), before anything is learned."""
     d, m = x.size, settings.basis
     logp = log_density(target, x)
@@ -126,7 +127,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, steps, walk_frame, frame, surrogate, history, learnt, sums, pending, n_pending = state
     x, logp, steps, walk_frame, history, accept_prob, accepted = iterate(

@@ -51,6 +51,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Target, Vector
 from ..numerics import score_matching
 from ..numerics.frame import Frame, estimate_frame, plain_frame, whiten_points
 from ..numerics.history import History, all_equal, empty_history
@@ -112,7 +113,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), before anything is learned."""
     logp = log_density(target, x)
     steps = first_steps(target, settings, x, logp, rng)
@@ -123,7 +124,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, steps, walk_frame, frame, surrogate, history, learnt = state
     x, logp, steps, walk_frame, history, accept_prob, accepted = iterate(

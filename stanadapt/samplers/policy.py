@@ -23,6 +23,7 @@ from scipy import linalg
 from .. import check
 from ..errors import ArgumentError, InitializationError
 from ..jit import kernel
+from ..kinds import ChainState, Flag, Generator, Real, Vector
 from ..numerics import actor_critic
 from ..numerics.actor_critic import (
     Adam,
@@ -188,7 +189,7 @@ def caution(settings: Any, d: int) -> str | None:
     )
 
 
-def enter(stage: str, state: Any, settings: Any) -> Any:
+def enter(stage: str, state: ChainState, settings: Any) -> Any:
     """Forget the first draws of the warm start; when it ends, a policy is due."""
     policy = state.policy
     if stage == "walk_kept":
@@ -198,7 +199,7 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
     return state._replace(policy=policy)
 
 
-def until_refit(state: Any) -> int:
+def until_refit(state: ChainState) -> int:
     """The number of iterations before the policy is made or, when faithful, learns."""
     policy = state.policy
     if policy.due:
@@ -208,7 +209,7 @@ def until_refit(state: Any) -> int:
     return max(0, TOGETHER - int(policy.learner.memory.n - policy.learner.seen))
 
 
-def refit(state: Any, settings: Any, rng: np.random.Generator, begin: Callable[..., Any]) -> Any:
+def refit(state: ChainState, settings: Any, rng: np.random.Generator, begin: Callable[..., Any]) -> Any:
     """Between blocks of iterations: make the policy from the warm start, or let a faithful one learn.
 
     `begin(state, settings, draws, space, rng)` makes the policy. `space` has its coordinates, and `draws`
@@ -222,7 +223,7 @@ def refit(state: Any, settings: Any, rng: np.random.Generator, begin: Callable[.
     return begin(state, settings, *draws, rng)
 
 
-def train(state: Any, settings: Any, rng: np.random.Generator) -> Any:
+def train(state: ChainState, settings: Any, rng: np.random.Generator) -> Any:
     """Let a faithful policy learn from the transitions since its last updates."""
     policy = state.policy
     if policy.guard.broken:
@@ -236,7 +237,9 @@ def train(state: Any, settings: Any, rng: np.random.Generator) -> Any:
     return state._replace(policy=policy._replace(learner=learner))
 
 
-def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tuple[np.ndarray, Space] | None:
+def warm_start_draws(
+    state: ChainState, settings: Any, rng: np.random.Generator
+) -> tuple[np.ndarray, Space] | None:
     """The draws (n, d) of the warm start in its coordinates u, and the `Space` of these; None if too few.
 
     Without a warm start u = x, and the draws come from N(0, (radius / 4)² I).
@@ -350,7 +353,7 @@ def walk_frame(space: Space) -> Frame:
 
 
 @kernel
-def empty_policy() -> Any:
+def empty_policy() -> Policy:
     """The state before there is a policy."""
     none, no_matrix, no_shape = np.zeros(0), np.zeros((0, 0)), Shape(0, 0, 0)
     adam = Adam(none, none, 0)
@@ -364,13 +367,13 @@ def empty_policy() -> Any:
 
 
 @kernel
-def into_space(space: Any, x: Any) -> Any:
+def into_space(space: Space, x: Vector) -> Vector:
     """The coordinates u (d,) of `x` (d,)."""
     return times(space.inverse_t, x - space.center)
 
 
 @kernel
-def out_of_space(space: Any, u: Any) -> Any:
+def out_of_space(space: Space, u: Vector) -> Vector:
     """The point x (d,) with the coordinates `u` (d,)."""
     x = space.center.copy()
     add_times(x, space.root_t, u)
@@ -378,7 +381,7 @@ def out_of_space(space: Any, u: Any) -> Any:
 
 
 @kernel(ordered=True)
-def choose_actor(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> Any:
+def choose_actor(settings: Any, policy: Policy, scale: Real, rng: Generator, adapting: Flag) -> Any:
     """Whether the policy, not the walk, makes this iteration; its actor (p,) and its scale."""
     share = settings.walk_share
     if np.isnan(share):
@@ -391,7 +394,7 @@ def choose_actor(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any
 
 
 @kernel(ordered=True)
-def frozen_policy(policy: Any, scale: Any) -> Any:
+def frozen_policy(policy: Policy, scale: Real) -> tuple[Flag, Vector, Real]:
     """Whether a policy makes the draws, its actor (p,) and its scale.
 
     It is the policy of the best episode. When faithful it is the last policy, unless that has collapsed. If
@@ -407,14 +410,14 @@ def frozen_policy(policy: Any, scale: Any) -> Any:
 @kernel(ordered=True)
 def update_policy(
     settings: Any,
-    policy: Any,
-    scale: Any,
-    u: Any,
-    u_y: Any,
-    a: Any,
-    a_y: Any,
-    reward: Any,
-    accept_prob: Any,
+    policy: Policy,
+    scale: Real,
+    u: Vector,
+    u_y: Vector,
+    a: Vector,
+    a_y: Vector,
+    reward: Real,
+    accept_prob: Real,
     slopes: Any,
 ) -> Any:
     """The policy after an iteration of an episode that it made: it learns, and its record grows.
@@ -444,7 +447,7 @@ def update_policy(
 
 
 @kernel(ordered=True)
-def store_transition(learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: Any) -> Any:
+def store_transition(learner: Learner, u: Vector, u_y: Vector, a: Vector, a_y: Vector, reward: Real) -> Any:
     """The learner with one more transition in its replay buffer."""
     actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
     memory = store(memory, u, u_y, a, a_y, reward)
@@ -452,7 +455,7 @@ def store_transition(learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: A
 
 
 @kernel(ordered=True)
-def learn_by_critic(settings: Any, learner: Any, rng: Any) -> Any:
+def learn_by_critic(settings: Any, learner: Learner, rng: Generator) -> Any:
     """Algorithm 2 with an update for each new transition. Returns the learner, and whether all is finite."""
     actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
     finite = True
@@ -468,7 +471,9 @@ def learn_by_critic(settings: Any, learner: Any, rng: Any) -> Any:
 
 
 @kernel(ordered=True)
-def learn_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any, slopes: Any) -> Any:
+def learn_on_policy(
+    settings: Any, learner: Learner, u: Vector, u_y: Vector, reward: Real, slopes: Any
+) -> Any:
     """Add one sample to the gradient of E[r]; at the end of a mini-batch, take a step.
 
     Every policy leaves p invariant, so that J = E_p E_q[r(x, y, a, a_y)]. Its gradient is the mean of
@@ -505,13 +510,13 @@ def learn_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any, 
 
 
 @kernel(ordered=True)
-def least_acceptance(guard: Any) -> Any:
+def least_acceptance(guard: PolicyGuard) -> Any:
     """The mean acceptance below which a policy has collapsed."""
     return 0.01 if guard.faithful else 0.05
 
 
 @kernel(ordered=True)
-def judge_episode(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> Any:
+def judge_episode(guard: PolicyGuard, nets: Networks, scale: Real, reward: Real, acceptance: Any) -> Any:
     """The guard after an episode with this mean reward and acceptance.
 
     If the policy has collapsed, its weights become the weights of the best policy so far, in place.
@@ -546,7 +551,7 @@ def learning_rates(settings: Any, updates: Any, threshold: Any) -> Any:
 
 
 @kernel(ordered=True)
-def search_scale(policy: Any, scale: Any, accept_prob: Any) -> Any:
+def search_scale(policy: Policy, scale: Real, accept_prob: Real) -> Any:
     """The policy after an iteration of the search for a scale, and the scale of its next proposal.
 
     The scales take turns. `record.rewards` holds their sums of acceptance for `best_scale`.
@@ -559,7 +564,7 @@ def search_scale(policy: Any, scale: Any, accept_prob: Any) -> Any:
     return Policy(phase, due, space, learner, record, guard, pretrained), SCALES[trials % SCALES.size]
 
 
-def history(state: Any) -> dict[str, float]:
+def history(state: ChainState) -> dict[str, float]:
     """The number that warm-up records: the mean reward of the last episode that has ended."""
     rewards = state.policy.record.rewards
     is_known = (
@@ -568,7 +573,7 @@ def history(state: Any) -> dict[str, float]:
     return {"warmup_reward": float(rewards[-1]) if is_known else np.nan}
 
 
-def learnt(state: Any) -> dict[str, Any]:
+def learnt(state: ChainState) -> dict[str, Any]:
     """What a chain has learned when warm-up ends."""
     space, record, guard = state.policy.space, state.policy.record, state.policy.guard
     episodes = state.policy.phase == EPISODES

@@ -48,6 +48,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Real, Target, Vector
 from ..numerics.actor_critic import action
 from ..numerics.frame import WALK_ACCEPT, Frame, adapt_walk_size, learn_walk, plain_frame
 from ..numerics.history import History, empty_history, remember
@@ -104,7 +105,7 @@ def n_matrices(settings: Any) -> int:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with a walk and no policy."""
     logp = log_density(target, x)
     history = empty_history(shared.KEPT, x.size)
@@ -128,7 +129,7 @@ def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np
 
 
 @kernel(ordered=True)
-def slope(settings: Any, scale: Any) -> Any:
+def slope(settings: Any, scale: Real) -> Any:
     """The factor c of the linear policy phi(u) = c u that pre-training aims at."""
     if settings.pretrain == shared.IDENTITY:
         return 1.0
@@ -138,7 +139,7 @@ def slope(settings: Any, scale: Any) -> Any:
 
 
 @kernel(ordered=True)
-def proposal_mean(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) -> Any:
+def proposal_mean(settings: Any, policy: Policy, actor: Vector, scale: Real, u: Vector) -> Any:
     """phi(u) (d,), the mean of the proposal, in the coordinates u."""
     if policy.phase == shared.SCALE:
         return slope(settings, scale) * u
@@ -149,7 +150,14 @@ def proposal_mean(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) ->
 
 @kernel(ordered=True)
 def draw_proposal(
-    target: Any, settings: Any, policy: Any, actor: Any, scale: Any, x: Any, logp: Any, rng: Any
+    target: Target,
+    settings: Any,
+    policy: Policy,
+    actor: Vector,
+    scale: Real,
+    x: Vector,
+    logp: Real,
+    rng: Generator,
 ) -> Any:
     """A proposal y (d,) of the policy, its log density, the log acceptance ratio, and u, u_y, a, a_y."""
     d, space = x.size, policy.space
@@ -169,7 +177,7 @@ def draw_proposal(
 
 
 @kernel(ordered=True)
-def reward_slopes(u: Any, u_y: Any, a: Any, a_y: Any, scale: Any, log_ratio: Any) -> Any:
+def reward_slopes(u: Vector, u_y: Vector, a: Vector, a_y: Vector, scale: Real, log_ratio: Real) -> Any:
     """d log q(y | x) / da, and the derivatives of the reward in a and a_y, (d,) each."""
     log_q_slope, slope_y = np.sign(u_y - a) / scale, np.sign(u - a_y) / scale
     binds = 1.0 if shared.LEAST < log_ratio < 0.0 else 0.0
@@ -177,7 +185,7 @@ def reward_slopes(u: Any, u_y: Any, a: Any, a_y: Any, scale: Any, log_ratio: Any
 
 
 @kernel(ordered=True)
-def jump_reward(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any) -> Any:
+def jump_reward(settings: Any, x: Vector, y: Vector, u: Vector, u_y: Vector, log_ratio: Real) -> Real:
     """The reward: 2 log|x - y| + log alpha."""
     away = x - y if settings.faithful else u - u_y
     least = -np.inf if settings.faithful else shared.LEAST
@@ -185,7 +193,7 @@ def jump_reward(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any)
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 1."""
     x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy = state
 

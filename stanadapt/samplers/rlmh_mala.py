@@ -35,6 +35,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Real, Target, Vector
 from ..numerics.actor_critic import action
 from ..numerics.frame import Frame, adapt_walk_size, learn_walk, plain_frame
 from ..numerics.history import History, empty_history, remember
@@ -96,7 +97,7 @@ def n_matrices(settings: Any) -> int:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with isotropic MALA and no policy."""
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
@@ -119,7 +120,7 @@ def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np
 
 
 @kernel(ordered=True)
-def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
+def log_step(settings: Any, policy: Policy, actor: Vector, u: Vector) -> Real:
     """a(u) (1,), the log of s / s_0."""
     a = np.zeros(1)
     if policy.phase == shared.EPISODES:
@@ -129,7 +130,7 @@ def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
 
 
 @kernel(ordered=True)
-def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
+def log_proposal(u: Vector, g: Vector, s: Real, u_y: Vector) -> Real:
     """log q(u_y | u), and its derivative in log s."""
     d = u.size
     size, along = 0.0, 0.0
@@ -142,7 +143,7 @@ def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
 
 
 @kernel(ordered=True)
-def contrastive_reward(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
+def contrastive_reward(accept_prob: Real, log_ratio: Real, log_gain: Real) -> Any:
     """r, and its derivative in the log acceptance ratio; `log_gain` = log p(y)/p(x) - log q(y | x)."""
     if accept_prob == 0.0:  # alpha log p(y) has the limit 0 as p(y) goes to 0
         return 0.0, 0.0
@@ -155,7 +156,7 @@ def contrastive_reward(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, score, step_size, walk_size, frame, history, policy = state
 
