@@ -157,7 +157,7 @@ hand_over, take_over, look = windowed.hand_over, windowed.take_over, windowed.lo
 @kernel(counted=False)
 def step(
     target: Target, settings: Any, state: State, logp: Real, step_size: Real, room: Any, rng: Generator
-) -> tuple[State, Info]:
+) -> tuple[Real, Info, Flag]:
     """One trajectory from the state's point. If the end is accepted, it replaces point and score in place.
 
     `logp` and `step_size` are arguments, because the state is built once for a sweep and does not follow

@@ -16,7 +16,7 @@ from ..numerics.spectrum import summarise_preconditioner
 from ..numerics.speed_measure import adapt_beta, climb_speed, first_squares
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import Handover, Stage
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage
 from .loop import kernel_from
 from .settings import NOT_NEGATIVE, SCALE, Limit
 
@@ -31,6 +31,20 @@ class Settings(NamedTuple):
     initial_scale: Annotated[float, SCALE, "L starts at initial_scale / sqrt(d) times I"] = 0.1
     faithful: Annotated[bool, "follow the paper, without our departures"] = False
     pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
+
+
+FACTS = Facts(
+    module=__name__,
+    family=LANGEVIN,
+    needs="gradients",
+    learns=("covariance",),
+    warmup=20_000,
+    draws=20_000,
+    gradient=True,
+    acceptance=BOTH_SIDES,
+    climbs=UNLESS_FAITHFUL,
+    unscaled=True,
+)
 
 
 class State(NamedTuple):

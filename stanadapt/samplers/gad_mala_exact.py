@@ -44,7 +44,7 @@ from ..kinds import Flag, Matrix, Target, Vector
 from ..numerics.linear import add_times, transposed_times_into
 from ..target import hessian_vector
 from . import gad
-from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_with_root
+from .base import move_with_root
 from .gad import step_along
 from .loop import swept
 from .settings import PROBABILITY, Limit, with_settings_of
@@ -56,20 +56,9 @@ class Settings(NamedTuple):
     learning_rate: Annotated[float | None, Limit(0.0, 1.0), "eta; None: 0.002, or 0.00015 if faithful"] = None
 
 
-FACTS = Facts(
-    module=__name__,
-    family=LANGEVIN,
-    needs="gradients",
-    learns=("covariance",),
-    warmup=20_000,
-    draws=20_000,
-    gradient=True,
-    acceptance=BOTH_SIDES,
-    climbs=UNLESS_FAITHFUL,
-    unscaled=True,
-)
+FACTS = gad.FACTS._replace(module=__name__)
 
-start, take_over = gad.start, gad.take_over
+State, start, take_over = gad.State, gad.start, gad.take_over
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
 
 

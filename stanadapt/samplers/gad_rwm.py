@@ -42,7 +42,7 @@ from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density, log_density_gradient
 from ..trace import NOTHING, Info
 from . import gad
-from .base import BOTH_SIDES, UNLESS_FAITHFUL, WALK, Facts, Handover, move_with_density
+from .base import WALK, Handover, move_with_density
 from .loop import swept
 from .settings import PROBABILITY, Limit, with_settings_of
 
@@ -53,18 +53,7 @@ class Settings(NamedTuple):
     learning_rate: Annotated[float | None, Limit(0.0, 1.0), "eta; None: 0.001, or 0.00005 if faithful"] = None
 
 
-FACTS = Facts(
-    module=__name__,
-    family=WALK,
-    needs="gradients in warm-up",
-    learns=("covariance",),
-    warmup=20_000,
-    draws=20_000,
-    gradient=True,
-    acceptance=BOTH_SIDES,
-    climbs=UNLESS_FAITHFUL,
-    unscaled=True,
-)
+FACTS = gad.FACTS._replace(module=__name__, family=WALK, needs="gradients in warm-up")
 FAITHFUL_RATE, OWN_RATE = 0.00005, 0.001  # defaults of the learning rate
 
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt

@@ -18,7 +18,7 @@ from ..numerics.metropolis import accept_probability
 from ..numerics.surrogate import RADIAL_FUNCTIONS, Surrogate, surrogate_leapfrog
 from ..target import log_density
 from . import refitting
-from .base import Stage
+from .base import BOTH_SIDES, SURROGATE, Facts, Stage
 from .refitting import first_walk_size, walk_proposal
 from .settings import POSITIVE, PROBABILITY, SCALE, UNSET, Choice, Limit
 
@@ -40,15 +40,25 @@ class Settings(NamedTuple):
     step_low: Annotated[
         float | None, PROBABILITY, "least share of epsilon; None: 0.5, or 0.1 if faithful"
     ] = None
-    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search, or 0.1 if faithful"] = (
-        None
-    )
+    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search; 0.1 if faithful"] = None
     walk_share: Annotated[float, Limit(0.0, 0.99), "share of random-walk iterations; 0 if faithful"] = 0.1
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.7
     step_rate: Annotated[float, Limit(0.0, 10.0), "gain of the step size; 0: no adaptation"] = 1.0
     schedule: Annotated[float, Limit(0.0, 1.0), "iteration t refits with probability t^-schedule"] = 0.5
     vanishing: Annotated[bool, "adapt after warm-up too, more and more rarely"] = False
     faithful: Annotated[bool, "follow the paper, without our departures"] = False
+
+
+FACTS = Facts(
+    module=__name__,
+    family=SURROGATE,
+    needs="densities",
+    learns=("step size", "model of the log density"),
+    warmup=20_000,
+    draws=10_000,
+    gradient=False,
+    acceptance=BOTH_SIDES,
+)
 
 
 class Steps(NamedTuple):

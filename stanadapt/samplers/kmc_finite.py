@@ -48,7 +48,7 @@ from ..numerics.surrogate import FOURIER, Surrogate, empty_surrogate
 from ..target import log_density
 from ..trace import NOTHING, Info
 from . import kmc, refitting
-from .base import BOTH_SIDES, SURROGATE, Facts, Stage, move_with_density
+from .base import Stage, move_with_density
 from .kmc import first_steps, iterate
 from .loop import swept
 from .settings import Limit, with_settings_of
@@ -59,17 +59,7 @@ class Settings(NamedTuple):
     basis: Annotated[int, Limit(2, refitting.LARGEST), "m: number of random features"] = 300
 
 
-FACTS = Facts(
-    module=__name__,
-    family=SURROGATE,
-    needs="densities",
-    learns=("step size", "model of the log density"),
-    warmup=20_000,
-    draws=10_000,
-    gradient=False,
-    acceptance=BOTH_SIDES,
-    capacity="basis",
-)
+FACTS = kmc.FACTS._replace(module=__name__, capacity="basis")
 
 
 class State(NamedTuple):

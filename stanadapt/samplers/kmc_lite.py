@@ -59,7 +59,7 @@ from ..numerics.surrogate import Surrogate, empty_surrogate
 from ..target import log_density
 from ..trace import NOTHING, Info
 from . import kmc, refitting
-from .base import BOTH_SIDES, SURROGATE, Facts, Stage, move_with_density
+from .base import Stage, move_with_density
 from .kmc import first_steps, iterate
 from .loop import swept
 from .refitting import subsample_size
@@ -76,17 +76,7 @@ class Settings(NamedTuple):
     solver: Annotated[str | int, SOLVERS, "solver of the linear system"] = "cholesky"
 
 
-FACTS = Facts(
-    module=__name__,
-    family=SURROGATE,
-    needs="densities",
-    learns=("step size", "model of the log density"),
-    warmup=20_000,
-    draws=10_000,
-    gradient=False,
-    acceptance=BOTH_SIDES,
-    capacity="subsample",
-)
+FACTS = kmc.FACTS._replace(module=__name__, capacity="subsample")
 
 
 class State(NamedTuple):
