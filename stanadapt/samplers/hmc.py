@@ -61,9 +61,9 @@ class Settings(NamedTuple):
     jitter: Annotated[float, Limit(0.0, 0.99), "share by which epsilon varies at random"] = 0.0
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that epsilon aims at"] = 0.651
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    initial_step_size: Annotated[
-        float | None, POSITIVE, "first epsilon; None: search, or 0.1 if faithful"
-    ] = None
+    initial_step_size: Annotated[float | None, POSITIVE, "first epsilon; None: search; 0.1 if faithful"] = (
+        None
+    )
     faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 

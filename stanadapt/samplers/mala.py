@@ -40,9 +40,7 @@ from .settings import POSITIVE, PROBABILITY, Limit
 class Settings(NamedTuple):
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search, or 0.1 if faithful"] = (
-        None
-    )
+    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search; 0.1 if faithful"] = None
     faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
@@ -88,18 +86,15 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     y = propose_isotropic(x, score, step_size, rng)
     score_y = np.empty_like(x)
     logp_y = log_density_gradient(target, y, score_y)
-    accept_prob = 0.0
-    if logp_y > -np.inf:
-        ratio = log_proposal_ratio(x, score, score, y, score_y, score_y, step_size)
-        accept_prob = accept_probability_if_finite(logp_y - logp + ratio)
-
-    if adapting:
-        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
+    ratio = log_proposal_ratio(x, score, score, y, score_y, score_y, step_size)
+    accept_prob = accept_probability_if_finite(logp_y - logp + ratio)  # 0 if y has no log density
     accepted = rng.random() < accept_prob
+
     if accepted:
         x, logp, score = y, logp_y, score_y
-    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
-    return State(x, logp, score, step_size), info
+    if adapting:
+        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
+    return State(x, logp, score, step_size), Info(accept_prob, accepted, step_size, 1, NOTHING)
 
 
 sweep = swept(step)

@@ -14,9 +14,7 @@ class Settings(NamedTuple):
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
     simple_mala: Annotated[int, NOT_NEGATIVE, "n_0: iterations of simple MALA at first"] = 500
-    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search, or 0.1 if faithful"] = (
-        None
-    )
+    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search; 0.1 if faithful"] = None
     faithful: Annotated[bool, "follow the paper, without our departures"] = False
     forgetting: Annotated[float, Limit(0.0, 1.0), "share of warm-up in which old points fade"] = 0.5
     pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0

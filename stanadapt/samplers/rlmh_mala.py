@@ -58,9 +58,7 @@ class Settings(NamedTuple):
     warm_start: Annotated[int, NOT_NEGATIVE, "iterations of MALA; at most a third of warm-up"] = 5_000
     scale: Annotated[float | None, POSITIVE, "s_0; None: from the warm start"] = None
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the warm start aims at"] = 0.574
-    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search, or 0.1 if faithful"] = (
-        None
-    )
+    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search; 0.1 if faithful"] = None
 
 
 FACTS = Facts(
