@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import functools
 import hashlib
+import importlib
+import inspect
 import os
 import pickle
 import re
@@ -28,8 +31,10 @@ from typing import Any, overload
 
 import numba
 import numba.extending
+from llvmlite import binding as llvm
 from numba.core import caching
 from numba.core.ccallback import CFunc
+from numba.core.registry import CPUDispatcher
 
 from . import cache
 from .errors import StanAdaptWarning
@@ -41,7 +46,8 @@ except ImportError:  # not a POSIX system
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
-_ALWAYS = {"nogil": True, "error_model": "numpy"}
+_ALWAYS = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
+_CORE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _REORDERED = {"reassoc", "contract"}
 _IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|callback)\b", re.MULTILINE)
 
@@ -130,8 +136,48 @@ def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False,
     """
     if function is None:
         return functools.partial(kernel, ordered=ordered, counted=counted)
-    reordered = {} if ordered else {"fastmath": _REORDERED}
-    return _cached(numba.njit(_nrt=counted, **reordered, **_ALWAYS)(function), function)
+    options = {**_ALWAYS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
+    return _cached(_Kernel(function, targetoptions=options), function)
+
+
+_symbols: dict[str, tuple[str, str, tuple[Any, ...]]] = {}  # symbol -> module, function, types of arguments
+
+
+class _Kernel(CPUDispatcher):  # type: ignore[misc]
+    def __init__(self, py_func: Callable[..., Any], locals: Any = None, targetoptions: Any = None, **more: Any):
+        super().__init__(py_func, locals=locals or {}, targetoptions=targetoptions | _CORE, **more)
+        self._opaque = targetoptions["_nrt"]
+
+    @functools.cached_property
+    def entry(self) -> Any:
+        function, code = self.py_func, self.py_func.__code__
+        name = f"enter_{function.__name__}"
+        names = list(inspect.signature(function).parameters)
+        source = f"def {name}({', '.join(names)}):\n    return core({', '.join(names)})\n"
+        scope = {"core": self, "__name__": function.__module__}
+        exec(compile(source, code.co_filename, "exec"), scope)
+        made = scope[name]
+        made.__code__ = made.__code__.replace(co_firstlineno=code.co_firstlineno)
+        made.__defaults__ = function.__defaults__
+        made.__module__ = function.__module__
+        return _cached(numba.njit(nogil=True)(made), made)
+
+    def __call__(self, *args: Any, **kws: Any) -> Any:
+        return self.entry(*args, **kws)
+
+    def add_overload(self, cres: Any) -> None:
+        super().add_overload(cres)
+        if not self._opaque:
+            return
+        sig = cres.signature
+        text = f"{self.py_func.__module__}.{self.py_func.__qualname__}{sig.args}{sig.return_type}"
+        symbol = f"stanadapt.{self.py_func.__name__}.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+        llvm.add_symbol(symbol, cres.library.get_pointer_to_function(cres.fndesc.llvm_func_name))
+        _symbols[symbol] = self.py_func.__module__, self.py_func.__qualname__, tuple(sig.args)
+        described = copy.copy(cres.fndesc)
+        described.mangled_name = symbol
+        self.targetctx.remove_user_function(cres.entry_point)
+        self.targetctx.insert_user_function(cres.entry_point, described, [])
 
 
 def intrinsic(definition: Callable[..., Any]) -> Any:
@@ -193,6 +239,16 @@ class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  #
 
 class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_Locator,)
+
+    def reduce(self, cres: Any) -> Any:
+        called = [f.name for f in cres.library._final_module.functions if f.is_declaration]
+        return [_symbols[name] for name in called if name in _symbols], super().reduce(cres)
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        needed, payload = payload
+        for module, name, types in needed:
+            getattr(sys.modules.get(module) or importlib.import_module(module), name).compile(types)
+        return super().rebuild(target_context, payload)
 
 
 class _Files(caching.IndexDataCacheFile):  # type: ignore[misc]
