@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .plots.ess import plot_ess
     from .plots.policy_plot import plot_policy
     from .plots.preconditioner import plot_preconditioner
-    from .result.export import export
+    from .result.formats.export import export
     from .run.stopping import Until
     from .runs import extend, load, resume
     from .simulators.abc import abc
@@ -95,7 +95,7 @@ _HOMES = {
     "Until": "run.stopping",
     "abc": "simulators.abc",
     "diagnose": "diagnostics.findings",
-    "export": "result.export",
+    "export": "result.formats.export",
     "extend": "runs",
     "load": "runs",
     "methods": "api",

@@ -14,13 +14,14 @@ from . import check, samplers
 from .diagnostics.earlier import begin_from
 from .diagnostics.statistics import compile_statistics
 from .errors import ArgumentError
-from .model.posterior import Posterior
 from .result.build import try_build
 from .result.labels import Labels
-from .result.store import check_folder, create_store, lock
+from .result.stores.run_folder import check_folder, lock
+from .result.stores.store import create_store
 from .run.interrupts import raised_interrupts
+from .run.preparation.named_quantities import name_quantities
 from .run.preparation.prepare import open_posterior, prepare
-from .run.request import Request, resolve
+from .run.request import resolve
 from .runs import Fit, complete, memory_in_words
 
 if TYPE_CHECKING:
@@ -248,15 +249,16 @@ def sample(
         with raised_interrupts():
             if store is not None:
                 held.enter_context(lock(check_folder(store)))
-            posterior = _open(model, data, request)
+            posterior = open_posterior(request.method, model, data, request.backend)
             posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
             labels = Labels.checked(request.coords, request.dims, posterior)
-            request = request.of(posterior)._replace(coords=labels.coords, dims=labels.dims)
-            try_build(posterior, request, labels)
+            request = request._replace(coords=labels.coords, dims=labels.dims)
+            request = name_quantities(request, posterior)
+            try_build(posterior, request)
             prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
             compile_statistics(request.progress)
-            kept = None if store is None else create_store(store, request, prepared, labels)
-        return complete(Fit(prepared, request, labels, kept), began)
+            kept = None if store is None else create_store(store, request, prepared)
+        return complete(Fit(prepared, request, kept), began)
 
 
 def methods(name: str | None = None) -> pandas.DataFrame:
@@ -297,11 +299,3 @@ def methods(name: str | None = None) -> pandas.DataFrame:
             "settings": ", ".join(settings),
         }
     return pandas.DataFrame.from_dict(rows, orient="index")
-
-
-def _open(model: Any, data: Any, request: Request) -> Posterior:
-    if not isinstance(model, Posterior):
-        return open_posterior(request.method, model, data, request.backend)
-    if data is not None:
-        raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
-    return model

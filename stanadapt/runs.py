@@ -14,13 +14,13 @@ from .diagnostics.findings import diagnose
 from .diagnostics.goals import Goals
 from .errors import ArgumentError, ChainError, FindingsWarning, OutputError, StoreError, warn
 from .model.posterior import Posterior
-from .result.build import attributes_of, bare, data_groups, finish, run_groups
+from .result.build import bare, build
 from .result.container import attributes
-from .result.disk_draws import read_store, thin_run, write_result
 from .result.files import rescue
-from .result.labels import Labels
-from .result.schema import Schema
-from .result.store import Store, is_lazy, lock, open_store
+from .result.stores.disk_draws import read_store, thin_run, write_result
+from .result.stores.reopening import reopen_posterior
+from .result.stores.run_folder import lock
+from .result.stores.store import Store, open_store
 from .run.draws import Run
 from .run.interrupts import delayed_interrupts, raised_interrupts
 from .run.preparation.prepare import Prepared, prepare_again
@@ -37,13 +37,7 @@ class Fit(NamedTuple):
 
     prepared: Prepared
     request: Request
-    labels: Labels
     store: Store | None = None
-
-    @property
-    def schema(self) -> Schema:
-        """How its draws are named."""
-        return Schema.of(self.request, self.prepared.posterior.description, self.labels)
 
 
 def complete(fit: Fit, began: float) -> InferenceData:
@@ -70,10 +64,8 @@ def complete(fit: Fit, began: float) -> InferenceData:
             drawn = goals.ending(work, drawn)
         notes = {} if goals is None else goals.attributes
         store = fit.store
-        if store is not None and store.is_lazy:
-            idata = seen = _build(drawn, fit, seconds, notes, thin_run(store, work, drawn))
-        else:
-            idata = seen = _build(drawn, fit, seconds, notes, drawn)
+        shown = thin_run(store, work, drawn) if store is not None and store.is_lazy else drawn
+        idata = seen = _build(drawn, fit, seconds, notes, shown)
         if store is not None:
             idata = _keep(idata, drawn, work, store, notes)
         _warn(seen, fit.prepared.posterior, fit.request.progress, _is_hurried(drawn, caught.signal))
@@ -212,7 +204,7 @@ def _go_on(
         ended = store.ended()
         if ended.get("finished") and not more:
             if model is not None or data is not None:
-                store.open_posterior(model, data)  # refuses what is of another run
+                reopen_posterior(store, model, data)  # refuses what is of another run
             try:
                 return read_store(store, is_own=True)
             except StoreError as error:  # a power cut just after the end: the checkpoints have it all
@@ -227,15 +219,12 @@ def _go_on(
             total = check.integer("draws, with those there are,", drawn + more, 1, most)
             request, job = request._replace(draws=total, until=None), job._replace(draws=total)
         with raised_interrupts():
-            posterior = store.open_posterior(model, data)
+            posterior = reopen_posterior(store, model, data)
             store.check_machine(posterior.library)
-            labels = Labels(request.coords, request.dims)
             asked = store.asked
-            prepared = prepare_again(
-                request, job, posterior, asked.inits, asked.notes, is_lazy(request, job, posterior), cluster
-            )
+            prepared = prepare_again(request, job, posterior, asked.inits, asked.notes, cluster)
             store.begin_again(job, request)
-        return complete(Fit(prepared, request, labels, store), began)
+        return complete(Fit(prepared, request, store), began)
 
 
 def _work(fit: Fit, began: float) -> tuple[Work, Goals | None]:
@@ -294,17 +283,14 @@ def _build(drawn: Run, fit: Fit, seconds: float, notes: dict[str, Any], shown: R
     OutputError
         It names that file.
     """
-    prepared = fit.prepared
-    posterior, job = prepared.posterior, prepared.job
+    if fit.store is not None:
+        notes = notes | {"store": str(fit.store.folder)}
     try:
-        facts = attributes_of(drawn, job, posterior.description, seconds) | prepared.notes | notes
-        if fit.store is not None:
-            facts["store"] = str(fit.store.folder)
-        groups = run_groups(shown, job, fit.schema, posterior) | data_groups(posterior, fit.schema)
-        return finish(groups, facts, posterior.code)
+        return build(drawn, fit.prepared, fit.request, seconds, notes, shown)
     except Exception as error:
         where = "in the store"
         if fit.store is None:
+            posterior, job = fit.prepared.posterior, fit.prepared.job
             where = f"in {rescue(bare(drawn, posterior), {'method': job.method, 'seed': job.seed})}"
         raise OutputError(
             f"the result cannot be built ({type(error).__name__}: {check.one_line(error)}). The draws are "

@@ -35,8 +35,8 @@ import numpy as np
 
 import stanadapt
 from stanadapt.errors import FindingsWarning, StoreError
-from stanadapt.result import store as stores
 from stanadapt.result.container import attributes, datasets
+from stanadapt.result.stores import store as stores
 from stanadapt.run import chain
 
 PROGRAM = """

@@ -119,7 +119,7 @@ def run(name: str, folder: Path | None) -> Any:
 
 def child(name: str, folder: Path) -> None:
     """In a process of its own: begin, or go on, with checkpoints and blocks as often as can be."""
-    from stanadapt.result import store
+    from stanadapt.result.stores import store
     from stanadapt.run.workers import processes
 
     store.SECONDS, store.SHARE, store.BLOCK_BYTES = 0.05, 0.5, 2**14

@@ -49,7 +49,7 @@ import json, signal, sys, warnings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 warnings.simplefilter("ignore")
 import stanadapt
-from stanadapt.result import store
+from stanadapt.result.stores import store
 store.SECONDS, store.SHARE = {INTERVAL}, 1.0
 folder, model, run = sys.argv[1:4]
 print("ready", flush=True)

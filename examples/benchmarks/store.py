@@ -42,7 +42,7 @@ def compare(seconds: float, repeats: int) -> None:
     """Print a table of runs with and without a store, in turn."""
     print("| run | CPU s without | with | ratio | with, but no checkpoint before the end | ratio |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
-    from stanadapt.result import store
+    from stanadapt.result.stores import store
 
     for name, model, data, more, pace in RUNS:
         run = {"chains": 2, "draws": int(pace * seconds), **more}

@@ -51,8 +51,8 @@ def export(
       stanadapt export fit.nc --out fit.parquet
       stanadapt export fit.nc --format stancsv --out fit.csv
     """
-    from ..result.export import choose_format
-    from ..result.export import export as write
+    from ..result.formats.export import choose_format
+    from ..result.formats.export import export as write
 
     with warnings_as_lines(quiet):
         kind = choose_format(out, kind)

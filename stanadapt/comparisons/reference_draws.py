@@ -1,4 +1,4 @@
-"""References: draws or moments of a posterior from elsewhere."""
+"""Read references: draws or moments of a posterior that come from elsewhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Reference(NamedTuple):
     """Known estimates of the k scalars of a comparison; NaN for those that are unknown."""
 
     estimates: Estimates
-    sample: np.ndarray | None  # (m, k) draws, evenly spread; None if some scalars have no draws
+    sample: np.ndarray | None  # (m, k) every n-th draw; None for moments, or if some draws are not finite
 
 
 def read_reference(given: Any, quantities: Quantities) -> Reference:
@@ -46,9 +46,10 @@ def read_reference(given: Any, quantities: Quantities) -> Reference:
     Raises
     ------
     ArgumentError
-        It is not allowed, its shapes are wrong, or it has none of the scalars of the comparison.
+        The reference is not allowed, its file cannot be read, its shapes are wrong, it has too few draws, or
+        it has none of the scalars of the comparison.
     OutputError
-        The file cannot be read.
+        The file is a netCDF file that cannot be read.
     """
     if isinstance(given, str | os.PathLike):
         given = _open(Path(given))
@@ -86,7 +87,7 @@ def _open(path: Path) -> Any:
 
 
 def _is_result(given: Any) -> bool:
-    """Return whether it holds datasets; the results of arviz are mappings too."""
+    """Return whether `given` is a result or a dataset; dicts of moments are not, but ArviZ's mappings are."""
     holds_groups = hasattr(given, "children") or callable(getattr(given, "groups", None))
     return isinstance(given, xarray.Dataset) or holds_groups
 
@@ -98,7 +99,7 @@ def _is_moments(given: Any) -> bool:
 
 
 def _read_moments(given: Mapping[str, Mapping[str, Any]], quantities: Quantities) -> Estimates:
-    """Read moments by variable or scalar; moments without standard errors are exact."""
+    """Read moments by variable or scalar; a moment without a standard error is taken as exact."""
     columns: dict[str, dict[str, np.ndarray]] = {}
     for name, moments in given.items():
         for moment, values in moments.items():
@@ -121,7 +122,7 @@ def _put(
 ) -> None:
     """Put the values of a variable or of one scalar into the arrays by variable; ignore other names.
 
-    `head` is the number of dimensions before the variable's own.
+    `head` is the number of dimensions before those of the variable: 1 for draws, 0 for moments.
     """
     try:
         array = np.asarray(values, dtype=float)

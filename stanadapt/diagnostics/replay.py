@@ -14,9 +14,10 @@ from ..errors import ArgumentError
 from ..model.plugins import check_backend
 from ..model.posterior import Posterior
 from ..result.container import attributes
-from ..result.disk_draws import read_store
 from ..result.record import RunRecord
-from ..result.store import Store, open_store
+from ..result.stores.disk_draws import read_store
+from ..result.stores.reopening import reopen_posterior
+from ..result.stores.store import Store, open_store
 from ..run.inits import plan
 from ..run.job import Job
 from ..run.preparation.compiling import compile_job, compile_reference
@@ -190,7 +191,7 @@ def replay(
     if isinstance(model, Posterior) and data is not None:
         raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
     if store is not None:
-        posterior = store.open_posterior(model, data)
+        posterior = reopen_posterior(store, model, data)
     elif isinstance(model, Posterior):
         posterior = model
     else:

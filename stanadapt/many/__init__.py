@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from .. import api, check, samplers
 from ..diagnostics.earlier import begin_from
 from ..errors import ArgumentError, warn
-from ..model.opening import check_program
+from ..model.portable_programs import check_program, portable, program_digest
 from ..model.posterior import Posterior
-from ..model.source import is_function, is_opened, portable, program_digest
+from ..model.source import is_function, is_opened
 from ..run.preparation import auto
 from ..run.request import Request, resolve
 from ..run.workers.pools import ClusterPool, Here, LocalProcesses, Pool

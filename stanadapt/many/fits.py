@@ -20,9 +20,9 @@ from ..diagnostics import convergence
 from ..diagnostics.statistics import compile_statistics
 from ..errors import ChainError, DataError, OutputError, StanAdaptWarning, warn
 from ..model.data import EVERY, load, read
-from ..model.opening import compile_program
+from ..model.portable_programs import compile_program, portable, program_digest
 from ..model.posterior import Posterior
-from ..model.source import is_opened, portable, program_digest
+from ..model.source import is_opened
 from ..result.container import attributes
 from ..result.files import read as read_file
 from ..run import warmup

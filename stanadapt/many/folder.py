@@ -1,11 +1,11 @@
-"""A folder of results: a file for each of many fits, and an index that is appended to.
+"""A folder of results: a file for each of many fits, and an index to which each fit adds a line.
 
     run.json      what was asked: program, arguments, seed
     index.jsonl   a line for every fit that has ended: its key, its file, or the reason why there is none
     fits/         the results, as netCDF
 
-A line of the index is written by one call after the file is whole. A line that a crash has cut is passed
-over, and its fit is run again.
+When the file of a result is complete, one call writes its line of the index. If a crash cuts off the last
+line, the next run removes that line, and its fit runs again.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _NAME_LENGTH = 40  # of the readable part of a file's name
 
 
 class Folder:
-    """A folder of results, which no other process writes to meanwhile."""
+    """An open folder of results; a lock keeps other processes from writing to it, if files can be locked."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Make or open it, and read its index.
+        """Make the folder or open it, and read its index.
 
         Raises
         ------
         OutputError
-            It cannot be made, read or written; another process uses it; it holds something else.
+            The folder cannot be made, read or written, another process uses it, or it holds other files.
         """
         self.path = Path(path).resolve()
         self.shown = str(path)
@@ -81,14 +81,14 @@ class Folder:
         self._file.truncate(whole)
 
     def close(self) -> None:
-        """Let others use it."""
+        """Close the folder, so that other processes can use it."""
         self._file.close()
         with contextlib.suppress(OSError):
             self._remove_parts()
         self._lock.close()
 
     def _remove_parts(self) -> None:
-        """Remove what processes that were killed have left of files."""
+        """Remove the unfinished files that killed processes have left in `fits/`."""
         for left in (self.path / _FITS).glob("*.part"):
             left.unlink(missing_ok=True)
 
@@ -98,7 +98,7 @@ class Folder:
         Raises
         ------
         OutputError
-            The message has the first difference.
+            The arguments differ (the message names the first difference), or run.json cannot be written.
         """
         wanted = json.loads(json.dumps(dict(asked)))
         if not self.run:
@@ -120,28 +120,28 @@ class Folder:
                 raise OutputError(f"out={self.shown!r} holds fits of {difference}")
 
     def entry(self, text: str) -> dict[str, Any] | None:
-        """The index's entry of the fit with this key's text, if it has ended and its file is there."""
+        """The index entry of the fit whose key has this text; None unless the fit is done and has a file."""
         entry = self.index.get(text)
         if entry is None or entry["status"] != "done":
             return None
-        # A folder of somebody else could name any other file.
+        # The index of somebody else's folder could name any file. So only the name that we would use counts.
         if entry["file"] != self.file(text) or not (self.path / entry["file"]).is_file():
             return None
         return entry
 
     def file(self, text: str) -> str:
-        """The path of the file for a key, relative to the folder: readable in part, and no two alike."""
+        """The file for a key, as a path relative to the folder: words of the key, and a hash of its own."""
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         name = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:_NAME_LENGTH]
         return f"{_FITS}/{name}{'-' if name else ''}{digest}.nc"
 
     def note(self, text: str, facts: Mapping[str, Any]) -> None:
-        """Append a line to the index; there may be an older one of the same key.
+        """Append a line to the index; it counts in place of an older line with the same key.
 
         Raises
         ------
         OutputError
-            There is no room.
+            The line cannot be written, for example because the disk is full.
         """
         entry = {"key": json.loads(text), **facts}
         line = json.dumps(entry).encode() + b"\n"
@@ -153,7 +153,7 @@ class Folder:
         self.index[text] = entry
 
     def _read_run(self) -> dict[str, Any]:
-        """What was asked for; nothing in a new folder."""
+        """What earlier calls asked for, from run.json; an empty dict in a new folder."""
         path = self.path / _RUN
         if not path.exists():
             return {}
@@ -172,7 +172,7 @@ class Folder:
         return dict(run)
 
     def _read_index(self) -> tuple[dict[str, dict[str, Any]], int]:
-        """The last line of each key, and the length of what is whole."""
+        """Read the index: the last line of each key, and the number of bytes of the complete lines."""
         path = self.path / _INDEX
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         index, whole = {}, 0
@@ -196,12 +196,12 @@ class Folder:
 
 
 def plain(name: str, value: Any) -> Any:
-    """An argument as JSON has it, with hashes in place of arrays, so that two can be compared.
+    """Convert an argument to what JSON can hold, a hash for each array, so that arguments can be compared.
 
     Raises
     ------
     ArgumentError
-        It holds something of a type that has no such form.
+        The argument holds a value of a type that cannot be converted.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -233,7 +233,7 @@ def digest(name: str, value: Any) -> str:
 
 
 def _difference(name: str, held: Any, asked: Any) -> str:
-    """The first difference between the earlier and the present arguments, in words after "fits of"."""
+    """Name the first difference of two calls' arguments, in words that continue the message "fits of"."""
     if isinstance(held, dict) and isinstance(asked, dict):
         for part in {**held, **asked}:
             if held.get(part) != asked.get(part):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from .. import api, check
 from ..errors import FindingsWarning, OutputError, StanAdaptWarning
-from ..model.opening import is_refused
+from ..model.portable_programs import is_refused
 from ..result.files import write
 from ..run.workers.failures import ChainFailure, PackedFailure
 from ..run.workers.pools import Task

@@ -12,18 +12,20 @@ from ..errors import DataError, ModelError, warn
 from . import BACKENDS, OBJECT_BACKENDS, PROGRAM_BACKENDS
 from .backends.contract import Model, ObjectBackend, ProgramBackend, RefusedDataError, RefusedError
 from .data import EVERY, read, to_json
-from .plugins import claim, open_outside
+from .plugins import check_backend, claim, open_outside
 from .program_data import read_data, tell_unused
-from .source import ProgramSource, is_opened, read_source
+from .source import ProgramSource, is_opened, model_name, read_source, refused_model
 
 
 class Opened(NamedTuple):
-    """A model, and where it came from."""
+    """A model, and where it came from: all that a `Posterior` holds."""
 
     model: Model
     code: str  # the program's text, nothing where it is unknown
     data: dict[str, Any]
     executable: str  # the path of a CmdStanModel's executable, or nothing
+    name: str  # what the model is called, or nothing
+    seed: int  # of the random numbers in `transformed data`
 
 
 # Called with a program and its data as JSON, before a backend may take a minute to compile it.
@@ -31,7 +33,7 @@ Check = Callable[[str, str], None]
 
 
 def open_model(
-    model: Any, data: Any, backend: str, seed: int, before_compiling: Check | None = None
+    model: Any, data: Any, backend: str, seed: int = 0, before_compiling: Check | None = None
 ) -> Opened:
     """Open a user's model with its data; see `Posterior`.
 
@@ -42,74 +44,38 @@ def open_model(
     ------
     ArgumentError, ModelError, DataError
     """
-    if backend not in BACKENDS:
-        return _opened(open_outside(backend, model, data))
+    if check_backend(backend) in BACKENDS and not is_opened(model):
+        return open_source(read_source(model), data, backend, seed, before_compiling)
+    adopted, held = _adopt(model, data) if backend in BACKENDS else open_outside(backend, model, data)
+    return Opened(adopted, "", held, "", model_name(model), seed)
+
+
+def _adopt(model: Any, data: Any) -> tuple[Model, dict[str, Any]]:
+    """An object and its data, by the first backend that takes it. Raises ArgumentError where none does."""
     for file in OBJECT_BACKENDS:
         adopted = cast(ObjectBackend, _backend(file)).adopt(model, data)
         if adopted is not None:
-            return _opened(adopted)
-    if is_opened(model):
-        adopted = claim(model, data)
-        if adopted is not None:
-            return _opened(adopted)
-    source = read_source(model)
+            return adopted
+    adopted = claim(model, data)
+    if adopted is None:
+        raise refused_model(model)
+    return adopted
+
+
+def open_source(
+    source: ProgramSource, data: Any, backend: str, seed: int, before_compiling: Check | None = None
+) -> Opened:
+    """Open a program, or a library, that has been read; see `open_model`."""
     if source.library is not None:
-        return _open_library(source.library, data, seed)
-    values = read_data(source, data)
-    opened = _open_program(source, values, backend, seed, before_compiling)
-    tell_unused(source.code, values)
-    return Opened(opened, source.code, values, source.executable)
+        model, values = _open_library(source.library, data, seed)
+    else:
+        values = read_data(source, data)
+        model = _open_program(source, values, backend, seed, before_compiling)
+        tell_unused(source.code, values)
+    return Opened(model, source.code, values, source.executable, source.name, seed)
 
 
-def _opened(adopted: tuple[Model, dict[str, Any]]) -> Opened:
-    """A model that is no program."""
-    return Opened(adopted[0], "", adopted[1], "")
-
-
-def read_program(model: Any, data: Any) -> tuple[str, str]:
-    """The text of a Stan program, and its data as JSON; two empty texts for another model."""
-    if is_opened(model):
-        return "", ""
-    source = read_source(model)
-    return ("", "") if source.library is not None else (source.code, to_json(read_data(source, data)))
-
-
-def check_program(model: Any, backend: str) -> None:
-    """Refuse a program, as `portable` gives it, that compiles with no data. Raises ModelError."""
-    if isinstance(model, str) and backend != "bridgestan":
-        from .backends.stan import stanli
-
-        stanli.compiled(model, None)
-
-
-def compile_program(model: Any, backend: str, is_refused: Callable[[], bool]) -> None:
-    """Have the library of a program, as `portable` gives it, in the cache, where a C++ compiler makes one.
-
-    Nothing of the program runs in this process: with its data it may be endless. With "auto" a compiler is
-    asked where `is_refused` says that stanli does not take the program.
-
-    Raises
-    ------
-    ModelError
-        BridgeStan's sources or the compiler are missing, or the program does not compile.
-    """
-    if backend not in ("auto", "bridgestan") or not isinstance(model, str):
-        return
-    bridgestan = _backend(PROGRAM_BACKENDS["bridgestan"])
-    if backend == "bridgestan" or (bridgestan.is_at_hand(model, None) and is_refused()):
-        bridgestan.compiled(model, None)
-
-
-def is_refused(model: Any, data: Any) -> bool:
-    """Whether stanli refuses a program, as `portable` gives it, with its data."""
-    try:
-        open_model(model, data, "stanli", 0)
-    except (RefusedError, RefusedDataError):
-        return True
-    return False
-
-
-def _open_library(library: Path, data: Any, seed: int) -> Opened:
+def _open_library(library: Path, data: Any, seed: int) -> tuple[Model, dict[str, Any]]:
     """A library that BridgeStan compiled. It does not say which data it declares."""
     from .backends.stan import bridgestan
 
@@ -118,7 +84,7 @@ def _open_library(library: Path, data: Any, seed: int) -> Opened:
     for tuples in readings:  # Python's tuples are arrays; or, where the library takes none, Stan tuples
         try:
             values = read(data, tuples=tuples)
-            return Opened(bridgestan.open_library(library, to_json(values), seed), "", values, "")
+            return bridgestan.open_library(library, to_json(values), seed), values
         except DataError as error:
             failures.append(error)
     raise failures[0]

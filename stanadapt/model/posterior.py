@@ -13,9 +13,7 @@ from .. import check
 from ..errors import ArgumentError, EvaluationError
 from .data import holds_tuples, read
 from .description import Description
-from .naming import model_name
 from .opening import Check, Opened, open_model
-from .plugins import check_backend
 from .program import observed_names
 
 
@@ -64,29 +62,23 @@ class Posterior:
     """
 
     def __init__(self, model: Any, data: Any = None, *, backend: str = "auto", seed: int = 0) -> None:
-        check_backend(backend)
-        seed = check.integer("seed", seed, 0, 2**32 - 1)
-        self._hold(open_model(model, data, backend, seed), seed)
-        self.name = model_name(model)
+        self._hold(open_model(model, data, backend, check.integer("seed", seed, 0, 2**32 - 1)))
 
     @classmethod
-    def opened(cls, model: Any, data: Any, backend: str, before_compiling: Check | None) -> Posterior:
-        """A posterior whose program `before_compiling` may refuse; see `opening.open_model`."""
-        check_backend(backend)
+    def of(cls, opened: Opened) -> Posterior:
+        """The posterior of a model that is open."""
         posterior = cls.__new__(cls)
-        posterior._hold(open_model(model, data, backend, 0, before_compiling), 0)
-        posterior.name = model_name(model)
+        posterior._hold(opened)
         return posterior
 
     def __repr__(self) -> str:
         return f"Posterior(dim={self.dim}, {len(self.variables)} variables, {self.library})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("code", "data", "executable", "model", "name", "seed")}
+        return {name: getattr(self, name) for name in Opened._fields}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._describe()
+        self._hold(Opened(**state))
 
     def log_density(self, x: Any) -> float:
         """Log density at the unconstrained point `x` (d,), up to a constant, Jacobian included.
@@ -260,9 +252,8 @@ class Posterior:
             raise check.refused("x", point.shape, f"a point of shape ({self.dim},)")
         return point
 
-    def _hold(self, opened: Opened, seed: int) -> None:
-        self.model, self.code, self.data, self.executable = opened
-        self.seed = seed
+    def _hold(self, opened: Opened) -> None:
+        self.model, self.code, self.data, self.executable, self.name, self.seed = opened
         self._describe()
 
     def _describe(self) -> None:
@@ -282,3 +273,19 @@ class Posterior:
         self.variables, self.parameters = description.variables, description.parameters
         self.transformed_parameters = description.transformed_parameters
         self.generated_quantities = description.generated_quantities
+
+
+def as_posterior(
+    model: Any, data: Any, backend: str = "auto", before_compiling: Check | None = None
+) -> Posterior:
+    """A user's Posterior as it is, or another model opened; see `opening.open_model`.
+
+    Raises
+    ------
+    ArgumentError, ModelError, DataError
+    """
+    if not isinstance(model, Posterior):
+        return Posterior.of(open_model(model, data, backend, before_compiling=before_compiling))
+    if data is not None:
+        raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
+    return model

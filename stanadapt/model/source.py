@@ -1,17 +1,17 @@
-"""What a user gave for a program or for data: the path of a file, or the contents of such a file."""
+"""What a user gave for a model or for data: the path of a file, the contents of such a file, or an object."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import check
-from ..errors import ModelError
+from ..errors import ArgumentError, ModelError
 from .program import with_includes
 
 LIBRARIES = (".so", ".dll", ".dylib")  # endings of the files that BridgeStan compiles
+_LIBRARY_OF = "_model"  # BridgeStan writes NAME_model.so for NAME.stan
 
 
 class Contents(str):
@@ -31,6 +31,7 @@ class ProgramSource(NamedTuple):
     folder: Path | None  # to which the paths of the includes are relative
     code: str  # the text with its includes in place
     executable: str  # the path of a CmdStanModel's executable, or nothing
+    name: str  # see `model_name`
 
 
 def is_path(given: str | os.PathLike[str], endings: tuple[str, ...], *, looks_like_contents: bool) -> bool:
@@ -68,6 +69,34 @@ def executable(model: Any) -> str:
     return str(found) if isinstance(found, str | os.PathLike) else ""
 
 
+def model_name(model: Any) -> str:
+    """Return the name of a file without its ending, of an object or of a function; empty if it has none.
+
+    It is for the titles of pages. No run depends on it.
+    """
+    given = getattr(model, "stan_file", None) or model
+    if isinstance(given, Contents) or (isinstance(given, str) and any(sign in given for sign in "\n{")):
+        return ""  # the text of a program
+    name: Any
+    if isinstance(given, str | os.PathLike):
+        path = Path(given)
+        name = path.stem if path.suffix == ".stan" else path.stem.removesuffix(_LIBRARY_OF)
+    else:
+        name = getattr(given, "name", None) or getattr(given, "__name__", "")
+    is_name = isinstance(name, str) and name.isprintable() and name != "<lambda>"
+    return name.encode(errors="replace").decode() if is_name else ""
+
+
+def refused_model(model: Any) -> ArgumentError:
+    """The error that says what a model may be."""
+    return check.refused(
+        "model",
+        model,
+        "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
+        "a CmdStanModel, a PyMC model, a NumPyro model (with numpyro imported), a Target or a Posterior",
+    )
+
+
 def _locate(model: Any) -> Path | str:
     """The path or the program text that `model` stands for."""
     if isinstance(model, str):
@@ -83,12 +112,7 @@ def _locate(model: Any) -> Path | str:
                 "CmdStanModel(stan_file=...)"
             )
         return Path(model.stan_file)
-    raise check.refused(
-        "model",
-        model,
-        "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
-        "a CmdStanModel, a PyMC model, a NumPyro model (with numpyro imported), a Target or a Posterior",
-    )
+    raise refused_model(model)
 
 
 def read_source(model: Any) -> ProgramSource:
@@ -101,44 +125,10 @@ def read_source(model: Any) -> ProgramSource:
     """
     found = _locate(model)
     if isinstance(found, Path) and found.suffix in LIBRARIES:
-        return ProgramSource(found, "", None, "", "")
+        return ProgramSource(found, "", None, "", "", model_name(model))
     text, folder = _read_code(found)
-    return ProgramSource(None, text, folder, with_includes(text, folder), executable(model))
-
-
-def portable(model: Any) -> Any:
-    """A program in the form in which another process or machine can open it, without the user's files.
-
-    A program becomes its text with includes written in place. A library that BridgeStan compiled becomes its
-    whole path. A CmdStanModel, whose executable may be needed, and an opened model stay what they are.
-
-    Raises
-    ------
-    ArgumentError, ModelError
-        It is no model, or its file cannot be read.
-    """
-    if is_opened(model) or executable(model):
-        return model
-    source = read_source(model)
-    return Contents(source.code) if source.library is None else source.library.resolve()
-
-
-def program_digest(model: Any) -> str:
-    """A hash of what `portable` gives for a program, for the record: 64 hexadecimal digits.
-
-    Raises
-    ------
-    ModelError
-        A library cannot be read.
-    """
-    if isinstance(model, str):
-        return hashlib.sha256(model.encode()).hexdigest()
-    if not isinstance(model, Path):
-        return program_digest(read_source(model).code)
-    try:
-        return hashlib.sha256(model.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ModelError(f"model={str(model)!r} cannot be read: {error}") from error
+    code = with_includes(text, folder)
+    return ProgramSource(None, text, folder, code, executable(model), model_name(model))
 
 
 def _read_code(source: Path | str) -> tuple[str, Path | None]:

@@ -1,7 +1,7 @@
 """Traces, ranks and densities of single quantities. ArviZ draws them, and this file handles its two versions.
 
-ArviZ 0.23 draws on given axes. ArviZ 1 draws on a PlotCollection, which this file makes of the axes. Both get
-the quantities under our own names, because ArviZ does not accept every name that users choose.
+ArviZ 0.23 draws on given axes. ArviZ 1 draws on a PlotCollection, which this file makes from the axes. Both
+get the quantities as q0, q1, ..., because ArviZ does not accept every name that users choose.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import xarray
 from ..result.container import container, has_datatree, pictures
 from .canvas import GREY, colours
 
-RANKED = 500  # ArviZ 1 ranks so many draws of a chain; its test takes half a minute for 10,000
-_FLAT = 3.0  # times as high as another density
+RANKED = 500  # most draws of a chain that ArviZ 1 ranks; its test takes half a minute for 10,000
+_FLAT = 3.0  # densities get one height if one of them is more than so many times as high as another
 _TRACE, _DENSITY = {"alpha": 0.8, "linewidth": 0.5}, {"linewidth": 1.2}
 
 
@@ -30,21 +30,21 @@ def draw_chains(
     """Draw traces, ranks and densities of k quantities, in a colour for each chain.
 
     A rank plot compares chains by the ranks of their draws among those of all chains (Vehtari et al. 2021).
-    ArviZ 0.23 counts the ranks in bins; ArviZ 1 shows their distribution less the uniform one.
+    ArviZ 0.23 counts the ranks in bins; ArviZ 1 shows their ECDF minus the uniform one.
 
     Parameters
     ----------
     draws
         (k, chain, draw).
     diverging
-        (chain, draw), or None: the trajectories that diverged; traces mark them at the lower edge.
+        Which trajectories (chain, draw) diverged, or None. The traces mark them at their lower edge.
     traces, ranks, densities
-        (k,) axes each.
+        Three arrays (k,) of axes.
 
     Returns
     -------
     list of bool
-        For each quantity, whether its densities are drawn each at its own scale.
+        For each quantity, whether the densities of its chains were all rescaled to one height.
     """
     k, chains, n = draws.shape
     if draws.dtype == bool:
@@ -57,7 +57,7 @@ def draw_chains(
     if diverging is not None and diverging.any():
         groups["sample_stats"] = xarray.Dataset({"diverging": (dims, diverging)}, coords=coords)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # titles say that constants and infinite draws have no density
+        warnings.simplefilter("ignore")  # ArviZ warns of constants and infinite draws; the titles tell that
         draw = _draw_on_collections if has_datatree() else _draw_on_axes
         draw(groups, traces, ranks, densities)
     for ax, rows, known in zip(traces, draws, finite, strict=True):
@@ -75,10 +75,10 @@ def draw_chains(
 
 
 def _rescale_densities(ax: Any) -> bool:
-    """Draw each density as high as the others if the highest would make a flat line of another one.
+    """Give all densities one height if, beside the highest one, another would look like a flat line.
 
-    The density of a chain that hardly moves is as high as it is narrow. Returns whether the heights differed
-    that much.
+    The density of a chain that hardly moves is narrow, and so it is high. Returns whether the densities were
+    rescaled.
     """
     lines = [line for line in ax.lines if line.get_marker() != "|"]
     heights = np.array([np.max(line.get_ydata(), initial=0.0) for line in lines])
@@ -102,7 +102,7 @@ def _middles(draws: np.ndarray, finite: np.ndarray) -> np.ndarray:
 
 
 def _leave_gaps(ax: Any, draws: np.ndarray, finite: np.ndarray) -> None:
-    """Leave gaps in traces (chain, draw) at draws that are not finite: ArviZ got substitutes for them."""
+    """Cut gaps into traces (chain, draw) at draws that are not finite: ArviZ got chain medians there."""
     lines = [line for line in ax.lines if len(line.get_xdata()) == draws.shape[1]]
     for line, row, known in zip(lines, draws, finite, strict=True):
         line.set_ydata(np.where(known, row, np.nan))
@@ -118,7 +118,7 @@ def rank_labels() -> tuple[str, str]:
 def _draw_on_axes(
     groups: dict[str, xarray.Dataset], traces: np.ndarray, ranks: np.ndarray, densities: np.ndarray
 ) -> None:
-    """With ArviZ 0.23."""
+    """Draw all panels with ArviZ 0.23."""
     arviz, result = pictures(), container(groups)
     inks = colours(groups["posterior"].sizes["chain"])
     arviz.plot_trace(
@@ -147,7 +147,7 @@ def _draw_on_axes(
 def _draw_on_collections(
     groups: dict[str, xarray.Dataset], traces: np.ndarray, ranks: np.ndarray, densities: np.ndarray
 ) -> None:
-    """With ArviZ 1."""
+    """Draw all panels with ArviZ 1."""
     arviz, result, data = pictures(), container(groups), groups["posterior"]
     inks = colours(data.sizes["chain"])
 
@@ -188,6 +188,6 @@ def _draw_on_collections(
         for artist in (
             *ax.texts,
             *ax.collections,
-        ):  # a test of uniformity, which cannot be asked to stay away
+        ):  # ArviZ's test of uniformity; no option leaves it out
             artist.remove()
         ax.axhline(0.0, color=GREY, lw=0.8, zorder=0)

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import check
 from ..diagnostics.table import duration
 from ..errors import OutputError
-from ..result.disk_draws import read_store
-from ..result.store import Store, is_locked, open_store
+from ..result.stores.disk_draws import read_store
+from ..result.stores.run_folder import is_locked
+from ..result.stores.store import Store, open_store
 from .document import contents
 from .page import Picture, fill, render
 from .vector import dark_rules

@@ -22,7 +22,6 @@ from ..run.preparation.prepare import Prepared
 from ..run.request import Request
 from .container import OWN_GROUP, Groups, container
 from .coordinates import coordinates_text
-from .labels import Labels
 from .machine import versions
 from .modes import unvisited
 from .schema import Schema
@@ -47,15 +46,23 @@ _FACTS = (
 _TRANSPORT_DIMS = ("transport_row", "transport_column")  # of the table in transport/map_table.py
 
 
-def build(run: Run, prepared: Prepared, request: Request, labels: Labels, seconds: float) -> InferenceData:
+def build(
+    run: Run,
+    prepared: Prepared,
+    request: Request,
+    seconds: float,
+    notes: Mapping[str, Any] | None = None,
+    shown: Run | None = None,
+) -> InferenceData:
     """The result of a run that took `seconds`: the groups of ArviZ's schema, and `adaptation`, which is ours.
 
-    Its attributes stand on every group and on the result itself.
+    Its attributes, `notes` among them, stand on every group and on the result itself. Where memory does not
+    hold the draws of the run, `shown` has some of them.
     """
-    posterior = prepared.posterior
-    schema = Schema.of(request, posterior.description, labels)
-    facts = attributes_of(run, prepared.job, schema.description, seconds) | prepared.notes
-    groups = run_groups(run, prepared.job, schema, posterior) | data_groups(posterior, schema)
+    posterior, job = prepared.posterior, prepared.job
+    schema = Schema.of(request, posterior.description)
+    facts = attributes_of(run, job, schema.description, seconds) | prepared.notes | dict(notes or {})
+    groups = run_groups(shown or run, job, schema, posterior) | data_groups(posterior, schema)
     return finish(groups, facts, posterior.code)
 
 
@@ -93,7 +100,7 @@ def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) 
     return groups
 
 
-def try_build(posterior: Posterior, request: Request, labels: Labels) -> None:
+def try_build(posterior: Posterior, request: Request) -> None:
     """Build a result without draws, to find before the run what would fail after it: clashing names, say.
 
     Raises
@@ -101,7 +108,7 @@ def try_build(posterior: Posterior, request: Request, labels: Labels) -> None:
     ArgumentError
         Variables and dimensions cannot stand together in a result.
     """
-    schema = Schema.of(request, posterior.description, labels)
+    schema = Schema.of(request, posterior.description)
     try:
         groups = schema.quantities(np.empty((1, 0, posterior.n_values)), [0])
         container(groups | data_groups(posterior, schema), {})

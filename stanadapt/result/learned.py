@@ -15,12 +15,12 @@ from ..model.variables import variable_of
 from ..run.preparation.warm_start import Warm
 from ..transport.composition import is_map
 from ..transport.map_table import COLUMNS, KIND, no_transport
-from .cmdstan_fit import is_fit, read_fit
 from .container import OWN_GROUP, Groups, datasets, readable
-from .disk_draws import read_store
 from .files import read
+from .formats.cmdstan_fit import is_fit, read_fit
 from .labels import SAMPLE_DIMS
-from .store import open_store
+from .stores.disk_draws import read_store
+from .stores.store import open_store
 
 if TYPE_CHECKING:
     from .container import InferenceData

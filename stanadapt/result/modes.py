@@ -1,25 +1,26 @@
 """Modes that a search has found and that no chain has visited.
 
-Every chain climbs from some random points before it starts (inits.py), and when the draws are made there are
-climbs from further out (mode_search.py). Where climbs have ended outside of the draws of all chains, or much
-higher than draws tell, they are followed up to a mode here. What is there may be nothing (the end of a ridge
-or of a funnel's neck, a wall), or a mode without mass, or the mode that chains have visited.
+Every chain climbs from some random points before it starts (inits.py). After all draws have been made, other
+climbs start from points further out (mode_search.py). A climb may end outside of the range of all draws, or
+higher than the mode of a normal law would lie above these draws. This file follows such a climb up to a mode.
+There may be no mode (but the end of a ridge or of a funnel's neck, or a wall), or a mode without mass, or the
+mode that chains have visited.
 
-**The mass of a mode** is told from below. With the mode x*, the negative Hessian N there, and q the normal
-law N(x*, N^-1), Jensen's inequality gives for the mass M of the region where q is
+**The mass of a mode** is bounded from below. Let x* be the mode, N the negative Hessian there, and q the
+normal law with mean x* and covariance N^-1. Jensen's inequality says of the mass M of the region where q lies
 
     log M >= E_q[log p(x) - log q(x)],
 
-which is Laplace's approximation where log p is quadratic, and less than it elsewhere. The smaller one of
-both is taken.
+If log p is quadratic, this bound is Laplace's approximation. Otherwise the two differ, and the code takes
+the smaller one.
 
-**The mass that chains have visited** is told from above: of all laws with a given covariance S the normal law
-has the largest entropy, so that
+**The mass that chains have visited** is bounded from above. Of all laws with a given covariance S the normal
+law has the largest entropy, so that
 
     log M <= E[log p(x)] + d / 2 (1 + log 2 pi) + 1/2 log det S.
 
-So a share that is said is too small rather than too large. A mode is visited if draws are there: those within
-its normal law, and nearer to it than to the mean of their chain.
+So the share of the mass that the result states for a mode is too small rather than too large. A mode counts
+as visited if enough draws are at it: within its normal law, and nearer to it than to the mean of their chain.
 """
 
 from __future__ import annotations
@@ -37,28 +38,28 @@ from ..numerics.blas import one_thread
 from ..run.interrupts import delayed_interrupts
 from .mode_search import Known, Surface, normal_pairs, search, surroundings
 
-SHARE = 0.01  # of the mass, from which a mode counts
-_AROUND = 0.1  # the same for the surroundings of all draws; less of it may be a heavy tail
-_ONE_IN = 20  # evaluations for every one of the run, at most
-_SEARCH = 0.5  # of these, for the search; the others are for what it has found
-_MOST, _MOST_EACH = 4_000, 80  # evaluations in any case, and a dimension
-_LOOK_AROUND = 500  # evaluations from which a run is long enough to look at its surroundings too
-_FEWEST = 300  # for what climbs before the first iteration have found, however short the run
+SHARE = 0.01  # a mode counts if its share of the mass is larger than this
+_AROUND = 0.1  # the same for the surroundings of all draws; a smaller share may be a heavy tail
+_ONE_IN = 20  # at most one evaluation for so many evaluations of the run
+_SEARCH = 0.5  # share of these that the search may take; the rest serves to judge what it has found
+_MOST, _MOST_EACH = 4_000, 80  # most evaluations, however long the run: 4,000, and 80 for each dimension
+_LOOK_AROUND = 500  # with more evaluations than this the search looks at the surroundings of the draws, too
+_FEWEST = 300  # even a short run may take so many, and 10 d more, to judge what climbs have found
 _SPAWN_KEY = 2**31 + 3  # of the search's random numbers; seeds of chains have smaller keys
 _MOST_DIM = 100  # a Hessian takes 2 d gradients
-_MOST_FOLLOWED, _MOST_FAILED = 8, 2  # climbs that are followed up, and of these such that have led nowhere
+_MOST_FOLLOWED, _MOST_FAILED = 8, 2  # after so many followed climbs, or so many that led to no mode, it stops
 _FEW_ROWS, _MORE_ROWS = (
     16,
     1_000,
-)  # draws that tell of where to look; those of coordinates without a transform
-_ROWS, _ROWS_EACH = 120, 3  # draws of a chain that are looked at: at least, and a dimension
-_STEPS = 80  # evaluations of a climb's rest
-_POINTS = 12  # on the way from the end of a climb to the draws
+)  # draws that say where to look; most draws to use of coordinates without a transform
+_ROWS, _ROWS_EACH = 120, 3  # most draws of a chain to unconstrain: 120, or 3 for each dimension if more
+_STEPS = 80  # most gradients to follow a climb up to its mode
+_POINTS = 12  # on the straight line from the end of a climb to the highest draw
 _DIP = 1.0  # nats that the log density may fall on that way
-_UNFINISHED = 1  # what scipy says of a search that is not at its end
-_UPHILL = 0.01  # nats that may be left to gain at a mode
-_PAIRS = 32  # of points around a mode that tell of its mass
-_VISITED = 0.1  # of its share of the mass, from which draws at a mode are enough
+_UNFINISHED = 1  # scipy's status of a search that ran out of evaluations or iterations
+_UPHILL = 0.01  # a point is a mode if fewer nats than this are left to gain for each dimension
+_PAIRS = 32  # pairs of points around a mode that show its mass
+_VISITED = 0.1  # a mode is visited if its share of draws is above this part of its share of the mass
 
 
 class Mode(NamedTuple):
@@ -66,9 +67,9 @@ class Mode(NamedTuple):
 
     x: np.ndarray  # (d,)
     logp: float
-    rise: float  # above the highest point that the chains have come near; negative where it is lower
-    log_mass: float  # relative to the part that chains have visited
-    climbs: int  # that have ended there
+    rise: float  # height above the highest draw, or above the end of a climb from it; may be negative
+    log_mass: float  # log of its mass divided by the mass that chains have visited
+    climbs: int  # number of climbs that have ended there
 
 
 class Missed(NamedTuple):
@@ -86,12 +87,12 @@ class _Peak(NamedTuple):
     negative: np.ndarray  # (d, d) Hessian
 
     def distances(self, points: np.ndarray) -> np.ndarray:
-        """Squared distances of points (n, d), by the Hessian."""
+        """Squared distances of points (n, d) to the mode, in the metric of the negative Hessian."""
         away = points - self.x
         return np.asarray(((away @ self.negative) * away).sum(axis=1))
 
     def holds(self, points: np.ndarray) -> np.ndarray:
-        """Which of the points (n, d) are where nearly all of the mode's normal law is."""
+        """Which of the points (n, d) lie in the ellipsoid that holds nearly all of the mode's normal law."""
         d = self.x.size
         return np.asarray(self.distances(points) < d + 4.0 * np.sqrt(2.0 * d) + 6.0)
 
@@ -99,7 +100,7 @@ class _Peak(NamedTuple):
 def unvisited(
     tops: np.ndarray, values: np.ndarray, lp: np.ndarray, posterior: Posterior, evaluations: int, seed: int
 ) -> Missed:
-    """Modes with at least 1 % of the mass where climbs have ended and no chain has draws.
+    """Find modes with more than 1 % of the mass that no chain has visited, and mass around all draws.
 
     Parameters
     ----------
@@ -110,11 +111,12 @@ def unvisited(
     lp
         Their log densities (chain, draw), up to a constant.
     posterior
-        What was drawn from. It is evaluated again, at 5 % of `evaluations` points at most.
+        The posterior of the draws. It is evaluated again: at most 5 % of `evaluations` times, but a
+        short run may take up to about 300 + 10 d evaluations.
     evaluations
         How many evaluations the run took.
     seed
-        Of the run.
+        The seed of the run.
     """
     d, model = posterior.dim, posterior.model
     if d > _MOST_DIM or values.shape[1] <= 2 * d or model.noisy or not model.has_gradient:
@@ -136,19 +138,19 @@ class _Drawn(NamedTuple):
 
     values: np.ndarray  # (chain, draw, c)
     lp: np.ndarray  # (chain, draw)
-    low: np.ndarray  # the smallest value of each column of a parameter, and the largest
+    low: np.ndarray  # the smallest draw of each scalar parameter; `high` has the largest
     high: np.ndarray
 
 
 def _look(tops: np.ndarray, drawn: _Drawn, surface: Surface, most: int, seed: int) -> list[Mode]:
-    """Search, and judge what has been found, beside the tops (k, d) that were known before."""
+    """Search for modes, and judge what the search and `tops` (k, d), the ends of earlier climbs, show."""
     d = tops.shape[1]
     known = _known(drawn, surface.posterior)
     peak = -np.inf if known is None else float(surface.heights(known.peak[None])[0])
     if known is None or peak == -np.inf:
         return []
-    lp = drawn.lp + (peak - drawn.lp.max())  # methods from outside leave constants out
-    if most < _LOOK_AROUND:  # the density may be dear
+    lp = drawn.lp + (peak - drawn.lp.max())  # samplers of other libraries leave constants out of lp
+    if most < _LOOK_AROUND:  # too few evaluations to look at ends among the draws
         tops = tops[_outside(tops, drawn, surface.posterior)]
     heights, modes, summit = surface.heights(tops), [], peak
     if (left := most - surface.evaluations) > 0:
@@ -161,7 +163,7 @@ def _look(tops: np.ndarray, drawn: _Drawn, surface: Surface, most: int, seed: in
             if _share(log_mass) > _AROUND:
                 modes.append(Mode(x, logp, logp - summit, log_mass, 0))
     is_high = heights > lp.mean(axis=1).max() + 0.5 * d + 1.5 + 0.5 * np.sqrt(d)
-    # A climb stops before the mode. So a mode as high as the draws may have climbs that end far below here.
+    # A climb stops before its mode. So a climb to a mode as high as the draws may end far below them.
     near = heights > peak - 10.0 - 7.0 * d
     picked = np.flatnonzero(near & (is_high | _outside(tops, drawn, surface.posterior)))
     picked = picked[np.argsort(-heights[picked], kind="stable")]
@@ -171,7 +173,7 @@ def _look(tops: np.ndarray, drawn: _Drawn, surface: Surface, most: int, seed: in
 
 
 def _known(drawn: _Drawn, posterior: Posterior) -> Known | None:
-    """Where to look, as far as the draws tell."""
+    """What the draws say about where to look; None if one of those used cannot be unconstrained."""
     flat, lp = drawn.values.reshape(-1, drawn.values.shape[2]), drawn.lp
     picked = np.concatenate(
         [flat[np.linspace(0, len(flat) - 1, _FEW_ROWS).astype(int)], flat[[np.argmax(lp)]]]
@@ -196,7 +198,7 @@ def _judge(
     most: int,
     summit: float,
 ) -> list[Mode]:
-    """Modes above points (k, d), some of them above all draws, by at most so many evaluations."""
+    """Follow `tops` (k, d) up to unvisited modes, until the search has used about `most` evaluations."""
     d = surface.posterior.dim
     modes: list[tuple[_Peak, Mode | None]] = []
     followed, failed = 0, 0
@@ -222,13 +224,14 @@ def _judge(
 
 
 def _weigh(peak: _Peak, chains: Sequence[_Chain], surface: Surface, summit: float) -> Mode | None:
-    """The mode with its mass, if that is enough and no chain has visited it.
+    """The mode with its mass; None if that mass is too small or chains have visited the mode.
 
-    Chains may have visited each another mode: the largest of their masses counts. If they have visited the
-    same one, the mass by all draws together is more certain, and else it is larger.
+    Each chain may have visited another mode: then the largest of their masses counts. If all have visited the
+    same mode, the mass from all draws together is more certain. If not, that mass is larger. So the smaller
+    one of the two is taken.
     """
     log_mass = _least_mass(peak, surface)
-    for i in range(len(chains)):  # one after another: to look at the draws of one takes time
+    for i in range(len(chains)):  # the first chains may decide it: to unconstrain draws takes time
         visited = max(chain.log_mass for chain in chains[: i + 1])
         if not _share(log_mass - visited) > SHARE:
             return None
@@ -240,39 +243,39 @@ def _weigh(peak: _Peak, chains: Sequence[_Chain], surface: Surface, summit: floa
 
 
 def _pooled(chains: Sequence[_Chain]) -> float:
-    """The log mass of what all chains have visited at most."""
+    """An upper bound of the log mass that all chains together have visited."""
     rows = [chain.x for chain in chains if chain.x is not None]
     return _most_mass(np.concatenate(rows), np.stack([chain.lp for chain in chains])) if rows else np.inf
 
 
 def _most_mass(x: np.ndarray, lp: np.ndarray) -> float:
-    """The log mass of what draws (n, d) have visited at most, without d / 2 log(2 pi)."""
+    """An upper bound of the log mass that draws (n, d) have visited, without the term d/2 log(2 pi)."""
     n, d = x.shape
     log_det = float(np.linalg.slogdet(np.atleast_2d(np.cov(x.T)))[1])
-    # Of independent normal draws it is too small in the mean, by this.
+    # From independent normal draws log_det is too small on average; the next line takes out this bias.
     log_det -= float(np.sum(digamma(0.5 * (n - 1 - np.arange(d))))) - d * np.log(0.5 * (n - 1))
     return float(lp.mean() + 0.5 * (d + log_det))
 
 
 def _share(log_mass: float) -> float:
-    """Of a mode, besides what chains have visited."""
+    """The share of a mode in the sum of its mass and the mass that chains have visited."""
     return float(expit(log_mass))
 
 
 class _Chain:
-    """The draws of a chain, looked at where that is needed."""
+    """The draws of a chain, and what they show, which is computed when it is first asked for."""
 
     def __init__(self, values: np.ndarray, lp: np.ndarray, known: Known, posterior: Posterior) -> None:
         self.lp, self._values, self._known, self._posterior = lp, values, known, posterior
 
     @functools.cached_property
     def tip(self) -> np.ndarray | None:
-        """The highest draw (1, d)."""
+        """The highest draw (1, d), unconstrained; None if it cannot be unconstrained."""
         return _unconstrain(self._values[[np.argmax(self.lp)]], self._posterior, self._known)
 
     @functools.cached_property
     def x(self) -> np.ndarray | None:
-        """Some draws (n, d)."""
+        """Some of the draws (n, d), unconstrained; None if one of them cannot be unconstrained."""
         return _unconstrain(self._values, self._posterior, self._known)
 
     @functools.cached_property
@@ -281,13 +284,13 @@ class _Chain:
         return np.inf if self.x is None else _most_mass(self.x, self.lp)
 
     def share_at(self, peak: _Peak) -> float:
-        """The share of draws within the normal law of a mode, and nearer to it than to their mean."""
+        """The share of draws that are within a mode's normal law and nearer to it than to their own mean."""
         if self.x is None:
             return 1.0
         inside, mean = peak.holds(self.x), self.x.mean(axis=0)
         towards = (peak.x - mean) @ peak.negative
         distance = float(towards @ (peak.x - mean))
-        if distance > 16.0:  # else the chain is there
+        if distance > 16.0:  # else the mean of the chain is at the mode
             inside &= (self.x - mean) @ towards > 0.5 * distance
         return float(inside.mean())
 
@@ -301,7 +304,7 @@ def _outside(tops: np.ndarray, drawn: _Drawn, posterior: Posterior) -> np.ndarra
 
 
 def _unconstrain(rows: np.ndarray, posterior: Posterior, known: Known | None = None) -> np.ndarray | None:
-    """The draws (n, c) of a chain as unconstrained points; some of them, where that takes long."""
+    """Unconstrain draws (n, c), evenly chosen if there are many; None if one of them cannot be."""
     is_free = known is not None and known.free.all()
     most = _MORE_ROWS if is_free else max(_ROWS, _ROWS_EACH * posterior.dim)
     picked = rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
@@ -327,7 +330,7 @@ def _is_joined(top: np.ndarray, tip: np.ndarray | None, surface: Surface) -> boo
 
 
 def _follow(x: np.ndarray, surface: Surface, most: int) -> _Peak | None:
-    """The mode above `x`; None where there is none, or none within `most` gradients."""
+    """Climb from `x` to the mode above it; None if `most` gradients reach no mode."""
 
     def downhill(point: np.ndarray) -> tuple[float, np.ndarray]:
         logp, score = surface.gradient(point)
@@ -347,9 +350,9 @@ def _follow(x: np.ndarray, surface: Surface, most: int) -> _Peak | None:
 
 
 def _least_mass(peak: _Peak, surface: Surface) -> float:
-    """The log mass of a mode from below, without d / 2 log(2 pi)."""
+    """A lower bound of the log mass of a mode, estimated from points, without the term d/2 log(2 pi)."""
     d = peak.x.size
-    normal = normal_pairs(_PAIRS, d, np.random.default_rng(0))  # any points will do
+    normal = normal_pairs(_PAIRS, d, np.random.default_rng(0))  # a fixed seed, since any points will do
     root = np.linalg.cholesky(peak.negative)
     heights = surface.heights(peak.x + np.linalg.solve(root.T, normal.T).T)
     inside = np.isfinite(heights)

@@ -23,14 +23,14 @@ class Schema(NamedTuple):
     moved: Mapping[str, tuple[str, str]]  # of quantities that are not in the posterior: group and name there
 
     @classmethod
-    def of(cls, request: Request, description: Description, labels: Labels) -> Schema:
+    def of(cls, request: Request, description: Description) -> Schema:
         """The schema for the arguments of a run."""
         asked = {
             "log_likelihood": request.log_likelihood,
             "posterior_predictive": request.posterior_predictive,
         }
         moved = {quantity: (group, own) for group, names in asked.items() for quantity, own in names.items()}
-        return cls(description, labels, moved)
+        return cls(description, Labels(request.coords, request.dims), moved)
 
     def quantity(self, group: str, name: str) -> str:
         """The quantity of the program that a variable of a group holds."""

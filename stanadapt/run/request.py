@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from .. import check, samplers
 from ..model.plugins import check_backend
-from ..model.posterior import Posterior
 from .job import Job
 from .preparation import auto
 from .preparation.warm_start import Warm, shorten
@@ -40,17 +39,6 @@ class Request(NamedTuple):
     keep_unconstrained: bool
     until: Until | None
     warm: Warm | None = None
-
-    def of(self, posterior: Posterior) -> Request:
-        """The request with the names that quantities have in a posterior."""
-        quantity = posterior.description.quantity
-        likelihood, predictive = "log_likelihood", "posterior_predictive"
-        return self._replace(
-            log_likelihood={quantity(likelihood, name): own for name, own in self.log_likelihood.items()},
-            posterior_predictive={
-                quantity(predictive, name): own for name, own in self.posterior_predictive.items()
-            },
-        )
 
     def job(self, method: str, settings: Any) -> Job:
         """The job for a method, with the method's default where an entry here is None."""

@@ -1,4 +1,4 @@
-"""Rerunning chains from their draws, with their frozen kernel and with a plain reference kernel.
+"""Run kernels from the draws of earlier chains: their frozen kernels, and a plain reference kernel.
 
 The new draws depend on the seed alone: not on threads, blocks or time.
 """
@@ -30,34 +30,34 @@ from .workers.board import Board
 from .workers.failures import raise_first
 from .workers.turns import Blocks, blocks_of, chain_blas, make_chains, take_turns, watch
 
-_FROZEN_KEY, _REFERENCE_KEY = 2**31 + 1, 2**31 + 2  # of random numbers; seeds of chains have smaller keys
+_FROZEN_KEY, _REFERENCE_KEY = 2**31 + 1, 2**31 + 2  # keys of random numbers; those of chains are smaller
 _BLOCK_SECONDS = 0.05
-_TUNED_ON = 50  # draws by which the reference finds its step
-_TUNED_FOR = 0.8  # its acceptance: short steps say as much as long ones, and sharp corners reject those
+_TUNED_ON = 50  # draws on which the reference kernel tunes its step
+_TUNED_FOR = 0.8  # least acceptance of a step: short steps tell as much, and corners reject long ones
 _HALVINGS = 40
 
 
 class Frozen(NamedTuple):
-    """A chain when its warm-up has ended."""
+    """A chain as it is after its warm-up."""
 
     state: Any  # the sampler's State, in the chain's coordinates
-    transport: np.ndarray  # these coordinates
+    transport: np.ndarray  # the map of these coordinates
 
 
 class Moves(NamedTuple):
-    """Where k starts of each of C chains have ended."""
+    """Where the frozen kernel has led from k starts of each of C chains."""
 
     ends: np.ndarray  # (C, k, d)
     moved: float  # share of the iterations whose proposal was accepted
-    evaluations: float  # of the density, or its gradient, in an iteration
+    evaluations: float  # mean number of evaluations of the density, or its gradient, in an iteration
 
 
 class ReferenceSteps(NamedTuple):
-    """Two proposals of the reference kernel from m draws of each of C chains."""
+    """Two proposals of the reference kernel from each of m draws of each of C chains."""
 
     proposals: np.ndarray  # (C, m, 2, d)
     logp: np.ndarray  # (C, m, 3) at the draw and at the proposals
-    accept: np.ndarray  # (C, m, 2)
+    accept: np.ndarray  # (C, m, 2) their acceptance probabilities
     step: float  # length of a step
 
 
@@ -71,7 +71,7 @@ class Yardstick(NamedTuple):
 def warm_up_again(
     posterior: Posterior, job: Job, inits: list[Init], indices: Sequence[int], workers: int, progress: bool
 ) -> tuple[list[Frozen], list[ChainResult]]:
-    """The chains `indices` of a run as they were when warm-up ended, and their results with one draw each.
+    """Repeat the warm-up of the chains `indices`. Returns them after it, and their results, one draw each.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def run_on(
     workers: int,
     progress: bool,
 ) -> Moves:
-    """Run the frozen kernel of each chain from each of its starts (C, k, d), so many iterations."""
+    """Run each chain's frozen kernel for `iterations` iterations from each of its `starts` (C, k, d)."""
     method = cast(Sampler, sampler(job.method))
     ends, moves, evaluations = np.empty_like(starts), np.zeros(len(starts)), np.zeros(len(starts))
     job = job._replace(chains=len(starts), warmup=0, draws=starts.shape[1] * iterations)
@@ -205,9 +205,9 @@ def log_densities(posterior: Posterior, points: np.ndarray) -> np.ndarray:
 def _work(
     posterior: Posterior, waiting: Blocks, board: Board, job: Job, workers: int, progress: bool
 ) -> None:
-    """Run all blocks in threads, or in one where the model is not for threads.
+    """Run all blocks in threads, or in one thread if the model is not safe for several.
 
-    A signal ends them at the end of a block, and is raised.
+    After a signal the threads stop at the end of their blocks, and the exception of the signal is raised.
     """
     workers = min(workers, len(waiting)) if posterior.model.thread_safe else 1
     pool = ThreadPoolExecutor(workers, thread_name_prefix="stanadapt")

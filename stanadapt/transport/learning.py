@@ -1,13 +1,17 @@
 """Learning a map from a few hundred draws and scores: which law moves which coordinates.
 
-Groups come first (group.py): their members look heavy-tailed because their scale varies, not because of a
-tail. Tails and bends are learned from draws in which the groups are undone, tails before bends. Only one law
-moves a coordinate.
+Groups are learned first (group.py), because a member of a group can look heavy-tailed although it has no
+heavy tail: only its scale varies. Then the groups are undone in the draws, and from these draws the map
+learns first tails and then bends. At most one law moves a coordinate.
 
-The laws do not cover scales whose logarithm is neither a coordinate nor a sum of two; locations that are
-regressions with other coefficients for every coordinate, and groups whose members are correlated given scale
-and location (the metric learns the linear part of these two); autoregressions, where a member lies around the
-one before; and scale parameters that are moved themselves.
+No law covers these cases:
+
+- a scale whose logarithm is neither a coordinate nor a sum of two coordinates
+- a location that is a regression whose coefficients differ from member to member (the metric learns the
+  linear part of it)
+- a group whose members are correlated given scale and location (the metric learns the linear part here, too)
+- an autoregression, where each member lies around the one before
+- a scale parameter that is a member of a group itself
 """
 
 from __future__ import annotations
@@ -41,12 +45,13 @@ def learn_transport(
     new: bool = True,
     wholly: bool = True,
 ) -> np.ndarray:
-    """The map that draws and scores in x (n, d), the older ones first, show.
+    """Learn the next map from draws and scores in x (n, d), the older ones first.
 
     The first `before` draws are from the window before; `table` is the map of the present window. `variables`
     (d,) are the numbers of the variables that coordinates belong to; if it is empty, nothing is learned.
-    Without `new` no group is added, because no later window would judge a group of the last window. Unless
-    `wholly`, laws that explain scores wholly are looked for only if F shows something.
+    If `new` is false, no group is added: so it is in the last window, since no later window would judge its
+    new groups. If `wholly` is false and there is no map yet, laws that explain scores wholly
+    (grouping/groups.py) are looked for only if the quick test `_is_plain` finds something to look at.
     """
     if not (len(variables) and len(points) >= LEAST):
         return table
@@ -73,16 +78,17 @@ def _rows_of(law: Any, table: np.ndarray) -> np.ndarray:
 
 
 def _coordinates(rows: np.ndarray) -> np.ndarray:
-    """The coordinates that rows move."""
+    """The coordinates that these rows of a map move."""
     return rows[:, OWN].astype(np.int64)
 
 
 @kernel(ordered=True)
 def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
-    """Whether draws and scores (n, d) show nothing that `learn_transport` would look at, if there is no map.
+    """Whether `learn_transport`, without a map so far, would find nothing to try in draws and scores (n, d).
 
-    Most posteriors show nothing, and to find that out with NumPy takes as long as a hundred draws of a small
-    model. This function detects all that `detect`, `learn_tails` and `learn_bends` detect, or more.
+    In most posteriors there is nothing. NumPy would take as long to find that out as a hundred draws of a
+    small model take. If this function returns True, `detect`, `learn_tails` and `learn_bends` would detect
+    nothing. If it returns False, they may still detect nothing.
     """
     n, d = points.shape
     if may_have_tails(points, scores) or may_have_bends(points, scores):
@@ -95,7 +101,7 @@ def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
         sizes[variables[j]] += 1
     for g in range(last + 1):
         for h in range(g):
-            if sizes[g] == sizes[h] and sizes[g] > FEW:  # own scale parameters, perhaps
+            if sizes[g] == sizes[h] and sizes[g] > FEW:  # one may hold the scale parameters of the other
                 return False
     members, group, as_is = np.arange(d), np.arange(d), np.zeros(d, np.bool_)
     scales, k = np.empty(d, np.int64), 0
@@ -112,7 +118,7 @@ def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
     screen(points, scores, members, group, scales[:k], as_is, gain, derivative)
     least = max(NEED / n, LEAST_GAIN)
     for h in range(k):
-        total = 0.0  # with one variable, the coordinates are one group
+        total = 0.0  # the largest gain of a group; with one variable, the sum over all coordinates
         for g in range(gain.shape[1]):
             if g != group[scales[h]] and np.isfinite(gain[h, g]) and np.isfinite(derivative[h, g]):
                 total = max(total, gain[h, g]) if last > 0 else total + gain[h, g]
@@ -125,8 +131,8 @@ def _is_plain(points: Any, scores: Any, variables: Any, new: Any) -> Any:
 def learn_funnel() -> np.ndarray:
     """The map of a small hierarchy, x_i ~ N(p, e^(2u)) with a long left tail of u, from exact draws.
 
-    A process learns it once before chains start. So the functions that learning calls are compiled or loaded
-    by then, and no chain waits for them in the middle of its warm-up.
+    A process calls this function once, before chains start (run/preparation/compiling.py). The call compiles
+    or loads the functions that learning needs, so that no chain waits for them during its warm-up.
     """
     rng, n, m = np.random.default_rng(1), 100, 6
     e, p, w = rng.exponential(size=(n, 1)), rng.normal(size=(n, 1)), rng.normal(size=(n, m))
@@ -143,7 +149,7 @@ def learn_funnel() -> np.ndarray:
 
 
 def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
-    """What a map does to each coordinate, as arrays (d,) for results, and the map itself, `transport`."""
+    """Describe a map for results: arrays (d,) of what it does to each coordinate; `transport` is the map."""
     found: dict[str, np.ndarray] = {}
     for law in LAWS:
         found |= law.describe(_rows_of(law, table), d)

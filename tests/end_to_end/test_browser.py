@@ -19,7 +19,7 @@ from compared import PROGRAM, evil_comparison
 from pages import EVIL, EVIL_LABELS, EVIL_NAME, evil_result, wide_result
 from stanadapt.reports.watch import Server, Watch
 from stanadapt.result.container import container
-from stanadapt.result.store import lock
+from stanadapt.result.stores.run_folder import lock
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="playwright, which drives the browser, is not here"

@@ -21,7 +21,7 @@ from test_interrupt import CODE, ENDLESS, TALKATIVE, Child
 import stanadapt
 from stanadapt import runs
 from stanadapt.errors import FindingsWarning, OutputError
-from stanadapt.result import files
+from stanadapt.result import build, files
 from stanadapt.result.container import datasets
 from stanadapt.run.interrupts import SIGNALS, delayed_interrupts, interrupts, raised_interrupts
 from stanadapt.run.workers.board import Board
@@ -173,14 +173,14 @@ cli.main()
 def test_a_signal_while_the_result_is_built(
     number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = runs.run_groups
+    whole = build.run_groups
 
     def interrupted(*arguments: Any) -> Any:
         signal.raise_signal(number)
         signal.raise_signal(number)
         return whole(*arguments)
 
-    monkeypatch.setattr(runs, "run_groups", interrupted)
+    monkeypatch.setattr(build, "run_groups", interrupted)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         idata = stanadapt.sample(CODE, **SHORT)
@@ -232,7 +232,7 @@ def test_draws_are_rescued_where_no_result_can_be_built(
 
     whole = stanadapt.sample(CODE, keep_unconstrained=True, **SHORT)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(runs, "run_groups", fail)
+    monkeypatch.setattr(build, "run_groups", fail)
     with pytest.raises(OutputError, match="cannot be built") as raised:
         stanadapt.sample(CODE, keep_unconstrained=True, **SHORT)
     (path,) = tmp_path.rglob("*.npz")

@@ -15,9 +15,9 @@ import pytest
 import stanadapt
 import stores
 from stanadapt.errors import ArgumentError, StanAdaptWarning, StoreError
-from stanadapt.result import store as store_module
 from stanadapt.result.container import attributes, datasets
-from stanadapt.result.store import open_store
+from stanadapt.result.stores import store as store_module
+from stanadapt.result.stores.store import open_store
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -227,7 +227,7 @@ def test_nothing_is_pickled(tmp_path: Path) -> None:
 def test_without_a_store_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(store_module.Store, "__init__", None)
-    monkeypatch.setattr("stanadapt.result.blocks.Blocks.__init__", None)
+    monkeypatch.setattr("stanadapt.result.stores.blocks.Blocks.__init__", None)
     idata = stores.sample()
     assert "store" not in attributes(idata)
     assert not list(tmp_path.iterdir())

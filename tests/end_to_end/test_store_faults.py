@@ -17,8 +17,9 @@ import pytest
 import stanadapt
 import stores
 from stanadapt.errors import ChainError, StoreError
-from stanadapt.result import store as store_module
 from stanadapt.result.container import attributes, datasets
+from stanadapt.result.stores import store as store_module
+from stanadapt.result.stores.run_folder import lock
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -156,7 +157,7 @@ import signal, sys
 for number in (signal.SIGTERM, signal.SIGHUP):  # which nohup has had ignored
     signal.signal(number, signal.SIG_DFL)
 import stanadapt, stores
-from stanadapt.result import store
+from stanadapt.result.stores import store
 from stanadapt.run import progress
 progress._LOG_SHARE = 0.0
 store.SECONDS, store.SHARE = 0.01, 1e9
@@ -216,7 +217,7 @@ def test_two_processes_and_a_dead_one(tmp_path: Path) -> None:
         child.kill()
         child.communicate()
     assert "it was killed, or has failed" in attributes(stanadapt.load(folder))["interrupted_note"]
-    with store_module.lock(folder):
+    with lock(folder):
         pass
 
 

@@ -15,8 +15,9 @@ import stanadapt
 import stores
 from stanadapt.errors import ArgumentError, DataError, StoreError
 from stanadapt.model.data import to_json
-from stanadapt.model.source import Contents, is_path, portable
-from stanadapt.result.identity import check_data
+from stanadapt.model.portable_programs import portable
+from stanadapt.model.source import Contents, is_path
+from stanadapt.result.stores.identity import check_data
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -97,6 +98,13 @@ def test_data_that_do_not_fit_are_told_of(run: Path) -> None:
         stores.resume(run, data={"n": 5})
     with pytest.raises(ArgumentError, match="not allowed with a Posterior"):
         stores.resume(run, model=stanadapt.Posterior(stores.PROGRAM, stores.DATA), data=stores.DATA)
+
+
+def test_data_beside_a_posterior_without_a_program_are_refused(tmp_path: Path) -> None:
+    target = stanadapt.Target.from_python(lambda x: -0.5 * float(x @ x), 2)
+    stores.sample(target, None, store=tmp_path / "run")
+    with pytest.raises(ArgumentError, match="not allowed with a Posterior"):
+        stores.resume(tmp_path / "run", model=stanadapt.Posterior(target), data={"y": 1.0})
 
 
 EQUAL: dict[str, Any] = {

@@ -21,7 +21,7 @@ import stores
 from stanadapt.errors import ArgumentError, StanAdaptError, StoreError
 from stanadapt.reports.watch import Watch
 from stanadapt.result.container import attributes
-from stanadapt.result.store import open_store
+from stanadapt.result.stores.store import open_store
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -219,7 +219,7 @@ def test_no_parameter_hides_a_module() -> None:
         ("arviz", "result/container.py"),
         ("click", "cli"),
         ("distributed", "run/workers/pools.py many/task.py"),
-        ("filelock", "result/store.py"),
+        ("filelock", "result/stores/run_folder.py"),
         ("loky", "run/workers/processes.py run/workers/pools.py"),  # chains of a fit, and many fits
         ("jinja2", "reports"),
         ("matplotlib", "plots"),
@@ -232,7 +232,7 @@ def test_no_parameter_hides_a_module() -> None:
         ("pytensor", "model/backends/pymc/pymc_functions.py model/backends/pymc/pymc_graphs.py"),
         ("threadpoolctl", "numerics/blas.py"),
         ("tqdm", "run/progress.py"),
-        ("zarr", "result/blocks.py"),
+        ("zarr", "result/stores/blocks.py"),
     ],
 )
 def test_each_library_has_one_door(library: str, door: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 import stanadapt
 from cases import kernel_methods
 from stanadapt import samplers
-from stanadapt.result.encoding import decode, encode
+from stanadapt.result.stores.encoding import decode, encode
 from stanadapt.run import chain as chain_module
 from stanadapt.run.chain import KernelChain
 from stanadapt.run.draws import ChainResult, stacks

@@ -20,8 +20,9 @@ from xarray.core import indexing
 import stanadapt
 from stanadapt import cli
 from stanadapt.errors import ArgumentError, OutputError
-from stanadapt.result import columns, files
+from stanadapt.result import files
 from stanadapt.result.container import container, datasets
+from stanadapt.result.formats import columns
 
 PROGRAM = """
 data { int n; }
@@ -416,7 +417,7 @@ def test_parquet_needs_pyarrow(idata: Any, tmp_path: Path, monkeypatch: pytest.M
 def test_long_writing_says_how_far_it_is(
     idata: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("stanadapt.result.export._SILENT_SECONDS", 0.0)
+    monkeypatch.setattr("stanadapt.result.formats.export._SILENT_SECONDS", 0.0)
     stanadapt.export(idata, tmp_path / "fit.csv", progress=True)
     assert capsys.readouterr().err.splitlines()[0] == "stanadapt: writing the draws, 33% done"
     stanadapt.export(idata, tmp_path / "other.csv")

@@ -7,7 +7,7 @@ import pytest
 
 import stanadapt
 from stanadapt import samplers
-from stanadapt.result.encoding import decode, encode
+from stanadapt.result.stores.encoding import decode, encode
 from stanadapt.run import guard
 from stanadapt.run.chain import KernelChain
 from stanadapt.run.draws import ChainResult, stacks

@@ -26,8 +26,7 @@ from stanadapt import cli
 from stanadapt.diagnostics import findings, missed
 from stanadapt.diagnostics.finding import Finding
 from stanadapt.errors import ArgumentError, OutputError
-from stanadapt.model.naming import model_name
-from stanadapt.model.source import Contents
+from stanadapt.model.source import Contents, model_name
 from stanadapt.reports import pictures, thinning
 from stanadapt.reports.colours import turn_dark
 from stanadapt.reports.figures import _alike

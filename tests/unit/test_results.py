@@ -17,7 +17,6 @@ from stanadapt.errors import ArgumentError, FindingsWarning, ModelError, OutputE
 from stanadapt.result import files
 from stanadapt.result.build import build
 from stanadapt.result.container import datasets, has_datatree
-from stanadapt.result.labels import Labels
 from stanadapt.run.preparation.prepare import prepare
 from stanadapt.run.request import resolve
 from stanadapt.run.workers import turns
@@ -345,7 +344,7 @@ def test_chains_keep_their_labels_when_one_has_no_draws():
     prepared = prepare(request, posterior)
     run = turns.run(prepared.turns, turns.Work(posterior, prepared.job, prepared.inits))
     run.chains[1].draws.n = 0
-    idata = build(run, prepared, request, Labels({}, {}), 1.0)
+    idata = build(run, prepared, request, 1.0)
     for name in ("posterior", "sample_stats", "adaptation"):
         assert list(datasets(idata)[name]["chain"].values) == [0, 2], name
     theta = posterior.variables["theta"].take(run.draws.values[[0, 2]])
@@ -361,7 +360,7 @@ def test_draws_are_cut_to_the_shortest_chain_that_has_any():
     prepared = prepare(request, posterior)
     run = turns.run(prepared.turns, turns.Work(posterior, prepared.job, prepared.inits))
     run.chains[0].draws.n, run.chains[2].draws.n = 0, 3
-    groups = datasets(build(run, prepared, request, Labels({}, {}), 1.0))
+    groups = datasets(build(run, prepared, request, 1.0))
     for name in ("posterior", "sample_stats"):
         assert dict(groups[name].sizes) | {"chain": 2, "draw": 3} == dict(groups[name].sizes)
     theta = posterior.variables["theta"].take(run.draws.values[[1, 2], :3])

@@ -14,8 +14,8 @@ import fake_cmdstan
 import stanadapt
 from stanadapt.diagnostics.earlier import begin_from
 from stanadapt.errors import ArgumentError, StanAdaptWarning
-from stanadapt.result.cmdstan_fit import read_fit
 from stanadapt.result.container import attributes, datasets
+from stanadapt.result.formats.cmdstan_fit import read_fit
 
 PROGRAM = """
 data { int d; vector[d] s; real rho; }

@@ -22,7 +22,7 @@ from stanadapt import cli
 from stanadapt.errors import OutputError, StoreError
 from stanadapt.reports import document, watch
 from stanadapt.reports.watch import FINISHED, HOST, KILLED, RUNNING, STOPPED, Page, Server, Watch
-from stanadapt.result.store import lock
+from stanadapt.result.stores.run_folder import lock
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")
 

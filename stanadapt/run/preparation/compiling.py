@@ -22,11 +22,11 @@ from ..job import Job
 from ..progress import tell
 from ..workers.board import Board
 
-_SEVERAL = 5  # coordinates of a variable from which on a hierarchy is likely
+_SEVERAL = 5  # if a variable has at least so many coordinates, a hierarchy is likely
 
 
 def compile_model(posterior: Posterior, progress: bool) -> None:
-    """Compile the model itself, where it is not a Stan program's and takes seconds."""
+    """Compile the model itself, if it comes from Python (PyMC, JAX, NumPyro); Stan programs skip this."""
     if hasattr(posterior.model, "compile"):
         posterior.model.compile(tell if progress else lambda _: None)
 
@@ -34,7 +34,7 @@ def compile_model(posterior: Posterior, progress: bool) -> None:
 def compile_job(job: Job, posterior: Posterior, progress: bool) -> None:
     """Compile all that the chains of a job call."""
     method = sampler(job.method)
-    if is_engine(method):  # it checks its start, and that is all
+    if is_engine(method):  # of our kernels its chain calls only this one, to check its start
         _announce(log_density_gradient, posterior, job.method, progress)
         return
     if method.FACTS.piloted and job.settings.pilot > 0:
@@ -43,18 +43,18 @@ def compile_job(job: Job, posterior: Posterior, progress: bool) -> None:
 
 
 def is_ready(method: str) -> bool:
-    """Whether what runs a method is compiled, in this process or on disk."""
+    """Whether the kernel that runs a method is compiled, in this process or on disk."""
     module: Any = sampler(method)
     return is_compiled(log_density_gradient if is_engine(module) else module.sweep)
 
 
 def compile_pilot(posterior: Posterior, progress: bool) -> None:
-    """Compile what runs the pilot of other methods, and the trial of method="auto"."""
+    """Compile the method that runs the pilot of other methods, and the trial of method="auto"."""
     _compile(warmup.PILOT, warmup.pilot()[1], posterior, progress)
 
 
 def compile_reference(posterior: Posterior, progress: bool) -> None:
-    """Compile the kernel that draws are measured by, see numerics/reference.py."""
+    """Compile the model itself and the reference kernel, which checks draws (numerics/reference.py)."""
     compile_model(posterior, progress)
     _announce(reference_steps, posterior, "the reference kernel", progress)
     d, rng = posterior.dim, np.random.default_rng(0)
@@ -81,8 +81,8 @@ def _compile(method: str, settings: Any, posterior: Posterior, progress: bool) -
     trace = numba.typeof(empty_trace(1, posterior.dim))
     start, sweep = module.start, module.sweep
     board = Board.for_chains(0)
-    with interrupts(board) as caught:  # inside the compiler Ctrl-C would get lost, or leave half a kernel
-        if posterior.model.has_gradient:  # if not before the draws, then after them: modes.py
+    with interrupts(board) as caught:  # in the compiler Ctrl-C would get lost, or leave a kernel unfinished
+        if posterior.model.has_gradient:  # chains climb before the draws, or modes.py climbs after them
             climb.compile((target, x, numba.types.int64))
             write_heights.compile((target, numba.typeof(np.zeros((1, 1))), x))
         start.compile((target, kind, x, generator))

@@ -8,6 +8,7 @@ from ...model.description import Description
 from ...model.posterior import Posterior
 from ..draws import row_bytes
 from ..job import Job
+from ..request import Request
 
 MEMORY_BYTES = 2**28  # of draws that are held in memory where a store has them as well
 _CHAIN_BYTES = 5_000  # of a chain's objects
@@ -23,10 +24,11 @@ def check_chains(chains: int) -> None:
         )
 
 
-def exceeds_memory(job: Job, description: Posterior | Description) -> bool:
-    """Whether the rows of a run that has a store are to stay on the disk."""
+def stays_on_disk(request: Request, job: Job, description: Description) -> bool:
+    """Whether the rows of a run that has a store stay on the disk. Goals of `until` need them in memory."""
     rows = (job.rows + job.warmup_rows) * job.chains
-    return rows * row_bytes(job, description.n_values, description.dim) > MEMORY_BYTES
+    is_large = rows * row_bytes(job, description.n_values, description.dim) > MEMORY_BYTES
+    return is_large and request.until is None
 
 
 def check_memory(posterior: Posterior, job: Job, workers: int, on_disk: bool = False) -> None:

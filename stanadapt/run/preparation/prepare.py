@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import multiprocessing
 from typing import Any, NamedTuple, cast
 
 from ... import check, samplers
-from ...errors import ArgumentError, ModelError, warn
+from ...errors import ArgumentError, warn
 from ...model import PROGRAM_BACKENDS
 from ...model.nuts_programs import check_nuts, refuse_before_compiling
-from ...model.posterior import Posterior
+from ...model.posterior import Posterior, as_posterior
 from .. import inits, warmup
 from ..draws import row_bytes
 from ..inits import Init
@@ -25,7 +24,8 @@ from ..workers.threads import Threads
 from ..workers.turns import Turns
 from . import auto, warm_start
 from .compiling import compile_job, compile_model, compile_pilot
-from .memory import check_chains, check_memory, exceeds_memory
+from .memory import check_chains, check_memory, stays_on_disk
+from .named_quantities import check_quantities, describe_quantities
 
 
 class Prepared(NamedTuple):
@@ -39,7 +39,7 @@ class Prepared(NamedTuple):
 
 
 def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterior:
-    """Open a model for a method.
+    """Open a model for a method; a Posterior is open already.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterio
     """
     is_engine = method != auto.NAME and samplers.is_engine(samplers.sampler(method))
     before_compiling = functools.partial(refuse_before_compiling, method) if is_engine else None
-    return Posterior.opened(model, data, backend, before_compiling)
+    return as_posterior(model, data, backend, before_compiling)
 
 
 def prepare(request: Request, posterior: Posterior, *, stored: bool = False, cluster: Any = None) -> Prepared:
@@ -66,7 +66,7 @@ def prepare(request: Request, posterior: Posterior, *, stored: bool = False, clu
     starts = _starts(request, posterior)
     job, notes = _choose(request, posterior, starts[0])
     notes |= inits.describe(request.inits, request.init_radius)
-    notes |= _names(request)
+    notes |= describe_quantities(request)
     if posterior.name:
         notes["model_name"] = posterior.name
     if request.warm is not None and posterior.dim:
@@ -75,7 +75,7 @@ def prepare(request: Request, posterior: Posterior, *, stored: bool = False, clu
     _check_method(job, posterior)
     if request.until is not None:
         job = _check_goals(request, request.until, job, posterior)
-    on_disk = stored and request.until is None and exceeds_memory(job, posterior.description)
+    on_disk = stored and stays_on_disk(request, job, posterior.description)
     check_memory(posterior, job, request.workers, on_disk)
     sampler = cast(samplers.Sampler, samplers.sampler(job.method))
     if sampler.FACTS.cautious and (advice := sampler.caution(job.settings, posterior.dim)):
@@ -91,11 +91,10 @@ def prepare_again(
     posterior: Posterior,
     starts: list[Init],
     notes: dict[str, Any],
-    on_disk: bool,
     cluster: Any = None,
 ) -> Prepared:
-    """Prepare a run that has begun already: its job, its starts and its notes are known."""
-    check_memory(posterior, job, request.workers, on_disk)
+    """Prepare a run that has begun already, in a store: its job, its starts and its notes are known."""
+    check_memory(posterior, job, request.workers, stays_on_disk(request, job, posterior.description))
     compile_model(posterior, request.progress)
     turns = _turns(request, posterior, cluster)
     compile_job(job, posterior, request.progress)
@@ -113,43 +112,6 @@ def _starts(request: Request, posterior: Posterior) -> list[Init]:
     return inits.plan(request.inits, request.init_radius, posterior, request.chains)
 
 
-def check_quantities(request: Request, posterior: Posterior) -> None:
-    """Refuse a posterior without quantities, and names that are no generated quantities of it."""
-    if posterior.n_values == 0:
-        raise ModelError("model: it has no parameters and no generated quantities, so nothing to draw")
-    for argument in ("log_likelihood", "posterior_predictive"):
-        for name in getattr(request, argument):
-            check.choice(argument, name, posterior.generated_quantities)
-            _check_owner(argument, name, request, posterior)
-    for name in request.log_likelihood:
-        if name in request.posterior_predictive and name in posterior.generated_quantities:
-            raise ArgumentError(f"log_likelihood and posterior_predictive both name {name!r}; only one may")
-
-
-def _check_owner(argument: str, quantity: str, request: Request, posterior: Posterior) -> None:
-    """Refuse a name in the group that no data have, and data whose shape differs from the quantity's."""
-    own = getattr(request, argument)[quantity]
-    if own == quantity:
-        return
-    data = posterior.data_shapes
-    shape = posterior.generated_quantities[quantity].shape
-    if quantity == f"{argument}:{own}":  # made by the model, whose shape is right
-        data[own] = shape
-    check.choice(f"{argument}: the data of {quantity}", own, data)
-    # A likelihood has one value for all components of an observation.
-    wanted = data[own][: len(shape)] if argument == "log_likelihood" else data[own]
-    if shape != wanted:
-        raise ArgumentError(
-            f"{argument}: {quantity} has shape {shape}, and the data {own} have {data[own]}; they must be "
-            "alike"
-        )
-    if quantity in request.dims:
-        raise ArgumentError(
-            f"dims[{quantity!r}] is not allowed: {quantity} is named {own} in the result, and has its "
-            "dimensions"
-        )
-
-
 def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, dict[str, Any]]:
     """The job, with the method that method="auto" takes; and the notes on that choice."""
     if request.method != auto.NAME:
@@ -163,20 +125,6 @@ def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, di
         tell(f"stanadapt: {choice.method}, because {choice.reason}")
     notes = {"method_requested": request.method, "auto_reason": choice.reason, "auto_facts": facts.to_json()}
     return request.job(choice.method, None), notes
-
-
-def _names(request: Request) -> dict[str, str]:
-    """For the result's attributes: by group, the names that differ from the program's names."""
-    asked = {
-        "log_likelihood": request.log_likelihood,
-        "posterior_predictive": request.posterior_predictive,
-    }
-    others = {
-        group: {own: quantity for quantity, own in names.items() if own != quantity}
-        for group, names in asked.items()
-    }
-    others = {group: names for group, names in others.items() if names}
-    return {"quantities": json.dumps(others)} if others else {}
 
 
 def _check_method(job: Job, posterior: Posterior) -> None:

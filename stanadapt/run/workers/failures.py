@@ -1,4 +1,4 @@
-"""Exceptions that end chains, on their way to the user: out of a worker process they take little along."""
+"""How the exception that ended a chain reaches the user; a worker process sends it as bytes and text."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ... import check
 from ...errors import ChainError, StanAdaptError
 
 _PACKAGE = Path(__file__).parents[2]
-_CALLERS = ("stanadapt.model.backends.python", "stanadapt.simulators.abc")  # of users' functions
+_CALLERS = ("stanadapt.model.backends.python", "stanadapt.simulators.abc")  # call users' functions
 
 
 class ChainFailure(NamedTuple):
-    """A chain that ended with an exception; or a whole fit, without the number of a chain."""
+    """The exception that ended a chain; or a whole fit, and then `chain` is None."""
 
     chain: int | None
     error: BaseException
-    traceback: str  # as Python prints it; empty for our own errors, whose messages suffice
+    traceback: str  # as Python prints it; empty for an error of this package, whose message is enough
 
     @classmethod
     def of(cls, chain: int | None, error: BaseException) -> ChainFailure:
@@ -32,7 +32,7 @@ class ChainFailure(NamedTuple):
         return cls(chain, error, text.rstrip())
 
     def packed(self) -> PackedFailure:
-        """The same for the way out of a process."""
+        """Pack the failure, so that a worker process can send it to its parent."""
         import cloudpickle
 
         forms = []
@@ -44,17 +44,17 @@ class ChainFailure(NamedTuple):
 
 
 class PackedFailure(NamedTuple):
-    """A failure as bytes from a worker process, so that the parent cannot fail while it receives it."""
+    """A failure that a worker process sends. The exception is still pickled, so receiving it cannot fail."""
 
     chain: int | None
-    forms: list[bytes]  # the exception, pickled; its class and arguments, for a class that fails at that
+    forms: list[bytes]  # pickles of the exception, and of its class and arguments in case the first fails
     line: str  # its type and message
     traceback: str
 
     def opened(self) -> ChainFailure:
-        """With the exception itself where it can be had, else with a ChainError of its message."""
+        """Unpack the failure: with the exception itself if possible, else a ChainError that quotes it."""
         for form in self.forms:
-            with contextlib.suppress(Exception):  # whatever a user's class raises when it is made again
+            with contextlib.suppress(Exception):  # unpickling a user's class may raise anything
                 error = pickle.loads(form)
                 if isinstance(error, tuple):
                     kind, arguments = error
@@ -66,7 +66,7 @@ class PackedFailure(NamedTuple):
 
 
 def raise_first(failures: list[ChainFailure], *, in_processes: bool) -> None:
-    """Raise the exception of the first chain that failed, if one did; what else happened is in its notes."""
+    """Raise the exception of the failed chain with the lowest number, if any; its notes have the others."""
     if not failures:
         return
     first, *others = sorted(failures, key=lambda failure: failure.chain or 0)
@@ -81,7 +81,7 @@ def raise_first(failures: list[ChainFailure], *, in_processes: bool) -> None:
 
 
 def _users_frames(error: BaseException) -> TracebackType | None:
-    """The frames from the user's function on, if one raised it."""
+    """The traceback from the user's function on; None if the error did not come out of such a function."""
     frames, last = error.__traceback__, None
     while frames is not None and Path(frames.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
         frames, last = frames.tb_next, frames

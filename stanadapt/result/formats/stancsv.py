@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import xarray
 
-from .. import samplers
-from ..errors import ArgumentError
+from ... import samplers
+from ...errors import ArgumentError
+from ..container import json_attribute
+from ..labels import SAMPLE_DIMS
 from .columns import LP, ColumnTable
-from .container import json_attribute
-from .labels import SAMPLE_DIMS
 
 # Stan's columns in its order, with the schema's names.
 STAN_COLUMNS = {

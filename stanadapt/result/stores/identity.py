@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import check
-from ..errors import StoreError
-from ..model.data import read
-from ..model.posterior import Posterior
-from ..model.source import Contents
+from ... import check
+from ...errors import StoreError
+from ...model.data import read
+from ...model.posterior import Posterior
+from ...model.source import Contents
 
 _POINTS = (0.1, 0.5, 2.0)  # densities are compared at points at most so far from zero
 _CLOSE = 1e-5  # relative; another machine rounds otherwise

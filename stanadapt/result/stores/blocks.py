@@ -23,13 +23,13 @@ import xarray
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from ..errors import StoreError
-from ..run.draws import Draws, Stack
+from ...errors import StoreError
+from ...run.draws import Draws, Stack
+from ..container import Groups
+from ..labels import SAMPLE_DIMS
+from ..schema import Schema
 from .admission import METADATA, check_array, check_group, check_tree
 from .checkpoint import flush_files, write_whole
-from .container import Groups
-from .labels import SAMPLE_DIMS
-from .schema import Schema
 
 # Groups whose arrays are written while a run goes on. Those of warm-up have names that begin so.
 WARMUP = "warmup_"

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray
 
-from .. import check
-from ..errors import ArgumentError
-from .container import Groups, json_attribute
-from .labels import SAMPLE_DIMS
+from ... import check
+from ...errors import ArgumentError
+from ..container import Groups, json_attribute
+from ..labels import SAMPLE_DIMS
 
 LP = "lp__"  # what Stan calls the log density
 _GROUPS = ("posterior", "log_likelihood", "posterior_predictive")  # with what Stan draws, in this order

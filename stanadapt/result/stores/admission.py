@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..check import shown
-from ..errors import StoreError
+from ...check import shown
+from ...errors import StoreError
 
 METADATA = "zarr.json"
 _FORMAT_2 = (".zgroup", ".zarray", ".zattrs", ".zmetadata")

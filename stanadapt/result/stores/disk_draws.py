@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import StoreError
-from ..run.draws import ChainResult, Draws, Run, Stack
-from ..run.workers.turns import Work
+from ...errors import StoreError
+from ...run.draws import ChainResult, Draws, Run, Stack
+from ...run.workers.turns import Work
+from ..build import attributes_of, common_length, finish, run_groups
+from ..container import attributes, container, datasets
 from .blocks import SAMPLED, WARMUP
-from .build import attributes_of, common_length, finish, run_groups
-from .container import attributes, container, datasets
-from .store import Store, failures, is_locked, open_store
+from .run_folder import failures, is_locked
+from .store import Store, open_store
 
 if TYPE_CHECKING:
-    from .container import InferenceData
+    from ..container import InferenceData
 
 _PATIENCE, _PAUSE = 5.0, 0.1  # seconds
 _SHOWN = 5_000  # rows of each chain that are looked at where the draws are not held in memory

@@ -1,81 +1,64 @@
-"""A run in a folder: what was asked, where each chain is, and its draws, so that a run outlives its process.
+"""The store of a run: it keeps its chains while they go on, and gives them back to a run that goes on.
 
-    run.json         what was asked, the versions and the processor, the names of the quantities
-    asked.npz        where chains start, and the user's coordinates
-    program.stan     the program with its includes, where it is one
-    data.json        its data
-    chains/0/        the last two checkpoints of chain 0, see result/checkpoint.py
-    draws.zarr/      full blocks of draws while the run goes on, see blocks.py; when it is over, the result
-    end.json         how it ended, unless it was killed
-    unknown/         columns of statistics that the method does not know, and that the result leaves out
-    lock             held by the process that runs it; the system takes it from one that is dead
-
-Reading executes nothing: all of it is JSON and arrays, without pickles.
+run_folder.py lists the files of its folder. reopening.py opens the model of the run again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import xarray
 
-from .. import check, samplers
-from ..errors import ArgumentError, StoreError, warn
-from ..model import PROGRAM_BACKENDS
-from ..model.backends.contract import RefusedError
-from ..model.data import to_json
-from ..model.description import Description
-from ..model.opening import read_program
-from ..model.posterior import Posterior
-from ..model.program import has_includes
-from ..model.source import Contents
-from ..run.draws import Draws, Stack, row_bytes
-from ..run.inits import Init
-from ..run.job import Job
-from ..run.preparation.memory import exceeds_memory
-from ..run.preparation.prepare import Prepared
-from ..run.request import Request
-from ..run.stopping import Until
-from ..run.warmup import pilot
+from ... import check, samplers
+from ...errors import StoreError, warn
+from ...model import PROGRAM_BACKENDS
+from ...model.data import to_json
+from ...model.description import Description
+from ...run.draws import Draws, Stack, row_bytes
+from ...run.inits import Init
+from ...run.job import Job
+from ...run.preparation.memory import stays_on_disk
+from ...run.preparation.prepare import Prepared
+from ...run.request import Request
+from ...run.stopping import Until
+from ...run.warmup import pilot
+from ..build import data_groups
+from ..machine import machine
+from ..schema import Schema
 from .admission import check_files
 from .blocks import Blocks
-from .build import data_groups
 from .checkpoint import flush_files, read_checkpoint, write_checkpoint, write_whole
 from .encoding import EncodingError, decode, encode
-from .identity import check_code, check_data, check_density, density_of
-from .labels import Labels
-from .machine import machine
-from .schema import Schema
+from .identity import density_of
+from .run_folder import (
+    ASIDE,
+    ASKED,
+    CHAINS,
+    DATA,
+    DRAWS,
+    END,
+    LOCK,
+    PROGRAM,
+    RUN,
+    check_folder,
+    failures,
+    is_locked,
+    resolved,
+)
 
 FORMAT = 1  # of the folder
 BLOCK_BYTES = 2**23  # of a block of a chain's rows, about
 SECONDS = 10.0  # between checkpoints of a chain
 SHARE = 0.01  # of the time that checkpoints may take
-_RUN, _ASKED, _PROGRAM, _DATA, _END, _LOCK = (
-    "run.json",
-    "asked.npz",
-    "program.stan",
-    "data.json",
-    "end.json",
-    "lock",
-)
-_CHAINS, DRAWS = "chains", "draws.zarr"
-_ASIDE = "unknown"  # arrays that a result leaves out, see blocks.py
-_OURS = {_ASKED, _PROGRAM, _DATA, _LOCK, _CHAINS, DRAWS}  # the files of a run that has not begun
-_PATIENCE = 0.5  # seconds to wait for the lock: a process that only checks the run holds it for a moment
-_ADVICE = (
-    "The draws up to its last checkpoints are safe: when there is room, stanadapt.resume goes on from there"
-)
 
 
 class Asked(NamedTuple):
@@ -99,15 +82,14 @@ class Store:
 
     def __init__(self, folder: Path, asked: Asked) -> None:
         self.folder, self.asked = folder, asked
-        labels = Labels(asked.request.coords, asked.request.dims)
-        self.schema = Schema.of(asked.request, asked.description, labels)
-        self.blocks = Blocks(folder / DRAWS, folder / _ASIDE, self.schema, asked.job.chains, asked.block)
+        self.schema = Schema.of(asked.request, asked.description)
+        self.blocks = Blocks(folder / DRAWS, folder / ASIDE, self.schema, asked.job.chains, asked.block)
         self._due = [time.monotonic() + SECONDS] * asked.job.chains
 
     @property
     def is_lazy(self) -> bool:
-        """Whether the draws are too many for memory. With goals of `until` they stay in memory."""
-        return is_lazy(self.asked.request, self.asked.job, self.asked.description)
+        """Whether the draws are too many for memory."""
+        return stays_on_disk(self.asked.request, self.asked.job, self.asked.description)
 
     @property
     def is_whole_chains(self) -> bool:
@@ -184,12 +166,12 @@ class Store:
         """Say how the run has ended."""
         text = json.dumps({"hash": _hash(json.dumps(facts)), "ended": facts})
         with failures(self.folder):
-            write_whole(self.folder / _END, text.encode())
+            write_whole(self.folder / END, text.encode())
 
     def ended(self) -> dict[str, Any]:
         """How the run has ended; nothing if it has not, was killed, or the file that says so is damaged."""
         try:
-            held = json.loads((self.folder / _END).read_text(encoding="utf-8"))
+            held = json.loads((self.folder / END).read_text(encoding="utf-8"))
             facts: dict[str, Any] = held["ended"]
             return facts if _hash(json.dumps(facts)) == held["hash"] else {}
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -198,109 +180,20 @@ class Store:
     def begin_again(self, job: Job, request: Request) -> None:
         """Go on, maybe with more draws."""
         with failures(self.folder):
-            (self.folder / _END).unlink(missing_ok=True)
+            (self.folder / END).unlink(missing_ok=True)
             self.blocks.grow(job.rows, has_blocks=self._has_blocks())
             self.blocks.remove_torn()
         self.asked = self.asked._replace(job=job, request=request._replace(coords=self.asked.request.coords))
         self._write_run()
 
-    def open_posterior(self, model: Any, data: Any) -> Posterior:
-        """The posterior of the run: `model` with `data`, or what the folder has of these where one is None.
-
-        Only text and numbers are taken from the folder. A library or an executable comes from the caller.
-
-        Raises
-        ------
-        StoreError
-            The folder's program or data are damaged, or the given ones belong to another run.
-        ArgumentError
-            The folder lacks what is needed, and there is no `model`.
-        """
-        facts, request = self.asked.facts, self.asked.request
-        open_it = self._open_object if facts["program"] is None else self._open_program
-        posterior = open_it(model, data, self._text(_DATA, facts["data"]))
-        self._check_executable(posterior)
-        posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
-        self._check_described(posterior, "unconstrained_names", "flat_names", "hash")
-        check_density(self.folder, facts.get("density", []), posterior)
-        return posterior
-
-    def _open_program(self, model: Any, data: Any, held: str) -> Posterior:
-        """The run's Stan program with its data; `held` is the folder's JSON text of the data."""
-        code = self.code()
-        if isinstance(model, Posterior):
-            if data is not None:
-                raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
-            self._check_given(code, held, model.code, _data_text(model))
-            return model
-        if model is None:
-            if has_includes(code):
-                raise ArgumentError(
-                    f"{self.folder} has a program that includes other files, and no file is read because a "
-                    "store says so: pass the program again, model=..."
-                )
-            if self.asked.facts["executable"] and self.is_whole_chains:
-                raise ArgumentError(
-                    f"{self.folder} is of a CmdStanModel, and no executable is run because a store says so: "
-                    "pass the same CmdStanModel again, model=..."
-                )
-            model = Contents(code)
-        if data is not None or not isinstance(model, Contents):
-            self._check_given(code, held, *read_program(model, Contents(held) if data is None else data))
-        facts = self.asked.facts
-        try:
-            return Posterior(model, Contents(held), backend=facts["backend"], seed=facts.get("seed", 0))
-        except RefusedError as error:
-            raise StoreError(f"{self.folder}: its program cannot be opened again: {error}") from error
-
-    def _open_object(self, model: Any, data: Any, held: str) -> Posterior:
-        """The model of a run that had no Stan program, which must be given again."""
-        if model is None:
-            raise ArgumentError(
-                f"{self.folder} has no Stan program, since the run was of {self.asked.description.library}: "
-                "pass the same model again, model=..."
-            )
-        posterior = model if isinstance(model, Posterior) else Posterior(model, data)
-        if posterior.code:
-            raise StoreError(
-                f"{self.folder} is of another model: the run had no Stan program, and this is one"
-            )
-        self._check_described(posterior, "unconstrained_names")  # another model has other data, too
-        check_data(self.folder, held, _data_text(posterior))
-        return posterior
-
-    def _check_described(self, posterior: Posterior, *names: str) -> None:
-        """Refuse a posterior whose description differs from the run's in one of the entries `names`."""
-        theirs, ours = posterior.description.to_json(), self.asked.description.to_json()
-        for name in names:
-            if theirs[name] != ours[name]:
-                raise StoreError(
-                    f"{self.folder} is of another model: its {name.replace('_', ' ')} is "
-                    f"{check.shown(ours[name])}, and that of this one {check.shown(theirs[name])}"
-                )
-
-    def _check_given(self, code: str, held: str, given: str, data: str) -> None:
-        """Refuse another program, and other data, than the folder has."""
-        if not given:
-            raise StoreError(
-                f"{self.folder} is of another model: the run was of a Stan program, and this is none"
-            )
-        check_code(self.folder, code, given)
-        check_data(self.folder, held, data)
-
-    def _check_executable(self, posterior: Posterior) -> None:
-        """Refuse to go on with chains of CmdStan by stanli, or the other way round."""
-        ran = bool(self.asked.facts["executable"])
-        if self.is_whole_chains and ran != bool(posterior.executable):
-            raise ArgumentError(
-                f"{self.folder} is of a run by {'CmdStan' if ran else 'stanli'}, and model is "
-                f"{'no' if ran else 'a'} CmdStanModel with an executable: pass what the run had"
-            )
-
     def code(self) -> str:
         """The program; empty where the run has none. Raises StoreError where it is damaged."""
         digest = self.asked.facts["program"]
-        return "" if digest is None else self._text(_PROGRAM, digest)
+        return "" if digest is None else self._text(PROGRAM, digest)
+
+    def data(self) -> str:
+        """The data as JSON text. Raises StoreError where they are damaged."""
+        return self._text(DATA, self.asked.facts["data"])
 
     def check_machine(self, library: str) -> None:
         """Say where this machine or its packages differ, since draws need not be the same to the last bit.
@@ -345,7 +238,7 @@ class Store:
         }
         text = json.dumps({"format": FORMAT, "hash": _hash(json.dumps(content)), "run": content}, indent=1)
         with failures(self.folder):
-            write_whole(self.folder / _RUN, text.encode())
+            write_whole(self.folder / RUN, text.encode())
 
     def _has_blocks(self) -> bool:
         """Whether checkpoints count rows whose values are in blocks only."""
@@ -354,7 +247,7 @@ class Store:
         return max(rows, default=0) >= self.asked.block
 
     def _chain(self, chain: int) -> Path:
-        return self.folder / _CHAINS / str(chain)
+        return self.folder / CHAINS / str(chain)
 
     def _restored(self, chain: int, stack: Stack, tail: Any, most: int, *, warmup: bool = False) -> Draws:
         """The room of a chain with the rows that it has drawn, `most` of them at most."""
@@ -400,11 +293,7 @@ class _Sink:
             self.store.blocks.put(self.chain, first, rows, self.rows, warmup=self.warmup)
 
 
-class InUseError(StoreError):
-    """Another process has the folder."""
-
-
-def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepared, labels: Labels) -> Store:
+def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepared) -> Store:
     """The folder of a run that is about to begin.
 
     Raises
@@ -415,8 +304,8 @@ def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepa
     posterior, job = prepared.posterior, prepared.job
     folder = check_folder(path)
     is_program = bool(posterior.code)
-    data = _data_text(posterior)
-    coords = {name: _labels(name, given) for name, given in labels.coords.items()}
+    data = to_json(posterior.data)
+    coords = {name: _labels(name, given) for name, given in request.coords.items()}
     try:
         starts = encode({"inits": list(prepared.inits), "coords": coords})
     except EncodingError as error:
@@ -439,61 +328,19 @@ def create_store(path: str | os.PathLike[str], request: Request, prepared: Prepa
     store = Store(folder, asked)
     with failures(folder, "No run has begun"):
         for path in folder.iterdir():  # of one that was killed before it began
-            if path.name != _LOCK:
+            if path.name != LOCK:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         for i in range(job.chains):
-            (folder / _CHAINS / str(i)).mkdir(parents=True)
+            (folder / CHAINS / str(i)).mkdir(parents=True)
         if is_program:
-            write_whole(folder / _PROGRAM, posterior.code.encode())
-        write_whole(folder / _DATA, data.encode())
-        write_whole(folder / _ASKED, starts)
+            write_whole(folder / PROGRAM, posterior.code.encode())
+        write_whole(folder / DATA, data.encode())
+        write_whole(folder / ASKED, starts)
         for name, group in data_groups(posterior, store.schema).items():
             store.blocks.write_group(name, group)
         facts["labels"] = store.blocks.data_digest()
         store._write_run()
     return store
-
-
-def is_lazy(request: Request, job: Job, posterior: Posterior | Description) -> bool:
-    """Whether the draws of a run are too many to be held in memory."""
-    return request.until is None and exceeds_memory(job, posterior)
-
-
-def check_folder(path: Any) -> Path:
-    """The folder for a new run, which is made.
-
-    Raises
-    ------
-    ArgumentError
-        It has a run already, or is no empty folder.
-    StoreError
-        It cannot be made.
-    """
-    folder = _resolved(path)
-    if (folder / _RUN).exists():
-        raise ArgumentError(
-            f"store={os.fspath(path)!r} has a run already: stanadapt.resume goes on with it, "
-            "stanadapt.extend adds draws, and stanadapt.load reads it; or name another folder"
-        )
-    if folder.exists() and not _is_free(folder):
-        raise ArgumentError(f"store={os.fspath(path)!r} exists already, and is no empty folder")
-    with failures(folder, "No run has begun"):
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _resolved(path: Any) -> Path:
-    """The whole path of a store. Raises ArgumentError."""
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise check.refused("store", path, "the path of a folder")
-    folder = Path(os.fsdecode(path)).resolve()
-    try:
-        str(folder).encode()
-    except UnicodeEncodeError as error:  # results, pages and files of results have the path as text
-        raise check.refused(
-            "store", str(folder), "a path in UTF-8, since results name it as text; rename its folders"
-        ) from error
-    return folder
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:
@@ -506,13 +353,13 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     StoreError
         It is no store, is damaged, or was written by another version.
     """
-    folder = _resolved(path)
-    check_files(folder, (folder / DRAWS, folder / _ASIDE))
+    folder = resolved(path)
+    check_files(folder, (folder / DRAWS, folder / ASIDE))
     try:
-        text = (folder / _RUN).read_text(encoding="utf-8")
+        text = (folder / RUN).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"{path} is no store of a run: its {_RUN} cannot be read ({check.one_line(error)})"
+            f"{path} is no store of a run: its {RUN} cannot be read ({check.one_line(error)})"
         ) from error
     try:
         held = json.loads(text)
@@ -522,13 +369,13 @@ def open_store(path: str | os.PathLike[str]) -> Store:
             )
         content = held["run"]
         if _hash(json.dumps(content)) != held["hash"]:
-            raise StoreError(f"{folder / _RUN} is damaged: its content does not have the hash that it names")
+            raise StoreError(f"{folder / RUN} is damaged: its content does not have the hash that it names")
         if lacking := [name for name in _FACTS if name not in content["facts"]]:
-            raise StoreError(f"{folder / _RUN} lacks {', '.join(lacking)}: another version has written it")
+            raise StoreError(f"{folder / RUN} lacks {', '.join(lacking)}: another version has written it")
         _check_facts(content["facts"])
-        starts = (folder / _ASKED).read_bytes()
+        starts = (folder / ASKED).read_bytes()
         if hashlib.sha256(starts).hexdigest() != content["facts"]["starts"]:
-            raise StoreError(f"{folder / _ASKED} is damaged or of another run: it has changed since")
+            raise StoreError(f"{folder / ASKED} is damaged or of another run: it has changed since")
         asked = decode(starts)
         job = _checked_job(Job(**content["job"]))
         job = job._replace(settings=samplers.resolve(samplers.sampler(job.method), job.settings))
@@ -575,51 +422,6 @@ def _check_facts(facts: Mapping[str, Any]) -> None:
     np.array(facts.get("density", []), float)
 
 
-@contextlib.contextmanager
-def lock(folder: Path) -> Iterator[None]:
-    """Lock the folder for this process. Raises StoreError if another process has the lock."""
-    from filelock import FileLock, Timeout
-
-    held = FileLock(folder / _LOCK)
-    try:
-        held.acquire(timeout=_PATIENCE)
-    except Timeout as error:
-        raise InUseError(f"{folder} is in use by another process that runs it") from error
-    except (OSError, NotImplementedError) as error:  # the latter where a file system has no locks
-        raise StoreError(f"{folder} cannot be locked: {check.one_line(error)}") from error
-    try:
-        yield
-    finally:
-        held.release()
-
-
-def is_locked(folder: Path) -> bool:
-    """Whether a process runs what is in the folder. Raises StoreError where that cannot be seen."""
-    try:
-        with lock(folder):
-            return False
-    except InUseError:
-        return True
-
-
-@contextlib.contextmanager
-def failures(folder: Path, advice: str = _ADVICE) -> Iterator[None]:
-    """The system's refusal, in words."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or check.one_line(error)
-        raise StoreError(f"{folder} cannot be written: {reason}. {advice}") from error
-
-
-def _is_free(folder: Path) -> bool:
-    """Whether a run may begin there: it is empty, or a run was killed there before it began."""
-    if not folder.is_dir():
-        return False
-    names = {path.name.removesuffix(".part") for path in folder.iterdir()}
-    return names <= {_LOCK} or (_LOCK in names and names <= _OURS | {_RUN})
-
-
 def _tail(draws: Draws) -> Mapping[str, Any]:
     tail = draws.tail()
     return {"n": draws.n, "values": tail.values, "x": tail.x, "stats": tail.stats}
@@ -627,10 +429,6 @@ def _tail(draws: Draws) -> Mapping[str, Any]:
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _data_text(posterior: Posterior) -> str:
-    return to_json(posterior.data)
 
 
 def _labels(name: str, given: Any) -> np.ndarray:

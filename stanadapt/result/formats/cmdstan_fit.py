@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray
 
-from .. import samplers
-from ..errors import ArgumentError
-from ..model.backends.stan.native import demangled
-from ..model.variables import variables
-from .container import OWN_GROUP, container
-from .labels import SAMPLE_DIMS, Labels
+from ... import samplers
+from ...errors import ArgumentError
+from ...model.backends.stan.native import demangled
+from ...model.variables import variables
+from ..container import OWN_GROUP, container
+from ..labels import SAMPLE_DIMS, Labels
 from .stancsv import STAN_COLUMNS, own_method
 
 if TYPE_CHECKING:
-    from .container import InferenceData
+    from ..container import InferenceData
 
 
 def is_fit(given: Any) -> bool:

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 import xarray
 
-from .. import check
-from ..errors import ArgumentError, OutputError
-from ..run.progress import tell
+from ... import check
+from ...errors import ArgumentError, OutputError
+from ...run.progress import tell
+from ..container import OWN_GROUP, attributes, datasets
+from ..files import whole_files
 from . import stancsv
 from .columns import LP, ColumnTable, QuantityDraws, quantities
-from .container import OWN_GROUP, attributes, datasets
-from .files import whole_files
 
 if TYPE_CHECKING:
-    from .container import InferenceData
+    from ..container import InferenceData
 
 FORMATS = ("csv", "parquet", "stancsv")
 _SUFFIXES = {".csv": "csv", ".parquet": "parquet"}
