@@ -65,7 +65,7 @@ WITH_FAULTS = {
         'coordinates where they help"] = "auto"\n': (
             'coordinates where they help"] = "auto"\n    fault: Annotated[int, Limit(0, 6), "which"] = 0\n'
         ),
-        "room: Any, rng: Any) -> Any:": "room: Any, rng: Any, fault: Any) -> Any:",
+        "room: Any, rng: Generator\n) ->": "room: Any, rng: Generator, fault: Any\n) ->",
         "state, logp, h, room, rng)": "state, logp, h, room, rng, 0 if adapting else settings.fault)",
         "    energy = energy_of": (
             "    if fault == 1:\n        for i in range(x.size):\n            room.momentum[i] = z[i]\n"
@@ -96,7 +96,6 @@ GOES_ON_ADAPTING = {
         "class Settings(NamedTuple):\n": (
             'class Settings(NamedTuple):\n    vanishing: Annotated[bool, "adapt after warm-up"] = True\n'
         ),
-        "    acceptance=BOTH_SIDES,\n": "    acceptance=BOTH_SIDES,\n    vanishing=True,\n",
     }
 }
 NEVER_LESS = {"horizon": 1e12}  # and a learning rate: one over the number of points that are remembered

@@ -19,7 +19,7 @@ from common import Method
 from figures import COLOURS, Learner, new_figure, save, tidy
 from stanadapt.numerics.actor_critic import action
 from stanadapt.result.container import datasets
-from stanadapt.samplers.policy import unwhiten, whiten
+from stanadapt.samplers.policy import into_space, out_of_space
 
 EPISODE, EPISODES, DRAWS = 500, 140, 5_000
 RUNS = 10  # of which the one with the largest rewards in the end is shown
@@ -124,8 +124,8 @@ def phi(policy: Any, radius: float, points: np.ndarray) -> np.ndarray:
     learner, means = policy.learner, np.empty_like(points)
     a = np.empty(points.shape[1])
     for i, x in enumerate(points):
-        action(learner.actor_is, learner.nets.actor, radius, whiten(policy.space, x), a)
-        means[i] = unwhiten(policy.space, a)
+        action(learner.actor_is, learner.nets.actor, radius, into_space(policy.space, x), a)
+        means[i] = out_of_space(policy.space, a)
     return means
 
 

@@ -1,7 +1,7 @@
 """Completion in a shell: the command that prints its script, and the names that words are completed with.
 
 Every press of the tab key starts Python anew. So nothing here imports the samplers, which would load numba:
-the settings of a method are read from the text of its file.
+the settings of a method are read from the text of its file, and of the file that it shares settings with.
 """
 
 from __future__ import annotations
@@ -82,19 +82,28 @@ def complete_variable(ctx: click.Context, _: click.Parameter, incomplete: str) -
 
 def setting_names(method: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Settings of a method: their meaning, and their values where there are only a few."""
-    if method not in METHODS:
-        return {}
-    tree = ast.parse((_SAMPLERS / f"{method}.py").read_text(encoding="utf-8"))
+    return _settings(method) if method in METHODS else {}
+
+
+def _settings(file: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The settings that a file of samplers/ declares: its own first, then those that it shares."""
+    tree = ast.parse((_SAMPLERS / f"{file}.py").read_text(encoding="utf-8"))
     choices: dict[str, tuple[str, ...]] = {}
+    files: dict[str, str] = {}  # the name of a shared file there -> the file
     for node in tree.body:
         choices |= _choices(node)
-    declared = {}
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module is None:
+            files |= {alias.asname or alias.name: alias.name for alias in node.names}
+    found = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "Settings":
             for field in node.body:
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                    declared[field.target.id] = _describe(field.annotation, choices)
-    return declared
+                    found[field.target.id] = _describe(field.annotation, choices)
+            for decorator in node.decorator_list:  # `with_settings_of(shared)`
+                if isinstance(decorator, ast.Call):
+                    found |= _settings(files[ast.unparse(decorator.args[0])])
+    return found
 
 
 def _choices(node: ast.stmt) -> dict[str, tuple[str, ...]]:
@@ -107,7 +116,9 @@ def _choices(node: ast.stmt) -> dict[str, tuple[str, ...]]:
     return {
         ast.unparse(target): ast.literal_eval(value.args[0])
         for target, value in pairs
-        if isinstance(value, ast.Call) and ast.unparse(value.func) == "Choice"
+        if isinstance(value, ast.Call)
+        and ast.unparse(value.func) == "Choice"
+        and isinstance(value.args[0], ast.Tuple)
     }
 
 

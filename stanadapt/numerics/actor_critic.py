@@ -124,7 +124,7 @@ def empty_replay(rows: int, d: int, k: int) -> ReplayBuffer:
 
 
 @kernel(ordered=True)
-def dot(u: Vector, v: Vector) -> Real:
+def dot_in_eights(u: Vector, v: Vector) -> Real:
     """u . v in eight partial sums: fast even though the compiler may not reorder sums."""
     n = u.size - u.size % 8
     a, b, c, e, f, g, h, k = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -202,8 +202,8 @@ def backward(
     d_hidden, ones = np.zeros_like(hidden), np.ones(hidden.shape[1])
     for j in range(len(d_out)):
         for i in range(len(hidden)):
-            g_w2[j, i] += dot(d_out[j], hidden[i])
-        g_b2[j] += dot(d_out[j], ones)
+            g_w2[j, i] += dot_in_eights(d_out[j], hidden[i])
+        g_b2[j] += dot_in_eights(d_out[j], ones)
     add_product(d_hidden, w2.T, d_out)
     for i in range(len(hidden)):
         row, active = d_hidden[i], hidden[i]
@@ -211,8 +211,8 @@ def backward(
             if active[k] == 0.0:
                 row[k] = 0.0
         for j in range(len(z)):
-            g_w1[i, j] += dot(row, z[j])
-        g_b1[i] += dot(row, ones)
+            g_w1[i, j] += dot_in_eights(row, z[j])
+        g_b1[i] += dot_in_eights(row, ones)
     return d_hidden
 
 
@@ -228,7 +228,7 @@ def input_gradient(shape: Shape, weights: Vector, d_hidden: Matrix) -> Matrix:
 @kernel(ordered=True)
 def clip(gradient: Vector, threshold: Real) -> Real:
     """Shorten `gradient`, in place, to the norm `threshold` if it is longer. Returns the norm that it had."""
-    norm = np.sqrt(dot(gradient, gradient))
+    norm = np.sqrt(dot_in_eights(gradient, gradient))
     if norm > threshold:
         for i in range(gradient.size):
             gradient[i] *= threshold / norm
@@ -256,7 +256,7 @@ def squared_error(shape: Shape, weights: Vector, z: Matrix, targets: Matrix) -> 
     total = 0.0
     for j in range(len(out)):
         away = out[j] - targets[j]
-        total += dot(away, away)
+        total += dot_in_eights(away, away)
     return total / z.shape[1]
 
 
@@ -320,7 +320,7 @@ def regress(
 @kernel(ordered=True)
 def exterior_weight(u: Vector, radius: Real) -> Real:
     """g: 0 for |u|² <= radius²/2, 1 for |u| >= radius, and smooth in between (Appendix B.3)."""
-    return _transition(dot(u, u) / (radius * radius))
+    return _transition(dot_in_eights(u, u) / (radius * radius))
 
 
 @kernel(ordered=True)
@@ -343,7 +343,7 @@ def action(shape: Shape, actor: Vector, radius: Real, u: Vector, a: Vector) -> N
     for j in range(a.size):
         a[j] = b2[j]
     for i in range(b1.size):
-        z = b1[i] + dot(w1[i], u)
+        z = b1[i] + dot_in_eights(w1[i], u)
         if z > 0.0:
             for j in range(a.size):
                 a[j] += w2[j, i] * z
@@ -455,7 +455,7 @@ def critic_step(
     d_out[0] = 2.0 / size * away
     gradient = np.zeros_like(nets.critic)
     backward(critic_is, nets.critic, both, hidden, d_out, gradient)
-    return descend(nets.critic, gradient, nets.critic_adam, rates.critic), dot(away, away) / size
+    return descend(nets.critic, gradient, nets.critic_adam, rates.critic), dot_in_eights(away, away) / size
 
 
 @kernel(ordered=True)
@@ -530,7 +530,7 @@ def value(shape: Shape, weights: Vector, u: Vector) -> Real:
     w1, b1, w2, b2 = layers(shape, weights)
     total = b2[0]
     for i in range(b1.size):
-        total += w2[0, i] * max(0.0, b1[i] + dot(w1[i], u))
+        total += w2[0, i] * max(0.0, b1[i] + dot_in_eights(w1[i], u))
     return total
 
 
@@ -542,7 +542,7 @@ def add_gradient(shape: Shape, weights: Vector, u: Vector, d_out: Vector, gradie
     for j in range(d_out.size):
         g_b2[j] += d_out[j]
     for i in range(b1.size):
-        z = b1[i] + dot(w1[i], u)
+        z = b1[i] + dot_in_eights(w1[i], u)
         if z <= 0.0:
             continue
         slope = 0.0

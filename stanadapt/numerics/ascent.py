@@ -91,7 +91,7 @@ def climb(target: Target, x: Vector, most: Integer) -> Ascent:
             logp, tries = line_search(target, way[n], heights[n], slope, direction, way[n + 1], next_score)
         gradients += tries
         if logp > heights[n]:
-            pairs = remember(memory, pairs, way[n], way[n + 1], score, next_score)
+            pairs = remember_pair(memory, pairs, way[n], way[n + 1], score, next_score)
             score, next_score = next_score, score
             n += 1
             heights[n] = logp
@@ -133,24 +133,24 @@ def ascent_direction(memory: Memory, pairs: Integer, score: Vector, direction: V
             return 0.0
         for i in range(score.size):
             direction[i] /= length
-        return dot(direction, score)
+        return dot_in_order(direction, score)
     newest, oldest = pairs - 1, max(pairs - _MEMORY, 0)
     weights = np.empty(_SLOTS)
     for k in range(newest, oldest - 1, -1):
         j = k % _SLOTS
-        weights[j] = dot(memory.steps[j], direction) / memory.inner[j]
+        weights[j] = dot_in_order(memory.steps[j], direction) / memory.inner[j]
         add(direction, -weights[j], memory.turns[j])
     for i in range(direction.size):
         direction[i] *= memory.diagonal[i]
     for k in range(oldest, newest + 1):
         j = k % _SLOTS
-        weight = dot(memory.turns[j], direction) / memory.inner[j]
+        weight = dot_in_order(memory.turns[j], direction) / memory.inner[j]
         add(direction, weights[j] - weight, memory.steps[j])
-    return dot(direction, score)
+    return dot_in_order(direction, score)
 
 
 @kernel(ordered=True)
-def remember(
+def remember_pair(
     memory: Memory, pairs: Integer, x: Vector, end: Vector, score: Vector, end_score: Vector
 ) -> Integer:
     """Keep the step from `x` to `end` if the log density is concave along it. Returns the number of pairs."""
@@ -164,7 +164,7 @@ def remember(
     for i in range(x.size):
         step[i] /= length
         turn[i] /= length
-    memory.inner[j] = dot(step, turn)
+    memory.inner[j] = dot_in_order(step, turn)
     if not memory.inner[j] > _CURVED * norm(step):
         return pairs
     if pairs == 0:
@@ -209,7 +209,7 @@ def line_search(
             high = step
             step = low + (high - low) * interpolate(low_slope * (high - low), end_logp - low_logp)
             continue
-        end_slope = dot(end_score, direction)
+        end_slope = dot_in_order(end_score, direction)
         if not end_slope > _FLATTER * slope:
             return end_logp, tries
         ahead = (step - low) * extrapolate(low_slope, end_slope)
@@ -267,8 +267,8 @@ def norm(v: Vector) -> Real:
 
 
 @kernel(ordered=True)
-def dot(u: Vector, v: Vector) -> Real:
-    """u . v, summed in order: a climb amplifies last digits, and the `dot` of linear.py may be reordered."""
+def dot_in_order(u: Vector, v: Vector) -> Real:
+    """u . v, summed in order: a climb amplifies last digits, and `dot` of linear.py may be reordered."""
     total = 0.0
     for i in range(u.size):
         total += u[i] * v[i]

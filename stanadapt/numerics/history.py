@@ -51,7 +51,7 @@ def rate(t: Integer, schedule: Real) -> Real:
     return max(t, 1) ** -schedule
 
 
-def sample(history: History) -> np.ndarray:
+def sample_history(history: History) -> np.ndarray:
     """The kept points (n, d) in the order of the chain; at first they are fewer."""
     return history.points[np.argsort(history.times[: history.seen])]
 

@@ -226,12 +226,12 @@ def divergence(metric: Metric | None, points: np.ndarray, scores: np.ndarray) ->
     """The mean of |s + A^-1 (x - mean)|²_A / d over draws and scores (n, d); infinity if there is none."""
     if metric is None or len(points) < 2:
         return float("inf")
-    u, t = whiten(metric, points - points.mean(axis=0), scores)
+    u, t = whiten_by_metric(metric, points - points.mean(axis=0), scores)
     found = float(np.square(u + t).sum(axis=1).mean() / points.shape[1])
     return found if np.isfinite(found) else float("inf")
 
 
-def whiten(metric: Metric, points: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def whiten_by_metric(metric: Metric, points: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points and scores (n, d) in coordinates in which the metric is the identity."""
     if len(metric.chol_t):
         t = solve_triangular(metric.chol_t, scores.T, trans="T", check_finite=False).T
@@ -269,7 +269,7 @@ def learn_dense(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metri
     n, d = points.shape
     if 2 * n >= d or not len(metric.chol_t):
         return learn_metric(metric, points, scores)
-    u, t = whiten(metric, points - points.mean(axis=0), scores - scores.mean(axis=0))
+    u, t = whiten_by_metric(metric, points - points.mean(axis=0), scores - scores.mean(axis=0))
     low = learn_metric(unit_metric(d), u, t)
     if low is None:
         return None
@@ -309,7 +309,7 @@ def is_same(one: Metric, other: Metric, points: np.ndarray, before: int, most: f
     Metrics of different forms do not agree.
     """
     gap = points[:before].mean(axis=0) - points[before:].mean(axis=0)
-    u = whiten(other, gap[None], gap[None])[0]
+    u = whiten_by_metric(other, gap[None], gap[None])[0]
     expected = gap.size * (1.0 / before + 1.0 / (len(points) - before))
     return bool(np.square(u).sum() < drift * expected and change(one, other) < most)
 

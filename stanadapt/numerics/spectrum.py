@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def describe(root: np.ndarray) -> dict[str, float]:
+def summarise_preconditioner(root: np.ndarray) -> dict[str, float]:
     """Trace, log-determinant and condition number of A = root root^T."""
     if np.all(np.isfinite(root)):
         eigenvalues = np.linalg.svd(root, compute_uv=False) ** 2

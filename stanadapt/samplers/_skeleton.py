@@ -21,6 +21,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Target, Vector
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import first_scale
 from ..target import log_density
@@ -36,6 +37,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=WALK,
     needs="densities",
     learns=("step size",),
@@ -58,14 +60,14 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,)."""
     logp = log_density(target, x)
     return State(x.copy(), logp, first_scale(target, x, logp, settings.target_accept, rng), 0)
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, step_size, n = state
 

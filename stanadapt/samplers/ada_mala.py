@@ -36,43 +36,29 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.covariance import learn_point
 from ..numerics.langevin import first_step_size, gaussian_step_size, langevin_proposal
 from ..numerics.linear import scaled_identity, transposed_times
-from ..numerics.spectrum import describe
+from ..numerics.spectrum import summarise_preconditioner
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import (
-    BOTH_SIDES,
-    LANGEVIN,
-    UNLESS_FAITHFUL,
-    Facts,
-    Handover,
-    Stage,
-    move_with_root,
-    preconditioned_stages,
-)
+from . import preconditioned
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, move_with_root
 from .loop import swept
-from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
+from .settings import POSITIVE, Limit, with_settings_of
 
 
+@with_settings_of(preconditioned)
 class Settings(NamedTuple):
     damping: Annotated[float, POSITIVE, "lambda: damping of the first covariance"] = 10.0
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
-    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    simple_mala: Annotated[int, NOT_NEGATIVE, "n_0: iterations of simple MALA at first"] = 500
-    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search, or 0.1 if faithful"] = (
-        None
-    )
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
-    forgetting: Annotated[float, Limit(0.0, 1.0), "share of warm-up in which old points fade"] = 0.5
     memory: Annotated[float, Limit(3.0, float("inf")), "points remembered there, over d"] = 10.0
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 FACTS = Facts(
+    module=__name__,
     family=LANGEVIN,
     needs="gradients",
     learns=("step size", "covariance"),
@@ -81,8 +67,6 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
-    piloted=True,
 )
 
 
@@ -105,11 +89,11 @@ def n_matrices(settings: Any) -> int:
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    return preconditioned_stages(settings, warmup, "covariance")
+    return preconditioned.stages(settings, warmup, "covariance")
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,): A = I and nothing learned, which is simple MALA."""
     d = x.size
     score = np.empty_like(x)
@@ -152,7 +136,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, score, rotated, mean, chol_t, scale, tr, n, step_size, memory = state
 
@@ -179,7 +163,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def learn(mean: Any, chol_t: Any, scale: Any, tr: Any, x: Any, n: Any) -> Any:
+def learn(mean: Vector, chol_t: Matrix, scale: Real, tr: Real, x: Vector, n: Real) -> Any:
     """Equation (17) for the n-th point x, in place. Returns the scale and tr(L L^T)."""
     keep = (n - 2.0) / (n - 1.0) if n > 2.0 else 1.0  # Sigma_2 keeps all of lambda I
     return learn_point(mean, chol_t, scale, tr, x, keep, 1.0 / n, 1.0 / n)
@@ -190,7 +174,7 @@ move = move_with_root("chol_t")
 
 
 def history(state: State) -> dict[str, float]:
-    return describe(np.sqrt(state.scale) * state.chol_t)
+    return summarise_preconditioner(np.sqrt(state.scale) * state.chol_t)
 
 
 def learnt(state: State) -> dict[str, Any]:

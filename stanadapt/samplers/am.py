@@ -27,15 +27,16 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import follow_outer, solve_lower, transposed_factor
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
-from ..numerics.spectrum import describe
+from ..numerics.spectrum import summarise_preconditioner
 from ..numerics.step_size import adapt_step_size
 from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, METRIC, WALK, Facts, Handover, Stage, move_with_density
+from .base import BOTH_SIDES, WALK, Facts, Handover, Stage, move_with_density
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
@@ -49,6 +50,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=WALK,
     needs="densities",
     learns=("step size", "covariance"),
@@ -56,7 +58,6 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     acceptance=BOTH_SIDES,
-    takes=METRIC,
 )
 
 
@@ -78,7 +79,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,)."""
     chol_t = scaled_identity(x.size, settings.initial_scale / np.sqrt(x.size))
     return State(x.copy(), log_density(target, x), x.copy(), chol_t, 1.0, 0.0)
@@ -92,7 +93,7 @@ def take_over(state: State, handover: Handover, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, mean, chol_t, step_size, t = state
 
@@ -113,7 +114,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def learn(mean: Any, chol_t: Any, x: Any, rho: Any) -> None:
+def learn(mean: Vector, chol_t: Matrix, x: Vector, rho: Real) -> None:
     """mu <- mu + rho (x - mu), L <- L + rho L [L^-1 (x - mu)(x - mu)^T L^-T - I]_lower, in place.
 
     Both formulas use the old mu, as in Andrieu and Thoms.
@@ -130,7 +131,7 @@ move = move_with_density
 
 
 def history(state: State) -> dict[str, float]:
-    return describe(state.chol_t)
+    return summarise_preconditioner(state.chol_t)
 
 
 def learnt(state: State) -> dict[str, Any]:

@@ -35,10 +35,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.langevin import first_step_size, gaussian_step_size, langevin_proposal
 from ..numerics.linear import add_outer, scaled_identity, transposed_times
-from ..numerics.spectrum import describe
+from ..numerics.spectrum import summarise_preconditioner
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
@@ -60,6 +61,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=LANGEVIN,
     needs="gradients",
     learns=("step size", "covariance"),
@@ -68,8 +70,6 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
-    piloted=True,
 )
 
 
@@ -97,7 +97,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with Sigma = I."""
     d = x.size
     score = np.empty_like(x)
@@ -143,7 +143,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 4."""
     x, logp, score, rotated, cov, chol_t, s, mean, squares, n, n_accepted = state
 
@@ -168,7 +168,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def gather(mean: Any, squares: Any, x: Any, n: Any) -> None:
+def gather(mean: Vector, squares: Matrix, x: Vector, n: Real) -> None:
     """Add the n-th state of an epoch to its mean and sum of squares, in place (Welford's recursion)."""
     away = x - mean
     for i in range(x.size):
@@ -181,7 +181,7 @@ move = move_with_root("chol_t")
 
 
 def history(state: State) -> dict[str, float]:
-    return describe(state.chol_t)
+    return summarise_preconditioner(state.chol_t)
 
 
 def learnt(state: State) -> dict[str, Any]:

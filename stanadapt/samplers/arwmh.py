@@ -36,15 +36,16 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.covariance import learn_point
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
-from ..numerics.spectrum import describe
+from ..numerics.spectrum import summarise_preconditioner
 from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, METRIC, WALK, Facts, Handover, Stage, move_with_density
+from .base import BOTH_SIDES, WALK, Facts, Handover, Stage, move_with_density
 from .loop import swept
 from .settings import PROBABILITY
 
@@ -58,6 +59,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=WALK,
     needs="densities",
     learns=("step size", "covariance", "learning rate"),
@@ -65,7 +67,6 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     acceptance=BOTH_SIDES,
-    takes=METRIC,
 )
 
 
@@ -114,7 +115,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,): lambda = 1, mu = x, Sigma = I."""
     d = x.size
     chol_t, logp = scaled_identity(d, 1.0), log_density(target, x)
@@ -159,7 +160,7 @@ def _copy(walk: Walk) -> Walk:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 3."""
     x, logp, step_size, mean, chol_t, scale, i, beta, sum_accept, volume, n, best_speed, before, best = state
 
@@ -187,7 +188,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def log_volume(chol_t: Any, scale: Any, step_size: Any) -> Any:
+def log_volume(chol_t: Matrix, scale: Real, step_size: Real) -> Real:
     """log|lambda Sigma| / d."""
     total = 0.0
     for k in range(len(chol_t)):
@@ -200,7 +201,7 @@ move = move_with_density
 
 
 def history(state: State) -> dict[str, float]:
-    return {"warmup_beta": state.beta} | describe(np.sqrt(state.scale) * state.chol_t)
+    return {"warmup_beta": state.beta} | summarise_preconditioner(np.sqrt(state.scale) * state.chol_t)
 
 
 def learnt(state: State) -> dict[str, Any]:

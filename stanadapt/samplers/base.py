@@ -21,17 +21,26 @@ A module may leave out these functions in plain Python:
     history         state -> numbers that warm-up records: names -> numbers; none if left out
     learnt          state -> what a chain has learned when warm-up ends: names -> arrays; none if left out
 
-A module needs these functions in plain Python if FACTS says so:
+Some methods can do more than others. Each of these abilities is one or several functions in plain Python, and
+a method has the ability if its module has the functions:
 
-    caution         (cautious) settings, d -> what a user should know before the run, or None
-    take_over       (piloted, or takes METRIC) state at the first point, a `Handover`, settings -> the state
-    until_refit     (refits) state -> number of iterations before the method learns in plain Python
-    refit           (refits) state, settings, rng -> the state after that
-    is_settled      (settles) state -> whether the stage that has just ended may be the last
-    warm_stages     (settles) settings, warmup, d -> the stages of warm-up after a `Handover`
-    warm_settings   (settles) settings -> the settings for `start` before a `Handover`
-    look            (settles) state, earlier draws and their scores, settings -> the state, and whether they
+    caution         settings, d -> what a user should know before the run, or None
+
+    take_over       state at the first point, a `Handover`, settings -> the state
+
+    until_refit     state -> number of iterations before the method learns in plain Python
+    refit           state, settings, rng -> the state after that
+
+    is_settled      state -> whether the stage that has just ended may be the last
+    warm_stages     settings, warmup, d -> the stages of warm-up after a `Handover`
+    warm_settings   settings -> the settings for `start` before a `Handover`
+    look            state, earlier draws and their scores, settings -> the state, and whether they
                     support what was taken over
+
+Three settings mean the same in every method that has them: `faithful` (it follows the paper to the letter),
+`vanishing` (adaptation goes on after warm-up, more and more rarely), and `pilot` (so many iterations of
+Fisher HMC begin warm-up; it needs `take_over`). A method that learns coordinates has `transport` and
+`groups` in its State.
 
 An engine has no kernels: a program outside of this package runs a whole chain at once. Its module has
 Settings, FACTS and:
@@ -42,7 +51,8 @@ Settings, FACTS and:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
@@ -59,14 +69,19 @@ WALK, LANGEVIN, HAMILTONIAN, SURROGATE, POLICY = "walk", "Langevin", "Hamiltonia
 BOTH_SIDES, TOO_LOW, NO_TARGET = "both sides", "too low", "no target"
 # Whether a random start first climbs out of the far tail.
 ALWAYS, UNLESS_FAITHFUL, NEVER = "always", "unless faithful", "never"
-# What a method can take from an earlier run to begin with. For a metric it needs `take_over`. It takes a step
-# size only from a run of the same method, as the setting `initial_step_size`.
+# What a method can take from an earlier run to begin with. It takes a step size only from a run of the same
+# method, as the setting `initial_step_size`.
 METRIC, STEP_SIZE = "metric", "step size"
 
 
 class Facts(NamedTuple):
-    """Facts about a method. The rest of the package reads these and never guesses from names of settings."""
+    """Facts about a method, for the rest of the package.
 
+    The fields are what a method declares. The properties are what its module tells by having a function, a
+    setting or a field of its State.
+    """
+
+    module: str  # the name of the method's module, `__name__` there
     family: str  # WALK, LANGEVIN, HAMILTONIAN, SURROGATE or POLICY
     needs: str  # what an iteration evaluates, in words for the user
     learns: tuple[str, ...]  # what it adapts, likewise
@@ -82,17 +97,65 @@ class Facts(NamedTuple):
         tuple[str, tuple[str, ...]], ...
     ] = ()  # of arrays in `learnt`, if the shape does not tell the dims
     capacity: str = ""  # setting that limits how much of the history it can learn from
-    faithful: bool = False  # whether it has a setting `faithful`, which follows the paper to the letter
-    vanishing: bool = False  # whether it has a setting `vanishing`: adaptation goes on, more and more rarely
-    piloted: bool = False  # whether Fisher HMC can begin its warm-up (setting `pilot`)
-    takes: str = ""  # METRIC, STEP_SIZE or nothing; a piloted method always takes a metric
     leapfrogs: float = 0.0  # one of its steps counts as so many leapfrog steps; 0 if it has other steps
     unscaled: bool = False  # whether its preconditioner is the covariance only up to a factor
-    refits: bool = False  # whether it learns in plain Python between blocks of iterations
-    settles: bool = False  # whether its warm-up may end before its last stage
-    transports: bool = False  # whether it learns coordinates: its State has `transport` and `groups`
-    cautious: bool = False  # whether it warns of some posteriors
-    whole_chains: bool = False  # whether it is an engine
+    takes_step_size: bool = False  # whether it can begin with the step size of an earlier run
+
+    @property
+    def faithful(self) -> bool:
+        """Whether it has a setting `faithful`, which follows the paper to the letter."""
+        return "faithful" in _fields(self.module, "Settings")
+
+    @property
+    def vanishing(self) -> bool:
+        """Whether it has a setting `vanishing`: adaptation goes on, more and more rarely."""
+        return "vanishing" in _fields(self.module, "Settings")
+
+    @property
+    def piloted(self) -> bool:
+        """Whether Fisher HMC can begin its warm-up."""
+        return "pilot" in _fields(self.module, "Settings")
+
+    @property
+    def takes(self) -> str:
+        """METRIC, STEP_SIZE, or nothing."""
+        if _has(self.module, "take_over"):
+            return METRIC
+        return STEP_SIZE if self.takes_step_size else ""
+
+    @property
+    def refits(self) -> bool:
+        """Whether it learns in plain Python between blocks of iterations."""
+        return _has(self.module, "refit")
+
+    @property
+    def settles(self) -> bool:
+        """Whether its warm-up may end before its last stage."""
+        return _has(self.module, "is_settled")
+
+    @property
+    def transports(self) -> bool:
+        """Whether it learns coordinates."""
+        return {"transport", "groups"} <= set(_fields(self.module, "State"))
+
+    @property
+    def cautious(self) -> bool:
+        """Whether it warns of some posteriors."""
+        return _has(self.module, "caution")
+
+    @property
+    def whole_chains(self) -> bool:
+        """Whether it is an engine."""
+        return _has(self.module, "run")
+
+
+def _has(module: str, name: str) -> bool:
+    return hasattr(sys.modules[module], name)
+
+
+def _fields(module: str, name: str) -> tuple[str, ...]:
+    """The fields of a NamedTuple of a module, if it has one of this name."""
+    return getattr(getattr(sys.modules[module], name, None), "_fields", ())
 
 
 class Stage(NamedTuple):
@@ -114,36 +177,6 @@ class Handover(NamedTuple):
     step_size: float = np.nan
     method: str = ""  # the method that has this step size
     points: np.ndarray = np.empty((0, 0))  # (k, d) earlier draws, in x
-
-
-def preconditioned_stages(settings: Any, warmup: int, last: str) -> list[Stage]:
-    """Stages of simple MALA, of learning with a short memory (unless faithful), and of the paper's recursion.
-
-    The third stage has the name `last`. After a pilot it is the only one.
-    """
-    if settings.pilot:
-        return [Stage(last, warmup)]
-    simple = min(settings.simple_mala, warmup if settings.faithful else warmup // 4)
-    rest = warmup - simple
-    forgetting = 0 if settings.faithful else int(settings.forgetting * rest)
-    return [Stage("simple_mala", simple), Stage("forgetting", forgetting), Stage(last, rest - forgetting)]
-
-
-COLD, WARM = (15, 15, 30, 40, 60, 96), (30, 30, 40, 60, 96)  # the first windows of Fisher HMC
-
-
-def growing_windows(warmup: int, first: Sequence[int] = COLD) -> list[int]:
-    """The lengths of the windows of Fisher HMC's warm-up: the first ones, then 1.6 times the last.
-
-    If less than half of the next window is left at the end, it joins the last window.
-    """
-    left = warmup
-    lengths: list[int] = []
-    while left:
-        length = first[len(lengths)] if len(lengths) < len(first) else int(1.6 * lengths[-1])
-        lengths.append(left if left < 1.5 * length else length)
-        left -= lengths[-1]
-    return lengths
 
 
 class Method(Protocol):

@@ -55,6 +55,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Integer, Real, Target, Vector
 from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
 from ..numerics.linear import dot
 from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, velocity_into
@@ -64,10 +65,10 @@ from ..numerics.splitting import room, split_steps, trajectory_steps
 from ..numerics.step_size import DualAveraging, average_step_size, final_step_size
 from ..numerics.windows import Windows, empty_windows, put, with_room
 from ..target import hessian, log_density_gradient
-from ..trace import Info, record
+from ..trace import Info, Trace, record
 from ..transport.map_table import no_transport
 from . import windowed
-from .base import ALWAYS, HAMILTONIAN, METRIC, TOO_LOW, TRAJECTORY_COLUMNS, Facts, move_with_score
+from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts, move_with_score
 from .settings import PROBABILITY, SCALE, Choice, Limit
 from .windowed import AUTO, DENSE
 
@@ -90,6 +91,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=HAMILTONIAN,
     needs="gradients",
     learns=("step size", "metric"),
@@ -100,10 +102,7 @@ FACTS = Facts(
     climbs=ALWAYS,
     columns=TRAJECTORY_COLUMNS,
     harmless_divergences=HARMLESS_SHARE,
-    takes=METRIC,
     leapfrogs=2.0,
-    settles=True,
-    transports=True,
 )
 
 
@@ -128,7 +127,7 @@ def n_matrices(settings: Any) -> int:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,): A = I, and the Hessian if the settings ask for it."""
     d = x.size
     score = np.empty_like(x)
@@ -156,7 +155,9 @@ hand_over, take_over, look = windowed.hand_over, windowed.take_over, windowed.lo
 
 
 @kernel(counted=False)
-def step(target: Any, settings: Any, state: Any, logp: Any, step_size: Any, room: Any, rng: Any) -> Any:
+def step(
+    target: Target, settings: Any, state: State, logp: Real, step_size: Real, room: Any, rng: Generator
+) -> tuple[Real, Info, Flag]:
     """One trajectory from the state's point. If the end is accepted, it replaces point and score in place.
 
     `logp` and `step_size` are arguments, because the state is built once for a sweep and does not follow
@@ -188,7 +189,7 @@ def step(target: Any, settings: Any, state: Any, logp: Any, step_size: Any, room
 
 
 @kernel
-def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag, trace: Trace) -> State:
     """Run one iteration for every row of `trace`. The loop in loop.py would build this state every time."""
     x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, transport, groups = (
         state
@@ -213,7 +214,9 @@ def sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace
 
 
 @kernel(counted=False)
-def _iterate(target: Any, settings: Any, state: Any, room: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+def _iterate(
+    target: Target, settings: Any, state: State, room: Any, rng: Generator, adapting: Flag, trace: Trace
+) -> tuple[Real, Real, DualAveraging, Integer]:
     """The loop of `sweep`. Returns the numbers of the state that it changes; arrays change in place."""
     logp, h, search, lost = state.logp, state.step_size, state.search, state.lost
     for i in range(trace.logp.size):

@@ -39,46 +39,32 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.langevin import first_step_size, gaussian_step_size, langevin_proposal
 from ..numerics.linear import add_outer, dot, scaled_identity, times
-from ..numerics.spectrum import describe
+from ..numerics.spectrum import summarise_preconditioner
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import (
-    BOTH_SIDES,
-    LANGEVIN,
-    UNLESS_FAITHFUL,
-    Facts,
-    Handover,
-    Stage,
-    move_with_root,
-    preconditioned_stages,
-)
+from . import preconditioned
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, move_with_root
 from .loop import swept
-from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Choice, Limit
+from .settings import POSITIVE, Choice, Limit, with_settings_of
 
 SIGNALS = Choice(("score", "increment", "rao_blackwell"))
 SCORE, INCREMENT = 0, 1  # indices of the first two
 
 
+@with_settings_of(preconditioned)
 class Settings(NamedTuple):
     damping: Annotated[float, POSITIVE, "lambda: damping of the first estimate"] = 10.0
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
-    step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    simple_mala: Annotated[int, NOT_NEGATIVE, "n_0: iterations of simple MALA at first"] = 500
     signal: Annotated[str | int, SIGNALS, "s_n: what the preconditioner learns from"] = "rao_blackwell"
-    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search, or 0.1 if faithful"] = (
-        None
-    )
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
-    forgetting: Annotated[float, Limit(0.0, 1.0), "share of warm-up in which old points fade"] = 0.5
     memory: Annotated[float, Limit(2.0, float("inf")), "signals remembered there, over d"] = 10.0
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
 FACTS = Facts(
+    module=__name__,
     family=LANGEVIN,
     needs="gradients",
     learns=("step size", "preconditioner"),
@@ -87,8 +73,6 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
-    piloted=True,
     unscaled=True,
 )
 
@@ -109,11 +93,11 @@ def n_matrices(settings: Any) -> int:
 
 
 def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
-    return preconditioned_stages(settings, warmup, "fisher")
+    return preconditioned.stages(settings, warmup, "fisher")
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,): R = I and nothing learned, which is simple MALA."""
     d = x.size
     score = np.empty_like(x)
@@ -148,7 +132,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 1."""
     x, logp, score, rotated, root_t, tr, step_size, memory = state
 
@@ -175,7 +159,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def rotated_signal(signal: Any, rotated: Any, rotated_y: Any, accept_prob: Any, accepted: Any) -> Any:
+def rotated_signal(
+    signal: Any, rotated: Vector, rotated_y: Vector, accept_prob: Real, accepted: Flag
+) -> tuple[Real, Vector]:
     """The weight of the signal s_n in the sum of outer products, and phi_n = R^T s_n."""
     if signal == SCORE:
         return 1.0, (rotated_y.copy() if accepted else rotated.copy())
@@ -186,7 +172,7 @@ def rotated_signal(signal: Any, rotated: Any, rotated_y: Any, accept_prob: Any, 
 
 
 @kernel
-def learn(root_t: Any, rotated: Any, phi: Any, forget: Any) -> Any:
+def learn(root_t: Matrix, rotated: Vector, phi: Vector, forget: Real) -> Real:
     """The root of (f A^-1 + s s^T)^-1 in O(d²), with phi = R^T s: Proposition 4, where f = 1.
 
     `root_t` and the score `rotated` by it change in place, and `phi` is overwritten. Returns tr(A).
@@ -207,7 +193,7 @@ move = move_with_root("root_t")
 
 
 def history(state: State) -> dict[str, float]:
-    return describe(state.root_t)
+    return summarise_preconditioner(state.root_t)
 
 
 def learnt(state: State) -> dict[str, Any]:

@@ -35,87 +35,45 @@ two (d, d) arrays a chain.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from ..jit import kernel
-from ..numerics.langevin import propose
-from ..numerics.linear import add_times, transposed_times, transposed_times_into
-from ..numerics.speed_measure import adapt_beta, climb_speed
+from ..kinds import Flag, Matrix, Target, Vector
+from ..numerics.linear import add_times, transposed_times_into
 from ..target import hessian_vector
-from ..trace import NOTHING, Info
 from . import gad
-from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_with_root
-from .gad import State
+from .base import move_with_root
+from .gad import step_along
 from .loop import swept
-from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
+from .settings import PROBABILITY, Limit, with_settings_of
 
 
+@with_settings_of(gad)
 class Settings(NamedTuple):
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that beta aims at"] = 0.55
     learning_rate: Annotated[float | None, Limit(0.0, 1.0), "eta; None: 0.002, or 0.00015 if faithful"] = None
-    beta_rate: Annotated[float, Limit(0.0, 1.0), "rho_beta: learning rate of beta"] = 0.02
-    initial_scale: Annotated[float, SCALE, "L starts at initial_scale / sqrt(d) times I"] = 0.1
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
-FACTS = Facts(
-    family=LANGEVIN,
-    needs="gradients",
-    learns=("covariance",),
-    warmup=20_000,
-    draws=20_000,
-    gradient=True,
-    acceptance=BOTH_SIDES,
-    climbs=UNLESS_FAITHFUL,
-    faithful=True,
-    piloted=True,
-    unscaled=True,
-)
-FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate
+FACTS = gad.FACTS._replace(module=__name__)
 
-start, take_over = gad.start, gad.take_over
+State, start, take_over = gad.State, gad.start, gad.take_over
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration of Algorithm 1."""
-    x, logp, score, rotated, chol_t, square, beta = state
-
-    # Propose y = x + L (L^T grad(x) / 2 + eps).
-    d = x.size
-    y, v, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    propose(x, rotated, chol_t, 1.0, rng, y, v)
-    logp_y, accept_prob = gad.evaluate_proposal(
-        target, x, logp, score, rotated, chol_t, y, score_y, rotated_y
-    )
-    accepted = rng.random() < accept_prob
-
-    n_gradients, learns = 1, adapting and logp_y > -np.inf
-    if learns:
-        left, right = np.zeros((3, d)), np.zeros((3, d))
-        if accept_prob < 1.0:  # else the gradient of min{0, log ratio} is zero
-            learns = ratio_gradient(target, chol_t, score, y, score_y, v, rotated_y, left, right)
-            n_gradients = 3
-        if learns:
-            eta = gad.learning_rate(settings, FAITHFUL_RATE, OWN_RATE)
-            climb_speed(chol_t, square, left, right, beta, eta, settings.faithful)
-    if accepted:
-        x, logp, score, rotated = y, logp_y, score_y, rotated_y
-    if adapting:
-        beta = adapt_beta(beta, accepted, settings)
-        rotated = transposed_times(chol_t, score)
-    info = Info(accept_prob, accepted, np.nan, n_gradients, NOTHING)
-    return State(x, logp, score, rotated, chol_t, square, beta), info
-
-
-@kernel
 def ratio_gradient(
-    target: Any, chol_t: Any, score: Any, y: Any, score_y: Any, v: Any, rotated_y: Any, left: Any, right: Any
-) -> Any:
+    target: Target,
+    chol_t: Matrix,
+    score: Vector,
+    y: Vector,
+    score_y: Vector,
+    v: Vector,
+    rotated_y: Vector,
+    left: Matrix,
+    right: Matrix,
+) -> Flag:
     """Write grad_L of the log ratio as the sum of three outer products left_m right_m^T.
 
     Returns whether the Hessian is finite.
@@ -137,5 +95,6 @@ def ratio_gradient(
     return True
 
 
+step = step_along(ratio_gradient, terms=3, gradients=2)
 sweep = swept(step)
 move = move_with_root("chol_t")

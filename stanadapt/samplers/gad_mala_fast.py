@@ -32,89 +32,52 @@ another product with L. Memory: two (d, d) arrays a chain.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
-
-import numpy as np
+from typing import Annotated, NamedTuple
 
 from ..jit import kernel
-from ..numerics.langevin import propose
-from ..numerics.linear import transposed_times
-from ..numerics.speed_measure import adapt_beta, climb_speed
-from ..trace import NOTHING, Info
+from ..kinds import Flag, Matrix, Target, Vector
 from . import gad
-from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, move_with_root
-from .gad import State
+from .base import move_with_root
+from .gad import step_along
 from .loop import swept
-from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
+from .settings import PROBABILITY, Limit, with_settings_of
 
 
+@with_settings_of(gad)
 class Settings(NamedTuple):
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that beta aims at"] = 0.55
     learning_rate: Annotated[float | None, Limit(0.0, 1.0), "eta; None: 0.002, or 0.00015 if faithful"] = None
-    beta_rate: Annotated[float, Limit(0.0, 1.0), "rho_beta: learning rate of beta"] = 0.02
-    initial_scale: Annotated[float, SCALE, "L starts at initial_scale / sqrt(d) times I"] = 0.1
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
-FACTS = Facts(
-    family=LANGEVIN,
-    needs="gradients",
-    learns=("covariance",),
-    warmup=20_000,
-    draws=20_000,
-    gradient=True,
-    acceptance=BOTH_SIDES,
-    climbs=UNLESS_FAITHFUL,
-    faithful=True,
-    piloted=True,
-    unscaled=True,
-)
-FAITHFUL_RATE, OWN_RATE = 0.00015, 0.002  # defaults of the learning rate
+FACTS = gad.FACTS._replace(module=__name__)
 
-start, take_over = gad.start, gad.take_over
+State, start, take_over = gad.State, gad.start, gad.take_over
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
-    """One iteration of Algorithm 1."""
-    x, logp, score, rotated, chol_t, square, beta = state
-
-    # Propose y = x + L (L^T grad(x) / 2 + eps).
-    d = x.size
-    y, v, score_y, rotated_y = np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    propose(x, rotated, chol_t, 1.0, rng, y, v)
-    logp_y, accept_prob = gad.evaluate_proposal(
-        target, x, logp, score, rotated, chol_t, y, score_y, rotated_y
-    )
-    accepted = rng.random() < accept_prob
-
-    if adapting and logp_y > -np.inf:
-        left, right = np.zeros((1, d)), np.zeros((1, d))
-        if accept_prob < 1.0:  # else the gradient of min{0, log ratio} is zero
-            ratio_gradient(score, score_y, v, rotated_y, left, right)
-        eta = gad.learning_rate(settings, FAITHFUL_RATE, OWN_RATE)
-        climb_speed(chol_t, square, left, right, beta, eta, settings.faithful)
-    if accepted:
-        x, logp, score, rotated = y, logp_y, score_y, rotated_y
-    if adapting:
-        beta = adapt_beta(beta, accepted, settings)
-        rotated = transposed_times(chol_t, score)
-    info = Info(accept_prob, accepted, np.nan, 1, NOTHING)
-    return State(x, logp, score, rotated, chol_t, square, beta), info
-
-
-@kernel
-def ratio_gradient(score: Any, score_y: Any, v: Any, rotated_y: Any, left: Any, right: Any) -> None:
+def ratio_gradient(
+    target: Target,
+    chol_t: Matrix,
+    score: Vector,
+    y: Vector,
+    score_y: Vector,
+    v: Vector,
+    rotated_y: Vector,
+    left: Matrix,
+    right: Matrix,
+) -> Flag:
     """Write grad_L of the log ratio, for constant grad(y), as the outer product left right^T.
 
-    It is -(grad(x) - grad(y)) (L^T [grad(x) - grad(y)] / 2 + eps)^T / 2: supplement, Section B.
+    It is -(grad(x) - grad(y)) (L^T [grad(x) - grad(y)] / 2 + eps)^T / 2: supplement, Section B. Returns True:
+    it evaluates nothing that could fail.
     """
     for i in range(v.size):
         left[0, i] = -0.5 * (score[i] - score_y[i])
         right[0, i] = v[i] - 0.5 * rotated_y[i]
+    return True
 
 
+step = step_along(ratio_gradient, terms=1, gradients=0)
 sweep = swept(step)
 move = move_with_root("chol_t")

@@ -33,6 +33,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
 from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
@@ -41,33 +42,18 @@ from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density, log_density_gradient
 from ..trace import NOTHING, Info
 from . import gad
-from .base import BOTH_SIDES, UNLESS_FAITHFUL, WALK, Facts, Handover, move_with_density
+from .base import WALK, Handover, move_with_density
 from .loop import swept
-from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
+from .settings import PROBABILITY, Limit, with_settings_of
 
 
+@with_settings_of(gad)
 class Settings(NamedTuple):
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that beta aims at"] = 0.25
     learning_rate: Annotated[float | None, Limit(0.0, 1.0), "eta; None: 0.001, or 0.00005 if faithful"] = None
-    beta_rate: Annotated[float, Limit(0.0, 1.0), "rho_beta: learning rate of beta"] = 0.02
-    initial_scale: Annotated[float, SCALE, "L starts at initial_scale / sqrt(d) times I"] = 0.1
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
-    pilot: Annotated[int, NOT_NEGATIVE, "iterations of Fisher HMC that begin warm-up"] = 0
 
 
-FACTS = Facts(
-    family=WALK,
-    needs="gradients in warm-up",
-    learns=("covariance",),
-    warmup=20_000,
-    draws=20_000,
-    gradient=True,
-    acceptance=BOTH_SIDES,
-    climbs=UNLESS_FAITHFUL,
-    faithful=True,
-    piloted=True,
-    unscaled=True,
-)
+FACTS = gad.FACTS._replace(module=__name__, family=WALK, needs="gradients in warm-up")
 FAITHFUL_RATE, OWN_RATE = 0.00005, 0.001  # defaults of the learning rate
 
 n_matrices, stages, history, learnt = gad.n_matrices, gad.stages, gad.history, gad.learnt
@@ -82,7 +68,7 @@ class State(NamedTuple):
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,)."""
     d = x.size
     chol_t = scaled_identity(d, settings.initial_scale / np.sqrt(d))
@@ -95,7 +81,7 @@ def take_over(state: State, handover: Handover, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 1."""
     x, logp, chol_t, square, beta = state
 
@@ -116,7 +102,9 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 
 
 @kernel
-def learn(chol_t: Any, square: Any, beta: Any, settings: Any, log_ratio: Any, score_y: Any, eps: Any) -> None:
+def learn(
+    chol_t: Matrix, square: Matrix, beta: Real, settings: Any, log_ratio: Real, score_y: Vector, eps: Vector
+) -> None:
     """A step of L along [score(y) eps^T]_lower (zero if the log ratio is >= 0) + beta diag(1 / L_ii)."""
     left, right = np.zeros((1, eps.size)), np.zeros((1, eps.size))
     if log_ratio < 0.0:

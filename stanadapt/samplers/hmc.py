@@ -34,6 +34,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Target, Vector
 from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
 from ..numerics.langevin import first_step_size
 from ..numerics.leapfrog import leapfrog
@@ -45,7 +46,6 @@ from ..trace import Info
 from .base import (
     BOTH_SIDES,
     HAMILTONIAN,
-    STEP_SIZE,
     TRAJECTORY_COLUMNS,
     UNLESS_FAITHFUL,
     Facts,
@@ -61,13 +61,14 @@ class Settings(NamedTuple):
     jitter: Annotated[float, Limit(0.0, 0.99), "share by which epsilon varies at random"] = 0.0
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that epsilon aims at"] = 0.651
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    initial_step_size: Annotated[
-        float | None, POSITIVE, "first epsilon; None: search, or 0.1 if faithful"
-    ] = None
+    initial_step_size: Annotated[float | None, POSITIVE, "first epsilon; None: search; 0.1 if faithful"] = (
+        None
+    )
     faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(
+    module=__name__,
     family=HAMILTONIAN,
     needs="gradients",
     learns=("step size",),
@@ -76,10 +77,9 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
     columns=TRAJECTORY_COLUMNS,
     harmless_divergences=HARMLESS_SHARE,
-    takes=STEP_SIZE,
+    takes_step_size=True,
     leapfrogs=1.0,
 )
 
@@ -99,7 +99,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,)."""
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
@@ -112,7 +112,7 @@ def enter(stage: str, state: State, settings: Settings) -> State:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One trajectory."""
     x, logp, score, step_size, log_sum, n = state
     if not adapting and n > 0.0:

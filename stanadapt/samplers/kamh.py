@@ -42,6 +42,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import factorise, solve_lower
 from ..numerics.frame import (
     Frame,
@@ -83,6 +84,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=SURROGATE,
     needs="densities",
     learns=("step size", "covariance near the chain"),
@@ -91,9 +93,6 @@ FACTS = Facts(
     gradient=False,
     acceptance=BOTH_SIDES,
     capacity="subsample",
-    faithful=True,
-    vanishing=True,
-    refits=True,
 )
 
 
@@ -124,7 +123,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), before anything is learned."""
     logp = log_density(target, x)
     walk = first_walk_size(target, settings, x, logp, rng)
@@ -136,7 +135,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 @kernel
-def chol_near(points_t: Any, sigma: Any, gamma: Any, nu: Any, q: Any) -> Any:
+def chol_near(points_t: Matrix, sigma: Real, gamma: Real, nu: Real, q: Vector) -> Any:
     """The factor L^T of gamma² I + nu² M H M^T = L L^T at `q` (d,), and log|L|, NaN if there is none."""
     d, n = points_t.shape
     pull = np.empty((d, n))
@@ -169,7 +168,7 @@ def chol_near(points_t: Any, sigma: Any, gamma: Any, nu: Any, q: Any) -> Any:
 
 
 @kernel
-def draw_proposal(target: Any, settings: Any, state: Any, rng: Any) -> Any:
+def draw_proposal(target: Target, settings: Any, state: State, rng: Generator) -> Any:
     """A proposal y (d,), its log density and its acceptance probability."""
     d, frame = state.x.size, state.frame
     gamma = settings.gamma
@@ -194,7 +193,7 @@ def draw_proposal(target: Any, settings: Any, state: Any, rng: Any) -> Any:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 1."""
     x, logp, nu, walk_size, n, frame, points_t, sigma, history, fits, skipped = state
 

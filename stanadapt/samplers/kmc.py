@@ -3,28 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ArgumentError
 from ..jit import kernel
+from ..kinds import ChainState, Flag, Generator, Integer, Real, Target, Vector
 from ..numerics import score_matching
-from ..numerics.frame import adapt_walk_size, learn_walk, unwhiten, whiten
-from ..numerics.history import rate, remember
+from ..numerics.frame import Frame, adapt_walk_size, learn_walk, unwhiten, whiten
+from ..numerics.history import History, rate, remember
 from ..numerics.linear import dot
 from ..numerics.metropolis import accept_probability
 from ..numerics.surrogate import RADIAL_FUNCTIONS, Surrogate, surrogate_leapfrog
 from ..target import log_density
 from . import refitting
-from .base import Stage
+from .base import BOTH_SIDES, SURROGATE, Facts, Stage
 from .refitting import first_walk_size, walk_proposal
-from .settings import UNSET, Choice
+from .settings import POSITIVE, PROBABILITY, SCALE, UNSET, Choice, Limit
 
 _TUNING_POINTS = 500  # most points in the choice of sigma and lambda; the result depends on this number
 _HOPELESS = 0.1  # with a lower acceptance rate long trajectories are no better than short ones
 
 RADIAL_FUNCTION = Choice(RADIAL_FUNCTIONS)
+
+
+class Settings(NamedTuple):
+    """The settings that both methods have, behind their own."""
+
+    kernel: Annotated[str | int, RADIAL_FUNCTION, "radial function k of the surrogate"] = "gaussian"
+    shape: Annotated[float, Limit(0.01, 1e6), "shape of the rational quadratic k"] = 1.0
+    sigma: Annotated[float | None, SCALE, "squared width of k; None: by cross-validation"] = None
+    regularisation: Annotated[float | None, SCALE, "lambda; None: by cross-validation"] = None
+    n_leapfrog_min: Annotated[int, Limit(1, 100_000), "smallest number of leapfrog steps"] = 1
+    n_leapfrog_max: Annotated[int, Limit(1, 100_000), "largest number of leapfrog steps"] = 10
+    step_low: Annotated[
+        float | None, PROBABILITY, "least share of epsilon; None: 0.5, or 0.1 if faithful"
+    ] = None
+    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search; 0.1 if faithful"] = None
+    walk_share: Annotated[float, Limit(0.0, 0.99), "share of random-walk iterations; 0 if faithful"] = 0.1
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.7
+    step_rate: Annotated[float, Limit(0.0, 10.0), "gain of the step size; 0: no adaptation"] = 1.0
+    schedule: Annotated[float, Limit(0.0, 1.0), "iteration t refits with probability t^-schedule"] = 0.5
+    vanishing: Annotated[bool, "adapt after warm-up too, more and more rarely"] = False
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
+
+
+FACTS = Facts(
+    module=__name__,
+    family=SURROGATE,
+    needs="densities",
+    learns=("step size", "model of the log density"),
+    warmup=20_000,
+    draws=10_000,
+    gradient=False,
+    acceptance=BOTH_SIDES,
+)
 
 
 class Steps(NamedTuple):
@@ -64,7 +98,7 @@ def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
 
 
 @kernel
-def first_steps(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
+def first_steps(target: Target, settings: Any, x: Vector, logp: Real, rng: Generator) -> Steps:
     """The first step sizes. A faithful run begins with trajectories, of step size 0.1 if nothing was set."""
     walk = first_walk_size(target, settings, x, logp, rng)
     flow = walk
@@ -74,7 +108,7 @@ def first_steps(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
 
 
 @kernel
-def is_walk(settings: Any, surrogate: Any, steps: Any, rng: Any) -> Any:
+def is_walk(settings: Any, surrogate: Surrogate, steps: Steps, rng: Generator) -> Flag:
     """Whether this iteration is a step of the walk.
 
     A share of the iterations is, and at least half of them while hardly any trajectory is accepted. A
@@ -95,8 +129,15 @@ def is_walk(settings: Any, surrogate: Any, steps: Any, rng: Any) -> Any:
 
 @kernel
 def trajectory_proposal(
-    target: Any, settings: Any, x: Any, logp: Any, steps: Any, frame: Any, surrogate: Any, rng: Any
-) -> Any:
+    target: Target,
+    settings: Any,
+    x: Vector,
+    logp: Real,
+    steps: Steps,
+    frame: Frame,
+    surrogate: Surrogate,
+    rng: Generator,
+) -> tuple[Vector, Real, Real]:
     """The end y (d,) of a trajectory from `x` (d,), its log density, and its acceptance probability.
 
     The trajectory follows the surrogate. Equation (3), the probability, uses the target's log densities.
@@ -122,7 +163,7 @@ def trajectory_proposal(
 
 
 @kernel
-def adapt_to_walk(steps: Any, surrogate: Any, accept_prob: Any) -> Any:
+def adapt_to_walk(steps: Steps, surrogate: Surrogate, accept_prob: Real) -> Steps:
     """The step sizes after an iteration of the walk."""
     n = steps.n_walk + 1.0
     walk = adapt_walk_size(steps.walk, n, accept_prob)
@@ -131,7 +172,7 @@ def adapt_to_walk(steps: Any, surrogate: Any, accept_prob: Any) -> Any:
 
 
 @kernel
-def adapt_to_trajectory(settings: Any, steps: Any, d: Any, accept_prob: Any) -> Any:
+def adapt_to_trajectory(settings: Any, steps: Steps, d: Integer, accept_prob: Real) -> Steps:
     """The step sizes after a trajectory in dimension `d`."""
     n = steps.n_flow + 1.0
     weight = rate(n, settings.schedule)
@@ -145,18 +186,18 @@ def adapt_to_trajectory(settings: Any, steps: Any, d: Any, accept_prob: Any) -> 
 
 @kernel
 def iterate(
-    target: Any,
+    target: Target,
     settings: Any,
-    x: Any,
-    logp: Any,
-    steps: Any,
-    walk_frame: Any,
-    frame: Any,
-    surrogate: Any,
-    history: Any,
-    rng: Any,
-    adapting: Any,
-) -> Any:
+    x: Vector,
+    logp: Real,
+    steps: Steps,
+    walk_frame: Frame,
+    frame: Frame,
+    surrogate: Surrogate,
+    history: History,
+    rng: Generator,
+    adapting: Flag,
+) -> tuple[Vector, Real, Steps, Frame, History, Real, Flag]:
     """Steps 5 and 6 of Algorithm 1, and the adaptation of every iteration.
 
     Returns the new x, logp, steps, walk_frame and history, the acceptance probability, and whether the
@@ -214,19 +255,19 @@ def tune(
     return learnt._replace(sigma=float(sigma), regularisation=float(regularisation))
 
 
-def record_fit(state: Any, fit: score_matching.SurrogateFit) -> Any:
+def record_fit(state: ChainState, fit: score_matching.SurrogateFit) -> Any:
     """Take the surrogate of a new fit."""
     learnt = state.learnt
     learnt = learnt._replace(fits=learnt.fits + 1, repaired=learnt.repaired + fit.repaired)
     return state._replace(surrogate=fit.surrogate, learnt=learnt)
 
 
-def count_skip(state: Any) -> Any:
+def count_skip(state: ChainState) -> Any:
     """Keep the surrogate, because there is nothing to learn from or no solution."""
     return state._replace(learnt=state.learnt._replace(skipped=state.learnt.skipped + 1))
 
 
-def schedule_rebuild(state: Any, settings: Any) -> Any:
+def schedule_rebuild(state: ChainState, settings: Any) -> Any:
     """As in refitting.py; also start the adaptation of the trajectories' step size anew."""
     if not settings.faithful:
         first = 1.0 if np.isnan(settings.initial_step_size) else settings.initial_step_size
@@ -235,7 +276,7 @@ def schedule_rebuild(state: Any, settings: Any) -> Any:
     return refitting.schedule_rebuild(state, settings)
 
 
-def warmup_history(state: Any) -> dict[str, float]:
+def warmup_history(state: ChainState) -> dict[str, float]:
     """The numbers that warm-up records."""
     learnt = state.learnt
     return {
@@ -246,7 +287,7 @@ def warmup_history(state: Any) -> dict[str, float]:
     }
 
 
-def learnt_arrays(state: Any, size: int, centers_name: str) -> dict[str, Any]:
+def learnt_arrays(state: ChainState, size: int, centers_name: str) -> dict[str, Any]:
     """What a chain has learned. Centers or frequencies get rows of NaN, up to `size` rows."""
     surrogate, frame = state.surrogate, state.frame
     n, d = surrogate.weights.size, state.x.size

@@ -40,54 +40,26 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Target, Vector
 from ..numerics.frame import Frame, estimate_frame, plain_frame, whiten_points
-from ..numerics.history import History, all_equal, empty_history, sample, schedule_fit
+from ..numerics.history import History, all_equal, empty_history, sample_history, schedule_fit
 from ..numerics.score_matching import Sums, draw_basis, empty_sums, fit_finite, fourier_basis, take_in
 from ..numerics.surrogate import FOURIER, Surrogate, empty_surrogate
 from ..target import log_density
 from ..trace import NOTHING, Info
 from . import kmc, refitting
-from .base import BOTH_SIDES, SURROGATE, Facts, Stage, move_with_density
+from .base import Stage, move_with_density
 from .kmc import first_steps, iterate
 from .loop import swept
-from .settings import POSITIVE, PROBABILITY, SCALE, Limit
+from .settings import Limit, with_settings_of
 
 
+@with_settings_of(kmc)
 class Settings(NamedTuple):
     basis: Annotated[int, Limit(2, refitting.LARGEST), "m: number of random features"] = 300
-    kernel: Annotated[str | int, kmc.RADIAL_FUNCTION, "radial function k of the surrogate"] = "gaussian"
-    shape: Annotated[float, Limit(0.01, 1e6), "shape of the rational quadratic k"] = 1.0
-    sigma: Annotated[float | None, SCALE, "squared width of k; None: by cross-validation"] = None
-    regularisation: Annotated[float | None, SCALE, "lambda; None: by cross-validation"] = None
-    n_leapfrog_min: Annotated[int, Limit(1, 100_000), "smallest number of leapfrog steps"] = 1
-    n_leapfrog_max: Annotated[int, Limit(1, 100_000), "largest number of leapfrog steps"] = 10
-    step_low: Annotated[
-        float | None, PROBABILITY, "least share of epsilon; None: 0.5, or 0.1 if faithful"
-    ] = None
-    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search, or 0.1 if faithful"] = (
-        None
-    )
-    walk_share: Annotated[float, Limit(0.0, 0.99), "share of random-walk iterations; 0 if faithful"] = 0.1
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.7
-    step_rate: Annotated[float, Limit(0.0, 10.0), "gain of the step size; 0: no adaptation"] = 1.0
-    schedule: Annotated[float, Limit(0.0, 1.0), "iteration t refits with probability t^-schedule"] = 0.5
-    vanishing: Annotated[bool, "adapt after warm-up too, more and more rarely"] = False
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
-FACTS = Facts(
-    family=SURROGATE,
-    needs="densities",
-    learns=("step size", "model of the log density"),
-    warmup=20_000,
-    draws=10_000,
-    gradient=False,
-    acceptance=BOTH_SIDES,
-    capacity="basis",
-    faithful=True,
-    vanishing=True,
-    refits=True,
-)
+FACTS = kmc.FACTS._replace(module=__name__, capacity="basis")
 
 
 class State(NamedTuple):
@@ -119,7 +91,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), before anything is learned."""
     d, m = x.size, settings.basis
     logp = log_density(target, x)
@@ -145,7 +117,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, steps, walk_frame, frame, surrogate, history, learnt, sums, pending, n_pending = state
     x, logp, steps, walk_frame, history, accept_prob, accepted = iterate(
@@ -175,7 +147,7 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
         return state
     state = state._replace(history=schedule_fit(history, settings.schedule, rng))
     if history.t >= history.next_rebuild:
-        state = _rebuild(state, settings, sample(history), rng)
+        state = _rebuild(state, settings, sample_history(history), rng)
     if not state.sums.t:
         return state
     try:

@@ -26,12 +26,13 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Target, Vector
 from ..numerics.langevin import first_step_size, log_proposal_ratio, propose_isotropic
 from ..numerics.metropolis import accept_probability_if_finite
 from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, LANGEVIN, STEP_SIZE, UNLESS_FAITHFUL, Facts, Stage, move_with_score
+from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Stage, move_with_score
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, Limit
 
@@ -39,13 +40,12 @@ from .settings import POSITIVE, PROBABILITY, Limit
 class Settings(NamedTuple):
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the step size aims at"] = 0.574
     step_rate: Annotated[float, Limit(0.0, 1.0), "learning rate of the squared step size"] = 0.015
-    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search, or 0.1 if faithful"] = (
-        None
-    )
+    initial_step_size: Annotated[float | None, POSITIVE, "first sigma; None: search; 0.1 if faithful"] = None
     faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(
+    module=__name__,
     family=LANGEVIN,
     needs="gradients",
     learns=("step size",),
@@ -54,8 +54,7 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
-    takes=STEP_SIZE,
+    takes_step_size=True,
 )
 
 
@@ -71,7 +70,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,)."""
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
@@ -80,25 +79,22 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, score, step_size = state
 
     y = propose_isotropic(x, score, step_size, rng)
     score_y = np.empty_like(x)
     logp_y = log_density_gradient(target, y, score_y)
-    accept_prob = 0.0
-    if logp_y > -np.inf:
-        ratio = log_proposal_ratio(x, score, score, y, score_y, score_y, step_size)
-        accept_prob = accept_probability_if_finite(logp_y - logp + ratio)
-
-    if adapting:
-        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
+    ratio = log_proposal_ratio(x, score, score, y, score_y, score_y, step_size)
+    accept_prob = accept_probability_if_finite(logp_y - logp + ratio)  # 0 if y has no log density
     accepted = rng.random() < accept_prob
+
     if accepted:
         x, logp, score = y, logp_y, score_y
-    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
-    return State(x, logp, score, step_size), info
+    if adapting:
+        step_size = adapt_step_size(step_size, accept_prob, settings.target_accept, settings.step_rate)
+    return State(x, logp, score, step_size), Info(accept_prob, accepted, step_size, 1, NOTHING)
 
 
 sweep = swept(step)

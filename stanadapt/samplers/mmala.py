@@ -36,6 +36,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Real, Target, Vector
 from ..numerics.langevin import propose
 from ..numerics.linear import dot, times, transposed_times
 from ..numerics.metropolis import accept_probability_if_finite
@@ -58,6 +59,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=LANGEVIN,
     needs="2 d + 1 gradients",
     learns=("step size",),
@@ -66,9 +68,7 @@ FACTS = Facts(
     gradient=True,
     acceptance=BOTH_SIDES,
     climbs=UNLESS_FAITHFUL,
-    faithful=True,
     hessian=True,
-    piloted=True,
 )
 
 
@@ -92,7 +92,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> Any:
     """The state at `x` (d,), where the Hessian is finite."""
     s = settings.initial_step_size if settings.initial_step_size > 0.0 else 1.0
     state = state_at(target, settings, x.copy(), s)
@@ -109,7 +109,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 @kernel
-def state_at(target: Any, settings: Any, x: Any, step_size: Any) -> Any:
+def state_at(target: Target, settings: Any, x: Vector, step_size: Real) -> State:
     """The state at `x` (d,); its log density is -inf if the Hessian is not finite."""
     d = x.size
     score, root_t, metric, log_det = np.empty(d), np.zeros((d, d)), np.zeros((d, d)), 0.0
@@ -124,7 +124,7 @@ def state_at(target: Any, settings: Any, x: Any, step_size: Any) -> Any:
 
 
 @kernel
-def replace_step_size(state: Any, step_size: Any) -> Any:
+def replace_step_size(state: State, step_size: Real) -> State:
     """The state with another step size."""
     x, logp, score, rotated, root_t, metric, log_det, _ = state
     return State(x, logp, score, rotated, root_t, metric, log_det, step_size)
@@ -136,7 +136,7 @@ def take_over(state: State, handover: Handover, settings: Settings) -> State:
 
 
 @kernel
-def draw_proposal(target: Any, settings: Any, state: Any, rng: Any) -> Any:
+def draw_proposal(target: Target, settings: Any, state: State, rng: Generator) -> Any:
     """The state at a proposal, and its acceptance probability."""
     x, s = state.x, state.step_size
     y, v = np.empty_like(x), np.empty_like(x)
@@ -157,7 +157,7 @@ def draw_proposal(target: Any, settings: Any, state: Any, rng: Any) -> Any:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     step_size = state.step_size
     there, accept_prob = draw_proposal(target, settings, state, rng)
@@ -171,7 +171,7 @@ def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any
 sweep = swept(step)
 
 
-def move(target: Any, settings: Settings, state: State, x: np.ndarray, logp: float | None) -> State:
+def move(target: Target, settings: Settings, state: State, x: np.ndarray, logp: float | None) -> State:
     """The state at `x`, with the metric at `x`."""
     there: State = state_at(target, settings, x.copy(), state.step_size)
     return there

@@ -53,6 +53,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=HAMILTONIAN,
     needs="gradients",
     learns=("step size", "metric"),
@@ -61,7 +62,6 @@ FACTS = Facts(
     gradient=True,
     acceptance=TOO_LOW,
     leapfrogs=1.0,
-    whole_chains=True,
 )
 
 DENSE = METRICS.names.index("dense")

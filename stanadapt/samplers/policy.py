@@ -15,7 +15,7 @@ actions would give.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -23,6 +23,7 @@ from scipy import linalg
 from .. import check
 from ..errors import ArgumentError, InitializationError
 from ..jit import kernel
+from ..kinds import ChainState, Flag, Generator, Real, Vector
 from ..numerics import actor_critic
 from ..numerics.actor_critic import (
     Adam,
@@ -39,10 +40,10 @@ from ..numerics.actor_critic import (
     value,
 )
 from ..numerics.frame import Frame
-from ..numerics.history import NEVER, all_equal, restart, sample
+from ..numerics.history import NEVER, all_equal, restart, sample_history
 from ..numerics.linear import add_times, times
 from .base import Stage
-from .settings import Choice
+from .settings import NOT_NEGATIVE, POSITIVE, Choice, Limit
 
 TOGETHER = 10  # a faithful policy makes so many updates at a time, after as many iterations
 KEPT = 5_000  # largest number of points of the warm start that the policy learns from
@@ -63,6 +64,30 @@ _FIRST_ROWS = 4_096  # rows of the replay buffer at first; it grows
 _MANY_DRAWS = 100  # a warm start with so many points, all of them equal, never moved
 _DRAWS_A_DIMENSION = 3  # fewer different points of a warm start give no useful covariance
 _FLAT = 1e-12  # no policy is made if the correlations of the warm start have a smaller eigenvalue
+
+
+class Settings(NamedTuple):
+    """The settings that both methods have, behind their own."""
+
+    radius: Annotated[float, POSITIVE, "c: radius of the ball in which the policy acts"] = 10.0
+    hidden: Annotated[int, Limit(1, 4_096), "units of the actor's hidden layer"] = 32
+    critic_hidden: Annotated[int, Limit(1, 4_096), "units of the critic's hidden layer"] = 8
+    episode: Annotated[int, Limit(10, 1_000_000), "number of iterations in an episode"] = 500
+    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 if faithful"] = None
+    critic_rate: Annotated[float, NOT_NEGATIVE, "learning rate of the critic"] = 0.01
+    threshold: Annotated[float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|², 1e-5) if faithful"] = (
+        None
+    )
+    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of alpha_n"] = 1.1
+    horizon: Annotated[int, Limit(1, 1_000_000_000), "number of updates before alpha_n decays"] = 50_000
+    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used if faithful"] = 0.99
+    smoothing: Annotated[float, Limit(0.0, 1.0), "rate of the target networks; used if faithful"] = 0.001
+    batch: Annotated[int, Limit(2, 100_000), "number of transitions in a mini-batch"] = 64
+    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions to keep; used if faithful"] = 1_000_000
+    walk_share: Annotated[
+        float | None, Limit(0.0, 0.9), "share of walk iterations; None: 0.1, or 0 if faithful"
+    ] = None
+    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 class Space(NamedTuple):
@@ -164,7 +189,7 @@ def caution(settings: Any, d: int) -> str | None:
     )
 
 
-def enter(stage: str, state: Any, settings: Any) -> Any:
+def enter(stage: str, state: ChainState, settings: Any) -> Any:
     """Forget the first draws of the warm start; when it ends, a policy is due."""
     policy = state.policy
     if stage == "walk_kept":
@@ -174,7 +199,7 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
     return state._replace(policy=policy)
 
 
-def until_refit(state: Any) -> int:
+def until_refit(state: ChainState) -> int:
     """The number of iterations before the policy is made or, when faithful, learns."""
     policy = state.policy
     if policy.due:
@@ -184,7 +209,7 @@ def until_refit(state: Any) -> int:
     return max(0, TOGETHER - int(policy.learner.memory.n - policy.learner.seen))
 
 
-def refit(state: Any, settings: Any, rng: np.random.Generator, begin: Callable[..., Any]) -> Any:
+def refit(state: ChainState, settings: Any, rng: np.random.Generator, begin: Callable[..., Any]) -> Any:
     """Between blocks of iterations: make the policy from the warm start, or let a faithful one learn.
 
     `begin(state, settings, draws, space, rng)` makes the policy. `space` has its coordinates, and `draws`
@@ -198,7 +223,7 @@ def refit(state: Any, settings: Any, rng: np.random.Generator, begin: Callable[.
     return begin(state, settings, *draws, rng)
 
 
-def train(state: Any, settings: Any, rng: np.random.Generator) -> Any:
+def train(state: ChainState, settings: Any, rng: np.random.Generator) -> Any:
     """Let a faithful policy learn from the transitions since its last updates."""
     policy = state.policy
     if policy.guard.broken:
@@ -212,7 +237,9 @@ def train(state: Any, settings: Any, rng: np.random.Generator) -> Any:
     return state._replace(policy=policy._replace(learner=learner))
 
 
-def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tuple[np.ndarray, Space] | None:
+def warm_start_draws(
+    state: ChainState, settings: Any, rng: np.random.Generator
+) -> tuple[np.ndarray, Space] | None:
     """The draws (n, d) of the warm start in its coordinates u, and the `Space` of these; None if too few.
 
     Without a warm start u = x, and the draws come from N(0, (radius / 4)² I).
@@ -226,7 +253,7 @@ def warm_start_draws(state: Any, settings: Any, rng: np.random.Generator) -> tup
     if settings.warm_start == 0:
         points = 0.25 * settings.radius * rng.standard_normal((1_000, d))
         return points, Space(np.zeros(d), np.eye(d), np.eye(d))
-    points = sample(state.history)
+    points = sample_history(state.history)
     if len(points) >= _MANY_DRAWS and all_equal(points):
         shown = np.array2string(points[0], precision=4, threshold=10, max_line_width=10_000)
         raise InitializationError(
@@ -326,7 +353,7 @@ def walk_frame(space: Space) -> Frame:
 
 
 @kernel
-def empty_policy() -> Any:
+def empty_policy() -> Policy:
     """The state before there is a policy."""
     none, no_matrix, no_shape = np.zeros(0), np.zeros((0, 0)), Shape(0, 0, 0)
     adam = Adam(none, none, 0)
@@ -340,13 +367,13 @@ def empty_policy() -> Any:
 
 
 @kernel
-def whiten(space: Any, x: Any) -> Any:
+def into_space(space: Space, x: Vector) -> Vector:
     """The coordinates u (d,) of `x` (d,)."""
     return times(space.inverse_t, x - space.center)
 
 
 @kernel
-def unwhiten(space: Any, u: Any) -> Any:
+def out_of_space(space: Space, u: Vector) -> Vector:
     """The point x (d,) with the coordinates `u` (d,)."""
     x = space.center.copy()
     add_times(x, space.root_t, u)
@@ -354,7 +381,7 @@ def unwhiten(space: Any, u: Any) -> Any:
 
 
 @kernel(ordered=True)
-def choose_actor(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any) -> Any:
+def choose_actor(settings: Any, policy: Policy, scale: Real, rng: Generator, adapting: Flag) -> Any:
     """Whether the policy, not the walk, makes this iteration; its actor (p,) and its scale."""
     share = settings.walk_share
     if np.isnan(share):
@@ -367,7 +394,7 @@ def choose_actor(settings: Any, policy: Any, scale: Any, rng: Any, adapting: Any
 
 
 @kernel(ordered=True)
-def frozen_policy(policy: Any, scale: Any) -> Any:
+def frozen_policy(policy: Policy, scale: Real) -> tuple[Flag, Vector, Real]:
     """Whether a policy makes the draws, its actor (p,) and its scale.
 
     It is the policy of the best episode. When faithful it is the last policy, unless that has collapsed. If
@@ -383,14 +410,14 @@ def frozen_policy(policy: Any, scale: Any) -> Any:
 @kernel(ordered=True)
 def update_policy(
     settings: Any,
-    policy: Any,
-    scale: Any,
-    u: Any,
-    u_y: Any,
-    a: Any,
-    a_y: Any,
-    reward: Any,
-    accept_prob: Any,
+    policy: Policy,
+    scale: Real,
+    u: Vector,
+    u_y: Vector,
+    a: Vector,
+    a_y: Vector,
+    reward: Real,
+    accept_prob: Real,
     slopes: Any,
 ) -> Any:
     """The policy after an iteration of an episode that it made: it learns, and its record grows.
@@ -420,7 +447,7 @@ def update_policy(
 
 
 @kernel(ordered=True)
-def store_transition(learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: Any) -> Any:
+def store_transition(learner: Learner, u: Vector, u_y: Vector, a: Vector, a_y: Vector, reward: Real) -> Any:
     """The learner with one more transition in its replay buffer."""
     actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
     memory = store(memory, u, u_y, a, a_y, reward)
@@ -428,7 +455,7 @@ def store_transition(learner: Any, u: Any, u_y: Any, a: Any, a_y: Any, reward: A
 
 
 @kernel(ordered=True)
-def learn_by_critic(settings: Any, learner: Any, rng: Any) -> Any:
+def learn_by_critic(settings: Any, learner: Learner, rng: Generator) -> Any:
     """Algorithm 2 with an update for each new transition. Returns the learner, and whether all is finite."""
     actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
     finite = True
@@ -444,7 +471,9 @@ def learn_by_critic(settings: Any, learner: Any, rng: Any) -> Any:
 
 
 @kernel(ordered=True)
-def learn_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any, slopes: Any) -> Any:
+def learn_on_policy(
+    settings: Any, learner: Learner, u: Vector, u_y: Vector, reward: Real, slopes: Any
+) -> Any:
     """Add one sample to the gradient of E[r]; at the end of a mini-batch, take a step.
 
     Every policy leaves p invariant, so that J = E_p E_q[r(x, y, a, a_y)]. Its gradient is the mean of
@@ -481,13 +510,13 @@ def learn_on_policy(settings: Any, learner: Any, u: Any, u_y: Any, reward: Any, 
 
 
 @kernel(ordered=True)
-def least_acceptance(guard: Any) -> Any:
+def least_acceptance(guard: PolicyGuard) -> Any:
     """The mean acceptance below which a policy has collapsed."""
     return 0.01 if guard.faithful else 0.05
 
 
 @kernel(ordered=True)
-def judge_episode(guard: Any, nets: Any, scale: Any, reward: Any, acceptance: Any) -> Any:
+def judge_episode(guard: PolicyGuard, nets: Networks, scale: Real, reward: Real, acceptance: Any) -> Any:
     """The guard after an episode with this mean reward and acceptance.
 
     If the policy has collapsed, its weights become the weights of the best policy so far, in place.
@@ -522,7 +551,7 @@ def learning_rates(settings: Any, updates: Any, threshold: Any) -> Any:
 
 
 @kernel(ordered=True)
-def search_scale(policy: Any, scale: Any, accept_prob: Any) -> Any:
+def search_scale(policy: Policy, scale: Real, accept_prob: Real) -> Any:
     """The policy after an iteration of the search for a scale, and the scale of its next proposal.
 
     The scales take turns. `record.rewards` holds their sums of acceptance for `best_scale`.
@@ -535,7 +564,7 @@ def search_scale(policy: Any, scale: Any, accept_prob: Any) -> Any:
     return Policy(phase, due, space, learner, record, guard, pretrained), SCALES[trials % SCALES.size]
 
 
-def history(state: Any) -> dict[str, float]:
+def history(state: ChainState) -> dict[str, float]:
     """The number that warm-up records: the mean reward of the last episode that has ended."""
     rewards = state.policy.record.rewards
     is_known = (
@@ -544,7 +573,7 @@ def history(state: Any) -> dict[str, float]:
     return {"warmup_reward": float(rewards[-1]) if is_known else np.nan}
 
 
-def learnt(state: Any) -> dict[str, Any]:
+def learnt(state: ChainState) -> dict[str, Any]:
     """What a chain has learned when warm-up ends."""
     space, record, guard = state.policy.space, state.policy.record, state.policy.guard
     episodes = state.policy.phase == EPISODES

@@ -8,8 +8,9 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..jit import kernel
-from ..numerics.frame import WALK_ACCEPT
-from ..numerics.history import restart, sample, schedule_fit
+from ..kinds import ChainState, Generator, Integer, Real, Target, Vector
+from ..numerics.frame import WALK_ACCEPT, Frame
+from ..numerics.history import restart, sample_history, schedule_fit
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import first_scale, propose_walk
 from ..target import log_density
@@ -51,7 +52,7 @@ def _check_subsample(size: int, available: int, warmup: int) -> None:
         )
 
 
-def enter(stage: str, state: Any, settings: Any) -> Any:
+def enter(stage: str, state: ChainState, settings: Any) -> Any:
     """Forget the approach when the walk begins. Learn from the walk when it ends."""
     history = state.history
     if stage == "walk":
@@ -62,12 +63,14 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
     return state._replace(history=history)
 
 
-def until_refit(state: Any) -> int:
+def until_refit(state: ChainState) -> int:
     """The number of iterations before `refit`."""
     return int(max(0, state.history.next_fit - state.history.t))
 
 
-def begin_refit(state: Any, settings: Any, rng: np.random.Generator) -> tuple[Any, np.ndarray | None, bool]:
+def begin_refit(
+    state: ChainState, settings: Any, rng: np.random.Generator
+) -> tuple[Any, np.ndarray | None, bool]:
     """Begin a refit from a subsample.
 
     Returns the state, with the time of the next refit; the points (n, d) to learn from, or None if there are
@@ -76,24 +79,24 @@ def begin_refit(state: Any, settings: Any, rng: np.random.Generator) -> tuple[An
     history = state.history
     anew = history.t >= history.next_rebuild
     enough = anew or settings.faithful or history.seen >= len(history.points)
-    points = sample(history) if enough else None
+    points = sample_history(history) if enough else None
     return state._replace(history=schedule_fit(history, settings.schedule, rng)), points, anew
 
 
-def schedule_rebuild(state: Any, settings: Any) -> Any:
+def schedule_rebuild(state: ChainState, settings: Any) -> Any:
     """Set the time when everything is learned anew again. Unless faithful, restart the history."""
     history = state.history._replace(next_rebuild=int(GROWTH * state.history.t) + 1)
     return state._replace(history=history if settings.faithful else restart(history))
 
 
 @kernel
-def subsample_size(size: Any) -> Any:
+def subsample_size(size: Integer) -> Integer:
     """The size of the subsample: the setting, or the default."""
     return POINTS if size == UNSET else size
 
 
 @kernel
-def first_walk_size(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> Any:
+def first_walk_size(target: Target, settings: Any, x: Vector, logp: Real, rng: Generator) -> Real:
     """The walk's first step size: the setting, or found by halving; 0 for a faithful run without a walk."""
     if settings.initial_step_size > 0.0:
         return settings.initial_step_size
@@ -103,7 +106,9 @@ def first_walk_size(target: Any, settings: Any, x: Any, logp: Any, rng: Any) -> 
 
 
 @kernel
-def walk_proposal(target: Any, x: Any, logp: Any, size: Any, frame: Any, rng: Any) -> Any:
+def walk_proposal(
+    target: Target, x: Vector, logp: Real, size: Real, frame: Frame, rng: Generator
+) -> tuple[Vector, Real, Real]:
     """A proposal y (d,) of the walk, its log density and its acceptance probability."""
     y, z = np.empty_like(x), np.empty_like(x)
     propose_walk(x, frame.chol_t, size * np.sqrt(frame.scale), rng, y, z)

@@ -48,6 +48,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Real, Target, Vector
 from ..numerics.actor_critic import action
 from ..numerics.frame import WALK_ACCEPT, Frame, adapt_walk_size, learn_walk, plain_frame
 from ..numerics.history import History, empty_history, remember
@@ -60,35 +61,18 @@ from . import policy as shared
 from .base import POLICY, Facts, move_with_density
 from .loop import swept
 from .policy import Policy, Space
-from .settings import NOT_NEGATIVE, POSITIVE, Limit
+from .settings import NOT_NEGATIVE, POSITIVE, with_settings_of
 
 
+@with_settings_of(shared)
 class Settings(NamedTuple):
     warm_start: Annotated[int, NOT_NEGATIVE, "iterations of the walk; at most a third of warm-up"] = 10_000
     pretrain: Annotated[str | int, shared.PRETRAINING, "policy that pre-training aims at"] = "reflection"
-    radius: Annotated[float, POSITIVE, "c: radius of the ball in which the policy acts"] = 10.0
-    hidden: Annotated[int, Limit(1, 4_096), "units of the actor's hidden layer"] = 32
-    critic_hidden: Annotated[int, Limit(1, 4_096), "units of the critic's hidden layer"] = 8
-    episode: Annotated[int, Limit(10, 1_000_000), "number of iterations in an episode"] = 500
-    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 if faithful"] = None
-    critic_rate: Annotated[float, NOT_NEGATIVE, "learning rate of the critic"] = 0.01
-    threshold: Annotated[float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|², 1e-5) if faithful"] = (
-        None
-    )
-    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of alpha_n"] = 1.1
-    horizon: Annotated[int, Limit(1, 1_000_000_000), "number of updates before alpha_n decays"] = 50_000
-    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used if faithful"] = 0.99
-    smoothing: Annotated[float, Limit(0.0, 1.0), "rate of the target networks; used if faithful"] = 0.001
-    batch: Annotated[int, Limit(2, 100_000), "number of transitions in a mini-batch"] = 64
-    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions to keep; used if faithful"] = 1_000_000
     scale: Annotated[float | None, POSITIVE, "s; None: search, or 1 if faithful"] = None
-    walk_share: Annotated[
-        float | None, Limit(0.0, 0.9), "share of walk iterations; None: 0.1, or 0 if faithful"
-    ] = None
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
 
 
 FACTS = Facts(
+    module=__name__,
     family=POLICY,
     needs="densities",
     learns=("step size", "policy"),
@@ -96,9 +80,6 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     dims=shared.DIMS,
-    faithful=True,
-    refits=True,
-    cautious=True,
 )
 
 
@@ -124,7 +105,7 @@ def n_matrices(settings: Any) -> int:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with a walk and no policy."""
     logp = log_density(target, x)
     history = empty_history(shared.KEPT, x.size)
@@ -148,7 +129,7 @@ def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np
 
 
 @kernel(ordered=True)
-def slope(settings: Any, scale: Any) -> Any:
+def slope(settings: Any, scale: Real) -> Any:
     """The factor c of the linear policy phi(u) = c u that pre-training aims at."""
     if settings.pretrain == shared.IDENTITY:
         return 1.0
@@ -158,7 +139,7 @@ def slope(settings: Any, scale: Any) -> Any:
 
 
 @kernel(ordered=True)
-def proposal_mean(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) -> Any:
+def proposal_mean(settings: Any, policy: Policy, actor: Vector, scale: Real, u: Vector) -> Any:
     """phi(u) (d,), the mean of the proposal, in the coordinates u."""
     if policy.phase == shared.SCALE:
         return slope(settings, scale) * u
@@ -169,16 +150,23 @@ def proposal_mean(settings: Any, policy: Any, actor: Any, scale: Any, u: Any) ->
 
 @kernel(ordered=True)
 def draw_proposal(
-    target: Any, settings: Any, policy: Any, actor: Any, scale: Any, x: Any, logp: Any, rng: Any
+    target: Target,
+    settings: Any,
+    policy: Policy,
+    actor: Vector,
+    scale: Real,
+    x: Vector,
+    logp: Real,
+    rng: Generator,
 ) -> Any:
     """A proposal y (d,) of the policy, its log density, the log acceptance ratio, and u, u_y, a, a_y."""
     d, space = x.size, policy.space
-    u, u_y = shared.whiten(space, x), np.empty(d)
+    u, u_y = shared.into_space(space, x), np.empty(d)
     a = proposal_mean(settings, policy, actor, scale, u)
     for i in range(d):
         side = 1.0 if rng.random() < 0.5 else -1.0
         u_y[i] = a[i] + scale * side * rng.standard_exponential()
-    y = shared.unwhiten(space, u_y)
+    y = shared.out_of_space(space, u_y)
     a_y = proposal_mean(settings, policy, actor, scale, u_y)
     forth, back = 0.0, 0.0
     for i in range(d):
@@ -189,7 +177,7 @@ def draw_proposal(
 
 
 @kernel(ordered=True)
-def reward_slopes(u: Any, u_y: Any, a: Any, a_y: Any, scale: Any, log_ratio: Any) -> Any:
+def reward_slopes(u: Vector, u_y: Vector, a: Vector, a_y: Vector, scale: Real, log_ratio: Real) -> Any:
     """d log q(y | x) / da, and the derivatives of the reward in a and a_y, (d,) each."""
     log_q_slope, slope_y = np.sign(u_y - a) / scale, np.sign(u - a_y) / scale
     binds = 1.0 if shared.LEAST < log_ratio < 0.0 else 0.0
@@ -197,7 +185,7 @@ def reward_slopes(u: Any, u_y: Any, a: Any, a_y: Any, scale: Any, log_ratio: Any
 
 
 @kernel(ordered=True)
-def jump_reward(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any) -> Any:
+def jump_reward(settings: Any, x: Vector, y: Vector, u: Vector, u_y: Vector, log_ratio: Real) -> Real:
     """The reward: 2 log|x - y| + log alpha."""
     away = x - y if settings.faithful else u - u_y
     least = -np.inf if settings.faithful else shared.LEAST
@@ -205,7 +193,7 @@ def jump_reward(settings: Any, x: Any, y: Any, u: Any, u_y: Any, log_ratio: Any)
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration of Algorithm 1."""
     x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy = state
 

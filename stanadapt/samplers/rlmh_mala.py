@@ -35,6 +35,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Real, Target, Vector
 from ..numerics.actor_critic import action
 from ..numerics.frame import Frame, adapt_walk_size, learn_walk, plain_frame
 from ..numerics.history import History, empty_history, remember
@@ -47,40 +48,21 @@ from . import policy as shared
 from .base import POLICY, UNLESS_FAITHFUL, Facts, move_with_score
 from .loop import swept
 from .policy import Policy, Space
-from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
+from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, with_settings_of
 
 WIDEST = 3.0  # largest |a|
 
 
+@with_settings_of(shared)
 class Settings(NamedTuple):
     warm_start: Annotated[int, NOT_NEGATIVE, "iterations of MALA; at most a third of warm-up"] = 5_000
-    radius: Annotated[float, POSITIVE, "c: radius of the ball in which the policy acts"] = 10.0
-    hidden: Annotated[int, Limit(1, 4_096), "units of the actor's hidden layer"] = 32
-    critic_hidden: Annotated[int, Limit(1, 4_096), "units of the critic's hidden layer"] = 8
-    episode: Annotated[int, Limit(10, 1_000_000), "number of iterations in an episode"] = 500
-    actor_rate: Annotated[float | None, NOT_NEGATIVE, "alpha_0; None: 0.005, or 1e-6 if faithful"] = None
-    critic_rate: Annotated[float, NOT_NEGATIVE, "learning rate of the critic"] = 0.01
-    threshold: Annotated[float | None, POSITIVE, "tau; None: 1, or min(d / |Sigma|², 1e-5) if faithful"] = (
-        None
-    )
-    decay: Annotated[float, NOT_NEGATIVE, "exponent of the decay of alpha_n"] = 1.1
-    horizon: Annotated[int, Limit(1, 1_000_000_000), "number of updates before alpha_n decays"] = 50_000
-    discount: Annotated[float, Limit(0.0, 1.0), "weight of the next reward; used if faithful"] = 0.99
-    smoothing: Annotated[float, Limit(0.0, 1.0), "rate of the target networks; used if faithful"] = 0.001
-    batch: Annotated[int, Limit(2, 100_000), "number of transitions in a mini-batch"] = 64
-    buffer: Annotated[int, Limit(100, 1_000_000_000), "transitions to keep; used if faithful"] = 1_000_000
     scale: Annotated[float | None, POSITIVE, "s_0; None: from the warm start"] = None
     target_accept: Annotated[float, PROBABILITY, "acceptance rate that the warm start aims at"] = 0.574
-    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search, or 0.1 if faithful"] = (
-        None
-    )
-    walk_share: Annotated[
-        float | None, Limit(0.0, 0.9), "share of walk iterations; None: 0.1, or 0 if faithful"
-    ] = None
-    faithful: Annotated[bool, "follow the paper, without our departures"] = False
+    initial_step_size: Annotated[float | None, POSITIVE, "first step; None: search; 0.1 if faithful"] = None
 
 
 FACTS = Facts(
+    module=__name__,
     family=POLICY,
     needs="gradients",
     learns=("step size", "policy"),
@@ -89,9 +71,6 @@ FACTS = Facts(
     gradient=True,
     climbs=UNLESS_FAITHFUL,
     dims=shared.DIMS,
-    faithful=True,
-    refits=True,
-    cautious=True,
 )
 
 
@@ -116,7 +95,7 @@ def n_matrices(settings: Any) -> int:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with isotropic MALA and no policy."""
     score = np.empty_like(x)
     logp = log_density_gradient(target, x, score)
@@ -139,7 +118,7 @@ def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np
 
 
 @kernel(ordered=True)
-def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
+def log_step(settings: Any, policy: Policy, actor: Vector, u: Vector) -> Real:
     """a(u) (1,), the log of s / s_0."""
     a = np.zeros(1)
     if policy.phase == shared.EPISODES:
@@ -149,7 +128,7 @@ def log_step(settings: Any, policy: Any, actor: Any, u: Any) -> Any:
 
 
 @kernel(ordered=True)
-def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
+def log_proposal(u: Vector, g: Vector, s: Real, u_y: Vector) -> Real:
     """log q(u_y | u), and its derivative in log s."""
     d = u.size
     size, along = 0.0, 0.0
@@ -162,7 +141,7 @@ def log_proposal(u: Any, g: Any, s: Any, u_y: Any) -> Any:
 
 
 @kernel(ordered=True)
-def contrastive_reward(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
+def contrastive_reward(accept_prob: Real, log_ratio: Real, log_gain: Real) -> Any:
     """r, and its derivative in the log acceptance ratio; `log_gain` = log p(y)/p(x) - log q(y | x)."""
     if accept_prob == 0.0:  # alpha log p(y) has the limit 0 as p(y) goes to 0
         return 0.0, 0.0
@@ -175,20 +154,20 @@ def contrastive_reward(accept_prob: Any, log_ratio: Any, log_gain: Any) -> Any:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, score, step_size, walk_size, frame, history, policy = state
 
     acts, actor, s_0 = shared.choose_actor(settings, policy, step_size, rng, adapting)
     d, space, score_y = x.size, policy.space, np.empty_like(x)
     if acts:
-        u, g = shared.whiten(space, x), transposed_times(space.root_t, score)
+        u, g = shared.into_space(space, x), transposed_times(space.root_t, score)
         a = log_step(settings, policy, actor, u)
         s = s_0 * np.exp(a[0])
         u_y = np.empty(d)
         for i in range(d):
             u_y[i] = u[i] + 0.5 * s * s * g[i] + s * rng.standard_normal()
-        y = shared.unwhiten(space, u_y)
+        y = shared.out_of_space(space, u_y)
         logp_y, accept_prob = log_density_gradient(target, y, score_y), 0.0
         a_y = log_step(settings, policy, actor, u_y)
         log_q, log_q_slope = log_proposal(u, g, s, u_y)

@@ -25,12 +25,13 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Flag, Generator, Target, Vector
 from ..numerics.metropolis import accept_probability
 from ..numerics.step_size import adapt_step_size
 from ..numerics.walk import first_scale
 from ..target import log_density
 from ..trace import NOTHING, Info
-from .base import BOTH_SIDES, STEP_SIZE, WALK, Facts, Stage, move_with_density
+from .base import BOTH_SIDES, WALK, Facts, Stage, move_with_density
 from .loop import swept
 from .settings import POSITIVE, PROBABILITY, Limit
 
@@ -42,6 +43,7 @@ class Settings(NamedTuple):
 
 
 FACTS = Facts(
+    module=__name__,
     family=WALK,
     needs="densities",
     learns=("step size",),
@@ -49,7 +51,7 @@ FACTS = Facts(
     draws=20_000,
     gradient=False,
     acceptance=BOTH_SIDES,
-    takes=STEP_SIZE,
+    takes_step_size=True,
 )
 
 
@@ -64,7 +66,7 @@ def stages(settings: Settings, warmup: int, d: int) -> list[Stage]:
 
 
 @kernel
-def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
+def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,)."""
     logp = log_density(target, x)
     s = settings.initial_step_size
@@ -74,7 +76,7 @@ def start(target: Any, settings: Any, x: Any, rng: Any) -> Any:
 
 
 @kernel
-def step(target: Any, settings: Any, state: Any, rng: Any, adapting: Any) -> Any:
+def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
     """One iteration."""
     x, logp, step_size = state
 

@@ -7,6 +7,9 @@ A setting is a field of the NamedTuple `Settings`, and its annotation describes 
 It has the type, the allowed values (a `Limit` or a `Choice`; nothing for a bool), and one line for users. A
 default of None, of type `float | None` or `int | None`, means that the method finds the value at run time.
 
+Settings that some methods share are written once, in the `Settings` of the file that these methods share.
+`with_settings_of` appends them to a method's own.
+
 Kernels know neither names nor None. They get the index of a choice, NaN for None, and `UNSET` for None in
 place of an integer.
 """
@@ -15,8 +18,9 @@ from __future__ import annotations
 
 import functools
 import math
+import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,6 +74,21 @@ class Setting(NamedTuple):
         )
         words += "" if high == float("inf") else f", at most {high:g}"
         return f"{words}, or none" if self.optional else words
+
+
+def with_settings_of(shared: types.ModuleType) -> Callable[[type], Any]:
+    """A decorator that appends the settings of a file which methods share to a method's own `Settings`."""
+
+    def extend(own: Any) -> Any:
+        fields: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
+        for each in (own, shared.Settings):
+            fields |= typing.get_type_hints(each, include_extras=True)
+            defaults |= each._field_defaults
+        names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__annotations__": fields}
+        return types.new_class(own.__name__, (NamedTuple,), {}, lambda body: body.update(names | defaults))
+
+    return extend
 
 
 def declared(method: Method) -> dict[str, Setting]:

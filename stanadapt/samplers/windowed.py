@@ -7,6 +7,7 @@ and draws agree with what the chain itself sees, its third window is the last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from ..numerics.splitting import trajectory_steps
 from ..numerics.step_size import dual_averaging
 from ..numerics.windows import first_window, has_news, is_borne_out, learn_windows, next_window
 from ..transport.composition import change_coordinates, transport_draws
-from .base import COLD, WARM, Handover, Stage, growing_windows
+from .base import Handover, Stage
 
 LAST = "last_window"
 AUTO, DENSE = 0, 1  # indices of the setting `metric`
+COLD, WARM = (15, 15, 30, 40, 60, 96), (30, 30, 40, 60, 96)  # the first windows of a warm-up
 
 
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
@@ -41,6 +43,20 @@ def warm_settings(settings: Any) -> Any:
 def _windows(lengths: list[int]) -> list[Stage]:
     *first, last = lengths or [0]
     return [*(Stage(f"window_{i}", length) for i, length in enumerate(first, 1)), Stage(LAST, last)]
+
+
+def growing_windows(warmup: int, first: Sequence[int] = COLD) -> list[int]:
+    """The lengths of the windows of a warm-up: the first ones, then 1.6 times the last.
+
+    If less than half of the next window is left at the end, it joins the last window.
+    """
+    left = warmup
+    lengths: list[int] = []
+    while left:
+        length = first[len(lengths)] if len(lengths) < len(first) else int(1.6 * lengths[-1])
+        lengths.append(left if left < 1.5 * length else length)
+        left -= lengths[-1]
+    return lengths
 
 
 def take_over(state: Any, handover: Handover, settings: Any) -> Any:

@@ -96,13 +96,13 @@ BROKEN = {
     ),
     "gad_mala_fast with half the drift": (
         "gad_mala_fast",
-        "numerics/langevin.py",
-        "0.5 * s * s * rotated[i]",
-        "0.25 * s * s * rotated[i]",
+        "samplers/gad.py",
+        "propose(x, rotated, chol_t, 1.0, rng, y, v)",
+        "propose(x, 0.5 * rotated, chol_t, 1.0, rng, y, v)",
     ),
     "gad_mala_exact that keeps the old rotated score": (
         "gad_mala_exact",
-        "samplers/gad_mala_exact.py",
+        "samplers/gad.py",
         "x, logp, score, rotated = y, logp_y, score_y, rotated_y",
         "x, logp, score = y, logp_y, score_y",
     ),

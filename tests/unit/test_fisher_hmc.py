@@ -21,7 +21,7 @@ from stanadapt.numerics.metric import Metric, as_matrix, dense_metric
 from stanadapt.result.container import datasets
 from stanadapt.run.warmup import warm_up
 from stanadapt.samplers import fisher_hmc
-from stanadapt.samplers.base import growing_windows
+from stanadapt.samplers.windowed import growing_windows
 from stanadapt.trace import empty_trace
 
 MODELS = Path(__file__).parents[2] / "models"

@@ -484,7 +484,7 @@ def test_learning_gradients_against_finite_differences(name: str) -> None:
 
     # gad_mala_fast: grad(y) in the ratio of the proposals is taken as constant
     left, right = np.zeros((1, D)), np.zeros((1, D))
-    gad_mala_fast.ratio_gradient(score, score_y, v, rotated_y, left, right)
+    assert gad_mala_fast.ratio_gradient(target, chol_t, score, y, score_y, v, rotated_y, left, right)
     wanted = _numerical(lambda f: _ratio(target, f, langevin=True, stopped=score_y), factor)
     np.testing.assert_allclose(np.tril(left.T @ right), wanted, rtol=1e-5, atol=1e-6)
 
@@ -533,12 +533,13 @@ def test_beta_follows_the_acceptance() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sampler", "printed"), [(gad_rwm, 0.00005), (gad_mala_fast, 0.00015), (gad_mala_exact, 0.00015)]
+    ("name", "file", "printed"),
+    [("gad_rwm", gad_rwm, 0.00005), ("gad_mala_fast", gad, 0.00015), ("gad_mala_exact", gad, 0.00015)],
 )
-def test_learning_rates_of_the_paper(sampler: Any, printed: float) -> None:
-    name, rates = sampler.__name__.rpartition(".")[2], (sampler.FAITHFUL_RATE, sampler.OWN_RATE)
+def test_learning_rates_of_the_paper(name: str, file: Any, printed: float) -> None:
+    rates = file.FAITHFUL_RATE, file.OWN_RATE
     assert gad.learning_rate(resolve(name, {"faithful": True})[1], *rates) == printed
-    assert gad.learning_rate(resolve(name, {})[1], *rates) == sampler.OWN_RATE
+    assert gad.learning_rate(resolve(name, {})[1], *rates) == file.OWN_RATE
     assert gad.learning_rate(resolve(name, {"learning_rate": 0.5})[1], *rates) == 0.5
 
 

@@ -22,7 +22,7 @@ from stanadapt.numerics.metric_choice import (
     learn_diagonal,
     prune,
     unit_metric,
-    whiten,
+    whiten_by_metric,
 )
 from stanadapt.run.warmup import WarmUp, warm_up
 from stanadapt.trace import empty_trace
@@ -97,7 +97,7 @@ def test_whitened_coordinates() -> None:
     metric = _low_rank(rng, 7, [5.0, 0.3])
     a = as_matrix(metric)
     for one in (metric, _of(a)):
-        u, t = whiten(one, np.eye(7), np.eye(7))  # x -> W^-1 x and s -> W^T s with A = W W^T
+        u, t = whiten_by_metric(one, np.eye(7), np.eye(7))  # x -> W^-1 x and s -> W^T s with A = W W^T
         np.testing.assert_allclose(u @ t.T, np.eye(7), atol=1e-9)
         np.testing.assert_allclose(t @ t.T, a, atol=1e-9)
         np.testing.assert_allclose(u @ u.T, np.linalg.inv(a), rtol=1e-7, atol=1e-7)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -35,8 +35,12 @@ ALLOWED = {
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_no_function_is_named_by_a_participle(path: Path) -> None:
+    """A property may be: it is what something is, and not what it does."""
     functions = [
-        node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.FunctionDef)
+        node
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and not any(ast.unparse(decorator) == "property" for decorator in node.decorator_list)
     ]
     names = {node.name for node in functions if not node.name.startswith(("_", "is_"))}
     assert {name for name in names if PARTICIPLE.fullmatch(name.rpartition("_")[2])} <= set(ALLOWED)
@@ -96,6 +100,16 @@ def _repeated() -> dict[str, set[str]]:
 
 def test_a_name_means_one_thing() -> None:
     assert _repeated() == {}
+
+
+def test_a_name_in_the_mathematics_means_one_function() -> None:
+    found = Counter(
+        node.name
+        for path in (PACKAGE / "numerics").glob("*.py")
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    )
+    assert [name for name, n in found.items() if n > 1] == []
 
 
 def test_no_room_has_the_name_of_a_public_function() -> None:

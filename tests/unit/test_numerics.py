@@ -17,7 +17,7 @@ from stanadapt.numerics import ascent, linear
 from stanadapt.numerics.cholesky import rank_one_update
 from stanadapt.numerics.langevin import first_step_size, log_proposal_ratio, propose, propose_isotropic
 from stanadapt.numerics.metropolis import accept_probability
-from stanadapt.numerics.spectrum import describe
+from stanadapt.numerics.spectrum import summarise_preconditioner
 from stanadapt.numerics.step_size import adapt_step_size, double_or_halve
 from stanadapt.samplers import ada_mala, fisher_mala
 from stanadapt.target import log_density, log_density_gradient
@@ -204,7 +204,7 @@ def test_spectrum() -> None:
     rng = np.random.default_rng(6)
     root = rng.normal(size=(5, 5))
     a = root @ root.T
-    found = describe(root)
+    found = summarise_preconditioner(root)
     np.testing.assert_allclose(found["preconditioner_trace"], np.trace(a))
     np.testing.assert_allclose(found["preconditioner_log_det"], np.linalg.slogdet(a)[1])
     np.testing.assert_allclose(found["preconditioner_condition"], np.linalg.cond(a), rtol=1e-6)
@@ -395,9 +395,9 @@ def test_inverse_hessian_of_a_climb_is_that_of_bfgs() -> None:
     pairs, steps = 0, []
     for count in range(1, 15):
         x, step = rng.normal(size=(2, d))
-        pairs = ascent.remember(memory, pairs, x, x + step, -precision @ x, -precision @ (x + step))
+        pairs = ascent.remember_pair(memory, pairs, x, x + step, -precision @ x, -precision @ (x + step))
         assert pairs == count
-        rejected = ascent.remember(memory, pairs, x, x + step, precision @ x, precision @ (x + step))
+        rejected = ascent.remember_pair(memory, pairs, x, x + step, precision @ x, precision @ (x + step))
         assert rejected == pairs  # convex along the step
         steps.append(x + step - x)
         inverse = np.diag(memory.diagonal)

@@ -205,7 +205,7 @@ def test_reservoir_is_a_uniform_sample() -> None:
         past = history.empty_history(20, 1)
         for t in range(100):
             past = history.remember(past, np.array([float(t)]), rng)
-        points = history.sample(past)[:, 0]
+        points = history.sample_history(past)[:, 0]
         assert np.all(np.diff(points) > 0)  # in the order of the chain
         kept[points.astype(int)] += 1
     assert kept.sum() == 300 * 20

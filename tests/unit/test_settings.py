@@ -57,7 +57,7 @@ class _Settings(NamedTuple):
 
 class _Method:
     Settings = _Settings
-    FACTS = Facts(LANGEVIN, "nothing", (), 1, 1, False)
+    FACTS = Facts(__name__, LANGEVIN, "nothing", (), 1, 1, False)
 
     @staticmethod
     def n_matrices(settings: object) -> int:
