@@ -52,6 +52,7 @@ except ImportError:  # not a POSIX system
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
+_LONGEST_WAIT, _PAUSE = 60.0, 0.02  # seconds, for a kernel that another process compiles
 _OPTIONS = {
     "nopython": True,
     "nogil": True,
@@ -189,7 +190,7 @@ def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False,
         return functools.partial(kernel, ordered=ordered, counted=counted)
     options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
     made = _kernels[function.__module__, function.__qualname__] = Kernel(function, targetoptions=options)
-    return _cached(made, function)
+    return _cached(made, function, shared=True)
 
 
 class _Compiled(NamedTuple):
@@ -229,9 +230,17 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
         return self.entry(*args, **kws)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """See numba, where a literal such as 0 has a type of its own, and all would be compiled for it again."""
+        """See numba. A literal such as 0 has a type of its own there, and would have all compiled again."""
         plain = tuple(numba.types.unliteral(kind) for kind in args)
         return super().get_call_template(plain, {name: numba.types.unliteral(kws[name]) for name in kws})
+
+    def compile(self, sig: Any) -> Any:
+        """See numba. Where another process is compiling this kernel, this one waits and loads the result."""
+        try:
+            return super().compile(sig)
+        finally:
+            if isinstance(self._cache, _Cache):
+                self._cache.end_turn()
 
     def add_overload(self, cres: Any) -> None:
         """See numba: `cres` is machine code that has just been compiled or loaded."""
@@ -283,10 +292,10 @@ def _callback(function: Callable[..., Any], signature: Any) -> Any:
     return CFunc(function, sig, locals={}, options={"nopython": True})
 
 
-def _cached(compiled: Any, function: Callable[..., Any]) -> Any:
+def _cached(compiled: Any, function: Callable[..., Any], *, shared: bool = False) -> Any:
     """`compiled` with our own cache, which replaces the one of numba's option `cache=True`."""
     try:
-        compiled._cache = _Cache(function)
+        compiled._cache = _Cache(function, shared)
     except (OSError, RuntimeError) as error:  # RuntimeError: numba finds no place for the files
         _tell_once(error)
     return compiled
@@ -345,12 +354,28 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
 
     _impl_class = _Results
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], shared: bool) -> None:
         super().__init__(function)
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
+        self._shared = shared
+        self._turn: Any = None  # the open lock file while this process compiles the function
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Machine code from the disk; None if there is none, and this process is to compile it."""
+        found = self._load(sig, target_context)
+        if found is None and self._shared and self._turn is None:
+            self._turn = _take_turn(Path(self._cache_path) / f"{self._impl.filename_base}.turn")
+            found = self._load(sig, target_context)
+        return found
+
+    def end_turn(self) -> None:
+        """Let other processes compile the function, or load what this one has compiled."""
+        if self._turn is not None:
+            self._turn.close()
+            self._turn = None
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # a damaged pickle may raise anything
@@ -383,6 +408,33 @@ def _lock(folder: Path) -> Iterator[None]:
             held = stack.enter_context((folder / "lock").open("w"))
             fcntl.flock(held, fcntl.LOCK_EX)
         yield
+
+
+def _take_turn(path: Path) -> Any:
+    """The open file at `path`, locked; None if it cannot be locked, or if its owner does not get on.
+
+    Kernels that call each other form no circle, so processes that hold a lock while they wait for another one
+    do not wait for each other.
+    """
+    if fcntl is None:
+        return None
+    try:
+        cache.private_folder(path.parent)
+        file = path.open("w")
+    except OSError:
+        return None
+    last = time.monotonic() + _LONGEST_WAIT
+    while time.monotonic() < last:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        except OSError:  # some network file systems lock nothing
+            break
+        else:
+            return file
+    file.close()
+    return None
 
 
 _told: list[str] = []
