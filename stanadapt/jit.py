@@ -5,6 +5,12 @@ function of another file would keep the old version of that function. So the nam
 hash of all files that hold kernels, and of all files that they import. An edit of any of them gives a new
 folder. Without edits a kernel is compiled once per machine.
 
+numba copies the machine code of a function into each function that calls it, and optimises every copy again.
+It also gives each function a wrapper that Python calls, though kernels call most of our kernels. Both
+together took half of the time before a first draw. So here a kernel is compiled once, without a wrapper,
+and other kernels call it by its address; Python calls a function of one line that calls it. Only small
+kernels that run in every iteration (`counted=False`) are copied.
+
 Kernels release the GIL, so that chains run in threads. `reassoc` lets the compiler vectorise sums, and
 `contract` lets it fuse a product and a sum. NaN and infinity keep their meaning.
 """
@@ -13,8 +19,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import functools
 import hashlib
+import importlib
+import inspect
 import os
 import pickle
 import re
@@ -24,12 +33,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numba
 import numba.extending
+from llvmlite import binding as llvm
 from numba.core import caching
 from numba.core.ccallback import CFunc
+from numba.core.registry import CPUDispatcher
 
 from . import cache
 from .errors import StanAdaptWarning
@@ -41,7 +52,15 @@ except ImportError:  # not a POSIX system
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
-_ALWAYS = {"nogil": True, "error_model": "numpy"}
+_LONGEST_WAIT, _PAUSE = 60.0, 0.02  # seconds, for a kernel that another process compiles
+_OPTIONS = {
+    "nopython": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "boundscheck": None,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
 _REORDERED = {"reassoc", "contract"}
 _IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|callback)\b", re.MULTILINE)
 
@@ -62,15 +81,49 @@ def cache_folder() -> Path:
     OSError
         No folder can be used, not even a temporary one.
     """
-    digest = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
-    for source in sorted(_kernel_sources()):
-        digest.update(source.relative_to(_PACKAGE).as_posix().encode())
-        digest.update(source.read_bytes())
-    folder = cache.cache_folder("kernels", digest.hexdigest()[:16])
+    stamp = cache.cache_folder("stamps") / _stamp()
+    try:
+        digest = stamp.read_text("ascii")
+    except OSError:
+        digest = _digest()
+        with contextlib.suppress(OSError):  # without the file the next process reads the sources again
+            _write_whole(stamp, digest)
+    folder = cache.cache_folder("kernels", digest)
     with contextlib.suppress(OSError):
-        os.utime(folder)
-        _prune(folder)
+        for used in (folder, stamp):
+            os.utime(used)
+            _prune(used)
     return folder
+
+
+def _stamp() -> str:
+    """A hash of the places, sizes and times of the package's files, which changes if any of them is written.
+
+    To read and parse the sources takes half a second in every process; this takes some milliseconds.
+    """
+    found = hashlib.sha256(f"{numba.__version__} {sys.version} {_PACKAGE}".encode())
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        about = path.stat()
+        found.update(
+            f"{path} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}".encode()
+        )
+    return found.hexdigest()[:32]
+
+
+def _digest() -> str:
+    """A hash of all sources that compiled code depends on."""
+    found = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
+    for source in sorted(_kernel_sources()):
+        found.update(source.relative_to(_PACKAGE).as_posix().encode())
+        found.update(source.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file that other processes see whole or not at all."""
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    part.write_text(text, "ascii")
+    part.replace(path)
 
 
 def _kernel_sources() -> set[Path]:
@@ -93,11 +146,14 @@ def _kernel_sources() -> set[Path]:
 
 
 def _prune(current: Path) -> None:
-    """Remove the folders of other versions that no process has used for a month."""
+    """Remove what stands beside `current`, of other versions, and what no process has used for a month."""
     oldest = time.time() - _KEEP_DAYS * 86_400
-    for folder in current.parent.iterdir():
-        if folder != current and folder.is_dir() and folder.stat().st_mtime < oldest:
-            shutil.rmtree(folder, ignore_errors=True)
+    for path in current.parent.iterdir():
+        if path != current and path.stat().st_mtime < oldest:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()
 
 
 @overload
@@ -114,10 +170,9 @@ def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False,
     function
         What is compiled.
     ordered
-        Whether sums keep the order in which they are written. A kernel that calls another one holds a copy of
-        it, which the compiler optimises again. The copy that runs depends on the order in which kernels were
-        loaded. If the compiler may reorder sums, two copies can differ in the last digit, and so can two
-        processes, if one compiles and the other loads from disk. Most kernels are too small for that.
+        Whether sums keep the order in which they are written. A kernel without `counted` is copied into the
+        kernels that call it, and the compiler optimises each copy by itself. If it may reorder sums, two
+        copies can differ in the last digit.
 
         Every kernel may fuse a product with a sum. In a b + c d the compiler can fuse either product, and the
         last digits differ. So add products one at a time, to a value that is no product itself:
@@ -127,11 +182,80 @@ def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False,
         and counts it back at the end, by atomic instructions: those took half of an iteration on a small
         model. A kernel that does not count may neither make an array, nor take one that another kernel
         returns, nor return one; NumPy's views of rows are fine. Its caller holds the arrays meanwhile.
+
+        A kernel that does not count is small and runs in every iteration, so it is copied into the kernels
+        that call it. All others are compiled once, and called.
     """
     if function is None:
         return functools.partial(kernel, ordered=ordered, counted=counted)
-    reordered = {} if ordered else {"fastmath": _REORDERED}
-    return _cached(numba.njit(_nrt=counted, **reordered, **_ALWAYS)(function), function)
+    options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
+    made = _kernels[function.__module__, function.__qualname__] = Kernel(function, targetoptions=options)
+    return _cached(made, function, shared=True)
+
+
+class _Compiled(NamedTuple):
+    """A kernel for one tuple of argument types, by which a process finds the machine code of a symbol."""
+
+    module: str
+    name: str
+    types: tuple[Any, ...]
+
+
+_kernels: dict[tuple[str, str], Kernel] = {}  # by module and name
+_symbols: dict[str, _Compiled] = {}
+
+
+class Kernel(CPUDispatcher):  # type: ignore[misc]
+    """A function that is compiled at its first call, for the types of its arguments.
+
+    Its machine code has a symbol of its own, whose address this process tells the linker. A kernel that calls
+    it names the symbol only. So the two are compiled, optimised and stored apart.
+    """
+
+    @functools.cached_property
+    def entry(self) -> Any:
+        """The compiled function that Python calls in place of this one: it calls this one."""
+        function, code = self.py_func, self.py_func.__code__
+        name = f"enter_{function.__name__}"
+        names = list(inspect.signature(function).parameters)
+        source = f"def {name}({', '.join(names)}):\n    return core({', '.join(names)})\n"
+        scope = {"core": self, "__name__": function.__module__}
+        exec(compile(source, code.co_filename, "exec"), scope)
+        made = scope[name]
+        made.__code__ = made.__code__.replace(co_firstlineno=code.co_firstlineno)
+        made.__defaults__, made.__doc__ = function.__defaults__, function.__doc__
+        return _cached(numba.njit(nogil=True)(made), made)
+
+    def __call__(self, *args: Any, **kws: Any) -> Any:
+        return self.entry(*args, **kws)
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """See numba. A literal such as 0 has a type of its own there, and would have all compiled again."""
+        plain = tuple(numba.types.unliteral(kind) for kind in args)
+        return super().get_call_template(plain, {name: numba.types.unliteral(kws[name]) for name in kws})
+
+    def compile(self, sig: Any) -> Any:
+        """See numba. Where another process is compiling this kernel, this one waits and loads the result."""
+        try:
+            return super().compile(sig)
+        finally:
+            if isinstance(self._cache, _Cache):
+                self._cache.end_turn()
+
+    def add_overload(self, cres: Any) -> None:
+        """See numba: `cres` is machine code that has just been compiled or loaded."""
+        super().add_overload(cres)
+        if not self.targetoptions["_nrt"]:
+            return
+        function, sig = self.py_func, cres.signature
+        text = f"{function.__module__}.{function.__qualname__}{sig.args}{sig.return_type}"
+        symbol = f"stanadapt.{function.__name__}.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+        llvm.add_symbol(symbol, cres.library.get_pointer_to_function(cres.fndesc.llvm_func_name))
+        _symbols[symbol] = _Compiled(function.__module__, function.__qualname__, tuple(sig.args))
+        description = copy.copy(cres.fndesc)
+        description.mangled_name = symbol
+        self.targetctx.remove_user_function(cres.entry_point)  # which would link the machine code
+        self.targetctx.insert_user_function(cres.entry_point, description, [])
 
 
 def intrinsic(definition: Callable[..., Any]) -> Any:
@@ -168,10 +292,10 @@ def _callback(function: Callable[..., Any], signature: Any) -> Any:
     return CFunc(function, sig, locals={}, options={"nopython": True})
 
 
-def _cached(compiled: Any, function: Callable[..., Any]) -> Any:
+def _cached(compiled: Any, function: Callable[..., Any], *, shared: bool = False) -> Any:
     """`compiled` with our own cache, which replaces the one of numba's option `cache=True`."""
     try:
-        compiled._cache = _Cache(function)
+        compiled._cache = _Cache(function, shared)
     except (OSError, RuntimeError) as error:  # RuntimeError: numba finds no place for the files
         _tell_once(error)
     return compiled
@@ -193,6 +317,19 @@ class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  #
 
 class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]
     _locator_classes = (_Locator,)
+
+    def reduce(self, cres: Any) -> Any:
+        """The machine code as it is stored, with the kernels that it calls by symbols."""
+        called = [function.name for function in cres.library._final_module.functions]
+        return [_symbols[name] for name in called if name in _symbols], super().reduce(cres)
+
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """The machine code of a file. What it calls must be there first, or the linker ends the process."""
+        called, payload = payload
+        for module, name, types in called:
+            importlib.import_module(module)
+            _kernels[module, name].compile(types)
+        return super().rebuild(target_context, payload)
 
 
 class _Files(caching.IndexDataCacheFile):  # type: ignore[misc]
@@ -217,12 +354,28 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
 
     _impl_class = _Results
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], shared: bool) -> None:
         super().__init__(function)
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
+        self._shared = shared
+        self._turn: Any = None  # the open lock file while this process compiles the function
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Machine code from the disk; None if there is none, and this process is to compile it."""
+        found = self._load(sig, target_context)
+        if found is None and self._shared and self._turn is None:
+            self._turn = _take_turn(Path(self._cache_path) / f"{self._impl.filename_base}.turn")
+            found = self._load(sig, target_context)
+        return found
+
+    def end_turn(self) -> None:
+        """Let other processes compile the function, or load what this one has compiled."""
+        if self._turn is not None:
+            self._turn.close()
+            self._turn = None
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # a damaged pickle may raise anything
@@ -255,6 +408,33 @@ def _lock(folder: Path) -> Iterator[None]:
             held = stack.enter_context((folder / "lock").open("w"))
             fcntl.flock(held, fcntl.LOCK_EX)
         yield
+
+
+def _take_turn(path: Path) -> Any:
+    """The open file at `path`, locked; None if it cannot be locked, or if its owner does not get on.
+
+    Kernels that call each other form no circle, so processes that hold a lock while they wait for another one
+    do not wait for each other.
+    """
+    if fcntl is None:
+        return None
+    try:
+        cache.private_folder(path.parent)
+        file = path.open("w")
+    except OSError:
+        return None
+    last = time.monotonic() + _LONGEST_WAIT
+    while time.monotonic() < last:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+        except OSError:  # some network file systems lock nothing
+            break
+        else:
+            return file
+    file.close()
+    return None
 
 
 _told: list[str] = []

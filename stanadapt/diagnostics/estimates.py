@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import betaincinv, ndtr, stdtr
 
 from .convergence import effective_size, indicator_size, quantiles
 
 QUANTILES = {"q5": 0.05, "q50": 0.5, "q95": 0.95}
 STATISTICS = ("mean", "sd", *QUANTILES)
 _SHARE = 0.25  # tests/unit/test_estimates.py has how often chance is taken for a difference with it
-_ONE_SD = (float(stats.norm.cdf(-1.0)), float(stats.norm.cdf(1.0)))
+_ONE_SD = (float(ndtr(-1.0)), float(ndtr(1.0)))
 
 
 class Estimates(NamedTuple):
@@ -97,7 +97,7 @@ def contrast(one: Estimates, other: Estimates) -> Contrast:
         difference = one.value - other.value
         z = np.where(difference == 0.0, 0.0, difference / np.sqrt(total))
         dof = total**2 / (variances**2 / np.stack((one.dof, other.dof))).sum(axis=0)
-        p_value = 2.0 * stats.t.sf(np.abs(z), np.where(np.isfinite(dof), dof, 1e12))
+        p_value = 2.0 * stdtr(np.where(np.isfinite(dof), dof, 1e12), -np.abs(z))
     unknown = np.isnan(z)
     return Contrast(z, np.where(unknown, 1.0, p_value))
 
@@ -119,7 +119,7 @@ def _quantile(draws: np.ndarray, ordered: np.ndarray, p: float) -> tuple[np.ndar
     n = ordered.shape[1]
     value = quantiles(ordered, p)
     size = indicator_size(draws, value)
-    ends = stats.beta.ppf(np.array(_ONE_SD)[:, None], size * p + 1.0, size * (1.0 - p) + 1.0)
+    ends = betaincinv(size * p + 1.0, size * (1.0 - p) + 1.0, np.array(_ONE_SD)[:, None])
     known = np.isfinite(ends).all(axis=0)
     low, high = np.where(known, ends, p) * n
     rows = np.arange(len(ordered))

@@ -18,8 +18,8 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 from scipy.linalg import solve_triangular
+from scipy.special import stdtr
 
 from ..run.rerun import Yardstick
 
@@ -121,7 +121,7 @@ def batch_test(differences: np.ndarray, most: float) -> Means:
     means = np.stack(parts, axis=1).reshape(-1, k)
     mean, error = means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
     z = np.divide(mean, error, out=np.zeros(k), where=error > 0.0)
-    return Means(mean, z, 2.0 * stats.t(len(means) - 1).sf(np.abs(z)))
+    return Means(mean, z, 2.0 * stdtr(len(means) - 1, -np.abs(z)))
 
 
 def adjust(p: np.ndarray, checks: int) -> np.ndarray:

@@ -91,6 +91,20 @@ def critic_shape(d: int, hidden: int, k: int) -> Shape:
     return Shape(2 * d + 2 * k, hidden, 1)
 
 
+@kernel(ordered=True, counted=False)
+def overwrite(weights: Vector, by: Vector) -> None:
+    """Write `by` (n,) to `weights` (n,). An assignment to weights[:] takes two seconds more to compile."""
+    for i in range(by.size):
+        weights[i] = by[i]
+
+
+@kernel(ordered=True, counted=False)
+def overwrite_rows(out: Matrix, rows: Matrix) -> None:
+    """Write rows (k, n) to `out` (k, n)."""
+    for i in range(len(rows)):
+        overwrite(out[i], rows[i])
+
+
 def first_weights(shape: Shape, rng: np.random.Generator) -> np.ndarray:
     """The uniform weights of Glorot and Bengio (2010), with biases of zero."""
     weights = np.zeros(n_weights(shape))
@@ -444,15 +458,17 @@ def critic_step(
     hidden, q = np.empty((critic_is.n_hidden, size)), np.empty((1, size))
     hidden_a, keep = np.empty((actor_is.n_hidden, 2 * size)), np.empty(2 * size)
     n_s = len(s)
-    both[:n_s] = after
+    overwrite_rows(both[:n_s], after)
     actions(actor_is, nets.actor_target, rates.radius, after, hidden_a, both[n_s:], keep)
     forward(critic_is, nets.critic_target, both, hidden, q)
     y = r + rates.discount * q[0]
-    both[:n_s], both[n_s:] = s, a
+    overwrite_rows(both[:n_s], s)
+    overwrite_rows(both[n_s:], a)
     forward(critic_is, nets.critic, both, hidden, q)
     away = q[0] - y
     d_out = np.empty((1, size))
-    d_out[0] = 2.0 / size * away
+    for b in range(size):
+        d_out[0, b] = 2.0 / size * away[b]
     gradient = np.zeros_like(nets.critic)
     backward(critic_is, nets.critic, both, hidden, d_out, gradient)
     return descend(nets.critic, gradient, nets.critic_adam, rates.critic), dot_in_eights(away, away) / size
@@ -469,7 +485,7 @@ def policy_gradient(
     n_s, size = s.shape
     k = actor_is.n_out
     both = np.empty((critic_is.n_in, size))
-    both[:n_s] = s
+    overwrite_rows(both[:n_s], s)
     hidden_a, keep = np.empty((actor_is.n_hidden, 2 * size)), np.empty(2 * size)
     z = actions(actor_is, nets.actor, radius, s, hidden_a, both[n_s:], keep)
     hidden, q = np.empty((critic_is.n_hidden, size)), np.empty((1, size))

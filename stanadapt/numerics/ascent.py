@@ -81,7 +81,8 @@ def climb(target: Target, x: Vector, most: Integer) -> Ascent:
     way, heights = np.empty((most + 1, d)), np.empty(most + 1)
     score, next_score, direction = np.empty(d), np.empty(d), np.empty(d)
     memory = Memory(np.empty((_SLOTS, d)), np.empty((_SLOTS, d)), np.empty(_SLOTS), np.empty(d))
-    way[0] = x
+    for i in range(d):  # way[0] = x would compile the text of an error too, which takes a second
+        way[0, i] = x[i]
     heights[0] = log_density_gradient(target, x, score)
     pairs, n, cleared, gradients = 0, 0, 0, 1  # each iteration takes a gradient, so `way` has enough rows
     while gradients < most and rises(heights, n, d):
@@ -126,7 +127,8 @@ def ascent_direction(memory: Memory, pairs: Integer, score: Vector, direction: V
     If the inverse Hessian is right, half the slope is left to gain. Without pairs the direction is the score
     itself, scaled to the length 1. If the slope is zero, negative or not finite, there is no step.
     """
-    direction[:] = score
+    for i in range(score.size):
+        direction[i] = score[i]
     if pairs == 0:
         length = norm(score)
         if not length > 0.0:
@@ -168,7 +170,8 @@ def remember_pair(
     if not memory.inner[j] > _CURVED * norm(step):
         return pairs
     if pairs == 0:
-        memory.diagonal[:] = memory.inner[j]
+        for i in range(memory.diagonal.size):
+            memory.diagonal[i] = memory.inner[j]
     rescale(memory.diagonal, step, turn, memory.inner[j])
     return pairs + 1
 

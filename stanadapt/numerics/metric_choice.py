@@ -90,8 +90,8 @@ def is_coupled(target: Target, x: Vector, rng: Generator) -> Flag:
     scale, signs, out = np.ones(d), np.empty(d), np.empty(d)
     mean, square = np.empty(d), np.empty(d)
     for m in PROBES:
-        mean[:] = 0.0
-        square[:] = 0.0
+        for i in range(d):
+            mean[i] = square[i] = 0.0
         for _ in range(m):
             for i in range(d):
                 signs[i] = scale[i] if rng.random() < 0.5 else -scale[i]

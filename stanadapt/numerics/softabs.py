@@ -47,5 +47,8 @@ def softabs_metric(hessian: Matrix, alpha: Real, metric: Matrix, root_t: Matrix)
         for i in range(d):
             root_t[k, i] = vectors[i, k] / np.sqrt(curvature)
             grown[i, k] = vectors[i, k] * curvature
-    metric[:] = grown @ np.ascontiguousarray(vectors.T)
+    product = grown @ np.ascontiguousarray(vectors.T)
+    for k in range(d):
+        for i in range(d):
+            metric[k, i] = product[k, i]
     return log_det

@@ -30,7 +30,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import digamma, expit
 
 from ..model.posterior import Posterior
@@ -337,6 +336,8 @@ def _follow(x: np.ndarray, surface: Surface, most: int) -> _Peak | None:
         return -logp, -score
 
     with np.errstate(all="ignore"):
+        from scipy.optimize import minimize  # here, since few runs come to it: it takes 0.15 s
+
         found = minimize(downhill, x, jac=True, method="L-BFGS-B", options={"maxfun": most, "maxiter": most})
         second = None if found.status == _UNFINISHED else surface.hessian(found.x)
         if second is None:

@@ -36,6 +36,7 @@ from ..numerics.actor_critic import (
     descend,
     exterior_weight,
     learn,
+    overwrite,
     store,
     value,
 )
@@ -431,7 +432,7 @@ def update_policy(
     elif guard.broken == 0:
         learner, finite = learn_on_policy(settings, learner, u, u_y, reward, slopes)
         if not finite:
-            learner.nets.actor[:] = guard.actor
+            overwrite(learner.nets.actor, guard.actor)
             guard = PolicyGuard(guard.actor, guard.scale, guard.reward, guard.fallbacks, 1, guard.faithful)
 
     reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance = record
@@ -522,8 +523,8 @@ def judge_episode(guard: PolicyGuard, nets: Networks, scale: Real, reward: Real,
     If the policy has collapsed, its weights become the weights of the best policy so far, in place.
     """
     if acceptance < least_acceptance(guard):
-        nets.actor[:] = guard.actor
-        nets.actor_target[:] = guard.actor
+        overwrite(nets.actor, guard.actor)
+        overwrite(nets.actor_target, guard.actor)
         return PolicyGuard(
             guard.actor, guard.scale, guard.reward, guard.fallbacks + 1, guard.broken, guard.faithful
         )

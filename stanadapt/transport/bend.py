@@ -227,47 +227,28 @@ def _suspects(
     return [(int(i), float(np.sign(slopes[i]))) for i in np.flatnonzero(clear & np.isfinite(slopes))]
 
 
-@kernel(ordered=True)
-def _clear(n: Any) -> Any:
+def _clear(n: int) -> float:
     """A coordinate is a suspect if the square of its slope from `n` draws is larger than this."""
     return _CURVATURE * max(0.5 * GAIN, GAIN_DRAWS / n)
 
 
-@kernel(ordered=True)
-def _slopes(points: Any, scores: Any) -> Any:
+@np.errstate(all="ignore")
+def _slopes(points: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """The derivative (d,) of the divergence in the strength of a wide bend, for draws and scores (n, d)."""
-    n, d = points.shape
-    slopes = np.empty(d)
-    for j in range(d):
-        mean, mean_s = 0.0, 0.0
-        for i in range(n):
-            mean += points[i, j]
-            mean_s += scores[i, j]
-        mean, mean_s = mean / n, mean_s / n
-        variance, information, cubes, products = 0.0, 0.0, 0.0, 0.0
-        for i in range(n):
-            u, t = points[i, j] - mean, scores[i, j] - mean_s
-            variance += u * u
-            information += t * t
-            cubes += u * u * u
-            products += t * t * u
-        root = np.sqrt(variance / n)
-        slopes[j] = 0.5 * cubes / (variance * root)
-        slopes[j] -= products / (information * root)
-    return slopes
+    u, t = points - points.mean(axis=0), scores - scores.mean(axis=0)
+    squares, products = np.square(u), np.square(t)
+    variance, information = squares.sum(axis=0), products.sum(axis=0)
+    root = np.sqrt(variance / len(points))
+    cubes = (squares * u).sum(axis=0)
+    return np.asarray(0.5 * cubes / (variance * root) - (products * u).sum(axis=0) / (information * root))
 
 
-@kernel(ordered=True)
-def may_have_bends(points: Any, scores: Any) -> Any:
+def may_have_bends(points: np.ndarray, scores: np.ndarray) -> bool:
     """Whether `learn_bends` would try bends of any coordinate of draws and scores (n, d)."""
     slopes = _slopes(points, scores)
-    x, s = np.empty(len(points)), np.empty(len(points))
-    for j in range(slopes.size):
-        if slopes[j] * slopes[j] > _clear(len(points)):
-            for i in range(len(points)):
-                x[i], s[i] = points[i, j], scores[i, j]
-            if np.sign(slopes[j]) * _score_curvature(x, s) > CURVED:
-                return True
+    for j in np.flatnonzero(np.square(slopes) > _clear(len(points))):
+        if np.sign(slopes[j]) * _score_curvature(points[:, j], scores[:, j]) > CURVED:
+            return True
     return False
 
 
@@ -319,24 +300,17 @@ def _basis(columns: np.ndarray, i: int) -> np.ndarray:
     return np.ascontiguousarray(np.linalg.qr(v[:, strongest])[0])
 
 
-@kernel(ordered=True)
-def _score_curvature(x: Any, s: Any) -> Any:
+@np.errstate(all="ignore")
+def _score_curvature(x: np.ndarray, s: np.ndarray) -> float:
     """The coefficient of x² in the regression of scores on 1, x and x² (n,), in its standard errors."""
-    n = x.size
-    mean, mean_s = x.mean(), s.mean()
-    m2, m3, m4, s0, s1, s2 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for row in range(n):
-        u, v = x[row] - mean, s[row] - mean_s
-        m2 += u * u / n
-        m3 += u * u * u / n
-        m4 += u * u * u * u / n
-        s0 += v * v / n
-        s1 += v * u / n
-        s2 += v * u * u / n
+    u, v = x - x.mean(), s - s.mean()
+    squares = np.square(u)
+    m2, m3, m4 = squares.mean(), (squares * u).mean(), np.square(squares).mean()
+    s0, s1, s2 = np.square(v).mean(), (v * u).mean(), (v * squares).mean()
     own = m4 - m2 * m2 - m3 * m3 / m2  # mean square of x² after its regression on 1 and x
     with_it = s2 - s1 * m3 / m2
     rest = s0 - s1 * s1 / m2 - with_it * with_it / own
-    return with_it / np.sqrt(own * max(rest, 1e-12 * s0) / n)
+    return float(with_it / np.sqrt(own * max(rest, 1e-12 * s0) / len(x)))
 
 
 @kernel(ordered=True)

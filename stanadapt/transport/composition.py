@@ -89,7 +89,8 @@ def rows_into_x(table: Any, points: Any, logp: Any) -> None:
     """Turn draws (n, d) and log densities (n,) in z into those in x, in place."""
     z = np.empty(points.shape[1])
     for row in range(len(points)):
-        z[:] = points[row]
+        for i in range(z.size):
+            z[i] = points[row, i]
         logp[row] -= into_x(table, z, points[row])
 
 
@@ -99,17 +100,17 @@ def transport_draws(
     """Draws and scores (n, d) in z, from those in x."""
     if not len(table):
         return points, scores
-    z, scores_z = np.empty_like(points), np.empty_like(scores)
-    _rows_into_z(table, np.ascontiguousarray(points), np.ascontiguousarray(scores), z, scores_z)
+    z, scores_z = np.empty(points.shape), np.array(scores, order="C")
+    _rows_into_z(table, np.ascontiguousarray(points), scores_z, z)
     return z, scores_z
 
 
 @kernel(ordered=True)
-def _rows_into_z(table: Any, points: Any, scores: Any, z: Any, scores_z: Any) -> None:
+def _rows_into_z(table: Any, points: Any, scores: Any, z: Any) -> None:
+    """Write z of points (n, d) to `z` (n, d), and turn their scores in x into those in z, in place."""
     for row in range(len(points)):
         into_z(table, points[row], z[row])
-        scores_z[row] = scores[row]
-        pull_back(table, z[row], points[row], scores_z[row])
+        pull_back(table, z[row], points[row], scores[row])
 
 
 def change_coordinates(

@@ -149,7 +149,7 @@ def learn_tails(
     n = len(points)
     if n < LEAST:
         return tails
-    slope = tail_slopes(np.ascontiguousarray(points), np.ascontiguousarray(scores))
+    slope = tail_slopes(points, scores)
     suspects = np.flatnonzero(slope < SUSPECT)
     if tails.places.size:
         suspects = np.union1d(suspects, tails.places)
@@ -168,47 +168,30 @@ def learn_tails(
     return Tails(np.array(places, np.int64), np.array(centers), np.array(rates))
 
 
-@kernel(ordered=True)
-def tail_slopes(points: Any, scores: Any) -> Any:
+@np.errstate(all="ignore")
+def tail_slopes(points: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """The derivative (d,) of the divergence in delta² at 0, times 2 / variance, of draws and scores (n, d).
 
     It is 0 for every normal law, correlated ones too, where E[(s u)²] = V(s) V(u) + 2.
     """
-    n, d = points.shape
-    column, slopes = np.empty(n), np.empty(d)
-    for j in range(d):
-        mean = 0.0
-        for i in range(n):
-            column[i] = points[i, j]
-            mean += scores[i, j]
-        center, mean = quantile(np.sort(column), 0.5), mean / n
-        variance, information, products, fourth = 0.0, 0.0, 0.0, 0.0
-        for i in range(n):
-            u, s = column[i] - center, scores[i, j] - mean
-            variance += u * u
-            information += s * s
-            products += (s * u) * (s * u)
-            fourth += (u * u) * (u * u)
-        slope = (products / n - 2.0) / (information / n * (variance / n))
-        slopes[j] = slope - fourth / n / (3.0 * (variance / n) ** 2)
-    return slopes
+    u, s = points - quantile(np.sort(points, axis=0), 0.5), scores - scores.mean(axis=0)
+    squares = np.square(u)
+    variance, information = squares.mean(axis=0), np.square(s).mean(axis=0)
+    slopes = (np.square(s * u).mean(axis=0) - 2.0) / (information * variance)
+    return np.asarray(slopes - np.square(squares).mean(axis=0) / (3.0 * np.square(variance)))
 
 
-@kernel(ordered=True)
-def may_have_tails(points: Any, scores: Any, slope: Any = SUSPECT, power: Any = POWER) -> Any:
+def may_have_tails(
+    points: np.ndarray, scores: np.ndarray, slope: float = SUSPECT, power: float = POWER
+) -> bool:
     """Whether `learn_tails` would try rates for any coordinate of draws and scores (n, d).
 
     It does if the slope of the coordinate is below `slope` and the mean of -s u grows by less than `power`.
     """
-    slopes = tail_slopes(points, scores)
-    x, s = np.empty(len(points)), np.empty(len(points))
-    for j in range(slopes.size):
-        if slopes[j] < slope:
-            for i in range(len(points)):
-                x[i], s[i] = points[i, j], scores[i, j]
-            _, spread, growth = shape_of(x, s)
-            if 0.0 < spread < np.inf and growth < power:
-                return True
+    for j in np.flatnonzero(tail_slopes(points, scores) < slope):
+        _, spread, growth = shape_of(points[:, j], scores[:, j])
+        if 0.0 < spread < np.inf and growth < power:
+            return True
     return False
 
 

@@ -256,7 +256,8 @@ def _with_second_scale(
     if not scales.size:
         return group
     numbers = np.zeros(len(group.members), np.int64)
-    gain, derivative = slope_gains(pull_draws(draws, [group]), group.members, numbers, scales)
+    undone = pull_draws(draws, [group])
+    gain, derivative = slope_gains(undone.points, undone.scores, group.members, numbers, scales)
     k = int(gain[:, 0].argmax())
     if gain[k, 0] < max(NEED / len(draws.points), LEAST_GAIN) or np.sign(-derivative[k, 0]) != np.sign(
         group.beta

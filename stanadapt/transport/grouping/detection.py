@@ -16,6 +16,7 @@ with the same scale parameter are a group.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,18 @@ def may_be_parents(variables: np.ndarray) -> np.ndarray:
     return np.asarray((np.bincount(variables)[variables] <= FEW) | (variables.max() == 0))
 
 
+def scale_candidates(
+    points: np.ndarray, scores: np.ndarray, variables: np.ndarray, moved: Collection[int] = ()
+) -> np.ndarray:
+    """The coordinates that are tried as scale parameters of others: none of those that are `moved`."""
+    scales = np.array([i for i in np.flatnonzero(may_be_parents(variables)) if i not in moved], np.int64)
+    # To try all coordinates takes O(n d²). A scale parameter has large scores, since its group adds to them.
+    if variables.max() == 0 and scales.size > _SCALES:
+        spread = points[:, scales].std(axis=0) * scores[:, scales].std(axis=0)
+        scales = np.sort(scales[np.argsort(-spread, kind="stable")[:_SCALES]])
+    return scales
+
+
 def detect(
     draws: ScoredDraws, groups: list[Group], variables: np.ndarray, refused: set[tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray, float, tuple[int, int], float] | None:
@@ -51,20 +64,16 @@ def detect(
     roots = {int(parent[0]) for group in groups for parent in parent_arrays_of(group) if len(parent) == 1}
     roots |= {int(i) for group in groups for i in group.scales}
     free = np.array([i for i in range(len(variables)) if i not in moved and i not in roots], np.int64)
-    scales = np.array([i for i in np.flatnonzero(may_be_parents(variables)) if i not in moved], np.int64)
     if not free.size:
         return None
-    # To try all coordinates takes O(n d²). A scale parameter has large scores, since its group adds to them.
-    if not named and scales.size > _SCALES:
-        spread = draws.points[:, scales].std(axis=0) * draws.scores[:, scales].std(axis=0)
-        scales = np.sort(scales[np.argsort(-spread, kind="stable")[:_SCALES]])
+    scales = scale_candidates(draws.points, draws.scores, variables, moved)
     _, first_of, numbers = np.unique(
         variables[free] if named else free, return_index=True, return_inverse=True
     )
     firsts = free[first_of]
     found, best = None, max(NEED / n, LEAST_GAIN)
     if scales.size:
-        gain, derivative = slope_gains(draws, free, numbers, scales)
+        gain, derivative = slope_gains(draws.points, draws.scores, free, numbers, scales)
         own = free[:, None] == scales
         member, scale = np.nonzero(own)
         gain[scale, numbers[member]] = 0.0  # no coordinate is its own scale parameter
@@ -146,77 +155,58 @@ def _own_gain(points: Any, scores: Any, members: Any, scales: Any) -> Any:
     return 0.5 * derivative * derivative / curvature, -np.sign(derivative)
 
 
+@np.errstate(all="ignore")
 def slope_gains(
-    draws: ScoredDraws, members: np.ndarray, numbers: np.ndarray, scales: np.ndarray
+    points: np.ndarray, scores: np.ndarray, members: np.ndarray, numbers: np.ndarray, scales: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The decrease of F that a slope would bring, and the derivative of F in it: (scale parameters, groups).
 
-    `numbers` (members,) are the numbers of the members' groups, from 0 on.
+    `numbers` (members,) are the numbers of the members' groups, 0, 1, and so on. The part of x that is linear
+    in a few of the scale parameters is subtracted first: it is a matter of locations, not of scales. It stays
+    in members that are scale parameters themselves.
     """
-    found = np.zeros((2, len(scales), int(numbers.max()) + 1))
-    screen(draws.points, draws.scores, members, numbers, scales, np.isin(members, scales), *found)
-    found[:, ~np.isfinite(found).all(axis=0)] = 0.0
-    return found[0], found[1]
+    n = len(points)
+    u, t = _centred(points, scales), _centred(scores, scales)
+    size = np.sqrt(np.square(u).mean(axis=1, keepdims=True))
+    u, t = u / size, t * size
+    information = 1.0 + np.square(t).mean(axis=1)
+    x, s = _centred(points, members), _centred(scores, members)
+    strength = np.square(u @ x.T / n).sum(axis=1)
+    basis = _orthonormal(u[np.argsort(-strength, kind="stable")[:_REGRESSORS]])
+    regressed = ~np.isin(members, scales)
+    x[regressed] -= (x[regressed] @ basis.T / (n + 3.0)) @ basis
+    squares_x, squares_s = np.square(x), np.square(s)
+    differences = squares_s / squares_s.mean(axis=1, keepdims=True)
+    differences -= squares_x / squares_x.mean(axis=1, keepdims=True)
+    order = np.argsort(numbers, kind="stable")
+    firsts = np.searchsorted(numbers[order], np.arange(numbers.max() + 1))
+    ratios = np.add.reduceat(differences[order], firsts)
+    pulls = np.add.reduceat((scores[:, members].T * x)[order], firsts)
+    pulls -= pulls.mean(axis=1, keepdims=True)
+    derivative = u @ ratios.T / n + (t / information[:, None]) @ pulls.T / n
+    curvature = 4.0 * np.bincount(numbers) + np.square(pulls).mean(axis=1) / information[:, None]
+    gain = 0.5 * np.square(derivative) / curvature
+    unknown = ~(np.isfinite(gain) & np.isfinite(derivative))
+    gain[unknown] = derivative[unknown] = 0.0
+    return gain, derivative
 
 
-@kernel(ordered=True)
-def screen(
-    points: Any, scores: Any, members: Any, numbers: Any, scales: Any, as_is: Any, gain: Any, derivative: Any
-) -> None:
-    """Write what `slope_gains` returns.
+def _centred(columns: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The columns at `places`, less their means, as rows (places, n)."""
+    rows = columns.T[places]
+    return np.asarray(rows - rows.mean(axis=1, keepdims=True))
 
-    The part of x that is linear in a few of the scale parameters is subtracted first: it is a matter of
-    locations, not of scales. It stays in members that are `as_is` (members,), since these are scale
-    parameters themselves.
-    """
-    n, (k, variables) = len(points), gain.shape
-    u, t, information = np.empty((k, n)), np.empty((k, n)), np.empty(k)
-    for h in range(k):
-        _centre(points, scales[h], u[h])
-        _centre(scores, scales[h], t[h])
-        size = np.sqrt(_mean_product(u[h], u[h]))
-        for row in range(n):
-            u[h, row] /= size
-            t[h, row] *= size
-        information[h] = 1.0 + _mean_product(t[h], t[h])
-    x = np.empty((members.size, n))
-    strength = np.zeros(k)
-    for j in range(members.size):
-        _centre(points, members[j], x[j])
-        for h in range(k):
-            strength[h] += _mean_product(u[h], x[j]) ** 2
-    basis, used = np.empty((min(k, _REGRESSORS), n)), 0
-    for h in np.argsort(-strength)[:_REGRESSORS]:
-        v = u[h].copy()
-        for b in range(used):
-            _subtract(v, basis[b], _mean_product(v, basis[b]))
-        size = np.sqrt(_mean_product(v, v))
+
+def _orthonormal(rows: np.ndarray) -> np.ndarray:
+    """A basis (k, n) of the span of centred rows, with mean squares 1; rows without news add nothing."""
+    basis = np.empty((0, rows.shape[1]))
+    for row in rows:
+        for _ in range(2):  # the second time removes what rounding has left
+            row = row - (basis @ row / row.size) @ basis
+        size = np.sqrt(np.square(row).mean())
         if size > 1e-6:
-            for row in range(n):
-                basis[used, row] = v[row] / size
-            used += 1
-    ratios, pulls, sizes = np.zeros((variables, n)), np.zeros((variables, n)), np.zeros(variables)
-    s = np.empty(n)
-    for j in range(members.size):
-        if not as_is[j]:
-            for b in range(used):
-                _subtract(x[j], basis[b], _mean_product(x[j], basis[b]) * n / (n + 3.0))
-        _centre(scores, members[j], s)
-        of_x, of_s = 1.0 / _mean_product(x[j], x[j]), 1.0 / _mean_product(s, s)
-        g = numbers[j]
-        sizes[g] += 1.0
-        for row in range(n):
-            ratios[g, row] += s[row] * s[row] * of_s - x[j, row] * x[j, row] * of_x
-            pulls[g, row] += scores[row, members[j]] * x[j, row]
-    for g in range(variables):
-        mean = pulls[g].mean()
-        for row in range(n):
-            pulls[g, row] -= mean
-        spread = _mean_product(pulls[g], pulls[g])
-        for h in range(k):
-            slope = _mean_product(u[h], ratios[g]) + _mean_product(t[h], pulls[g]) / information[h]
-            derivative[h, g] = slope
-            gain[h, g] = 0.5 * slope * slope / (4.0 * sizes[g] + spread / information[h])
+            basis = np.concatenate((basis, row[None] / size))
+    return basis
 
 
 @kernel(ordered=True)
