@@ -14,7 +14,6 @@ from .diagnostics.findings import diagnose
 from .diagnostics.goals import Goals
 from .diagnostics.statistics import statistics_step
 from .errors import ArgumentError, ChainError, FindingsWarning, OutputError, StoreError, warn
-from .model.posterior import Posterior
 from .result.build import bare, build
 from .result.container import attributes
 from .result.files import rescue
@@ -72,7 +71,7 @@ def complete(fit: Fit, began: float) -> InferenceData:
         if store is not None:
             idata = _keep(idata, drawn, work, store, notes)
         _leave(caught, fit)
-        _warn(seen, fit.prepared.posterior, fit.request.progress, _is_hurried(drawn, caught.signal))
+        _warn(seen, fit, drawn, caught)
     return idata
 
 
@@ -341,23 +340,23 @@ def _is_hurried(drawn: Run, number: int) -> bool:
     return number not in (0, signal.SIGINT) or (number != 0 and not drawn.interrupted)
 
 
-def _warn(idata: InferenceData, posterior: Posterior, progress: bool, is_hurried: bool) -> None:
+def _warn(idata: InferenceData, fit: Fit, drawn: Run, caught: Caught) -> None:
     """What `diagnose` says, in one warning.
 
     Whatever goes wrong here, the result is there and goes to the user.
     """
-    if not posterior.dim:
+    if not fit.prepared.posterior.dim:
         return
-    reason = "a signal came"
+    is_hurried, reason = _is_hurried(drawn, caught.signal), "a signal came"
     try:
         with raised_interrupts():
-            findings = [] if is_hurried else diagnose(idata, progress=progress)
+            findings = [] if is_hurried else diagnose(idata, progress=fit.request.progress)
             if findings:
                 warn(FindingsWarning(findings))
         if not is_hurried:
             return
     except (KeyboardInterrupt, SystemExit):
-        pass
+        _leave(caught, fit)
     except FindingsWarning as warning:  # for a user whose warnings are errors
         tell(f"stanadapt: {warning}")
         return
