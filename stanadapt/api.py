@@ -290,7 +290,8 @@ def compile(methods: str | Sequence[str] | None = None, *, progress: bool = True
     wanted = [check.choice("methods", name, samplers.METHODS) for name in wanted]
     progress = check.boolean("progress", progress)
     with raised_interrupts():
-        compile_steps([*ahead_steps(wanted), statistics_step()], progress, loading=False)
+        steps = [*ahead_steps(wanted), statistics_step()]
+        compile_steps(steps, progress, loading=False, methods=wanted)
 
 
 def methods(name: str | None = None) -> pandas.DataFrame:

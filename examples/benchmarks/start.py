@@ -107,7 +107,8 @@ def row(method: str, kind: str, runs: list[tuple[dict[str, Any], float]]) -> str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("methods", nargs="*", default=["fisher_hmc", "fisher_mala"], metavar="METHOD")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--functions", type=int, default=0)

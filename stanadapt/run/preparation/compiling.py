@@ -32,11 +32,13 @@ from ..background import Background
 from ..interrupts import raised_interrupts
 from ..job import Job
 from ..progress import Steps, tell
+from .second_compiler import follow, second_compiler
 
 # What kernels are compiled with in place of a model: their types are the same for all. It has a variable with
 # so many coordinates that a hierarchy is likely.
 STAND_IN = "parameters { vector[6] x; } model { x ~ std_normal(); }"
 _SEVERAL = 5  # if a variable has at least so many coordinates, a hierarchy is likely
+_MANY = 4  # steps that are to be compiled, from which on a second process pays: it takes two seconds to start
 _MARKS = "compiled"  # a folder among those of kernels
 
 
@@ -49,11 +51,14 @@ class Step(NamedTuple):
     is_lazy: bool = False  # whether it may be left out where it was compiled before: nothing is loaded then
 
 
-def compile_steps(steps: Sequence[Step], progress: bool, *, loading: bool = True) -> None:
+def compile_steps(
+    steps: Sequence[Step], progress: bool, *, loading: bool = True, methods: Sequence[str] = ()
+) -> None:
     """Run the steps, which compiles or loads kernels, and show those that are compiled.
 
-    Without `loading`, steps that were compiled before are left out. An interrupted step is finished in the
-    background: an exception in the compiler could leave half a kernel.
+    Without `loading`, steps that were compiled before are left out. If many steps are left that `methods`
+    need, a second process compiles them from the end. An interrupted step is finished in the background: an
+    exception in the compiler could leave half a kernel.
 
     Raises
     ------
@@ -71,8 +76,22 @@ def compile_steps(steps: Sequence[Step], progress: bool, *, loading: bool = True
                 _mark(step)
             yield
 
-    with Steps("compiling", marked.count(False), progress) as bar, raised_interrupts():
+    n = marked.count(False)
+    with (
+        Steps("compiling", n, progress) as bar,
+        raised_interrupts(),
+        second_compiler(methods if n >= _MANY else ()),
+    ):
         Background(work).watch(bar.begin, bar.refresh)
+
+
+def compile_for(parent: int, methods: Sequence[str]) -> None:
+    """What the second process does that `parent` has started: all steps of methods, from the last one."""
+    follow(parent)
+    for step in reversed(ahead_steps(methods)):
+        if not _is_marked(step):
+            step.run()
+            _mark(step)
 
 
 def _mark_file(step: Step) -> Path:
@@ -115,6 +134,14 @@ def job_steps(job: Job, posterior: Posterior) -> list[Step]:
     if not is_engine(method) and method.FACTS.piloted and job.settings.pilot > 0:
         steps = pilot_steps(posterior)
     return [*steps, *method_steps(job.method, job.settings, posterior)]
+
+
+def job_methods(job: Job, posterior: Posterior) -> list[str]:
+    """The methods whose kernels a job needs, if they are those that every Stan program calls."""
+    if posterior.model.backend not in PROGRAM_BACKENDS or is_engine(sampler(job.method)):
+        return []
+    piloted = sampler(job.method).FACTS.piloted and job.settings.pilot > 0
+    return [warmup.PILOT, job.method] if piloted else [job.method]
 
 
 def pilot_steps(posterior: Posterior) -> list[Step]:

@@ -24,7 +24,7 @@ from ..workers.processes import Processes, pack
 from ..workers.threads import Threads
 from ..workers.turns import Turns
 from . import auto, warm_start
-from .compiling import Step, compile_model, compile_steps, job_steps, pilot_steps
+from .compiling import Step, compile_model, compile_steps, job_methods, job_steps, pilot_steps
 from .memory import check_chains, check_memory, stays_on_disk
 from .named_quantities import check_quantities, describe_quantities
 
@@ -91,7 +91,8 @@ def prepare(
     if sampler.FACTS.cautious and (advice := sampler.caution(job.settings, posterior.dim)):
         warn(f"method={job.method!r}: {advice}")
     turns = _turns(request, posterior, cluster)
-    compile_steps([*job_steps(job, posterior), *also], request.progress)
+    steps = [*job_steps(job, posterior), *also]
+    compile_steps(steps, request.progress, methods=job_methods(job, posterior))
     return Prepared(posterior, job, starts, turns, notes)
 
 
@@ -108,7 +109,8 @@ def prepare_again(
     check_memory(posterior, job, request.workers, stays_on_disk(request, job, posterior.description))
     compile_model(posterior, request.progress)
     turns = _turns(request, posterior, cluster)
-    compile_steps([*job_steps(job, posterior), *also], request.progress)
+    steps = [*job_steps(job, posterior), *also]
+    compile_steps(steps, request.progress, methods=job_methods(job, posterior))
     return Prepared(posterior, job, starts, turns, notes)
 
 
