@@ -41,12 +41,8 @@ class Background:
         while is_under_way():
             next(iter(_under_way)).join(_LOOK_SECONDS)
         thread = threading.Thread(target=self._run, name="stanadapt-compiler", daemon=True)
-        before = threading.stack_size(_STACK)
         try:
-            thread.start()
-        finally:
-            threading.stack_size(before)
-        try:
+            _start(thread)
             while True:
                 try:
                     event = self._events.get(timeout=_LOOK_SECONDS)
@@ -74,6 +70,14 @@ class Background:
             self._events.put(error)
         finally:
             _under_way.discard(thread)
+
+
+def _start(thread: threading.Thread) -> None:
+    before = threading.stack_size(_STACK)
+    try:
+        thread.start()
+    finally:
+        threading.stack_size(before)
 
 
 def is_under_way() -> bool:

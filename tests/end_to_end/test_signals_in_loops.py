@@ -126,10 +126,10 @@ PLACES = {
     "caught": (sampling, catching),
     "handled": (lambda: at(runs, "build"), handling),
 }
-CTRL_C = ["compiling"]
+SIGNALS = {signal.SIGTERM: PLACES, signal.SIGHUP: ["sampling", "diagnosing"], signal.SIGINT: ["compiling"]}
 
 stanadapt.sample(code, **fit)  # loads and compiles what the forks have then; its threads are gone
-for number, names in ((signal.SIGTERM, PLACES), (signal.SIGHUP, ["sampling", "diagnosing"]), (signal.SIGINT, CTRL_C)):
+for number, names in SIGNALS.items():
     for place in names:
         reader, writer = os.pipe()
         child = os.fork()
