@@ -31,7 +31,7 @@ from .. import warmup
 from ..background import Background
 from ..interrupts import raised_interrupts
 from ..job import Job
-from ..progress import Steps, tell
+from ..progress import StepsBar, tell
 from .second_compiler import follow, second_compiler
 
 # What kernels are compiled with in place of a model: their types are the same for all. It has a variable with
@@ -78,7 +78,7 @@ def compile_steps(
 
     n = marked.count(False)
     with (
-        Steps("compiling", n, progress) as bar,
+        StepsBar("compiling", n, progress) as bar,
         raised_interrupts(),
         second_compiler(methods if n >= _MANY else ()),
     ):
