@@ -190,8 +190,6 @@ def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False,
     options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
     made = CompiledKernel(function, targetoptions=options)
     _kernels[function.__module__, function.__qualname__] = made
-        function, targetoptions=options
-    )
     return _cached(made, function, shared=True)
 
 
