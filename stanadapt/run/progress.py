@@ -194,7 +194,7 @@ class Tally:
         return f"{failed}, {self.kept} from before" if self.kept else failed
 
 
-class StepsBar:
+class StepProgress:
     """Show which of several steps is under way, and how many there are; a context manager.
 
     `enabled=False` shows nothing, and neither do no steps.
@@ -206,7 +206,7 @@ class StepsBar:
         self.bar: Any = None
         self.logged_at = -math.inf
 
-    def __enter__(self) -> StepsBar:
+    def __enter__(self) -> StepProgress:
         with contextlib.suppress(Exception):  # stderr is closed or None
             if self.enabled and _has_bars():
                 self.bar = _bar(self.name, self.total, _STEPS)

@@ -20,18 +20,20 @@ from ...jit import cache_folder, processor
 from ...model import PROGRAM_BACKENDS
 from ...model.posterior import Posterior
 from ...numerics.ascent import climb, write_heights
+from ...numerics.blas import one_thread
 from ...numerics.reference import reference_steps
 from ...numerics.windows import rehearse
-from ...samplers import is_engine, resolve, sampler
+from ...samplers import history, is_engine, knowledge, resolve, sampler
 from ...samplers.base import POLICY
-from ...target import log_density_gradient
+from ...target import hessian, log_density, log_density_gradient
 from ...trace import empty_trace
 from ...transport.learning import learn_funnel
+from ...transport.map_table import no_transport
 from .. import warmup
 from ..background import Background
 from ..interrupts import raised_interrupts
 from ..job import Job
-from ..progress import StepsBar, tell
+from ..progress import StepProgress, tell
 from .second_compiler import follow, second_compiler
 
 # What kernels are compiled with in place of a model: their types are the same for all. It has a variable with
@@ -39,6 +41,7 @@ from .second_compiler import follow, second_compiler
 STAND_IN = "parameters { vector[6] x; } model { x ~ std_normal(); }"
 _SEVERAL = 5  # if a variable has at least so many coordinates, a hierarchy is likely
 _MANY = 4  # steps that are to be compiled, from which on a second process pays: it takes two seconds to start
+_WARMUP = 1000  # iterations, in which every method has learned something
 _MARKS = "compiled"  # a folder among those of kernels
 
 
@@ -78,7 +81,7 @@ def compile_steps(
 
     n = marked.count(False)
     with (
-        StepsBar("compiling", n, progress) as bar,
+        StepProgress("compiling", n, progress) as bar,
         raised_interrupts(),
         second_compiler(methods if n >= _MANY else ()),
     ):
@@ -180,10 +183,19 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
             state = next(iter(module.start.overloads.values())).signature.return_type
             module.sweep.compile((target, kind, state, rng, numba.types.boolean, trace))
 
-        start_types = (target, kind, x, rng)
-        steps.append(Step(f"the start of {method}", own, lambda: module.start.compile(start_types)))
+        def start() -> None:
+            if module.FACTS.gradient:  # the search for a starting point calls these
+                log_density_gradient.compile((target, x, x))
+            else:
+                log_density.compile((target, x))
+            if module.FACTS.hessian:
+                hessian.compile((target, x, numba.typeof(np.empty((1, 1)))))
+            module.start.compile((target, kind, x, rng))
+
+        steps.append(Step(f"the start of {method}", own, start))
         steps.append(Step(f"the iterations of {method}", own, sweep))
-        if module.FACTS.refits or module.FACTS.family == POLICY:
+        facts = module.FACTS
+        if facts.refits or facts.settles or facts.family == POLICY:
             steps.append(Step(f"the learning of {method}", own, lambda: _warm_up(module), is_lazy=True))
     if posterior.model.has_gradient:  # chains climb before the draws, or modes.py climbs after them
         steps.append(Step("climbs", common, lambda: _compile_climbs(target, x)))
@@ -193,7 +205,7 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
         if np.bincount(groups).max() >= _SEVERAL:
             steps.append(Step("the coordinates of hierarchies", "", learn_funnel))
     if (backend := posterior.model.backend) in PROGRAM_BACKENDS:
-        steps.append(Step("the writing of draws", backend, lambda: _write_nothing(posterior)))
+        steps.append(Step("results", backend, lambda: _build_nothing(posterior)))
     return steps
 
 
@@ -203,14 +215,18 @@ def _compile_climbs(target: Any, x: Any) -> None:
 
 
 def _warm_up(module: Any) -> None:
-    """The default warm-up on a small model: what a method calls between its blocks of iterations."""
+    """A warm-up on a small model: what a method calls between its blocks of iterations."""
     posterior = Posterior(STAND_IN, backend="stanli")
     settings, rng = resolve(module, None), np.random.default_rng(0)
     target, x = posterior.model.target(), np.full(posterior.dim, 0.1)
-    warmup.warm_up(module, settings, target, x, rng, module.FACTS.warmup).finish()
+    with one_thread():
+        state = warmup.warm_up(module, settings, target, x, rng, min(_WARMUP, module.FACTS.warmup)).finish()
+    history(module, state)
+    knowledge(module, state)
 
 
-def _write_nothing(posterior: Posterior) -> None:
+def _build_nothing(posterior: Posterior) -> None:
+    no_transport()  # what results tell of coordinates where there are none
     rows, values = np.empty((0, posterior.dim)), np.empty((0, posterior.n_values))
     posterior.model.writer(1)(rows, values, np.empty(0, np.int64))
 
