@@ -16,7 +16,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from . import errors
-    from .api import methods, sample
+    from .api import compile, methods, sample
     from .comparisons.comparison_result import Comparison
     from .diagnostics.findings import diagnose
     from .diagnostics.replay import replay
@@ -67,6 +67,7 @@ __all__ = [
     "__version__",
     "abc",
     "compare",
+    "compile",
     "diagnose",
     "errors",
     "export",
@@ -94,6 +95,7 @@ _HOMES = {
     "Target": "model.backends.python",
     "Until": "run.stopping",
     "abc": "simulators.abc",
+    "compile": "api",
     "diagnose": "diagnostics.findings",
     "export": "result.formats.export",
     "extend": "runs",

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from . import check, samplers
 from .diagnostics.earlier import begin_from
-from .diagnostics.statistics import compile_statistics
+from .diagnostics.statistics import statistics_step
 from .errors import ArgumentError
 from .result.build import try_build
 from .result.labels import Labels
 from .result.stores.run_folder import check_folder, lock
 from .result.stores.store import create_store
 from .run.interrupts import raised_interrupts
+from .run.preparation.compiling import ahead_steps, compile_steps
 from .run.preparation.named_quantities import name_quantities
 from .run.preparation.prepare import open_posterior, prepare
 from .run.request import resolve
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from .result.container import InferenceData
     from .run.stopping import Until
 
+DEFAULT_METHODS = ("fisher_hmc", "fisher_mala")  # what `compile` takes if none is named
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
@@ -199,8 +201,8 @@ def sample(
         acceptance and preconditioner over warm-up, and what each chain learned; it holds tail_index if tails
         are heavy, and mode if the search for modes found one that no chain has visited. After Ctrl-C the
         function returns the draws so far; the method nuts runs chains as a whole and returns only those that
-        are finished. SIGTERM and SIGHUP, which schedulers and closed terminals send, do the same unless your
-        program handles them.
+        are finished. SIGTERM and SIGHUP, which schedulers and closed terminals send, end the process, unless
+        your program handles them; with `store` the draws so far are in the folder.
 
     Raises
     ------
@@ -245,20 +247,51 @@ def sample(
         warm=None if warm is None else begin_from(warm),
     )
     began = time.perf_counter()
-    with memory_in_words(), contextlib.ExitStack() as held:
-        with raised_interrupts():
-            if store is not None:
-                held.enter_context(lock(check_folder(store)))
-            posterior = open_posterior(request.method, model, data, request.backend)
-            posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
-            labels = Labels.checked(request.coords, request.dims, posterior)
-            request = request._replace(coords=labels.coords, dims=labels.dims)
-            request = name_quantities(request, posterior)
-            try_build(posterior, request)
-            prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
-            compile_statistics(request.progress)
-            kept = None if store is None else create_store(store, request, prepared)
+    with raised_interrupts(), memory_in_words(), contextlib.ExitStack() as held:
+        if store is not None:
+            held.enter_context(lock(check_folder(store)))
+        posterior = open_posterior(request.method, model, data, request.backend)
+        posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
+        labels = Labels.checked(request.coords, request.dims, posterior)
+        request = request._replace(coords=labels.coords, dims=labels.dims)
+        request = name_quantities(request, posterior)
+        try_build(posterior, request)
+        also = [statistics_step()]
+        prepared = prepare(request, posterior, stored=store is not None, cluster=cluster, also=also)
+        kept = None if store is None else create_store(store, request, prepared)
         return complete(Fit(prepared, request, kept), began)
+
+
+def compile(methods: str | Sequence[str] | None = None, *, progress: bool = True) -> None:
+    """Compile ahead what runs of these methods need on this machine, for images and clusters.
+
+    A run compiles its kernels if they are missing in the user's cache. After this function, `sample` with
+    the method at its default settings compiles nothing, whatever the Stan program. Models of PyMC and JAX are
+    compiled by their own libraries in each process.
+
+    Parameters
+    ----------
+    methods
+        A method, or a list of them; by default fisher_hmc and fisher_mala. All are
+        `stanadapt.methods().index`.
+    progress
+        Show a progress bar; if the output is no terminal, show lines.
+
+    Raises
+    ------
+    ArgumentError
+        There is no such method.
+
+    Examples
+    --------
+    >>> stanadapt.compile("fisher_hmc")
+    """
+    wanted = DEFAULT_METHODS if methods is None else [methods] if isinstance(methods, str) else list(methods)
+    wanted = [check.choice("methods", name, samplers.METHODS) for name in wanted]
+    progress = check.boolean("progress", progress)
+    with raised_interrupts():
+        steps = [*ahead_steps(wanted), statistics_step()]
+        compile_steps(steps, progress, loading=False, methods=wanted)
 
 
 def methods(name: str | None = None) -> pandas.DataFrame:

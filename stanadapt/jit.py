@@ -22,7 +22,6 @@ import contextlib
 import copy
 import functools
 import hashlib
-import importlib
 import inspect
 import os
 import pickle
@@ -189,7 +188,8 @@ def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False,
     if function is None:
         return functools.partial(kernel, ordered=ordered, counted=counted)
     options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
-    made = _kernels[function.__module__, function.__qualname__] = Kernel(function, targetoptions=options)
+    made = CompiledKernel(function, targetoptions=options)
+    _kernels[function.__module__, function.__qualname__] = made
     return _cached(made, function, shared=True)
 
 
@@ -201,11 +201,11 @@ class _Compiled(NamedTuple):
     types: tuple[Any, ...]
 
 
-_kernels: dict[tuple[str, str], Kernel] = {}  # by module and name
+_kernels: dict[tuple[str, str], CompiledKernel] = {}  # by module and name
 _symbols: dict[str, _Compiled] = {}
 
 
-class Kernel(CPUDispatcher):  # type: ignore[misc]
+class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     """A function that is compiled at its first call, for the types of its arguments.
 
     Its machine code has a symbol of its own, whose address this process tells the linker. A kernel that calls
@@ -327,8 +327,7 @@ class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]
         """The machine code of a file. What it calls must be there first, or the linker ends the process."""
         called, payload = payload
         for module, name, types in called:
-            importlib.import_module(module)
-            _kernels[module, name].compile(types)
+            _kernels[module, name].compile(types)  # the module is imported, since the caller's imports it
         return super().rebuild(target_context, payload)
 
 

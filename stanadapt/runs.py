@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import check
 from .diagnostics.findings import diagnose
 from .diagnostics.goals import Goals
+from .diagnostics.statistics import statistics_step
 from .errors import ArgumentError, ChainError, FindingsWarning, OutputError, StoreError, warn
-from .model.posterior import Posterior
 from .result.build import bare, build
 from .result.container import attributes
 from .result.files import rescue
@@ -22,7 +22,7 @@ from .result.stores.reopening import reopen_posterior
 from .result.stores.run_folder import lock
 from .result.stores.store import Store, open_store
 from .run.draws import Run
-from .run.interrupts import delayed_interrupts, raised_interrupts
+from .run.interrupts import Caught, delayed_interrupts, give_up, raised_interrupts
 from .run.preparation.prepare import Prepared, prepare_again
 from .run.progress import Progress, tell
 from .run.request import Request
@@ -60,6 +60,8 @@ def complete(fit: Fit, began: float) -> InferenceData:
             work.look = look if goals is None else goals.watched(look)
             drawn = run(fit.prepared.turns, work)
         seconds = spent + time.perf_counter() - started
+        if fit.store is None:
+            _leave(caught, fit)
         if goals is not None:
             drawn = goals.ending(work, drawn)
         notes = {} if goals is None else goals.attributes
@@ -68,7 +70,8 @@ def complete(fit: Fit, began: float) -> InferenceData:
         idata = seen = _build(drawn, fit, seconds, notes, shown)
         if store is not None:
             idata = _keep(idata, drawn, work, store, notes)
-        _warn(seen, fit.prepared.posterior, fit.request.progress, _is_hurried(drawn, caught.signal))
+        _leave(caught, fit)
+        _warn(seen, fit, drawn, caught)
     return idata
 
 
@@ -199,7 +202,7 @@ def _go_on(
         check.available_cores() if workers is None else check.integer("workers", workers, 1, most)
     )
     store = open_store(path)
-    with memory_in_words(), lock(store.folder):
+    with raised_interrupts(), memory_in_words(), lock(store.folder):
         store = open_store(path)  # read again: now no other process can change it
         ended = store.ended()
         if ended.get("finished") and not more:
@@ -218,12 +221,12 @@ def _go_on(
             drawn = min(job.draws, ended["longest"] * job.thin) if ended.get("is_enough") else job.draws
             total = check.integer("draws, with those there are,", drawn + more, 1, most)
             request, job = request._replace(draws=total, until=None), job._replace(draws=total)
-        with raised_interrupts():
-            posterior = reopen_posterior(store, model, data)
-            store.check_machine(posterior.library)
-            asked = store.asked
-            prepared = prepare_again(request, job, posterior, asked.inits, asked.notes, cluster)
-            store.begin_again(job, request)
+        posterior = reopen_posterior(store, model, data)
+        store.check_machine(posterior.library)
+        asked = store.asked
+        also = [statistics_step()]
+        prepared = prepare_again(request, job, posterior, asked.inits, asked.notes, cluster, also)
+        store.begin_again(job, request)
         return complete(Fit(prepared, request, store), began)
 
 
@@ -322,28 +325,38 @@ def _keep(idata: InferenceData, drawn: Run, work: Work, store: Store, notes: dic
     return idata
 
 
+def _leave(caught: Caught, fit: Fit) -> None:
+    """Raise SystemExit if a signal ends the process and nobody waits for the result; say where draws are."""
+    if caught.ends_process:
+        where = "are lost: store=... keeps them"
+        if fit.store is not None:
+            where = f"are in {fit.store.folder}: stanadapt.resume goes on with them"
+        tell(f"stanadapt: a signal ends the process; the draws so far {where}")
+        give_up(caught.signal or caught.before)
+
+
 def _is_hurried(drawn: Run, number: int) -> bool:
     """Whether a signal asks to be done at once: one that a kill follows, or Ctrl-C after the run."""
     return number not in (0, signal.SIGINT) or (number != 0 and not drawn.interrupted)
 
 
-def _warn(idata: InferenceData, posterior: Posterior, progress: bool, is_hurried: bool) -> None:
+def _warn(idata: InferenceData, fit: Fit, drawn: Run, caught: Caught) -> None:
     """What `diagnose` says, in one warning.
 
     Whatever goes wrong here, the result is there and goes to the user.
     """
-    if not posterior.dim:
+    if not fit.prepared.posterior.dim:
         return
-    reason = "a signal came"
+    is_hurried, reason = _is_hurried(drawn, caught.signal), "a signal came"
     try:
         with raised_interrupts():
-            findings = [] if is_hurried else diagnose(idata, progress=progress)
+            findings = [] if is_hurried else diagnose(idata, progress=fit.request.progress)
             if findings:
                 warn(FindingsWarning(findings))
         if not is_hurried:
             return
     except (KeyboardInterrupt, SystemExit):
-        pass
+        _leave(caught, fit)
     except FindingsWarning as warning:  # for a user whose warnings are errors
         tell(f"stanadapt: {warning}")
         return

@@ -7,7 +7,7 @@ from .command_group import main
 from .comparing import compare
 from .completion import completion
 from .exporting import export
-from .models import check_model, methods
+from .models import check_model, compile_methods, methods
 from .pages import report, watch
 from .results import diagnose, replay, summary
 from .sampling import extend, resume, sample
@@ -15,6 +15,7 @@ from .sampling import extend, resume, sample
 __all__ = [
     "check_model",
     "compare",
+    "compile_methods",
     "completion",
     "diagnose",
     "export",

@@ -21,10 +21,11 @@ class _Group(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         from ..check import printable
+        from ..run.background import is_under_way
         from ..run.interrupts import raised_interrupts
 
         try:
-            with raised_interrupts():
+            with raised_interrupts(ending=False):
                 return super().invoke(ctx)
         except ArgumentError as error:
             raise click.UsageError(printable(str(error), "\n")) from error
@@ -35,7 +36,10 @@ class _Group(click.Group):
             with contextlib.suppress(OSError):  # the terminal is closed
                 click.echo(f"Interrupted: {done}.", err=True)
             code = getattr(error, "code", None)
-            ctx.exit(code if isinstance(code, int) else _INTERRUPTED)
+            code = code if isinstance(code, int) else _INTERRUPTED
+            if is_under_way():  # Python would wait for the end of a kernel
+                os._exit(code)
+            ctx.exit(code)
 
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         """Also for an output that takes no more: a full disk, say. click itself ends at a closed pipe."""

@@ -1,12 +1,14 @@
-"""Commands about models and methods: methods and check."""
+"""Commands about models and methods: methods, compile and check."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from ..method_names import METHODS
 from ..model import BACKENDS
 from .command_group import main
 from .completion import complete_method
@@ -61,6 +63,29 @@ def methods(name: str | None, as_json: bool) -> None:
         for setting in samplers.declared(samplers.sampler(name)).values()
     ]
     click.echo(table.aligned(["setting", "default", "allowed", "meaning"], rows))
+
+
+@main.command("compile")
+@click.argument("methods", nargs=-1, metavar="[METHOD]...", shell_complete=complete_method)
+@click.option("--all", "every", is_flag=True, help="All methods.")
+@click.option("--no-progress", is_flag=True, help="No progress bar.")
+def compile_methods(methods: Sequence[str], every: bool, no_progress: bool) -> None:
+    """Compile ahead what runs of each METHOD need on this machine, for images and clusters.
+
+    Without METHOD: fisher_hmc and fisher_mala. The compiled code goes into the cache of the user, and a later
+    `stanadapt sample` with the method at its default settings compiles nothing.
+
+    \b
+    Example:
+      stanadapt compile
+      stanadapt compile rlmh arwmh
+    """
+    if every and methods:
+        raise click.UsageError("--all is not allowed with names of methods: leave one of them out")
+    from .. import api
+
+    with warnings_as_lines(quiet=False):
+        api.compile(list(METHODS) if every else list(methods) or None, progress=not no_progress)
 
 
 @main.command("check")

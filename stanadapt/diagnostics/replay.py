@@ -20,7 +20,7 @@ from ..result.stores.reopening import reopen_posterior
 from ..result.stores.store import Store, open_store
 from ..run.inits import plan
 from ..run.job import Job
-from ..run.preparation.compiling import compile_job, compile_reference
+from ..run.preparation.compiling import compile_model, compile_steps, job_steps, reference_step
 from ..run.preparation.prepare import open_posterior
 from ..run.rerun import Frozen, log_densities, run_on, step_from, warm_up_again
 from ..samplers import is_engine, sampler
@@ -28,7 +28,7 @@ from .convergence import convergence
 from .finding import Finding
 from .law import SPREAD, DrawFrame, Means, adjust, batch_test, names
 from .scalars import ESS_PER_CHAIN
-from .statistics import compile_statistics
+from .statistics import statistics_step
 
 if TYPE_CHECKING:
     import pandas
@@ -207,7 +207,7 @@ def replay(
     elif not kernel:
         notes.append("The frozen kernel was not run again.")
     else:
-        compile_job(job, posterior, progress)
+        compile_steps(job_steps(job, posterior), progress)
         if store is not None:
             values = [store.checkpoint(i)["value"] for i in record.chains]
             frozen = [Frozen(value.state, value.transport) for value in values]
@@ -281,8 +281,8 @@ def replay_draws(
     draws = np.ascontiguousarray(draws)
     _check_draws(draws)
     chains, n = draws.shape[:2]
-    compile_statistics(progress)
-    compile_reference(posterior, progress)
+    compile_model(posterior, progress)
+    compile_steps([statistics_step(), reference_step(posterior)], progress)
     size = _effective_size(draws)
     apart = min(int(np.ceil(chains * n / size)), n // _FEWEST) if size < chains * n / 2 else 2
     apart = max(apart, -(-draws.size // _MOST_NUMBERS))

@@ -15,10 +15,9 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import datasets, json_attribute
 from ..result.labels import SAMPLE_DIMS
-from ..run.interrupts import interrupts
+from ..run.preparation.compiling import Step
 from ..run.progress import tell
-from ..run.workers.board import Board
-from .convergence import FEWEST, convergence, is_ready
+from .convergence import convergence
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
@@ -32,23 +31,10 @@ _MOST_DRAWS = 1 << 23  # of scalars, that findings are about without being asked
 Statistics = TypeVar("Statistics", bound=tuple[np.ndarray, ...])
 
 
-def compile_statistics(progress: bool) -> None:
-    """Compile or load what the statistics need: before a run, since after it draws wait for their user.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Ctrl-C came meanwhile.
-    """
-    if progress and not is_ready():
-        tell(
-            "stanadapt: compiling the diagnostics for this machine; this happens once and takes some seconds"
-        )
-    board = Board.for_chains(0)
-    with interrupts(board):  # inside the compiler Ctrl-C would get lost, or leave half a kernel
-        convergence(np.zeros((1, 1, FEWEST)))
-    if board.stopped:
-        raise KeyboardInterrupt
+def statistics_step() -> Step:
+    """What the statistics need, compiled or loaded before a run: after it draws wait for their user."""
+    draws = np.random.default_rng(0).normal(size=(1, 2, 100))
+    return Step("the diagnostics", "", lambda: convergence(draws))
 
 
 def select(idata: InferenceData, var_names: list[str] | None) -> xarray.Dataset:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import check
-from ..diagnostics import convergence
-from ..diagnostics.statistics import compile_statistics
+from ..diagnostics.statistics import statistics_step
 from ..errors import ChainError, DataError, OutputError, StanAdaptWarning, warn
 from ..model.data import EVERY, load, read
 from ..model.portable_programs import compile_program, portable, program_digest
@@ -28,8 +27,8 @@ from ..result.files import read as read_file
 from ..run import warmup
 from ..run.interrupts import Caught, interrupts
 from ..run.preparation import auto
-from ..run.preparation.compiling import is_ready
-from ..run.preparation.prepare import open_posterior, prepare
+from ..run.preparation.compiling import ahead_steps, compile_steps
+from ..run.preparation.prepare import open_posterior
 from ..run.progress import Tally
 from ..run.request import Request
 from ..run.workers.board import Board
@@ -41,8 +40,6 @@ from .task import COLD_SECONDS, Common, Outcome, is_refused_packed, try_write
 _LOOK_SECONDS = 0.1
 _LOSSES = 3  # after which a fit that its cluster drops is given up
 _NAMED = 3  # fits or kinds that a warning names
-# What kernels are compiled with in place of a model: they are the same for all.
-STAND_IN = "parameters { vector[6] x; } model { x ~ std_normal(); }"
 
 Value = Any  # an InferenceData or an Exception
 
@@ -101,6 +98,8 @@ class Fits:
                         found = self._next(caught)
                         if caught.signal:
                             self._stop()
+                        if caught.ends_process:  # which it does when this handler is put back
+                            self._close()
                     if found is None:
                         break
                     yield found
@@ -108,11 +107,14 @@ class Fits:
             if self.error is not None:
                 raise self.error
         finally:
-            self.pool.close()
-            if self.folder is not None:
-                self.folder.close()
-            if self.marks is not None:
-                self.marks.cleanup()
+            self._close()
+
+    def _close(self) -> None:
+        self.pool.close()
+        if self.folder is not None:
+            self.folder.close()
+        if self.marks is not None:
+            self.marks.cleanup()
 
     def _next(self, caught: Caught) -> tuple[Any, Value] | None:
         """The next result, waited for; None where there are no more."""
@@ -212,7 +214,10 @@ class Fits:
         self.under_way[self.pool.submit(fit.task)] = fit
 
     def _prepare(self, fit: _Fit, caught: Caught) -> None:
-        """Compile here, before the first fit, what every worker process would compile at the same time."""
+        """Compile here, before the first fit, what every worker process would compile at the same time.
+
+        A model that may be endless is not opened here, where nothing would end it.
+        """
         if self.is_prepared or not isinstance(self.pool, LocalProcesses):
             return
         self.is_prepared = True
@@ -220,23 +225,13 @@ class Fits:
         # The fit says the same, and others may go well.
         with contextlib.suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore", StanAdaptWarning)
-            is_compiled = is_ready(warmup.PILOT if method == auto.NAME else method)
-            if self.timeout is not None:
-                # The model may be endless, and nothing would end it in this process: it is not opened here.
-                if not is_opened(entry.model):
-                    refused = functools.partial(self._is_refused, fit, caught)
-                    compile_program(portable(entry.model), self.request.backend, refused)
-                if not is_compiled:
-                    prepare(_plainest(self.request), Posterior(STAND_IN))
-            else:
-                if is_opened(entry.model):
-                    posterior = Posterior(entry.model, entry.data) if _is_object(entry.model) else entry.model
-                else:
-                    posterior = open_posterior(method, entry.model, entry.data, self.request.backend)
-                if not is_compiled:
-                    prepare(self.request, posterior)
-        if not convergence.is_ready():
-            compile_statistics(self.request.progress)
+            if self.timeout is not None and not is_opened(entry.model):
+                refused = functools.partial(self._is_refused, fit, caught)
+                compile_program(portable(entry.model), self.request.backend, refused)
+            elif not is_opened(entry.model):
+                open_posterior(method, entry.model, entry.data, self.request.backend)
+        steps = ahead_steps([warmup.PILOT if method == auto.NAME else method])
+        compile_steps([*steps, statistics_step()], self.request.progress, loading=False)
 
     def _is_refused(self, fit: _Fit, caught: Caught) -> bool:
         """Whether stanli refuses the program of a fit, which a worker process says; no, where it is late."""
@@ -393,20 +388,6 @@ class Fits:
         if parts:
             text = "; ".join(parts)
             warn(text[0].upper() + text[1:])
-
-
-def _plainest(request: Request) -> Request:
-    """A request without what goes with one model alone."""
-    return request._replace(
-        inits=None,
-        until=None,
-        warm=None,
-        coords={},
-        dims={},
-        log_likelihood={},
-        posterior_predictive={},
-        backend="stanli",
-    )
 
 
 def _is_late(fit: _Fit) -> bool:

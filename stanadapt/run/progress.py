@@ -26,6 +26,7 @@ from .workers.board import Board
 _LOG_SHARE = 0.1  # a log file gets a line for every tenth of the run,
 _LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds
 _MANY = 10_000  # counts from here on are written as 10.0k
+_STEPS = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {elapsed}{postfix}"
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
 
@@ -193,6 +194,54 @@ class Tally:
         return f"{failed}, {self.kept} from before" if self.kept else failed
 
 
+class StepProgress:
+    """Show which of several steps is under way, and how many there are; a context manager.
+
+    `enabled=False` shows nothing, and neither do no steps.
+    """
+
+    def __init__(self, name: str, total: int, enabled: bool) -> None:
+        self.name, self.total, self.enabled = name, total, enabled and total > 0
+        self.done = -1  # before the first
+        self.bar: Any = None
+        self.logged_at = -math.inf
+
+    def __enter__(self) -> StepProgress:
+        with contextlib.suppress(Exception):  # stderr is closed or None
+            if self.enabled and _has_bars():
+                self.bar = _bar(self.name, self.total, _STEPS)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.bar is not None:
+            with contextlib.suppress(Exception):
+                if kind is None:
+                    self.bar.set_postfix_str("", refresh=False)
+                    self.bar.update(self.total - self.bar.n)
+                self.bar.close()
+
+    def begin(self, step: str) -> None:
+        """The next step begins."""
+        self.done += 1
+        if not self.enabled:
+            return
+        with contextlib.suppress(Exception):  # nobody reads any longer
+            if self.bar is not None:
+                self.bar.set_postfix_str(step, refresh=False)
+                self.bar.update(self.done - self.bar.n)
+                self.bar.refresh()
+            elif (now := time.perf_counter()) - self.logged_at >= _LOG_SECONDS:
+                why = " for this machine, which happens once" if self.done == 0 else ""
+                tell(f"stanadapt: {self.name}{why}: {self.done + 1}/{self.total}, {step}")
+                self.logged_at = now
+
+    def refresh(self) -> None:
+        """Show that time passes."""
+        if self.bar is not None:
+            with contextlib.suppress(Exception):
+                self.bar.refresh()
+
+
 def tell(text: str) -> None:
     """A line on stderr, if there is one."""
     if sys.stderr is not None:
@@ -205,14 +254,14 @@ def _has_bars() -> bool:
     return sys.stderr.isatty() or _in_notebook()
 
 
-def _bar(name: str, total: int | None) -> Any:
+def _bar(name: str, total: int | None, shown: str = _BAR) -> Any:
     """tqdm's bar for the terminal or the notebook; its text bar in a notebook that has no widgets."""
     from tqdm.std import tqdm as text_bar
 
     shape: dict[str, Any] = {"total": total, "desc": name, "dynamic_ncols": True}
     shape["unit_scale"] = total is None or total >= _MANY
     if total is not None:
-        shape["bar_format"] = _BAR
+        shape["bar_format"] = shown
     # Without miniters tqdm learns it from fast iterations, and then the bar freezes at slow ones.
     shape |= {"miniters": 1, "mininterval": 0.25}
     with warnings.catch_warnings():

@@ -17,8 +17,11 @@ from stanadapt import samplers
 from stanadapt.errors import ArgumentError
 from stanadapt.result import files
 from stanadapt.result.container import datasets
+from stanadapt.run.background import is_under_way
 from stanadapt.run.inits import Init
 from stanadapt.run.job import Job
+from stanadapt.run.preparation import compiling
+from stanadapt.run.preparation.compiling import Step, compile_steps
 from stanadapt.run.workers.board import Board
 from stanadapt.run.workers.segments import Piece, Segment, run_segment
 
@@ -214,19 +217,36 @@ def test_command_writes_the_file_and_exits_with_130(tmp_path: Path) -> None:
     assert posterior.attrs["interrupted"] == 1
 
 
-def test_kernels_are_compiled_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = []
+def test_ctrl_c_does_not_wait_for_a_kernel_and_leaves_it_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of compiling goes on in the background, and the next run waits for it."""
+    went_on, order = threading.Event(), []
 
-    class Sweep:
-        @staticmethod
-        def compile(signature: object) -> None:
-            signal.raise_signal(signal.SIGINT)
-            compiled.append(signature)
+    def first() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert went_on.wait(60)
+        order.append("first")
 
-    monkeypatch.setattr(samplers.sampler("rwm"), "sweep", Sweep)
+    monkeypatch.setattr(compiling, "_is_marked", lambda _: False)
+    monkeypatch.setattr(compiling, "_mark", lambda _: None)
+    steps = [Step("first", "", first), Step("left out", "", lambda: order.append("left out"))]
     with pytest.raises(KeyboardInterrupt):
-        stanadapt.sample(CODE, method="rwm", seed=1, progress=False)
-    assert len(compiled) == 1
+        compile_steps(steps, progress=False)
+    assert is_under_way()
+    assert order == []
+    released = threading.Thread(target=went_on.set)
+    released.start()
+    compile_steps([Step("second", "", lambda: order.append("second"))], progress=False)
+    assert order == ["first", "second"]
+    assert not is_under_way()
+
+
+def test_an_error_while_compiling_is_raised() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("in the compiler")
+
+    with pytest.raises(ZeroDivisionError, match="in the compiler"):
+        compile_steps([Step("wrong", "", fail)], progress=False)
+    assert not compiling._is_marked(Step("wrong", "", fail))
 
 
 @pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")

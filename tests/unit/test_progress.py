@@ -14,8 +14,9 @@ import pytest
 
 import stanadapt
 from stanadapt.result.container import datasets
+from stanadapt.run import progress
 from stanadapt.run.job import Job
-from stanadapt.run.progress import Progress
+from stanadapt.run.progress import Progress, StepProgress
 from stanadapt.run.workers.board import Board
 
 CODE = "parameters { vector[2] x; } model { x ~ std_normal(); }"
@@ -204,7 +205,7 @@ sys.modules["ipykernel.zmqshell"] = types.ModuleType("ipykernel.zmqshell")
 sys.modules["ipywidgets"] = None
 from stanadapt.run.workers.board import Board
 from stanadapt.run.job import Job
-from stanadapt.run.progress import Progress
+from stanadapt.run.progress import Progress, StepProgress
 board = Board.for_chains(1)
 with Progress(Job("rwm", None, 10, 20, 1, 1, 0, False, False), True) as look:
     board.post(0, 30, 1.0, 0.5, 2.0, 1.0)
@@ -213,3 +214,40 @@ with Progress(Job("rwm", None, 10, 20, 1, 1, 0, False, False), True) as look:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert "rwm 100%|" in done.stderr
     assert "IProgress" not in done.stderr
+
+
+def steps(stream: Any, monkeypatch: pytest.MonkeyPatch, enabled: bool = True, total: int = 3) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    with StepProgress("compiling", total, enabled) as bar:
+        for name in ("one", "two", "three")[:total]:
+            bar.begin(name)
+            bar.refresh()
+
+
+def test_steps_in_a_terminal_show_the_present_one_and_how_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream = Terminal()
+    steps(stream, monkeypatch)
+    for text in ("0/3, 00:00, one", "1/3, 00:00, two", "2/3, 00:00, three", "100%"):
+        assert text in stream.getvalue()
+
+
+def test_steps_in_a_file_are_a_line_in_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 5.0, 12.0])
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(now))
+    stream = io.StringIO()
+    steps(stream, monkeypatch)
+    assert stream.getvalue().splitlines() == [
+        "stanadapt: compiling for this machine, which happens once: 1/3, one",
+        "stanadapt: compiling: 3/3, three",
+    ]
+
+
+def test_steps_that_nobody_wants_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    steps(stream, monkeypatch, enabled=False)
+    steps(stream, monkeypatch, total=0)
+    assert stream.getvalue() == ""
+    for broken in (Broken(), closed(), None):
+        steps(broken, monkeypatch)

@@ -1,96 +1,240 @@
-"""Compile kernels before chains start, in one thread, and tell the user about it."""
+"""Compile kernels before chains start, in a thread of its own, and show the user how far it is.
+
+Compiling is cut into steps. A step that was compiled on this machine before is not shown: it leaves a mark in
+the cache folder of kernels, by its name, the types that it is for, and the type of the processor.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
-from ...jit import is_compiled
+from ...cache import private_folder
+from ...jit import cache_folder, processor
+from ...model import PROGRAM_BACKENDS
 from ...model.posterior import Posterior
 from ...numerics.ascent import climb, write_heights
+from ...numerics.blas import one_thread
 from ...numerics.reference import reference_steps
 from ...numerics.windows import rehearse
-from ...samplers import is_engine, sampler
-from ...target import log_density_gradient
+from ...samplers import history, is_engine, knowledge, resolve, sampler
+from ...samplers.base import POLICY
+from ...target import hessian, log_density, log_density_gradient
 from ...trace import empty_trace
 from ...transport.learning import learn_funnel
+from ...transport.map_table import no_transport
 from .. import warmup
-from ..interrupts import interrupts
+from ..background import Background
+from ..interrupts import raised_interrupts
 from ..job import Job
-from ..progress import tell
-from ..workers.board import Board
+from ..progress import StepProgress, tell
+from .second_compiler import follow, second_compiler
 
+# What kernels are compiled with in place of a model: their types are the same for all. It has a variable with
+# so many coordinates that a hierarchy is likely.
+STAND_IN = "parameters { vector[6] x; } model { x ~ std_normal(); }"
 _SEVERAL = 5  # if a variable has at least so many coordinates, a hierarchy is likely
+_MANY = 4  # steps that are to be compiled, from which on a second process pays: it takes two seconds to start
+_WARMUP = 1000  # iterations, in which every method has learned something
+_MARKS = "compiled"  # a folder among those of kernels
+
+
+class Step(NamedTuple):
+    """A part of compiling, shown by its name."""
+
+    name: str
+    types: str  # what it compiles for
+    run: Callable[[], object]
+    is_lazy: bool = False  # whether it may be left out where it was compiled before: nothing is loaded then
+
+
+def compile_steps(
+    steps: Sequence[Step], progress: bool, *, loading: bool = True, methods: Sequence[str] = ()
+) -> None:
+    """Run the steps, which compiles or loads kernels, and show those that are compiled.
+
+    Without `loading`, steps that were compiled before are left out. If many steps are left that `methods`
+    need, a second process compiles them from the end. An interrupted step is finished in the background: an
+    exception in the compiler could leave half a kernel.
+
+    Raises
+    ------
+    KeyboardInterrupt, SystemExit
+        A signal came meanwhile.
+    """
+    marked = [_is_marked(step) for step in steps]
+
+    def work(begin: Callable[[str], None]) -> Iterator[None]:
+        for step, is_known in zip(steps, marked, strict=True):
+            if not is_known:
+                begin(step.name)
+            if not is_known or (loading and not step.is_lazy):
+                step.run()
+                _mark(step)
+            yield
+
+    n = marked.count(False)
+    with (
+        StepProgress("compiling", n, progress) as bar,
+        raised_interrupts(),
+        second_compiler(methods if n >= _MANY else ()),
+    ):
+        Background(work).watch(bar.begin, bar.refresh)
+
+
+def compile_for(parent: int, methods: Sequence[str]) -> None:
+    """What the second process does that `parent` has started: all steps of methods, from the last one."""
+    follow(parent)
+    for step in reversed(ahead_steps(methods)):
+        if not _is_marked(step):
+            step.run()
+            _mark(step)
+
+
+def _mark_file(step: Step) -> Path:
+    text = "\n".join((step.name, step.types, processor()))
+    return cache_folder() / _MARKS / hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _is_marked(step: Step) -> bool:
+    try:
+        return _mark_file(step).exists()
+    except OSError:  # nothing is kept
+        return False
+
+
+def _mark(step: Step) -> None:
+    with contextlib.suppress(OSError):
+        path = _mark_file(step)
+        if not path.exists():
+            private_folder(path.parent)
+            path.touch()
 
 
 def compile_model(posterior: Posterior, progress: bool) -> None:
     """Compile the model itself, if it comes from Python (PyMC, JAX, NumPyro); Stan programs skip this."""
-    if hasattr(posterior.model, "compile"):
-        posterior.model.compile(tell if progress else lambda _: None)
+    model: Any = posterior.model
+    if hasattr(model, "compile"):
+
+        def work(say: Callable[[str], None]) -> Iterator[None]:
+            model.compile(say)
+            yield
+
+        with raised_interrupts():
+            Background(work).watch(tell if progress else lambda _: None, lambda: None)
 
 
-def compile_job(job: Job, posterior: Posterior, progress: bool) -> None:
-    """Compile all that the chains of a job call."""
+def job_steps(job: Job, posterior: Posterior) -> list[Step]:
+    """All that the chains of a job call."""
     method = sampler(job.method)
-    if is_engine(method):  # of our kernels its chain calls only this one, to check its start
-        _announce(log_density_gradient, posterior, job.method, progress)
-        return
-    if method.FACTS.piloted and job.settings.pilot > 0:
-        compile_pilot(posterior, progress)
-    _compile(job.method, job.settings, posterior, progress)
+    steps = []
+    if not is_engine(method) and method.FACTS.piloted and job.settings.pilot > 0:
+        steps = pilot_steps(posterior)
+    return [*steps, *method_steps(job.method, job.settings, posterior)]
 
 
-def is_ready(method: str) -> bool:
-    """Whether the kernel that runs a method is compiled, in this process or on disk."""
+def job_methods(job: Job, posterior: Posterior) -> list[str]:
+    """The methods whose kernels a job needs, if they are those that every Stan program calls."""
+    if posterior.model.backend not in PROGRAM_BACKENDS or is_engine(sampler(job.method)):
+        return []
+    piloted = sampler(job.method).FACTS.piloted and job.settings.pilot > 0
+    return [warmup.PILOT, job.method] if piloted else [job.method]
+
+
+def pilot_steps(posterior: Posterior) -> list[Step]:
+    """The method that runs the pilot of other methods, and the trial of method="auto"."""
+    return method_steps(warmup.PILOT, warmup.pilot()[1], posterior)
+
+
+def ahead_steps(methods: Sequence[str]) -> list[Step]:
+    """What runs of these methods need for most models, at their default settings."""
+    posterior = Posterior(STAND_IN, backend="stanli")
+    steps: dict[tuple[str, str], Step] = {}
+    for name in methods:
+        for step in method_steps(name, resolve(sampler(name), None), posterior):
+            steps.setdefault(step[:2], step)
+    return list(steps.values())
+
+
+def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]:
+    """What the chains of a method call, with the types of this posterior."""
+    if posterior.dim == 0:
+        return []
     module: Any = sampler(method)
-    return is_compiled(log_density_gradient if is_engine(module) else module.sweep)
+    arguments = (posterior.model.target(), settings, np.zeros(posterior.dim), np.random.default_rng(0))
+    target, kind, x, rng = (numba.typeof(argument) for argument in arguments)
+    trace = numba.typeof(empty_trace(1, posterior.dim))
+    common = str((target, x, rng, trace))
+    steps = []
+    if is_engine(module):  # of our kernels its chain calls only this one, to check its start
+        one = (target, x, x)
+        steps.append(Step("the log density", common, lambda: log_density_gradient.compile(one)))
+    else:
+        own = f"{common} {kind}"
+
+        def sweep() -> None:
+            module.start.compile((target, kind, x, rng))
+            state = next(iter(module.start.overloads.values())).signature.return_type
+            module.sweep.compile((target, kind, state, rng, numba.types.boolean, trace))
+
+        def start() -> None:
+            if module.FACTS.gradient:  # the search for a starting point calls these
+                log_density_gradient.compile((target, x, x))
+            else:
+                log_density.compile((target, x))
+            if module.FACTS.hessian:
+                hessian.compile((target, x, numba.typeof(np.empty((1, 1)))))
+            module.start.compile((target, kind, x, rng))
+
+        steps.append(Step(f"the start of {method}", own, start))
+        steps.append(Step(f"the iterations of {method}", own, sweep))
+        facts = module.FACTS
+        if facts.refits or facts.settles or facts.family == POLICY:
+            steps.append(Step(f"the learning of {method}", own, lambda: _warm_up(module), is_lazy=True))
+    if posterior.model.has_gradient:  # chains climb before the draws, or modes.py climbs after them
+        steps.append(Step("climbs", common, lambda: _compile_climbs(target, x)))
+    if not is_engine(module) and module.FACTS.transports:
+        steps.append(Step("the metric and the coordinates", "", rehearse))
+        groups = warmup.variable_groups(posterior.unconstrained_names)
+        if np.bincount(groups).max() >= _SEVERAL:
+            steps.append(Step("the coordinates of hierarchies", "", learn_funnel))
+    if (backend := posterior.model.backend) in PROGRAM_BACKENDS:
+        steps.append(Step("results", backend, lambda: _build_nothing(posterior)))
+    return steps
 
 
-def compile_pilot(posterior: Posterior, progress: bool) -> None:
-    """Compile the method that runs the pilot of other methods, and the trial of method="auto"."""
-    _compile(warmup.PILOT, warmup.pilot()[1], posterior, progress)
+def _compile_climbs(target: Any, x: Any) -> None:
+    climb.compile((target, x, numba.types.int64))
+    write_heights.compile((target, numba.typeof(np.zeros((1, 1))), x))
 
 
-def compile_reference(posterior: Posterior, progress: bool) -> None:
-    """Compile the model itself and the reference kernel, which checks draws (numerics/reference.py)."""
-    compile_model(posterior, progress)
-    _announce(reference_steps, posterior, "the reference kernel", progress)
+def _warm_up(module: Any) -> None:
+    """A warm-up on a small model: what a method calls between its blocks of iterations."""
+    posterior = Posterior(STAND_IN, backend="stanli")
+    settings, rng = resolve(module, None), np.random.default_rng(0)
+    target, x = posterior.model.target(), np.full(posterior.dim, 0.1)
+    with one_thread():
+        state = warmup.warm_up(module, settings, target, x, rng, min(_WARMUP, module.FACTS.warmup)).finish()
+    history(module, state)
+    knowledge(module, state)
+
+
+def _build_nothing(posterior: Posterior) -> None:
+    no_transport()  # what results tell of coordinates where there are none
+    rows, values = np.empty((0, posterior.dim)), np.empty((0, posterior.n_values))
+    posterior.model.writer(1)(rows, values, np.empty(0, np.int64))
+
+
+def reference_step(posterior: Posterior) -> Step:
+    """The reference kernel, which checks draws (numerics/reference.py)."""
     d, rng = posterior.dim, np.random.default_rng(0)
     points, root, room = np.empty((0, d)), np.empty((0, 0)), (np.empty((0, 2, d)), np.empty((0, 3)))
     arguments = (posterior.model.target(), points, np.ones(d), root, 1.0, True, rng, *room, np.empty((0, 2)))
-    with interrupts(Board.for_chains(0)) as caught:
-        reference_steps(*arguments)
-    caught.raise_again()
-
-
-def _announce(kernel: Any, posterior: Posterior, method: str, progress: bool) -> None:
-    if progress and posterior.dim and not is_compiled(kernel):
-        tell(f"stanadapt: compiling {method} for this machine; this happens once and takes some seconds")
-
-
-def _compile(method: str, settings: Any, posterior: Posterior, progress: bool) -> None:
-    if posterior.dim == 0:
-        return
-    module: Any = sampler(method)
-    _announce(module.sweep, posterior, method, progress)
-    rng = np.random.default_rng(0)
-    arguments = (posterior.model.target(), settings, np.zeros(posterior.dim), rng)
-    target, kind, x, generator = (numba.typeof(argument) for argument in arguments)
-    trace = numba.typeof(empty_trace(1, posterior.dim))
-    start, sweep = module.start, module.sweep
-    board = Board.for_chains(0)
-    with interrupts(board) as caught:  # in the compiler Ctrl-C would get lost, or leave a kernel unfinished
-        if posterior.model.has_gradient:  # chains climb before the draws, or modes.py climbs after them
-            climb.compile((target, x, numba.types.int64))
-            write_heights.compile((target, numba.typeof(np.zeros((1, 1))), x))
-        start.compile((target, kind, x, generator))
-        state = next(iter(start.overloads.values())).signature.return_type
-        sweep.compile((target, kind, state, generator, numba.types.boolean, trace))
-        if module.FACTS.transports:
-            rehearse()
-            groups = warmup.variable_groups(posterior.unconstrained_names)
-            if np.bincount(groups).max() >= _SEVERAL:
-                learn_funnel()
-    caught.raise_again()
+    types = str(tuple(numba.typeof(argument) for argument in arguments))
+    return Step("the reference kernel", types, lambda: reference_steps(*arguments))

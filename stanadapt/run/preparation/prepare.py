@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import multiprocessing
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from ... import check, samplers
@@ -23,7 +24,7 @@ from ..workers.processes import Processes, pack
 from ..workers.threads import Threads
 from ..workers.turns import Turns
 from . import auto, warm_start
-from .compiling import compile_job, compile_model, compile_pilot
+from .compiling import Step, compile_model, compile_steps, job_methods, job_steps, pilot_steps
 from .memory import check_chains, check_memory, stays_on_disk
 from .named_quantities import check_quantities, describe_quantities
 
@@ -50,8 +51,17 @@ def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterio
     return as_posterior(model, data, backend, before_compiling)
 
 
-def prepare(request: Request, posterior: Posterior, *, stored: bool = False, cluster: Any = None) -> Prepared:
+def prepare(
+    request: Request,
+    posterior: Posterior,
+    *,
+    stored: bool = False,
+    cluster: Any = None,
+    also: Sequence[Step] = (),
+) -> Prepared:
     """Prepare all that comes before the first iteration. `stored`: draws go to a disk where they are many.
+
+    `also` is what else is to be compiled.
 
     Raises
     ------
@@ -81,7 +91,8 @@ def prepare(request: Request, posterior: Posterior, *, stored: bool = False, clu
     if sampler.FACTS.cautious and (advice := sampler.caution(job.settings, posterior.dim)):
         warn(f"method={job.method!r}: {advice}")
     turns = _turns(request, posterior, cluster)
-    compile_job(job, posterior, request.progress)
+    steps = [*job_steps(job, posterior), *also]
+    compile_steps(steps, request.progress, methods=job_methods(job, posterior))
     return Prepared(posterior, job, starts, turns, notes)
 
 
@@ -92,12 +103,14 @@ def prepare_again(
     starts: list[Init],
     notes: dict[str, Any],
     cluster: Any = None,
+    also: Sequence[Step] = (),
 ) -> Prepared:
     """Prepare a run that has begun already, in a store: its job, its starts and its notes are known."""
     check_memory(posterior, job, request.workers, stays_on_disk(request, job, posterior.description))
     compile_model(posterior, request.progress)
     turns = _turns(request, posterior, cluster)
-    compile_job(job, posterior, request.progress)
+    steps = [*job_steps(job, posterior), *also]
+    compile_steps(steps, request.progress, methods=job_methods(job, posterior))
     return Prepared(posterior, job, starts, turns, notes)
 
 
@@ -117,7 +130,7 @@ def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, di
     if request.method != auto.NAME:
         return request.job(request.method, request.settings), {}
     if auto.has_trial(posterior):
-        compile_pilot(posterior, request.progress)
+        compile_steps(pilot_steps(posterior), request.progress)
     limit = None if request.until is None else request.until.seconds
     facts = auto.look(posterior, init, request.seed, math.inf if limit is None else limit)
     choice = auto.choose(facts)

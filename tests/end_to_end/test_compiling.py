@@ -1,0 +1,119 @@
+"""Compiling ahead: afterwards a run compiles nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import stanadapt
+from stanadapt import api, cli
+from stanadapt.errors import ArgumentError
+from stanadapt.run.preparation.compiling import Step
+
+pytestmark = pytest.mark.timeout(300)
+
+SCHOOLS = Path(__file__).parents[2] / "models" / "eight_schools" / "eight_schools"
+# Of each kind: without gradients, with windows, with refits, with a policy, with Hessians, an engine.
+METHODS = ["rwm", "fisher_mala", "fisher_hmc", "kmc_finite", "rlmh", "mmala", "nuts"]
+
+FRESH = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import stanadapt
+from numba.core.dispatcher import Dispatcher
+from stanadapt import api
+from stanadapt.run.preparation import compiling
+
+schools, methods = sys.argv[1], sys.argv[2:]
+compiling._is_marked = lambda step: False  # so that no step is left out
+
+def loaded():
+    # Of all kernels of the package, the types for which this process has compiled or loaded them.
+    found = set()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("stanadapt"):
+            kernels = [each for each in vars(module).values() if isinstance(each, Dispatcher)]
+            found |= {(each.py_func.__qualname__, str(types)) for each in kernels for types in each.overloads}
+    return found
+
+for method in methods:
+    api.compile(method, progress=False)
+    before = loaded()
+    run = {"chains": 2, "warmup": 500, "draws": 200, "seed": 1, "progress": False}
+    idata = stanadapt.sample(f"{schools}.stan", f"{schools}.json", method=method, **run)
+    stanadapt.summary(idata)
+    print(json.dumps([method, sorted(loaded() - before)]))
+"""
+
+
+def test_a_run_after_it_calls_no_other_kernels() -> None:
+    """It has compiled, or loaded, all kernels and types that Python calls in a run of the method."""
+    command = [sys.executable, "-c", FRESH, str(SCHOOLS), *METHODS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [[method, []] for method in METHODS]
+
+
+def test_in_an_empty_cache(tmp_path: Path) -> None:
+    def command(*arguments: str) -> str:
+        run = [sys.executable, "-c", "from stanadapt.cli import main; main()", *arguments]
+        done = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=280)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def files() -> set[Path]:
+        return set(tmp_path.rglob("*.nb[ic]"))
+
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    said = command("compile", "rwm")
+    assert "compiling for this machine, which happens once: 1/5, the start of rwm" in said
+    assert command("compile", "rwm") == ""
+    compiled = files()
+    assert len(compiled) > 10
+    model = [f"{SCHOOLS}.stan", "--data", f"{SCHOOLS}.json", "--method", "rwm", "--seed", "1"]
+    said = command("sample", *model, "--out", str(tmp_path / "fit.nc"), "--chains", "2")
+    assert "compiling" not in said
+    assert files() == compiled
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The names of methods that something compiles, which is not done."""
+    found: list[list[str]] = []
+
+    def ahead(methods: list[str]) -> list[Step]:
+        found.append(list(methods))
+        return []
+
+    monkeypatch.setattr(api, "ahead_steps", ahead)
+    monkeypatch.setattr(api, "statistics_step", lambda: Step("nothing", "", lambda: None))
+    return found
+
+
+def test_which_methods(asked: list[list[str]]) -> None:
+    stanadapt.compile(progress=False)
+    stanadapt.compile("rwm", progress=False)
+    stanadapt.compile(["am", "gad_rwm"], progress=False)
+    for arguments in ([], ["--all"], ["hmc", "nuts"]):
+        assert CliRunner().invoke(cli.main, ["compile", "--no-progress", *arguments]).exit_code == 0
+    default = ["fisher_hmc", "fisher_mala"]
+    every = list(stanadapt.methods().index)
+    assert asked == [default, ["rwm"], ["am", "gad_rwm"], default, every, ["hmc", "nuts"]]
+
+
+def test_what_is_not_allowed(asked: list[list[str]]) -> None:
+    with pytest.raises(ArgumentError, match=r"methods='fisher_hcm'.*fisher_hmc"):
+        stanadapt.compile("fisher_hcm")
+    with pytest.raises(ArgumentError, match="progress=3"):
+        stanadapt.compile("rwm", progress=3)  # type: ignore[arg-type]
+    result = CliRunner().invoke(cli.main, ["compile", "--all", "rwm"])
+    assert result.exit_code == 2
+    assert "--all is not allowed with names of methods" in result.output
+    assert CliRunner().invoke(cli.main, ["compile", "fisher_hcm"]).exit_code == 2
+    assert asked == []
