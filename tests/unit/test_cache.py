@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import resource
@@ -147,9 +148,9 @@ print(sum(twice.stats.cache_hits.values()), sum(twice.stats.cache_misses.values(
 """
 
 
-def run_kernel(folder: Path, **options: object) -> subprocess.CompletedProcess[str]:
-    """Run a small kernel with a cache in `folder`; it prints hits and misses."""
-    (folder / "script.py").write_text(KERNEL)
+def run_kernel(folder: Path, script: str = KERNEL, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run small kernels with a cache in `folder`; they print hits and misses."""
+    (folder / "script.py").write_text(script)
     return subprocess.run(
         [sys.executable, folder / "script.py"],
         capture_output=True,
@@ -184,11 +185,76 @@ def test_a_damaged_file_is_compiled_again_and_replaced(kind: str, damage: object
     assert callable(damage)
     assert run_kernel(tmp_path).stdout == "0 1\n"
     assert run_kernel(tmp_path).stdout == "1 0\n"
-    (file,) = (tmp_path / "stanadapt").rglob(f"*.{kind}")
+    (file,) = (tmp_path / "stanadapt").rglob(f"script.twice-*.{kind}")
     file.write_bytes(damage(file.read_bytes()))
     again = run_kernel(tmp_path)
     assert (again.stdout, again.stderr) == ("0 1\n", "")
     assert run_kernel(tmp_path).stdout == "1 0\n"
+
+
+CALLS = """
+from stanadapt.jit import kernel
+
+@kernel
+def inner(x):
+    return 2 * x
+
+@kernel
+def outer(x):
+    return inner(x) + inner(1)
+
+assert outer(20) == 42
+for each in (outer, inner):
+    stats = each.stats
+    print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), len(each.signatures))
+library = next(iter(outer.overloads.values())).library
+print(sum("inner" in f.name and not f.is_declaration for f in library._final_module.functions))
+"""
+
+
+def test_a_kernel_that_another_one_calls_is_compiled_once(tmp_path: Path) -> None:
+    """For a literal too, and not into its caller, which finds it again if its own file has gone."""
+    compiled = run_kernel(tmp_path, CALLS)
+    assert compiled.stdout.split("\n")[:4] == ["0 1 1", "0 1 1", "0", ""], compiled.stderr
+    assert run_kernel(tmp_path, CALLS).stdout.split("\n")[:2] == ["1 0 1", "1 0 1"]
+    for file in (tmp_path / "stanadapt").rglob("script.inner-*"):
+        file.unlink()
+    assert run_kernel(tmp_path, CALLS).stdout.split("\n")[:2] == ["1 0 1", "0 1 1"]
+
+
+def test_a_kernel_that_another_process_compiles_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one here is an open file with the lock, which it gives up while this one waits."""
+    monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)
+
+    def thrice(x):
+        return 3 * x
+
+    made = jit.kernel(thrice)
+    (folder,) = {Path(made._cache.cache_path)}
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with (folder / f"{made._cache._impl.filename_base}.turn").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        pauses = []
+
+        def give_up(seconds: float) -> None:
+            pauses.append(seconds)
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+        monkeypatch.setattr(jit.time, "sleep", give_up)
+        assert made(14) == 42
+        assert pauses == [jit._PAUSE]
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it is free again
+
+
+def test_a_process_that_does_not_get_on_is_not_waited_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jit, "_LONGEST_WAIT", 0.0)
+    with (tmp_path / "one.turn").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert jit._take_turn(tmp_path / "one.turn") is None
 
 
 def test_a_full_disk_ends_no_run(tmp_path: Path) -> None:
@@ -257,7 +323,7 @@ def test_a_kernel_that_does_not_count_references() -> None:
         return inner(v)
 
     pair = np.ones(3), np.ones(2)
-    with mock.patch.object(jit, "_cached", lambda compiled, function: compiled):
+    with mock.patch.object(jit, "_cached", lambda compiled, *_, **__: compiled):
         uncounted, calls, makes = (jit.kernel(counted=False)(each) for each in (total, through, doubled))
     assert uncounted(pair) == 5.0
     assert calls(pair[0]) == 6.0
