@@ -448,13 +448,3 @@ def _tell_once(error: Exception) -> None:
             StanAdaptWarning,
             stacklevel=2,
         )
-
-
-def is_compiled(function: Any) -> bool:
-    """Whether the kernel `function` is compiled, in this process or on disk."""
-    if function.signatures:
-        return True
-    name = f"{function.py_func.__module__.rpartition('.')[2]}.{function.py_func.__qualname__}"
-    with contextlib.suppress(OSError):
-        return any(cache_folder().rglob(f"{name}-*.nbi"))
-    return False

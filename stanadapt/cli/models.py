@@ -70,7 +70,9 @@ def methods(name: str | None, as_json: bool) -> None:
 @click.option("--all", "every", is_flag=True, help="All methods.")
 @click.option("--no-progress", is_flag=True, help="No progress bar.")
 def compile_methods(methods: Sequence[str], every: bool, no_progress: bool) -> None:
-    """Compile ahead what runs of each METHOD need on this machine, for images and clusters.
+    """Compile ahead what runs of METHOD need.
+
+    That saves time where images are built, and before the jobs of a cluster begin.
 
     Without METHOD: fisher_hmc and fisher_mala. The compiled code goes into the cache of the user, and a later
     `stanadapt sample` with the method at its default settings compiles nothing.

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
-from ..jit import is_compiled, kernel
+from ..jit import kernel
 from .shares import TAILS, count_tails
 
 FEWEST = 4  # draws a chain that these statistics need
@@ -81,11 +81,6 @@ def r_hat(moments: np.ndarray, n: int, without: int | None = None) -> np.ndarray
         bulk, folded = np.sqrt((ratio + half - 1) / half).T
     larger: np.ndarray = np.where(folded > bulk, folded, bulk)  # which is the bulk's where the other is NaN
     return larger
-
-
-def is_ready() -> bool:
-    """Whether the kernels here are compiled, in this process or on disk."""
-    return is_compiled(_sum_pairs)
 
 
 def effective_size(draws: np.ndarray) -> np.ndarray:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import stanadapt
-from stanadapt import api, cli
+from stanadapt import api, cli, jit
 from stanadapt.errors import ArgumentError
 from stanadapt.run.preparation.compiling import Step
 
@@ -60,7 +62,9 @@ def test_a_run_after_it_calls_no_other_kernels() -> None:
     assert [json.loads(line) for line in done.stdout.splitlines()] == [[method, []] for method in METHODS]
 
 
-def test_in_an_empty_cache(tmp_path: Path) -> None:
+def test_the_command_fills_a_cache(tmp_path: Path) -> None:
+    """A copy of this user's cache without what is a method's own, results' and diagnostics', to save time."""
+
     def command(*arguments: str) -> str:
         run = [sys.executable, "-c", "from stanadapt.cli import main; main()", *arguments]
         done = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=280)
@@ -70,12 +74,20 @@ def test_in_an_empty_cache(tmp_path: Path) -> None:
     def files() -> set[Path]:
         return set(tmp_path.rglob("*.nb[ic]"))
 
+    missing = ("rwm.", "streams.", "convergence.", "shares.")
+    copy = tmp_path / "cache" / "stanadapt" / "kernels" / jit.cache_folder().name
+    for path in jit.cache_folder().rglob("*.nb[ic]"):
+        if not path.name.startswith(missing):
+            target = copy / path.relative_to(jit.cache_folder())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another process has replaced it
+                shutil.copy(path, target)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     said = command("compile", "rwm")
     assert "compiling for this machine, which happens once: 1/5, the start of rwm" in said
     assert command("compile", "rwm") == ""
     compiled = files()
-    assert len(compiled) > 10
+    assert {path.name.partition(".")[0] + "." for path in compiled} >= set(missing)
     model = [f"{SCHOOLS}.stan", "--data", f"{SCHOOLS}.json", "--method", "rwm", "--seed", "1"]
     said = command("sample", *model, "--out", str(tmp_path / "fit.nc"), "--chains", "2")
     assert "compiling" not in said
