@@ -189,20 +189,24 @@ def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False,
         return functools.partial(kernel, ordered=ordered, counted=counted)
     options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
     made = CompiledKernel(function, targetoptions=options)
-    _kernels[function.__module__, function.__qualname__] = made
+    _kernels[_place(function)] = made
     return _cached(made, function, shared=True)
 
 
-class _Compiled(NamedTuple):
+class _Called(NamedTuple):
     """A kernel for one tuple of argument types, by which a process finds the machine code of a symbol."""
 
-    module: str
-    name: str
+    place: tuple[str, int, str]
     types: tuple[Any, ...]
 
 
-_kernels: dict[tuple[str, str], CompiledKernel] = {}  # by module and name
-_symbols: dict[str, _Compiled] = {}
+_kernels: dict[tuple[str, int, str], CompiledKernel] = {}  # by their places
+_symbols: dict[str, _Called] = {}
+
+
+def _place(function: Callable[..., Any]) -> tuple[str, int, str]:
+    """Where a function stands, its file, line and name: two modules of one name may be loaded in turn."""
+    return function.__code__.co_filename, function.__code__.co_firstlineno, function.__qualname__
 
 
 class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
@@ -247,11 +251,11 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         super().add_overload(cres)
         if not self.targetoptions["_nrt"]:
             return
-        function, sig = self.py_func, cres.signature
-        text = f"{function.__module__}.{function.__qualname__}{sig.args}{sig.return_type}"
-        symbol = f"stanadapt.{function.__name__}.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+        place, sig = _place(self.py_func), cres.signature
+        text = f"{place}{sig.args}{sig.return_type}"
+        symbol = f"stanadapt.{self.py_func.__name__}.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
         llvm.add_symbol(symbol, cres.library.get_pointer_to_function(cres.fndesc.llvm_func_name))
-        _symbols[symbol] = _Compiled(function.__module__, function.__qualname__, tuple(sig.args))
+        _symbols[symbol] = _Called(place, tuple(sig.args))
         description = copy.copy(cres.fndesc)
         description.mangled_name = symbol
         self.targetctx.remove_user_function(cres.entry_point)  # which would link the machine code
@@ -326,8 +330,8 @@ class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]
     def rebuild(self, target_context: Any, payload: Any) -> Any:
         """The machine code of a file. What it calls must be there first, or the linker ends the process."""
         called, payload = payload
-        for module, name, types in called:
-            _kernels[module, name].compile(types)  # the module is imported, since the caller's imports it
+        for place, types in called:
+            _kernels[place].compile(types)  # its module is imported, since the caller's module imports it
         return super().rebuild(target_context, payload)
 
 
