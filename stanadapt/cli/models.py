@@ -87,7 +87,9 @@ def compile_methods(methods: Sequence[str], every: bool, no_progress: bool) -> N
     from .. import api
 
     with warnings_as_lines(quiet=False):
-        api.compile(list(METHODS) if every else list(methods) or None, progress=not no_progress)
+        names = list(METHODS) if every else list(methods) or list(api.DEFAULT_METHODS)
+        api.compile(names, progress=not no_progress)
+        click.echo(f"compiled: {', '.join(names)}")
 
 
 @main.command("check")

@@ -41,6 +41,7 @@ def loaded():
     for name, module in list(sys.modules.items()):
         if name.startswith("stanadapt"):
             kernels = [each for each in vars(module).values() if isinstance(each, Dispatcher)]
+            kernels += [vars(each)["entry"] for each in kernels if "entry" in vars(each)]
             found |= {(each.py_func.__qualname__, str(types)) for each in kernels for types in each.overloads}
     return found
 

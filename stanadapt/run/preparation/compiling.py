@@ -174,23 +174,23 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
     steps = []
     if is_engine(module):  # of our kernels its chain calls only this one, to check its start
         one = (target, x, x)
-        steps.append(Step("the log density", common, lambda: log_density_gradient.compile(one)))
+        steps.append(Step("the log density", common, lambda: log_density_gradient.entry.compile(one)))
     else:
         own = f"{common} {kind}"
 
         def sweep() -> None:
-            module.start.compile((target, kind, x, rng))
+            module.start.entry.compile((target, kind, x, rng))
             state = next(iter(module.start.overloads.values())).signature.return_type
-            module.sweep.compile((target, kind, state, rng, numba.types.boolean, trace))
+            module.sweep.entry.compile((target, kind, state, rng, numba.types.boolean, trace))
 
         def start() -> None:
             if module.FACTS.gradient:  # the search for a starting point calls these
-                log_density_gradient.compile((target, x, x))
+                log_density_gradient.entry.compile((target, x, x))
             else:
-                log_density.compile((target, x))
+                log_density.entry.compile((target, x))
             if module.FACTS.hessian:
-                hessian.compile((target, x, numba.typeof(np.empty((1, 1)))))
-            module.start.compile((target, kind, x, rng))
+                hessian.entry.compile((target, x, numba.typeof(np.empty((1, 1)))))
+            module.start.entry.compile((target, kind, x, rng))
 
         steps.append(Step(f"the start of {method}", own, start))
         steps.append(Step(f"the iterations of {method}", own, sweep))
@@ -210,8 +210,8 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
 
 
 def _compile_climbs(target: Any, x: Any) -> None:
-    climb.compile((target, x, numba.types.int64))
-    write_heights.compile((target, numba.typeof(np.zeros((1, 1))), x))
+    climb.entry.compile((target, x, numba.types.int64))
+    write_heights.entry.compile((target, numba.typeof(np.zeros((1, 1))), x))
 
 
 def _warm_up(module: Any) -> None:
