@@ -1,6 +1,7 @@
 # make demo   set up .venv, fit models/eight_schools, print the summary, write fit.nc and trace.png
 # make check  set up .venv with the test tools and run the unit tests: two minutes where kernels are compiled
 # make test   the same with all tests, in as many processes as there are cores
+# make thorough   the tests that take long, which make test leaves out: slighter faults, more of the papers' tables
 # make calibrate   the same for simulation-based calibration, of every method or of METHODS="rwm mala"
 # make proof   run the statistical tests with 50 other seeds, or SEEDS=20, and count what fails; hours, so name TESTS
 # make same-record, make same   before and after a change of the code that is to change no draw
@@ -19,7 +20,7 @@ OPTIONS ?=
 SEEDS ?= 50
 BIN = $(VENV)/bin
 
-.PHONY: demo check test calibrate proof same-record same mutate docs linkcheck lint release clean
+.PHONY: demo check test thorough calibrate proof same-record same mutate docs linkcheck lint release clean
 
 demo: $(VENV)/demo
 	$(BIN)/stanadapt sample models/eight_schools/eight_schools.stan --data models/eight_schools/eight_schools.json \
@@ -29,6 +30,9 @@ demo: $(VENV)/demo
 check: TESTS = tests/unit
 check test: $(VENV)/test
 	$(BIN)/python -m pytest --numprocesses=auto $(OPTIONS) $(TESTS)
+
+thorough: $(VENV)/test
+	$(BIN)/python -m pytest --numprocesses=auto -m thorough $(OPTIONS) $(TESTS)
 
 calibrate: $(VENV)/test
 	CALIBRATE="$(METHODS)" $(BIN)/python -m pytest -vv -m calibration tests/statistical/test_calibration.py

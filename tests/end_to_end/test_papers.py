@@ -517,6 +517,7 @@ def test_quick_kernel_hmc_prints_every_row(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {f"kernel_hmc_{part}.csv" for part in (1, 2, 4)}
 
 
+@pytest.mark.thorough
 def test_quick_kernel_hmc_on_glass(classification: Path) -> None:
     (moments,) = quick_kernel_hmc(["3"], "--data", str(classification))
     assert [row[0] for row in moments[1:]] == [label for label, _, _ in glass.METHODS]

@@ -184,6 +184,7 @@ def test_suite_goes_red_for_a_broken_kernel(what: str, tmp_path: Path, seed: int
     assert not all(_law_is_kept(sampler, settings, make(), seed, sound) for make in (gaussian, skewed))
 
 
+@pytest.mark.thorough
 @pytest.mark.seeds(1, rate=0.01)
 @pytest.mark.parametrize("what", SLIGHTLY_BROKEN)
 def test_suite_with_more_draws_goes_red_for_a_slight_fault(what: str, tmp_path: Path, seed: int) -> None:

@@ -233,7 +233,7 @@ print(datasets(idata)["posterior"].sizes["draw"], len(stanadapt.diagnose(idata))
 """
 
 
-@pytest.mark.parametrize("home", [None, "/proc/nowhere"])
+@pytest.mark.parametrize("home", [None, pytest.param("/proc/nowhere", marks=pytest.mark.thorough)])
 def test_a_user_without_a_home_or_a_name(home: str | None) -> None:
     """As in containers; arviz 0.23 cannot be imported there by itself."""
     environment = dict(os.environ)

@@ -8,11 +8,10 @@ import sys
 # Kernels that Python calls; those that only kernels call are loaded inside of these.
 REHEARSAL = """
 from stanadapt.numerics import dense_metric, windows
-from stanadapt.transport import shape, tail
 windows.rehearse()
 kernels = (
     dense_metric.largest_ratio, dense_metric.mean_shift, dense_metric.solve_equation,
-    dense_metric.curvature_factor, shape.shape_of, tail.may_have_tails,
+    dense_metric.curvature_factor, dense_metric.inverse_mass, dense_metric.is_informative,
 )
 print([kernel.py_func.__name__ for kernel in kernels if not kernel.signatures])
 """
