@@ -55,6 +55,7 @@ for method in methods:
 """
 
 
+@pytest.mark.thorough
 def test_a_run_after_it_calls_no_other_kernels() -> None:
     """It has compiled, or loaded, all kernels and types that Python calls in a run of the method."""
     command = [sys.executable, "-c", FRESH, str(SCHOOLS), *METHODS]

@@ -504,6 +504,7 @@ def quick_kernel_hmc(parts: list[str], *more: str) -> list[list[list[str]]]:
     return tables(done.stdout)
 
 
+@pytest.mark.thorough
 def test_quick_kernel_hmc_prints_every_row(tmp_path: Path) -> None:
     along, mixing, abc = quick_kernel_hmc(["1", "2", "4"], "--out", str(tmp_path))
     assert along[0] == ["d", "n = 100", "n = 200", "HMC"]
