@@ -132,10 +132,7 @@ def compile_model(posterior: Posterior, progress: bool) -> None:
 
 def job_steps(job: Job, posterior: Posterior) -> list[Step]:
     """All that the chains of a job call."""
-    method = sampler(job.method)
-    steps = []
-    if not is_engine(method) and method.FACTS.piloted and job.settings.pilot > 0:
-        steps = pilot_steps(posterior)
+    steps = pilot_steps(posterior) if _begins_with_pilot(job) else []
     return [*steps, *method_steps(job.method, job.settings, posterior)]
 
 
@@ -143,8 +140,12 @@ def job_methods(job: Job, posterior: Posterior) -> list[str]:
     """The methods whose kernels a job needs, if they are those that every Stan program calls."""
     if posterior.model.backend not in PROGRAM_BACKENDS or is_engine(sampler(job.method)):
         return []
-    piloted = sampler(job.method).FACTS.piloted and job.settings.pilot > 0
-    return [warmup.PILOT, job.method] if piloted else [job.method]
+    return [warmup.PILOT, job.method] if _begins_with_pilot(job) else [job.method]
+
+
+def _begins_with_pilot(job: Job) -> bool:
+    method = sampler(job.method)
+    return not is_engine(method) and method.FACTS.piloted and job.settings.pilot > 0
 
 
 def pilot_steps(posterior: Posterior) -> list[Step]:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ... import check
 from ...child_processes import blocked_signals, end_with_parent, ignore_signals
 
 _CODE = "from stanadapt.run.preparation import compiling; compiling.compile_for({parent}, {methods})"
@@ -22,19 +23,13 @@ _CODE = "from stanadapt.run.preparation import compiling; compiling.compile_for(
 @contextlib.contextmanager
 def second_compiler(methods: Sequence[str]) -> Iterator[None]:
     """Meanwhile another process compiles what these methods need, if there is a processor for it."""
-    process = _start(methods) if methods and _processors() > 1 else None
+    process = _start(methods) if methods and check.available_cores() > 1 else None
     try:
         yield
     finally:
         if process is not None:
             process.kill()  # a kernel is written whole or not at all
             process.wait()
-
-
-def _processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _start(methods: Sequence[str]) -> subprocess.Popen[bytes] | None:
