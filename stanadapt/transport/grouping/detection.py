@@ -17,11 +17,9 @@ with the same scale parameter are a group.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import numpy as np
 
-from ...jit import kernel
 from .groups import Group, ScoredDraws, parent_arrays_of
 
 NEED = 20.0  # a group is tried if F is expected to decrease by at least this over the number of draws
@@ -125,34 +123,23 @@ def _detect_own_scales(
     return found
 
 
-@kernel(ordered=True)
-def _own_gain(points: Any, scores: Any, members: Any, scales: Any) -> Any:
+@np.errstate(all="ignore")  # the caller refuses results that are not finite
+def _own_gain(
+    points: np.ndarray, scores: np.ndarray, members: np.ndarray, scales: np.ndarray
+) -> tuple[float, float]:
     """The expected decrease of F by a slope, and the sign of that slope.
 
     All members have the same slope, each on its own scale parameter.
     """
     n = len(points)
-    derivative, curvature = 0.0, 0.0
-    x, s, u, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    for j in range(members.size):
-        _centre(points, members[j], x)
-        _centre(scores, members[j], s)
-        _centre(points, scales[j], u)
-        _centre(scores, scales[j], t)
-        size = np.sqrt(_mean_product(u, u))
-        _subtract(x, u, _mean_product(x, u) / (size * size) * n / (n + 3.0))
-        of_x, of_s = 1.0 / _mean_product(x, x), 1.0 / _mean_product(s, s)
-        information = 1.0 + _mean_product(t, t) * size * size
-        mean, pulled, squares = 0.0, 0.0, 0.0
-        for row in range(n):
-            pull = scores[row, members[j]] * x[row]
-            mean += pull / n
-            squares += pull * pull / n
-            pulled += t[row] * pull * size / n
-            derivative += u[row] / size * (s[row] * s[row] * of_s - x[row] * x[row] * of_x) / n
-        derivative += pulled / information
-        curvature += 4.0 + (squares - mean * mean) / information
-    return 0.5 * derivative * derivative / curvature, -np.sign(derivative)
+    u, t = _standardised(points, scores, scales)
+    information = 1.0 + np.square(t).mean(axis=1)
+    x, s = _centred(points, members), _centred(scores, members)
+    x -= (x * u).sum(axis=1, keepdims=True) / (n + 3.0) * u
+    pulls = scores[:, members].T * x
+    derivative = (u * _differences(x, s)).sum() / n + ((t * pulls).mean(axis=1) / information).sum()
+    curvature = (4.0 + pulls.var(axis=1) / information).sum()
+    return float(0.5 * derivative * derivative / curvature), float(-np.sign(derivative))
 
 
 @np.errstate(all="ignore")
@@ -166,21 +153,16 @@ def slope_gains(
     in members that are scale parameters themselves.
     """
     n = len(points)
-    u, t = _centred(points, scales), _centred(scores, scales)
-    size = np.sqrt(np.square(u).mean(axis=1, keepdims=True))
-    u, t = u / size, t * size
+    u, t = _standardised(points, scores, scales)
     information = 1.0 + np.square(t).mean(axis=1)
     x, s = _centred(points, members), _centred(scores, members)
     strength = np.square(u @ x.T / n).sum(axis=1)
     basis = _orthonormal(u[np.argsort(-strength, kind="stable")[:_REGRESSORS]])
     regressed = ~np.isin(members, scales)
     x[regressed] -= (x[regressed] @ basis.T / (n + 3.0)) @ basis
-    squares_x, squares_s = np.square(x), np.square(s)
-    differences = squares_s / squares_s.mean(axis=1, keepdims=True)
-    differences -= squares_x / squares_x.mean(axis=1, keepdims=True)
     order = np.argsort(numbers, kind="stable")
     firsts = np.searchsorted(numbers[order], np.arange(numbers.max() + 1))
-    ratios = np.add.reduceat(differences[order], firsts)
+    ratios = np.add.reduceat(_differences(x, s)[order], firsts)
     pulls = np.add.reduceat((scores[:, members].T * x)[order], firsts)
     pulls -= pulls.mean(axis=1, keepdims=True)
     derivative = u @ ratios.T / n + (t / information[:, None]) @ pulls.T / n
@@ -197,6 +179,21 @@ def _centred(columns: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.asarray(rows - rows.mean(axis=1, keepdims=True))
 
 
+def _standardised(
+    points: np.ndarray, scores: np.ndarray, places: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Centred draws with mean squares 1 and their scores, as rows (places, n)."""
+    u, t = _centred(points, places), _centred(scores, places)
+    size = np.sqrt(np.square(u).mean(axis=1, keepdims=True))
+    return u / size, t * size
+
+
+def _differences(x: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """b_i - a_i of the module's docstring, for each draw: centred draws and scores as rows (members, n)."""
+    a, b = np.square(x), np.square(s)
+    return np.asarray(b / b.mean(axis=1, keepdims=True) - a / a.mean(axis=1, keepdims=True))
+
+
 def _orthonormal(rows: np.ndarray) -> np.ndarray:
     """A basis (k, n) of the span of centred rows, with mean squares 1; rows without news add nothing."""
     basis = np.empty((0, rows.shape[1]))
@@ -207,28 +204,3 @@ def _orthonormal(rows: np.ndarray) -> np.ndarray:
         if size > 1e-6:
             basis = np.concatenate((basis, row[None] / size))
     return basis
-
-
-@kernel(ordered=True)
-def _centre(columns: Any, place: Any, out: Any) -> None:
-    mean = 0.0
-    for row in range(out.size):
-        out[row] = columns[row, place]
-        mean += out[row]
-    mean /= out.size
-    for row in range(out.size):
-        out[row] -= mean
-
-
-@kernel(ordered=True)
-def _mean_product(a: Any, b: Any) -> Any:
-    total = 0.0
-    for row in range(a.size):
-        total += a[row] * b[row]
-    return total / a.size
-
-
-@kernel(ordered=True)
-def _subtract(a: Any, b: Any, factor: Any) -> None:
-    for row in range(a.size):
-        a[row] -= factor * b[row]
