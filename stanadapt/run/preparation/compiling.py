@@ -180,8 +180,9 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
         own = f"{common} {kind}"
 
         def sweep() -> None:
-            module.start.entry.compile((target, kind, x, rng))
-            state = next(iter(module.start.overloads.values())).signature.return_type
+            start_of_chain = module.start.entry
+            start_of_chain.compile((target, kind, x, rng))
+            state = start_of_chain.overloads[target, kind, x, rng].signature.return_type
             module.sweep.entry.compile((target, kind, state, rng, numba.types.boolean, trace))
 
         def start() -> None:
