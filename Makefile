@@ -1,7 +1,7 @@
 # make demo   set up .venv, fit models/eight_schools, print the summary, write fit.nc and trace.png
 # make check  set up .venv with the test tools and run the unit tests: two minutes where kernels are compiled
-# make test   the same with all tests, in as many processes as there are cores
-# make thorough   the tests that take long, which make test leaves out: slighter faults, more of the papers' tables
+# make test   the same with all tests, in one process more than there are cores
+# make thorough   what make test leaves out: slighter faults, more models of each method, more of the papers' tables
 # make calibrate   the same for simulation-based calibration, of every method or of METHODS="rwm mala"
 # make proof   run the statistical tests with 50 other seeds, or SEEDS=20, and count what fails; hours, so name TESTS
 # make same-record, make same   before and after a change of the code that is to change no draw
@@ -19,6 +19,8 @@ TESTS ?= tests
 OPTIONS ?=
 SEEDS ?= 50
 BIN = $(VENV)/bin
+# Each process has tests that stand together, which share what they make, and at the end takes some of another's.
+PARALLEL = --numprocesses=auto --dist=worksteal
 
 .PHONY: demo check test thorough calibrate proof same-record same mutate docs linkcheck lint release clean
 
@@ -29,17 +31,17 @@ demo: $(VENV)/demo
 
 check: TESTS = tests/unit
 check test: $(VENV)/test
-	$(BIN)/python -m pytest --numprocesses=auto $(OPTIONS) $(TESTS)
+	$(BIN)/python -m pytest $(PARALLEL) $(OPTIONS) $(TESTS)
 
 thorough: $(VENV)/test
-	$(BIN)/python -m pytest --numprocesses=auto -m thorough $(OPTIONS) $(TESTS)
+	$(BIN)/python -m pytest $(PARALLEL) -m thorough $(OPTIONS) $(TESTS)
 
 calibrate: $(VENV)/test
 	CALIBRATE="$(METHODS)" $(BIN)/python -m pytest -vv -m calibration tests/statistical/test_calibration.py
 
 proof: TESTS = tests/statistical
 proof: $(VENV)/test
-	$(BIN)/python -m pytest --numprocesses=auto --proof=$(SEEDS) --tb=line $(OPTIONS) $(TESTS)
+	$(BIN)/python -m pytest $(PARALLEL) --proof=$(SEEDS) --tb=line $(OPTIONS) $(TESTS)
 
 same-record: $(VENV)/test
 	$(BIN)/python tests/same.py --record

@@ -13,6 +13,7 @@ import bridgestan
 import pytest
 
 import proof
+from stanadapt import check
 from stanadapt.numerics.blas import one_thread
 from stanadapt.run.workers.processes import Processes
 from stanadapt.run.workers.threads import Threads
@@ -31,6 +32,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     proof.choose_seeds(metafunc)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: many tests wait for processes and files most of their time."""
+    return check.available_cores() + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
