@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from broken import taken_over
@@ -62,16 +63,28 @@ CASES = {
     ),
     "kamh": Case(UNLIKE_SCALES, ({}, {"faithful": True}), draws=40_000),
     "kmc_lite": Case(UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"})),
-    "kmc_finite": Case(UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"})),
+    "kmc_finite": Case(
+        UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"}), draws=8_000
+    ),
     "rlmh": Case(UNLIKE_SCALES, ({}, {"faithful": True, "warm_start": 1_500}), draws=40_000),
     "rlmh_mala": Case(UNLIKE_SCALES, ({}, {"faithful": True, "warm_start": 1_500})),
     "nuts": Case(SKEWED, draws=5_000),
 }
 
 
+# One of each kind: a walk, Langevin steps, trajectories, Hessians, an engine. They meet all models, and all
+# that depends on how a model is called. The others meet some of it, and all in `make thorough`.
+IN_FULL = ("rwm", "fisher_mala", "fisher_hmc", "mmala", "nuts")
+
+
 def methods() -> list[str]:
     """Every method there is; one without a case must fail, so this does not ask CASES."""
     return list(METHODS)
+
+
+def partly_thorough(names: Iterable[str], kept: Container[str]) -> list[Any]:
+    """The names as parameters of a test, of which `make test` runs those that are kept."""
+    return [pytest.param(name, marks=() if name in kept else pytest.mark.thorough) for name in names]
 
 
 def kernel_methods() -> list[str]:
@@ -123,6 +136,15 @@ def p_values_after(
     assert moves >= fewest * n * steps, f"{moves} of {n * steps} iterations moved the chain"
     uniforms = exact.probabilities(end)
     return np.array([stats.kstest(column, "uniform").pvalue for column in uniforms.T])
+
+
+# A surrogate of fewer points or features proposes worse, and the kernel must be as exact with it.
+SMALL = {"kmc_lite": {"subsample": 100}, "kmc_finite": {"basis": 100}}
+
+
+def resolve_small(method: str, settings: dict[str, Any]) -> tuple[Any, Any]:
+    """As `resolve`, with the surrogate that is cheap to run where settings do not say how large it is."""
+    return resolve(method, SMALL.get(method, {}) | settings)
 
 
 def resolve(method: str, settings: dict[str, Any]) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from test_invariance import LEVEL
 
 import stanadapt
 from broken import broken_sampler
-from cases import CASES, kernel_methods, p_values_after, resolve
+from cases import CASES, kernel_methods, p_values_after, partly_thorough, resolve_small
 from exact import CHOL, PRECISION, SHAPE, UNMIX, Exact, gaussian, skewed
 from moments import limit, z_scores
 from stanadapt import Target, samplers
@@ -33,6 +33,7 @@ DRAWS, STEPS = 4_000, 10
 RUN = {"method": "rwm", "chains": 2, "warmup": 60, "draws": 40, "seed": 3, "progress": False, "workers": 1}
 
 ABLE = [method for method in kernel_methods() if not samplers.facts(method).gradient]
+SEEN_RED = ("rwm", "kmc_lite")  # a walk and trajectories; the others in `make thorough`
 
 
 def spread(x: np.ndarray) -> float:
@@ -96,13 +97,13 @@ class Refreshing:
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("method", ABLE)
 def test_frozen_kernel_leaves_the_law_invariant(method: str, law: str, seed: int) -> None:
-    assert law_is_kept(*resolve(method, {}), law, seed)
+    assert law_is_kept(*resolve_small(method, {}), law, seed)
 
 
 @pytest.mark.seeds(1, rate=0.01)
-@pytest.mark.parametrize("method", ABLE)
+@pytest.mark.parametrize("method", partly_thorough(ABLE, SEEN_RED))
 def test_suite_goes_red_where_estimates_are_drawn_again(method: str, seed: int) -> None:
-    sampler, settings = resolve(method, {})
+    sampler, settings = resolve_small(method, {})
     assert not law_is_kept(Refreshing(sampler), settings, "gaussian", seed)
 
 
@@ -111,7 +112,7 @@ def test_suite_goes_red_for_a_kernel_that_draws_again(tmp_path: Path, seed: int)
     text = "logp_y = log_density(target, y)\n"
     again = f"{text}    logp = log_density(target, x)\n"
     sampler = broken_sampler("rwm", "samplers/rwm.py", text, again, tmp_path)
-    assert not law_is_kept(sampler, resolve("rwm", {})[1], "gaussian", seed)
+    assert not law_is_kept(sampler, resolve_small("rwm", {})[1], "gaussian", seed)
 
 
 @pytest.mark.seeds(4, rate=LEVEL)

@@ -13,7 +13,7 @@ import pytest
 import xarray
 
 import stanadapt
-from cases import methods
+from cases import methods, partly_thorough
 from stanadapt.diagnostics.statistics import row_names, rows_of
 from stanadapt.diagnostics.worst import Ranking
 from stanadapt.errors import ArgumentError, StanAdaptError
@@ -118,7 +118,11 @@ def title(ax: Any) -> str:
 # Of all methods
 
 
-@pytest.mark.parametrize("method", methods())
+# The first of those that tell of their adaptation in the same way; `make thorough` draws the others too.
+PICTURED = ("rwm", "gad_rwm", "fisher_mala", "fisher_hmc", "mmala", "rlmh", "rlmh_mala", "kmc_lite", "nuts")
+
+
+@pytest.mark.parametrize("method", partly_thorough(methods(), PICTURED))
 def test_pictures_of_every_method(runs: dict[str, Any], method: str) -> None:
     idata = result(runs, method)
     own = datasets(idata)["adaptation"]
