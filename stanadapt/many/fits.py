@@ -35,8 +35,9 @@ from ..run.workers.board import Board
 from ..run.workers.pools import Here, LocalProcesses, Loss, Pool, Task
 from .datasets import Entry
 from .folder import Folder, digest
-from .task import COLD_SECONDS, Common, Outcome, is_refused_packed, try_write
+from .task import Common, Outcome, is_refused_packed, try_write
 
+COLD_SECONDS = 60.0  # more than the limit of time for the first fit of a process
 _LOOK_SECONDS = 0.1
 _LOSSES = 3  # after which a fit that its cluster drops is given up
 _NAMED = 3  # fits or kinds that a warning names
@@ -178,7 +179,7 @@ class Fits:
         self.begun += 1
         mark = "" if self.marks is None else str(Path(self.marks.name) / str(self.begun))
         seed = entry.seed(self.seed)
-        task = Task(entry.text, self.packed, own, seed, self.share, path, self.timeout, mark)
+        task = Task(entry.text, self.packed, own, seed, self.share, path, self.timeout, mark, COLD_SECONDS)
         fit = _Fit(entry, task, given)
         held = None if self.folder is None else self.folder.entry(entry.text)
         if held is None:

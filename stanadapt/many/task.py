@@ -24,7 +24,6 @@ from ..run.workers.pools import Task
 # Threads of a cluster's worker take turns, because caught warnings, printed text and threads of BLAS belong
 # to the whole process. The chains of the fit have the threads instead.
 _TURN = threading.Lock()
-COLD_SECONDS = 60.0  # more for the first fit of a process, which loads libraries and kernels
 _warm = threading.Event()  # once this process has done a fit
 
 
@@ -93,7 +92,7 @@ def _ended_after(task: Task) -> Iterator[None]:
     if task.timeout is None:
         yield
         return
-    seconds = min(task.timeout + (0.0 if _warm.is_set() else COLD_SECONDS), threading.TIMEOUT_MAX)
+    seconds = min(task.timeout + (0.0 if _warm.is_set() else task.cold), threading.TIMEOUT_MAX)
     with Path(task.mark).open("wb") as mark:
         faulthandler.dump_traceback_later(seconds, file=mark, exit=True)
         try:

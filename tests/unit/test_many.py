@@ -488,6 +488,7 @@ parameters { real mu; } model { mu ~ normal(s, 1); }"""
 def test_a_first_fit_that_is_endless_when_it_is_opened_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing could end it in this process, which compiles what the fits need and so opens no model."""
     opened: list[Any] = []
+    monkeypatch.setattr(fits, "COLD_SECONDS", 20.0)
     monkeypatch.setattr(fits, "open_posterior", lambda *arguments: opened.append(arguments))
     found = dict(many({"a": {"endless": 1}, "b": {"endless": 0}}, ENDLESS_DATA, timeout=5))
     assert opened == []

@@ -35,6 +35,7 @@ class Task(NamedTuple):
     path: str  # of the file for the result; empty where the worker is to write none
     timeout: float | None = None  # seconds after which its process gives up
     mark: str = ""  # the file that tells then that this fit was the reason
+    cold: float = 0.0  # seconds more for the first fit of a process, which loads libraries and kernels
 
 
 Work = Callable[[Task], Any]
