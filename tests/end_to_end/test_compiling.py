@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import stanadapt
+from kernels import copy_kernels
 from stanadapt import api, cli, jit
 from stanadapt.errors import ArgumentError
 from stanadapt.run.preparation.compiling import Step
@@ -77,13 +76,7 @@ def test_the_command_fills_a_cache(tmp_path: Path) -> None:
         return set(tmp_path.rglob("*.nb[ic]"))
 
     missing = ("rwm.", "streams.", "convergence.", "shares.")
-    copy = tmp_path / "cache" / "stanadapt" / "kernels" / jit.cache_folder().name
-    for path in jit.cache_folder().rglob("*.nb[ic]"):
-        if not path.name.startswith(missing):
-            target = copy / path.relative_to(jit.cache_folder())
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # another process has replaced it
-                shutil.copy(path, target)
+    copy_kernels(tmp_path / "cache" / "stanadapt" / "kernels" / jit.cache_folder().name, without=missing)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     said = command("compile", "rwm")
     assert "compiling for this machine, which happens once: 1/5, the start of rwm" in said

@@ -170,6 +170,15 @@ def flip(data: bytes) -> bytes:
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
 
+@pytest.fixture(scope="module")
+def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose cache holds a small kernel, which is found there."""
+    folder = tmp_path_factory.mktemp("kernel")
+    assert run_kernel(folder).stdout == "0 1\n"
+    assert run_kernel(folder).stdout == "1 0\n"
+    return folder
+
+
 @pytest.mark.parametrize(
     ("kind", "damage"),
     [
@@ -181,15 +190,15 @@ def flip(data: bytes) -> bytes:
         ("nbc", lambda data: bytes(len(data))),
     ],
 )
-def test_a_damaged_file_is_compiled_again_and_replaced(kind: str, damage: object, tmp_path: Path) -> None:
+def test_a_damaged_file_is_compiled_again_and_replaced(
+    kind: str, damage: object, kernel_folder: Path
+) -> None:
     assert callable(damage)
-    assert run_kernel(tmp_path).stdout == "0 1\n"
-    assert run_kernel(tmp_path).stdout == "1 0\n"
-    (file,) = (tmp_path / "stanadapt").rglob(f"script.twice-*.{kind}")
+    (file,) = (kernel_folder / "stanadapt").rglob(f"script.twice-*.{kind}")
     file.write_bytes(damage(file.read_bytes()))
-    again = run_kernel(tmp_path)
+    again = run_kernel(kernel_folder)
     assert (again.stdout, again.stderr) == ("0 1\n", "")
-    assert run_kernel(tmp_path).stdout == "1 0\n"
+    assert run_kernel(kernel_folder).stdout == "1 0\n"
 
 
 CALLS = """

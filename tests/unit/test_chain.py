@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
-from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,10 @@ def whole(posterior: stanadapt.Posterior, what: Job) -> ChainResult:
 
 
 def relayed(posterior: stanadapt.Posterior, what: Job) -> tuple[ChainResult, int]:
-    """The same, where after every block another chain takes up what was written; and how often one did."""
+    """The same, where another chain takes up what was written; and how often one did.
+
+    It does so after one block, then after two and so on, and after the seventh begins with one again.
+    """
     draws, warmup = stacks(what, posterior, 1)
     assert warmup is not None
     value, count = None, 0
@@ -70,8 +73,8 @@ def relayed(posterior: stanadapt.Posterior, what: Job) -> tuple[ChainResult, int
             *rows,
             value=value,
         )
-        blocks: Iterator[None] = chain.blocks()
-        if next(blocks, "finished") == "finished":
+        n = 1 + count % 7
+        if len(list(islice(chain.blocks(), n))) < n:
             return chain.result(), count
         value, count = decode(encode(chain.value)), count + 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -17,6 +18,7 @@ import xarray
 from click.testing import CliRunner
 
 import stanadapt
+from kernels import copy_kernels
 from stanadapt import check, cli
 from stanadapt.errors import OutputError
 from stanadapt.result import files
@@ -37,31 +39,40 @@ def result(name: str = "theta", labels: Any = (0, 1), **attrs: Any) -> Any:
 
 
 FULL = """
-import resource, sys
-sys.path.insert(0, {tests!r})
+import os, resource, sys
+sys.path[:0] = {places!r}
 from test_files import result
 from stanadapt.errors import OutputError
 from stanadapt.result import files
 
 made = result()
 files.write(made, sys.argv[1] + ".whole")
-limit = int(float(sys.argv[2]) * len(open(sys.argv[1] + ".whole", "rb").read()))
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-try:
-    files.write(made, sys.argv[1])
-except OutputError as error:
-    print(error)
-    sys.exit(1)
+size = os.path.getsize(sys.argv[1] + ".whole")
+for share in sys.argv[2:]:
+    child = os.fork()
+    if child:
+        print(share, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        continue
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(float(share) * size),) * 2)
+    try:
+        files.write(made, sys.argv[1])
+    except OutputError as error:
+        print(error, flush=True)
+        sys.exit(1)
+    sys.exit(0)
 """
 
 
-@pytest.mark.parametrize("share", [0.01, 0.3, 0.7, 0.99])
-def test_a_disk_that_fills_is_an_error_and_no_crash(share: float, tmp_path: Path) -> None:
-    script = FULL.format(tests=str(Path(__file__).parent))
-    command = [sys.executable, "-W", "ignore", "-c", script, tmp_path / "fit.nc", str(share)]
+def test_a_disk_that_fills_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    """At the beginning of a file, in its middle and at its end, each in a process that has forked."""
+    shares = ["0.01", "0.3", "0.7", "0.99"]
+    script = FULL.format(places=list(map(str, Path(__file__).parents[:2])))
+    command = [sys.executable, "-u", "-W", "ignore", "-c", script, tmp_path / "fit.nc", *shares]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr
-    assert "cannot be written: [Errno 27]" in done.stdout
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said[1::2] == [f"{share} 1" for share in shares]
+    assert all("cannot be written: [Errno 27]" in line for line in said[::2])
     assert done.stderr == ""
     assert [path.name for path in tmp_path.iterdir()] == ["fit.nc.whole"]
 
@@ -216,32 +227,36 @@ def test_printable() -> None:
     assert check.printable("two\nlines\t", "\n") == "two\nlines\\t"
 
 
+NORMAL = "parameters { real x; } model { x ~ std_normal(); }"
+RUN = {"method": "rwm", "seed": 1, "warmup": 50, "draws": 50, "chains": 2, "progress": False}
 HOMELESS = """
-import os, pwd
+import json, os, pwd, shutil, sys
 
 def unknown(_):
     raise KeyError("uid not found")
 
 pwd.getpwuid = unknown
 import stanadapt
-idata = stanadapt.sample(
-    "parameters { real x; } model { x ~ std_normal(); }", method="rwm", seed=1, warmup=50, draws=50, chains=2,
-    progress=False,
-)
+from stanadapt import jit
+shutil.copytree(sys.argv[1], jit.cache_folder(), dirs_exist_ok=True)  # to compile it takes half a minute
+idata = stanadapt.sample(sys.argv[2], **json.loads(sys.argv[3]))
 from stanadapt.result.container import datasets
 print(datasets(idata)["posterior"].sizes["draw"], len(stanadapt.diagnose(idata)) > 0)
 """
 
 
-@pytest.mark.parametrize("home", [None, pytest.param("/proc/nowhere", marks=pytest.mark.thorough)])
-def test_a_user_without_a_home_or_a_name(home: str | None) -> None:
+@pytest.mark.parametrize("home", [None, "/proc/nowhere"])
+def test_a_user_without_a_home_or_a_name(home: str | None, tmp_path: Path) -> None:
     """As in containers; arviz 0.23 cannot be imported there by itself."""
     environment = dict(os.environ)
     for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         environment.pop(name, None)
     if home is not None:
         environment["HOME"] = home
-    done = subprocess.run([sys.executable, "-c", HOMELESS], capture_output=True, text=True, env=environment)
+    stanadapt.diagnose(stanadapt.sample(NORMAL, **RUN))  # compiles what is copied
+    copy_kernels(tmp_path)
+    command = [sys.executable, "-c", HOMELESS, str(tmp_path), NORMAL, json.dumps(RUN)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.stdout == "50 True\n", done.stderr
     assert done.stderr.count("the cache of compiled code is not used") == 1
 
