@@ -22,6 +22,9 @@ BIN = $(VENV)/bin
 # Each process has tests that stand together, which share what they make, and at the end takes some of another's.
 PARALLEL = --numprocesses=auto --dist=worksteal
 
+# Images of containers often set it; then each of the hundreds of processes that tests start would compile all sources.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo check test thorough calibrate proof same-record same mutate docs linkcheck lint release clean
 
 demo: $(VENV)/demo

@@ -448,7 +448,7 @@ ENDLESS = """data { int endless; } parameters { real mu; }
 model { real s = 0; if (endless == 1) { while (s < 1) { s += 1e-300; } } mu ~ normal(s, 1); }"""
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.thorough), 2])
 def test_an_endless_fit_is_ended_and_the_others_go_on(workers: int) -> None:
     """Its log density never returns. What is lost with its process is run again, with the same draws."""
     datasets = {key: {"endless": int(key == "c")} for key in "abcdefg"}

@@ -70,8 +70,9 @@ def test_draws_do_not_depend_on_workers(method: str) -> None:
     np.testing.assert_array_equal(*(run["posterior"]["x"].values for run in runs))
 
 
-@pytest.mark.parametrize("processes", [False, True])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "processes"), [*((method, False) for method in METHODS), ("kmc_finite", True)]
+)
 def test_blas_has_one_thread_where_chains_run(method: str, processes: bool) -> None:
     """Asked in the target itself, of all BLAS libraries that are loaded; more threads would change draws."""
 
