@@ -63,9 +63,7 @@ CASES = {
     ),
     "kamh": Case(UNLIKE_SCALES, ({}, {"faithful": True}), draws=40_000),
     "kmc_lite": Case(UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"})),
-    "kmc_finite": Case(
-        UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"}), draws=8_000
-    ),
+    "kmc_finite": Case(UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"})),
     "rlmh": Case(UNLIKE_SCALES, ({}, {"faithful": True, "warm_start": 1_500}), draws=40_000),
     "rlmh_mala": Case(UNLIKE_SCALES, ({}, {"faithful": True, "warm_start": 1_500})),
     "nuts": Case(SKEWED, draws=5_000),
