@@ -8,8 +8,8 @@ folder. Without edits a kernel is compiled once per machine.
 numba copies the machine code of a function into each function that calls it, and optimises every copy again.
 It also gives each function a wrapper that Python calls, though kernels call most of our kernels. Both
 together took half of the time before a first draw. So here a kernel is compiled once, without a wrapper,
-and other kernels call it by its address; Python calls a function of one line that calls it. Only small
-kernels that run in every iteration (`counted=False`) are copied.
+and other kernels call it by its address; Python calls a function of one line that calls it. Copied are only
+small kernels that run in every iteration (`counted=False`), and the step of a sampler into its loop.
 
 Kernels release the GIL, so that chains run in threads. `reassoc` lets the compiler vectorise sums, and
 `contract` lets it fuse a product and a sum. NaN and infinity keep their meaning.
@@ -18,6 +18,7 @@ Kernels release the GIL, so that chains run in threads. `reassoc` lets the compi
 from __future__ import annotations
 
 import ast
+import collections
 import contextlib
 import copy
 import functools
@@ -37,9 +38,12 @@ from typing import Any, NamedTuple, overload
 import numba
 import numba.extending
 from llvmlite import binding as llvm
-from numba.core import caching
+from numba.core import caching, compiler, ir
 from numba.core.ccallback import CFunc
+from numba.core.compiler_machinery import register_pass
+from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
+from numba.core.typed_passes import NativeLowering
 
 from . import cache
 from .errors import StanAdaptWarning
@@ -177,18 +181,19 @@ def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False,
         last digits differ. So add products one at a time, to a value that is no product itself:
         (e + a b) + c d.
     counted
-        Whether it counts references to arrays. A kernel counts every array that it gets, in a tuple or alone,
-        and counts it back at the end, by atomic instructions: those took half of an iteration on a small
-        model. A kernel that does not count may neither make an array, nor take one that another kernel
-        returns, nor return one; NumPy's views of rows are fine. Its caller holds the arrays meanwhile.
+        Whether it counts references to arrays, by atomic instructions. It does not count its arguments, since
+        the caller holds them meanwhile. But it counts each array that it makes, takes from a tuple or gives
+        another name. A kernel that does not count at all may neither make an array, nor take one that another
+        kernel returns, nor return one; NumPy's views of rows are fine.
 
         A kernel that does not count is small and runs in every iteration, so it is copied into the kernels
-        that call it. All others are compiled once, and called.
+        that call it. All others are compiled once and called, unless their `copied` is set.
     """
     if function is None:
         return functools.partial(kernel, ordered=ordered, counted=counted)
     options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
-    made = CompiledKernel(function, targetoptions=options)
+    made = CompiledKernel(function, targetoptions=options, pipeline_class=_Compiler)
+    made.copied = not counted
     _kernels[_place(function)] = made
     return _cached(made, function, shared=True)
 
@@ -209,12 +214,85 @@ def _place(function: Callable[..., Any]) -> tuple[str, int, str]:
     return function.__code__.co_filename, function.__code__.co_firstlineno, function.__qualname__
 
 
+class _Lower(Lower):  # type: ignore[misc]
+    """numba's generator of machine code, which here counts no references to arguments.
+
+    numba counts each array among the arguments, in a tuple or alone, when a function begins, and counts it
+    back when the function has used it last. The caller holds all arguments until the function returns, so
+    that both can be left out. A sampler's step has about ten arrays; counting them took a tenth of an
+    iteration on a small model.
+    """
+
+    def pre_lower(self) -> None:
+        """See numba."""
+        super().pre_lower()
+        assigned = [line for block in self.blocks.values() for line in block.find_insts(ir.Assign)]
+        times = collections.Counter(line.target.name for line in assigned)
+        arguments = {line.target.name for line in assigned if isinstance(line.value, ir.Arg)}
+        self._held = {name for name in arguments if times[name] == 1}  # the others get further values
+        self._counts = True
+
+    def lower_assign(self, ty: Any, inst: Any) -> Any:
+        """See numba."""
+        with self._counting(inst.target.name):
+            return super().lower_assign(ty, inst)
+
+    def delvar(self, name: str) -> None:
+        """See numba: nothing uses the variable from here on."""
+        with self._counting(name):
+            super().delvar(name)
+
+    @contextlib.contextmanager
+    def _counting(self, name: str) -> Iterator[None]:
+        """Count references to the value of the variable `name`, unless the caller holds it."""
+        self._counts = name not in self._held
+        yield
+        self._counts = True
+
+    def incref(self, typ: Any, val: Any) -> None:
+        """See numba."""
+        if self._counts:
+            super().incref(typ, val)
+
+    def decref(self, typ: Any, val: Any) -> None:
+        """See numba."""
+        if self._counts:
+            super().decref(typ, val)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(NativeLowering):  # type: ignore[misc]
+    _name = "stanadapt_lowering"
+
+    @property
+    def lowering_class(self) -> type[_Lower]:
+        return _Lower
+
+
+class _Compiler(compiler.CompilerBase):  # type: ignore[misc]
+    """numba's compiler with our `_Lower`."""
+
+    def define_pipelines(self) -> list[Any]:
+        """See numba."""
+        passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.passes = [(_Lowering if one is NativeLowering else one, why) for one, why in passes.passes]
+        passes.finalize()
+        return [passes]
+
+
 class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     """A function that is compiled at its first call, for the types of its arguments.
 
     Its machine code has a symbol of its own, whose address this process tells the linker. A kernel that calls
     it names the symbol only. So the two are compiled, optimised and stored apart.
+
+    Attributes
+    ----------
+    copied
+        Whether kernels that call it get a copy of its machine code instead.
     """
+
+    copied: bool
 
     @functools.cached_property
     def entry(self) -> Any:
@@ -249,7 +327,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     def add_overload(self, cres: Any) -> None:
         """See numba: `cres` is machine code that has just been compiled or loaded."""
         super().add_overload(cres)
-        if not self.targetoptions["_nrt"]:
+        if self.copied:
             return
         place, sig = _place(self.py_func), cres.signature
         text = f"{place}{sig.args}{sig.return_type}"

@@ -21,7 +21,7 @@ LIMIT = 1_000.0
 HARMLESS_SHARE = 0.001
 
 
-@kernel
+@kernel(counted=False)
 def energy_of(logp: Real, kinetic: Real) -> Real:
     """H = kinetic - logp at the end of a trajectory, or infinity if there is no energy.
 
@@ -34,7 +34,7 @@ def energy_of(logp: Real, kinetic: Real) -> Real:
     return kinetic - logp
 
 
-@kernel
+@kernel(counted=False)
 def diverges(rise: Real) -> Real:
     """1.0 if a trajectory has diverged, else 0.0; `rise` is the rise of the energy along it.
 

@@ -19,7 +19,7 @@ from .metropolis import accept_probability_if_finite
 from .step_size import double_or_halve
 
 
-@kernel
+@kernel(counted=False)
 def propose(
     x: Vector, rotated: Vector, root_t: Matrix, s: Real, rng: Generator, y: Vector, v: Vector
 ) -> None:
@@ -30,16 +30,14 @@ def propose(
     add_times(y, root_t, v)
 
 
-@kernel
-def propose_isotropic(x: Vector, score: Vector, s: Real, rng: Generator) -> Vector:
-    """y = x + (s²/2) score + s z: the proposal with A = I."""
-    y = np.empty_like(x)
+@kernel(counted=False)
+def propose_isotropic(x: Vector, score: Vector, s: Real, rng: Generator, y: Vector) -> None:
+    """Write y = x + (s²/2) score + s z: the proposal with A = I."""
     for i in range(x.size):
         y[i] = x[i] + (0.5 * s * s * score[i] + s * rng.standard_normal())
-    return y
 
 
-@kernel
+@kernel(counted=False)
 def log_proposal_ratio(
     x: Vector, score: Vector, rotated: Vector, y: Vector, score_y: Vector, rotated_y: Vector, s: Real
 ) -> Real:

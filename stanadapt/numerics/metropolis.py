@@ -8,7 +8,7 @@ from ..jit import kernel
 from ..kinds import Real
 
 
-@kernel
+@kernel(counted=False)
 def accept_probability(log_ratio: Real) -> Real:
     """min(1, e^log_ratio), or 0 if the ratio is NaN.
 
@@ -20,7 +20,7 @@ def accept_probability(log_ratio: Real) -> Real:
     return np.exp(min(0.0, log_ratio))
 
 
-@kernel
+@kernel(counted=False)
 def accept_probability_if_finite(log_ratio: Real) -> Real:
     """min(1, e^log_ratio), or 0 if the ratio is NaN or infinity.
 

@@ -10,7 +10,7 @@ from ..jit import kernel
 from ..kinds import Flag, Integer, Real
 
 
-@kernel
+@kernel(counted=False)
 def adapt_step_size(step_size: Real, accept_prob: Real, target_accept: Real, rate: Real) -> Real:
     """One move of s² <- s² [1 + rho (alpha - alpha*)], Titsias (2023), Algorithm 1."""
     return step_size * np.sqrt(1.0 + rate * (accept_prob - target_accept))

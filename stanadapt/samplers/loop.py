@@ -32,8 +32,10 @@ def kernel_from(template: Callable[..., Any], name: str, owner: Any, **names: An
 def swept(step: Any) -> Any:
     """The kernel `sweep(target, settings, state, rng, adapting, trace)` of a sampler's `step`.
 
-    It runs one iteration for every row of `trace` and returns the state after the last.
+    It runs one iteration for every row of `trace` and returns the state after the last. The step is copied
+    into it: nothing else calls the step, and to hand over all arguments takes time in every iteration.
     """
+    step.copied = True
     return kernel_from(_sweep, "sweep", step, step=step)
 
 

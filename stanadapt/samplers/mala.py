@@ -83,8 +83,8 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     """One iteration."""
     x, logp, score, step_size = state
 
-    y = propose_isotropic(x, score, step_size, rng)
-    score_y = np.empty_like(x)
+    y, score_y = np.empty_like(x), np.empty_like(x)
+    propose_isotropic(x, score, step_size, rng, y)
     logp_y = log_density_gradient(target, y, score_y)
     ratio = log_proposal_ratio(x, score, score, y, score_y, score_y, step_size)
     accept_prob = accept_probability_if_finite(logp_y - logp + ratio)  # 0 if y has no log density

@@ -13,11 +13,13 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
+from numba.core.runtime import _nrt_python, rtsys
 
 from stanadapt import cache, jit
 from stanadapt.errors import StanAdaptWarning
@@ -334,8 +336,50 @@ def test_a_kernel_that_does_not_count_references() -> None:
     pair = np.ones(3), np.ones(2)
     with mock.patch.object(jit, "_cached", lambda compiled, *_, **__: compiled):
         uncounted, calls, makes = (jit.kernel(counted=False)(each) for each in (total, through, doubled))
-    assert uncounted(pair) == 5.0
-    assert calls(pair[0]) == 6.0
-    assert "call void @NRT_incref" not in uncounted.inspect_llvm(uncounted.signatures[0])
-    with pytest.raises(TypingError):
-        makes(pair[0])
+        assert uncounted(pair) == 5.0  # a cached entry would hold a copy from an earlier run
+        assert calls(pair[0]) == 6.0
+        assert "call void @NRT_incref" not in uncounted.inspect_llvm(uncounted.signatures[0])
+        with pytest.raises(TypingError):
+            makes(pair[0])
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_arrays_live_as_long_as_something_holds_them(copied: bool) -> None:
+    """Kernels count no references to their arguments, but to what they take from them and give back."""
+
+    def accept(state, y, accepted):
+        x, total = state
+        if accepted:
+            x, total = y, total + y.sum()
+        y = y + x  # another array than the argument
+        return (x, total), y
+
+    def repeat(state, y, n):
+        for i in range(n):
+            state, y = step(state, y, i % 3 > 0)
+        return state, y
+
+    def either(state, y, first):
+        return state[0] if first else y
+
+    x, y = np.ones(3), np.full(3, 2.0)
+    step: Any = accept
+    (end, total), last = repeat((x, 0.0), y, 9)
+    with mock.patch.object(jit, "_cached", lambda compiled, *_, **__: compiled):
+        step = jit.kernel(accept)
+        step.copied = copied
+        loop, choose = jit.kernel(repeat), jit.kernel(either)
+    held = sys.getrefcount(x), sys.getrefcount(y)
+    _nrt_python.memsys_enable_stats()
+    before = rtsys.get_allocation_stats()
+    found = loop((x, 0.0), y, 9)
+    np.testing.assert_array_equal(found[0][0], end)
+    np.testing.assert_array_equal(found[1], last)
+    assert found[0][1] == total
+    np.testing.assert_array_equal(choose((x, 0.0), y, True), x)
+    np.testing.assert_array_equal(choose((x, 0.0), y, False), y)
+    del found
+    after = rtsys.get_allocation_stats()
+    assert after.mi_alloc - before.mi_alloc == after.mi_free - before.mi_free > 0
+    assert (sys.getrefcount(x), sys.getrefcount(y)) == held
+    assert ("call i32 @stanadapt.accept" in loop.inspect_llvm(loop.signatures[0])) is not copied
