@@ -11,6 +11,7 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     TAIL       tail.py     a coordinate with tails that decrease like a power
     BEND       bend.py     a coordinate with one long and one short tail
     CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
+    FIELD      field.py   latents that are tied to their neighbours by a few parameters; these are the last rows
 """
 
 from __future__ import annotations
@@ -20,10 +21,25 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from . import bend, group, tail
-from .map_table import BEND, COLUMNS, KIND, OWN, REACH, TAIL, are_coordinates, is_of_group
+from . import bend, field, group, tail
+from .map_table import (
+    BEND,
+    COLUMNS,
+    FIELD,
+    KIND,
+    LOCATION,
+    OWN,
+    PART,
+    PART_SCALE,
+    REACH,
+    SCALE,
+    SECOND,
+    TAIL,
+    are_coordinates,
+    is_of_group,
+)
 
-LAWS = tail, bend, group  # in the order in which a map has their rows
+LAWS = tail, bend, group  # with one row for each coordinate, in the order in which a map has their rows
 
 
 @kernel(ordered=True, counted=False)
@@ -37,6 +53,8 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
             log_det, k = tail.into_x(table, k, z, x, log_det)
         elif table[k, KIND] == BEND:
             log_det, k = bend.into_x(table, k, z, x, log_det)
+        elif table[k, KIND] == FIELD:
+            log_det, k = field.into_x(table, k, z, x, log_det)
         else:
             log_det, k = group.into_x(table, k, z, x, log_det)
     return log_det if np.isfinite(log_det) else np.inf
@@ -53,6 +71,8 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             k = tail.into_z(table, k, x, z)
         elif table[k, KIND] == BEND:
             k = bend.into_z(table, k, x, z)
+        elif table[k, KIND] == FIELD:
+            k = field.into_z(table, k, x, z)
         else:
             k = group.into_z(table, k, x, z)
 
@@ -60,7 +80,9 @@ def into_z(table: Any, x: Any, z: Any) -> None:
 @kernel(ordered=True, counted=False)
 def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
     """The gradient of the log density in z, from the score in x; `score` (d,) changes in place."""
-    end = len(table)
+    end = _end_of_rows(table)
+    if end < len(table):
+        field.pull_back(table, end, z, x, score)
     while end > 0:
         if table[end - 1, KIND] == TAIL:
             end = tail.pull_back(table, end, z, x, score)
@@ -68,6 +90,15 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
             end = bend.pull_back(table, end, z, x, score)
         else:
             end = group.pull_back(table, end, z, x, score)
+
+
+@kernel(ordered=True, counted=False)
+def _end_of_rows(table: Any) -> Any:
+    """The number of rows before the field; all rows if there is none."""
+    k = 0
+    while k < len(table) and table[k, KIND] != FIELD:
+        k += 1
+    return k
 
 
 @kernel(ordered=True)
@@ -79,6 +110,8 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
             k = tail.score_in_x(table, k, z, x, found)
         elif table[k, KIND] == BEND:
             k = bend.score_in_x(table, k, z, x, found)
+        elif table[k, KIND] == FIELD:
+            k = field.score_in_x(table, k, z, x, found)
         else:
             k = group.score_in_x(table, k, z, x, found)
     return found
@@ -134,6 +167,10 @@ def is_map(table: np.ndarray, d: int) -> bool:
     """
     if table.ndim != 2 or table.shape[1] != COLUMNS:
         return False
+    end = field.header_of(table)
+    table, latents = table[:end], table[end:]
+    if not field.are_valid(latents, d):
+        return False
     finite = np.delete(table, REACH, axis=1)
     if not np.isfinite(finite).all() or np.isnan(table[:, REACH]).any():
         return False
@@ -142,7 +179,16 @@ def is_map(table: np.ndarray, d: int) -> bool:
     own = table[:, OWN]
     if not are_coordinates(own, d) or len(set(own)) < len(own):
         return False
+    if len(latents) and np.isin(_coordinates_of(table), field.field_of(latents).own).any():
+        return False
     of_groups = is_of_group(table)
     if of_groups[: np.count_nonzero(~of_groups)].any():
         return False
     return all(law.are_valid(table[np.isin(table[:, KIND], law.KINDS)], d) for law in LAWS)
+
+
+def _coordinates_of(table: np.ndarray) -> np.ndarray:
+    """All coordinates that rows of a map, without a field, move or depend on."""
+    columns = [OWN, SCALE, SECOND, LOCATION, PART, PART_SCALE]
+    of_groups = table[is_of_group(table)][:, columns]
+    return np.concatenate((table[:, OWN], of_groups.ravel()))

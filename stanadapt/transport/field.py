@@ -1,0 +1,407 @@
+"""The law of a latent field: many coordinates that are tied to their neighbours by a few parameters.
+
+In a time series, a random walk or a spatial model many latents x have the normal prior N(mu, Q_0(theta)^-1),
+where Q_0 is sparse and theta are a few parameters, the heads: log scales, autocorrelations and the like.
+Given the heads and the data, x is nearly normal with the mean c(theta) and a sparse precision
+Q(theta) = L L^T, where L is lower triangular in an order that keeps it sparse. Then the law
+
+    x = c(theta) + y,    y_j = e^(s_j(theta)) z_j - sum over k > j of G_kj(theta) y_k
+
+with s_j = -log L_jj and G_kj = L_kj / L_jj makes z nearly normal and independent of the heads. It is
+triangular: coordinates with a large j come first. So its log determinant is the sum of s_j, and draws are exact
+whatever s, G and c are. If Q is diagonal, the law is a partial non-centring; for a series it is the filter
+that runs backwards (Rue and Held, 2005, Gaussian Markov random fields, chapter 2; Papaspiliopoulos, Roberts
+and Sköld, 2007, A general framework for the parametrization of hierarchical models).
+
+The numbers of the law are smooth functions of the heads: combinations of features of r = (theta - mid) / scale
+(`feature_values`). Far out s is linear in each head, with one slope on either side, as the scale of a latent
+is between a centred and a not centred program; G is bounded there. Most latents depend on the heads in about
+the same way. So for each of s, c and G a few combinations of the features, the basis, are computed once for a
+point, and each latent or entry of L has one coefficient for each of them.
+
+A field has the last rows of a map: a header, with the columns N_LATENTS and those that follow it, and rows
+that hold all other numbers one after another, in the order of `places`:
+
+    heads, mid, scale         (m,)            the coordinates theta, and their middle and scale
+    basis of s, of c, of G    (r, F) each     r combinations of the F features, without the constant one
+    own                       (n,)            the latents, in the order of elimination
+    starts, later             (n + 1,), (e,)  the entries of column j of L are starts[j] to starts[j + 1],
+                                              and an entry is in the row `later`, a place in `own`
+    S, C, G                   (r + 1, n), (r + 1, n), (r + 1, e)    coefficients; the first row is constant
+
+fields/ learns a field.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from .map_table import (
+    COLUMNS,
+    FIELD,
+    KIND,
+    N_ENTRIES,
+    N_FEATURES,
+    N_GRADIENTS,
+    N_HEADS,
+    N_LATENTS,
+    ROWS,
+    SIZE_C,
+    SIZE_G,
+    SIZE_S,
+    are_coordinates,
+)
+
+KINDS = (FIELD,)
+OWN_FEATURES = 5  # of each head
+NEAR, FAR = 2.0, 6.0  # features turn from their slope on one side to that on the other within so many scales
+_LARGEST_LOG = 300.0  # a larger log scale of a latent overflows
+
+
+class Field(NamedTuple):
+    """The numbers of a field, see the top of this file."""
+
+    heads: np.ndarray
+    mid: np.ndarray
+    scale: np.ndarray
+    bases: tuple[np.ndarray, np.ndarray, np.ndarray]  # of s, c and G
+    own: np.ndarray
+    starts: np.ndarray
+    later: np.ndarray
+    coefficients: tuple[np.ndarray, np.ndarray, np.ndarray]  # S, C and G
+
+
+class _Values(NamedTuple):
+    """What the law has at one point."""
+
+    s: np.ndarray  # (n,)
+    c: np.ndarray  # (n,)
+    g: np.ndarray  # (e,)
+    slopes_s: np.ndarray  # (r + 1, m) derivatives of the basis in the heads
+    slopes_c: np.ndarray
+    slopes_g: np.ndarray
+
+
+def n_features(m: int) -> int:
+    """The number of features of `m` heads, without the constant one."""
+    return OWN_FEATURES * m + m * (m + 1)
+
+
+@kernel(ordered=True)
+def feature_values(theta: Any, mid: Any, scale: Any, values: Any, slopes: Any) -> None:
+    """Write the features (F,) of heads theta (m,) and their derivatives (F, m).
+
+    With r = (theta - mid) / scale they are, for each head: r; u = r / (1 + (r / b)²)^½ with b = `NEAR`, which
+    is bounded; its integral q = b² ((1 + (r / b)²)^½ - 1), which is r² / 2 near the middle and b |r| far out;
+    v, which is u with b = `FAR`; and v². For each pair of heads, or a head and itself, they are the products
+    of u and of r.
+    """
+    m = theta.size
+    r, u, bent = np.empty(m), np.empty(m), np.empty(m)
+    for i in range(slopes.shape[0]):
+        for a in range(m):
+            slopes[i, a] = 0.0
+    for a in range(m):
+        r[a] = (theta[a] - mid[a]) / scale[a]
+        root, far = np.sqrt(1.0 + (r[a] / NEAR) ** 2), np.sqrt(1.0 + (r[a] / FAR) ** 2)
+        u[a], v = r[a] / root, r[a] / far
+        bent[a], slope = 1.0 / (root * root * root * scale[a]), 1.0 / (far * far * far * scale[a])
+        k = OWN_FEATURES * a
+        values[k], slopes[k, a] = r[a], 1.0 / scale[a]
+        values[k + 1], slopes[k + 1, a] = u[a], bent[a]
+        values[k + 2], slopes[k + 2, a] = NEAR * NEAR * (root - 1.0), u[a] / scale[a]
+        values[k + 3], slopes[k + 3, a] = v, slope
+        values[k + 4], slopes[k + 4, a] = v * v, 2.0 * v * slope
+    k = OWN_FEATURES * m
+    for a in range(m):
+        for b in range(a, m):
+            values[k] = u[a] * u[b]
+            slopes[k, a] += bent[a] * u[b]
+            slopes[k, b] += u[a] * bent[b]
+            values[k + 1] = r[a] * r[b]
+            slopes[k + 1, a] += r[b] / scale[a]
+            slopes[k + 1, b] += r[a] / scale[b]
+            k += 2
+
+
+@kernel(ordered=True)
+def places(table: Any, k: Any) -> Any:
+    """Where the arrays of the field with header `k` begin among all numbers of the table, and where it ends."""
+    header = table[k]
+    m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
+    f, s = int(header[N_FEATURES]), (int(header[SIZE_S]), int(header[SIZE_C]), int(header[SIZE_G]))
+    at = np.empty(13, np.int64)
+    at[0] = (k + 1) * COLUMNS
+    at[1], at[2], at[3] = at[0] + m, at[0] + 2 * m, at[0] + 3 * m
+    at[4] = at[3] + s[0] * f
+    at[5] = at[4] + s[1] * f
+    at[6] = at[5] + s[2] * f
+    at[7] = at[6] + n
+    at[8] = at[7] + n + 1
+    at[9] = at[8] + e
+    at[10] = at[9] + (s[0] + 1) * n
+    at[11] = at[10] + (s[1] + 1) * n
+    at[12] = at[11] + (s[2] + 1) * e
+    return at
+
+
+@kernel(ordered=True, counted=False)
+def _mix(out: Any, flat: Any, values: Any, at_basis: Any, size: Any, at: Any) -> None:
+    """out = the sum of the `size` + 1 rows (n,) at `at`, times the basis at `at_basis`."""
+    n, f = out.size, values.size
+    constant = flat[at : at + n]
+    for j in range(n):
+        out[j] = constant[j]
+    for r in range(size):
+        weight = 0.0
+        for i in range(f):
+            weight += flat[at_basis + r * f + i] * values[i]
+        row = flat[at + (r + 1) * n : at + (r + 2) * n]
+        for j in range(n):
+            out[j] += weight * row[j]
+
+
+@kernel(ordered=True, counted=False)
+def _slopes(out: Any, flat: Any, slopes: Any, at_basis: Any) -> None:
+    """out (r, m) = the derivatives of a basis in the heads."""
+    f, m = slopes.shape
+    for r in range(len(out)):
+        for a in range(m):
+            out[r, a] = 0.0
+            for i in range(f):
+                out[r, a] += flat[at_basis + r * f + i] * slopes[i, a]
+
+
+@kernel(ordered=True)
+def _values(table: Any, k: Any, at: Any, x: Any) -> _Values:
+    """The law of the field with header `k` at the heads that are in `x` (d,)."""
+    header, flat = table[k], table.reshape(table.size)
+    m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
+    size_s, size_c, size_g = int(header[SIZE_S]), int(header[SIZE_C]), int(header[SIZE_G])
+    f = int(header[N_FEATURES])
+    theta, values, slopes = np.empty(m), np.empty(f), np.empty((f, m))
+    for a in range(m):
+        theta[a] = x[int(flat[at[0] + a])]
+    feature_values(theta, flat[at[1] : at[2]], flat[at[2] : at[3]], values, slopes)
+    s, c, g = np.empty(n), np.empty(n), np.empty(e)
+    _mix(s, flat, values, at[3], size_s, at[9])
+    _mix(c, flat, values, at[4], size_c, at[10])
+    _mix(g, flat, values, at[5], size_g, at[11])
+    slopes_s, slopes_c, slopes_g = np.empty((size_s, m)), np.empty((size_c, m)), np.empty((size_g, m))
+    _slopes(slopes_s, flat, slopes, at[3])
+    _slopes(slopes_c, flat, slopes, at[4])
+    _slopes(slopes_g, flat, slopes, at[5])
+    return _Values(s, c, g, slopes_s, slopes_c, slopes_g)
+
+
+@kernel(ordered=True)
+def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
+    """Write x(z) of the field with header `k`. Returns log |dx/dz| and the row after its last."""
+    at, flat = places(table, k), table.reshape(table.size)
+    law = _values(table, k, at, x)
+    n, y = law.s.size, np.empty(law.s.size)
+    own, starts, later = flat[at[6] : at[7]], flat[at[7] : at[8]], flat[at[8] : at[9]]
+    for j in range(n):
+        y[j] = np.exp(law.s[j])
+        log_det += law.s[j]
+    for j in range(n - 1, -1, -1):
+        i = int(own[j])
+        here = y[j] * z[i]
+        for k_entry in range(int(starts[j]), int(starts[j + 1])):
+            here -= law.g[k_entry] * y[int(later[k_entry])]
+        y[j] = here
+        x[i] = law.c[j] + here
+    return log_det, k + int(table[k, ROWS])
+
+
+@kernel(ordered=True)
+def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
+    """Write z(x) of the field with header `k`. Returns the row after its last."""
+    at, flat = places(table, k), table.reshape(table.size)
+    law = _values(table, k, at, x)
+    n, y = law.s.size, np.empty(law.s.size)
+    own, starts, later = flat[at[6] : at[7]], flat[at[7] : at[8]], flat[at[8] : at[9]]
+    for j in range(n - 1, -1, -1):
+        i = int(own[j])
+        y[j] = here = x[i] - law.c[j]
+        for k_entry in range(int(starts[j]), int(starts[j + 1])):
+            here += law.g[k_entry] * y[int(later[k_entry])]
+        z[i] = here * np.exp(-law.s[j])
+    return k + int(table[k, ROWS])
+
+
+@kernel(ordered=True)
+def pull_back(table: Any, k: Any, z: Any, x: Any, score: Any) -> None:
+    """Turn the score in x into the one in z, for the field with header `k`.
+
+    The pull on y_j is the score of x_j, and what later coordinates have passed on to it: y_k is in y_j for
+    all j < k.
+    """
+    at, flat = places(table, k), table.reshape(table.size)
+    law = _values(table, k, at, x)
+    n, e = law.s.size, law.g.size
+    y, pull_y, pull_s, pull_c, pull_g = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(e)
+    own, starts, later = flat[at[6] : at[7]], flat[at[7] : at[8]], flat[at[8] : at[9]]
+    for j in range(n):
+        i = int(own[j])
+        y[j] = x[i] - law.c[j]
+        pull_c[j] = pull_y[j] = score[i]
+    for j in range(n):
+        i, pull = int(own[j]), pull_y[j]
+        for k_entry in range(int(starts[j]), int(starts[j + 1])):
+            there = int(later[k_entry])
+            pull_g[k_entry] = -y[there] * pull
+            pull_y[there] -= law.g[k_entry] * pull
+        scaled = np.exp(law.s[j]) * pull
+        pull_s[j] = z[i] * scaled + 1.0
+        score[i] = scaled
+    _add_to_heads(table, k, at, law, pull_s, pull_c, pull_g, 1.0, score)
+
+
+@kernel(ordered=True)
+def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
+    """Turn the score in z into the one in x, for the field with header `k`. Returns the row after its last."""
+    at, flat = places(table, k), table.reshape(table.size)
+    law = _values(table, k, at, x)
+    n, e = law.s.size, law.g.size
+    y, pull_s, pull_c, pull_g = np.empty(n), np.empty(n), np.zeros(n), np.empty(e)
+    own, starts, later = flat[at[6] : at[7]], flat[at[7] : at[8]], flat[at[8] : at[9]]
+    for j in range(n):
+        y[j] = x[int(own[j])] - law.c[j]
+    for j in range(n):
+        i = int(own[j])
+        pull = score[i] * np.exp(-law.s[j])
+        pull_s[j] = z[i] * score[i] + 1.0
+        pull_c[j] += pull
+        for k_entry in range(int(starts[j]), int(starts[j + 1])):
+            there = int(later[k_entry])
+            pull_g[k_entry] = -y[there] * pull
+            pull_c[there] += law.g[k_entry] * pull
+        score[i] = pull_c[j]
+    _add_to_heads(table, k, at, law, pull_s, pull_c, pull_g, -1.0, score)
+    return k + int(table[k, ROWS])
+
+
+@kernel(ordered=True)
+def _add_to_heads(
+    table: Any,
+    k: Any,
+    at: Any,
+    law: Any,
+    pull_s: Any,
+    pull_c: Any,
+    pull_g: Any,
+    sign: Any,
+    score: Any,
+) -> None:
+    """Add to the scores of the heads, times `sign`, what the derivatives in s, c and G pass on to them."""
+    flat = table.reshape(table.size)
+    _add_pull(flat, at[0], at[9], law.slopes_s, pull_s, sign, score)
+    _add_pull(flat, at[0], at[10], law.slopes_c, pull_c, sign, score)
+    _add_pull(flat, at[0], at[11], law.slopes_g, pull_g, sign, score)
+
+
+@kernel(ordered=True, counted=False)
+def _add_pull(flat: Any, at_heads: Any, at: Any, slopes: Any, pull: Any, sign: Any, score: Any) -> None:
+    size, m = slopes.shape
+    n = pull.size
+    for r in range(size):
+        row = flat[at + (r + 1) * n : at + (r + 2) * n]
+        a, b, c, d, j = 0.0, 0.0, 0.0, 0.0, 0
+        while j + 4 <= n:  # four sums, because one sum would wait for each addition
+            a += row[j] * pull[j]
+            b += row[j + 1] * pull[j + 1]
+            c += row[j + 2] * pull[j + 2]
+            d += row[j + 3] * pull[j + 3]
+            j += 4
+        while j < n:
+            a += row[j] * pull[j]
+            j += 1
+        whole = sign * ((a + b) + (c + d))
+        for h in range(m):
+            score[int(flat[at_heads + h])] += whole * slopes[r, h]
+
+
+def header_of(table: np.ndarray) -> int:
+    """The row of a map that is the header of its field; the number of rows if it has no field."""
+    found = np.flatnonzero(table[:, KIND] == FIELD)
+    return int(found[0]) if found.size else len(table)
+
+
+def field_rows(field: Field, gradients: int) -> np.ndarray:
+    """The rows of a map that hold a field; `gradients` is the number that learning it took."""
+    numbers = [field.heads, field.mid, field.scale, *field.bases, field.own, field.starts, field.later]
+    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in (*numbers, *field.coefficients)])
+    rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
+    rows[1:].reshape(-1)[: flat.size] = flat
+    header = {
+        KIND: FIELD,
+        ROWS: len(rows),
+        N_LATENTS: len(field.own),
+        N_HEADS: len(field.heads),
+        N_FEATURES: n_features(len(field.heads)),
+        N_ENTRIES: len(field.later),
+        SIZE_S: len(field.bases[0]),
+        SIZE_C: len(field.bases[1]),
+        SIZE_G: len(field.bases[2]),
+        N_GRADIENTS: gradients,
+    }
+    for column, value in header.items():
+        rows[0, column] = value
+    return rows
+
+
+def field_of(rows: np.ndarray) -> Field:
+    """The field that these rows of a map hold, header first."""
+    at, flat = places(rows, 0), rows.reshape(-1)
+    m, n, e = (int(rows[0, column]) for column in (N_HEADS, N_LATENTS, N_ENTRIES))
+    f, sizes = n_features(m), [int(rows[0, column]) for column in (SIZE_S, SIZE_C, SIZE_G)]
+    parts = [flat[at[i] : at[i + 1]] for i in range(len(at) - 1)]
+    indices = [part.astype(np.int64) for part in (parts[0], *parts[6:9])]
+    bases = tuple(part.reshape(size, f) for part, size in zip(parts[3:6], sizes, strict=True))
+    shapes = [(size + 1, length) for size, length in zip(sizes, (n, n, e), strict=True)]
+    coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[9:12], shapes, strict=True))
+    return Field(indices[0], parts[1], parts[2], bases, *indices[1:], coefficients)  # type: ignore[arg-type]
+
+
+def are_valid(rows: np.ndarray, d: int) -> bool:
+    """Whether rows, which may come from a file, hold a field of `d` coordinates, header first; or nothing."""
+    if not len(rows):
+        return True
+    counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_C, SIZE_G]]
+    if not (np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)):
+        return False
+    if rows[0, N_FEATURES] != n_features(int(rows[0, N_HEADS])):
+        return False
+    end = int(places(rows, 0)[-1])
+    if not (rows.size - COLUMNS < end <= rows.size):
+        return False
+    at, flat = places(rows, 0), rows.reshape(-1)
+    heads, own, starts, later = (flat[at[i] : at[i + 1]] for i in (0, 6, 7, 8))
+    n = len(own)
+    if not (are_coordinates(np.concatenate((heads, own)), d) and are_coordinates(starts, len(later) + 1)):
+        return False
+    if len(set(heads) | set(own)) < len(heads) + n or n == 0 or np.any(flat[at[2] : at[3]] <= 0.0):
+        return False
+    if starts[0] != 0 or starts[-1] != len(later) or np.any(np.diff(starts) < 0):
+        return False
+    columns = np.repeat(np.arange(n), np.diff(starts).astype(np.int64))
+    return are_coordinates(later, n) and bool(np.all(later > columns))
+
+
+def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
+    """What a field does to each coordinate, as arrays (d,) for results.
+
+    `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
+    is the number of later latents that a latent depends on. Without a field there are no arrays.
+    """
+    if not len(rows):
+        return {}
+    field = field_of(rows)
+    role, entries = np.zeros(d, np.int64), np.zeros(d, np.int64)
+    role[field.own], role[field.heads] = 1, 2
+    entries[field.own] = np.diff(field.starts)
+    return {"field_role": role, "field_entries": entries, "field_gradients": np.array(rows[0, N_GRADIENTS])}
