@@ -7,8 +7,8 @@ are long, and if the gradients are few beside those that the chain has taken. Bo
 depend on the seed alone.
 
 At the end of each later window the field is judged by draws of that window, which it was not fitted to: it is
-given up if the best linear metric without it fits them better than the best one with it, by the Fisher
-divergence (metric_choice.py).
+given up if the best linear metric without it fits them clearly better than the best one with it, by the Fisher
+divergence (metric_choice.py). Where it fits, the divergence is a hundred times smaller with it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordi
 LONG = 8.0  # a search pays if a trajectory takes at least so many gradients,
 SHARE = 4.0  # and if the look for neighbours takes at most this multiple of those that the chain has taken
 MOST_SEARCHES = 2
+POOR = 2.0  # a field is given up if the divergence is larger with it by this factor
 _JUDGES = 30  # fewest draws that judge a field
 
 
@@ -84,7 +85,8 @@ def without_poor_field(
     if end == len(transport) or len(points) < _JUDGES:
         return transport
     z, score_z = transport_draws(transport[end:], points, scores)
-    return transport if _least_divergence(z, score_z) < _least_divergence(points, scores) else transport[:end]
+    poor = _least_divergence(z, score_z) > POOR * _least_divergence(points, scores)
+    return transport[:end] if poor else transport
 
 
 def _least_divergence(points: np.ndarray, scores: np.ndarray) -> float:

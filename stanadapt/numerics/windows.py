@@ -115,7 +115,7 @@ def learn_windows(
     takes. Without `new`, the map moves only coordinates that it moved before.
     """
     (points, scores, n, before), steady = windows, False
-    kept = without_poor_field(transport, points[:n], scores[:n], before)
+    kept = without_poor_field(transport, points[:n], scores[:n], before) if new else transport
     learnt = learn_transport(kept, points[:n], scores[:n], groups, before, new=new)
     z, score_z = transport_draws(learnt, points[:n], scores[:n])
     if z.shape[1] > EARLY:

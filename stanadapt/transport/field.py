@@ -13,16 +13,17 @@ whatever s, G and c are. If Q is diagonal, the law is a partial non-centring; fo
 that runs backwards (Rue and Held, 2005, Gaussian Markov random fields, chapter 2; Papaspiliopoulos, Roberts
 and Sköld, 2007, A general framework for the parametrization of hierarchical models).
 
-The numbers of the law are smooth functions of the heads: combinations of features of r = (theta - mid) / scale
-(`feature_values`). Far out s is linear in each head, with one slope on either side, as the scale of a latent
-is between a centred and a not centred program; G is bounded there. Most latents depend on the heads in about
-the same way. So for each of s, c and G a few combinations of the features, the basis, are computed once for a
-point, and each latent or entry of L has one coefficient for each of them.
+The numbers of the law are smooth functions of the heads: combinations of features (`feature_values`). Far out s
+is linear in each head, with one slope on either side, since the scale of a latent lies between those of a
+centred and of a program that is not centred; G is constant there. Heads of Stan programs are logarithms and
+logits, so both limits are reached like e^(rate theta). Most latents depend on the heads in about the same way.
+So for each of s, c and G a few combinations of the features, the basis, are computed once for a point, and
+each latent or entry of L has one coefficient for each of them.
 
 A field has the last rows of a map: a header, with the columns N_LATENTS and those that follow it, and rows
 that hold all other numbers one after another, in the order of `places`:
 
-    heads, mid, scale         (m,)            the coordinates theta, and their middle and scale
+    heads, mid, scale, rate   (m,) each       the coordinates theta, their middle, scale and rate
     basis of s, of c, of G    (r, F) each     r combinations of the F features, without the constant one
     own                       (n,)            the latents, in the order of elimination
     starts, later             (n + 1,), (e,)  the entries of column j of L are starts[j] to starts[j + 1],
@@ -56,8 +57,8 @@ from .map_table import (
 )
 
 KINDS = (FIELD,)
-OWN_FEATURES = 5  # of each head
-NEAR, FAR = 2.0, 6.0  # features turn from their slope on one side to that on the other within so many scales
+KNOTS = 4  # of each head, at mid + scale (-3, -1, 1, 3)
+OWN_FEATURES = 1 + 2 * KNOTS  # of each head
 _LARGEST_LOG = 300.0  # a larger log scale of a latent overflows
 
 
@@ -67,6 +68,7 @@ class Field(NamedTuple):
     heads: np.ndarray
     mid: np.ndarray
     scale: np.ndarray
+    rate: np.ndarray
     bases: tuple[np.ndarray, np.ndarray, np.ndarray]  # of s, c and G
     own: np.ndarray
     starts: np.ndarray
@@ -87,17 +89,17 @@ class _Values(NamedTuple):
 
 def n_features(m: int) -> int:
     """The number of features of `m` heads, without the constant one."""
-    return OWN_FEATURES * m + m * (m + 1)
+    return OWN_FEATURES * m + 2 * m * m
 
 
 @kernel(ordered=True)
-def feature_values(theta: Any, mid: Any, scale: Any, values: Any, slopes: Any) -> None:
+def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slopes: Any) -> None:
     """Write the features (F,) of heads theta (m,) and their derivatives (F, m).
 
-    With r = (theta - mid) / scale they are, for each head: r; u = r / (1 + (r / b)²)^½ with b = `NEAR`, which
-    is bounded; its integral q = b² ((1 + (r / b)²)^½ - 1), which is r² / 2 near the middle and b |r| far out;
-    v, which is u with b = `FAR`; and v². For each pair of heads, or a head and itself, they are the products
-    of u and of r.
+    For each head they are r = (theta - mid) / scale, and with a = rate (theta - t) at each knot t the function
+    log(1 + e^a) / rate, which turns from the slope 0 to 1, and its derivative, which goes from 0 to 1. For each
+    pair of heads, or a head and itself, they are the products of u = tanh(rate (theta - mid) / 2) and of r, and
+    for two different heads also u_a² u_b and u_a u_b².
     """
     m = theta.size
     r, u, bent = np.empty(m), np.empty(m), np.empty(m)
@@ -106,15 +108,18 @@ def feature_values(theta: Any, mid: Any, scale: Any, values: Any, slopes: Any) -
             slopes[i, a] = 0.0
     for a in range(m):
         r[a] = (theta[a] - mid[a]) / scale[a]
-        root, far = np.sqrt(1.0 + (r[a] / NEAR) ** 2), np.sqrt(1.0 + (r[a] / FAR) ** 2)
-        u[a], v = r[a] / root, r[a] / far
-        bent[a], slope = 1.0 / (root * root * root * scale[a]), 1.0 / (far * far * far * scale[a])
+        u[a] = np.tanh(0.5 * rate[a] * (theta[a] - mid[a]))
+        bent[a] = 0.5 * rate[a] * (1.0 - u[a] * u[a])
         k = OWN_FEATURES * a
         values[k], slopes[k, a] = r[a], 1.0 / scale[a]
-        values[k + 1], slopes[k + 1, a] = u[a], bent[a]
-        values[k + 2], slopes[k + 2, a] = NEAR * NEAR * (root - 1.0), u[a] / scale[a]
-        values[k + 3], slopes[k + 3, a] = v, slope
-        values[k + 4], slopes[k + 4, a] = v * v, 2.0 * v * slope
+        for i in range(KNOTS):
+            at = rate[a] * (theta[a] - mid[a] - (2 * i + 1 - KNOTS) * scale[a])
+            shrunk = np.exp(-abs(at))
+            share = 1.0 / (1.0 + shrunk) if at > 0.0 else shrunk / (1.0 + shrunk)
+            k += 1
+            values[k], slopes[k, a] = (max(at, 0.0) + np.log1p(shrunk)) / rate[a], share
+            k += 1
+            values[k], slopes[k, a] = share, rate[a] * share * (1.0 - share)
     k = OWN_FEATURES * m
     for a in range(m):
         for b in range(a, m):
@@ -125,6 +130,11 @@ def feature_values(theta: Any, mid: Any, scale: Any, values: Any, slopes: Any) -
             slopes[k + 1, a] += r[b] / scale[a]
             slopes[k + 1, b] += r[a] / scale[b]
             k += 2
+            if a < b:
+                values[k], values[k + 1] = u[a] * u[a] * u[b], u[a] * u[b] * u[b]
+                slopes[k, a], slopes[k, b] = 2.0 * u[a] * u[b] * bent[a], u[a] * u[a] * bent[b]
+                slopes[k + 1, a], slopes[k + 1, b] = u[b] * u[b] * bent[a], 2.0 * u[a] * u[b] * bent[b]
+                k += 2
 
 
 @kernel(ordered=True)
@@ -133,18 +143,19 @@ def places(table: Any, k: Any) -> Any:
     header = table[k]
     m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
     f, s = int(header[N_FEATURES]), (int(header[SIZE_S]), int(header[SIZE_C]), int(header[SIZE_G]))
-    at = np.empty(13, np.int64)
+    at = np.empty(14, np.int64)
     at[0] = (k + 1) * COLUMNS
-    at[1], at[2], at[3] = at[0] + m, at[0] + 2 * m, at[0] + 3 * m
-    at[4] = at[3] + s[0] * f
-    at[5] = at[4] + s[1] * f
-    at[6] = at[5] + s[2] * f
-    at[7] = at[6] + n
-    at[8] = at[7] + n + 1
-    at[9] = at[8] + e
-    at[10] = at[9] + (s[0] + 1) * n
-    at[11] = at[10] + (s[1] + 1) * n
-    at[12] = at[11] + (s[2] + 1) * e
+    for i in range(4):
+        at[i + 1] = at[i] + m
+    at[5] = at[4] + s[0] * f
+    at[6] = at[5] + s[1] * f
+    at[7] = at[6] + s[2] * f
+    at[8] = at[7] + n
+    at[9] = at[8] + n + 1
+    at[10] = at[9] + e
+    at[11] = at[10] + (s[0] + 1) * n
+    at[12] = at[11] + (s[1] + 1) * n
+    at[13] = at[12] + (s[2] + 1) * e
     return at
 
 
@@ -185,15 +196,16 @@ def _values(table: Any, k: Any, at: Any, x: Any) -> _Values:
     theta, values, slopes = np.empty(m), np.empty(f), np.empty((f, m))
     for a in range(m):
         theta[a] = x[int(flat[at[0] + a])]
-    feature_values(theta, flat[at[1] : at[2]], flat[at[2] : at[3]], values, slopes)
+    mid, scale, rate = flat[at[1] : at[2]], flat[at[2] : at[3]], flat[at[3] : at[4]]
+    feature_values(theta, mid, scale, rate, values, slopes)
     s, c, g = np.empty(n), np.empty(n), np.empty(e)
-    _mix(s, flat, values, at[3], size_s, at[9])
-    _mix(c, flat, values, at[4], size_c, at[10])
-    _mix(g, flat, values, at[5], size_g, at[11])
+    _mix(s, flat, values, at[4], size_s, at[10])
+    _mix(c, flat, values, at[5], size_c, at[11])
+    _mix(g, flat, values, at[6], size_g, at[12])
     slopes_s, slopes_c, slopes_g = np.empty((size_s, m)), np.empty((size_c, m)), np.empty((size_g, m))
-    _slopes(slopes_s, flat, slopes, at[3])
-    _slopes(slopes_c, flat, slopes, at[4])
-    _slopes(slopes_g, flat, slopes, at[5])
+    _slopes(slopes_s, flat, slopes, at[4])
+    _slopes(slopes_c, flat, slopes, at[5])
+    _slopes(slopes_g, flat, slopes, at[6])
     return _Values(s, c, g, slopes_s, slopes_c, slopes_g)
 
 
@@ -203,7 +215,7 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     at, flat = places(table, k), table.reshape(table.size)
     law = _values(table, k, at, x)
     n, y = law.s.size, np.empty(law.s.size)
-    own, starts, later = flat[at[6] : at[7]], flat[at[7] : at[8]], flat[at[8] : at[9]]
+    own, starts, later = flat[at[7] : at[8]], flat[at[8] : at[9]], flat[at[9] : at[10]]
     for j in range(n):
         y[j] = np.exp(law.s[j])
         log_det += law.s[j]
@@ -223,7 +235,7 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     at, flat = places(table, k), table.reshape(table.size)
     law = _values(table, k, at, x)
     n, y = law.s.size, np.empty(law.s.size)
-    own, starts, later = flat[at[6] : at[7]], flat[at[7] : at[8]], flat[at[8] : at[9]]
+    own, starts, later = flat[at[7] : at[8]], flat[at[8] : at[9]], flat[at[9] : at[10]]
     for j in range(n - 1, -1, -1):
         i = int(own[j])
         y[j] = here = x[i] - law.c[j]
@@ -244,7 +256,7 @@ def pull_back(table: Any, k: Any, z: Any, x: Any, score: Any) -> None:
     law = _values(table, k, at, x)
     n, e = law.s.size, law.g.size
     y, pull_y, pull_s, pull_c, pull_g = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(e)
-    own, starts, later = flat[at[6] : at[7]], flat[at[7] : at[8]], flat[at[8] : at[9]]
+    own, starts, later = flat[at[7] : at[8]], flat[at[8] : at[9]], flat[at[9] : at[10]]
     for j in range(n):
         i = int(own[j])
         y[j] = x[i] - law.c[j]
@@ -268,7 +280,7 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
     law = _values(table, k, at, x)
     n, e = law.s.size, law.g.size
     y, pull_s, pull_c, pull_g = np.empty(n), np.empty(n), np.zeros(n), np.empty(e)
-    own, starts, later = flat[at[6] : at[7]], flat[at[7] : at[8]], flat[at[8] : at[9]]
+    own, starts, later = flat[at[7] : at[8]], flat[at[8] : at[9]], flat[at[9] : at[10]]
     for j in range(n):
         y[j] = x[int(own[j])] - law.c[j]
     for j in range(n):
@@ -299,9 +311,9 @@ def _add_to_heads(
 ) -> None:
     """Add to the scores of the heads, times `sign`, what the derivatives in s, c and G pass on to them."""
     flat = table.reshape(table.size)
-    _add_pull(flat, at[0], at[9], law.slopes_s, pull_s, sign, score)
-    _add_pull(flat, at[0], at[10], law.slopes_c, pull_c, sign, score)
-    _add_pull(flat, at[0], at[11], law.slopes_g, pull_g, sign, score)
+    _add_pull(flat, at[0], at[10], law.slopes_s, pull_s, sign, score)
+    _add_pull(flat, at[0], at[11], law.slopes_c, pull_c, sign, score)
+    _add_pull(flat, at[0], at[12], law.slopes_g, pull_g, sign, score)
 
 
 @kernel(ordered=True, counted=False)
@@ -333,7 +345,7 @@ def header_of(table: np.ndarray) -> int:
 
 def field_rows(field: Field, gradients: int) -> np.ndarray:
     """The rows of a map that hold a field; `gradients` is the number that learning it took."""
-    numbers = [field.heads, field.mid, field.scale, *field.bases, field.own, field.starts, field.later]
+    numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases, field.own, field.starts, field.later]
     flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in (*numbers, *field.coefficients)])
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
@@ -360,11 +372,11 @@ def field_of(rows: np.ndarray) -> Field:
     m, n, e = (int(rows[0, column]) for column in (N_HEADS, N_LATENTS, N_ENTRIES))
     f, sizes = n_features(m), [int(rows[0, column]) for column in (SIZE_S, SIZE_C, SIZE_G)]
     parts = [flat[at[i] : at[i + 1]] for i in range(len(at) - 1)]
-    indices = [part.astype(np.int64) for part in (parts[0], *parts[6:9])]
-    bases = tuple(part.reshape(size, f) for part, size in zip(parts[3:6], sizes, strict=True))
+    indices = [part.astype(np.int64) for part in (parts[0], *parts[7:10])]
+    bases = tuple(part.reshape(size, f) for part, size in zip(parts[4:7], sizes, strict=True))
     shapes = [(size + 1, length) for size, length in zip(sizes, (n, n, e), strict=True)]
-    coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[9:12], shapes, strict=True))
-    return Field(indices[0], parts[1], parts[2], bases, *indices[1:], coefficients)  # type: ignore[arg-type]
+    coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[10:13], shapes, strict=True))
+    return Field(indices[0], *parts[1:4], bases, *indices[1:], coefficients)  # type: ignore[arg-type]
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
@@ -380,11 +392,11 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if not (rows.size - COLUMNS < end <= rows.size):
         return False
     at, flat = places(rows, 0), rows.reshape(-1)
-    heads, own, starts, later = (flat[at[i] : at[i + 1]] for i in (0, 6, 7, 8))
+    heads, own, starts, later = (flat[at[i] : at[i + 1]] for i in (0, 7, 8, 9))
     n = len(own)
     if not (are_coordinates(np.concatenate((heads, own)), d) and are_coordinates(starts, len(later) + 1)):
         return False
-    if len(set(heads) | set(own)) < len(heads) + n or n == 0 or np.any(flat[at[2] : at[3]] <= 0.0):
+    if len(set(heads) | set(own)) < len(heads) + n or n == 0 or np.any(flat[at[2] : at[4]] <= 0.0):
         return False
     if starts[0] != 0 or starts[-1] != len(later) or np.any(np.diff(starts) < 0):
         return False
@@ -396,12 +408,12 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What a field does to each coordinate, as arrays (d,) for results.
 
     `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
-    is the number of later latents that a latent depends on. Without a field there are no arrays.
+    is the number of later latents that a latent depends on. `field_gradients` is what learning it took.
     """
-    if not len(rows):
-        return {}
-    field = field_of(rows)
     role, entries = np.zeros(d, np.int64), np.zeros(d, np.int64)
+    if not len(rows):
+        return {"field_role": role, "field_entries": entries, "field_gradients": np.zeros(())}
+    field = field_of(rows)
     role[field.own], role[field.heads] = 1, 2
     entries[field.own] = np.diff(field.starts)
     return {"field_role": role, "field_entries": entries, "field_gradients": np.array(rows[0, N_GRADIENTS])}

@@ -9,11 +9,15 @@ from ..field import OWN_FEATURES, Field, feature_values, n_features
 from .laplace import Mode, Place, mode_at
 from .precision import Precision
 
-AXIS = (-1.25, 1.25, -2.5, 2.5, -5.0, 5.0)  # the design on each axis, in standard deviations of the heads
-PAIR = 1.25  # and in the plane of each pair of axes
+AXIS = 1.25, 2.5, 5.0  # the design on either side of each axis, in standard deviations of the heads
+FARTHER, DEEP = (8.0, 12.0, 18.0), -10.0  # and in a long tail, as far as the log density falls by less than this
+PAIR = 1.25, 2.5  # and between each pair of axes
 _TEMPER = 3.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
 _LEAST_WEIGHT = 1e-3  # but at least so much, because far out the law must have the right limits
-_RIDGE = 1e-6
+_RATES = 1.0, 2.0  # of the limits: e^theta for logits and log variances, e^(2 theta) for log scales
+_LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so that few heads look linear
+_LEAST_UNIT = 2.0
+_RIDGE, _CUTOFF = 1e-9, 1e-6
 _TOLERANCE = 0.01  # root mean square error, over latents and the design, that a shorter basis may make
 
 
@@ -32,11 +36,15 @@ def find_design(precision: Precision, place: Place) -> tuple[np.ndarray, list[Mo
     for a in range(m):
         for sign in (-1.0, 1.0):
             near = place.mode
-            for reach in sorted(abs(value) for value in AXIS if value > 0.0):
+            for reach in AXIS + FARTHER:
+                if reach > AXIS[-1] and near.logp - place.mode.logp < DEEP:
+                    break
                 near = add(sign * reach * axes[a], near)
         for b in range(a):
             for u in (axes[a] + axes[b], axes[a] - axes[b], axes[b] - axes[a], -axes[a] - axes[b]):
-                add(PAIR * u, place.mode)
+                near = place.mode
+                for reach in PAIR:
+                    near = add(reach * u, near)
     return np.array(thetas).reshape(len(modes), m), modes
 
 
@@ -47,83 +55,100 @@ def fit_law(precision: Precision, place: Place, thetas: np.ndarray, modes: list[
     below = sparse.tril(sum((abs(lower) > 0.0).astype(float) for lower in lowers), -1).tocsc()
     below.sort_indices()
     columns = np.repeat(np.arange(below.shape[0]), np.diff(below.indptr))
-    own = precision.latents
-    scales = unit[own]
+    own, scales = precision.latents, unit[precision.latents]
     log_scales = np.array([-0.5 * np.log(mode.factor.pivots) for mode in modes])
     entries = np.array([np.asarray(lower[below.indices, columns]).ravel() for lower in lowers])
     entries = entries.reshape(len(modes), below.nnz)
     means = np.array([mode.x[own] for mode in modes])
-    mid = place.theta * unit[precision.heads]
-    scale = np.sqrt(np.square(place.root).sum(axis=1)) * unit[precision.heads]
-    values = np.array([_features(theta * unit[precision.heads], mid, scale) for theta in thetas])
-    values = values.reshape(len(modes), n_features(m))
     heights = np.array([mode.logp for mode in modes]) - place.mode.logp
     weights = np.clip(np.exp(heights / _TEMPER), _LEAST_WEIGHT, 1.0)
-    for_s, for_c, for_g = _chosen_features(m)
-    middle = np.exp(log_scales[0])
-    bases, coefficients = zip(
-        _fit(values, log_scales, for_s, weights, np.ones(len(own))),
-        _fit(values, means, for_c, weights, 1.0 / middle),
-        _fit(values, entries, for_g, weights, middle[below.indices] / middle[columns]),
-        strict=True,
+    heads = unit[precision.heads]
+    mid, scale = place.theta * heads, np.sqrt(np.square(place.root).sum(axis=1)) * heads
+    # Errors count in units of the latent's scale at a point. Where it is much smaller than in the middle, modes
+    # are not as exact as that, so the units do not shrink without end.
+    logs = np.clip(log_scales, log_scales[0] - _LEAST_UNIT, log_scales[0] + _LEAST_UNIT)
+    wanted = (
+        (log_scales, np.ones_like(logs)),
+        (means, np.exp(-logs)),
+        (entries, np.exp(logs[:, below.indices] - logs[:, columns])),
     )
-    s, c, g = coefficients
+    best = None
+    for power in _RATES:
+        rate = np.maximum(power, _LEAST_TURN / scale)
+        values = np.array([_features(theta * heads, mid, scale, rate) for theta in thetas])
+        values = values.reshape(len(modes), n_features(m))
+        fits = [
+            _fit(values, y, chosen, weights[:, None] * np.square(importance))
+            for (y, importance), chosen in zip(wanted, _chosen_features(m), strict=True)
+        ]
+        lost = sum(loss for _, _, loss in fits)
+        if best is None or lost < best[0]:
+            best = lost, rate, fits
+    assert best is not None
+    _, rate, fits = best
+    s, c, g = (coefficients for _, coefficients, _ in fits)
     s[0] += np.log(scales)
-    return Field(
-        precision.heads,
-        mid,
-        scale,
-        bases,  # type: ignore[arg-type]
-        own,
-        below.indptr.astype(np.int64),
-        below.indices.astype(np.int64),
-        (s, c * scales, g * (scales[columns] / scales[below.indices])),
-    )
+    bases = tuple(basis for basis, _, _ in fits)
+    coefficients = s, c * scales, g * (scales[columns] / scales[below.indices])
+    starts, later = below.indptr.astype(np.int64), below.indices.astype(np.int64)
+    return Field(precision.heads, mid, scale, rate, bases, own, starts, later, coefficients)
 
 
-def _features(theta: np.ndarray, mid: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def _features(theta: np.ndarray, mid: np.ndarray, scale: np.ndarray, rate: np.ndarray) -> np.ndarray:
     values = np.empty(n_features(theta.size))
-    feature_values(theta, mid, scale, values, np.empty((values.size, theta.size)))
+    feature_values(theta, mid, scale, rate, values, np.empty((values.size, theta.size)))
     return values
 
 
 def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which features s, c and G are combinations of (field.py has their order).
 
-    s is linear far out; G is bounded; and c may be both, since a location moves latents without bounds.
+    s is linear far out, G is bounded, and c may be both, since a location moves latents without bounds.
     """
-    own = [OWN_FEATURES * np.arange(m) + i for i in range(OWN_FEATURES)]
-    linear, near, bent, far, squared = own
-    n_pairs = m * (m + 1) // 2
-    products = OWN_FEATURES * m + 2 * np.arange(n_pairs)
+    linear = OWN_FEATURES * np.arange(m)
+    turning = (linear[:, None] + np.arange(1, OWN_FEATURES, 2)).ravel()
+    products, k = [], OWN_FEATURES * m
+    for a in range(m):
+        for b in range(a, m):
+            products += [k] if a == b else [k, k + 2, k + 3]
+            k += 2 if a == b else 4
     return (
-        np.concatenate((linear, near, bent, products)),
-        np.concatenate((linear, near, far, squared, products)),
-        np.concatenate((near, far, squared, products)),
+        np.concatenate((linear, turning, products)).astype(np.int64),
+        np.concatenate((linear, turning + 1, products)).astype(np.int64),
+        np.concatenate((turning + 1, products)).astype(np.int64),
     )
 
 
 def _fit(
-    values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np.ndarray, importance: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The basis (r, F) and its coefficients (r + 1, n) that explain `wanted` (p, n).
+    values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The basis (r, F) and its coefficients (r + 1, n) that explain `wanted` (p, n); and what is lost.
 
-    The fit is by weighted least squares. The basis has as many of its principal combinations as it takes to
-    keep all but a small error, in units of `importance` (n,).
+    The fit of each column is by least squares with weights (p, n), in combinations of the features that are
+    orthonormal over the design. The basis has as many of its principal combinations as it takes to keep all
+    but a small error; the loss is the sum of the squared errors of a design point.
     """
-    f, n = values.shape[1], wanted.shape[1]
+    p, f, n = len(values), values.shape[1], wanted.shape[1]
     if not len(chosen) or not n:
-        return np.zeros((0, f)), np.array(wanted[:1]).reshape(1, n)
-    root = np.sqrt(weights)[:, None]
-    terms = np.column_stack((np.ones(len(values)), values[:, chosen]))
-    penalty = np.sqrt(_RIDGE * len(values)) * np.eye(terms.shape[1])[1:]
-    both = np.concatenate((root * terms, penalty)), np.concatenate((root * wanted, np.zeros((len(penalty), n))))
-    found = np.linalg.lstsq(*both, rcond=None)[0]
-    inner = np.sqrt(weights / weights.sum())[:, None] * values[:, chosen]
-    inner_root = np.linalg.qr(inner, mode="r")  # the size of a combination over the design
-    left, sizes, right = np.linalg.svd(inner_root @ (found[1:] * importance), full_matrices=False)
-    lost = np.sqrt(np.append(np.cumsum(np.square(sizes)[::-1])[::-1], 0.0) / n)
+        constant = np.average(wanted, axis=0, weights=np.maximum(weights, 1e-300)) if n else np.zeros(0)
+        return np.zeros((0, f)), constant[None].copy(), 0.0
+    centre = values[0, chosen]  # at the middle of the design
+    spread = np.sqrt(np.square(values[:, chosen] - centre).mean(axis=0)) + 1e-12
+    left, sizes, right = np.linalg.svd((values[:, chosen] - centre) / spread, full_matrices=False)
+    kept = sizes > _CUTOFF * sizes[0]
+    terms = np.column_stack((np.ones(p), left[:, kept] * np.sqrt(p)))
+    normal = np.einsum("pi,pn,pj->nij", terms, weights, terms)
+    level = np.trace(normal, axis1=1, axis2=2)[:, None, None]
+    normal += _RIDGE * level * np.eye(terms.shape[1]) + 1e-300
+    found = np.linalg.solve(normal, np.einsum("pi,pn->ni", terms, weights * wanted)[:, :, None])[:, :, 0]
+    importance = np.sqrt(weights.mean(axis=0))
+    whole_left, whole_sizes, whole_right = np.linalg.svd((found[:, 1:] * importance[:, None]).T, full_matrices=False)
+    lost = np.sqrt(np.append(np.cumsum(np.square(whole_sizes)[::-1])[::-1], 0.0) / n)
     r = int(np.argmax(lost < _TOLERANCE))
     basis = np.zeros((r, f))
-    basis[:, chosen] = np.linalg.lstsq(inner_root, left[:, :r], rcond=None)[0].T
-    return basis, np.concatenate((found[:1], (sizes[:r, None] * right[:r]) / importance))
+    mixed = whole_left[:, :r].T * (np.sqrt(p) / sizes[kept])
+    basis[:, chosen] = mixed @ right[kept] / spread
+    coefficients = whole_sizes[:r, None] * whole_right[:r] / importance
+    constant = found[:, 0] - (basis[:, chosen] @ centre) @ coefficients
+    error = constant + (values @ basis.T) @ coefficients - wanted
+    return basis, np.concatenate((constant[None], coefficients)), float((weights * np.square(error)).sum() / p)

@@ -17,7 +17,7 @@ import scipy.sparse as sparse
 
 from .precision import Factor, Precision
 
-_NEWTON_STEPS, _CLOSE = 40, 1e-3  # of a search for a mode; the squared length of its last step, in scales
+_NEWTON_STEPS, _CLOSE = 40, 1e-2  # of a search for a mode; the squared length of its last step, in scales
 _SMALLEST_STEP = 1e-4
 _DAMPING, _LARGEST_DAMPING = 1e-3, 1e4  # shares of the diagonal that are added to an indefinite precision
 _ROUNDS = 20  # steps of the search for the heads
@@ -58,8 +58,10 @@ def find_mode(precision: Precision, x: np.ndarray) -> Mode | None:
             return None
         move = factor.solve(score[latents])
         promise = float(move @ score[latents])
-        if promise < _CLOSE and not damped:
-            return Mode(x, logp - 0.5 * factor.log_det(), factor)
+        if promise < _CLOSE and not damped:  # after one more step the distance is about the square of this
+            x[latents] += move
+            logp, _ = precision.density(x)
+            return Mode(x, logp - 0.5 * factor.log_det(), factor) if np.isfinite(logp) else None
         share = 1.0
         while True:
             y = x.copy()
