@@ -18,6 +18,7 @@ from ..transport.learning import learn_transport
 from ..transport.map_table import no_transport
 from ..transport.shape import LEAST
 from ..transport.tail import DOUBT, POWER_OF_DOUBT, may_have_tails
+from .field_search import without_poor_field
 from .linear import double_capacity
 from .metric import Metric, compress, dense_metric, distance, drift, hessian_metric, learn_metric
 from .metric_choice import EARLY, change, choose_metric, curvature_metric, is_same, learn_dense
@@ -114,7 +115,8 @@ def learn_windows(
     takes. Without `new`, the map moves only coordinates that it moved before.
     """
     (points, scores, n, before), steady = windows, False
-    learnt = learn_transport(transport, points[:n], scores[:n], groups, before, new=new)
+    kept = without_poor_field(transport, points[:n], scores[:n], before) if new else transport
+    learnt = learn_transport(kept, points[:n], scores[:n], groups, before, new=new)
     z, score_z = transport_draws(learnt, points[:n], scores[:n])
     if z.shape[1] > EARLY:
         return _learn_large(learnt, transport, metric, hessian, z, score_z, before, compressing, gradients)

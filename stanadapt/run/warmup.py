@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..model.variables import variable_of
-from ..samplers import Facts, Handover, Sampler, Stage, advance, enter, resolve, sampler
+from ..samplers import Facts, Handover, Sampler, Stage, advance, enter, explore, resolve, sampler
 from ..samplers.base import METRIC
 from ..target import log_density_gradient
 from ..trace import Trace, empty_trace
@@ -188,6 +188,8 @@ class WarmUp:
             stage = segment.stages[place.stage + 1]
             with np.errstate(all="ignore"):  # a chain may be on its way to infinity; that is diagnosed later
                 self.state = enter(segment.sampler, stage.name, self.state, segment.settings)
+                seen = segment.sampler, self.target, stage.name, self.state
+                self.state = explore(*seen, segment.settings)
             if segment.sampler.FACTS.transports:
                 self.target = self.target._replace(transport=self.state.transport)
             self.place = WarmupPlace(place.segment, place.stage + 1, stage.length)

@@ -37,6 +37,9 @@ a method has the ability if its module has the functions:
     look            state, earlier draws and their scores, settings -> the state, and whether they
                     support what was taken over
 
+    explore         target, stage, state, settings -> the state. It follows `enter`, and may ask for the
+                    density anywhere
+
 Three settings mean the same in every method that has them: `faithful` (it follows the paper to the letter),
 `vanishing` (adaptation goes on after warm-up, more and more rarely), and `pilot` (so many iterations of
 Fisher HMC begin warm-up; it needs `take_over`). A method that learns coordinates has `transport` and
@@ -211,6 +214,7 @@ class Sampler(Method, Protocol):
     def warm_stages(self, settings: Any, warmup: int, d: int) -> list[Stage]: ...
     def warm_settings(self, settings: Any) -> Any: ...
     def look(self, state: Any, points: Any, scores: Any, settings: Any) -> tuple[Any, bool]: ...
+    def explore(self, target: Any, stage: str, state: Any, settings: Any) -> Any: ...
 
 
 class WholeChain(NamedTuple):
@@ -270,6 +274,11 @@ def _advance_refitting(
 def enter(sampler: Sampler, stage: str, state: Any, settings: Any) -> Any:
     """The state at the beginning of a stage."""
     return sampler.enter(stage, state, settings) if hasattr(sampler, "enter") else state
+
+
+def explore(sampler: Sampler, target: Any, stage: str, state: Any, settings: Any) -> Any:
+    """The state after a look at the density beyond where the chain has been."""
+    return sampler.explore(target, stage, state, settings) if hasattr(sampler, "explore") else state
 
 
 def history(sampler: Sampler, state: Any) -> dict[str, float]:

@@ -120,6 +120,7 @@ class State(NamedTuple):
     steady: bool  # whether the last two windows agree
     transport: np.ndarray  # the map of the coordinates z that x, logp and score are in, see transport/
     groups: np.ndarray  # (d,) the variables that coordinates belong to; (0,) with transport="off"
+    searches: int  # how often the chain has looked for a latent field
 
 
 def n_matrices(settings: Any) -> int:
@@ -142,7 +143,9 @@ def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     windows = empty_windows(d)
     groups = np.zeros(0 if settings.transport == OFF else d, np.int64)
     table = no_transport()
-    return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, table, groups)
+    return State(
+        x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, table, groups, 0
+    )
 
 
 SHORT = 3.0  # steps are short if a trajectory is longer than so many of them
@@ -152,6 +155,7 @@ FEW = 4  # largest number of steps in the first window; each window at most doub
 stages, enter, is_settled = windowed.stages, windowed.enter, windowed.is_settled
 warm_stages, warm_settings = windowed.warm_stages, windowed.warm_settings
 hand_over, take_over, look = windowed.hand_over, windowed.take_over, windowed.look
+explore = windowed.explore
 
 
 @kernel(counted=False)
@@ -191,9 +195,8 @@ def step(
 @kernel
 def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag, trace: Trace) -> State:
     """Run one iteration for every row of `trace`. The loop in loop.py would build this state every time."""
-    x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, transport, groups = (
-        state
-    )
+    x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady = state[:11]
+    transport, groups, searches = state[11:]
     n = trace.logp.size
     if len(curvature) > 0 and np.isnan(curvature[0, 0]) and not hessian(target, x, curvature):
         curvature = np.empty((0, 0))
@@ -203,13 +206,39 @@ def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting:
         step_size = final_step_size(search, settings.trajectory)
     x, score = x.copy(), score.copy()
     state = State(
-        x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, transport, groups
+        x,
+        logp,
+        score,
+        step_size,
+        search,
+        most,
+        lost,
+        metric,
+        windows,
+        curvature,
+        steady,
+        transport,
+        groups,
+        searches,
     )
     logp, step_size, search, lost = _iterate(target, settings, state, room(x.size), rng, adapting, trace)
     if adapting:
         windows = Windows(windows.points, windows.scores, windows.seen + n, windows.before)
     return State(
-        x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, transport, groups
+        x,
+        logp,
+        score,
+        step_size,
+        search,
+        most,
+        lost,
+        metric,
+        windows,
+        curvature,
+        steady,
+        transport,
+        groups,
+        searches,
     )
 
 

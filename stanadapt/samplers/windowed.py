@@ -12,15 +12,18 @@ from typing import Any
 
 import numpy as np
 
+from ..numerics.field_search import metric_of_field, search_field, seeks_field
 from ..numerics.metric import as_matrix
 from ..numerics.metric_choice import metric_of
 from ..numerics.splitting import trajectory_steps
 from ..numerics.step_size import dual_averaging
-from ..numerics.windows import first_window, has_news, is_borne_out, learn_windows, next_window
+from ..numerics.windows import empty_windows, first_window, has_news, is_borne_out, learn_windows, next_window
 from ..transport.composition import change_coordinates, transport_draws
+from ..transport.map_table import no_transport
 from .base import Handover, Stage
 
 LAST = "last_window"
+FIRST_STEP = 1.0  # in the coordinates of a field, where the posterior is nearly a standard normal law
 AUTO, DENSE = 0, 1  # indices of the setting `metric`
 COLD, WARM = (15, 15, 30, 40, 60, 96), (30, 30, 40, 60, 96)  # the first windows of a warm-up
 
@@ -102,6 +105,40 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
         hessian=np.full((state.x.size,) * 2, np.nan) if lesson.wanted else np.empty((0, 0)),
         steady=lesson.steady,
         transport=lesson.transport,
+    )
+
+
+def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
+    """Look for a latent field, if trajectories are long, and move to its coordinates.
+
+    numerics/field_search.py says when, and what it costs. The windows before were in coordinates where the
+    chain may hardly have moved, so they are left behind.
+    """
+    windows, d = state.windows, state.x.size
+    n, pace = windows.seen, 2.0 * trajectory_steps(settings, state.step_size, state.most)
+    if stage == LAST or not len(state.groups):
+        return state
+    if not seeks_field(d, state.transport, state.searches, n, pace):
+        return state
+    x, logp, score = change_coordinates(state.transport, no_transport(), state.x, state.logp, state.score)
+    found = search_field(target, x, windows.points[:n], windows.scores[:n], state.groups)
+    if found is None:
+        return state._replace(searches=state.searches + 1)
+    z, logp, score = change_coordinates(no_transport(), found.rows, x, logp, score)
+    if not (np.isfinite(logp) and np.all(np.isfinite(z)) and np.all(np.isfinite(score))):
+        return state._replace(searches=state.searches + 1)
+    return state._replace(
+        x=z,
+        logp=logp,
+        score=score,
+        step_size=FIRST_STEP,
+        search=dual_averaging(FIRST_STEP),
+        metric=metric_of_field(found, dense=settings.metric == DENSE, compressing=settings.metric == AUTO),
+        windows=empty_windows(d),
+        hessian=np.empty((0, 0)),
+        steady=False,
+        transport=found.rows,
+        searches=state.searches + 1,
     )
 
 

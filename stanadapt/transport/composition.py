@@ -11,6 +11,7 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     TAIL       tail.py     a coordinate with tails that decrease like a power
     BEND       bend.py     a coordinate with one long and one short tail
     CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
+    FIELD      field.py   latents that are tied to their neighbours by a few parameters (the first rows)
 """
 
 from __future__ import annotations
@@ -20,18 +21,39 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from . import bend, group, tail
-from .map_table import BEND, COLUMNS, KIND, OWN, REACH, TAIL, are_coordinates, is_of_group
+from . import bend, field, group, tail
+from .map_table import (
+    BEND,
+    COLUMNS,
+    KIND,
+    LOCATION,
+    OWN,
+    PART,
+    PART_SCALE,
+    REACH,
+    SCALE,
+    SECOND,
+    TAIL,
+    are_coordinates,
+    is_of_group,
+)
 
-LAWS = tail, bend, group  # in the order in which a map has their rows
+LAWS = tail, bend, group  # with one row for each coordinate, in the order in which a map has their rows
 
 
 @kernel(ordered=True, counted=False)
 def into_x(table: Any, z: Any, x: Any) -> Any:
     """Write x(z) to `x` (d,). Returns log |dx/dz|, infinite where x overflows."""
-    log_det, k = 0.0, 0
+    return into_x_keeping(table, z, x, z[:0])
+
+
+@kernel(ordered=True, counted=False)
+def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
+    """The same; `kept` (n_kept(table),), or (0,), takes what `pull_back_kept` needs of a field."""
     for i in range(z.size):
         x[i] = z[i]
+    latents = field.length(table)
+    log_det, k = 0.0, latents
     while k < len(table):
         if table[k, KIND] == TAIL:
             log_det, k = tail.into_x(table, k, z, x, log_det)
@@ -39,7 +61,15 @@ def into_x(table: Any, z: Any, x: Any) -> Any:
             log_det, k = bend.into_x(table, k, z, x, log_det)
         else:
             log_det, k = group.into_x(table, k, z, x, log_det)
+    if latents > 0:
+        log_det += field.into_x(table, z, x, kept)
     return log_det if np.isfinite(log_det) else np.inf
+
+
+@kernel(ordered=True, counted=False)
+def n_kept(table: Any) -> Any:
+    """How many numbers `into_x_keeping` keeps."""
+    return field.n_kept(table) if field.length(table) > 0 else 0
 
 
 @kernel(ordered=True, counted=False)
@@ -47,7 +77,8 @@ def into_z(table: Any, x: Any, z: Any) -> None:
     """Write z(x) to `z` (d,)."""
     for i in range(x.size):
         z[i] = x[i]
-    k = 0
+    latents = field.length(table)
+    k = latents
     while k < len(table):
         if table[k, KIND] == TAIL:
             k = tail.into_z(table, k, x, z)
@@ -55,13 +86,23 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             k = bend.into_z(table, k, x, z)
         else:
             k = group.into_z(table, k, x, z)
+    if latents > 0:
+        field.into_z(table, x, z)
 
 
 @kernel(ordered=True, counted=False)
 def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
     """The gradient of the log density in z, from the score in x; `score` (d,) changes in place."""
-    end = len(table)
-    while end > 0:
+    pull_back_kept(table, z, x, score, z[:0])
+
+
+@kernel(ordered=True, counted=False)
+def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
+    """The same, after `into_x_keeping` at the same point, or with `kept` (0,)."""
+    latents, end = field.length(table), len(table)
+    if latents > 0:
+        field.pull_back(table, z, x, score, kept)
+    while end > latents:
         if table[end - 1, KIND] == TAIL:
             end = tail.pull_back(table, end, z, x, score)
         elif table[end - 1, KIND] == BEND:
@@ -73,7 +114,8 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
 @kernel(ordered=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     """The score (d,) in x, from `score` in z."""
-    found, k = score.copy(), 0
+    latents = field.length(table)
+    found, k = score.copy(), latents
     while k < len(table):
         if table[k, KIND] == TAIL:
             k = tail.score_in_x(table, k, z, x, found)
@@ -81,6 +123,8 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
             k = bend.score_in_x(table, k, z, x, found)
         else:
             k = group.score_in_x(table, k, z, x, found)
+    if latents > 0:
+        field.score_in_x(table, z, x, found)
     return found
 
 
@@ -134,6 +178,9 @@ def is_map(table: np.ndarray, d: int) -> bool:
     """
     if table.ndim != 2 or table.shape[1] != COLUMNS:
         return False
+    latents, table = field.split(table)
+    if not field.are_valid(latents, d):
+        return False
     finite = np.delete(table, REACH, axis=1)
     if not np.isfinite(finite).all() or np.isnan(table[:, REACH]).any():
         return False
@@ -142,7 +189,16 @@ def is_map(table: np.ndarray, d: int) -> bool:
     own = table[:, OWN]
     if not are_coordinates(own, d) or len(set(own)) < len(own):
         return False
+    if len(latents) and np.isin(_coordinates_of(table), field.field_of(latents).own).any():
+        return False
     of_groups = is_of_group(table)
     if of_groups[: np.count_nonzero(~of_groups)].any():
         return False
     return all(law.are_valid(table[np.isin(table[:, KIND], law.KINDS)], d) for law in LAWS)
+
+
+def _coordinates_of(table: np.ndarray) -> np.ndarray:
+    """All coordinates that rows of a map, without a field, move or depend on."""
+    columns = [OWN, SCALE, SECOND, LOCATION, PART, PART_SCALE]
+    of_groups = table[is_of_group(table)][:, columns]
+    return np.concatenate((table[:, OWN], of_groups.ravel()))

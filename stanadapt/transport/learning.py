@@ -2,7 +2,9 @@
 
 Groups are learned first (group.py), because a member of a group can look heavy-tailed although it has no
 heavy tail: only its scale varies. Then the groups are undone in the draws, and from these draws the map
-learns first tails and then bends. At most one law moves a coordinate.
+learns first tails and then bends. At most one law moves a coordinate. A field (field.py) comes from
+elsewhere, since it takes more than draws (fields/); the other laws are then learned for the coordinates
+outside of it.
 
 No law covers these cases:
 
@@ -10,7 +12,6 @@ No law covers these cases:
 - a location that is a regression whose coefficients differ from member to member (the metric learns the
   linear part of it)
 - a group whose members are correlated given scale and location (the metric learns the linear part here, too)
-- an autoregression, where each member lies around the one before
 - a scale parameter that is a member of a group itself
 """
 
@@ -22,12 +23,23 @@ from typing import Any
 import numpy as np
 
 from . import bend, group, tail
+from . import field as fields
 from .bend import may_have_bends
 from .composition import LAWS, change_coordinates, rows_into_x, transport_draws
 from .grouping.choice import exact_groups
 from .grouping.detection import FEW, LEAST_GAIN, NEED, scale_candidates, slope_gains
 from .grouping.exact_laws import CERTAIN
-from .map_table import KIND, OWN, no_transport
+from .map_table import (
+    KIND,
+    LOCATION,
+    OWN,
+    PART,
+    PART_SCALE,
+    SCALE,
+    SECOND,
+    is_of_group,
+    no_transport,
+)
 from .shape import LEAST
 from .tail import may_have_tails
 from .training import Training
@@ -54,6 +66,10 @@ def learn_transport(
     """
     if not (len(variables) and len(points) >= LEAST):
         return table
+    latents, rows = fields.split(table)
+    if len(latents):
+        rest = (points, scores, variables, before)
+        return _learn_beside_field(rows, latents, *rest, new=new, wholly=wholly)
     points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
     if not (np.isfinite(points).all() and np.isfinite(scores).all()):
         return table
@@ -69,6 +85,39 @@ def learn_transport(
     tails = tail.learn(_rows_of(tail, table), training)
     training = training._replace(taken=np.concatenate((training.taken, _coordinates(tails))))
     return np.concatenate((tails, bend.learn(_rows_of(bend, table), training), moves))
+
+
+def _learn_beside_field(
+    table: np.ndarray,
+    field: np.ndarray,
+    points: np.ndarray,
+    scores: np.ndarray,
+    variables: np.ndarray,
+    before: int,
+    *,
+    new: bool,
+    wholly: bool,
+) -> np.ndarray:
+    """The next map where there is a field: laws for the other coordinates, in draws in which it is undone."""
+    z, score_z = transport_draws(field, points, scores)
+    others = np.setdiff1d(np.arange(points.shape[1]), fields.field_of(field).own)
+    own = z[:, others], score_z[:, others], variables[others], before
+    learned = learn_transport(_renumber(table, others, into=True), *own, new=new, wholly=wholly)
+    return np.concatenate((field, _renumber(learned, others, into=False)))
+
+
+def _renumber(table: np.ndarray, others: np.ndarray, *, into: bool) -> np.ndarray:
+    """Rows of a map of the coordinates `others`, from their numbers to their places in it or back."""
+    if not len(table):
+        return table
+    numbers = np.full(int(others.max()) + 1, -1)
+    numbers[others] = np.arange(len(others))
+    new, found = (numbers, table.copy()) if into else (others, table.copy())
+    for column in (OWN, SCALE, SECOND, LOCATION, PART, PART_SCALE):
+        rows = np.ones(len(table), bool) if column == OWN else is_of_group(table)
+        there = rows & (table[:, column] >= 0.0)
+        found[there, column] = new[table[there, column].astype(np.int64)]
+    return found
 
 
 def _rows_of(law: Any, table: np.ndarray) -> np.ndarray:
@@ -129,7 +178,8 @@ def learn_funnel() -> np.ndarray:
 
 def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """Describe a map for results: arrays (d,) of what it does to each coordinate; `transport` is the map."""
-    found: dict[str, np.ndarray] = {}
+    latents, rows = fields.split(table)
+    found = fields.describe(latents, d)
     for law in LAWS:
-        found |= law.describe(_rows_of(law, table), d)
+        found |= law.describe(_rows_of(law, rows), d)
     return found | {"transport": table}

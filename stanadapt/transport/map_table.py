@@ -19,7 +19,10 @@ coordinate. The rows of a group follow each other, and the first of them holds t
     k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
     sigma, l      SIDE, REACH      of a bend, in the columns of BETA and THRESHOLD
 
-tail.py, bend.py and group.py explain the symbols.
+A field (field.py) has the first rows: a header, which holds their number and counts in the columns N_LATENTS
+to N_GRADIENTS, and rows that hold numbers in all columns.
+
+tail.py, bend.py, group.py and field.py explain the symbols.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ BETA, BETA_2, REFERENCE, LOG_UNITS, THRESHOLD, UNIT, DATA, SLOPE, OFFSET = range
 PART, PART_SCALE, PART_BETA = range(16, COLUMNS)
 CENTER, RATE = DATA, UNIT
 KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, THRESHOLD
-TAIL, CENTRED, NOT_CENTRED, BEND = 0.0, 1.0, -1.0, 2.0  # kinds
+N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, N_GRADIENTS = range(2, 10)  # of a field
+TAIL, CENTRED, NOT_CENTRED, BEND, FIELD = 0.0, 1.0, -1.0, 2.0, 3.0  # kinds
 
 
 @kernel(ordered=True)

@@ -1,0 +1,97 @@
+"""When a chain looks for a latent field in warm-up, and whether it keeps the one that it has.
+
+A field (transport/field.py) is learned from the density itself, at points where the chain has not been
+(transport/fields/). So it helps the burn-in too: a chain whose scale parameters do not move yet gets
+coordinates in which they do. The search costs some gradients, so a chain begins it only if its trajectories
+are long, and if the gradients are few beside those that the chain has taken. Both are counts, so that draws
+depend on the seed alone.
+
+At the end of each later window the field is judged by draws of that window, which it was not fitted to. It is
+given up if the best linear metric without it fits them clearly better than the best one with it, by the
+Fisher divergence (metric_choice.py). Where it fits, the divergence is a hundred times smaller with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..target import Failures, log_density_gradient
+from ..transport.composition import transport_draws
+from ..transport.field import split
+from ..transport.fields.learning import LARGEST_SIZE, LEAST_SIZE, Learned, learn_field
+from ..transport.map_table import no_transport
+from .metric import Metric, learn_metric
+from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
+
+LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordinates
+LONG = 8.0  # a search pays if a trajectory takes at least so many gradients,
+SHARE = 4.0  # and if the look for neighbours takes at most this multiple of those that the chain has taken
+MOST_SEARCHES = 2
+POOR = 2.0  # a field is given up if the divergence is larger with it by this factor
+_JUDGES = 30  # fewest draws that judge a field
+
+
+def seeks_field(d: int, transport: np.ndarray, searches: int, draws: int, gradients: float) -> bool:
+    """Whether to look for a field, after so many draws with so many gradients each."""
+    return (
+        LEAST_SIZE <= d <= LARGEST_SIZE
+        and searches < MOST_SEARCHES
+        and not len(split(transport)[0])
+        and draws >= LEAST_DRAWS
+        and gradients >= LONG
+        and 2 * d <= SHARE * draws * gradients
+    )
+
+
+@np.errstate(all="ignore")
+def search_field(
+    target: Any, x: np.ndarray, points: np.ndarray, scores: np.ndarray, variables: np.ndarray
+) -> Learned | None:
+    """The field that is found from `x` (d,), or None; all is in x, but for the target.
+
+    The spread of draws and scores (n, d) gives the units. Failures of the density are not the chain's.
+    """
+    failures = Failures(np.zeros(1, np.int64), np.zeros(x.size))
+    plain = target._replace(transport=no_transport(), failures=failures)
+    unit = np.sqrt(points.std(axis=0) / scores.std(axis=0))
+    unit = np.where(np.isfinite(unit) & (unit > 0.0), unit, 1.0)
+
+    def evaluate(at: np.ndarray, score: np.ndarray) -> float:
+        return float(log_density_gradient(plain, at, score))
+
+    return learn_field(evaluate, x, unit, variables)[0]
+
+
+def metric_of_field(found: Learned, *, dense: bool, compressing: bool) -> Metric:
+    """The metric with which a chain begins in the coordinates of a field."""
+    none, d = np.empty((0, 0)), found.scale.size
+    if d > EARLY and not dense:
+        return Metric(none, none, found.scale, found.directions, found.variances)
+    inner = np.eye(d) + found.directions.T @ ((found.variances - 1.0)[:, None] * found.directions)
+    return metric_of(inner * np.outer(found.scale, found.scale), dense=dense, compressing=compressing)
+
+
+def without_poor_field(
+    transport: np.ndarray, points: np.ndarray, scores: np.ndarray, before: int
+) -> np.ndarray:
+    """The map, without its field if draws and scores in x (n, d) are better off without it.
+
+    The first `before` draws are from the window before, and judge nothing.
+    """
+    field, others = split(transport)
+    points, scores = points[before:], scores[before:]
+    if not len(field) or len(points) < _JUDGES:
+        return transport
+    z, score_z = transport_draws(field, points, scores)
+    poor = _least_divergence(z, score_z) > POOR * _least_divergence(points, scores)
+    return others if poor else transport
+
+
+def _least_divergence(points: np.ndarray, scores: np.ndarray) -> float:
+    """The divergence of the better of two linear metrics, fitted to the older half, on the newer half."""
+    half = len(points) // 2
+    older, newer = (points[:half], scores[:half]), (points[half:], scores[half:])
+    diagonal = divergence(learn_diagonal(*older), *newer)
+    return min(diagonal, divergence(learn_metric(unit_metric(points.shape[1]), *older), *newer))

@@ -1,0 +1,443 @@
+"""The law of a latent field: many coordinates that are tied to their neighbours by a few parameters.
+
+In a time series, a random walk or a spatial model many latents x have the normal prior N(mu, Q_0(theta)^-1),
+where Q_0 is sparse and theta are a few parameters, the heads: log scales, autocorrelations and the like.
+Given the heads and the data, x is nearly normal with some mean c(theta) and a sparse precision
+Q(theta) = L L^T, where L is lower triangular in an order that keeps it sparse. So each latent has a
+regression on later ones. With y = x - middle, where the middle is the mean at typical heads, the law
+
+    y_j = a_j(theta) - sum over k > j of G_kj(theta) y_k + e^(s_j(theta)) z_j
+
+with s_j = -log L_jj, G_kj = L_kj / L_jj and a_j = c_j - middle_j + sum_k G_kj (c_k - middle_k) makes z nearly
+normal and independent of the heads. It is triangular: coordinates with a large j come first. So its log
+determinant is the sum of s_j, and draws are exact whatever s, a and G are. If Q is diagonal, the law is a
+partial non-centring; for a series it is the filter that runs backwards (Rue and Held, 2005, Gaussian Markov
+random fields, chapter 2; Papaspiliopoulos, Roberts and Sköld, 2007, A general framework for the
+parametrization of hierarchical models).
+
+The numbers of the law are smooth functions of the heads: combinations of features (`feature_values`). Far out
+s is linear in each head, with one slope on either side, since the scale of a latent lies between those of a
+centred and of a program that is not centred; a and G are constant there. Where a scale of the prior goes to
+0, neighbours are tied by an equation, and a and G go to its numbers faster than s goes to 0. Heads of Stan
+programs are logarithms and logits, so both limits are reached like e^(rate theta). Most latents depend on the
+heads in about the same way. So for each of s, a and G a few combinations of the features, the basis, are
+computed once for a point, and each latent or entry of L has one coefficient for each of them.
+
+A field has the first rows of a map: a header, with the columns N_LATENTS and those that follow it, and rows
+that hold all other numbers one after another, in the order of `places`:
+
+    heads, mid, scale, rate   (m,) each       the coordinates theta, their middle, scale and rate
+    basis of s, of a, of G    (r, F) each     r combinations of the F features, without the constant one
+    middle                    (n,)
+    own                       (n,)            the latents, in the order of elimination
+    starts, later             (n + 1,), (e,)  the entries of column j of L are starts[j] to starts[j + 1],
+                                              and an entry is in the row `later`, a place in `own`
+    S, A, G                   (r + 1, n), (r + 1, n), (r + 1, e)    coefficients; the first row is constant
+
+fields/ learns a field.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from .exponential import exponentials
+from .map_table import (
+    COLUMNS,
+    FIELD,
+    KIND,
+    N_ENTRIES,
+    N_FEATURES,
+    N_GRADIENTS,
+    N_HEADS,
+    N_LATENTS,
+    ROWS,
+    SIZE_A,
+    SIZE_G,
+    SIZE_S,
+    are_coordinates,
+)
+
+KINDS = (FIELD,)
+KNOTS = 4  # of each head, at mid + scale (-3, -1, 1, 3)
+OWN_FEATURES = 1 + 2 * KNOTS  # of each head
+_LARGEST_LOG = 300.0  # a larger log scale of a latent overflows
+
+
+class Field(NamedTuple):
+    """The numbers of a field, see the top of this file."""
+
+    heads: np.ndarray
+    mid: np.ndarray
+    scale: np.ndarray
+    rate: np.ndarray
+    bases: tuple[np.ndarray, np.ndarray, np.ndarray]  # of s, a and G
+    middle: np.ndarray
+    own: np.ndarray
+    starts: np.ndarray
+    later: np.ndarray
+    coefficients: tuple[np.ndarray, np.ndarray, np.ndarray]  # S, A and G
+
+
+def n_features(m: int) -> int:
+    """The number of features of `m` heads, without the constant one."""
+    return OWN_FEATURES * m + 2 * m * m
+
+
+@kernel(ordered=True)
+def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slopes: Any) -> None:
+    """Write the features (F,) of heads theta (m,) and their derivatives (F, m).
+
+    For each head they are r = (theta - mid) / scale, and with a = rate (theta - t) at each knot t the
+    function log(1 + e^a) / rate, which turns from the slope 0 to 1, and its derivative, which goes from 0 to
+    1. For each pair of heads, or a head and itself, they are the products of u = tanh(rate (theta - mid) / 2)
+    and of r, and for two different heads also u_a² u_b and u_a u_b².
+    """
+    m = theta.size
+    r, u, bent = np.empty(m), np.empty(m), np.empty(m)
+    for i in range(slopes.shape[0]):
+        for a in range(m):
+            slopes[i, a] = 0.0
+    for a in range(m):
+        r[a] = (theta[a] - mid[a]) / scale[a]
+        u[a] = np.tanh(0.5 * rate[a] * (theta[a] - mid[a]))
+        bent[a] = 0.5 * rate[a] * (1.0 - u[a] * u[a])
+        k = OWN_FEATURES * a
+        values[k], slopes[k, a] = r[a], 1.0 / scale[a]
+        for i in range(KNOTS):
+            at = rate[a] * (theta[a] - mid[a] - (2 * i + 1 - KNOTS) * scale[a])
+            shrunk = np.exp(-abs(at))
+            share = 1.0 / (1.0 + shrunk) if at > 0.0 else shrunk / (1.0 + shrunk)
+            k += 1
+            values[k], slopes[k, a] = (max(at, 0.0) + np.log1p(shrunk)) / rate[a], share
+            k += 1
+            values[k], slopes[k, a] = share, rate[a] * share * (1.0 - share)
+    k = OWN_FEATURES * m
+    for a in range(m):
+        for b in range(a, m):
+            values[k] = u[a] * u[b]
+            slopes[k, a] += bent[a] * u[b]
+            slopes[k, b] += u[a] * bent[b]
+            values[k + 1] = r[a] * r[b]
+            slopes[k + 1, a] += r[b] / scale[a]
+            slopes[k + 1, b] += r[a] / scale[b]
+            k += 2
+            if a < b:
+                values[k], values[k + 1] = u[a] * u[a] * u[b], u[a] * u[b] * u[b]
+                slopes[k, a], slopes[k, b] = 2.0 * u[a] * u[b] * bent[a], u[a] * u[a] * bent[b]
+                slopes[k + 1, a], slopes[k + 1, b] = u[b] * u[b] * bent[a], 2.0 * u[a] * u[b] * bent[b]
+                k += 2
+
+
+@kernel(ordered=True, counted=False)
+def length(table: Any) -> Any:
+    """The number of rows that a field has in a map; 0 if it has none."""
+    return int(table[0, ROWS]) if len(table) > 0 and table[0, KIND] == FIELD else 0
+
+
+@kernel(ordered=True, counted=False)
+def n_kept(table: Any) -> Any:
+    """How many numbers `into_x` keeps for `pull_back`: e^s, G and y."""
+    return 2 * int(table[0, N_LATENTS]) + int(table[0, N_ENTRIES])
+
+
+@kernel(ordered=True)
+def places(table: Any) -> Any:
+    """Where the arrays of a field begin among the numbers of the table, and where it ends."""
+    header = table[0]
+    m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
+    f, s = int(header[N_FEATURES]), (int(header[SIZE_S]), int(header[SIZE_A]), int(header[SIZE_G]))
+    at = np.empty(15, np.int64)
+    at[0] = COLUMNS
+    for i in range(4):
+        at[i + 1] = at[i] + m
+    at[5] = at[4] + s[0] * f
+    at[6] = at[5] + s[1] * f
+    at[7] = at[6] + s[2] * f
+    at[8] = at[7] + n
+    at[9] = at[8] + n
+    at[10] = at[9] + n + 1
+    at[11] = at[10] + e
+    at[12] = at[11] + (s[0] + 1) * n
+    at[13] = at[12] + (s[1] + 1) * n
+    at[14] = at[13] + (s[2] + 1) * e
+    return at
+
+
+@kernel(ordered=True, counted=False)
+def _mix(out: Any, flat: Any, values: Any, at_basis: Any, size: Any, at: Any) -> None:
+    """out = the sum of the `size` + 1 rows (n,) at `at`, times the basis at `at_basis`."""
+    n, f = out.size, values.size
+    constant = flat[at : at + n]
+    for j in range(n):
+        out[j] = constant[j]
+    for r in range(size):
+        weight = 0.0
+        for i in range(f):
+            weight += flat[at_basis + r * f + i] * values[i]
+        row = flat[at + (r + 1) * n : at + (r + 2) * n]
+        for j in range(n):
+            out[j] += weight * row[j]
+
+
+@kernel(ordered=True, counted=False)
+def _slopes(out: Any, flat: Any, slopes: Any, at_basis: Any) -> None:
+    """out (r, m) = the derivatives of a basis in the heads."""
+    f, m = slopes.shape
+    for r in range(len(out)):
+        for a in range(m):
+            out[r, a] = 0.0
+            for i in range(f):
+                out[r, a] += flat[at_basis + r * f + i] * slopes[i, a]
+
+
+@kernel(ordered=True)
+def _feature_slopes(table: Any, at: Any, x: Any) -> Any:
+    """The features (F,) at the heads in `x` (d,), and their derivatives (F, m)."""
+    flat = table.reshape(table.size)
+    m, f = int(table[0, N_HEADS]), int(table[0, N_FEATURES])
+    theta, values, slopes = np.empty(m), np.empty(f), np.empty((f, m))
+    for h in range(m):
+        theta[h] = x[int(flat[at[0] + h])]
+    mid, scale, rate = flat[at[1] : at[2]], flat[at[2] : at[3]], flat[at[3] : at[4]]
+    feature_values(theta, mid, scale, rate, values, slopes)
+    return values, slopes
+
+
+@kernel(ordered=True)
+def _law(table: Any, at: Any, x: Any) -> Any:
+    """s (n,), a (n,) and G (e,) at the heads in `x` (d,)."""
+    flat, values = table.reshape(table.size), _feature_slopes(table, at, x)[0]
+    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
+    s, a, g = np.empty(n), np.empty(n), np.empty(e)
+    _mix(s, flat, values, at[4], int(table[0, SIZE_S]), at[11])
+    _mix(a, flat, values, at[5], int(table[0, SIZE_A]), at[12])
+    _mix(g, flat, values, at[6], int(table[0, SIZE_G]), at[13])
+    return s, a, g
+
+
+@kernel(ordered=True)
+def into_x(table: Any, z: Any, x: Any, kept: Any) -> Any:
+    """Write x(z) of a field to `x`, and what `pull_back` needs to `kept`. Returns log |dx/dz|."""
+    at, flat = places(table), table.reshape(table.size)
+    s, a, g = _law(table, at, x)
+    n, e, log_det = s.size, g.size, 0.0
+    scale, y = exponentials(s), np.empty(n)
+    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
+    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
+    for j in range(n):
+        log_det += s[j]
+    last = e
+    for j in range(n - 1, -1, -1):
+        i, first = int(own[j]), int(starts[j])
+        here = a[j] + scale[j] * z[i]
+        for entry in range(first, last):
+            here -= g[entry] * y[int(later[entry])]
+        y[j], last = here, first
+        x[i] = middle[j] + here
+    if kept.size > 0:
+        for j in range(n):
+            kept[j], kept[n + e + j] = scale[j], y[j]
+        for entry in range(e):
+            kept[n + entry] = g[entry]
+    return log_det
+
+
+@kernel(ordered=True)
+def into_z(table: Any, x: Any, z: Any) -> None:
+    """Write z(x) of a field to `z`."""
+    at, flat = places(table), table.reshape(table.size)
+    s, a, g = _law(table, at, x)
+    n, y = s.size, np.empty(s.size)
+    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
+    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
+    for j in range(n - 1, -1, -1):
+        i = int(own[j])
+        y[j] = x[i] - middle[j]
+        here = y[j] - a[j]
+        for entry in range(int(starts[j]), int(starts[j + 1])):
+            here += g[entry] * y[int(later[entry])]
+        z[i] = here * np.exp(-s[j])
+
+
+@kernel(ordered=True)
+def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
+    """Turn the score in x into the one in z, for a field. `kept` comes from `into_x`, or is empty.
+
+    The pull on y_j is the score of x_j, and what later coordinates have passed on to it: y_k is in y_j for
+    all j < k.
+    """
+    at, flat = places(table), table.reshape(table.size)
+    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
+    if kept.size == 0:
+        kept = np.empty(n_kept(table))
+        into_x(table, z, x.copy(), kept)
+    scale, g, y = kept[:n], kept[n : n + e], kept[n + e :]
+    pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(e)
+    own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
+    for j in range(n):
+        pull_y[j] = score[int(own[j])]
+    entry = 0
+    for j in range(n):
+        i, pull, end = int(own[j]), pull_y[j], int(starts[j + 1])
+        while entry < end:
+            there = int(later[entry])
+            pull_g[entry] = -y[there] * pull
+            pull_y[there] -= g[entry] * pull
+            entry += 1
+        scaled = scale[j] * pull
+        pull_s[j] = 1.0 + z[i] * scaled
+        score[i] = scaled
+    _add_to_heads(table, at, x, pull_s, pull_y, pull_g, 1.0, score)
+
+
+@kernel(ordered=True)
+def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
+    """Turn the score in z into the one in x, for a field."""
+    at, flat = places(table), table.reshape(table.size)
+    s, _, g = _law(table, at, x)
+    n, e = s.size, g.size
+    y, pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(n), np.empty(e)
+    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
+    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
+    for j in range(n):
+        i = int(own[j])
+        y[j] = x[i] - middle[j]
+        pull_y[j] = score[i] * np.exp(-s[j])
+        pull_s[j] = 1.0 + z[i] * score[i]
+        score[i] = 0.0
+    for j in range(n):
+        pull = pull_y[j]
+        score[int(own[j])] += pull
+        for entry in range(int(starts[j]), int(starts[j + 1])):
+            there = int(later[entry])
+            pull_g[entry] = -y[there] * pull
+            score[int(own[there])] += g[entry] * pull
+    _add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
+
+
+@kernel(ordered=True)
+def _add_to_heads(
+    table: Any, at: Any, x: Any, pull_s: Any, pull_a: Any, pull_g: Any, sign: Any, score: Any
+) -> None:
+    """Add to the scores of the heads, times `sign`, what the derivatives in s, a and G pass on to them."""
+    flat, slopes, m = table.reshape(table.size), _feature_slopes(table, at, x)[1], int(table[0, N_HEADS])
+    sizes = int(table[0, SIZE_S]), int(table[0, SIZE_A]), int(table[0, SIZE_G])
+    pulls = pull_s, pull_a, pull_g
+    for part in range(3):
+        of_basis = np.empty((sizes[part], m))
+        _slopes(of_basis, flat, slopes, at[4 + part])
+        _add_pull(flat, at[0], at[11 + part], of_basis, pulls[part], sign, score)
+
+
+@kernel(ordered=True, counted=False)
+def _add_pull(flat: Any, at_heads: Any, at: Any, slopes: Any, pull: Any, sign: Any, score: Any) -> None:
+    size, m = slopes.shape
+    n = pull.size
+    for r in range(size):
+        row = flat[at + (r + 1) * n : at + (r + 2) * n]
+        a, b, c, d, j = 0.0, 0.0, 0.0, 0.0, 0
+        while j + 4 <= n:  # four sums, because one sum would wait for each addition
+            a += row[j] * pull[j]
+            b += row[j + 1] * pull[j + 1]
+            c += row[j + 2] * pull[j + 2]
+            d += row[j + 3] * pull[j + 3]
+            j += 4
+        while j < n:
+            a += row[j] * pull[j]
+            j += 1
+        whole = sign * ((a + b) + (c + d))
+        for h in range(m):
+            score[int(flat[at_heads + h])] += whole * slopes[r, h]
+
+
+def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a map that hold its field, none if it has none, and the other rows."""
+    end = 0
+    if len(table) and table[0, KIND] == FIELD:
+        end = int(min(max(table[0, ROWS], 1.0), len(table))) if np.isfinite(table[0, ROWS]) else len(table)
+    return table[:end], table[end:]
+
+
+def field_rows(field: Field, gradients: int) -> np.ndarray:
+    """The rows of a map that hold a field; `gradients` is the number that learning it took."""
+    numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases]
+    numbers += [field.middle, field.own, field.starts, field.later]
+    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in (*numbers, *field.coefficients)])
+    rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
+    rows[1:].reshape(-1)[: flat.size] = flat
+    header = {
+        KIND: FIELD,
+        ROWS: len(rows),
+        N_LATENTS: len(field.own),
+        N_HEADS: len(field.heads),
+        N_FEATURES: n_features(len(field.heads)),
+        N_ENTRIES: len(field.later),
+        SIZE_S: len(field.bases[0]),
+        SIZE_A: len(field.bases[1]),
+        SIZE_G: len(field.bases[2]),
+        N_GRADIENTS: gradients,
+    }
+    for column, value in header.items():
+        rows[0, column] = value
+    return rows
+
+
+def field_of(rows: np.ndarray) -> Field:
+    """The field that these rows of a map hold, header first."""
+    at, flat = places(rows), rows.reshape(-1)
+    m, n, e = (int(rows[0, column]) for column in (N_HEADS, N_LATENTS, N_ENTRIES))
+    f, sizes = n_features(m), [int(rows[0, column]) for column in (SIZE_S, SIZE_A, SIZE_G)]
+    parts = [flat[at[i] : at[i + 1]] for i in range(len(at) - 1)]
+    indices = [part.astype(np.int64) for part in (parts[0], *parts[8:11])]
+    bases = tuple(part.reshape(size, f) for part, size in zip(parts[4:7], sizes, strict=True))
+    shapes = [(size + 1, length) for size, length in zip(sizes, (n, n, e), strict=True)]
+    coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[11:14], shapes, strict=True))
+    numbers = parts[1:4]
+    places_of = indices[1:]
+    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients)  # type: ignore[call-arg,arg-type]
+
+
+def are_valid(rows: np.ndarray, d: int) -> bool:
+    """Whether rows, which may come from a file, hold a field of `d` coordinates, header first; or nothing."""
+    if not len(rows):
+        return True
+    counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G]]
+    if not (
+        np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)
+    ):
+        return False
+    if rows[0, N_FEATURES] != n_features(int(rows[0, N_HEADS])):
+        return False
+    end = int(places(rows)[-1])
+    if not (rows.size - COLUMNS < end <= rows.size):
+        return False
+    at, flat = places(rows), rows.reshape(-1)
+    heads, own, starts, later = (flat[at[i] : at[i + 1]] for i in (0, 8, 9, 10))
+    n = len(own)
+    if not (are_coordinates(np.concatenate((heads, own)), d) and are_coordinates(starts, len(later) + 1)):
+        return False
+    if len(set(heads) | set(own)) < len(heads) + n or n == 0 or np.any(flat[at[2] : at[4]] <= 0.0):
+        return False
+    if starts[0] != 0 or starts[-1] != len(later) or np.any(np.diff(starts) < 0):
+        return False
+    columns = np.repeat(np.arange(n), np.diff(starts).astype(np.int64))
+    return are_coordinates(later, n) and bool(np.all(later > columns))
+
+
+def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
+    """What a field does to each coordinate, as arrays (d,) for results.
+
+    `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
+    is the number of later latents that a latent depends on. `field_gradients` is what learning it took.
+    """
+    role, entries = np.zeros(d, np.int64), np.zeros(d, np.int64)
+    if not len(rows):
+        return {"field_role": role, "field_entries": entries, "field_gradients": np.zeros(())}
+    field = field_of(rows)
+    role[field.own], role[field.heads] = 1, 2
+    entries[field.own] = np.diff(field.starts)
+    return {"field_role": role, "field_entries": entries, "field_gradients": np.array(rows[0, N_GRADIENTS])}

@@ -1,0 +1,190 @@
+"""The numbers of a field's law, from modes of the latents at a design of the heads."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sparse
+
+from ..field import OWN_FEATURES, Field, feature_values, n_features
+from .laplace import Mode, Place, mode_at
+from .precision import Precision
+
+AXIS = 1.25, 2.5, 5.0  # the design on either side of each axis, in standard deviations of the heads
+FARTHER, DEEP = (
+    (8.0, 12.0, 18.0),
+    -10.0,
+)  # and in a long tail, as far as the log density falls by less than this
+PAIR = 1.25, 2.5  # and between each pair of axes
+STARS = 5.0, 8.0  # where a long tail reaches this far, the other heads vary there too
+_TEMPER = 3.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
+_LEAST_WEIGHT = 1e-3  # but at least so much, because far out the law must have the right limits
+_RATES = 1.0, 2.0  # of the limits: e^theta for logits and log variances, e^(2 theta) for log scales
+_LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so that few heads look linear
+_LEAST_UNIT = 8.0  # logarithm of the smallest unit of errors, beside the one in the middle
+_RIDGE, _CUTOFF = 1e-7, 1e-6
+_DRAWS = 8
+_CHUNK = 2_000  # columns that are fitted at once
+_TOLERANCE = 0.01  # root mean square error, over latents and the design, that a shorter basis may make
+
+
+def find_design(precision: Precision, place: Place) -> tuple[np.ndarray, list[Mode]]:
+    """Heads (p, m), in units, and the modes of the latents there; points without a mode are left out."""
+    m, axes = len(place.theta), np.eye(len(place.theta))
+    thetas, modes = [place.theta], [place.mode]
+
+    def add(u: np.ndarray, near: Mode) -> Mode:
+        mode = mode_at(precision, place.theta + place.root @ u, near.x)
+        if mode is not None:
+            thetas.append(place.theta + place.root @ u)
+            modes.append(mode)
+        return mode or near
+
+    for a in range(m):
+        for sign in (-1.0, 1.0):
+            near = place.mode
+            for reach in AXIS + FARTHER:
+                if reach > AXIS[-1] and near.logp - place.mode.logp < DEEP:
+                    break
+                near = add(sign * reach * axes[a], near)
+                if reach in STARS and near.logp - place.mode.logp > DEEP:
+                    for b in range(m):
+                        for side in (-PAIR[0], PAIR[0]) if b != a else ():
+                            add(sign * reach * axes[a] + side * axes[b], near)
+        for b in range(a):
+            for u in (axes[a] + axes[b], axes[a] - axes[b], axes[b] - axes[a], -axes[a] - axes[b]):
+                near = place.mode
+                for reach in PAIR:
+                    near = add(reach * u, near)
+    return np.array(thetas).reshape(len(modes), m), modes
+
+
+def fit_law(precision: Precision, place: Place, thetas: np.ndarray, modes: list[Mode]) -> Field:
+    """The law, fitted to the modes and factors at heads (p, m)."""
+    m, unit = len(precision.heads), precision.density.unit
+    lowers = [mode.factor.lower for mode in modes]
+    below = sparse.tril(sum((abs(lower) > 0.0).astype(float) for lower in lowers), -1).tocsc()
+    below.sort_indices()
+    columns = np.repeat(np.arange(below.shape[0]), np.diff(below.indptr))
+    own, scales = precision.latents, unit[precision.latents]
+    log_scales = np.array([-0.5 * np.log(mode.factor.pivots) for mode in modes])
+    entries = np.array([np.asarray(lower[below.indices, columns]).ravel() for lower in lowers])
+    entries = entries.reshape(len(modes), below.nnz)
+    means = np.array([mode.x[own] for mode in modes])
+    heights = np.array([mode.logp for mode in modes]) - place.mode.logp
+    weights = np.clip(np.exp(heights / _TEMPER), _LEAST_WEIGHT, 1.0)
+    heads = unit[precision.heads]
+    mid, scale = place.theta * heads, np.sqrt(np.square(place.root).sum(axis=1)) * heads
+    middle = means[0]
+    offsets = means - middle
+    intercepts = offsets.copy()
+    for offset, intercept, row in zip(offsets, intercepts, entries, strict=True):
+        np.add.at(intercept, columns, row * offset[below.indices])
+    # Errors count in units of z: of the scale of a latent given later ones, at each point of the design.
+    logs = np.maximum(log_scales, log_scales[0] - _LEAST_UNIT)
+    reach = np.array([_deviations(precision, mode) for mode in modes])
+    wanted = (
+        (log_scales, np.ones_like(logs)),
+        (intercepts, np.exp(-logs)),
+        (entries, reach[:, below.indices] * np.exp(-logs[:, columns])),
+    )
+    best = None
+    for power in _RATES:
+        rate = np.maximum(power, _LEAST_TURN / scale)
+        values = np.array([_features(theta * heads, mid, scale, rate) for theta in thetas])
+        values = values.reshape(len(modes), n_features(m))
+        fits = [
+            _fit(values, y, chosen, weights[:, None] * np.square(importance))
+            for (y, importance), chosen in zip(wanted, _chosen_features(m), strict=True)
+        ]
+        lost = sum(loss for _, _, loss in fits)
+        if best is None or lost < best[0]:
+            best = lost, rate, fits
+    assert best is not None
+    _, rate, fits = best
+    s, a, g = (coefficients for _, coefficients, _ in fits)
+    s[0] += np.log(scales)
+    bases = fits[0][0], fits[1][0], fits[2][0]
+    coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
+    starts, later = below.indptr.astype(np.int64), below.indices.astype(np.int64)
+    return Field(precision.heads, mid, scale, rate, bases, middle * scales, own, starts, later, coefficients)
+
+
+def _deviations(precision: Precision, mode: Mode) -> np.ndarray:
+    """The standard deviations of the latents (n,) at a mode, about: from a few draws of a fixed seed."""
+    rng, factor = np.random.default_rng(2), mode.factor
+    signs = rng.standard_normal((len(factor.pivots), _DRAWS))
+    whole = factor.lower @ (np.sqrt(factor.pivots)[:, None] * signs)
+    return np.asarray(np.sqrt(np.square(factor.solver.solve(whole)).mean(axis=1)))  # type: ignore[attr-defined]
+
+
+def _features(theta: np.ndarray, mid: np.ndarray, scale: np.ndarray, rate: np.ndarray) -> np.ndarray:
+    values = np.empty(n_features(theta.size))
+    feature_values(theta, mid, scale, rate, values, np.empty((values.size, theta.size)))
+    return values
+
+
+def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which features s, a and G are combinations of (field.py has their order).
+
+    s is linear far out, G is bounded, and a may be both, since a location moves latents without bounds.
+    """
+    linear = OWN_FEATURES * np.arange(m)
+    turning = (linear[:, None] + np.arange(1, OWN_FEATURES, 2)).ravel()
+    products, k = [], OWN_FEATURES * m
+    for a in range(m):
+        for b in range(a, m):
+            products += [k] if a == b else [k, k + 2, k + 3]
+            k += 2 if a == b else 4
+    return (
+        np.concatenate((linear, turning, products)).astype(np.int64),
+        np.concatenate((linear, turning + 1, products)).astype(np.int64),
+        np.concatenate((turning + 1, products)).astype(np.int64),
+    )
+
+
+def _fit(
+    values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """The basis (r, F) and its coefficients (r + 1, n) that explain `wanted` (p, n); and what is lost.
+
+    The fit of each column is by least squares with weights (p, n), in combinations of the features that are
+    orthonormal over the design. The basis has as many of its principal combinations as it takes to keep all
+    but a small error; the loss is the sum of the squared errors of a design point.
+    """
+    p, f, n = len(values), values.shape[1], wanted.shape[1]
+    if not len(chosen) or not n:
+        constant = np.average(wanted, axis=0, weights=np.maximum(weights, 1e-300)) if n else np.zeros(0)
+        return np.zeros((0, f)), constant[None].copy(), 0.0
+    centre = values[0, chosen]  # at the middle of the design
+    spread = np.sqrt(np.square(values[:, chosen] - centre).mean(axis=0)) + 1e-12
+    left, sizes, right = np.linalg.svd((values[:, chosen] - centre) / spread, full_matrices=False)
+    kept = sizes > _CUTOFF * sizes[0]
+    terms = np.column_stack((np.ones(p), left[:, kept] * np.sqrt(p)))
+    q = terms.shape[1]
+    found, penalty = np.empty((n, q)), np.zeros((q, q))
+    penalty[1:] = np.eye(q)[1:] * np.sqrt(_RIDGE * p)
+    for start in range(0, n, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        root = np.sqrt(weights[:, part]).T  # a latent's weights are relative to the middle of the design
+        root = root / np.maximum(root[:, :1], 1e-300)
+        rows = np.concatenate((root[:, :, None] * terms, np.broadcast_to(penalty, (len(root), q, q))), axis=1)
+        orthonormal, triangle = np.linalg.qr(rows)
+        right_side = np.einsum("npi,np->ni", orthonormal[:, :p], root * wanted[:, part].T)
+        found[part] = np.linalg.solve(triangle, right_side[:, :, None])[:, :, 0]
+    importance = np.sqrt(weights.mean(axis=0))
+    whole_left, whole_sizes, whole_right = np.linalg.svd(
+        (found[:, 1:] * importance[:, None]).T, full_matrices=False
+    )
+    lost = np.sqrt(np.append(np.cumsum(np.square(whole_sizes)[::-1])[::-1], 0.0) / n)
+    r = int(np.argmax(lost < _TOLERANCE))
+    basis = np.zeros((r, f))
+    mixed = whole_left[:, :r].T * (np.sqrt(p) / sizes[kept])
+    basis[:, chosen] = mixed @ right[kept] / spread
+    coefficients = whole_sizes[:r, None] * whole_right[:r] / importance
+    constant = found[:, 0] - (basis[:, chosen] @ centre) @ coefficients
+    error = constant + (values @ basis.T) @ coefficients - wanted
+    return (
+        basis,
+        np.concatenate((constant[None], coefficients)),
+        float((weights * np.square(error)).sum() / p),
+    )

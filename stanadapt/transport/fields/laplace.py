@@ -1,0 +1,161 @@
+"""Modes of the latents given the heads, and where the heads are, by the approximation of Laplace.
+
+For heads theta let x(theta) be the mode of the latents and Q(theta) their precision there. Then
+log p(theta | data) is about log p(theta, x(theta)) - log |Q(theta)| / 2, up to a constant (Tierney and
+Kadane, 1986; Rue, Martino and Chopin, 2009, Approximate Bayesian inference for latent Gaussian models by
+using integrated nested Laplace approximations). The mode of this function and its curvature tell where the
+heads are and how far they reach, before a chain has been there. Nothing here needs to be exact: draws are
+exact for any map.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sparse
+
+from .precision import Factor, Precision
+
+_NEWTON_STEPS, _CLOSE = 40, 1e-2  # of a search for a mode; the squared length of its last step, in scales
+_SMALLEST_STEP = 1e-4
+_DAMPING, _LARGEST_DAMPING = 1e-3, 1e4  # shares of the diagonal that are added to an indefinite precision
+_ROUNDS = 20  # steps of the search for the heads
+_FIRST_REACH = 0.5  # of the heads, in the program's own coordinates
+_LONGEST = 2.0  # step of the heads, in reaches
+_ARRIVED = 0.4
+_CURVATURES = 0.1, 25.0  # of the log density of the heads, in reaches
+
+
+class Mode(NamedTuple):
+    """The mode of the latents given the heads."""
+
+    x: np.ndarray  # (d,) in units
+    logp: float  # the log density of the heads there, by Laplace
+    factor: Factor
+
+
+class Place(NamedTuple):
+    """Where the heads are."""
+
+    theta: np.ndarray  # (m,) in units
+    root: np.ndarray  # (m, m) C, where C C^T is their covariance
+    mode: Mode
+
+
+def find_mode(precision: Precision, x: np.ndarray) -> Mode | None:
+    """The mode of the latents by Newton's method from `x` (d,), whose heads stay; None if none is found."""
+    latents, x = precision.latents, x.copy()
+    logp, score = precision.density(x)
+    if not np.isfinite(logp):
+        return None
+    for _ in range(_NEWTON_STEPS):
+        matrix = precision.at(x)
+        if matrix is None:
+            return None
+        factor, damped = _positive_factor(precision, matrix)
+        if factor is None:
+            return None
+        move = factor.solve(score[latents])
+        promise = float(move @ score[latents])
+        if promise < _CLOSE and not damped:  # after one more step the distance is about the square of this
+            x[latents] += move
+            logp, _ = precision.density(x)
+            return Mode(x, logp - 0.5 * factor.log_det(), factor) if np.isfinite(logp) else None
+        share = 1.0
+        while True:
+            y = x.copy()
+            y[latents] += share * move
+            logp_y, score_y = precision.density(y)
+            if np.isfinite(logp_y) and logp_y > logp + 0.1 * share * promise - 1e-8:
+                break
+            share *= 0.5
+            if share < _SMALLEST_STEP:
+                return None
+        x, logp, score = y, logp_y, score_y
+    return None
+
+
+def _positive_factor(precision: Precision, matrix: sparse.csc_matrix) -> tuple[Factor | None, bool]:
+    """The factor of a precision, and whether its diagonal had to grow for it."""
+    added, diagonal = 0.0, np.abs(matrix.diagonal())
+    diagonal += 1e-8 * diagonal.max()
+    while added < _LARGEST_DAMPING:
+        factor = precision.factor(
+            matrix if added == 0.0 else (matrix + sparse.diags(added * diagonal)).tocsc()
+        )
+        if factor is not None:
+            return factor, added > 0.0
+        added = 3.0 * added + _DAMPING
+    return None, True
+
+
+def mode_at(precision: Precision, theta: np.ndarray, near: np.ndarray) -> Mode | None:
+    """The mode at the heads `theta` (m,), from the latents of `near` (d,)."""
+    x = near.copy()
+    x[precision.heads] = theta
+    return find_mode(precision, x)
+
+
+def find_place(precision: Precision, x: np.ndarray) -> Place | None:
+    """Where the heads are, from `x` (d,); None if it is not found.
+
+    Each step fits a quadratic to the log density of the heads at a small design, and goes to its mode.
+    """
+    m, heads, density = len(precision.heads), precision.heads, precision.density
+    if m == 0:
+        mode = find_mode(precision, x)
+        return None if mode is None else Place(np.zeros(0), np.zeros((0, 0)), mode)
+    theta, root, near = x[heads].copy(), np.diag(_FIRST_REACH / density.unit[heads]), x
+    for _ in range(_ROUNDS):
+        points: list[np.ndarray] = []
+        modes: list[Mode] = []
+        for u in _small_design(m):
+            mode = mode_at(precision, theta + root @ u, near)
+            if mode is not None:
+                near = mode.x if not modes else near
+                points.append(u)
+                modes.append(mode)
+            elif not np.any(u):
+                break
+        if len(points) <= 2 * m:
+            root = 0.5 * root
+            continue
+        values = np.array([mode.logp for mode in modes])
+        slope, curvature = _quadratic(np.array(points), values)
+        sizes, vectors = np.linalg.eigh(-curvature)
+        held = np.clip(np.abs(sizes), *_CURVATURES)
+        step = vectors @ ((vectors.T @ slope) / held)
+        length = float(np.linalg.norm(step))
+        arrived = length < _ARRIVED and bool(np.all((sizes > 0.4) & (sizes < 2.5)))
+        near = modes[int(values.argmax())].x
+        theta = theta + root @ step * min(1.0, _LONGEST / max(length, 1e-12))
+        root = root @ (vectors / np.sqrt(held))
+        if arrived:
+            mode = mode_at(precision, theta, near)
+            return None if mode is None else Place(theta, root, mode)
+    return None
+
+
+def _small_design(m: int) -> list[np.ndarray]:
+    """The middle, a point to either side of it on each axis, and two for each pair of axes."""
+    axes = np.eye(m)
+    points = [np.zeros(m)]
+    for a in range(m):
+        points += [-axes[a], axes[a]]
+        for b in range(a):
+            points += [axes[a] + axes[b], axes[a] - axes[b]]
+    return points
+
+
+def _quadratic(points: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Slope (m,) and curvature (m, m) at 0 of a quadratic that is fitted to values (n,) at points (n, m)."""
+    m = points.shape[1]
+    pairs = [(a, b) for a in range(m) for b in range(a, m)]
+    terms = [np.ones(len(points)), *points.T, *(points[:, a] * points[:, b] for a, b in pairs)]
+    found = np.linalg.lstsq(np.column_stack(terms), values, rcond=None)[0]
+    curvature = np.zeros((m, m))
+    for (a, b), value in zip(pairs, found[1 + m :], strict=True):
+        curvature[a, b] += value
+        curvature[b, a] += value
+    return found[1 : 1 + m], curvature

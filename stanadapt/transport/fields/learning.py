@@ -1,0 +1,103 @@
+"""Learning a field: from a point to the rows of a map, and what it tells of the posterior beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse.linalg import spsolve_triangular
+
+from ..field import field_rows
+from .fit import find_design, fit_law
+from .laplace import Place, find_place
+from .precision import Precision
+from .probes import Density, couple, strengths_of
+
+LEAST_SIZE = 20  # fewer coordinates need no field
+LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
+MOST_HEADS = 4
+HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
+DELTA = 0.5
+MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
+MOST_PROBES = 150  # gradients that a precision may take
+MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
+
+
+class Learned(NamedTuple):
+    """A field, and the metric that it suggests for the coordinates that it gives."""
+
+    rows: np.ndarray  # of a map
+    scale: np.ndarray  # (d,) of a diagonal metric: the heads' standard deviations, else 1
+    directions: np.ndarray  # (k, d) orthonormal directions beside it, and the variances there
+    variances: np.ndarray  # (k,)
+
+
+def learn_field(
+    evaluate: Callable[[np.ndarray, np.ndarray], float],
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+) -> tuple[Learned | None, int]:
+    """The field that is found from the point `x` (d,), if there is one, and the number of gradients it took.
+
+    `evaluate` writes the score at a point to its second argument and returns the log density. `unit` (d,) are
+    scales of the coordinates, and `variables` (d,) the numbers of the variables that they belong to.
+    """
+    density = Density(evaluate, unit, MOST_GRADIENTS + 2 * x.size)
+    with np.errstate(all="ignore"):
+        found = _learn(density, x / unit, variables)
+    return found, density.gradients
+
+
+def _learn(density: Density, x: np.ndarray, variables: np.ndarray) -> Learned | None:
+    coupling = couple(density, x, variables)
+    if coupling is None or coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size):
+        return None
+    heads = choose_heads(strengths_of(density, x, coupling, DELTA))
+    precision = Precision(density, coupling, heads)
+    if precision.cost > MOST_PROBES:
+        return None
+    place = find_place(precision, x)
+    if place is None or place.mode.factor.lower.nnz > MOST_ENTRIES * x.size:
+        return None
+    thetas, modes = find_design(precision, place)
+    field = fit_law(precision, place, thetas, modes)
+    rows = field_rows(field, density.gradients)
+    if not np.all(np.isfinite(rows)):
+        return None
+    return Learned(rows, *_metric(precision, place, density.unit))
+
+
+def choose_heads(strengths: dict[int, float]) -> np.ndarray:
+    """The coordinates that change the curvature of the others, the strongest ones."""
+    chosen = sorted((k for k in strengths if strengths[k] > HEAD), key=lambda k: -strengths[k])
+    return np.array(sorted(chosen[:MOST_HEADS]), np.int64)
+
+
+def _metric(
+    precision: Precision, place: Place, unit: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    d, heads = unit.size, precision.heads
+    scale = np.ones(d)
+    root = place.root * unit[heads][:, None]
+    scale[heads] = np.sqrt(np.square(root).sum(axis=1))
+    directions, variances = [], []
+    if len(heads) > 1:
+        within = root @ root.T / np.outer(scale[heads], scale[heads])
+        values, vectors = np.linalg.eigh(within)
+        for value, vector in zip(values, vectors.T, strict=True):
+            directions.append(np.zeros(d))
+            directions[-1][heads] = vector
+            variances.append(value)
+    factor = place.mode.factor
+    if factor.inner.size:
+        # In z the background is B_z B_z^T with B_z = D^-1/2 L^-1 B.
+        moved = spsolve_triangular(factor.lower.tocsr(), factor.background, lower=True)
+        moved /= np.sqrt(factor.pivots)[:, None]
+        left, sizes, _ = np.linalg.svd(moved, full_matrices=False)
+        for vector, size in zip(left.T, sizes, strict=True):
+            directions.append(np.zeros(d))
+            directions[-1][precision.latents] = vector
+            variances.append(1.0 / (1.0 + size * size))
+    return scale, np.array(directions).reshape(len(variances), d), np.array(variances)

@@ -1,0 +1,128 @@
+"""The sparse precision of the latents, and its factor, at a point."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sparse
+from scipy.sparse.linalg import splu
+
+from .probes import Coupling, Density, colours_of
+
+_SYMMETRIC = {"SymmetricMode": True}
+
+
+class Factor(NamedTuple):
+    """L D L^T of a precision in the order of elimination, with the background beside it."""
+
+    lower: sparse.csc_matrix  # (n, n) L with a unit diagonal
+    pivots: np.ndarray  # (n,) D
+    solver: object  # of SciPy
+    carried: np.ndarray  # (n, b) Q^-1 B, where the background is B B^T
+    inner: np.ndarray  # (b, b) I + B^T Q^-1 B
+    background: np.ndarray  # (n, b) B
+
+    def solve(self, v: np.ndarray) -> np.ndarray:
+        """(Q + B B^T)^-1 v, by the formula of Woodbury."""
+        found = self.solver.solve(v)  # type: ignore[attr-defined]
+        if self.inner.size:
+            found = found - self.carried @ np.linalg.solve(self.inner, self.background.T @ found)
+        return np.asarray(found)
+
+    def log_det(self) -> float:
+        """log |Q + B B^T|."""
+        return float(np.log(self.pivots).sum() + np.linalg.slogdet(self.inner)[1])
+
+
+class Precision:
+    """How the precision of the latents is found at a point: their order, colours, and where entries go."""
+
+    def __init__(self, density: Density, coupling: Coupling, heads: np.ndarray) -> None:
+        """For all coordinates but `heads` (m,)."""
+        self.density, self.coupling, self.heads = density, coupling, heads
+        d = coupling.wide.size
+        latents = np.setdiff1d(np.arange(d), heads)
+        wide = coupling.wide[latents]
+        pattern = coupling.pattern[latents][:, latents]
+        narrow = np.flatnonzero(~wide)
+        between = pattern[narrow][:, narrow].tocsc()
+        # A matrix with a large diagonal has the factor's pattern, whatever its entries are.
+        filled = (between.astype(float) + sparse.identity(len(narrow)) * (len(narrow) + 1.0)).tocsc()
+        permuted = np.argsort(
+            splu(filled, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=_SYMMETRIC).perm_c
+        )
+        order = np.concatenate((narrow[permuted], np.flatnonzero(wide)))
+        self.latents = latents[order]  # in the order of elimination
+        wide = wide[order]
+        pattern = pattern[order][:, order].tocsc()
+        pattern.sort_indices()
+        rows, columns = pattern.indices, np.repeat(np.arange(len(order)), np.diff(pattern.indptr))
+        self._shape, self._indptr, self._indices = pattern.shape, pattern.indptr, pattern.indices
+        self._transpose = _transposed_places(pattern)
+        inside = ~wide[rows] & ~wide[columns]
+        self._probes: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # members, places, rows
+        n_narrow = int((~wide).sum())
+        colours = colours_of(between)[permuted] if n_narrow else np.zeros(0, int)
+        colour_of = np.full(len(order), -1)
+        colour_of[:n_narrow] = colours
+        for colour in range(colours.max() + 1 if n_narrow else 0):
+            at = np.flatnonzero(inside & (colour_of[columns] == colour))
+            self._probes.append((np.flatnonzero(colour_of == colour), at, rows[at]))
+        for j in np.flatnonzero(wide):
+            at = np.flatnonzero(columns == j)
+            self._probes.append((np.array([j]), at, rows[at]))
+        self._from_wide = wide[columns] & ~wide[rows]
+        background = np.zeros((len(order), len(coupling.levels)))
+        place = np.full(d, -1)
+        place[self.latents] = np.arange(len(order))
+        for b, (members, level) in enumerate(zip(coupling.members, coupling.levels, strict=True)):
+            background[place[members], b] = np.sqrt(level) * density.unit[members]
+        self.background = background
+
+    @property
+    def cost(self) -> int:
+        """Gradients that a precision takes."""
+        return 2 * len(self._probes)
+
+    def at(self, x: np.ndarray) -> sparse.csc_matrix | None:
+        """The precision (n, n) at `x` (d,), without the background; None where scores are missing."""
+        data, d = np.zeros(len(self._indices)), x.size
+        for members, at, rows in self._probes:
+            u = np.zeros(d)
+            u[self.latents[members]] = 1.0
+            v = self.density.curvature(x, u)
+            if v is None:
+                return None
+            v = v[self.latents] - self.background @ (self.background[members].sum(axis=0))
+            data[at] = v[rows]
+        # A probe sees the rows of wide latents as sums over a colour: their own columns have the entries.
+        data[self._transpose[self._from_wide]] = data[self._from_wide]
+        data = 0.5 * (data + data[self._transpose])
+        return sparse.csc_matrix((data, self._indices, self._indptr), self._shape)
+
+    def factor(self, matrix: sparse.csc_matrix) -> Factor | None:
+        """The factor of a precision; None if it is not positive definite."""
+        try:
+            lu = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.0, options=_SYMMETRIC)
+        except RuntimeError:  # it is singular
+            return None
+        pivots = lu.U.diagonal()
+        if not (np.all(pivots > 0.0) and np.array_equal(lu.perm_r, np.arange(len(pivots)))):
+            return None
+        if not self.background.size:
+            none = np.zeros((0, 0))
+            return Factor(lu.L.tocsc(), pivots, lu, none, none, none)
+        carried = lu.solve(self.background)
+        inner = np.eye(carried.shape[1]) + self.background.T @ carried
+        return Factor(lu.L.tocsc(), pivots, lu, carried, inner, self.background)
+
+
+def _transposed_places(pattern: sparse.csc_matrix) -> np.ndarray:
+    """For each entry of a symmetric pattern the place of the entry that mirrors it."""
+    numbered = sparse.csc_matrix(
+        (np.arange(1, pattern.nnz + 1), pattern.indices, pattern.indptr), pattern.shape
+    )
+    mirrored = numbered.T.tocsc()
+    mirrored.sort_indices()
+    return np.asarray(mirrored.data - 1)

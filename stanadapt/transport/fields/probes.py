@@ -1,0 +1,143 @@
+"""Curvature by differences of scores: which coordinates are coupled, and which of them act on the curvature.
+
+The negative Hessian of a latent field is sparse. Columns that share no row can be told from one difference of
+two scores (Curtis, Powell and Reid, 1974, On the estimation of sparse Jacobian matrices), so that a series of
+any length takes three. All of this works in units of the coordinates, in which they have similar scales.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sparse
+
+STEP = 1e-4  # of differences, in units
+NOISE = 1e-6  # smaller entries, beside the diagonal, are rounding errors of differences
+FEW_NEIGHBOURS = 20  # a coordinate with more neighbours than this,
+WIDE = 0.1  # and than this share of all coordinates, is wide
+_SAME = 1e-4  # entries of a background differ by less than this share
+_MOST_OF = 0.6  # share of the entries of a variable's block that a background explains
+
+
+class Density:
+    """A log density and its score in units of the coordinates; it counts the gradients."""
+
+    def __init__(
+        self, evaluate: Callable[[np.ndarray, np.ndarray], float], unit: np.ndarray, most: float = np.inf
+    ) -> None:
+        """`evaluate` writes the score at x (d,) to its second argument and returns the log density.
+
+        After `most` gradients there is no log density any more, so that every search comes to its end.
+        """
+        self._evaluate, self.unit, self.gradients, self._most = evaluate, unit, 0, most
+
+    def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """The log density and the score (d,) at `x` (d,); -inf where there is none."""
+        score = np.zeros(x.size)
+        if self.gradients >= self._most:
+            return -np.inf, score
+        self.gradients += 1
+        return float(self._evaluate(x * self.unit, score)), score * self.unit
+
+    def curvature(self, x: np.ndarray, u: np.ndarray) -> np.ndarray | None:
+        """-H u (d,), with the Hessian H at `x` (d,); None where a score is missing."""
+        (ahead, score), (behind, before) = self(x + STEP * u), self(x - STEP * u)
+        if not (np.isfinite(ahead) and np.isfinite(behind)):
+            return None
+        return np.asarray((before - score) / (2.0 * STEP))
+
+
+class Coupling(NamedTuple):
+    """Which coordinates are coupled, at one point.
+
+    A soft constraint on the sum of a variable couples all its coordinates by the same entry. Such a
+    background is kept apart: it is `levels[a]` times the square of the sum over `members[a]`.
+    """
+
+    pattern: sparse.csc_matrix  # (d, d) booleans, with the diagonal
+    diagonal: np.ndarray  # (d,) of -H
+    wide: np.ndarray  # (d,) whether a coordinate is coupled to a large share of all
+    members: tuple[np.ndarray, ...]
+    levels: tuple[float, ...]
+
+    def background(self, u: np.ndarray) -> np.ndarray:
+        """The product (d,) of the background with `u` (d,)."""
+        out = np.zeros(u.size)
+        for members, level in zip(self.members, self.levels, strict=True):
+            out[members] += level * u[members].sum()
+        return out
+
+
+def couple(density: Density, x: np.ndarray, variables: np.ndarray) -> Coupling | None:
+    """The coupling at `x` (d,), by one difference for each coordinate; None where scores are missing.
+
+    `variables` (d,) are the numbers of the variables that coordinates belong to.
+    """
+    d = x.size
+    whole = np.empty((d, d))
+    for j in range(d):
+        u = np.zeros(d)
+        u[j] = 1.0
+        column = density.curvature(x, u)
+        if column is None:
+            return None
+        whole[j] = column
+    whole = 0.5 * (whole + whole.T)
+    members, levels = [], []
+    for number in np.unique(variables):
+        own = np.flatnonzero(variables == number)
+        if len(own) <= FEW_NEIGHBOURS:
+            continue
+        block = (whole * np.outer(1.0 / density.unit, 1.0 / density.unit))[np.ix_(own, own)]
+        level = float(np.median(block))
+        if level > 0.0 and np.mean(np.abs(block - level) < _SAME * level) > _MOST_OF:
+            members.append(own)
+            levels.append(level)
+    size = np.sqrt(np.maximum(np.abs(np.diag(whole)), 1e-12))
+    coupling = Coupling(
+        sparse.csc_matrix((d, d), dtype=bool), size, size > 0.0, tuple(members), tuple(levels)
+    )
+    for own, level in zip(members, levels, strict=True):
+        whole[np.ix_(own, own)] -= level * np.outer(density.unit[own], density.unit[own])
+    pattern = np.abs(whole) > NOISE * np.outer(size, size)
+    np.fill_diagonal(pattern, True)
+    degree = pattern.sum(axis=0)
+    wide = degree > max(FEW_NEIGHBOURS, WIDE * d)
+    return coupling._replace(pattern=sparse.csc_matrix(pattern), diagonal=np.diag(whole).copy(), wide=wide)
+
+
+def colours_of(pattern: sparse.csc_matrix) -> np.ndarray:
+    """A colour (n,) for each column, so that columns of one colour share no row."""
+    n = pattern.shape[0]
+    two_steps = (pattern.astype(np.int32) @ pattern.astype(np.int32)).tocsc()
+    colours = np.full(n, -1)
+    for j in range(n):
+        near = colours[two_steps.indices[two_steps.indptr[j] : two_steps.indptr[j + 1]]]
+        taken = set(near[near >= 0].tolist())
+        colour = 0
+        while colour in taken:
+            colour += 1
+        colours[j] = colour
+    return colours
+
+
+def strengths_of(density: Density, x: np.ndarray, coupling: Coupling, delta: float) -> dict[int, float]:
+    """How much each wide coordinate changes the curvature of the others when it moves by `delta`.
+
+    It is the root mean square of the change of -H v over the others, for random signs v, in units in which
+    the diagonal of -H is 1. The signs come from a fixed seed, since they are no random numbers of the chain.
+    """
+    d, narrow = x.size, ~coupling.wide
+    scale = 1.0 / np.sqrt(np.maximum(np.abs(coupling.diagonal), 1e-12))
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], d) * scale * narrow
+    found = {}
+    for k in np.flatnonzero(coupling.wide):
+        move = np.zeros(d)
+        move[k] = delta / density.unit[k]
+        ahead, behind = density.curvature(x + move, signs), density.curvature(x - move, signs)
+        if ahead is not None and behind is not None:
+            change = (ahead - behind)[narrow] * scale[narrow]
+            found[int(k)] = float(np.sqrt(np.mean(np.square(change)))) if narrow.any() else 0.0
+    return found
