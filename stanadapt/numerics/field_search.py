@@ -6,9 +6,9 @@ coordinates in which they do. The search costs some gradients, so a chain begins
 are long, and if the gradients are few beside those that the chain has taken. Both are counts, so that draws
 depend on the seed alone.
 
-At the end of each later window the field is judged by draws of that window, which it was not fitted to: it is
-given up if the best linear metric without it fits them clearly better than the best one with it, by the Fisher
-divergence (metric_choice.py). Where it fits, the divergence is a hundred times smaller with it.
+At the end of each later window the field is judged by draws of that window, which it was not fitted to. It is
+given up if the best linear metric without it fits them clearly better than the best one with it, by the
+Fisher divergence (metric_choice.py). Where it fits, the divergence is a hundred times smaller with it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     TAIL       tail.py     a coordinate with tails that decrease like a power
     BEND       bend.py     a coordinate with one long and one short tail
     CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
-    FIELD      field.py   latents that are tied to their neighbours by a few parameters; these are the last rows
+    FIELD      field.py   latents that are tied to their neighbours by a few parameters (the last rows)
 """
 
 from __future__ import annotations

@@ -3,24 +3,25 @@
 In a time series, a random walk or a spatial model many latents x have the normal prior N(mu, Q_0(theta)^-1),
 where Q_0 is sparse and theta are a few parameters, the heads: log scales, autocorrelations and the like.
 Given the heads and the data, x is nearly normal with some mean c(theta) and a sparse precision
-Q(theta) = L L^T, where L is lower triangular in an order that keeps it sparse. So each latent has a regression
-on later ones. With y = x - middle, where the middle is the mean at typical heads, the law
+Q(theta) = L L^T, where L is lower triangular in an order that keeps it sparse. So each latent has a
+regression on later ones. With y = x - middle, where the middle is the mean at typical heads, the law
 
     y_j = a_j(theta) - sum over k > j of G_kj(theta) y_k + e^(s_j(theta)) z_j
 
 with s_j = -log L_jj, G_kj = L_kj / L_jj and a_j = c_j - middle_j + sum_k G_kj (c_k - middle_k) makes z nearly
 normal and independent of the heads. It is triangular: coordinates with a large j come first. So its log
 determinant is the sum of s_j, and draws are exact whatever s, a and G are. If Q is diagonal, the law is a
-partial non-centring; for a series it is the filter that runs backwards (Rue and Held, 2005, Gaussian Markov random fields, chapter 2; Papaspiliopoulos, Roberts
-and Sköld, 2007, A general framework for the parametrization of hierarchical models).
+partial non-centring; for a series it is the filter that runs backwards (Rue and Held, 2005, Gaussian Markov
+random fields, chapter 2; Papaspiliopoulos, Roberts and Sköld, 2007, A general framework for the
+parametrization of hierarchical models).
 
-The numbers of the law are smooth functions of the heads: combinations of features (`feature_values`). Far out s
-is linear in each head, with one slope on either side, since the scale of a latent lies between those of a
-centred and of a program that is not centred; a and G are constant there. Where a scale of the prior goes to 0,
-neighbours are tied by an equation, and a and G go to its numbers faster than s goes to 0. Heads of Stan programs are logarithms and
-logits, so both limits are reached like e^(rate theta). Most latents depend on the heads in about the same way.
-So for each of s, a and G a few combinations of the features, the basis, are computed once for a point, and
-each latent or entry of L has one coefficient for each of them.
+The numbers of the law are smooth functions of the heads: combinations of features (`feature_values`). Far out
+s is linear in each head, with one slope on either side, since the scale of a latent lies between those of a
+centred and of a program that is not centred; a and G are constant there. Where a scale of the prior goes to
+0, neighbours are tied by an equation, and a and G go to its numbers faster than s goes to 0. Heads of Stan
+programs are logarithms and logits, so both limits are reached like e^(rate theta). Most latents depend on the
+heads in about the same way. So for each of s, a and G a few combinations of the features, the basis, are
+computed once for a point, and each latent or entry of L has one coefficient for each of them.
 
 A field has the last rows of a map: a header, with the columns N_LATENTS and those that follow it, and rows
 that hold all other numbers one after another, in the order of `places`:
@@ -100,10 +101,10 @@ def n_features(m: int) -> int:
 def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slopes: Any) -> None:
     """Write the features (F,) of heads theta (m,) and their derivatives (F, m).
 
-    For each head they are r = (theta - mid) / scale, and with a = rate (theta - t) at each knot t the function
-    log(1 + e^a) / rate, which turns from the slope 0 to 1, and its derivative, which goes from 0 to 1. For each
-    pair of heads, or a head and itself, they are the products of u = tanh(rate (theta - mid) / 2) and of r, and
-    for two different heads also u_a² u_b and u_a u_b².
+    For each head they are r = (theta - mid) / scale, and with a = rate (theta - t) at each knot t the
+    function log(1 + e^a) / rate, which turns from the slope 0 to 1, and its derivative, which goes from 0 to
+    1. For each pair of heads, or a head and itself, they are the products of u = tanh(rate (theta - mid) / 2)
+    and of r, and for two different heads also u_a² u_b and u_a u_b².
     """
     m = theta.size
     r, u, bent = np.empty(m), np.empty(m), np.empty(m)
@@ -143,7 +144,7 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
 
 @kernel(ordered=True)
 def places(table: Any, k: Any) -> Any:
-    """Where the arrays of the field with header `k` begin among all numbers of the table, and where it ends."""
+    """Where the arrays of the field with header `k` begin among the numbers of the table, and its end."""
     header = table[k]
     m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
     f, s = int(header[N_FEATURES]), (int(header[SIZE_S]), int(header[SIZE_A]), int(header[SIZE_G]))
@@ -284,7 +285,7 @@ def pull_back(table: Any, k: Any, z: Any, x: Any, score: Any) -> None:
 
 @kernel(ordered=True)
 def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
-    """Turn the score in z into the one in x, for the field with header `k`. Returns the row after its last."""
+    """Turn the score in z into the one in x, for the field with header `k`. Returns the row after it."""
     at, flat = places(table, k), table.reshape(table.size)
     law = _values(table, k, at, x)
     n, e = law.s.size, law.g.size
@@ -388,7 +389,9 @@ def field_of(rows: np.ndarray) -> Field:
     bases = tuple(part.reshape(size, f) for part, size in zip(parts[4:7], sizes, strict=True))
     shapes = [(size + 1, length) for size, length in zip(sizes, (n, n, e), strict=True)]
     coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[11:14], shapes, strict=True))
-    return Field(indices[0], *parts[1:4], bases, parts[7], *indices[1:], coefficients)  # type: ignore[arg-type]
+    numbers = parts[1:4]
+    places_of = indices[1:]
+    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients)  # type: ignore[call-arg,arg-type]
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
@@ -396,7 +399,9 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if not len(rows):
         return True
     counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G]]
-    if not (np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)):
+    if not (
+        np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)
+    ):
         return False
     if rows[0, N_FEATURES] != n_features(int(rows[0, N_HEADS])):
         return False

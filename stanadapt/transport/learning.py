@@ -2,8 +2,9 @@
 
 Groups are learned first (group.py), because a member of a group can look heavy-tailed although it has no
 heavy tail: only its scale varies. Then the groups are undone in the draws, and from these draws the map
-learns first tails and then bends. At most one law moves a coordinate. A field (field.py) comes from elsewhere, since it
-takes more than draws (fields/); the other laws are then learned for the coordinates outside of it.
+learns first tails and then bends. At most one law moves a coordinate. A field (field.py) comes from
+elsewhere, since it takes more than draws (fields/); the other laws are then learned for the coordinates
+outside of it.
 
 No law covers these cases:
 

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse.linalg import spsolve_triangular
 
 from ..field import field_rows
 from .fit import find_design, fit_law
-from .laplace import find_place
+from .laplace import Place, find_place
 from .precision import Precision
-from .probes import Coupling, Density, couple, strengths_of
+from .probes import Density, couple, strengths_of
 
 LEAST_SIZE = 20  # fewer coordinates need no field
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
@@ -75,7 +76,9 @@ def choose_heads(strengths: dict[int, float]) -> np.ndarray:
     return np.array(sorted(chosen[:MOST_HEADS]), np.int64)
 
 
-def _metric(precision: Precision, place, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _metric(
+    precision: Precision, place: Place, unit: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     d, heads = unit.size, precision.heads
     scale = np.ones(d)
     root = place.root * unit[heads][:, None]
@@ -91,8 +94,6 @@ def _metric(precision: Precision, place, unit: np.ndarray) -> tuple[np.ndarray, 
     factor = place.mode.factor
     if factor.inner.size:
         # In z the background is B_z B_z^T with B_z = D^-1/2 L^-1 B.
-        from scipy.sparse.linalg import spsolve_triangular
-
         moved = spsolve_triangular(factor.lower.tocsr(), factor.background, lower=True)
         moved /= np.sqrt(factor.pivots)[:, None]
         left, sizes, _ = np.linalg.svd(moved, full_matrices=False)

@@ -39,14 +39,14 @@ class Density:
         (ahead, score), (behind, before) = self(x + STEP * u), self(x - STEP * u)
         if not (np.isfinite(ahead) and np.isfinite(behind)):
             return None
-        return (before - score) / (2.0 * STEP)
+        return np.asarray((before - score) / (2.0 * STEP))
 
 
 class Coupling(NamedTuple):
     """Which coordinates are coupled, at one point.
 
-    A soft constraint on the sum of a variable couples all its coordinates by the same entry. Such a background
-    is kept apart: it is `levels[a]` times the square of the sum over `members[a]`.
+    A soft constraint on the sum of a variable couples all its coordinates by the same entry. Such a
+    background is kept apart: it is `levels[a]` times the square of the sum over `members[a]`.
     """
 
     pattern: sparse.csc_matrix  # (d, d) booleans, with the diagonal
@@ -89,7 +89,9 @@ def couple(density: Density, x: np.ndarray, variables: np.ndarray) -> Coupling |
             members.append(own)
             levels.append(level)
     size = np.sqrt(np.maximum(np.abs(np.diag(whole)), 1e-12))
-    coupling = Coupling(sparse.csc_matrix((d, d), dtype=bool), size, size > 0.0, tuple(members), tuple(levels))
+    coupling = Coupling(
+        sparse.csc_matrix((d, d), dtype=bool), size, size > 0.0, tuple(members), tuple(levels)
+    )
     for own, level in zip(members, levels, strict=True):
         whole[np.ix_(own, own)] -= level * np.outer(density.unit[own], density.unit[own])
     pattern = np.abs(whole) > NOISE * np.outer(size, size)
