@@ -7,8 +7,8 @@
 NAMEs are models of field_models.py, by default all. `auto` and `off` are `fisher_hmc` with this setting
 `transport`; the other samplers are those of the race, see race/samplers.py. Every run has a process of its
 own, which may use `--cap` seconds of CPU for warm-up and draws together. Figures are the least effective
-sample size over all parameters, of bulk and tail, for every 1,000 gradients and for every second of CPU, first
-of the draws alone and then with warm-up. All gradients are counted where stanli is called, so those of
+sample size over all parameters, of bulk and tail, for every 1,000 gradients and for every second of CPU,
+first of the draws alone and then with warm-up. All gradients are counted where stanli is called, so those of
 the Hessian and of the search for a field belong to warm-up. Each run is a line of `--out` when it ends.
 `--resume` goes on with that file, and `--show` only prints what is in it.
 
@@ -194,7 +194,7 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def table(rows: pd.DataFrame) -> str:
-    """Markdown: for every model and sampler medians over the seeds, and in brackets the least and the largest."""
+    """Markdown: for every model and sampler medians over seeds, and their range."""
     heads = ["model", "d", "sampler", "seeds"]
     heads += [
         f"{part} / {unit}{extra}"
