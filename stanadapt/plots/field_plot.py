@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.stats import rankdata
 
 from .. import check
 from ..errors import ArgumentError
 from ..result.container import OWN_GROUP, Groups, datasets
 from ..transport.composition import is_map, transport_draws
-from ..transport.field import describe, header_of
-from ..transport.map_table import COLUMNS, KIND
+from ..transport.field import Field, feature_values, field_of, header_of, n_features
+from ..transport.map_table import COLUMNS, KIND, N_HEADS
 from . import canvas
 from .preconditioner import find_parameters
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-_LATENT, _HEAD = 1, 2  # roles of coordinates
 _MOST = 1_000  # draws of each chain that are shown
 _RASTER = 2_000  # a scatter of more points becomes an image in SVG
 
@@ -29,7 +28,9 @@ class _Draws(NamedTuple):
 
     x: np.ndarray  # (chain, draw, d)
     z: np.ndarray
-    role: np.ndarray  # (d,) that the coordinates have in all of these chains, else 0
+    law: Field  # of the first of these chains
+    heads: np.ndarray  # coordinates that are heads in all of these chains
+    latents: np.ndarray  # likewise
     places: np.ndarray  # (chain,) their places among all chains
 
 
@@ -42,20 +43,21 @@ def plot_field(
     axes: Any = None,
     figsize: tuple[float, float] | None = None,
 ) -> np.ndarray:
-    """Draw latents of a field against a head, as the program has them and in the learned coordinates.
+    """Draw latents of a field against a head, before and after the learned coordinates undo what ties them.
 
-    A head is a parameter, such as a log scale, on which the law of the latents depends. In the coordinates of
-    the program the spread of a latent, or its place, changes with the head; in the learned coordinates
-    neither should. Chains without a field are left out.
+    A head is a parameter, such as a log scale, on which the law of the latents depends. Above is a latent
+    minus its linear regression on those neighbours on which its law depends, which is what a sampler with a
+    metric alone can make of it. Where its spread or its place changes with the head, no metric fits. Below is
+    the learned coordinate, where neither should change. Chains without a field are left out.
 
     Parameters
     ----------
     idata
         A result of `stanadapt.sample` with `method="fisher_hmc"` and `keep_unconstrained=True`.
     var_names
-        Latents, or variables with all of their entries; by default those that depend most on the head.
+        Latents, or variables with all of their entries; by default those whose scales depend most on it.
     head
-        The head, by its unconstrained name; by default the one on which the spread of latents depends most.
+        The head, by its unconstrained name; by default the one on which the scales of latents depend most.
     most
         Largest number of latents.
     axes
@@ -66,8 +68,8 @@ def plot_field(
     Returns
     -------
     numpy.ndarray
-        matplotlib's Axes (2, k): a column for each latent, in the program's coordinates above and in the
-        learned ones below.
+        matplotlib's Axes (2, k): a column for each latent, without its regression above and in the learned
+        coordinate below.
 
     Raises
     ------
@@ -80,62 +82,86 @@ def plot_field(
     drawn = _read(groups)
     own = groups[OWN_GROUP]
     names = own["unconstrained"].values
-    heads = np.flatnonzero(drawn.role == _HEAD)
-    if head is not None:
-        check.choice("head", head, dict.fromkeys(str(names[i]) for i in heads))
-        heads = heads[names[heads] == head]
-    latents = np.flatnonzero(drawn.role == _LATENT)
-    if var_names is not None:
-        wanted = find_parameters(names, var_names)
-        latents = wanted[np.isin(wanted, latents)]
-        if not latents.size:
-            raise ArgumentError(
-                "var_names: none of them is a latent of the field in all chains that have one"
-            )
-    strengths = np.array([_dependence(drawn.x, i, latents) for i in heads])
+    heads, latents = _heads(drawn, names, head), _latents(drawn, names, var_names)
+    strengths = _strengths(drawn)[np.ix_(heads, latents)]
     row = int(np.argmax(np.square(strengths).mean(axis=1)))
-    chosen = latents[np.argsort(-strengths[row], kind="stable")[:most]]
+    chosen = latents[np.argsort(-strengths[row], kind="stable")[:most]].tolist()
     with canvas.style():
         k = len(chosen)
         made: np.ndarray = canvas.make_axes(2, k, axes, figsize, (1.2 + 2.4 * k, 5.4))
-        inks = canvas.colours(own.sizes["chain"])
-        for column, j in zip(made.T, chosen, strict=True):
-            for ax, draws, where in zip(
-                column, (drawn.x, drawn.z), ("the program's", "learned"), strict=True
-            ):
-                for place, points, before in zip(drawn.places, draws, drawn.x, strict=True):
-                    thinned = slice(None, None, -(-len(points) // _MOST))
-                    ax.scatter(
-                        points[thinned, j],
-                        before[thinned, heads[row]],
-                        color=inks[place],
-                        s=4,
-                        lw=0,
-                        alpha=0.4,
-                        rasterized=drawn.x[..., 0].size > _RASTER,
-                    )
-                ax.set_xlabel(f"{canvas.plain(names[j])}, {where} coordinate")
-        for ax in made[:, 0]:
-            ax.set_ylabel(canvas.plain(names[heads[row]]))
-        made[0, 0].set_title("as the program has it")
-        made[1, 0].set_title("where the chains moved")
+        inks = [canvas.colours(own.sizes["chain"])[i] for i in drawn.places]
+        height, label = drawn.x[..., heads[row]], canvas.plain(names[heads[row]])
+        for (above, below), j in zip(made.T, chosen, strict=True):
+            _scatter(above, _without_regression(drawn, j), height, inks)
+            _scatter(below, drawn.z[..., j], height, inks)
+            above.set_xlabel(f"{canvas.plain(names[j])} minus its regression")
+            below.set_xlabel(f"{canvas.plain(names[j])}, learned coordinate")
+        for ax, title in zip(made[:, 0], ("given its neighbours", "where the chains moved"), strict=True):
+            ax.set_ylabel(label)
+            ax.set_title(title)
         if axes is None:
             canvas.name_chains(made[0, 0], own["chain"].values)
     return made
 
 
-def _dependence(x: np.ndarray, head: int, latents: np.ndarray) -> np.ndarray:
-    """How much the spread of latents (k,) depends on a head, from draws (chain, draw, d).
+def _heads(drawn: _Draws, names: np.ndarray, head: str | None) -> np.ndarray:
+    """The heads, or the one that is asked for."""
+    if head is None:
+        return drawn.heads
+    check.choice("head", head, dict.fromkeys(str(names[i]) for i in drawn.heads))
+    return np.asarray(drawn.heads[names[drawn.heads] == head])
 
-    It is the absolute rank correlation of the head with the distance of a latent from its median.
-    """
-    points = x.reshape(-1, x.shape[2])
-    far = np.abs(points[:, latents] - np.median(points[:, latents], axis=0))
-    both = np.column_stack((points[:, head], far))
-    ranks = rankdata(both, axis=0) - 0.5 * (len(both) + 1)
-    sizes = np.sqrt(np.square(ranks).sum(axis=0))
-    with np.errstate(invalid="ignore"):
-        return np.nan_to_num(np.abs(ranks[:, 0] @ ranks[:, 1:]) / (sizes[0] * sizes[1:]))
+
+def _latents(drawn: _Draws, names: np.ndarray, var_names: list[str] | None) -> np.ndarray:
+    """The latents, or those that are asked for."""
+    if var_names is None:
+        return drawn.latents
+    wanted = find_parameters(names, var_names)
+    wanted = wanted[np.isin(wanted, drawn.latents)]
+    if not wanted.size:
+        raise ArgumentError("var_names: none of them is a latent of the field in all chains that have one")
+    return wanted
+
+
+def _strengths(drawn: _Draws) -> np.ndarray:
+    """How much the log scale of a coordinate changes over two standard deviations of a head (d, d)."""
+    law, d = drawn.law, drawn.x.shape[2]
+    points = drawn.x[..., law.heads].reshape(-1, len(law.heads))
+    middle, spread = points.mean(axis=0), points.std(axis=0)
+    strengths = np.zeros((d, d))
+    for place, head in enumerate(law.heads):
+        move = np.zeros(len(law.heads))
+        move[place] = spread[place]
+        change = _log_scales(law, middle + move) - _log_scales(law, middle - move)
+        strengths[head, law.own] = np.abs(change)
+    return strengths
+
+
+def _log_scales(law: Field, theta: np.ndarray) -> np.ndarray:
+    """s (n,) of the law at the heads `theta` (m,)."""
+    values = np.empty(n_features(theta.size))
+    feature_values(theta, law.mid, law.scale, law.rate, values, np.empty((values.size, theta.size)))
+    constant, *others = law.coefficients[0]
+    return np.asarray(constant + (law.bases[0] @ values) @ np.reshape(others, (-1, constant.size)))
+
+
+def _without_regression(drawn: _Draws, j: int) -> np.ndarray:
+    """Draws (chain, draw) of a latent minus its linear regression on the later latents that its law has."""
+    law, x = drawn.law, drawn.x
+    row = int(np.flatnonzero(law.own == j)[0])
+    neighbours = law.own[law.later[law.starts[row] : law.starts[row + 1]]]
+    points = x[..., [j, *neighbours]].reshape(-1, 1 + len(neighbours))
+    points = points - points.mean(axis=0)
+    found = np.linalg.lstsq(points[:, 1:], points[:, 0])[0]
+    return np.asarray(points[:, 0] - points[:, 1:] @ found).reshape(x.shape[:2])
+
+
+def _scatter(ax: Any, across: np.ndarray, up: np.ndarray, inks: list[Any]) -> None:
+    """Draw values (chain, draw) of a latent against those of a head, a colour for each chain."""
+    thinned = slice(None, None, -(-across.shape[1] // _MOST))
+    for points, heights, ink in zip(across, up, inks, strict=True):
+        few = {"s": 4, "lw": 0, "alpha": 0.4, "rasterized": across.size > _RASTER}
+        ax.scatter(points[thinned], heights[thinned], color=ink, **few)
 
 
 def _read(groups: Groups) -> _Draws:
@@ -151,12 +177,12 @@ def _read(groups: Groups) -> _Draws:
     maps = [np.ascontiguousarray(table[np.isfinite(table[:, KIND])]) for table in tables]
     if not all(is_map(table, d) for table in maps):
         raise ArgumentError(f"idata: its transport is no map of {d} coordinates")
-    roles = np.array([describe(table[header_of(table) :], d)["field_role"] for table in maps])
-    places = np.flatnonzero((roles == _HEAD).any(axis=1))
-    if not places.size:
+    laws = {i: field_of(table[header_of(table) :]) for i, table in enumerate(maps) if _has_heads(table)}
+    if not laws:
         raise ArgumentError("idata has no latent field with heads: no chain has learned one")
-    role = np.where((roles[places] == roles[places[0]]).all(axis=0), roles[places[0]], 0)
-    if not (role == _HEAD).any() or not (role == _LATENT).any():
+    places = np.array([*laws])
+    heads, latents = (_common([getattr(law, part) for law in laws.values()]) for part in ("heads", "own"))
+    if not (heads.size and latents.size):
         raise ArgumentError("idata has no latent field with a head that all chains have in common")
     group = groups.get("unconstrained_posterior")
     if group is None or "x" not in group or group["x"].shape[::2] != (len(tables), d):
@@ -171,4 +197,15 @@ def _read(groups: Groups) -> _Draws:
             for i, draws in zip(places, x, strict=True)
         ]
     )
-    return _Draws(x, z, role, places)
+    return _Draws(x, z, laws[int(places[0])], heads, latents, places)
+
+
+def _has_heads(table: np.ndarray) -> bool:
+    """Whether a map has a field with heads."""
+    end = header_of(table)
+    return end < len(table) and table[end, N_HEADS] > 0
+
+
+def _common(coordinates: list[np.ndarray]) -> np.ndarray:
+    """Those that are in all lists, in order."""
+    return functools.reduce(np.intersect1d, coordinates)

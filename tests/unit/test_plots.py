@@ -349,6 +349,10 @@ def test_latents_are_shown_before_and_after_a_field() -> None:
     assert axes.shape == (2, 2)
     assert {ax.get_xlabel() for ax in axes[1]} == {"h.1, learned coordinate", "h.2, learned coordinate"}
     assert axes[0, 0].get_ylabel() == "tau"
+    above = next(ax for ax in axes[0] if ax.get_xlabel() == "h.1 minus its regression")
+    shown = np.concatenate([each.get_offsets() for each in above.collections])
+    h = (np.exp(z[..., 0]) * z[..., 2]).ravel()
+    np.testing.assert_allclose(shown[:, 0], h - h.mean())
     below = next(ax for ax in axes[1] if ax.get_xlabel().startswith("h.1"))
     for chain in range(3):
         np.testing.assert_allclose(below.collections[chain].get_offsets(), z[chain][:, [2, 0]])
@@ -359,7 +363,7 @@ def test_latents_and_heads_of_a_field_are_asked_for_by_name() -> None:
     idata, _ = funnel()
     axes = stanadapt.plot_field(idata, ["h.3", "mu"], head="tau")  # mu is no latent
     assert axes.shape == (2, 1)
-    assert axes[0, 0].get_xlabel() == "h.3, the program's coordinate"
+    assert axes[1, 0].get_xlabel() == "h.3, learned coordinate"
     for options, words in (
         ({"head": "h.1"}, "head"),
         ({"var_names": ["mu"]}, "var_names: none of them"),
