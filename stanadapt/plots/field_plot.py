@@ -11,7 +11,7 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import OWN_GROUP, Groups, datasets
 from ..transport.composition import is_map, transport_draws
-from ..transport.field import Field, feature_values, field_of, header_of, n_features
+from ..transport.field import Field, feature_values, field_of, n_features, split
 from ..transport.map_table import COLUMNS, KIND, N_HEADS
 from . import canvas
 from .preconditioner import find_parameters
@@ -177,7 +177,8 @@ def _read(groups: Groups) -> _Draws:
     maps = [np.ascontiguousarray(table[np.isfinite(table[:, KIND])]) for table in tables]
     if not all(is_map(table, d) for table in maps):
         raise ArgumentError(f"idata: its transport is no map of {d} coordinates")
-    laws = {i: field_of(table[header_of(table) :]) for i, table in enumerate(maps) if _has_heads(table)}
+    fields = [split(table)[0] for table in maps]
+    laws = {i: field_of(rows) for i, rows in enumerate(fields) if len(rows) and rows[0, N_HEADS] > 0}
     if not laws:
         raise ArgumentError("idata has no latent field with heads: no chain has learned one")
     places = np.array([*laws])
@@ -198,12 +199,6 @@ def _read(groups: Groups) -> _Draws:
         ]
     )
     return _Draws(x, z, laws[int(places[0])], heads, latents, places)
-
-
-def _has_heads(table: np.ndarray) -> bool:
-    """Whether a map has a field with heads."""
-    end = header_of(table)
-    return end < len(table) and table[end, N_HEADS] > 0
 
 
 def _common(coordinates: list[np.ndarray]) -> np.ndarray:
