@@ -97,20 +97,17 @@ def mode_at(precision: Precision, theta: np.ndarray, near: np.ndarray) -> Mode |
     return find_mode(precision, x)
 
 
-def find_place(precision: Precision, x: np.ndarray, budget: int) -> Place | None:
-    """Where the heads are, from `x` (d,); None if it is not found within `budget` gradients.
+def find_place(precision: Precision, x: np.ndarray) -> Place | None:
+    """Where the heads are, from `x` (d,); None if it is not found.
 
     Each step fits a quadratic to the log density of the heads at a small design, and goes to its mode.
     """
     m, heads, density = len(precision.heads), precision.heads, precision.density
-    last = density.gradients + budget
     if m == 0:
         mode = find_mode(precision, x)
         return None if mode is None else Place(np.zeros(0), np.zeros((0, 0)), mode)
     theta, root, near = x[heads].copy(), np.diag(_FIRST_REACH / density.unit[heads]), x
     for _ in range(_ROUNDS):
-        if density.gradients > last:
-            return None
         points: list[np.ndarray] = []
         modes: list[Mode] = []
         for u in _small_design(m):

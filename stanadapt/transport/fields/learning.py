@@ -21,7 +21,7 @@ HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, 
 DELTA = 0.5
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 MOST_PROBES = 150  # gradients that a precision may take
-_BUDGET = 20.0  # gradients of a search, as a multiple of those of a design
+MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 
 
 class Learned(NamedTuple):
@@ -44,7 +44,7 @@ def learn_field(
     `evaluate` writes the score at a point to its second argument and returns the log density. `unit` (d,) are
     scales of the coordinates, and `variables` (d,) the numbers of the variables that they belong to.
     """
-    density = Density(evaluate, unit)
+    density = Density(evaluate, unit, MOST_GRADIENTS + 2 * x.size)
     with np.errstate(all="ignore"):
         found = _learn(density, x / unit, variables)
     return found, density.gradients
@@ -58,8 +58,7 @@ def _learn(density: Density, x: np.ndarray, variables: np.ndarray) -> Learned | 
     precision = Precision(density, coupling, heads)
     if precision.cost > MOST_PROBES:
         return None
-    design = 1 + 4 * len(heads) * (1 + len(heads))
-    place = find_place(precision, x, int(_BUDGET * design * (precision.cost + 1)))
+    place = find_place(precision, x)
     if place is None or place.mode.factor.lower.nnz > MOST_ENTRIES * x.size:
         return None
     thetas, modes = find_design(precision, place)

@@ -24,13 +24,20 @@ _MOST_OF = 0.6  # share of the entries of a variable's block that a background e
 class Density:
     """A log density and its score in units of the coordinates; it counts the gradients."""
 
-    def __init__(self, evaluate: Callable[[np.ndarray, np.ndarray], float], unit: np.ndarray) -> None:
-        """`evaluate` writes the score at x (d,) to its second argument and returns the log density."""
-        self._evaluate, self.unit, self.gradients = evaluate, unit, 0
+    def __init__(
+        self, evaluate: Callable[[np.ndarray, np.ndarray], float], unit: np.ndarray, most: float = np.inf
+    ) -> None:
+        """`evaluate` writes the score at x (d,) to its second argument and returns the log density.
+
+        After `most` gradients there is no log density any more, so that every search comes to its end.
+        """
+        self._evaluate, self.unit, self.gradients, self._most = evaluate, unit, 0, most
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         """The log density and the score (d,) at `x` (d,); -inf where there is none."""
-        score = np.empty(x.size)
+        score = np.zeros(x.size)
+        if self.gradients >= self._most:
+            return -np.inf, score
         self.gradients += 1
         return float(self._evaluate(x * self.unit, score)), score * self.unit
 
