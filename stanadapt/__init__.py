@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .plots.adaptation import plot_adaptation
     from .plots.chains import plot_chains
     from .plots.ess import plot_ess
+    from .plots.field_plot import plot_field
     from .plots.policy_plot import plot_policy
     from .plots.preconditioner import plot_preconditioner
     from .result.formats.export import export
@@ -77,6 +78,7 @@ __all__ = [
     "plot_adaptation",
     "plot_chains",
     "plot_ess",
+    "plot_field",
     "plot_policy",
     "plot_preconditioner",
     "replay",
@@ -104,6 +106,7 @@ _HOMES = {
     "plot_adaptation": "plots.adaptation",
     "plot_chains": "plots.chains",
     "plot_ess": "plots.ess",
+    "plot_field": "plots.field_plot",
     "plot_policy": "plots.policy_plot",
     "plot_preconditioner": "plots.preconditioner",
     "replay": "diagnostics.replay",

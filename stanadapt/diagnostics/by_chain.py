@@ -25,6 +25,7 @@ LONG_WAIT = 50  # draws without one acceptance
 MANY_WAITS = 5.0  # times the longest wait that is usual in the other chains
 CHANCE = 1e-4  # that so many of all divergences are one chain's where any chain has them as easily
 _SHOWN = 3  # coordinates that a text names
+_HEAD = 2  # the role of a coordinate that rules a latent field, see transport/field.py
 
 
 def tails(posterior: xarray.Dataset, scalars: Scalars, names: Names) -> list[Finding]:
@@ -143,6 +144,25 @@ def _lacking(adaptation: xarray.Dataset, place: int) -> Iterator[str]:
         lacks = (kinds[place] == none) & (rest != none).all(axis=0) & (rest == rest[:1]).all(axis=0)
         labels = adaptation["unconstrained"].values
         yield from (words.format(labels[i]) for i in np.flatnonzero(lacks))
+    yield from _lacking_field(adaptation, place)
+
+
+def _lacking_field(adaptation: xarray.Dataset, place: int) -> Iterator[str]:
+    """The latent field that all other chains have learnt, and the chain has not; or heads of theirs alone."""
+    name = "field_role"
+    if name not in adaptation.data_vars or adaptation[name].dims != ("chain", "unconstrained"):
+        return
+    heads, in_field = adaptation[name].values == _HEAD, adaptation[name].values > 0
+    rest = np.delete(np.arange(len(heads)), place)
+    if not in_field[rest].any(axis=1).all():
+        return
+    common = in_field[rest].all(axis=0)
+    if not in_field[place].any():
+        yield f"the latent field of {np.count_nonzero(common)} coordinates"
+        return
+    lacks = ~heads[place] & heads[rest].all(axis=0)
+    labels = adaptation["unconstrained"].values
+    yield from (f"how the latent field depends on {labels[i]}" for i in np.flatnonzero(lacks))
 
 
 def waits(accepted: np.ndarray, most: int) -> list[tuple[int, int]]:

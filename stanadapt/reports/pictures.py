@@ -13,6 +13,7 @@ from ..plots.canvas import draw_detached
 from ..plots.chains import plot_chains
 from ..plots.energy_plot import plot_energy
 from ..plots.ess import plot_ess
+from ..plots.field_plot import plot_field
 from ..plots.policy_plot import plot_policy
 from ..plots.preconditioner import plot_preconditioner
 from .vector import Picture, picture
@@ -76,6 +77,13 @@ PLANS = (
         "Preconditioner",
         "The correlations between parameters that the chains learned, and how well the chains agree on them.",
         plot_preconditioner,
+    ),
+    Plan(
+        "field",
+        "Latent field",
+        "Latents, given their neighbours, against the parameter on which their scales depend most, and "
+        "below the coordinates that the chains learned, where the funnel should be gone.",
+        plot_field,
     ),
     Plan(
         "policy",

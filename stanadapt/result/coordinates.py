@@ -10,12 +10,14 @@ import numpy as np
 from ..model.variables import variable_of
 
 _FEW = 3  # names in a list
+_LATENT, _HEAD = 1, 2  # roles of coordinates in a field, see transport/field.py
 _HALF = 0.5  # weight of the data below which a coordinate is sampled as in a program that is not centred
 
 
 def coordinates_text(learnt: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> str:
-    """Which variables move with which, and which are bent, as chains have learnt; empty where none are.
+    """Which variables move with which, which are bent, and which are a latent field, as chains have learnt.
 
+    The text is empty where no chain has learnt coordinates.
     Chains that have learnt the same are not told one by one.
     """
     told = Counter("; ".join(_chain(chain, names)) for chain in learnt if "scale_head" in chain)
@@ -56,7 +58,25 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         bent = [name for name, bend in zip(names, learnt["bend"], strict=True) if np.sign(bend) == side]
         if bent:
             sentences.append(f"the long {place} tail of {_list(bent)} made normal")
-    return sentences
+    return [*sentences, *_field(learnt, names)]
+
+
+def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
+    """The latents of a field by their variables, the largest first, and its heads; nothing without one."""
+    role = learnt.get("field_role", np.zeros(len(names)))
+    latents = Counter(variable_of(name) for name, own in zip(names, role, strict=True) if own == _LATENT)
+    if not latents:
+        return []
+    heads = [name for name, own in zip(names, role, strict=True) if own == _HEAD]
+    # A variable of one entry is told by its name alone.
+    counted = [f"{n:,} {name}" if n > 1 else name for name, n in latents.most_common()]
+    depends = f" whose law depends on {_joined(heads)}" if heads else ""
+    return [f"a latent field of {_list(counted)}{depends}"]
+
+
+def _joined(names: Sequence[str]) -> str:
+    """All names, with `and` before the last."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _list(names: Sequence[str]) -> str:

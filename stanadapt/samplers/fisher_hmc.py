@@ -35,16 +35,21 @@ probability min(1, e^-dH). The reasons for these choices:
    form of A (metric_choice.py).
 5. If draws and scores show heavy tails or the scales of a hierarchy, the chain moves in coordinates z where
    the posterior is nearly normal (transport/). The x of this file is then z. Results are in x.
-6. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
+6. If trajectories are long, the chain looks for a latent field, whose many coordinates are tied to their
+   neighbours by a few: a time series, say (numerics/field_search.py). It then moves in coordinates in which
+   these are nearly independent, also where the chain has not been yet (transport/field.py).
+7. Warm-up has windows of 15, 15, 30, 40, 60 and 96 iterations; each later one has 1.6 times as many as the
    one before. After each window the chain learns a new metric from the draws and scores of the last two
    (windowed.py). If no variance changes by a factor of 1.5, and the chain was in the same place in both
    windows, the next window is the last. Most posteriors need 160 iterations, and `warmup` is the largest
    number.
-7. A chain may begin with the metric, coordinates and step size of an earlier run, see
+8. A chain may begin with the metric, coordinates and step size of an earlier run, see
    run/preparation/warm_start.py. The draws of that run and their scores take the place of the Hessian and of
    the first windows: most posteriors need 60 to 100 iterations.
 
 Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
+In the coordinates of a field a gradient takes O(e) more for e entries of its factor, about d for a series.
+The search takes 2 d gradients and, where a field is found, some thousands.
 Memory: three (d, d) arrays a chain with metric="dense", or up to d = 2,000 if "auto" chooses it; else none.
 """
 

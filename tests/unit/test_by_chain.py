@@ -225,6 +225,31 @@ def test_a_chain_without_a_coordinate_that_all_others_have():
     assert not by_kind(result(adaptation=other_side, step_size=sizes))
 
 
+def with_roles(roles):
+    """What chains have learnt of a field: 0 is outside of it, 1 a latent and 2 a head."""
+    return xarray.Dataset(
+        {"field_role": (("chain", "unconstrained"), np.array(roles))},
+        coords={"chain": np.arange(CHAINS), "unconstrained": ["h.1", "h.2", "phi", "sigma"]},
+    )
+
+
+def test_a_chain_without_the_latent_field_of_the_others():
+    roles, sizes = [[1, 1, 2, 2]] * CHAINS, np.array([[1.6], [1.7], [0.8], [1.5]])
+    roles[2] = [0, 0, 0, 0]
+    (finding,) = by_kind(result(adaptation=with_roles(roles), step_size=sizes))["uneven"]
+    assert "it has not learnt the latent field of 4 coordinates, as they have." in finding.text
+    assert finding.numbers["coordinates"] == 1
+    roles[0] = [0, 0, 0, 0]  # then the others are not alike
+    assert not by_kind(result(adaptation=with_roles(roles), step_size=sizes))
+
+
+def test_a_chain_whose_field_lacks_a_head():
+    roles, sizes = [[1, 1, 2, 2]] * CHAINS, np.array([[1.6], [1.7], [0.8], [1.5]])
+    roles[2] = [1, 1, 1, 2]
+    (finding,) = by_kind(result(adaptation=with_roles(roles), step_size=sizes))["uneven"]
+    assert "it has not learnt how the latent field depends on phi, as they have." in finding.text
+
+
 def test_a_chain_that_stands_still_in_a_long_run():
     """122 of 5,000 iterations are under the limit for all runs, but no other chain waits for more than 20."""
     accepted = np.ones((CHAINS, 5000), bool)

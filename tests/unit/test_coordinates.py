@@ -61,3 +61,28 @@ def test_chains_that_differ_are_counted() -> None:
     chains = [chain([], [], {7: -1.0}), chain([], [], {7: -0.5}), chain([], [])]
     assert coordinates_text(chains, NAMES) == "2 of 3 chains: the long left tail of tau made normal"
     assert coordinates_text([chain([], [])] * 3, NAMES) == ""
+
+
+def field(roles: list[int]) -> dict[str, np.ndarray]:
+    """What a chain with a field has learnt, in which the coordinates have these roles."""
+    return chain([], []) | {"field_role": np.array(roles)}
+
+
+def test_a_field_is_told_by_the_variables_of_its_latents_and_by_its_heads() -> None:
+    text = coordinates_text([field([1, 1, 1, 1, 1, 1, 2, 2])] * 2, NAMES)
+    assert text == "a latent field of 3 theta, 3 lambda whose law depends on mu and tau"
+    text = coordinates_text([field([1, 1, 1, 2, 2, 2, 1, 0])], NAMES)
+    assert text == "a latent field of 3 theta, mu whose law depends on lambda.1, lambda.2 and lambda.3"
+
+
+def test_a_field_without_heads_and_beside_a_bend() -> None:
+    text = coordinates_text(
+        [field([1, 1, 1, 0, 0, 0, 0, 0]) | {"bend": chain([], [], {7: -1.0})["bend"]}], NAMES
+    )
+    assert text == "the long left tail of tau made normal; a latent field of 3 theta"
+
+
+def test_chains_without_a_field_are_counted() -> None:
+    roles = [[1, 1, 1, 0, 0, 0, 0, 2]] * 3 + [[0] * 8]
+    text = coordinates_text([field(each) for each in roles], NAMES)
+    assert text == "3 of 4 chains: a latent field of 3 theta whose law depends on tau"

@@ -22,10 +22,19 @@ from stanadapt.result.container import container, datasets
 from stanadapt.samplers import rlmh, rlmh_mala
 from stanadapt.samplers import sampler as find_sampler
 from stanadapt.samplers.base import POLICY
+from stanadapt.transport.field import Field, field_rows, n_features
+from stanadapt.transport.map_table import COLUMNS
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")
 
-PICTURES = ("plot_adaptation", "plot_preconditioner", "plot_policy", "plot_ess", "plot_chains")
+PICTURES = (
+    "plot_adaptation",
+    "plot_preconditioner",
+    "plot_field",
+    "plot_policy",
+    "plot_ess",
+    "plot_chains",
+)
 GAUSSIAN = stanadapt.Target.from_python(
     lambda x: -0.5 * float(x @ x), 3, lambda x: -x, names=["location", "scale.1", "scale.2"]
 )
@@ -129,6 +138,7 @@ def test_pictures_of_every_method(runs: dict[str, Any], method: str) -> None:
     possible = {
         "plot_adaptation": "note" in own.dims,
         "plot_preconditioner": bool({"preconditioner", "preconditioner_diagonal"} & set(own.data_vars)),
+        "plot_field": False,  # three coordinates are no field
         "plot_policy": find_sampler(method).FACTS.family == POLICY,
         "plot_ess": True,
         "plot_chains": True,
@@ -300,6 +310,85 @@ def test_parameters_are_asked_for_by_their_names_or_their_variables() -> None:
         assert {label.get_text() for label in axes[0].get_yticklabels()} == set(shown)
     with pytest.raises(ArgumentError, match="nearest: theta"):
         stanadapt.plot_preconditioner(idata, ["thetha"])
+
+
+# Latent fields
+
+FIELD_NAMES = ["tau", "mu", "h.1", "h.2", "h.3"]
+
+
+def funnel_rows() -> np.ndarray:
+    """A field with the head tau: h_j = e^tau z_j, but h_3 stays as it is; mu is outside of it."""
+    one, own = np.ones(1), np.array([2, 3, 4])
+    basis, none = np.zeros((1, n_features(1))), np.zeros((0, n_features(1)))
+    basis[0, 0] = 1.0
+    scales = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
+    starts, later = np.zeros(4, int), np.zeros(0, int)
+    numbers = scales, np.zeros((1, 3)), np.zeros((1, 0))
+    law = (np.zeros(1, int), 0.0 * one, one, one, (basis, none, none))
+    return field_rows(Field(*law, np.zeros(3), own, starts, later, numbers), 100)
+
+
+def funnel(without: tuple[int, ...] = (), *, keep: bool = True) -> Any:
+    """Draws of the funnel by three chains with this field, but for chains `without` it."""
+    z = normal(3, 400, 5)
+    x = z.copy()
+    x[..., 2:4] *= np.exp(z[..., :1])
+    rows = funnel_rows()
+    tables = np.full((3, len(rows), COLUMNS), np.nan)
+    for chain in set(range(3)) - set(without):
+        tables[chain] = rows
+    coords = {"chain": np.arange(3), "unconstrained": FIELD_NAMES}
+    own = xarray.Dataset({"transport": (("chain", "row", "column"), tables)}, coords=coords)
+    groups = {"adaptation": own}
+    if keep:
+        dims, coords = ("chain", "draw", "unconstrained"), coords | {"draw": np.arange(400)}
+        groups["unconstrained_posterior"] = xarray.Dataset({"x": (dims, x)}, coords=coords)
+    return made_up({"tau": x[..., 0]}, **groups), z
+
+
+def test_latents_are_shown_before_and_after_a_field() -> None:
+    idata, z = funnel()
+    axes = stanadapt.plot_field(idata, most=2)
+    assert axes.shape == (2, 2)
+    assert {ax.get_xlabel() for ax in axes[1]} == {"h.1, learned coordinate", "h.2, learned coordinate"}
+    assert axes[0, 0].get_ylabel() == "tau"
+    above = next(ax for ax in axes[0] if ax.get_xlabel() == "h.1 minus its regression")
+    shown = np.concatenate([each.get_offsets() for each in above.collections])
+    h = (np.exp(z[..., 0]) * z[..., 2]).ravel()
+    np.testing.assert_allclose(shown[:, 0], h - h.mean())
+    below = next(ax for ax in axes[1] if ax.get_xlabel().startswith("h.1"))
+    for chain in range(3):
+        np.testing.assert_allclose(below.collections[chain].get_offsets(), z[chain][:, [2, 0]])
+    draw(axes)
+
+
+def test_latents_and_heads_of_a_field_are_asked_for_by_name() -> None:
+    idata, _ = funnel()
+    axes = stanadapt.plot_field(idata, ["h.3", "mu"], head="tau")  # mu is no latent
+    assert axes.shape == (2, 1)
+    assert axes[1, 0].get_xlabel() == "h.3, learned coordinate"
+    for options, words in (
+        ({"head": "h.1"}, "head"),
+        ({"var_names": ["mu"]}, "var_names: none of them"),
+        ({"most": 0}, "most"),
+        ({"var_names": ["h"], "axes": []}, "axes"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            stanadapt.plot_field(idata, **options)
+
+
+def test_chains_without_a_field_are_left_out_of_its_picture() -> None:
+    axes = stanadapt.plot_field(funnel((1,))[0])
+    assert {len(ax.collections) for ax in axes.flat} == {2}
+    assert axes[0, 0].collections[1].get_facecolor()[0, 0] == pytest.approx(0.0, abs=0.01)  # chain 2, green
+
+
+def test_a_picture_of_a_field_needs_a_field_and_unconstrained_draws() -> None:
+    with pytest.raises(ArgumentError, match="idata has no latent field with heads"):
+        stanadapt.plot_field(funnel((0, 1, 2))[0])
+    with pytest.raises(ArgumentError, match="keep_unconstrained=True"):
+        stanadapt.plot_field(funnel(keep=False)[0])
 
 
 # Policies

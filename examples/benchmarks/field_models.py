@@ -1,0 +1,272 @@
+"""Models with latent fields, as a user would write them, with simulated data: what fields.py runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+VOLATILITY = """
+data {
+  int<lower=1> T;
+  vector[T] y;
+}
+parameters {
+  real mu;
+  real<lower=-1, upper=1> phi;
+  real<lower=0> sigma;
+  vector[T] h;
+}
+model {
+  mu ~ normal(0, 3);
+  (phi + 1) / 2 ~ beta(20, 1.5);
+  sigma ~ normal(0, 1);
+  h[1] ~ normal(mu, sigma / sqrt(1 - square(phi)));
+  h[2 : T] ~ normal(mu + phi * (h[1 : (T - 1)] - mu), sigma);
+  y ~ normal(0, exp(h / 2));
+}
+"""
+VOLATILITY_NONCENTRED = """
+data {
+  int<lower=1> T;
+  vector[T] y;
+}
+parameters {
+  real mu;
+  real<lower=-1, upper=1> phi;
+  real<lower=0> sigma;
+  vector[T] z;
+}
+model {
+  vector[T] h = sigma * z;
+  h[1] /= sqrt(1 - square(phi));
+  for (t in 2 : T) {
+    h[t] += phi * h[t - 1];
+  }
+  mu ~ normal(0, 3);
+  (phi + 1) / 2 ~ beta(20, 1.5);
+  sigma ~ normal(0, 1);
+  z ~ std_normal();
+  y ~ normal(0, exp((mu + h) / 2));
+}
+"""
+AUTOREGRESSION = """
+data {
+  int<lower=1> T;
+  array[T] int<lower=0> y;
+}
+parameters {
+  real mu;
+  real<lower=-1, upper=1> phi;
+  real<lower=0> sigma;
+  vector[T] x;
+}
+model {
+  mu ~ normal(0, 3);
+  (phi + 1) / 2 ~ beta(5, 1.5);
+  sigma ~ normal(0, 1);
+  x[1] ~ normal(0, sigma / sqrt(1 - square(phi)));
+  x[2 : T] ~ normal(phi * x[1 : (T - 1)], sigma);
+  y ~ poisson_log(mu + x);
+}
+"""
+TREND = """
+data {
+  int<lower=1> T;
+  vector[T] y;
+}
+parameters {
+  vector[T] level;
+  vector[T] slope;
+  real<lower=0> sigma_level;
+  real<lower=0> sigma_slope;
+  real<lower=0> sigma;
+}
+model {
+  sigma_level ~ normal(0, 1);
+  sigma_slope ~ normal(0, 0.5);
+  sigma ~ normal(0, 2);
+  level[1] ~ normal(0, 5);
+  slope[1] ~ normal(0, 1);
+  level[2 : T] ~ normal(level[1 : (T - 1)] + slope[1 : (T - 1)], sigma_level);
+  slope[2 : T] ~ normal(slope[1 : (T - 1)], sigma_slope);
+  y ~ normal(level, sigma);
+}
+"""
+WALK = """
+data {
+  int<lower=1> T;
+  vector[T] y;
+}
+parameters {
+  vector[T] level;
+  real<lower=0> step;
+  real<lower=0> noise;
+  real<lower=1> nu;
+}
+model {
+  step ~ normal(0, 1);
+  noise ~ normal(0, 1);
+  nu ~ gamma(2, 0.1);
+  level[1] ~ normal(0, 5);
+  level[2 : T] ~ normal(level[1 : (T - 1)], step);
+  y ~ student_t(nu, level, noise);
+}
+"""
+ICAR = """
+data {
+  int<lower=1> N;
+  int<lower=1> E;
+  array[E] int<lower=1, upper=N> node1;
+  array[E] int<lower=1, upper=N> node2;
+  array[N] int<lower=0> y;
+}
+parameters {
+  real mu;
+  real<lower=0> sigma;
+  vector[N] u;
+}
+model {
+  mu ~ normal(0, 3);
+  sigma ~ normal(0, 1);
+  target += -(N - 1) * log(sigma) - 0.5 * dot_self((u[node1] - u[node2]) / sigma);
+  sum(u) ~ normal(0, 0.01 * N);
+  y ~ poisson_log(mu + u);
+}
+"""
+BYM2 = """
+data {
+  int<lower=1> N;
+  int<lower=1> E;
+  array[E] int<lower=1, upper=N> node1;
+  array[E] int<lower=1, upper=N> node2;
+  real<lower=0> scaling;  // of the structured part, so that its variance is about 1
+  array[N] int<lower=0> y;
+}
+parameters {
+  real mu;
+  real<lower=0> sigma;
+  real<lower=0, upper=1> rho;
+  vector[N] theta;
+  vector[N] phi;
+}
+model {
+  mu ~ normal(0, 3);
+  sigma ~ normal(0, 1);
+  rho ~ beta(0.5, 0.5);
+  theta ~ std_normal();
+  target += -0.5 * dot_self(phi[node1] - phi[node2]);
+  sum(phi) ~ normal(0, 0.001 * N);
+  y ~ poisson_log(mu + sigma * (sqrt(1 - rho) * theta + sqrt(rho / scaling) * phi));
+}
+"""
+PROCESS = """
+data {
+  int<lower=1> N;
+  array[N] real x;
+  array[N] int<lower=0> y;
+}
+parameters {
+  real<lower=0> rho;
+  real<lower=0> alpha;
+  real a;
+  vector[N] f;
+}
+model {
+  matrix[N, N] K = gp_exp_quad_cov(x, alpha, rho) + diag_matrix(rep_vector(1e-4, N));
+  rho ~ inv_gamma(5, 5);
+  alpha ~ std_normal();
+  a ~ normal(0, 2);
+  f ~ multi_normal_cholesky(rep_vector(0, N), cholesky_decompose(K));
+  y ~ poisson_log(a + f);
+}
+"""
+
+
+def autoregression(rng: np.random.Generator, length: int, phi: float, sigma: float) -> np.ndarray:
+    """A stationary series around 0."""
+    x = rng.normal(size=length) * sigma
+    x[0] /= np.sqrt(1.0 - phi**2)
+    for t in range(1, length):
+        x[t] += phi * x[t - 1]
+    return x
+
+
+def neighbours(rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of the edges of a grid, from 1."""
+    place = np.arange(1, rows * columns + 1).reshape(rows, columns)
+    across, down = (place[:, :-1], place[:, 1:]), (place[:-1], place[1:])
+    first, second = (np.concatenate([side[i].ravel() for side in (across, down)]) for i in (0, 1))
+    return first, second
+
+
+def volatility(length: int) -> dict[str, Any]:
+    rng = np.random.default_rng(20)
+    h = -1.0 + autoregression(rng, length, 0.97, 0.2)
+    return {"T": length, "y": np.exp(h / 2) * rng.normal(size=length)}
+
+
+def counts(length: int) -> dict[str, Any]:
+    rng = np.random.default_rng(21)
+    return {"T": length, "y": rng.poisson(np.exp(1.0 + autoregression(rng, length, 0.9, 0.3)))}
+
+
+def trend(length: int) -> dict[str, Any]:
+    rng = np.random.default_rng(22)
+    slope = np.cumsum(0.05 * rng.normal(size=length))
+    level = np.cumsum(slope + 0.2 * rng.normal(size=length))
+    return {"T": length, "y": level + rng.normal(size=length)}
+
+
+def walk(length: int) -> dict[str, Any]:
+    rng = np.random.default_rng(23)
+    level = np.cumsum(0.3 * rng.normal(size=length))
+    return {"T": length, "y": level + 0.7 * rng.standard_t(3, size=length)}
+
+
+def counts_on_a_grid(side: int) -> dict[str, Any]:
+    rng = np.random.default_rng(24)
+    i, j = np.divmod(np.arange(side * side), side)
+    field = np.sin(i / 3) + np.cos(j / 4)
+    first, second = neighbours(side, side)
+    y = rng.poisson(3.0 * np.exp(0.5 * (field - field.mean())))
+    return {"N": side * side, "E": first.size, "node1": first, "node2": second, "y": y}
+
+
+def scaled_counts_on_a_grid(side: int) -> dict[str, Any]:
+    """The same, and the geometric mean of the variances of the structured part."""
+    data = counts_on_a_grid(side)
+    first, second, n = data["node1"] - 1, data["node2"] - 1, side * side
+    precision = np.zeros((n, n))
+    for a, b in zip(first, second, strict=True):
+        precision[[a, b], [a, b]] += 1.0
+        precision[[a, b], [b, a]] -= 1.0
+    variances = np.diag(np.linalg.pinv(precision))
+    return data | {"scaling": float(np.exp(np.log(variances).mean()))}
+
+
+def counts_on_a_line(n: int) -> dict[str, Any]:
+    rng = np.random.default_rng(25)
+    x = np.sort(rng.uniform(0.0, 10.0, n))
+    return {"N": n, "x": x, "y": rng.poisson(np.exp(0.5 * (np.sin(x) + 0.3 * x)))}
+
+
+class FieldModel(NamedTuple):
+    program: str
+    data: Callable[[int], dict[str, Any]]
+    size: int
+    goal: float  # least bulk ESS per 1,000 gradients of the draws
+
+
+MODELS = {
+    "volatility": FieldModel(VOLATILITY, volatility, 500, 60.0),
+    "volatility_long": FieldModel(VOLATILITY, volatility, 2_000, 40.0),
+    "volatility_noncentred": FieldModel(VOLATILITY_NONCENTRED, volatility, 300, 40.0),
+    "autoregression": FieldModel(AUTOREGRESSION, counts, 300, 100.0),
+    "trend": FieldModel(TREND, trend, 200, 30.0),
+    "walk": FieldModel(WALK, walk, 250, 80.0),
+    "icar": FieldModel(ICAR, counts_on_a_grid, 12, 200.0),
+    "bym2": FieldModel(BYM2, scaled_counts_on_a_grid, 12, np.nan),
+    "process": FieldModel(PROCESS, counts_on_a_line, 60, 30.0),
+}
