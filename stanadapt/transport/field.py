@@ -2,33 +2,36 @@
 
 In a time series, a random walk or a spatial model many latents x have the normal prior N(mu, Q_0(theta)^-1),
 where Q_0 is sparse and theta are a few parameters, the heads: log scales, autocorrelations and the like.
-Given the heads and the data, x is nearly normal with the mean c(theta) and a sparse precision
-Q(theta) = L L^T, where L is lower triangular in an order that keeps it sparse. Then the law
+Given the heads and the data, x is nearly normal with some mean c(theta) and a sparse precision
+Q(theta) = L L^T, where L is lower triangular in an order that keeps it sparse. So each latent has a regression
+on later ones. With y = x - middle, where the middle is the mean at typical heads, the law
 
-    x = c(theta) + y,    y_j = e^(s_j(theta)) z_j - sum over k > j of G_kj(theta) y_k
+    y_j = a_j(theta) - sum over k > j of G_kj(theta) y_k + e^(s_j(theta)) z_j
 
-with s_j = -log L_jj and G_kj = L_kj / L_jj makes z nearly normal and independent of the heads. It is
-triangular: coordinates with a large j come first. So its log determinant is the sum of s_j, and draws are exact
-whatever s, G and c are. If Q is diagonal, the law is a partial non-centring; for a series it is the filter
-that runs backwards (Rue and Held, 2005, Gaussian Markov random fields, chapter 2; Papaspiliopoulos, Roberts
+with s_j = -log L_jj, G_kj = L_kj / L_jj and a_j = c_j - middle_j + sum_k G_kj (c_k - middle_k) makes z nearly
+normal and independent of the heads. It is triangular: coordinates with a large j come first. So its log
+determinant is the sum of s_j, and draws are exact whatever s, a and G are. If Q is diagonal, the law is a
+partial non-centring; for a series it is the filter that runs backwards (Rue and Held, 2005, Gaussian Markov random fields, chapter 2; Papaspiliopoulos, Roberts
 and Sköld, 2007, A general framework for the parametrization of hierarchical models).
 
 The numbers of the law are smooth functions of the heads: combinations of features (`feature_values`). Far out s
 is linear in each head, with one slope on either side, since the scale of a latent lies between those of a
-centred and of a program that is not centred; G is constant there. Heads of Stan programs are logarithms and
+centred and of a program that is not centred; a and G are constant there. Where a scale of the prior goes to 0,
+neighbours are tied by an equation, and a and G go to its numbers faster than s goes to 0. Heads of Stan programs are logarithms and
 logits, so both limits are reached like e^(rate theta). Most latents depend on the heads in about the same way.
-So for each of s, c and G a few combinations of the features, the basis, are computed once for a point, and
+So for each of s, a and G a few combinations of the features, the basis, are computed once for a point, and
 each latent or entry of L has one coefficient for each of them.
 
 A field has the last rows of a map: a header, with the columns N_LATENTS and those that follow it, and rows
 that hold all other numbers one after another, in the order of `places`:
 
     heads, mid, scale, rate   (m,) each       the coordinates theta, their middle, scale and rate
-    basis of s, of c, of G    (r, F) each     r combinations of the F features, without the constant one
+    basis of s, of a, of G    (r, F) each     r combinations of the F features, without the constant one
+    middle                    (n,)
     own                       (n,)            the latents, in the order of elimination
     starts, later             (n + 1,), (e,)  the entries of column j of L are starts[j] to starts[j + 1],
                                               and an entry is in the row `later`, a place in `own`
-    S, C, G                   (r + 1, n), (r + 1, n), (r + 1, e)    coefficients; the first row is constant
+    S, A, G                   (r + 1, n), (r + 1, n), (r + 1, e)    coefficients; the first row is constant
 
 fields/ learns a field.
 """
@@ -50,7 +53,7 @@ from .map_table import (
     N_HEADS,
     N_LATENTS,
     ROWS,
-    SIZE_C,
+    SIZE_A,
     SIZE_G,
     SIZE_S,
     are_coordinates,
@@ -69,21 +72,22 @@ class Field(NamedTuple):
     mid: np.ndarray
     scale: np.ndarray
     rate: np.ndarray
-    bases: tuple[np.ndarray, np.ndarray, np.ndarray]  # of s, c and G
+    bases: tuple[np.ndarray, np.ndarray, np.ndarray]  # of s, a and G
+    middle: np.ndarray
     own: np.ndarray
     starts: np.ndarray
     later: np.ndarray
-    coefficients: tuple[np.ndarray, np.ndarray, np.ndarray]  # S, C and G
+    coefficients: tuple[np.ndarray, np.ndarray, np.ndarray]  # S, A and G
 
 
 class _Values(NamedTuple):
     """What the law has at one point."""
 
     s: np.ndarray  # (n,)
-    c: np.ndarray  # (n,)
+    a: np.ndarray  # (n,)
     g: np.ndarray  # (e,)
     slopes_s: np.ndarray  # (r + 1, m) derivatives of the basis in the heads
-    slopes_c: np.ndarray
+    slopes_a: np.ndarray
     slopes_g: np.ndarray
 
 
@@ -142,8 +146,8 @@ def places(table: Any, k: Any) -> Any:
     """Where the arrays of the field with header `k` begin among all numbers of the table, and where it ends."""
     header = table[k]
     m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
-    f, s = int(header[N_FEATURES]), (int(header[SIZE_S]), int(header[SIZE_C]), int(header[SIZE_G]))
-    at = np.empty(14, np.int64)
+    f, s = int(header[N_FEATURES]), (int(header[SIZE_S]), int(header[SIZE_A]), int(header[SIZE_G]))
+    at = np.empty(15, np.int64)
     at[0] = (k + 1) * COLUMNS
     for i in range(4):
         at[i + 1] = at[i] + m
@@ -151,11 +155,12 @@ def places(table: Any, k: Any) -> Any:
     at[6] = at[5] + s[1] * f
     at[7] = at[6] + s[2] * f
     at[8] = at[7] + n
-    at[9] = at[8] + n + 1
-    at[10] = at[9] + e
-    at[11] = at[10] + (s[0] + 1) * n
-    at[12] = at[11] + (s[1] + 1) * n
-    at[13] = at[12] + (s[2] + 1) * e
+    at[9] = at[8] + n
+    at[10] = at[9] + n + 1
+    at[11] = at[10] + e
+    at[12] = at[11] + (s[0] + 1) * n
+    at[13] = at[12] + (s[1] + 1) * n
+    at[14] = at[13] + (s[2] + 1) * e
     return at
 
 
@@ -191,22 +196,22 @@ def _values(table: Any, k: Any, at: Any, x: Any) -> _Values:
     """The law of the field with header `k` at the heads that are in `x` (d,)."""
     header, flat = table[k], table.reshape(table.size)
     m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
-    size_s, size_c, size_g = int(header[SIZE_S]), int(header[SIZE_C]), int(header[SIZE_G])
+    size_s, size_a, size_g = int(header[SIZE_S]), int(header[SIZE_A]), int(header[SIZE_G])
     f = int(header[N_FEATURES])
     theta, values, slopes = np.empty(m), np.empty(f), np.empty((f, m))
-    for a in range(m):
-        theta[a] = x[int(flat[at[0] + a])]
+    for h in range(m):
+        theta[h] = x[int(flat[at[0] + h])]
     mid, scale, rate = flat[at[1] : at[2]], flat[at[2] : at[3]], flat[at[3] : at[4]]
     feature_values(theta, mid, scale, rate, values, slopes)
-    s, c, g = np.empty(n), np.empty(n), np.empty(e)
-    _mix(s, flat, values, at[4], size_s, at[10])
-    _mix(c, flat, values, at[5], size_c, at[11])
-    _mix(g, flat, values, at[6], size_g, at[12])
-    slopes_s, slopes_c, slopes_g = np.empty((size_s, m)), np.empty((size_c, m)), np.empty((size_g, m))
+    s, a, g = np.empty(n), np.empty(n), np.empty(e)
+    _mix(s, flat, values, at[4], size_s, at[11])
+    _mix(a, flat, values, at[5], size_a, at[12])
+    _mix(g, flat, values, at[6], size_g, at[13])
+    slopes_s, slopes_a, slopes_g = np.empty((size_s, m)), np.empty((size_a, m)), np.empty((size_g, m))
     _slopes(slopes_s, flat, slopes, at[4])
-    _slopes(slopes_c, flat, slopes, at[5])
+    _slopes(slopes_a, flat, slopes, at[5])
     _slopes(slopes_g, flat, slopes, at[6])
-    return _Values(s, c, g, slopes_s, slopes_c, slopes_g)
+    return _Values(s, a, g, slopes_s, slopes_a, slopes_g)
 
 
 @kernel(ordered=True)
@@ -215,17 +220,18 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     at, flat = places(table, k), table.reshape(table.size)
     law = _values(table, k, at, x)
     n, y = law.s.size, np.empty(law.s.size)
-    own, starts, later = flat[at[7] : at[8]], flat[at[8] : at[9]], flat[at[9] : at[10]]
+    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
+    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         y[j] = np.exp(law.s[j])
         log_det += law.s[j]
     for j in range(n - 1, -1, -1):
         i = int(own[j])
-        here = y[j] * z[i]
+        here = law.a[j] + y[j] * z[i]
         for k_entry in range(int(starts[j]), int(starts[j + 1])):
             here -= law.g[k_entry] * y[int(later[k_entry])]
         y[j] = here
-        x[i] = law.c[j] + here
+        x[i] = middle[j] + here
     return log_det, k + int(table[k, ROWS])
 
 
@@ -235,10 +241,12 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     at, flat = places(table, k), table.reshape(table.size)
     law = _values(table, k, at, x)
     n, y = law.s.size, np.empty(law.s.size)
-    own, starts, later = flat[at[7] : at[8]], flat[at[8] : at[9]], flat[at[9] : at[10]]
+    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
+    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n - 1, -1, -1):
         i = int(own[j])
-        y[j] = here = x[i] - law.c[j]
+        y[j] = x[i] - middle[j]
+        here = y[j] - law.a[j]
         for k_entry in range(int(starts[j]), int(starts[j + 1])):
             here += law.g[k_entry] * y[int(later[k_entry])]
         z[i] = here * np.exp(-law.s[j])
@@ -255,12 +263,13 @@ def pull_back(table: Any, k: Any, z: Any, x: Any, score: Any) -> None:
     at, flat = places(table, k), table.reshape(table.size)
     law = _values(table, k, at, x)
     n, e = law.s.size, law.g.size
-    y, pull_y, pull_s, pull_c, pull_g = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(e)
-    own, starts, later = flat[at[7] : at[8]], flat[at[8] : at[9]], flat[at[9] : at[10]]
+    y, pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(n), np.empty(e)
+    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
+    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         i = int(own[j])
-        y[j] = x[i] - law.c[j]
-        pull_c[j] = pull_y[j] = score[i]
+        y[j] = x[i] - middle[j]
+        pull_y[j] = score[i]
     for j in range(n):
         i, pull = int(own[j]), pull_y[j]
         for k_entry in range(int(starts[j]), int(starts[j + 1])):
@@ -270,7 +279,7 @@ def pull_back(table: Any, k: Any, z: Any, x: Any, score: Any) -> None:
         scaled = np.exp(law.s[j]) * pull
         pull_s[j] = z[i] * scaled + 1.0
         score[i] = scaled
-    _add_to_heads(table, k, at, law, pull_s, pull_c, pull_g, 1.0, score)
+    _add_to_heads(table, k, at, law, pull_s, pull_y, pull_g, 1.0, score)
 
 
 @kernel(ordered=True)
@@ -279,21 +288,23 @@ def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
     at, flat = places(table, k), table.reshape(table.size)
     law = _values(table, k, at, x)
     n, e = law.s.size, law.g.size
-    y, pull_s, pull_c, pull_g = np.empty(n), np.empty(n), np.zeros(n), np.empty(e)
-    own, starts, later = flat[at[7] : at[8]], flat[at[8] : at[9]], flat[at[9] : at[10]]
-    for j in range(n):
-        y[j] = x[int(own[j])] - law.c[j]
+    y, pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(n), np.empty(e)
+    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
+    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         i = int(own[j])
-        pull = score[i] * np.exp(-law.s[j])
+        y[j] = x[i] - middle[j]
+        pull_y[j] = score[i] * np.exp(-law.s[j])
         pull_s[j] = z[i] * score[i] + 1.0
-        pull_c[j] += pull
+        score[i] = 0.0
+    for j in range(n):
+        pull = pull_y[j]
+        score[int(own[j])] += pull
         for k_entry in range(int(starts[j]), int(starts[j + 1])):
             there = int(later[k_entry])
             pull_g[k_entry] = -y[there] * pull
-            pull_c[there] += law.g[k_entry] * pull
-        score[i] = pull_c[j]
-    _add_to_heads(table, k, at, law, pull_s, pull_c, pull_g, -1.0, score)
+            score[int(own[there])] += law.g[k_entry] * pull
+    _add_to_heads(table, k, at, law, pull_s, pull_y, pull_g, -1.0, score)
     return k + int(table[k, ROWS])
 
 
@@ -304,16 +315,16 @@ def _add_to_heads(
     at: Any,
     law: Any,
     pull_s: Any,
-    pull_c: Any,
+    pull_a: Any,
     pull_g: Any,
     sign: Any,
     score: Any,
 ) -> None:
-    """Add to the scores of the heads, times `sign`, what the derivatives in s, c and G pass on to them."""
+    """Add to the scores of the heads, times `sign`, what the derivatives in s, a and G pass on to them."""
     flat = table.reshape(table.size)
-    _add_pull(flat, at[0], at[10], law.slopes_s, pull_s, sign, score)
-    _add_pull(flat, at[0], at[11], law.slopes_c, pull_c, sign, score)
-    _add_pull(flat, at[0], at[12], law.slopes_g, pull_g, sign, score)
+    _add_pull(flat, at[0], at[11], law.slopes_s, pull_s, sign, score)
+    _add_pull(flat, at[0], at[12], law.slopes_a, pull_a, sign, score)
+    _add_pull(flat, at[0], at[13], law.slopes_g, pull_g, sign, score)
 
 
 @kernel(ordered=True, counted=False)
@@ -345,7 +356,8 @@ def header_of(table: np.ndarray) -> int:
 
 def field_rows(field: Field, gradients: int) -> np.ndarray:
     """The rows of a map that hold a field; `gradients` is the number that learning it took."""
-    numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases, field.own, field.starts, field.later]
+    numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases]
+    numbers += [field.middle, field.own, field.starts, field.later]
     flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in (*numbers, *field.coefficients)])
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
@@ -357,7 +369,7 @@ def field_rows(field: Field, gradients: int) -> np.ndarray:
         N_FEATURES: n_features(len(field.heads)),
         N_ENTRIES: len(field.later),
         SIZE_S: len(field.bases[0]),
-        SIZE_C: len(field.bases[1]),
+        SIZE_A: len(field.bases[1]),
         SIZE_G: len(field.bases[2]),
         N_GRADIENTS: gradients,
     }
@@ -370,20 +382,20 @@ def field_of(rows: np.ndarray) -> Field:
     """The field that these rows of a map hold, header first."""
     at, flat = places(rows, 0), rows.reshape(-1)
     m, n, e = (int(rows[0, column]) for column in (N_HEADS, N_LATENTS, N_ENTRIES))
-    f, sizes = n_features(m), [int(rows[0, column]) for column in (SIZE_S, SIZE_C, SIZE_G)]
+    f, sizes = n_features(m), [int(rows[0, column]) for column in (SIZE_S, SIZE_A, SIZE_G)]
     parts = [flat[at[i] : at[i + 1]] for i in range(len(at) - 1)]
-    indices = [part.astype(np.int64) for part in (parts[0], *parts[7:10])]
+    indices = [part.astype(np.int64) for part in (parts[0], *parts[8:11])]
     bases = tuple(part.reshape(size, f) for part, size in zip(parts[4:7], sizes, strict=True))
     shapes = [(size + 1, length) for size, length in zip(sizes, (n, n, e), strict=True)]
-    coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[10:13], shapes, strict=True))
-    return Field(indices[0], *parts[1:4], bases, *indices[1:], coefficients)  # type: ignore[arg-type]
+    coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[11:14], shapes, strict=True))
+    return Field(indices[0], *parts[1:4], bases, parts[7], *indices[1:], coefficients)  # type: ignore[arg-type]
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows, which may come from a file, hold a field of `d` coordinates, header first; or nothing."""
     if not len(rows):
         return True
-    counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_C, SIZE_G]]
+    counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G]]
     if not (np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)):
         return False
     if rows[0, N_FEATURES] != n_features(int(rows[0, N_HEADS])):
@@ -392,7 +404,7 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if not (rows.size - COLUMNS < end <= rows.size):
         return False
     at, flat = places(rows, 0), rows.reshape(-1)
-    heads, own, starts, later = (flat[at[i] : at[i + 1]] for i in (0, 7, 8, 9))
+    heads, own, starts, later = (flat[at[i] : at[i + 1]] for i in (0, 8, 9, 10))
     n = len(own)
     if not (are_coordinates(np.concatenate((heads, own)), d) and are_coordinates(starts, len(later) + 1)):
         return False

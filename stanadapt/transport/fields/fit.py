@@ -12,12 +12,15 @@ from .precision import Precision
 AXIS = 1.25, 2.5, 5.0  # the design on either side of each axis, in standard deviations of the heads
 FARTHER, DEEP = (8.0, 12.0, 18.0), -10.0  # and in a long tail, as far as the log density falls by less than this
 PAIR = 1.25, 2.5  # and between each pair of axes
+STARS = 5.0, 8.0  # where a long tail reaches this far, the other heads vary there too
 _TEMPER = 3.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
 _LEAST_WEIGHT = 1e-3  # but at least so much, because far out the law must have the right limits
 _RATES = 1.0, 2.0  # of the limits: e^theta for logits and log variances, e^(2 theta) for log scales
 _LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so that few heads look linear
-_LEAST_UNIT = 2.0
-_RIDGE, _CUTOFF = 1e-9, 1e-6
+_LEAST_UNIT = 8.0  # logarithm of the smallest unit of errors, beside the one in the middle
+_RIDGE, _CUTOFF = 1e-7, 1e-6
+_DRAWS = 8
+_CHUNK = 2_000  # columns that are fitted at once
 _TOLERANCE = 0.01  # root mean square error, over latents and the design, that a shorter basis may make
 
 
@@ -40,6 +43,10 @@ def find_design(precision: Precision, place: Place) -> tuple[np.ndarray, list[Mo
                 if reach > AXIS[-1] and near.logp - place.mode.logp < DEEP:
                     break
                 near = add(sign * reach * axes[a], near)
+                if reach in STARS and near.logp - place.mode.logp > DEEP:
+                    for b in range(m):
+                        for side in (-PAIR[0], PAIR[0]) if b != a else ():
+                            add(sign * reach * axes[a] + side * axes[b], near)
         for b in range(a):
             for u in (axes[a] + axes[b], axes[a] - axes[b], axes[b] - axes[a], -axes[a] - axes[b]):
                 near = place.mode
@@ -64,13 +71,18 @@ def fit_law(precision: Precision, place: Place, thetas: np.ndarray, modes: list[
     weights = np.clip(np.exp(heights / _TEMPER), _LEAST_WEIGHT, 1.0)
     heads = unit[precision.heads]
     mid, scale = place.theta * heads, np.sqrt(np.square(place.root).sum(axis=1)) * heads
-    # Errors count in units of the latent's scale at a point. Where it is much smaller than in the middle, modes
-    # are not as exact as that, so the units do not shrink without end.
-    logs = np.clip(log_scales, log_scales[0] - _LEAST_UNIT, log_scales[0] + _LEAST_UNIT)
+    middle = means[0]
+    offsets = means - middle
+    intercepts = offsets.copy()
+    for offset, intercept, row in zip(offsets, intercepts, entries, strict=True):
+        np.add.at(intercept, columns, row * offset[below.indices])
+    # Errors count in units of z: of the scale of a latent given later ones, at each point of the design.
+    logs = np.maximum(log_scales, log_scales[0] - _LEAST_UNIT)
+    reach = np.array([_deviations(precision, mode) for mode in modes])
     wanted = (
         (log_scales, np.ones_like(logs)),
-        (means, np.exp(-logs)),
-        (entries, np.exp(logs[:, below.indices] - logs[:, columns])),
+        (intercepts, np.exp(-logs)),
+        (entries, reach[:, below.indices] * np.exp(-logs[:, columns])),
     )
     best = None
     for power in _RATES:
@@ -86,12 +98,20 @@ def fit_law(precision: Precision, place: Place, thetas: np.ndarray, modes: list[
             best = lost, rate, fits
     assert best is not None
     _, rate, fits = best
-    s, c, g = (coefficients for _, coefficients, _ in fits)
+    s, a, g = (coefficients for _, coefficients, _ in fits)
     s[0] += np.log(scales)
     bases = tuple(basis for basis, _, _ in fits)
-    coefficients = s, c * scales, g * (scales[columns] / scales[below.indices])
+    coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
     starts, later = below.indptr.astype(np.int64), below.indices.astype(np.int64)
-    return Field(precision.heads, mid, scale, rate, bases, own, starts, later, coefficients)
+    return Field(precision.heads, mid, scale, rate, bases, middle * scales, own, starts, later, coefficients)
+
+
+def _deviations(precision: Precision, mode: Mode) -> np.ndarray:
+    """The standard deviations of the latents (n,) at a mode, about: from a few draws of a fixed seed."""
+    rng, factor = np.random.default_rng(2), mode.factor
+    signs = rng.standard_normal((len(factor.pivots), _DRAWS))
+    whole = factor.lower @ (np.sqrt(factor.pivots)[:, None] * signs)
+    return np.asarray(np.sqrt(np.square(factor.solver.solve(whole)).mean(axis=1)))  # type: ignore[attr-defined]
 
 
 def _features(theta: np.ndarray, mid: np.ndarray, scale: np.ndarray, rate: np.ndarray) -> np.ndarray:
@@ -101,9 +121,9 @@ def _features(theta: np.ndarray, mid: np.ndarray, scale: np.ndarray, rate: np.nd
 
 
 def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which features s, c and G are combinations of (field.py has their order).
+    """Which features s, a and G are combinations of (field.py has their order).
 
-    s is linear far out, G is bounded, and c may be both, since a location moves latents without bounds.
+    s is linear far out, G is bounded, and a may be both, since a location moves latents without bounds.
     """
     linear = OWN_FEATURES * np.arange(m)
     turning = (linear[:, None] + np.arange(1, OWN_FEATURES, 2)).ravel()
@@ -137,10 +157,17 @@ def _fit(
     left, sizes, right = np.linalg.svd((values[:, chosen] - centre) / spread, full_matrices=False)
     kept = sizes > _CUTOFF * sizes[0]
     terms = np.column_stack((np.ones(p), left[:, kept] * np.sqrt(p)))
-    normal = np.einsum("pi,pn,pj->nij", terms, weights, terms)
-    level = np.trace(normal, axis1=1, axis2=2)[:, None, None]
-    normal += _RIDGE * level * np.eye(terms.shape[1]) + 1e-300
-    found = np.linalg.solve(normal, np.einsum("pi,pn->ni", terms, weights * wanted)[:, :, None])[:, :, 0]
+    q = terms.shape[1]
+    found, penalty = np.empty((n, q)), np.zeros((q, q))
+    penalty[1:] = np.eye(q)[1:] * np.sqrt(_RIDGE * p)
+    for start in range(0, n, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        root = np.sqrt(weights[:, part]).T  # a latent's weights are relative to the middle of the design
+        root = root / np.maximum(root[:, :1], 1e-300)
+        rows = np.concatenate((root[:, :, None] * terms, np.broadcast_to(penalty, (len(root), q, q))), axis=1)
+        orthonormal, triangle = np.linalg.qr(rows)
+        right_side = np.einsum("npi,np->ni", orthonormal[:, :p], root * wanted[:, part].T)
+        found[part] = np.linalg.solve(triangle, right_side[:, :, None])[:, :, 0]
     importance = np.sqrt(weights.mean(axis=0))
     whole_left, whole_sizes, whole_right = np.linalg.svd((found[:, 1:] * importance[:, None]).T, full_matrices=False)
     lost = np.sqrt(np.append(np.cumsum(np.square(whole_sizes)[::-1])[::-1], 0.0) / n)
