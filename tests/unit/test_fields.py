@@ -334,7 +334,7 @@ def test_far_out_latents_are_not_centred_on_one_side_and_centred_on_the_other() 
 
 
 def test_the_law_at_a_point_of_the_design_has_its_factor() -> None:
-    """s = -log(D) / 2 and c is the mode, at the middle of the design."""
+    """s = -log(D) / 2, and z = 0 is the mode, at the middle of the design."""
     walk = Walk(DATA)
     precision = precision_of(walk)
     place = find_place(precision, START / UNIT, 100_000)

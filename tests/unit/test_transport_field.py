@@ -44,7 +44,8 @@ def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
         0.5 * rng.normal(size=(size + 1, width)) for size, width in zip(sizes, widths, strict=True)
     )
     scale, rate = rng.uniform(0.5, 2.0, (2, m))
-    return Field(heads, rng.normal(size=m), scale, rate, bases, own, starts, later, coefficients)
+    mid, middle = rng.normal(size=m), rng.normal(size=len(own))
+    return Field(heads, mid, scale, rate, bases, middle, own, starts, later, coefficients)
 
 
 def point(table: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, float]:
