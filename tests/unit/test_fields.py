@@ -1,0 +1,379 @@
+"""What transport/fields/ learns, against dense matrices and against laws that are known exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+
+from stanadapt.transport import composition
+from stanadapt.transport.field import field_of
+from stanadapt.transport.fields.fit import find_design, fit_law
+from stanadapt.transport.fields.laplace import find_mode, find_place
+from stanadapt.transport.fields.learning import HEAD, MOST_HEADS, choose_heads, learn_field
+from stanadapt.transport.fields.precision import Precision
+from stanadapt.transport.fields.probes import STEP, Coupling, Density, colours_of, couple, strengths_of
+
+T = 30
+HEADS_FIRST = np.array([-1.2, 0.6])
+Evaluate = Callable[[np.ndarray, np.ndarray], float]
+
+
+def quadratic(matrix: np.ndarray, quartic: float = 0.0) -> Evaluate:
+    """-x^T A x / 2 - q sum(x^4) / 12, whose negative Hessian is A + q diag(x^2)."""
+
+    def evaluate(x: np.ndarray, score: np.ndarray) -> float:
+        score[:] = -matrix @ x - quartic * x**3 / 3.0
+        return float(-0.5 * x @ matrix @ x - quartic * np.sum(x**4) / 12.0)
+
+    return evaluate
+
+
+def band(n: int, seed: int) -> np.ndarray:
+    """A positive definite matrix (n, n) with random entries beside the diagonal, in a random order."""
+    rng = np.random.default_rng(seed)
+    matrix = np.diag(rng.uniform(3.0, 5.0, n))
+    for j in range(n - 1):
+        matrix[j, j + 1] = matrix[j + 1, j] = rng.uniform(0.5, 1.0) * rng.choice([-1.0, 1.0])
+    order = rng.permutation(n)
+    return matrix[np.ix_(order, order)]
+
+
+class Walk:
+    """y_t ~ N(x_t, 1) around a random walk with the log scale theta ~ N(middle, sd^2): all of it is known.
+
+    Without data the posterior of theta is its prior. The coordinates are theta, x_1 ... x_T.
+    """
+
+    def __init__(self, y: np.ndarray | None, middle: float = -0.5, sd: float = 0.8) -> None:
+        self.y, self.middle, self.sd = y, middle, sd
+
+    def __call__(self, at: np.ndarray, score: np.ndarray) -> float:
+        theta, x = at[0], at[1:]
+        steps, unit = np.diff(x, prepend=0.0), np.exp(-2.0 * at[0])
+        r = (theta - self.middle) / self.sd
+        score[0] = -r / self.sd + unit * steps @ steps - T
+        score[1:] = -unit * (steps - np.append(steps[1:], 0.0))
+        logp = -0.5 * r * r - 0.5 * unit * steps @ steps - T * theta
+        if self.y is not None:
+            score[1:] += self.y - x
+            logp -= 0.5 * np.sum(np.square(self.y - x))
+        return float(logp)
+
+    def precision(self, theta: float) -> np.ndarray:
+        difference = np.eye(T) - np.eye(T, k=-1)
+        return np.exp(-2.0 * theta) * difference.T @ difference + (self.y is not None) * np.eye(T)
+
+    def mean(self, theta: float) -> np.ndarray:
+        return np.zeros(T) if self.y is None else np.linalg.solve(self.precision(theta), self.y)
+
+
+DATA = np.cumsum(0.6 * np.random.default_rng(1).normal(size=T)) + np.random.default_rng(2).normal(size=T)
+UNIT = np.random.default_rng(3).uniform(0.5, 2.0, T + 1)
+START = 0.3 * np.random.default_rng(4).normal(size=T + 1)
+
+
+def precision_of(walk: Walk) -> Precision:
+    density = Density(walk, UNIT)
+    coupling = couple(density, START / UNIT, np.array([0, *[1] * T]))
+    assert coupling is not None
+    return Precision(density, coupling, np.array([0]))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_pattern_of_a_sparse_precision_is_seen(seed: int) -> None:
+    matrix, n = band(40, seed), 40
+    density = Density(quadratic(matrix, 0.3), np.random.default_rng(seed).uniform(0.1, 10.0, n))
+    found = couple(density, np.ones(n), np.zeros(n, int))
+    assert found is not None
+    np.testing.assert_array_equal(found.pattern.toarray(), matrix != 0.0)
+    assert not found.wide.any()
+    assert not found.members
+    assert density.gradients == 2 * n
+
+
+def test_a_coordinate_with_many_neighbours_is_wide() -> None:
+    n = 60
+    matrix = band(n, 1)
+    matrix[7, :25] += 0.1
+    matrix[:25, 7] += 0.1
+    found = couple(Density(quadratic(matrix), np.ones(n)), np.ones(n), np.zeros(n, int))
+    assert found is not None
+    np.testing.assert_array_equal(np.flatnonzero(found.wide), [7])
+
+
+def test_a_soft_sum_to_zero_is_kept_apart() -> None:
+    """The second variable, of 30 coordinates, has one; the pattern is that without it."""
+    n, level = 45, 3.0
+    matrix, own = band(n, 2), np.arange(15, n)
+    dense = matrix.copy()
+    dense[np.ix_(own, own)] += level
+    density = Density(quadratic(dense), np.random.default_rng(1).uniform(0.5, 2.0, n))
+    found = couple(density, np.zeros(n), np.array([0] * 15 + [1] * 30))
+    assert found is not None
+    np.testing.assert_array_equal(found.members[0], own)
+    assert found.levels == pytest.approx([level], rel=1e-6)
+    np.testing.assert_array_equal(found.pattern.toarray(), matrix != 0.0)
+    u = np.random.default_rng(2).normal(size=n)
+    wanted = np.zeros(n)
+    wanted[own] = level * u[own].sum()
+    np.testing.assert_allclose(found.background(u), wanted, rtol=1e-6)
+
+
+def test_no_coupling_without_scores() -> None:
+    def evaluate(x: np.ndarray, score: np.ndarray) -> float:
+        score[:] = -x
+        return -np.inf if x[3] > 0.0 else 0.0
+
+    assert couple(Density(evaluate, np.ones(20)), np.zeros(20), np.zeros(20, int)) is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_columns_of_one_colour_share_no_row(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pattern = rng.random((30, 30)) < 0.05
+    pattern |= pattern.T | np.eye(30, dtype=bool)
+    colours = colours_of(sparse.csc_matrix(pattern))
+    assert colours.min() == 0
+    for colour in range(colours.max() + 1):
+        assert pattern[:, colours == colour].sum(axis=1).max() <= 1
+
+
+def test_a_series_takes_three_colours() -> None:
+    pattern = sparse.csc_matrix(abs(np.subtract.outer(np.arange(100), np.arange(100))) <= 1)
+    assert colours_of(pattern).max() == 2
+
+
+def test_strengths_tell_who_acts_on_the_curvature() -> None:
+    """theta rules the scale of the walk; a location that all have in common changes no curvature."""
+
+    def evaluate(at: np.ndarray, score: np.ndarray) -> float:
+        inner = np.empty(T + 1)
+        moved = np.append(at[0], at[1:-1] - at[-1])
+        logp = Walk(DATA)(moved, inner)
+        score[:-1] = inner
+        score[-1] = -inner[1:].sum() - at[-1]
+        return logp - 0.5 * at[-1] ** 2
+
+    density, x = Density(evaluate, np.ones(T + 2)), np.append(START, 0.1)
+    narrow = np.zeros(T + 2, bool)
+    narrow[[0, T + 1]] = True
+    coupling = couple(density, x, np.array([0, *[1] * T, 2]))
+    assert coupling is not None
+    strengths = strengths_of(density, x, coupling._replace(wide=narrow), 0.5)
+    assert strengths[0] > 0.5
+    assert strengths[T + 1] < 1e-4
+    np.testing.assert_array_equal(choose_heads(strengths), [0])
+
+
+def test_the_strongest_heads_are_chosen() -> None:
+    strengths = {3: 0.5, 9: HEAD / 2, 4: 0.1, 12: 2.0, 1: 0.3, 7: 0.2, 20: 0.15}
+    assert MOST_HEADS == 4
+    np.testing.assert_array_equal(choose_heads(strengths), [1, 3, 7, 12])
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_precision_and_factor_are_those_of_the_dense_hessian(seed: int) -> None:
+    """With heads, a wide latent, units, a soft sum to zero, and a Hessian that changes with the point."""
+    n, level, quartic, rng = 60, 0.2, 0.7, np.random.default_rng(seed)
+    matrix, heads, wide, own = band(n, seed), np.array([11, 40]), 5, np.arange(20, n)
+    matrix[wide, :] += 0.05
+    matrix[:, wide] += 0.05
+    dense = matrix.copy()
+    dense[np.ix_(own, own)] += level
+    unit = rng.uniform(0.5, 2.0, n)
+    density = Density(quadratic(dense, quartic), unit)
+    coupling = couple(density, rng.normal(size=n) / unit, np.repeat([0, 1], [20, n - 20]))
+    assert coupling is not None
+    assert coupling.members
+    np.testing.assert_array_equal(np.flatnonzero(coupling.wide), [wide])
+    precision, x = Precision(density, coupling, heads), rng.normal(size=n)
+    np.testing.assert_array_equal(np.sort(precision.latents), np.setdiff1d(np.arange(n), heads))
+    assert precision.latents[-1] == wide
+    before = density.gradients
+    found = precision.at(x / unit)
+    assert density.gradients - before == precision.cost < 30
+    assert found is not None
+    hessian = (dense + quartic * np.diag(x * x)) * np.outer(unit, unit)
+    wanted = hessian[np.ix_(precision.latents, precision.latents)]
+    background = precision.background @ precision.background.T
+    # differences of a cubic score are off by STEP² times its third derivative
+    np.testing.assert_allclose(found.toarray() + background, wanted, atol=100.0 * STEP**2 + 1e-6)
+    factor = precision.factor(found)
+    assert factor is not None
+    lower = factor.lower.toarray()
+    np.testing.assert_array_equal(np.diag(lower), 1.0)
+    np.testing.assert_array_equal(np.triu(lower, 1), 0.0)
+    np.testing.assert_allclose(lower * factor.pivots @ lower.T, found.toarray(), atol=1e-10)
+    v = rng.normal(size=n - 2)
+    np.testing.assert_allclose(factor.solve(v), np.linalg.solve(wanted, v), rtol=1e-4, atol=1e-5)
+    assert factor.log_det() == pytest.approx(np.linalg.slogdet(wanted)[1], abs=1e-4)
+
+
+def test_an_indefinite_precision_has_no_factor() -> None:
+    precision = precision_of(Walk(DATA))
+    matrix = precision.at(START / UNIT)
+    assert matrix is not None
+    assert precision.factor(matrix) is not None
+    assert precision.factor((matrix - 2.0 * sparse.diags(matrix.diagonal())).tocsc()) is None
+
+
+@pytest.mark.parametrize("theta", [-4.0, -1.0, 1.0])
+def test_the_mode_of_latents_is_their_mean_and_its_height_their_marginal(theta: float) -> None:
+    walk = Walk(DATA)
+    x = START / UNIT
+    x[0] = theta / UNIT[0]
+    mode = find_mode(precision_of(walk), x)
+    assert mode is not None
+    assert mode.x[0] == x[0]
+    np.testing.assert_allclose((mode.x * UNIT)[1:], walk.mean(theta), atol=0.02 * np.exp(min(theta, 0.0)))
+    at = np.append(theta, walk.mean(theta))
+    units = np.log(UNIT[1:]).sum()
+    wanted = walk(at, np.empty(T + 1)) - 0.5 * np.linalg.slogdet(walk.precision(theta))[1] - units
+    assert mode.logp == pytest.approx(wanted, abs=0.02)
+
+
+@pytest.mark.parametrize(("middle", "sd"), [(-0.5, 0.8), (1.5, 0.3), (0.0, 2.0)])
+def test_heads_are_where_their_law_is(middle: float, sd: float) -> None:
+    """Without data Laplace's approximation is exact, and the law of theta is its prior."""
+    place = find_place(precision_of(Walk(None, middle, sd)), START / UNIT, 100_000)
+    assert place is not None
+    assert place.theta[0] * UNIT[0] == pytest.approx(middle, abs=0.05 * sd)
+    assert abs(place.root[0, 0]) * UNIT[0] == pytest.approx(sd, rel=0.05)
+
+
+def test_covariance_of_heads() -> None:
+    """Two heads with the correlation 0.8; the second is the log scale of independent latents."""
+    cov = np.array([[0.5, 0.8 * np.sqrt(0.5) * 0.6], [0.8 * np.sqrt(0.5) * 0.6, 0.36]])
+    inverse = np.linalg.inv(cov)
+
+    def evaluate(x: np.ndarray, score: np.ndarray) -> float:
+        heads, rest = x[:2] - HEADS_FIRST, x[2:]
+        unit = np.exp(-2.0 * x[1])
+        score[:2] = -inverse @ heads
+        score[1] += unit * rest @ rest - len(rest)
+        score[2:] = -unit * rest
+        return float(-0.5 * heads @ inverse @ heads - 0.5 * unit * rest @ rest - len(rest) * x[1])
+
+    n = 40
+    unit = np.random.default_rng(6).uniform(0.5, 2.0, n)
+    density = Density(evaluate, unit)
+    narrow = Coupling(
+        sparse.csc_matrix(np.eye(n, dtype=bool)), np.ones(n), np.arange(n) < 2, members=(), levels=()
+    )
+    place = find_place(Precision(density, narrow, np.array([0, 1])), np.full(n, 0.2), 100_000)
+    assert place is not None
+    root = place.root * unit[:2, None]
+    np.testing.assert_allclose(place.theta * unit[:2], HEADS_FIRST, atol=0.05)
+    np.testing.assert_allclose(root @ root.T, cov, rtol=0.1)
+
+
+def test_a_search_ends_when_its_budget_does() -> None:
+    precision = precision_of(Walk(None, 30.0, 1.0))
+    spent = precision.density.gradients
+    assert find_place(precision, START / UNIT, 50) is None
+    assert precision.density.gradients - spent < 500
+
+
+def law_of(walk: Walk) -> tuple[np.ndarray, float, float]:
+    """The rows of the field that is learned, and the mean and standard deviation of its head."""
+    learned, gradients = learn_field(walk, START, UNIT, np.array([0, *[1] * T]))
+    assert learned is not None
+    np.testing.assert_array_equal(field_of(learned.rows).heads, [0])
+    assert 2 * T < gradients < 2_000
+    return learned.rows, float(field_of(learned.rows).mid[0]), float(learned.scale[0])
+
+
+def in_z(rows: np.ndarray, theta: float, x: np.ndarray) -> np.ndarray:
+    z = np.empty(T + 1)
+    composition.into_z(rows, np.append(theta, x), z)
+    return z[1:]
+
+
+@pytest.mark.parametrize("data", [True, False], ids=["with data", "without"])
+def test_latents_are_standard_normal_in_z_wherever_the_head_is(data: bool) -> None:
+    """Given theta, z is normal with a mean and a covariance that follow from the exact ones of x.
+
+    The rms of the mean and of the covariance's difference from I stay small from -3 to 3 standard deviations.
+    """
+    walk = Walk(DATA if data else None)
+    rows, mid, sd = law_of(walk)
+    for r in np.linspace(-3.0, 3.0, 13):
+        theta = mid + r * sd
+        mean, root = walk.mean(theta), np.linalg.cholesky(np.linalg.inv(walk.precision(theta)))
+        at_mean = in_z(rows, theta, mean)
+        moved = np.array([in_z(rows, theta, mean + column) - at_mean for column in root.T])
+        assert np.sqrt(np.mean(np.square(at_mean))) < 0.3
+        assert np.linalg.norm(moved.T @ moved - np.eye(T)) / np.sqrt(T) < 0.4
+
+
+def test_far_out_latents_are_not_centred_on_one_side_and_centred_on_the_other() -> None:
+    """The slope of s in the log scale is 1 where the walk rules, and 0 where the data do.
+
+    Both limits hold beyond the design too, which ends at 5 standard deviations.
+    """
+    rows, mid, sd = law_of(Walk(DATA))
+    far = 30.0 * sd
+
+    def log_det(theta: float) -> float:
+        return float(composition.into_x(rows, np.append(theta, np.zeros(T)), np.empty(T + 1)))
+
+    left = (log_det(mid - far + 0.5) - log_det(mid - far - 0.5)) / T
+    right = (log_det(mid + far + 0.5) - log_det(mid + far - 0.5)) / T
+    assert left == pytest.approx(1.0, abs=0.05)
+    assert right == pytest.approx(0.0, abs=0.1)
+    without, mid, sd = law_of(Walk(None))
+    for side in (-30.0, 30.0):
+        ahead, behind = (
+            float(composition.into_x(without, np.append(mid + side * sd + h, np.zeros(T)), np.empty(T + 1)))
+            for h in (0.5, -0.5)
+        )
+        assert (ahead - behind) / T == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_law_at_a_point_of_the_design_has_its_factor() -> None:
+    """s = -log(D) / 2, and z = 0 is the mode, at the middle of the design."""
+    walk = Walk(DATA)
+    precision = precision_of(walk)
+    place = find_place(precision, START / UNIT, 100_000)
+    assert place is not None
+    law = fit_law(precision, place, *find_design(precision, place))
+    theta = float(law.mid[0])
+    learned, _ = learn_field(walk, START, UNIT, np.array([0, *[1] * T]))
+    assert learned is not None
+    z = np.zeros(T + 1)
+    z[0] = theta
+    x = np.empty(T + 1)
+    log_det = composition.into_x(learned.rows, z, x)
+    assert log_det == pytest.approx(-0.5 * np.linalg.slogdet(walk.precision(theta))[1], abs=0.02 * T)
+    np.testing.assert_allclose(x[1:], walk.mean(theta), atol=0.05)
+
+
+def test_a_field_without_heads_whitens_a_fixed_precision() -> None:
+    matrix = band(40, 4)
+    learned, _ = learn_field(quadratic(matrix), np.ones(40), np.ones(40), np.zeros(40, int))
+    assert learned is not None
+    assert not len(field_of(learned.rows).heads)
+    jacobian = np.empty((40, 40))
+    for j, e in enumerate(np.eye(40)):
+        x = np.empty(40)
+        composition.into_x(learned.rows, e, x)
+        jacobian[:, j] = x
+    np.testing.assert_allclose(jacobian.T @ matrix @ jacobian, np.eye(40), atol=1e-5)
+
+
+def test_a_dense_precision_is_no_field() -> None:
+    root = np.random.default_rng(5).normal(size=(60, 60))
+    assert learn_field(quadratic(root @ root.T), np.ones(60), np.ones(60), np.zeros(60, int))[0] is None
+
+
+def test_nothing_is_found_where_the_density_fails() -> None:
+    def evaluate(x: np.ndarray, score: np.ndarray) -> float:
+        score[:] = np.nan
+        return float("nan")
+
+    found, gradients = learn_field(evaluate, np.zeros(30), np.ones(30), np.zeros(30, int))
+    assert found is None
+    assert gradients <= 4

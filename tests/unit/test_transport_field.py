@@ -1,0 +1,232 @@
+"""The law of a latent field: its inverse, log determinant and pull-back, and tables that are damaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stanadapt.transport import composition
+from stanadapt.transport.field import (
+    OWN_FEATURES,
+    Field,
+    are_valid,
+    describe,
+    feature_values,
+    field_of,
+    field_rows,
+    header_of,
+    n_features,
+)
+from stanadapt.transport.map_table import COLUMNS, KIND, N_ENTRIES, N_HEADS, N_LATENTS, SIZE_S
+from stanadapt.transport.tail import Tails, tail_rows
+
+D = 13
+OUTSIDE = 12  # a coordinate that is neither head nor latent, whatever the field
+GRADIENTS = 17
+STEP = 1e-6
+
+
+def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
+    """A field with `m` heads and random numbers; latents in an order of their own."""
+    rng = np.random.default_rng(seed)
+    places = rng.permutation(OUTSIDE)
+    heads, own = np.sort(places[:m]), places[m : m + 8]
+    entries = [[k for k in range(j + 1, len(own)) if rng.random() < 0.4] for j in range(len(own))]
+    starts = np.cumsum([0, *map(len, entries)])
+    later = np.array([k for column in entries for k in column], np.int64)
+    if m == 0:
+        sizes = (0, 0, 0)
+    bases = tuple(0.2 * rng.normal(size=(size, n_features(m))) for size in sizes)
+    widths = len(own), len(own), len(later)
+    coefficients = tuple(
+        0.5 * rng.normal(size=(size + 1, width)) for size, width in zip(sizes, widths, strict=True)
+    )
+    scale, rate = rng.uniform(0.5, 2.0, (2, m))
+    mid, middle = rng.normal(size=m), rng.normal(size=len(own))
+    return Field(heads, mid, scale, rate, bases, middle, own, starts, later, coefficients)
+
+
+def point(table: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, float]:
+    x = np.empty(D)
+    return x, composition.into_x(table, z, x)
+
+
+CASES = [(m, seed) for m in (0, 1, 3) for seed in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("m", "seed"), CASES)
+def test_a_field_is_undone(m: int, seed: int) -> None:
+    table, z, found = (
+        field_rows(field(m, seed), GRADIENTS),
+        np.random.default_rng(seed).normal(size=D),
+        np.empty(D),
+    )
+    composition.into_z(table, point(table, z)[0], found)
+    np.testing.assert_allclose(found, z, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("m", "seed"), CASES)
+def test_log_determinant_is_that_of_the_derivatives(m: int, seed: int) -> None:
+    table, z = field_rows(field(m, seed), GRADIENTS), np.random.default_rng(seed).normal(size=D)
+    ahead = [point(table, z + STEP * e)[0] for e in np.eye(D)]
+    behind = [point(table, z - STEP * e)[0] for e in np.eye(D)]
+    sign, log_det = np.linalg.slogdet((np.array(ahead) - np.array(behind)) / (2.0 * STEP))
+    assert sign == 1.0
+    assert point(table, z)[1] == pytest.approx(log_det, abs=1e-6)
+
+
+@pytest.mark.parametrize("with_tails", [False, True], ids=["field", "field and tails"])
+@pytest.mark.parametrize(("m", "seed"), CASES)
+def test_score_is_the_gradient_of_the_density_in_z(m: int, seed: int, with_tails: bool) -> None:
+    """Tails of a head and of a coordinate outside come before the field, and are pulled back after it."""
+    rng, law = np.random.default_rng(seed), field(m, seed)
+    table, z = field_rows(law, GRADIENTS), rng.normal(size=D)
+    if with_tails:
+        others = np.array([*law.heads[:1], OUTSIDE])
+        tails = tail_rows(Tails(others, np.full(len(others), 0.3), np.full(len(others), 0.7)))
+        table = np.concatenate((tails, table))
+    assert composition.is_map(table, D)
+    root = 0.3 * rng.normal(size=(D, D))
+    precision = root @ root.T
+
+    def density(z: np.ndarray) -> float:
+        x, log_det = point(table, z)
+        return float(-0.5 * x @ precision @ x + log_det)
+
+    x = point(table, z)[0]
+    score_x = -precision @ x
+    score = score_x.copy()
+    composition.pull_back(table, z, x, score)
+    wanted = [(density(z + STEP * e) - density(z - STEP * e)) / (2.0 * STEP) for e in np.eye(D)]
+    np.testing.assert_allclose(score, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+    back = composition.score_in_x(table, z, x, score)
+    np.testing.assert_allclose(back, score_x, rtol=1e-8, atol=1e-8 * np.abs(score_x).max())
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_slopes_of_features_are_their_derivatives(m: int) -> None:
+    """Near the middle, at a knot's turn and far out."""
+    mid, scale, rate = np.full(m, 0.3), np.linspace(0.5, 2.0, m), np.linspace(2.0, 1.0, m)
+
+    def features(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, slopes = np.empty(n_features(m)), np.full((n_features(m), m), np.nan)
+        feature_values(theta, mid, scale, rate, values, slopes)
+        return values, slopes
+
+    for r in np.random.default_rng(m).normal(size=(5, m)) * np.array([[0.3], [1.0], [3.0], [10.0], [30.0]]):
+        theta = mid + scale * r
+        wanted = [
+            (features(theta + STEP * e)[0] - features(theta - STEP * e)[0]) / (2.0 * STEP) for e in np.eye(m)
+        ]
+        np.testing.assert_allclose(features(theta)[1], np.transpose(wanted), atol=1e-5)
+
+
+def test_features_neither_overflow_nor_bend_far_out() -> None:
+    """The turns are straight and the shares constant from some distance on, on either side."""
+    one = np.ones(1)
+    found = {}
+    for theta in (-2e3, -1e3, 1e3, 2e3):
+        values, slopes = np.empty(n_features(1)), np.empty((n_features(1), 1))
+        feature_values(np.array([theta]), 0.0 * one, one, 2.0 * one, values, slopes)
+        assert np.isfinite(values).all()
+        found[theta] = slopes[1:OWN_FEATURES, 0]
+    for near, far in ((-1e3, -2e3), (1e3, 2e3)):
+        np.testing.assert_array_equal(found[near], found[far])
+    np.testing.assert_array_equal(found[1e3][::2] - found[-1e3][::2], 1.0)
+    np.testing.assert_array_equal(found[1e3][1::2], 0.0)
+
+
+@pytest.mark.parametrize(("m", "seed"), CASES)
+def test_rows_hold_the_field(m: int, seed: int) -> None:
+    law = field(m, seed)
+    rows = field_rows(law, GRADIENTS)
+    assert are_valid(rows, D)
+    assert composition.is_map(rows, D)
+    for wanted, found in zip(law, field_of(rows), strict=True):
+        for one, other in zip(*((a if isinstance(a, tuple) else (a,)) for a in (wanted, found)), strict=True):
+            np.testing.assert_array_equal(one, other)
+    before = np.zeros((2, COLUMNS))
+    assert header_of(before) == header_of(np.concatenate((before, rows))) == 2
+    told = describe(rows, D)
+    assert set(np.flatnonzero(told["field_role"] == 2)) == set(law.heads)
+    assert set(np.flatnonzero(told["field_role"] == 1)) == set(law.own)
+    assert told["field_entries"].sum() == len(law.later)
+    assert told["field_gradients"] == GRADIENTS
+
+
+def set_number(rows: np.ndarray, number: int, value: float) -> None:
+    rows.reshape(-1)[COLUMNS + number] = value
+
+
+DAMAGED: dict[str, Any] = {
+    "a number is missing": lambda rows, law: set_number(rows, 0, np.nan),
+    "a head outside": lambda rows, law: set_number(rows, 0, D),
+    "a head that is no whole number": lambda rows, law: set_number(rows, 0, 0.5),
+    "two heads alike": lambda rows, law: set_number(rows, 1, law.heads[0]),
+    "a head that is a latent": lambda rows, law: set_number(rows, 0, law.own[3]),
+    "a scale of zero": lambda rows, law: set_number(rows, 6, 0.0),
+    "a rate below zero": lambda rows, law: set_number(rows, 9, -1.0),
+    "a row too few in the header": lambda rows, law: rows.__setitem__((0, 1), len(rows) - 1),
+    "more latents than numbers": lambda rows, law: rows.__setitem__((0, N_LATENTS), 10_000),
+    "no latents": lambda rows, law: rows.__setitem__((0, N_LATENTS), 0),
+    "heads below zero": lambda rows, law: rows.__setitem__((0, N_HEADS), -1),
+    "one entry more": lambda rows, law: rows.__setitem__((0, N_ENTRIES), rows[0, N_ENTRIES] + 1),
+    "part of a basis": lambda rows, law: rows.__setitem__((0, SIZE_S), 1.5),
+    "another kind": lambda rows, law: rows.__setitem__((0, KIND), 7.0),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_tables_are_refused(name: str) -> None:
+    law = field(3, 1)
+    rows = field_rows(law, GRADIENTS)
+    DAMAGED[name](rows, law)
+    assert not composition.is_map(rows, D)
+
+
+def test_entries_point_to_later_latents_and_columns_follow_each_other() -> None:
+    law = field(1, 1)
+    first = int(np.flatnonzero(np.diff(law.starts))[-1])
+    for damage in (
+        law._replace(later=np.where(np.arange(len(law.later)) == law.starts[first], first, law.later)),
+        law._replace(later=np.full_like(law.later, len(law.own))),
+        law._replace(starts=law.starts[::-1].copy()),
+        law._replace(starts=np.append(law.starts[:-1], len(law.later) - 1)),
+        law._replace(own=np.append(law.own[:-1], law.own[0])),
+    ):
+        assert not are_valid(field_rows(damage, GRADIENTS), D)
+
+
+def test_other_laws_keep_away_from_latents() -> None:
+    law = field(1, 1)
+    rows = field_rows(law, GRADIENTS)
+    tail = tail_rows(Tails(law.own[:1], np.zeros(1), np.ones(1)))
+    assert not composition.is_map(np.concatenate((tail, rows)), D)
+    assert not composition.is_map(np.concatenate((rows, rows)), D)
+
+
+def test_a_table_that_passes_never_reads_outside_of_itself() -> None:
+    """Random damage: what is not refused gives a map that can be undone, or numbers that are not finite."""
+    rng, refused, tries = np.random.default_rng(5), 0, 400
+    whole = field_rows(field(3, 2), GRADIENTS)
+    structure = COLUMNS + np.arange(4 * 3)  # heads, mid, scale and rate
+    for _ in range(tries):
+        rows = whole.copy()
+        flat = rows.reshape(-1)
+        for _ in range(int(rng.integers(1, 4))):
+            place = rng.choice([rng.integers(10), rng.choice(structure), rng.integers(flat.size)])
+            flat[place] = rng.choice([-1.0, 0.0, 0.5, 1.0, 2.0, 7.0, 12.0, 1e6, np.inf, np.nan])
+        cut = rows[: int(rng.integers(1, len(rows) + 1))] if rng.random() < 0.2 else rows
+        if not composition.is_map(cut, D):
+            refused += 1
+            continue
+        z, found = rng.normal(size=D), np.empty(D)
+        x, log_det = point(cut, z)
+        composition.into_z(cut, x, found)
+        composition.pull_back(cut, z, x, found)
+        if np.isfinite(x).all() and np.abs(x).max() < 1e6 and log_det < np.inf:
+            composition.into_z(cut, x, found)
+            np.testing.assert_allclose(found, z, rtol=1e-3, atol=1e-3)
+    assert 0.3 * tries < refused < tries
