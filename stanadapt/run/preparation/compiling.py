@@ -27,6 +27,7 @@ from ...samplers import history, is_engine, knowledge, resolve, sampler
 from ...samplers.base import POLICY
 from ...target import hessian, log_density, log_density_gradient
 from ...trace import empty_trace
+from ...transport.fields.learning import LEAST_SIZE, learn_walk
 from ...transport.learning import learn_funnel
 from ...transport.map_table import no_transport
 from .. import warmup
@@ -52,6 +53,9 @@ class Step(NamedTuple):
     types: str  # what it compiles for
     run: Callable[[], object]
     is_lazy: bool = False  # whether it may be left out where it was compiled before: nothing is loaded then
+
+
+_FIELDS = Step("the coordinates of latent fields", "", learn_walk, is_lazy=True)  # few runs come to them
 
 
 def compile_steps(
@@ -160,6 +164,8 @@ def ahead_steps(methods: Sequence[str]) -> list[Step]:
     for name in methods:
         for step in method_steps(name, resolve(sampler(name), None), posterior):
             steps.setdefault(step[:2], step)
+        if getattr(sampler(name).FACTS, "transports", False):
+            steps.setdefault(_FIELDS[:2], _FIELDS)
     return list(steps.values())
 
 
@@ -206,6 +212,8 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
         groups = warmup.variable_groups(posterior.unconstrained_names)
         if np.bincount(groups).max() >= _SEVERAL:
             steps.append(Step("the coordinates of hierarchies", "", learn_funnel))
+        if posterior.dim >= LEAST_SIZE:
+            steps.append(_FIELDS)
     if (backend := posterior.model.backend) in PROGRAM_BACKENDS:
         steps.append(Step("results", backend, lambda: _build_nothing(posterior)))
     return steps

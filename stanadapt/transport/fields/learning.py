@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse.linalg import spsolve_triangular
 
+from ..composition import change_coordinates
 from ..field import field_rows
+from ..map_table import no_transport
 from .fit import find_design, fit_law
 from .laplace import Place, find_place
 from .precision import Precision
@@ -67,6 +70,33 @@ def _learn(density: Density, x: np.ndarray, variables: np.ndarray) -> Learned | 
     if not np.all(np.isfinite(rows)):
         return None
     return Learned(rows, *_metric(precision, place, density.unit))
+
+
+@functools.cache
+def learn_walk() -> np.ndarray:
+    """The map of a small random walk x_t ~ N(x_t-1, e^(2u)), observed with unit noise.
+
+    A process calls this function once, before chains start (run/preparation/compiling.py). The call compiles
+    or loads the functions that learning a field needs, so that no chain waits for them during its warm-up.
+    """
+    n = LEAST_SIZE
+    data = np.cumsum(np.random.default_rng(1).standard_normal(n))
+
+    def evaluate(point: np.ndarray, score: np.ndarray) -> float:
+        u, steps, misses = point[0], np.diff(point[1:]), data - point[1:]
+        pulls = steps * np.exp(-2.0 * u)
+        score[0] = pulls @ steps - len(steps) - u
+        score[1:] = misses + np.append(pulls, 0.0) - np.insert(pulls, 0, 0.0)
+        return float(-0.5 * (pulls @ steps + misses @ misses + u * u) - len(steps) * u)
+
+    x, variables = np.insert(data, 0, 0.0), np.minimum(np.arange(n + 1), 1)
+    found, _ = learn_field(evaluate, x, np.ones(n + 1), variables)
+    assert found is not None
+    score = np.empty(n + 1)
+    logp = evaluate(x, score)
+    z, logp, score = change_coordinates(no_transport(), found.rows, x, logp, score)
+    change_coordinates(found.rows, no_transport(), z, logp, score)
+    return found.rows
 
 
 def choose_heads(strengths: dict[int, float]) -> np.ndarray:
