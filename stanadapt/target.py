@@ -16,7 +16,7 @@ from numba.core import cgutils
 
 from .jit import intrinsic, kernel
 from .kinds import Flag, Matrix, Real, Vector
-from .transport.composition import into_x, pull_back
+from .transport.composition import into_x, into_x_keeping, n_kept, pull_back_kept
 from .transport.map_table import COLUMNS
 
 
@@ -128,14 +128,14 @@ def log_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real
 
 @kernel
 def _moved_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real:
-    x = np.empty_like(z)
-    log_det = into_x(target.transport, z, x)
+    x, kept = np.empty_like(z), np.empty(n_kept(target.transport))
+    log_det = into_x_keeping(target.transport, z, x, kept)
     if log_det == np.inf:
         return -np.inf
     logp = _density_gradient(target, x, score)
     if logp == -np.inf:
         return logp
-    pull_back(target.transport, z, x, score)
+    pull_back_kept(target.transport, z, x, score, kept)
     return logp + log_det
 
 

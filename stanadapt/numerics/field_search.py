@@ -6,9 +6,9 @@ coordinates in which they do. The search costs some gradients, so a chain begins
 are long, and if the gradients are few beside those that the chain has taken. Both are counts, so that draws
 depend on the seed alone.
 
-At the end of each later window the field is judged by draws of that window, which it was not fitted to: it is
-given up if the best linear metric without it fits them clearly better than the best one with it, by the Fisher
-divergence (metric_choice.py). Where it fits, the divergence is a hundred times smaller with it.
+At the end of each later window the field is judged by draws of that window, which it was not fitted to. It is
+given up if the best linear metric without it fits them clearly better than the best one with it, by the
+Fisher divergence (metric_choice.py). Where it fits, the divergence is a hundred times smaller with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from ..target import Failures, log_density_gradient
 from ..transport.composition import transport_draws
-from ..transport.field import header_of
+from ..transport.field import split
 from ..transport.fields.learning import LARGEST_SIZE, LEAST_SIZE, Learned, learn_field
 from ..transport.map_table import no_transport
 from .metric import Metric, learn_metric
@@ -38,7 +38,7 @@ def seeks_field(d: int, transport: np.ndarray, searches: int, draws: int, gradie
     return (
         LEAST_SIZE <= d <= LARGEST_SIZE
         and searches < MOST_SEARCHES
-        and header_of(transport) == len(transport)
+        and not len(split(transport)[0])
         and draws >= LEAST_DRAWS
         and gradients >= LONG
         and 2 * d <= SHARE * draws * gradients
@@ -80,13 +80,13 @@ def without_poor_field(
 
     The first `before` draws are from the window before, and judge nothing.
     """
-    end = header_of(transport)
+    field, others = split(transport)
     points, scores = points[before:], scores[before:]
-    if end == len(transport) or len(points) < _JUDGES:
+    if not len(field) or len(points) < _JUDGES:
         return transport
-    z, score_z = transport_draws(transport[end:], points, scores)
+    z, score_z = transport_draws(field, points, scores)
     poor = _least_divergence(z, score_z) > POOR * _least_divergence(points, scores)
-    return transport[:end] if poor else transport
+    return others if poor else transport
 
 
 def _least_divergence(points: np.ndarray, scores: np.ndarray) -> float:

@@ -143,7 +143,9 @@ def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     windows = empty_windows(d)
     groups = np.zeros(0 if settings.transport == OFF else d, np.int64)
     table = no_transport()
-    return State(x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, table, groups, 0)
+    return State(
+        x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, table, groups, 0
+    )
 
 
 SHORT = 3.0  # steps are short if a trajectory is longer than so many of them

@@ -109,9 +109,10 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
 
 
 def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
-    """Look for a latent field, if trajectories are long (numerics/field_search.py), and move to its coordinates.
+    """Look for a latent field, if trajectories are long, and move to its coordinates.
 
-    The windows before were in coordinates where the chain may hardly have moved, so they are left behind.
+    numerics/field_search.py says when, and what it costs. The windows before were in coordinates where the
+    chain may hardly have moved, so they are left behind.
     """
     windows, d = state.windows, state.x.size
     n, pace = windows.seen, 2.0 * trajectory_steps(settings, state.step_size, state.most)
@@ -119,9 +120,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
         return state
     if not seeks_field(d, state.transport, state.searches, n, pace):
         return state
-    x, logp, score = change_coordinates(
-        state.transport, no_transport(), state.x, state.logp, state.score
-    )
+    x, logp, score = change_coordinates(state.transport, no_transport(), state.x, state.logp, state.score)
     found = search_field(target, x, windows.points[:n], windows.scores[:n], state.groups)
     if found is None:
         return state._replace(searches=state.searches + 1)
@@ -134,9 +133,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
         score=score,
         step_size=FIRST_STEP,
         search=dual_averaging(FIRST_STEP),
-        metric=metric_of_field(
-            found, dense=settings.metric == DENSE, compressing=settings.metric == AUTO
-        ),
+        metric=metric_of_field(found, dense=settings.metric == DENSE, compressing=settings.metric == AUTO),
         windows=empty_windows(d),
         hessian=np.empty((0, 0)),
         steady=False,

@@ -11,7 +11,7 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     TAIL       tail.py     a coordinate with tails that decrease like a power
     BEND       bend.py     a coordinate with one long and one short tail
     CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
-    FIELD      field.py   latents that are tied to their neighbours by a few parameters; these are the last rows
+    FIELD      field.py   latents that are tied to their neighbours by a few parameters (the first rows)
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from . import bend, field, group, tail
 from .map_table import (
     BEND,
     COLUMNS,
-    FIELD,
     KIND,
     LOCATION,
     OWN,
@@ -45,19 +44,32 @@ LAWS = tail, bend, group  # with one row for each coordinate, in the order in wh
 @kernel(ordered=True, counted=False)
 def into_x(table: Any, z: Any, x: Any) -> Any:
     """Write x(z) to `x` (d,). Returns log |dx/dz|, infinite where x overflows."""
-    log_det, k = 0.0, 0
+    return into_x_keeping(table, z, x, z[:0])
+
+
+@kernel(ordered=True, counted=False)
+def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
+    """The same; `kept` (n_kept(table),), or (0,), takes what `pull_back_kept` needs of a field."""
     for i in range(z.size):
         x[i] = z[i]
+    latents = field.length(table)
+    log_det, k = 0.0, latents
     while k < len(table):
         if table[k, KIND] == TAIL:
             log_det, k = tail.into_x(table, k, z, x, log_det)
         elif table[k, KIND] == BEND:
             log_det, k = bend.into_x(table, k, z, x, log_det)
-        elif table[k, KIND] == FIELD:
-            log_det, k = field.into_x(table, k, z, x, log_det)
         else:
             log_det, k = group.into_x(table, k, z, x, log_det)
+    if latents > 0:
+        log_det += field.into_x(table, z, x, kept)
     return log_det if np.isfinite(log_det) else np.inf
+
+
+@kernel(ordered=True, counted=False)
+def n_kept(table: Any) -> Any:
+    """How many numbers `into_x_keeping` keeps."""
+    return field.n_kept(table) if field.length(table) > 0 else 0
 
 
 @kernel(ordered=True, counted=False)
@@ -65,25 +77,32 @@ def into_z(table: Any, x: Any, z: Any) -> None:
     """Write z(x) to `z` (d,)."""
     for i in range(x.size):
         z[i] = x[i]
-    k = 0
+    latents = field.length(table)
+    k = latents
     while k < len(table):
         if table[k, KIND] == TAIL:
             k = tail.into_z(table, k, x, z)
         elif table[k, KIND] == BEND:
             k = bend.into_z(table, k, x, z)
-        elif table[k, KIND] == FIELD:
-            k = field.into_z(table, k, x, z)
         else:
             k = group.into_z(table, k, x, z)
+    if latents > 0:
+        field.into_z(table, x, z)
 
 
 @kernel(ordered=True, counted=False)
 def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
     """The gradient of the log density in z, from the score in x; `score` (d,) changes in place."""
-    end = _end_of_rows(table)
-    if end < len(table):
-        field.pull_back(table, end, z, x, score)
-    while end > 0:
+    pull_back_kept(table, z, x, score, z[:0])
+
+
+@kernel(ordered=True, counted=False)
+def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
+    """The same, after `into_x_keeping` at the same point, or with `kept` (0,)."""
+    latents, end = field.length(table), len(table)
+    if latents > 0:
+        field.pull_back(table, z, x, score, kept)
+    while end > latents:
         if table[end - 1, KIND] == TAIL:
             end = tail.pull_back(table, end, z, x, score)
         elif table[end - 1, KIND] == BEND:
@@ -92,28 +111,20 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
             end = group.pull_back(table, end, z, x, score)
 
 
-@kernel(ordered=True, counted=False)
-def _end_of_rows(table: Any) -> Any:
-    """The number of rows before the field; all rows if there is none."""
-    k = 0
-    while k < len(table) and table[k, KIND] != FIELD:
-        k += 1
-    return k
-
-
 @kernel(ordered=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     """The score (d,) in x, from `score` in z."""
-    found, k = score.copy(), 0
+    latents = field.length(table)
+    found, k = score.copy(), latents
     while k < len(table):
         if table[k, KIND] == TAIL:
             k = tail.score_in_x(table, k, z, x, found)
         elif table[k, KIND] == BEND:
             k = bend.score_in_x(table, k, z, x, found)
-        elif table[k, KIND] == FIELD:
-            k = field.score_in_x(table, k, z, x, found)
         else:
             k = group.score_in_x(table, k, z, x, found)
+    if latents > 0:
+        field.score_in_x(table, z, x, found)
     return found
 
 
@@ -167,8 +178,7 @@ def is_map(table: np.ndarray, d: int) -> bool:
     """
     if table.ndim != 2 or table.shape[1] != COLUMNS:
         return False
-    end = field.header_of(table)
-    table, latents = table[:end], table[end:]
+    latents, table = field.split(table)
     if not field.are_valid(latents, d):
         return False
     finite = np.delete(table, REACH, axis=1)

@@ -3,26 +3,27 @@
 In a time series, a random walk or a spatial model many latents x have the normal prior N(mu, Q_0(theta)^-1),
 where Q_0 is sparse and theta are a few parameters, the heads: log scales, autocorrelations and the like.
 Given the heads and the data, x is nearly normal with some mean c(theta) and a sparse precision
-Q(theta) = L L^T, where L is lower triangular in an order that keeps it sparse. So each latent has a regression
-on later ones. With y = x - middle, where the middle is the mean at typical heads, the law
+Q(theta) = L L^T, where L is lower triangular in an order that keeps it sparse. So each latent has a
+regression on later ones. With y = x - middle, where the middle is the mean at typical heads, the law
 
     y_j = a_j(theta) - sum over k > j of G_kj(theta) y_k + e^(s_j(theta)) z_j
 
 with s_j = -log L_jj, G_kj = L_kj / L_jj and a_j = c_j - middle_j + sum_k G_kj (c_k - middle_k) makes z nearly
 normal and independent of the heads. It is triangular: coordinates with a large j come first. So its log
 determinant is the sum of s_j, and draws are exact whatever s, a and G are. If Q is diagonal, the law is a
-partial non-centring; for a series it is the filter that runs backwards (Rue and Held, 2005, Gaussian Markov random fields, chapter 2; Papaspiliopoulos, Roberts
-and Sköld, 2007, A general framework for the parametrization of hierarchical models).
+partial non-centring; for a series it is the filter that runs backwards (Rue and Held, 2005, Gaussian Markov
+random fields, chapter 2; Papaspiliopoulos, Roberts and Sköld, 2007, A general framework for the
+parametrization of hierarchical models).
 
-The numbers of the law are smooth functions of the heads: combinations of features (`feature_values`). Far out s
-is linear in each head, with one slope on either side, since the scale of a latent lies between those of a
-centred and of a program that is not centred; a and G are constant there. Where a scale of the prior goes to 0,
-neighbours are tied by an equation, and a and G go to its numbers faster than s goes to 0. Heads of Stan programs are logarithms and
-logits, so both limits are reached like e^(rate theta). Most latents depend on the heads in about the same way.
-So for each of s, a and G a few combinations of the features, the basis, are computed once for a point, and
-each latent or entry of L has one coefficient for each of them.
+The numbers of the law are smooth functions of the heads: combinations of features (`feature_values`). Far out
+s is linear in each head, with one slope on either side, since the scale of a latent lies between those of a
+centred and of a program that is not centred; a and G are constant there. Where a scale of the prior goes to
+0, neighbours are tied by an equation, and a and G go to its numbers faster than s goes to 0. Heads of Stan
+programs are logarithms and logits, so both limits are reached like e^(rate theta). Most latents depend on the
+heads in about the same way. So for each of s, a and G a few combinations of the features, the basis, are
+computed once for a point, and each latent or entry of L has one coefficient for each of them.
 
-A field has the last rows of a map: a header, with the columns N_LATENTS and those that follow it, and rows
+A field has the first rows of a map: a header, with the columns N_LATENTS and those that follow it, and rows
 that hold all other numbers one after another, in the order of `places`:
 
     heads, mid, scale, rate   (m,) each       the coordinates theta, their middle, scale and rate
@@ -43,6 +44,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from .exponential import exponentials
 from .map_table import (
     COLUMNS,
     FIELD,
@@ -80,17 +82,6 @@ class Field(NamedTuple):
     coefficients: tuple[np.ndarray, np.ndarray, np.ndarray]  # S, A and G
 
 
-class _Values(NamedTuple):
-    """What the law has at one point."""
-
-    s: np.ndarray  # (n,)
-    a: np.ndarray  # (n,)
-    g: np.ndarray  # (e,)
-    slopes_s: np.ndarray  # (r + 1, m) derivatives of the basis in the heads
-    slopes_a: np.ndarray
-    slopes_g: np.ndarray
-
-
 def n_features(m: int) -> int:
     """The number of features of `m` heads, without the constant one."""
     return OWN_FEATURES * m + 2 * m * m
@@ -100,10 +91,10 @@ def n_features(m: int) -> int:
 def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slopes: Any) -> None:
     """Write the features (F,) of heads theta (m,) and their derivatives (F, m).
 
-    For each head they are r = (theta - mid) / scale, and with a = rate (theta - t) at each knot t the function
-    log(1 + e^a) / rate, which turns from the slope 0 to 1, and its derivative, which goes from 0 to 1. For each
-    pair of heads, or a head and itself, they are the products of u = tanh(rate (theta - mid) / 2) and of r, and
-    for two different heads also u_a² u_b and u_a u_b².
+    For each head they are r = (theta - mid) / scale, and with a = rate (theta - t) at each knot t the
+    function log(1 + e^a) / rate, which turns from the slope 0 to 1, and its derivative, which goes from 0 to
+    1. For each pair of heads, or a head and itself, they are the products of u = tanh(rate (theta - mid) / 2)
+    and of r, and for two different heads also u_a² u_b and u_a u_b².
     """
     m = theta.size
     r, u, bent = np.empty(m), np.empty(m), np.empty(m)
@@ -141,14 +132,26 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
                 k += 2
 
 
+@kernel(ordered=True, counted=False)
+def length(table: Any) -> Any:
+    """The number of rows that a field has in a map; 0 if it has none."""
+    return int(table[0, ROWS]) if len(table) > 0 and table[0, KIND] == FIELD else 0
+
+
+@kernel(ordered=True, counted=False)
+def n_kept(table: Any) -> Any:
+    """How many numbers `into_x` keeps for `pull_back`: e^s, G and y."""
+    return 2 * int(table[0, N_LATENTS]) + int(table[0, N_ENTRIES])
+
+
 @kernel(ordered=True)
-def places(table: Any, k: Any) -> Any:
-    """Where the arrays of the field with header `k` begin among all numbers of the table, and where it ends."""
-    header = table[k]
+def places(table: Any) -> Any:
+    """Where the arrays of a field begin among the numbers of the table, and where it ends."""
+    header = table[0]
     m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
     f, s = int(header[N_FEATURES]), (int(header[SIZE_S]), int(header[SIZE_A]), int(header[SIZE_G]))
     at = np.empty(15, np.int64)
-    at[0] = (k + 1) * COLUMNS
+    at[0] = COLUMNS
     for i in range(4):
         at[i + 1] = at[i] + m
     at[5] = at[4] + s[0] * f
@@ -192,139 +195,142 @@ def _slopes(out: Any, flat: Any, slopes: Any, at_basis: Any) -> None:
 
 
 @kernel(ordered=True)
-def _values(table: Any, k: Any, at: Any, x: Any) -> _Values:
-    """The law of the field with header `k` at the heads that are in `x` (d,)."""
-    header, flat = table[k], table.reshape(table.size)
-    m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
-    size_s, size_a, size_g = int(header[SIZE_S]), int(header[SIZE_A]), int(header[SIZE_G])
-    f = int(header[N_FEATURES])
+def _feature_slopes(table: Any, at: Any, x: Any) -> Any:
+    """The features (F,) at the heads in `x` (d,), and their derivatives (F, m)."""
+    flat = table.reshape(table.size)
+    m, f = int(table[0, N_HEADS]), int(table[0, N_FEATURES])
     theta, values, slopes = np.empty(m), np.empty(f), np.empty((f, m))
     for h in range(m):
         theta[h] = x[int(flat[at[0] + h])]
     mid, scale, rate = flat[at[1] : at[2]], flat[at[2] : at[3]], flat[at[3] : at[4]]
     feature_values(theta, mid, scale, rate, values, slopes)
-    s, a, g = np.empty(n), np.empty(n), np.empty(e)
-    _mix(s, flat, values, at[4], size_s, at[11])
-    _mix(a, flat, values, at[5], size_a, at[12])
-    _mix(g, flat, values, at[6], size_g, at[13])
-    slopes_s, slopes_a, slopes_g = np.empty((size_s, m)), np.empty((size_a, m)), np.empty((size_g, m))
-    _slopes(slopes_s, flat, slopes, at[4])
-    _slopes(slopes_a, flat, slopes, at[5])
-    _slopes(slopes_g, flat, slopes, at[6])
-    return _Values(s, a, g, slopes_s, slopes_a, slopes_g)
+    return values, slopes
 
 
 @kernel(ordered=True)
-def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
-    """Write x(z) of the field with header `k`. Returns log |dx/dz| and the row after its last."""
-    at, flat = places(table, k), table.reshape(table.size)
-    law = _values(table, k, at, x)
-    n, y = law.s.size, np.empty(law.s.size)
+def _law(table: Any, at: Any, x: Any) -> Any:
+    """s (n,), a (n,) and G (e,) at the heads in `x` (d,)."""
+    flat, values = table.reshape(table.size), _feature_slopes(table, at, x)[0]
+    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
+    s, a, g = np.empty(n), np.empty(n), np.empty(e)
+    _mix(s, flat, values, at[4], int(table[0, SIZE_S]), at[11])
+    _mix(a, flat, values, at[5], int(table[0, SIZE_A]), at[12])
+    _mix(g, flat, values, at[6], int(table[0, SIZE_G]), at[13])
+    return s, a, g
+
+
+@kernel(ordered=True)
+def into_x(table: Any, z: Any, x: Any, kept: Any) -> Any:
+    """Write x(z) of a field to `x`, and what `pull_back` needs to `kept`. Returns log |dx/dz|."""
+    at, flat = places(table), table.reshape(table.size)
+    s, a, g = _law(table, at, x)
+    n, e, log_det = s.size, g.size, 0.0
+    scale, y = exponentials(s), np.empty(n)
     middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
     starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
-        y[j] = np.exp(law.s[j])
-        log_det += law.s[j]
+        log_det += s[j]
+    last = e
     for j in range(n - 1, -1, -1):
-        i = int(own[j])
-        here = law.a[j] + y[j] * z[i]
-        for k_entry in range(int(starts[j]), int(starts[j + 1])):
-            here -= law.g[k_entry] * y[int(later[k_entry])]
-        y[j] = here
+        i, first = int(own[j]), int(starts[j])
+        here = a[j] + scale[j] * z[i]
+        for entry in range(first, last):
+            here -= g[entry] * y[int(later[entry])]
+        y[j], last = here, first
         x[i] = middle[j] + here
-    return log_det, k + int(table[k, ROWS])
+    if kept.size > 0:
+        for j in range(n):
+            kept[j], kept[n + e + j] = scale[j], y[j]
+        for entry in range(e):
+            kept[n + entry] = g[entry]
+    return log_det
 
 
 @kernel(ordered=True)
-def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
-    """Write z(x) of the field with header `k`. Returns the row after its last."""
-    at, flat = places(table, k), table.reshape(table.size)
-    law = _values(table, k, at, x)
-    n, y = law.s.size, np.empty(law.s.size)
+def into_z(table: Any, x: Any, z: Any) -> None:
+    """Write z(x) of a field to `z`."""
+    at, flat = places(table), table.reshape(table.size)
+    s, a, g = _law(table, at, x)
+    n, y = s.size, np.empty(s.size)
     middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
     starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n - 1, -1, -1):
         i = int(own[j])
         y[j] = x[i] - middle[j]
-        here = y[j] - law.a[j]
-        for k_entry in range(int(starts[j]), int(starts[j + 1])):
-            here += law.g[k_entry] * y[int(later[k_entry])]
-        z[i] = here * np.exp(-law.s[j])
-    return k + int(table[k, ROWS])
+        here = y[j] - a[j]
+        for entry in range(int(starts[j]), int(starts[j + 1])):
+            here += g[entry] * y[int(later[entry])]
+        z[i] = here * np.exp(-s[j])
 
 
 @kernel(ordered=True)
-def pull_back(table: Any, k: Any, z: Any, x: Any, score: Any) -> None:
-    """Turn the score in x into the one in z, for the field with header `k`.
+def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
+    """Turn the score in x into the one in z, for a field. `kept` comes from `into_x`, or is empty.
 
     The pull on y_j is the score of x_j, and what later coordinates have passed on to it: y_k is in y_j for
     all j < k.
     """
-    at, flat = places(table, k), table.reshape(table.size)
-    law = _values(table, k, at, x)
-    n, e = law.s.size, law.g.size
-    y, pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(n), np.empty(e)
-    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
-    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
+    at, flat = places(table), table.reshape(table.size)
+    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
+    if kept.size == 0:
+        kept = np.empty(n_kept(table))
+        into_x(table, z, x.copy(), kept)
+    scale, g, y = kept[:n], kept[n : n + e], kept[n + e :]
+    pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(e)
+    own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
-        i = int(own[j])
-        y[j] = x[i] - middle[j]
-        pull_y[j] = score[i]
+        pull_y[j] = score[int(own[j])]
+    entry = 0
     for j in range(n):
-        i, pull = int(own[j]), pull_y[j]
-        for k_entry in range(int(starts[j]), int(starts[j + 1])):
-            there = int(later[k_entry])
-            pull_g[k_entry] = -y[there] * pull
-            pull_y[there] -= law.g[k_entry] * pull
-        scaled = np.exp(law.s[j]) * pull
-        pull_s[j] = z[i] * scaled + 1.0
+        i, pull, end = int(own[j]), pull_y[j], int(starts[j + 1])
+        while entry < end:
+            there = int(later[entry])
+            pull_g[entry] = -y[there] * pull
+            pull_y[there] -= g[entry] * pull
+            entry += 1
+        scaled = scale[j] * pull
+        pull_s[j] = 1.0 + z[i] * scaled
         score[i] = scaled
-    _add_to_heads(table, k, at, law, pull_s, pull_y, pull_g, 1.0, score)
+    _add_to_heads(table, at, x, pull_s, pull_y, pull_g, 1.0, score)
 
 
 @kernel(ordered=True)
-def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
-    """Turn the score in z into the one in x, for the field with header `k`. Returns the row after its last."""
-    at, flat = places(table, k), table.reshape(table.size)
-    law = _values(table, k, at, x)
-    n, e = law.s.size, law.g.size
+def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
+    """Turn the score in z into the one in x, for a field."""
+    at, flat = places(table), table.reshape(table.size)
+    s, _, g = _law(table, at, x)
+    n, e = s.size, g.size
     y, pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(n), np.empty(e)
     middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
     starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         i = int(own[j])
         y[j] = x[i] - middle[j]
-        pull_y[j] = score[i] * np.exp(-law.s[j])
-        pull_s[j] = z[i] * score[i] + 1.0
+        pull_y[j] = score[i] * np.exp(-s[j])
+        pull_s[j] = 1.0 + z[i] * score[i]
         score[i] = 0.0
     for j in range(n):
         pull = pull_y[j]
         score[int(own[j])] += pull
-        for k_entry in range(int(starts[j]), int(starts[j + 1])):
-            there = int(later[k_entry])
-            pull_g[k_entry] = -y[there] * pull
-            score[int(own[there])] += law.g[k_entry] * pull
-    _add_to_heads(table, k, at, law, pull_s, pull_y, pull_g, -1.0, score)
-    return k + int(table[k, ROWS])
+        for entry in range(int(starts[j]), int(starts[j + 1])):
+            there = int(later[entry])
+            pull_g[entry] = -y[there] * pull
+            score[int(own[there])] += g[entry] * pull
+    _add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
 
 
 @kernel(ordered=True)
 def _add_to_heads(
-    table: Any,
-    k: Any,
-    at: Any,
-    law: Any,
-    pull_s: Any,
-    pull_a: Any,
-    pull_g: Any,
-    sign: Any,
-    score: Any,
+    table: Any, at: Any, x: Any, pull_s: Any, pull_a: Any, pull_g: Any, sign: Any, score: Any
 ) -> None:
     """Add to the scores of the heads, times `sign`, what the derivatives in s, a and G pass on to them."""
-    flat = table.reshape(table.size)
-    _add_pull(flat, at[0], at[11], law.slopes_s, pull_s, sign, score)
-    _add_pull(flat, at[0], at[12], law.slopes_a, pull_a, sign, score)
-    _add_pull(flat, at[0], at[13], law.slopes_g, pull_g, sign, score)
+    flat, slopes, m = table.reshape(table.size), _feature_slopes(table, at, x)[1], int(table[0, N_HEADS])
+    sizes = int(table[0, SIZE_S]), int(table[0, SIZE_A]), int(table[0, SIZE_G])
+    pulls = pull_s, pull_a, pull_g
+    for part in range(3):
+        of_basis = np.empty((sizes[part], m))
+        _slopes(of_basis, flat, slopes, at[4 + part])
+        _add_pull(flat, at[0], at[11 + part], of_basis, pulls[part], sign, score)
 
 
 @kernel(ordered=True, counted=False)
@@ -348,10 +354,12 @@ def _add_pull(flat: Any, at_heads: Any, at: Any, slopes: Any, pull: Any, sign: A
             score[int(flat[at_heads + h])] += whole * slopes[r, h]
 
 
-def header_of(table: np.ndarray) -> int:
-    """The row of a map that is the header of its field; the number of rows if it has no field."""
-    found = np.flatnonzero(table[:, KIND] == FIELD)
-    return int(found[0]) if found.size else len(table)
+def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a map that hold its field, none if it has none, and the other rows."""
+    end = 0
+    if len(table) and table[0, KIND] == FIELD:
+        end = int(min(max(table[0, ROWS], 1.0), len(table))) if np.isfinite(table[0, ROWS]) else len(table)
+    return table[:end], table[end:]
 
 
 def field_rows(field: Field, gradients: int) -> np.ndarray:
@@ -380,7 +388,7 @@ def field_rows(field: Field, gradients: int) -> np.ndarray:
 
 def field_of(rows: np.ndarray) -> Field:
     """The field that these rows of a map hold, header first."""
-    at, flat = places(rows, 0), rows.reshape(-1)
+    at, flat = places(rows), rows.reshape(-1)
     m, n, e = (int(rows[0, column]) for column in (N_HEADS, N_LATENTS, N_ENTRIES))
     f, sizes = n_features(m), [int(rows[0, column]) for column in (SIZE_S, SIZE_A, SIZE_G)]
     parts = [flat[at[i] : at[i + 1]] for i in range(len(at) - 1)]
@@ -388,7 +396,9 @@ def field_of(rows: np.ndarray) -> Field:
     bases = tuple(part.reshape(size, f) for part, size in zip(parts[4:7], sizes, strict=True))
     shapes = [(size + 1, length) for size, length in zip(sizes, (n, n, e), strict=True)]
     coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[11:14], shapes, strict=True))
-    return Field(indices[0], *parts[1:4], bases, parts[7], *indices[1:], coefficients)  # type: ignore[arg-type]
+    numbers = parts[1:4]
+    places_of = indices[1:]
+    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients)  # type: ignore[call-arg,arg-type]
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
@@ -396,14 +406,16 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if not len(rows):
         return True
     counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G]]
-    if not (np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)):
+    if not (
+        np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)
+    ):
         return False
     if rows[0, N_FEATURES] != n_features(int(rows[0, N_HEADS])):
         return False
-    end = int(places(rows, 0)[-1])
+    end = int(places(rows)[-1])
     if not (rows.size - COLUMNS < end <= rows.size):
         return False
-    at, flat = places(rows, 0), rows.reshape(-1)
+    at, flat = places(rows), rows.reshape(-1)
     heads, own, starts, later = (flat[at[i] : at[i + 1]] for i in (0, 8, 9, 10))
     n = len(own)
     if not (are_coordinates(np.concatenate((heads, own)), d) and are_coordinates(starts, len(later) + 1)):

@@ -2,8 +2,9 @@
 
 Groups are learned first (group.py), because a member of a group can look heavy-tailed although it has no
 heavy tail: only its scale varies. Then the groups are undone in the draws, and from these draws the map
-learns first tails and then bends. At most one law moves a coordinate. A field (field.py) comes from elsewhere, since it
-takes more than draws (fields/); the other laws are then learned for the coordinates outside of it.
+learns first tails and then bends. At most one law moves a coordinate. A field (field.py) comes from
+elsewhere, since it takes more than draws (fields/); the other laws are then learned for the coordinates
+outside of it.
 
 No law covers these cases:
 
@@ -65,10 +66,10 @@ def learn_transport(
     """
     if not (len(variables) and len(points) >= LEAST):
         return table
-    end = fields.header_of(table)
-    if end < len(table):
+    latents, rows = fields.split(table)
+    if len(latents):
         rest = (points, scores, variables, before)
-        return _learn_beside_field(table[:end], table[end:], *rest, new=new, wholly=wholly)
+        return _learn_beside_field(rows, latents, *rest, new=new, wholly=wholly)
     points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
     if not (np.isfinite(points).all() and np.isfinite(scores).all()):
         return table
@@ -102,7 +103,7 @@ def _learn_beside_field(
     others = np.setdiff1d(np.arange(points.shape[1]), fields.field_of(field).own)
     own = z[:, others], score_z[:, others], variables[others], before
     learned = learn_transport(_renumber(table, others, into=True), *own, new=new, wholly=wholly)
-    return np.concatenate((_renumber(learned, others, into=False), field))
+    return np.concatenate((field, _renumber(learned, others, into=False)))
 
 
 def _renumber(table: np.ndarray, others: np.ndarray, *, into: bool) -> np.ndarray:
@@ -177,8 +178,8 @@ def learn_funnel() -> np.ndarray:
 
 def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """Describe a map for results: arrays (d,) of what it does to each coordinate; `transport` is the map."""
-    end = fields.header_of(table)
-    found = fields.describe(table[end:], d)
+    latents, rows = fields.split(table)
+    found = fields.describe(latents, d)
     for law in LAWS:
-        found |= law.describe(_rows_of(law, table[:end]), d)
+        found |= law.describe(_rows_of(law, rows), d)
     return found | {"transport": table}

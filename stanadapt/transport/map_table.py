@@ -19,8 +19,8 @@ coordinate. The rows of a group follow each other, and the first of them holds t
     k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
     sigma, l      SIDE, REACH      of a bend, in the columns of BETA and THRESHOLD
 
-A field (field.py) has the last rows: a header, which holds counts in the columns N_LATENTS to N_GRADIENTS,
-and rows that hold numbers in all columns.
+A field (field.py) has the first rows: a header, which holds their number and counts in the columns N_LATENTS
+to N_GRADIENTS, and rows that hold numbers in all columns.
 
 tail.py, bend.py, group.py and field.py explain the symbols.
 """

@@ -10,7 +10,10 @@ from .laplace import Mode, Place, mode_at
 from .precision import Precision
 
 AXIS = 1.25, 2.5, 5.0  # the design on either side of each axis, in standard deviations of the heads
-FARTHER, DEEP = (8.0, 12.0, 18.0), -10.0  # and in a long tail, as far as the log density falls by less than this
+FARTHER, DEEP = (
+    (8.0, 12.0, 18.0),
+    -10.0,
+)  # and in a long tail, as far as the log density falls by less than this
 PAIR = 1.25, 2.5  # and between each pair of axes
 STARS = 5.0, 8.0  # where a long tail reaches this far, the other heads vary there too
 _TEMPER = 3.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
@@ -100,7 +103,7 @@ def fit_law(precision: Precision, place: Place, thetas: np.ndarray, modes: list[
     _, rate, fits = best
     s, a, g = (coefficients for _, coefficients, _ in fits)
     s[0] += np.log(scales)
-    bases = tuple(basis for basis, _, _ in fits)
+    bases = fits[0][0], fits[1][0], fits[2][0]
     coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
     starts, later = below.indptr.astype(np.int64), below.indices.astype(np.int64)
     return Field(precision.heads, mid, scale, rate, bases, middle * scales, own, starts, later, coefficients)
@@ -169,7 +172,9 @@ def _fit(
         right_side = np.einsum("npi,np->ni", orthonormal[:, :p], root * wanted[:, part].T)
         found[part] = np.linalg.solve(triangle, right_side[:, :, None])[:, :, 0]
     importance = np.sqrt(weights.mean(axis=0))
-    whole_left, whole_sizes, whole_right = np.linalg.svd((found[:, 1:] * importance[:, None]).T, full_matrices=False)
+    whole_left, whole_sizes, whole_right = np.linalg.svd(
+        (found[:, 1:] * importance[:, None]).T, full_matrices=False
+    )
     lost = np.sqrt(np.append(np.cumsum(np.square(whole_sizes)[::-1])[::-1], 0.0) / n)
     r = int(np.argmax(lost < _TOLERANCE))
     basis = np.zeros((r, f))
@@ -178,4 +183,8 @@ def _fit(
     coefficients = whole_sizes[:r, None] * whole_right[:r] / importance
     constant = found[:, 0] - (basis[:, chosen] @ centre) @ coefficients
     error = constant + (values @ basis.T) @ coefficients - wanted
-    return basis, np.concatenate((constant[None], coefficients)), float((weights * np.square(error)).sum() / p)
+    return (
+        basis,
+        np.concatenate((constant[None], coefficients)),
+        float((weights * np.square(error)).sum() / p),
+    )

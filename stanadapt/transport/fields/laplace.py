@@ -1,11 +1,11 @@
 """Modes of the latents given the heads, and where the heads are, by the approximation of Laplace.
 
 For heads theta let x(theta) be the mode of the latents and Q(theta) their precision there. Then
-log p(theta | data) is about log p(theta, x(theta)) - log |Q(theta)| / 2, up to a constant (Tierney and Kadane,
-1986; Rue, Martino and Chopin, 2009, Approximate Bayesian inference for latent Gaussian models by using
-integrated nested Laplace approximations). The mode of this function and its curvature tell where the heads
-are and how far they reach, before a chain has been there. Nothing here needs to be exact: draws are exact for
-any map.
+log p(theta | data) is about log p(theta, x(theta)) - log |Q(theta)| / 2, up to a constant (Tierney and
+Kadane, 1986; Rue, Martino and Chopin, 2009, Approximate Bayesian inference for latent Gaussian models by
+using integrated nested Laplace approximations). The mode of this function and its curvature tell where the
+heads are and how far they reach, before a chain has been there. Nothing here needs to be exact: draws are
+exact for any map.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def _positive_factor(precision: Precision, matrix: sparse.csc_matrix) -> tuple[F
     added, diagonal = 0.0, np.abs(matrix.diagonal())
     diagonal += 1e-8 * diagonal.max()
     while added < _LARGEST_DAMPING:
-        factor = precision.factor(matrix if added == 0.0 else (matrix + sparse.diags(added * diagonal)).tocsc())
+        factor = precision.factor(
+            matrix if added == 0.0 else (matrix + sparse.diags(added * diagonal)).tocsc()
+        )
         if factor is not None:
             return factor, added > 0.0
         added = 3.0 * added + _DAMPING
@@ -95,21 +97,19 @@ def mode_at(precision: Precision, theta: np.ndarray, near: np.ndarray) -> Mode |
     return find_mode(precision, x)
 
 
-def find_place(precision: Precision, x: np.ndarray, budget: int) -> Place | None:
-    """Where the heads are, from `x` (d,); None if it is not found within `budget` gradients.
+def find_place(precision: Precision, x: np.ndarray) -> Place | None:
+    """Where the heads are, from `x` (d,); None if it is not found.
 
     Each step fits a quadratic to the log density of the heads at a small design, and goes to its mode.
     """
     m, heads, density = len(precision.heads), precision.heads, precision.density
-    last = density.gradients + budget
     if m == 0:
         mode = find_mode(precision, x)
         return None if mode is None else Place(np.zeros(0), np.zeros((0, 0)), mode)
     theta, root, near = x[heads].copy(), np.diag(_FIRST_REACH / density.unit[heads]), x
     for _ in range(_ROUNDS):
-        if density.gradients > last:
-            return None
-        points, modes = [], []
+        points: list[np.ndarray] = []
+        modes: list[Mode] = []
         for u in _small_design(m):
             mode = mode_at(precision, theta + root @ u, near)
             if mode is not None:

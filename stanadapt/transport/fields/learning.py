@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse.linalg import spsolve_triangular
 
 from ..field import field_rows
 from .fit import find_design, fit_law
-from .laplace import find_place
+from .laplace import Place, find_place
 from .precision import Precision
-from .probes import Coupling, Density, couple, strengths_of
+from .probes import Density, couple, strengths_of
 
 LEAST_SIZE = 20  # fewer coordinates need no field
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
@@ -20,7 +21,7 @@ HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, 
 DELTA = 0.5
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 MOST_PROBES = 150  # gradients that a precision may take
-_BUDGET = 20.0  # gradients of a search, as a multiple of those of a design
+MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 
 
 class Learned(NamedTuple):
@@ -43,7 +44,7 @@ def learn_field(
     `evaluate` writes the score at a point to its second argument and returns the log density. `unit` (d,) are
     scales of the coordinates, and `variables` (d,) the numbers of the variables that they belong to.
     """
-    density = Density(evaluate, unit)
+    density = Density(evaluate, unit, MOST_GRADIENTS + 2 * x.size)
     with np.errstate(all="ignore"):
         found = _learn(density, x / unit, variables)
     return found, density.gradients
@@ -57,8 +58,7 @@ def _learn(density: Density, x: np.ndarray, variables: np.ndarray) -> Learned | 
     precision = Precision(density, coupling, heads)
     if precision.cost > MOST_PROBES:
         return None
-    design = 1 + 4 * len(heads) * (1 + len(heads))
-    place = find_place(precision, x, int(_BUDGET * design * (precision.cost + 1)))
+    place = find_place(precision, x)
     if place is None or place.mode.factor.lower.nnz > MOST_ENTRIES * x.size:
         return None
     thetas, modes = find_design(precision, place)
@@ -75,7 +75,9 @@ def choose_heads(strengths: dict[int, float]) -> np.ndarray:
     return np.array(sorted(chosen[:MOST_HEADS]), np.int64)
 
 
-def _metric(precision: Precision, place, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _metric(
+    precision: Precision, place: Place, unit: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     d, heads = unit.size, precision.heads
     scale = np.ones(d)
     root = place.root * unit[heads][:, None]
@@ -91,8 +93,6 @@ def _metric(precision: Precision, place, unit: np.ndarray) -> tuple[np.ndarray, 
     factor = place.mode.factor
     if factor.inner.size:
         # In z the background is B_z B_z^T with B_z = D^-1/2 L^-1 B.
-        from scipy.sparse.linalg import spsolve_triangular
-
         moved = spsolve_triangular(factor.lower.tocsr(), factor.background, lower=True)
         moved /= np.sqrt(factor.pivots)[:, None]
         left, sizes, _ = np.linalg.svd(moved, full_matrices=False)

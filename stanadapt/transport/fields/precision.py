@@ -36,7 +36,7 @@ class Factor(NamedTuple):
 
 
 class Precision:
-    """How the precision of the latents is found at a point: their order, their colours, and where entries go."""
+    """How the precision of the latents is found at a point: their order, colours, and where entries go."""
 
     def __init__(self, density: Density, coupling: Coupling, heads: np.ndarray) -> None:
         """For all coordinates but `heads` (m,)."""
@@ -49,7 +49,9 @@ class Precision:
         between = pattern[narrow][:, narrow].tocsc()
         # A matrix with a large diagonal has the factor's pattern, whatever its entries are.
         filled = (between.astype(float) + sparse.identity(len(narrow)) * (len(narrow) + 1.0)).tocsc()
-        permuted = np.argsort(splu(filled, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=_SYMMETRIC).perm_c)
+        permuted = np.argsort(
+            splu(filled, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=_SYMMETRIC).perm_c
+        )
         order = np.concatenate((narrow[permuted], np.flatnonzero(wide)))
         self.latents = latents[order]  # in the order of elimination
         wide = wide[order]
@@ -118,7 +120,9 @@ class Precision:
 
 def _transposed_places(pattern: sparse.csc_matrix) -> np.ndarray:
     """For each entry of a symmetric pattern the place of the entry that mirrors it."""
-    numbered = sparse.csc_matrix((np.arange(1, pattern.nnz + 1), pattern.indices, pattern.indptr), pattern.shape)
+    numbered = sparse.csc_matrix(
+        (np.arange(1, pattern.nnz + 1), pattern.indices, pattern.indptr), pattern.shape
+    )
     mirrored = numbered.T.tocsc()
     mirrored.sort_indices()
     return np.asarray(mirrored.data - 1)

@@ -24,13 +24,20 @@ _MOST_OF = 0.6  # share of the entries of a variable's block that a background e
 class Density:
     """A log density and its score in units of the coordinates; it counts the gradients."""
 
-    def __init__(self, evaluate: Callable[[np.ndarray, np.ndarray], float], unit: np.ndarray) -> None:
-        """`evaluate` writes the score at x (d,) to its second argument and returns the log density."""
-        self._evaluate, self.unit, self.gradients = evaluate, unit, 0
+    def __init__(
+        self, evaluate: Callable[[np.ndarray, np.ndarray], float], unit: np.ndarray, most: float = np.inf
+    ) -> None:
+        """`evaluate` writes the score at x (d,) to its second argument and returns the log density.
+
+        After `most` gradients there is no log density any more, so that every search comes to its end.
+        """
+        self._evaluate, self.unit, self.gradients, self._most = evaluate, unit, 0, most
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         """The log density and the score (d,) at `x` (d,); -inf where there is none."""
-        score = np.empty(x.size)
+        score = np.zeros(x.size)
+        if self.gradients >= self._most:
+            return -np.inf, score
         self.gradients += 1
         return float(self._evaluate(x * self.unit, score)), score * self.unit
 
@@ -39,14 +46,14 @@ class Density:
         (ahead, score), (behind, before) = self(x + STEP * u), self(x - STEP * u)
         if not (np.isfinite(ahead) and np.isfinite(behind)):
             return None
-        return (before - score) / (2.0 * STEP)
+        return np.asarray((before - score) / (2.0 * STEP))
 
 
 class Coupling(NamedTuple):
     """Which coordinates are coupled, at one point.
 
-    A soft constraint on the sum of a variable couples all its coordinates by the same entry. Such a background
-    is kept apart: it is `levels[a]` times the square of the sum over `members[a]`.
+    A soft constraint on the sum of a variable couples all its coordinates by the same entry. Such a
+    background is kept apart: it is `levels[a]` times the square of the sum over `members[a]`.
     """
 
     pattern: sparse.csc_matrix  # (d, d) booleans, with the diagonal
@@ -89,7 +96,9 @@ def couple(density: Density, x: np.ndarray, variables: np.ndarray) -> Coupling |
             members.append(own)
             levels.append(level)
     size = np.sqrt(np.maximum(np.abs(np.diag(whole)), 1e-12))
-    coupling = Coupling(sparse.csc_matrix((d, d), dtype=bool), size, size > 0.0, tuple(members), tuple(levels))
+    coupling = Coupling(
+        sparse.csc_matrix((d, d), dtype=bool), size, size > 0.0, tuple(members), tuple(levels)
+    )
     for own, level in zip(members, levels, strict=True):
         whole[np.ix_(own, own)] -= level * np.outer(density.unit[own], density.unit[own])
     pattern = np.abs(whole) > NOISE * np.outer(size, size)
