@@ -23,7 +23,7 @@ from stanadapt.run.warmup import variable_groups, warm_up
 from stanadapt.samplers.base import advance
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_z
-from stanadapt.transport.field import field_of, header_of
+from stanadapt.transport.field import field_of, split
 from stanadapt.transport.fields.learning import learn_field
 
 LIMIT = 4.5  # standard errors
@@ -49,7 +49,8 @@ WALK = """
 data { int T; vector[T] y; }
 parameters { real log_s; vector[T] h; }
 model {
-  log_s ~ normal(-1, 2); h[1] ~ normal(0, exp(log_s)); h[2:T] ~ normal(h[1:T-1], exp(log_s)); y ~ normal(h, 1);
+  log_s ~ normal(-1, 2); h[1] ~ normal(0, exp(log_s)); h[2:T] ~ normal(h[1:T-1], exp(log_s));
+  y ~ normal(h, 1);
 }
 """
 GAPS = """
@@ -114,10 +115,10 @@ def test_an_autoregression_without_data_has_the_law_of_its_prior(seed: int) -> N
 
 @pytest.mark.seeds(1, 2, 3, rate=RATE)
 def test_a_walk_with_a_free_level_is_right_in_the_neck(seed: int) -> None:
-    """Coefficients of G that are right beside the scales of latents, and not beside the level's, which is wide.
+    """G whose errors are small beside the scales of latents, and not beside the level's, which is wide.
 
-    A chain in such coordinates turns back where the scale of the steps is small: of the lowest 1 % of the law it
-    has but a part.
+    A chain in such coordinates turns back where the scale of the steps is small: of the lowest 1 % of the law
+    it has but a part.
     """
     posterior, adaptation, _ = run(FREE_WALK, {"T": 50}, seed=seed, draws=4_000)
     assert has_heads(adaptation, 0).sum() >= 3
@@ -226,7 +227,7 @@ def test_a_frozen_chain_leaves_exact_draws_as_they_are(seed: int) -> None:
     groups = variable_groups(posterior.unconstrained_names)
     driver = warm_up(sampler, settings, posterior.model.target(), 0.5 * rng.normal(size=d), rng, 600, groups)
     state = driver.finish()
-    assert header_of(state.transport) < len(state.transport)
+    assert len(split(state.transport)[0])
     n, ends, moved, trace = 3_000, [], 0, driver.room(4)
     for _ in range(n):
         x, z, score = exact_draw(rng), np.empty(d), np.empty(d)
@@ -269,7 +270,8 @@ def test_exact_draws_are_standard_normal_in_z_wherever_their_heads_are(
     Draws are sorted by a head. The latents' root mean square is 1 in the middle, in both tails, and in the
     last 0.5 % on either side.
     """
-    target = stanadapt.Posterior(program, {"T": t}).model.target()
+    posterior = stanadapt.Posterior(program, {"T": t})
+    target = posterior.model.target()
     n, rng = 4_000, np.random.default_rng(1)
     x = draws(n, rng)
     variables = (
