@@ -23,7 +23,7 @@ from scipy import stats
 import stanadapt
 from cases import resolve
 from hierarchies import two_level_program
-from stanadapt.diagnostics.convergence import effective_size
+from shares import PROBABILITIES, errors, quantiles
 from stanadapt.result.container import datasets
 from stanadapt.run.warmup import variable_groups, warm_up
 from stanadapt.samplers.base import advance
@@ -31,7 +31,6 @@ from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_z
 
 MODELS = Path(__file__).parents[2] / "models"
-PROBABILITIES = np.array([0.001, 0.01, 0.05, 0.5, 0.95, 0.99, 0.999])
 LIMIT = 4.5  # standard errors
 RATE = 0.01
 SCHOOLS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
@@ -136,21 +135,6 @@ def volatility() -> dict[str, Any]:
     for _ in range(119):
         h.append(-1.0 + 0.93 * (h[-1] + 1.0) + 0.3 * rng.normal())
     return {"T": len(h), "y": np.exp(0.5 * np.array(h)) * rng.normal(size=len(h))}
-
-
-def quantiles(grid: np.ndarray, density: np.ndarray) -> np.ndarray:
-    below = np.cumsum(density) - 0.5 * density
-    return np.interp(PROBABILITIES, below / density.sum(), grid)
-
-
-def errors(draws: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """How far the shares of draws (chain, draw) under known quantiles are off, in standard errors."""
-    found = []
-    for p, limit in zip(PROBABILITIES, limits, strict=True):
-        under = (draws <= limit).astype(float)
-        n = effective_size(under[None])[0] if 0.0 < under.mean() < 1.0 else draws.size / 20
-        found.append((under.mean() - p) / np.sqrt(p * (1.0 - p) / min(n, draws.size)))
-    return np.array(found)
 
 
 def run(model: str, *data: Any, **keywords: Any) -> tuple[Any, set[str]]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stanadapt.transport import composition
+from stanadapt.transport.exponential import exponentials
 from stanadapt.transport.field import (
     OWN_FEATURES,
     Field,
@@ -16,8 +17,8 @@ from stanadapt.transport.field import (
     feature_values,
     field_of,
     field_rows,
-    header_of,
     n_features,
+    split,
 )
 from stanadapt.transport.map_table import COLUMNS, KIND, N_ENTRIES, N_HEADS, N_LATENTS, SIZE_S
 from stanadapt.transport.tail import Tails, tail_rows
@@ -86,7 +87,7 @@ def test_score_is_the_gradient_of_the_density_in_z(m: int, seed: int, with_tails
     if with_tails:
         others = np.array([*law.heads[:1], OUTSIDE])
         tails = tail_rows(Tails(others, np.full(len(others), 0.3), np.full(len(others), 0.7)))
-        table = np.concatenate((tails, table))
+        table = np.concatenate((table, tails))
     assert composition.is_map(table, D)
     root = 0.3 * rng.normal(size=(D, D))
     precision = root @ root.T
@@ -101,6 +102,10 @@ def test_score_is_the_gradient_of_the_density_in_z(m: int, seed: int, with_tails
     composition.pull_back(table, z, x, score)
     wanted = [(density(z + STEP * e) - density(z - STEP * e)) / (2.0 * STEP) for e in np.eye(D)]
     np.testing.assert_allclose(score, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+    kept, again = np.empty(composition.n_kept(table)), score_x.copy()
+    composition.into_x_keeping(table, z, x, kept)
+    composition.pull_back_kept(table, z, x, again, kept)
+    np.testing.assert_allclose(again, score, rtol=1e-10, atol=1e-12)
     back = composition.score_in_x(table, z, x, score)
     np.testing.assert_allclose(back, score_x, rtol=1e-8, atol=1e-8 * np.abs(score_x).max())
 
@@ -121,6 +126,14 @@ def test_slopes_of_features_are_their_derivatives(m: int) -> None:
             (features(theta + STEP * e)[0] - features(theta - STEP * e)[0]) / (2.0 * STEP) for e in np.eye(m)
         ]
         np.testing.assert_allclose(features(theta)[1], np.transpose(wanted), atol=1e-5)
+
+
+def test_exponentials_are_right_to_the_last_places() -> None:
+    x = np.random.default_rng(1).normal(size=2_000) * np.repeat([1e-8, 1.0, 30.0, 200.0], 500)
+    np.testing.assert_allclose(exponentials(x), np.exp(x), rtol=1e-15)
+    np.testing.assert_array_equal(exponentials(np.array([0.0, -0.0])), 1.0)
+    far = exponentials(np.array([-1e6, -np.inf, np.inf, 1e6]))
+    np.testing.assert_allclose(far, np.exp([-700.0, -700.0, 700.0, 700.0]), rtol=1e-14)
 
 
 def test_features_neither_overflow_nor_bend_far_out() -> None:
@@ -147,8 +160,10 @@ def test_rows_hold_the_field(m: int, seed: int) -> None:
     for wanted, found in zip(law, field_of(rows), strict=True):
         for one, other in zip(*((a if isinstance(a, tuple) else (a,)) for a in (wanted, found)), strict=True):
             np.testing.assert_array_equal(one, other)
-    before = np.zeros((2, COLUMNS))
-    assert header_of(before) == header_of(np.concatenate((before, rows))) == 2
+    others = np.zeros((2, COLUMNS))
+    for wanted, found in zip((rows, others), split(np.concatenate((rows, others))), strict=True):
+        np.testing.assert_array_equal(wanted, found)
+    assert not len(split(others)[0])
     told = describe(rows, D)
     assert set(np.flatnonzero(told["field_role"] == 2)) == set(law.heads)
     assert set(np.flatnonzero(told["field_role"] == 1)) == set(law.own)
@@ -203,7 +218,7 @@ def test_other_laws_keep_away_from_latents() -> None:
     law = field(1, 1)
     rows = field_rows(law, GRADIENTS)
     tail = tail_rows(Tails(law.own[:1], np.zeros(1), np.ones(1)))
-    assert not composition.is_map(np.concatenate((tail, rows)), D)
+    assert not composition.is_map(np.concatenate((rows, tail)), D)
     assert not composition.is_map(np.concatenate((rows, rows)), D)
 
 

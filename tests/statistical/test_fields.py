@@ -1,0 +1,295 @@
+"""Latent fields in the coordinates that Fisher HMC learns: the heads have their law, down to its last 0.1 %.
+
+The laws are known: without data that of the heads is their prior, and with normal data the latents can be
+integrated out. Each test names the fault that it is there to see.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import stanadapt
+from cases import resolve
+from shares import PROBABILITIES, errors, quantiles, quantiles_of_two
+from stanadapt.result.container import datasets
+from stanadapt.run.warmup import variable_groups, warm_up
+from stanadapt.samplers.base import advance
+from stanadapt.target import log_density_gradient
+from stanadapt.transport.composition import into_z
+from stanadapt.transport.field import field_of, split
+from stanadapt.transport.fields.learning import learn_field
+
+LIMIT = 4.5  # standard errors
+RATE = 0.01
+NORMAL = stats.norm.ppf(PROBABILITIES)
+
+PRIOR_T = 60
+PRIOR = """
+data { int T; }
+parameters { real log_s; real a; real mu; vector[T] h; }
+model {
+  real phi = tanh(a); real s = exp(log_s);
+  log_s ~ std_normal(); a ~ normal(1, 0.5); mu ~ normal(0, 3);
+  h[1] ~ normal(mu, s / sqrt(1 - phi^2)); h[2:T] ~ normal(mu + phi * (h[1:T-1] - mu), s);
+}
+"""
+FREE_WALK = """
+data { int T; }
+parameters { real<lower=0> s; vector[T] h; }
+model { s ~ std_normal(); h[1] ~ std_normal(); h[2:T] ~ normal(h[1:T-1], s); }
+"""
+WALK = """
+data { int T; vector[T] y; }
+parameters { real log_s; vector[T] h; }
+model {
+  log_s ~ normal(-1, 2); h[1] ~ normal(0, exp(log_s)); h[2:T] ~ normal(h[1:T-1], exp(log_s));
+  y ~ normal(h, 1);
+}
+"""
+GAPS = """
+data { int T; int n; array[n] int seen; vector[n] y; }
+parameters { real log_s; real a; vector[T] h; }
+model {
+  real phi = tanh(a);
+  log_s ~ std_normal(); a ~ normal(1, 0.7);
+  h[1] ~ normal(0, exp(log_s) / sqrt(1 - phi^2)); h[2:T] ~ normal(phi * h[1:T-1], exp(log_s));
+  y ~ normal(h[seen], 0.5);
+}
+"""
+TREND = """
+data { int T; vector[T] y; }
+parameters { vector[T] l; vector[T] b; real<lower=0> s_l; real<lower=0> s_y; }
+model {
+  s_l ~ std_normal(); s_y ~ normal(0, 2); l[1] ~ normal(0, 5); b[1] ~ std_normal();
+  l[2:T] ~ normal(l[1:T-1] + b[1:T-1], s_l); b[2:T] ~ normal(b[1:T-1], 0.05); y ~ normal(l, s_y);
+}
+"""
+
+
+def run(model: str, data: Any, **keywords: Any) -> tuple[Any, Any, set[str]]:
+    """Posterior, adaptation and the kinds of findings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
+        idata = stanadapt.sample(model, data, method="fisher_hmc", progress=False, **keywords)
+    groups = datasets(idata)
+    kinds = {finding.kind for finding in stanadapt.diagnose(idata)}
+    return groups["posterior"], groups["adaptation"], kinds
+
+
+def log_normal(y: np.ndarray, covariance: np.ndarray) -> float:
+    root = np.linalg.cholesky(covariance)
+    z = np.linalg.solve(root, y)
+    return float(-np.log(np.diag(root)).sum() - 0.5 * z @ z)
+
+
+def autoregression(n: int, phi: float) -> np.ndarray:
+    """The covariance (n, n) of n terms with unit innovations."""
+    lags = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    return np.asarray(phi**lags / (1.0 - phi * phi))
+
+
+def has_heads(adaptation: Any, *heads: int) -> np.ndarray:
+    """Which chains (chain,) have a field with these heads."""
+    roles = adaptation["field_role"].values
+    return np.array([set(np.flatnonzero(role == 2)) == set(heads) for role in np.atleast_2d(roles)])
+
+
+@pytest.mark.seeds(1, 2, 3, rate=RATE)
+def test_an_autoregression_without_data_has_the_law_of_its_prior(seed: int) -> None:
+    """A map without its log determinant: the draws of the heads would be from another law."""
+    posterior, adaptation, _ = run(PRIOR, {"T": PRIOR_T}, seed=seed, draws=3_000)
+    assert has_heads(adaptation, 0, 1).sum() >= 3
+    for name, law in {"log_s": NORMAL, "a": 1.0 + 0.5 * NORMAL, "mu": 3.0 * NORMAL}.items():
+        draws = posterior[name].values
+        assert np.abs(errors(draws, law)).max() < LIMIT
+        for chain in draws:
+            assert np.abs(errors(chain[None], law)).max() < LIMIT
+
+
+@pytest.mark.seeds(1, 2, 3, rate=RATE)
+def test_a_walk_with_a_free_level_is_right_in_the_neck(seed: int) -> None:
+    """G whose errors are small beside the scales of latents, and not beside the level's, which is wide.
+
+    A chain in such coordinates turns back where the scale of the steps is small: of the lowest 1 % of the law
+    it has but a part.
+    """
+    posterior, adaptation, _ = run(FREE_WALK, {"T": 50}, seed=seed, draws=4_000)
+    assert has_heads(adaptation, 0).sum() >= 3
+    log_s = np.log(posterior["s"].values)
+    assert np.abs(errors(log_s, np.log(stats.halfnorm.ppf(PROBABILITIES)))).max() < LIMIT
+
+
+@functools.cache
+def nearly_still() -> tuple[dict[str, Any], np.ndarray]:
+    """Noise without a walk, and the quantiles of its log scale."""
+    y, grid = np.random.default_rng(3).normal(size=60), np.linspace(-14.0, 3.0, 500)
+    steps = np.minimum.outer(np.arange(1.0, 61.0), np.arange(1.0, 61.0))
+    log_p = [-0.125 * (u + 1.0) ** 2 + log_normal(y, np.exp(2.0 * u) * steps + np.eye(60)) for u in grid]
+    return {"T": 60, "y": y}, quantiles(grid, np.exp(np.array(log_p) - max(log_p)))
+
+
+@pytest.mark.seeds(1, 2, 3, rate=RATE)
+def test_a_walk_that_data_do_not_show_is_right_in_the_neck(seed: int) -> None:
+    """Modes that are fitted in units of the middle of the design, which are far too large in the neck."""
+    data, law = nearly_still()
+    posterior, adaptation, _ = run(WALK, data, seed=seed, draws=4_000)
+    assert has_heads(adaptation, 0).sum() >= 3
+    assert np.abs(errors(posterior["log_s"].values, law)).max() < LIMIT
+
+
+@functools.cache
+def with_gaps() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """80 terms of an autoregression, of which every second ten are not seen; quantiles of log_s and a."""
+    rng, n = np.random.default_rng(5), 80
+    h = np.linalg.cholesky(autoregression(n, 0.9)) @ rng.normal(size=n) * 0.4
+    seen = np.flatnonzero((np.arange(n) // 10) % 2 == 0)
+    y = h[seen] + 0.5 * rng.normal(size=len(seen))
+
+    def log_density(u: float, a: float) -> float:
+        covariance = np.exp(2.0 * u) * autoregression(n, float(np.tanh(a)))[np.ix_(seen, seen)]
+        prior = -0.5 * u * u - 0.5 * ((a - 1.0) / 0.7) ** 2
+        return prior + log_normal(y, covariance + 0.25 * np.eye(len(seen)))
+
+    data = {"T": n, "n": len(seen), "seen": seen + 1, "y": y}
+    return data, quantiles_of_two(log_density, (-6.0, 2.0), (-2.0, 4.0))
+
+
+@pytest.mark.seeds(1, 2, 3, rate=RATE)
+def test_a_series_with_gaps_is_right(seed: int) -> None:
+    """Latents that have no data take no part in the field, or their law is that of the others."""
+    data, laws = with_gaps()
+    posterior, adaptation, _ = run(GAPS, data, seed=seed, draws=3_000)
+    assert has_heads(adaptation, 0, 1).sum() >= 3
+    assert (np.atleast_2d(adaptation["field_role"].values)[has_heads(adaptation, 0, 1)] > 0).all()
+    for name, law in zip(("log_s", "a"), laws, strict=True):
+        assert np.abs(errors(posterior[name].values, law)).max() < LIMIT
+
+
+@functools.cache
+def trend() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """60 terms of a local linear trend, and quantiles of the logarithms of the scales."""
+    rng, n = np.random.default_rng(8), 60
+    slope = np.cumsum(0.05 * rng.normal(size=n))
+    y = np.cumsum(slope + 0.2 * rng.normal(size=n)) + rng.normal(size=n)
+    sums = np.tril(np.ones((n, n)), -1)  # of slopes before, of steps before
+    slopes = np.minimum.outer(np.arange(n), np.arange(n)) * 0.05**2 + 1.0
+    fixed = 25.0 + sums @ slopes @ sums.T
+    steps = np.minimum.outer(np.arange(n), np.arange(n)).astype(float)
+
+    def log_density(u: float, v: float) -> float:
+        prior = u - 0.5 * np.exp(2.0 * u) + v - 0.125 * np.exp(2.0 * v)
+        return float(prior) + log_normal(y, fixed + np.exp(2.0 * u) * steps + np.exp(2.0 * v) * np.eye(n))
+
+    return {"T": n, "y": y}, quantiles_of_two(log_density, (-9.0, 1.5), (-2.0, 1.5))
+
+
+@pytest.mark.seeds(1, 2, 3, rate=RATE)
+def test_a_trend_has_the_law_that_its_filter_gives(seed: int) -> None:
+    """Latents of two variables, of which one has fixed steps: factors with fill, and two heads."""
+    data, laws = trend()
+    posterior, adaptation, _ = run(TREND, data, seed=seed, draws=3_000)
+    assert has_heads(adaptation, 120, 121).sum() >= 3
+    for name, law in zip(("s_l", "s_y"), laws, strict=True):
+        assert np.abs(errors(np.log(posterior[name].values), law)).max() < LIMIT
+
+
+def exact_draw(rng: np.random.Generator) -> np.ndarray:
+    """Of the prior of the autoregression."""
+    log_s, a, mu = rng.normal(), 1.0 + 0.5 * rng.normal(), 3.0 * rng.normal()
+    h = np.linalg.cholesky(autoregression(PRIOR_T, float(np.tanh(a)))) @ rng.normal(size=PRIOR_T)
+    return np.concatenate(([log_s, a, mu], mu + np.exp(log_s) * h))
+
+
+def standardised(x: np.ndarray) -> np.ndarray:
+    """Independent standard normal variables, if x (n, d) is from the prior of the autoregression."""
+    log_s, a, mu, h = x[:, :1], x[:, 1:2], x[:, 2:3], x[:, 3:]
+    phi, r = np.tanh(a), (h - mu) * np.exp(-log_s)
+    first, steps = r[:, :1] * np.sqrt(1.0 - phi**2), r[:, 1:] - phi * r[:, :-1]
+    return np.hstack((log_s, (a - 1.0) / 0.5, mu / 3.0, first, steps))
+
+
+@pytest.mark.seeds(1, 2, rate=0.001)
+def test_a_frozen_chain_leaves_exact_draws_as_they_are(seed: int) -> None:
+    """A wrong log determinant changes the law at once; a wrong pull on the heads, only the acceptance.
+
+    Exact draws, each moved by one iteration, must be exact draws again.
+    """
+    posterior = stanadapt.Posterior(PRIOR, {"T": PRIOR_T})
+    d, rng = posterior.dim, np.random.default_rng(seed)
+    sampler, settings = resolve("fisher_hmc", {})
+    groups = variable_groups(posterior.unconstrained_names)
+    driver = warm_up(sampler, settings, posterior.model.target(), 0.5 * rng.normal(size=d), rng, 600, groups)
+    state = driver.finish()
+    assert len(split(state.transport)[0])
+    n, ends, moved, trace = 3_000, [], 0, driver.room(4)
+    for _ in range(n):
+        x, z, score = exact_draw(rng), np.empty(d), np.empty(d)
+        into_z(state.transport, x, z)
+        logp = log_density_gradient(driver.target, z, score)
+        advance(
+            sampler, driver.target, settings, state._replace(x=z, logp=logp, score=score), rng, False, trace
+        )
+        ends.append(trace.x[-1].copy())
+        moved += int(trace.accepted[-1])
+    assert moved > 0.6 * n
+    standard = standardised(np.array(ends))
+    level = 0.001 / (d + 1)  # of each test: Bonferroni
+    for column in standard.T:
+        assert stats.kstest(column, "norm").pvalue > level
+    distances = stats.chi2.cdf(np.square(standard).sum(axis=1), d)
+    assert stats.kstest(distances, "uniform").pvalue > level
+
+
+def free_walk_draws(n: int, rng: np.random.Generator) -> np.ndarray:
+    s = np.abs(rng.normal(size=n))
+    steps = np.hstack((rng.normal(size=(n, 1)), s[:, None] * rng.normal(size=(n, 49))))
+    return np.hstack((np.log(s)[:, None], np.cumsum(steps, axis=1)))
+
+
+def prior_draws(n: int, rng: np.random.Generator) -> np.ndarray:
+    return np.array([exact_draw(rng) for _ in range(n)])
+
+
+@pytest.mark.parametrize(
+    ("program", "t", "draws", "heads"),
+    [(FREE_WALK, 50, free_walk_draws, [0]), (PRIOR, PRIOR_T, prior_draws, [0, 1])],
+    ids=["walk", "autoregression"],
+)
+def test_exact_draws_are_standard_normal_in_z_wherever_their_heads_are(
+    program: str, t: int, draws: Callable[[int, np.random.Generator], np.ndarray], heads: list[int]
+) -> None:
+    """A law that fits where most draws are, and not beyond: it can hold a chain, which then looks well.
+
+    Draws are sorted by a head. The latents' root mean square is 1 in the middle, in both tails, and in the
+    last 0.5 % on either side.
+    """
+    posterior = stanadapt.Posterior(program, {"T": t})
+    target = posterior.model.target()
+    n, rng = 4_000, np.random.default_rng(1)
+    x = draws(n, rng)
+    variables = (
+        np.array([0, 1, 2, *[3] * t])[-x.shape[1] :] if x.shape[1] > t + 1 else np.array([0, *[1] * t])
+    )
+
+    def evaluate(at: np.ndarray, score: np.ndarray) -> float:
+        return float(log_density_gradient(target, at, score))
+
+    learned, _ = learn_field(evaluate, x[0], np.ones(x.shape[1]), variables)
+    assert learned is not None
+    field, z = field_of(learned.rows), np.empty_like(x)
+    np.testing.assert_array_equal(field.heads, heads)
+    for row, out in zip(x, z, strict=True):
+        into_z(learned.rows, row, out)
+    latents = np.setdiff1d(field.own, [2]) if len(heads) == 2 else field.own
+    for head in heads:
+        order = np.argsort(x[:, head])
+        for first, last in ((0, 20), (20, 200), (200, 3_800), (3_800, 3_980), (3_980, n)):
+            size = np.sqrt(np.square(z[order[first:last]][:, latents]).mean())
+            assert size == pytest.approx(1.0, abs=0.1 + 0.5 / np.sqrt(last - first))
