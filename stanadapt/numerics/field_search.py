@@ -20,7 +20,7 @@ import numpy as np
 from ..target import Failures, log_density_gradient
 from ..transport.composition import transport_draws
 from ..transport.field import split
-from ..transport.fields.learning import LARGEST_SIZE, LEAST_SIZE, Learned, learn_field
+from ..transport.fields.field_learning import LARGEST_SIZE, LEAST_SIZE, Learned, learn_field
 from ..transport.map_table import no_transport
 from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric

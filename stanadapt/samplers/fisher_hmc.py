@@ -201,7 +201,7 @@ def step(
 def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag, trace: Trace) -> State:
     """Run one iteration for every row of `trace`. The loop in loop.py would build this state every time."""
     x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady = state[:11]
-    transport, groups, searches = state[11:]
+    moves = state[11:]
     n = trace.logp.size
     if len(curvature) > 0 and np.isnan(curvature[0, 0]) and not hessian(target, x, curvature):
         curvature = np.empty((0, 0))
@@ -210,41 +210,11 @@ def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting:
     elif search.t > 0.0:
         step_size = final_step_size(search, settings.trajectory)
     x, score = x.copy(), score.copy()
-    state = State(
-        x,
-        logp,
-        score,
-        step_size,
-        search,
-        most,
-        lost,
-        metric,
-        windows,
-        curvature,
-        steady,
-        transport,
-        groups,
-        searches,
-    )
+    state = State(x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, *moves)
     logp, step_size, search, lost = _iterate(target, settings, state, room(x.size), rng, adapting, trace)
     if adapting:
         windows = Windows(windows.points, windows.scores, windows.seen + n, windows.before)
-    return State(
-        x,
-        logp,
-        score,
-        step_size,
-        search,
-        most,
-        lost,
-        metric,
-        windows,
-        curvature,
-        steady,
-        transport,
-        groups,
-        searches,
-    )
+    return State(x, logp, score, step_size, search, most, lost, metric, windows, curvature, steady, *moves)
 
 
 @kernel(counted=False)

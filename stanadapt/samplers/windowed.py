@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..numerics.field_search import metric_of_field, search_field, seeks_field
+from ..numerics.field_search import MOST_SEARCHES, metric_of_field, search_field, seeks_field
 from ..numerics.metric import as_matrix
 from ..numerics.metric_choice import metric_of
 from ..numerics.splitting import trajectory_steps
@@ -138,7 +138,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
         hessian=np.empty((0, 0)),
         steady=False,
         transport=found.rows,
-        searches=state.searches + 1,
+        searches=MOST_SEARCHES,  # a field that is given up later is not looked for again
     )
 
 

@@ -24,7 +24,7 @@ from stanadapt.samplers.base import advance
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_z
 from stanadapt.transport.field import field_of, split
-from stanadapt.transport.fields.learning import learn_field
+from stanadapt.transport.fields.field_learning import learn_field
 
 LIMIT = 4.5  # standard errors
 RATE = 0.01

@@ -10,11 +10,11 @@ import scipy.sparse as sparse
 
 from stanadapt.transport import composition
 from stanadapt.transport.field import field_of
-from stanadapt.transport.fields.fit import find_design, fit_law
+from stanadapt.transport.fields.field_learning import HEAD, MOST_HEADS, choose_heads, learn_field
 from stanadapt.transport.fields.laplace import find_mode, find_place
-from stanadapt.transport.fields.learning import HEAD, MOST_HEADS, choose_heads, learn_field
+from stanadapt.transport.fields.law_fit import find_design, fit_law
 from stanadapt.transport.fields.precision import Precision
-from stanadapt.transport.fields.probes import STEP, Coupling, Density, colours_of, couple, strengths_of
+from stanadapt.transport.fields.probes import STEP, Coupling, ScaledDensity, colours_of, couple, strengths_of
 
 T = 30
 HEADS_FIRST = np.array([-1.2, 0.6])
@@ -76,7 +76,7 @@ START = 0.3 * np.random.default_rng(4).normal(size=T + 1)
 
 
 def precision_of(walk: Walk) -> Precision:
-    density = Density(walk, UNIT)
+    density = ScaledDensity(walk, UNIT)
     coupling = couple(density, START / UNIT, np.array([0, *[1] * T]))
     assert coupling is not None
     return Precision(density, coupling, np.array([0]))
@@ -85,7 +85,7 @@ def precision_of(walk: Walk) -> Precision:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_pattern_of_a_sparse_precision_is_seen(seed: int) -> None:
     matrix, n = band(40, seed), 40
-    density = Density(quadratic(matrix, 0.3), np.random.default_rng(seed).uniform(0.1, 10.0, n))
+    density = ScaledDensity(quadratic(matrix, 0.3), np.random.default_rng(seed).uniform(0.1, 10.0, n))
     found = couple(density, np.ones(n), np.zeros(n, int))
     assert found is not None
     np.testing.assert_array_equal(found.pattern.toarray(), matrix != 0.0)
@@ -99,7 +99,7 @@ def test_a_coordinate_with_many_neighbours_is_wide() -> None:
     matrix = band(n, 1)
     matrix[7, :25] += 0.1
     matrix[:25, 7] += 0.1
-    found = couple(Density(quadratic(matrix), np.ones(n)), np.ones(n), np.zeros(n, int))
+    found = couple(ScaledDensity(quadratic(matrix), np.ones(n)), np.ones(n), np.zeros(n, int))
     assert found is not None
     np.testing.assert_array_equal(np.flatnonzero(found.wide), [7])
 
@@ -110,7 +110,7 @@ def test_a_soft_sum_to_zero_is_kept_apart() -> None:
     matrix, own = band(n, 2), np.arange(15, n)
     dense = matrix.copy()
     dense[np.ix_(own, own)] += level
-    density = Density(quadratic(dense), np.random.default_rng(1).uniform(0.5, 2.0, n))
+    density = ScaledDensity(quadratic(dense), np.random.default_rng(1).uniform(0.5, 2.0, n))
     found = couple(density, np.zeros(n), np.array([0] * 15 + [1] * 30))
     assert found is not None
     np.testing.assert_array_equal(found.members[0], own)
@@ -127,7 +127,7 @@ def test_no_coupling_without_scores() -> None:
         score[:] = -x
         return -np.inf if x[3] > 0.0 else 0.0
 
-    assert couple(Density(evaluate, np.ones(20)), np.zeros(20), np.zeros(20, int)) is None
+    assert couple(ScaledDensity(evaluate, np.ones(20)), np.zeros(20), np.zeros(20, int)) is None
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -157,7 +157,7 @@ def test_strengths_tell_who_acts_on_the_curvature() -> None:
         score[-1] = -inner[1:].sum() - at[-1]
         return logp - 0.5 * at[-1] ** 2
 
-    density, x = Density(evaluate, np.ones(T + 2)), np.append(START, 0.1)
+    density, x = ScaledDensity(evaluate, np.ones(T + 2)), np.append(START, 0.1)
     narrow = np.zeros(T + 2, bool)
     narrow[[0, T + 1]] = True
     coupling = couple(density, x, np.array([0, *[1] * T, 2]))
@@ -184,7 +184,7 @@ def test_precision_and_factor_are_those_of_the_dense_hessian(seed: int) -> None:
     dense = matrix.copy()
     dense[np.ix_(own, own)] += level
     unit = rng.uniform(0.5, 2.0, n)
-    density = Density(quadratic(dense, quartic), unit)
+    density = ScaledDensity(quadratic(dense, quartic), unit)
     coupling = couple(density, rng.normal(size=n) / unit, np.repeat([0, 1], [20, n - 20]))
     assert coupling is not None
     assert coupling.members
@@ -259,7 +259,7 @@ def test_covariance_of_heads() -> None:
 
     n = 40
     unit = np.random.default_rng(6).uniform(0.5, 2.0, n)
-    density = Density(evaluate, unit)
+    density = ScaledDensity(evaluate, unit)
     narrow = Coupling(
         sparse.csc_matrix(np.eye(n, dtype=bool)), np.ones(n), np.arange(n) < 2, members=(), levels=()
     )
@@ -272,7 +272,7 @@ def test_covariance_of_heads() -> None:
 
 def test_a_search_ends_when_its_gradients_do() -> None:
     most = 2 * (T + 1) + 50
-    density = Density(Walk(None, 30.0, 1.0), UNIT, most)
+    density = ScaledDensity(Walk(None, 30.0, 1.0), UNIT, most)
     coupling = couple(density, START / UNIT, np.array([0, *[1] * T]))
     assert coupling is not None
     assert find_place(Precision(density, coupling, np.array([0])), START / UNIT) is None

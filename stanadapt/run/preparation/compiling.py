@@ -27,7 +27,7 @@ from ...samplers import history, is_engine, knowledge, resolve, sampler
 from ...samplers.base import POLICY
 from ...target import hessian, log_density, log_density_gradient
 from ...trace import empty_trace
-from ...transport.fields.learning import LEAST_SIZE, learn_walk
+from ...transport.fields.field_learning import LEAST_SIZE, learn_walk
 from ...transport.learning import learn_funnel
 from ...transport.map_table import no_transport
 from .. import warmup

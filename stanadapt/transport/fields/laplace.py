@@ -27,7 +27,7 @@ _ARRIVED = 0.4
 _CURVATURES = 0.1, 25.0  # of the log density of the heads, in reaches
 
 
-class Mode(NamedTuple):
+class LatentMode(NamedTuple):
     """The mode of the latents given the heads."""
 
     x: np.ndarray  # (d,) in units
@@ -35,15 +35,15 @@ class Mode(NamedTuple):
     factor: Factor
 
 
-class Place(NamedTuple):
+class HeadPosterior(NamedTuple):
     """Where the heads are."""
 
     theta: np.ndarray  # (m,) in units
     root: np.ndarray  # (m, m) C, where C C^T is their covariance
-    mode: Mode
+    mode: LatentMode
 
 
-def find_mode(precision: Precision, x: np.ndarray) -> Mode | None:
+def find_mode(precision: Precision, x: np.ndarray) -> LatentMode | None:
     """The mode of the latents by Newton's method from `x` (d,), whose heads stay; None if none is found."""
     latents, x = precision.latents, x.copy()
     logp, score = precision.density(x)
@@ -61,7 +61,7 @@ def find_mode(precision: Precision, x: np.ndarray) -> Mode | None:
         if promise < _CLOSE and not damped:  # after one more step the distance is about the square of this
             x[latents] += move
             logp, _ = precision.density(x)
-            return Mode(x, logp - 0.5 * factor.log_det(), factor) if np.isfinite(logp) else None
+            return LatentMode(x, logp - 0.5 * factor.log_det(), factor) if np.isfinite(logp) else None
         share = 1.0
         while True:
             y = x.copy()
@@ -90,14 +90,14 @@ def _positive_factor(precision: Precision, matrix: sparse.csc_matrix) -> tuple[F
     return None, True
 
 
-def mode_at(precision: Precision, theta: np.ndarray, near: np.ndarray) -> Mode | None:
+def mode_at(precision: Precision, theta: np.ndarray, near: np.ndarray) -> LatentMode | None:
     """The mode at the heads `theta` (m,), from the latents of `near` (d,)."""
     x = near.copy()
     x[precision.heads] = theta
     return find_mode(precision, x)
 
 
-def find_place(precision: Precision, x: np.ndarray) -> Place | None:
+def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
     """Where the heads are, from `x` (d,); None if it is not found.
 
     Each step fits a quadratic to the log density of the heads at a small design, and goes to its mode.
@@ -105,11 +105,11 @@ def find_place(precision: Precision, x: np.ndarray) -> Place | None:
     m, heads, density = len(precision.heads), precision.heads, precision.density
     if m == 0:
         mode = find_mode(precision, x)
-        return None if mode is None else Place(np.zeros(0), np.zeros((0, 0)), mode)
+        return None if mode is None else HeadPosterior(np.zeros(0), np.zeros((0, 0)), mode)
     theta, root, near = x[heads].copy(), np.diag(_FIRST_REACH / density.unit[heads]), x
     for _ in range(_ROUNDS):
         points: list[np.ndarray] = []
-        modes: list[Mode] = []
+        modes: list[LatentMode] = []
         for u in _small_design(m):
             mode = mode_at(precision, theta + root @ u, near)
             if mode is not None:
@@ -133,7 +133,7 @@ def find_place(precision: Precision, x: np.ndarray) -> Place | None:
         root = root @ (vectors / np.sqrt(held))
         if arrived:
             mode = mode_at(precision, theta, near)
-            return None if mode is None else Place(theta, root, mode)
+            return None if mode is None else HeadPosterior(theta, root, mode)
     return None
 
 

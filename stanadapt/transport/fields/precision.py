@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.sparse.linalg import splu
 
-from .probes import Coupling, Density, colours_of
+from .probes import Coupling, ScaledDensity, colours_of
 
 _SYMMETRIC = {"SymmetricMode": True}
 
@@ -38,7 +38,7 @@ class Factor(NamedTuple):
 class Precision:
     """How the precision of the latents is found at a point: their order, colours, and where entries go."""
 
-    def __init__(self, density: Density, coupling: Coupling, heads: np.ndarray) -> None:
+    def __init__(self, density: ScaledDensity, coupling: Coupling, heads: np.ndarray) -> None:
         """For all coordinates but `heads` (m,)."""
         self.density, self.coupling, self.heads = density, coupling, heads
         d = coupling.wide.size

@@ -21,7 +21,7 @@ _SAME = 1e-4  # entries of a background differ by less than this share
 _MOST_OF = 0.6  # share of the entries of a variable's block that a background explains
 
 
-class Density:
+class ScaledDensity:
     """A log density and its score in units of the coordinates; it counts the gradients."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Coupling(NamedTuple):
         return out
 
 
-def couple(density: Density, x: np.ndarray, variables: np.ndarray) -> Coupling | None:
+def couple(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Coupling | None:
     """The coupling at `x` (d,), by one difference for each coordinate; None where scores are missing.
 
     `variables` (d,) are the numbers of the variables that coordinates belong to.
@@ -123,7 +123,7 @@ def colours_of(pattern: sparse.csc_matrix) -> np.ndarray:
     return colours
 
 
-def strengths_of(density: Density, x: np.ndarray, coupling: Coupling, delta: float) -> dict[int, float]:
+def strengths_of(density: ScaledDensity, x: np.ndarray, coupling: Coupling, delta: float) -> dict[int, float]:
     """How much each wide coordinate changes the curvature of the others when it moves by `delta`.
 
     It is the root mean square of the change of -H v over the others, for random signs v, in units in which

@@ -12,10 +12,10 @@ from scipy.sparse.linalg import spsolve_triangular
 from ..composition import change_coordinates
 from ..field import field_rows
 from ..map_table import no_transport
-from .fit import find_design, fit_law
-from .laplace import Place, find_place
+from .laplace import HeadPosterior, find_place
+from .law_fit import find_design, fit_law
 from .precision import Precision
-from .probes import Density, couple, strengths_of
+from .probes import ScaledDensity, couple, strengths_of
 
 LEAST_SIZE = 20  # fewer coordinates need no field
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
@@ -47,13 +47,13 @@ def learn_field(
     `evaluate` writes the score at a point to its second argument and returns the log density. `unit` (d,) are
     scales of the coordinates, and `variables` (d,) the numbers of the variables that they belong to.
     """
-    density = Density(evaluate, unit, MOST_GRADIENTS + 2 * x.size)
+    density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + 2 * x.size)
     with np.errstate(all="ignore"):
         found = _learn(density, x / unit, variables)
     return found, density.gradients
 
 
-def _learn(density: Density, x: np.ndarray, variables: np.ndarray) -> Learned | None:
+def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Learned | None:
     coupling = couple(density, x, variables)
     if coupling is None or coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size):
         return None
@@ -106,7 +106,7 @@ def choose_heads(strengths: dict[int, float]) -> np.ndarray:
 
 
 def _metric(
-    precision: Precision, place: Place, unit: np.ndarray
+    precision: Precision, place: HeadPosterior, unit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     d, heads = unit.size, precision.heads
     scale = np.ones(d)

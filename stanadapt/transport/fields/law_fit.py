@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from ..field import OWN_FEATURES, Field, feature_values, n_features
-from .laplace import Mode, Place, mode_at
+from .laplace import HeadPosterior, LatentMode, mode_at
 from .precision import Precision
 
 AXIS = 1.25, 2.5, 5.0  # the design on either side of each axis, in standard deviations of the heads
@@ -27,12 +27,12 @@ _CHUNK = 2_000  # columns that are fitted at once
 _TOLERANCE = 0.01  # root mean square error, over latents and the design, that a shorter basis may make
 
 
-def find_design(precision: Precision, place: Place) -> tuple[np.ndarray, list[Mode]]:
+def find_design(precision: Precision, place: HeadPosterior) -> tuple[np.ndarray, list[LatentMode]]:
     """Heads (p, m), in units, and the modes of the latents there; points without a mode are left out."""
     m, axes = len(place.theta), np.eye(len(place.theta))
     thetas, modes = [place.theta], [place.mode]
 
-    def add(u: np.ndarray, near: Mode) -> Mode:
+    def add(u: np.ndarray, near: LatentMode) -> LatentMode:
         mode = mode_at(precision, place.theta + place.root @ u, near.x)
         if mode is not None:
             thetas.append(place.theta + place.root @ u)
@@ -58,7 +58,7 @@ def find_design(precision: Precision, place: Place) -> tuple[np.ndarray, list[Mo
     return np.array(thetas).reshape(len(modes), m), modes
 
 
-def fit_law(precision: Precision, place: Place, thetas: np.ndarray, modes: list[Mode]) -> Field:
+def fit_law(precision: Precision, place: HeadPosterior, thetas: np.ndarray, modes: list[LatentMode]) -> Field:
     """The law, fitted to the modes and factors at heads (p, m)."""
     m, unit = len(precision.heads), precision.density.unit
     lowers = [mode.factor.lower for mode in modes]
@@ -109,7 +109,7 @@ def fit_law(precision: Precision, place: Place, thetas: np.ndarray, modes: list[
     return Field(precision.heads, mid, scale, rate, bases, middle * scales, own, starts, later, coefficients)
 
 
-def _deviations(precision: Precision, mode: Mode) -> np.ndarray:
+def _deviations(precision: Precision, mode: LatentMode) -> np.ndarray:
     """The standard deviations of the latents (n,) at a mode, about: from a few draws of a fixed seed."""
     rng, factor = np.random.default_rng(2), mode.factor
     signs = rng.standard_normal((len(factor.pivots), _DRAWS))
