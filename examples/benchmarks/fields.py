@@ -52,6 +52,7 @@ OURS = ("auto", "off")  # settings of fisher_hmc's `transport`
 KEY = ["model", "sampler", "seed"]
 COLUMNS = [
     *KEY,
+    "chains",
     "d",
     "status",
     "bulk",
@@ -63,7 +64,7 @@ COLUMNS = [
     "draw_cpu_seconds",
     "with_field",
 ]
-PER = (("gradients", 1e-3), ("cpu_seconds", 1.0))
+UNITS = (("gradients", 1e3, "1,000 gradients"), ("cpu_seconds", 1.0, "s"))
 MICROCANONICAL = Path(__file__).parents[3] / "shared" / "data" / "microcanonical"
 TARGETS = ("stochastic_volatility", "banana", "rosenbrock")
 LIMIT = 0.01  # of b²
@@ -162,7 +163,8 @@ def run(given: argparse.Namespace, model: str, sampler: str, seed: int) -> dict[
     process = context.Process(target=work, args=(theirs, given, model, sampler, seed))
     process.start()
     theirs.close()
-    row: dict[str, Any] = {"model": model, "sampler": sampler, "seed": seed, "status": "ok"}
+    row: dict[str, Any] = {"model": model, "sampler": sampler, "seed": seed, "chains": given.chains}
+    row["status"] = "ok"
     try:
         row |= ours.recv()
         row |= ours.recv()
@@ -193,39 +195,37 @@ def read(path: Path) -> pd.DataFrame:
     return pd.read_csv(path)
 
 
-def table(rows: pd.DataFrame) -> str:
-    """Markdown: for every model and sampler medians over seeds, and their range."""
+def table(rows: pd.DataFrame, column: str, per: float, unit: str) -> str:
+    """Markdown: ESS per `per` of a column for each model and sampler, medians over seeds and their range."""
     heads = ["model", "d", "sampler", "seeds"]
-    heads += [
-        f"{part} / {unit}{extra}"
-        for unit in ("1,000 gradients", "s")
-        for extra in ("", ", with warm-up")
-        for part in ("bulk", "tail")
-    ]
+    heads += [f"{part} / {unit}{extra}" for extra in ("", ", with warm-up") for part in ("bulk", "tail")]
     heads += ["largest R-hat", "chains with a field"]
     lines = [f"| {' | '.join(heads)} |", "| --- | ---: | --- |" + " ---: |" * (len(heads) - 3)]
     for (model, sampler), runs_of in rows.groupby(["model", "sampler"], sort=False):
         good = runs_of[runs_of["status"] == "ok"]
-        cells = [f"{model}", f"{runs_of['d'].iloc[0]:.0f}", f"{sampler}"]
         missing = [f"{count} {why}" for why, count in runs_of["status"].value_counts().items() if why != "ok"]
-        cells.append(", ".join([str(len(good)), *missing]))
-        for column, per in PER:
-            for prefix in ("draw_", ""):
-                for part in ("bulk", "tail"):
-                    cells.append(spread(good[part] / (per * good[prefix + column])))
+        seeds = ", ".join([*([str(len(good))] if len(good) else []), *missing])
+        cells = [f"{model}", f"{runs_of['d'].iloc[0]:.0f}", f"{sampler}", seeds]
+        for prefix in ("draw_", ""):
+            cells += [spread(per * good[part] / good[prefix + column]) for part in ("bulk", "tail")]
         cells.append(f"{good['r_hat'].max():.3f}" if len(good) else "")
-        with_field = good["with_field"].dropna()
-        cells.append(f"{with_field.mean():.3g}" if len(with_field) and sampler == "auto" else "")
+        ours = sampler == "auto" and len(good)
+        cells.append(f"{good['with_field'].sum():.0f} of {good['chains'].sum():.0f}" if ours else "")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def spread(values: pd.Series) -> str:
+    """The median, and the least and the largest where there are more than one."""
     values = values.dropna()
     if not len(values):
         return ""
-    middle = f"{values.median():.3g}"
-    return middle if len(values) == 1 else f"{middle} ({values.min():.3g} to {values.max():.3g})"
+    low, middle, high = (written(value) for value in (values.min(), values.median(), values.max()))
+    return middle if len(values) == 1 else f"{middle} ({low} to {high})"
+
+
+def written(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
 def misses(rows: pd.DataFrame) -> str:
@@ -335,7 +335,8 @@ def main() -> None:
             print(f"{name} is left out: {lack}", file=sys.stderr)
             given.samplers.remove(name)
     rows = read(given.out) if given.show else run_all(given)
-    print(table(rows))
+    for unit in UNITS:
+        print(table(rows, *unit), end="\n\n")
     print(misses(rows))
 
 
