@@ -105,8 +105,8 @@ def has_heads(adaptation: Any, *heads: int) -> np.ndarray:
 def test_an_autoregression_without_data_has_the_law_of_its_prior(seed: int) -> None:
     """A map without its log determinant: the draws of the heads would be from another law.
 
-    Where mu is far out and log_s is small, the map is not exact enough, and a chain may be held elsewhere; then
-    there are divergences, and the finding says so.
+    Where mu is far out and log_s is small, the map is not exact enough, and a chain may be held elsewhere;
+    then there are divergences, and the finding says so.
     """
     posterior, adaptation, findings = run(PRIOR, {"T": PRIOR_T}, seed=seed, draws=3_000)
     assert has_heads(adaptation, 0, 1).sum() >= 3
