@@ -103,9 +103,26 @@ def couple(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Coup
         whole[np.ix_(own, own)] -= level * np.outer(density.unit[own], density.unit[own])
     pattern = np.abs(whole) > NOISE * np.outer(size, size)
     np.fill_diagonal(pattern, True)
-    degree = pattern.sum(axis=0)
-    wide = degree > max(FEW_NEIGHBOURS, WIDE * d)
+    wide = _wide(pattern)
     return coupling._replace(pattern=sparse.csc_matrix(pattern), diagonal=np.diag(whole).copy(), wide=wide)
+
+
+def _wide(pattern: np.ndarray) -> np.ndarray:
+    """Which coordinates (d,) of a pattern (d, d) are wide.
+
+    Neighbours that are wide themselves do not count: a latent of a series stays narrow beside any number
+    of regression coefficients. So the coordinate with most neighbours goes first, and the others are counted
+    anew.
+    """
+    d, degree = len(pattern), pattern.sum(axis=0)
+    wide = np.zeros(d, bool)
+    for _ in range(d):
+        k = int(np.where(wide, -1, degree).argmax())
+        if wide[k] or degree[k] <= max(FEW_NEIGHBOURS, WIDE * d):
+            break
+        wide[k] = True
+        degree = degree - pattern[k]
+    return wide
 
 
 def colours_of(pattern: sparse.csc_matrix) -> np.ndarray:

@@ -104,6 +104,18 @@ def test_a_coordinate_with_many_neighbours_is_wide() -> None:
     np.testing.assert_array_equal(np.flatnonzero(found.wide), [7])
 
 
+def test_wide_neighbours_do_not_make_a_coordinate_wide() -> None:
+    """A series of 60 beside 25 coefficients of a regression: each latent has 27 neighbours."""
+    n, k = 85, 25
+    matrix = 5.0 * np.eye(n)
+    matrix[k:, k:] += np.eye(n - k, k=1) + np.eye(n - k, k=-1)
+    matrix[:k, :] = matrix[:, :k] = 0.1
+    matrix[:k, :k] += 30.0 * np.eye(k)
+    found = couple(Density(quadratic(matrix), np.ones(n)), np.ones(n), np.repeat([0, 1], [k, n - k]))
+    assert found is not None
+    np.testing.assert_array_equal(np.flatnonzero(found.wide), np.arange(k))
+
+
 def test_a_soft_sum_to_zero_is_kept_apart() -> None:
     """The second variable, of 30 coordinates, has one; the pattern is that without it."""
     n, level = 45, 3.0
