@@ -111,7 +111,7 @@ def test_wide_neighbours_do_not_make_a_coordinate_wide() -> None:
     matrix[k:, k:] += np.eye(n - k, k=1) + np.eye(n - k, k=-1)
     matrix[:k, :] = matrix[:, :k] = 0.1
     matrix[:k, :k] += 30.0 * np.eye(k)
-    found = couple(Density(quadratic(matrix), np.ones(n)), np.ones(n), np.repeat([0, 1], [k, n - k]))
+    found = couple(ScaledDensity(quadratic(matrix), np.ones(n)), np.ones(n), np.repeat([0, 1], [k, n - k]))
     assert found is not None
     np.testing.assert_array_equal(np.flatnonzero(found.wide), np.arange(k))
 
