@@ -270,13 +270,14 @@ def prior_draws(n: int, rng: np.random.Generator) -> np.ndarray:
     return np.array([exact_draw(rng) for _ in range(n)])
 
 
+@pytest.mark.seeds(1, rate=RATE)
 @pytest.mark.parametrize(
     ("program", "t", "draws", "heads"),
     [(FREE_WALK, 50, free_walk_draws, [0]), (PRIOR, PRIOR_T, prior_draws, [0, 1])],
     ids=["walk", "autoregression"],
 )
 def test_exact_draws_are_standard_normal_in_z_wherever_their_heads_are(
-    program: str, t: int, draws: Callable[[int, np.random.Generator], np.ndarray], heads: list[int]
+    program: str, t: int, draws: Callable[[int, np.random.Generator], np.ndarray], heads: list[int], seed: int
 ) -> None:
     """A law that fits where most draws are, and not beyond: it can hold a chain, which then looks well.
 
@@ -285,7 +286,7 @@ def test_exact_draws_are_standard_normal_in_z_wherever_their_heads_are(
     """
     posterior = stanadapt.Posterior(program, {"T": t})
     target = posterior.model.target()
-    n, rng = 4_000, np.random.default_rng(1)
+    n, rng = 4_000, np.random.default_rng(seed)
     x = draws(n, rng)
     variables = (
         np.array([0, 1, 2, *[3] * t])[-x.shape[1] :] if x.shape[1] > t + 1 else np.array([0, *[1] * t])
