@@ -49,7 +49,13 @@ def learn_field(
     """
     density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + 2 * x.size)
     with np.errstate(all="ignore"):
-        found = _learn(density, x / unit, variables)
+        try:
+            found = _learn(density, x / unit, variables)
+        except (
+            np.linalg.LinAlgError,
+            ValueError,
+        ):  # functions that call LAPACK raise these after an overflow
+            found = None
     return found, density.gradients
 
 
@@ -58,6 +64,8 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
     if coupling is None or coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size):
         return None
     heads = choose_heads(strengths_of(density, x, coupling, DELTA))
+    if not len(heads) and coupling.pattern.nnz == x.size:  # a diagonal metric does as well
+        return None
     precision = Precision(density, coupling, heads)
     if precision.cost > MOST_PROBES:
         return None

@@ -67,8 +67,9 @@ def fit_law(precision: Precision, place: HeadPosterior, thetas: np.ndarray, mode
     columns = np.repeat(np.arange(below.shape[0]), np.diff(below.indptr))
     own, scales = precision.latents, unit[precision.latents]
     log_scales = np.array([-0.5 * np.log(mode.factor.pivots) for mode in modes])
-    entries = np.array([np.asarray(lower[below.indices, columns]).ravel() for lower in lowers])
-    entries = entries.reshape(len(modes), below.nnz)
+    entries = np.zeros((len(modes), below.nnz))
+    if below.nnz:  # SciPy takes no empty indices
+        entries[:] = [np.asarray(lower[below.indices, columns]).ravel() for lower in lowers]
     means = np.array([mode.x[own] for mode in modes])
     heights = np.array([mode.logp for mode in modes]) - place.mode.logp
     weights = np.clip(np.exp(heights / _TEMPER), _LEAST_WEIGHT, 1.0)
