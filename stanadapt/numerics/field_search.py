@@ -26,7 +26,7 @@ from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
 
 LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordinates
-LONG = 16.0  # a search pays if a trajectory takes at least so many gradients,
+LONG = 8.0  # a search pays if a trajectory takes at least so many gradients,
 SHARE = 4.0  # and if the look for neighbours takes at most this multiple of those that the chain has taken
 MOST_SEARCHES = 2
 POOR = 2.0  # a field is given up if the divergence is larger with it by this factor
