@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve_triangular
 
 from ..composition import change_coordinates
@@ -15,10 +16,11 @@ from ..map_table import no_transport
 from .laplace import HeadPosterior, find_place
 from .law_fit import find_design, fit_law
 from .precision import Precision
-from .probes import ScaledDensity, couple, strengths_of
+from .probes import Coupling, ScaledDensity, couple, strengths_of
 
 LEAST_SIZE = 20  # fewer coordinates need no field
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
+LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
 MOST_HEADS = 4
 HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
 DELTA = 0.5
@@ -63,9 +65,9 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
     coupling = couple(density, x, variables)
     if coupling is None or coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size):
         return None
-    heads = choose_heads(strengths_of(density, x, coupling, DELTA))
-    if not len(heads) and coupling.pattern.nnz == x.size:  # a diagonal metric does as well
+    if not _are_tied(coupling):
         return None
+    heads = choose_heads(strengths_of(density, x, coupling, DELTA))
     precision = Precision(density, coupling, heads)
     if precision.cost > MOST_PROBES:
         return None
@@ -105,6 +107,19 @@ def learn_walk() -> np.ndarray:
     z, logp, score = change_coordinates(no_transport(), found.rows, x, logp, score)
     change_coordinates(found.rows, no_transport(), z, logp, score)
     return found.rows
+
+
+def _are_tied(coupling: Coupling) -> bool:
+    """Whether many coordinates hang together by neighbours, wide ones left out.
+
+    In a series or on a map nearly all do. The groups of a hierarchy do not: their law is group.py's.
+    """
+    narrow = np.flatnonzero(~coupling.wide)
+    if not len(narrow):
+        return False
+    parts = connected_components(coupling.pattern[narrow][:, narrow], directed=False)[1]
+    largest = int(np.bincount(parts).max())
+    return largest >= max(LEAST_TIED, TIED * len(narrow))
 
 
 def choose_heads(strengths: dict[int, float]) -> np.ndarray:
