@@ -117,7 +117,10 @@ def _are_tied(coupling: Coupling) -> bool:
     narrow = np.flatnonzero(~coupling.wide)
     if not len(narrow):
         return False
-    parts = connected_components(coupling.pattern[narrow][:, narrow], directed=False)[1]
+    between = coupling.pattern[narrow][:, narrow]
+    if np.median(np.asarray(between.sum(axis=0)).ravel()) < 3.0:  # most have one neighbour, or none
+        return False
+    parts = connected_components(between, directed=False)[1]
     largest = int(np.bincount(parts).max())
     return largest >= max(LEAST_TIED, TIED * len(narrow))
 
