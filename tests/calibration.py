@@ -161,6 +161,68 @@ def _centred_schools_log_likelihood(parameters: np.ndarray, data: Data) -> np.nd
     return _log_likelihood_of_effects(parameters[..., 2:], data)
 
 
+# --- Latent fields: a series whose counts follow an autoregression, and a random walk with noise
+
+_LENGTH = 50
+_AUTOREGRESSION = """
+data { int T; array[T] int y; }
+parameters { real mu; real<lower=-1, upper=1> phi; real<lower=0> s; vector[T] h; }
+model {
+  mu ~ normal(0, 1);
+  (phi + 1) / 2 ~ beta(5, 1.5);
+  s ~ normal(0, 0.5);
+  h[1] ~ normal(0, s / sqrt(1 - phi^2));
+  h[2:T] ~ normal(phi * h[1:(T - 1)], s);
+  y ~ poisson_log(mu + h);
+}
+"""
+_WALK = """
+data { int T; vector[T] y; }
+parameters { real<lower=0> s; real<lower=0> o; vector[T] l; }
+model {
+  s ~ normal(0, 1);
+  o ~ normal(0, 1);
+  l[1] ~ normal(0, 5);
+  l[2:T] ~ normal(l[1:(T - 1)], s);
+  y ~ normal(l, o);
+}
+"""
+_MOST_COUNTS = 1_000
+
+
+def _simulate_autoregression(rng: np.random.Generator) -> Simulation:
+    """Parameters and data, until the largest count is below a limit, which is a rule of the data alone."""
+    while True:
+        mu, phi, s = rng.normal(), 2.0 * rng.beta(5.0, 1.5) - 1.0, abs(0.5 * rng.normal())
+        h = np.empty(_LENGTH)
+        h[0] = s / np.sqrt(1.0 - phi**2) * rng.normal()
+        for t in range(1, _LENGTH):
+            h[t] = phi * h[t - 1] + s * rng.normal()
+        if mu + h.max() < 2.0 * np.log(_MOST_COUNTS):
+            y = rng.poisson(np.exp(mu + h))
+            if y.max() < _MOST_COUNTS:
+                return np.array([mu, phi, s, *h]), {"T": _LENGTH, "y": y}
+
+
+def _counts_log_likelihood(parameters: np.ndarray, data: Data) -> np.ndarray:
+    rate = np.exp(parameters[..., :1] + parameters[..., 3:])
+    return stats.poisson.logpmf(data["y"], rate).sum(axis=-1)
+
+
+def _simulate_walk(rng: np.random.Generator) -> Simulation:
+    s, o = np.abs(rng.normal(size=2))
+    walk = 5.0 * rng.normal() + np.cumsum(np.append(0.0, s * rng.normal(size=_LENGTH - 1)))
+    return np.array([s, o, *walk]), {"T": _LENGTH, "y": walk + o * rng.normal(size=_LENGTH)}
+
+
+def _walk_log_likelihood(parameters: np.ndarray, data: Data) -> np.ndarray:
+    return stats.norm.logpdf(data["y"], parameters[..., 2:], parameters[..., 1:2]).sum(axis=-1)
+
+
+def _elements(name: str) -> tuple[str, ...]:
+    return tuple(f"{name}[{t}]" for t in range(1, _LENGTH + 1))
+
+
 SIMULATED = {
     "linear_regression": Model(
         _shipped("linear_regression")[0],
@@ -184,8 +246,24 @@ SIMULATED = {
         _simulate_centred_schools,
         _centred_schools_log_likelihood,
     ),
+    # For those that learn the coordinates of fields.
+    "autoregression": Model(
+        _AUTOREGRESSION,
+        ("mu", "phi", "s", "h"),
+        ("mu", "phi", "s", *_elements("h"), "log_lik"),
+        _simulate_autoregression,
+        _counts_log_likelihood,
+    ),
+    "random_walk": Model(
+        _WALK,
+        ("s", "o", "l"),
+        ("s", "o", *_elements("l"), "log_lik"),
+        _simulate_walk,
+        _walk_log_likelihood,
+    ),
 }
 OF_HIERARCHIES = ("eight_schools_centered",)
+OF_FIELDS = ("autoregression", "random_walk")
 
 
 def simulation(name: str, replicate: int) -> Simulation:

@@ -174,13 +174,22 @@ def _mix(out: Any, flat: Any, values: Any, at_basis: Any, size: Any, at: Any) ->
     constant = flat[at : at + n]
     for j in range(n):
         out[j] = constant[j]
-    for r in range(size):
-        weight = 0.0
+    for r in range(0, size, 2):  # two rows at a time, so that `out` is read and written half as often
+        weight, other = 0.0, 0.0
+        last = r + 1 == size
         for i in range(f):
             weight += flat[at_basis + r * f + i] * values[i]
+            if not last:
+                other += flat[at_basis + (r + 1) * f + i] * values[i]
         row = flat[at + (r + 1) * n : at + (r + 2) * n]
-        for j in range(n):
-            out[j] += weight * row[j]
+        if last:
+            for j in range(n):
+                out[j] += weight * row[j]
+        else:
+            after = flat[at + (r + 2) * n : at + (r + 3) * n]
+            for j in range(n):
+                here = out[j] + weight * row[j]
+                out[j] = here + other * after[j]
 
 
 @kernel(ordered=True, counted=False)
@@ -333,25 +342,17 @@ def _add_to_heads(
         _add_pull(flat, at[0], at[11 + part], of_basis, pulls[part], sign, score)
 
 
-@kernel(ordered=True, counted=False)
+@kernel(counted=False)
 def _add_pull(flat: Any, at_heads: Any, at: Any, slopes: Any, pull: Any, sign: Any, score: Any) -> None:
     size, m = slopes.shape
     n = pull.size
     for r in range(size):
         row = flat[at + (r + 1) * n : at + (r + 2) * n]
-        a, b, c, d, j = 0.0, 0.0, 0.0, 0.0, 0
-        while j + 4 <= n:  # four sums, because one sum would wait for each addition
-            a += row[j] * pull[j]
-            b += row[j + 1] * pull[j + 1]
-            c += row[j + 2] * pull[j + 2]
-            d += row[j + 3] * pull[j + 3]
-            j += 4
-        while j < n:
-            a += row[j] * pull[j]
-            j += 1
-        whole = sign * ((a + b) + (c + d))
+        whole = 0.0
+        for j in range(n):
+            whole += row[j] * pull[j]
         for h in range(m):
-            score[int(flat[at_heads + h])] += whole * slopes[r, h]
+            score[int(flat[at_heads + h])] += sign * whole * slopes[r, h]
 
 
 def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

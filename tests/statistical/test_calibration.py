@@ -20,6 +20,7 @@ import pytest
 
 from calibration import (
     KEPT,
+    OF_FIELDS,
     OF_HIERARCHIES,
     REPLICATES,
     SIMULATED,
@@ -58,13 +59,15 @@ def _chosen() -> list[str]:
 
 
 def _cases() -> list[tuple[str, str]]:
-    """Methods and models; a hierarchy that is centred only for those that learn its coordinates."""
+    """Methods and models; those with coordinates to learn only for those that learn them."""
     learners = {method for method in methods() if sampler(method).FACTS.transports} | {auto.NAME}
+    of_fields = {"fisher_hmc", auto.NAME}
     return [
         (method, model)
         for method in _chosen()
         for model in SIMULATED
-        if model not in OF_HIERARCHIES or method in learners
+        if (model not in OF_HIERARCHIES or method in learners)
+        and (model not in OF_FIELDS or method in of_fields)
     ]
 
 

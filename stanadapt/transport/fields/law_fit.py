@@ -9,13 +9,14 @@ from ..field import OWN_FEATURES, Field, feature_values, n_features
 from .laplace import HeadPosterior, LatentMode, mode_at
 from .precision import Precision
 
-AXIS = 1.25, 2.5, 5.0  # the design on either side of each axis, in standard deviations of the heads
-FARTHER, DEEP = (
-    (8.0, 12.0, 18.0),
-    -10.0,
-)  # and in a long tail, as far as the log density falls by less than this
+AXIS = 1.25, 2.5  # the design on either side of each axis, in standard deviations of the heads,
 PAIR = 1.25, 2.5  # and between each pair of axes
-STARS = 5.0, 8.0  # where a long tail reaches this far, the other heads vary there too
+TAIL = 2.5, 4.0, 6.0, 9.0, 13.0, 18.0  # each head alone, in its own standard deviations,
+DEEP, _ENOUGH, _LEAST_GAIN = 10.0, 1.2, 1.15  # until the log density has fallen by this, or nearly
+_STAR = 1.25  # in a tail the other heads vary by this, in the standard deviations that they have there,
+_OFF = 0.7  # and their middle is looked for again if it was off by so many,
+_MOST_OFF = 3.0  # and moves by at most so many
+_NARROWER, _WIDER = 0.3, 2.0  # limits of the change of these standard deviations from star to star
 _TEMPER = 3.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
 _LEAST_WEIGHT = 1e-3  # but at least so much, because far out the law must have the right limits
 _RATES = 1.0, 2.0  # of the limits: e^theta for logits and log variances, e^(2 theta) for log scales
@@ -24,38 +25,92 @@ _LEAST_UNIT = 8.0  # logarithm of the smallest unit of errors, beside the one in
 _RIDGE, _CUTOFF = 1e-7, 1e-6
 _DRAWS = 8
 _CHUNK = 2_000  # columns that are fitted at once
-_TOLERANCE = 0.01  # root mean square error, over latents and the design, that a shorter basis may make
+# Errors that a shorter basis may make, over the design: root mean square over latents, and length over all.
+_TOLERANCE, _LENGTH = 0.01, 0.3
 
 
 def find_design(precision: Precision, place: HeadPosterior) -> tuple[np.ndarray, list[LatentMode]]:
     """Heads (p, m), in units, and the modes of the latents there; points without a mode are left out."""
+    design = _Design(precision, place)
     m, axes = len(place.theta), np.eye(len(place.theta))
-    thetas, modes = [place.theta], [place.mode]
-
-    def add(u: np.ndarray, near: LatentMode) -> LatentMode:
-        mode = mode_at(precision, place.theta + place.root @ u, near.x)
-        if mode is not None:
-            thetas.append(place.theta + place.root @ u)
-            modes.append(mode)
-        return mode or near
-
+    lines = [sign * axis for axis in axes for sign in (-1.0, 1.0)]
+    for a in range(m):
+        for b in range(a):
+            lines += [axes[a] + axes[b], axes[a] - axes[b], axes[b] - axes[a], -axes[a] - axes[b]]
+    for line in lines:
+        near = place.mode
+        for reach in AXIS if np.count_nonzero(line) == 1 else PAIR:
+            near = design.add(place.theta + place.root @ (reach * line), near) or near
     for a in range(m):
         for sign in (-1.0, 1.0):
-            near = place.mode
-            for reach in AXIS + FARTHER:
-                if reach > AXIS[-1] and near.logp - place.mode.logp < DEEP:
-                    break
-                near = add(sign * reach * axes[a], near)
-                if reach in STARS and near.logp - place.mode.logp > DEEP:
-                    for b in range(m):
-                        for side in (-PAIR[0], PAIR[0]) if b != a else ():
-                            add(sign * reach * axes[a] + side * axes[b], near)
-        for b in range(a):
-            for u in (axes[a] + axes[b], axes[a] - axes[b], axes[b] - axes[a], -axes[a] - axes[b]):
-                near = place.mode
-                for reach in PAIR:
-                    near = add(reach * u, near)
-    return np.array(thetas).reshape(len(modes), m), modes
+            _follow_tail(design, a, sign)
+    return np.array(design.thetas).reshape(len(design.modes), m), design.modes
+
+
+class _Design:
+    """The points of a design, and the modes of the latents there."""
+
+    def __init__(self, precision: Precision, place: HeadPosterior) -> None:
+        """With the place of the heads alone."""
+        self.precision, self.place = precision, place
+        self.thetas, self.modes = [place.theta], [place.mode]
+
+    def add(self, theta: np.ndarray, near: LatentMode) -> LatentMode | None:
+        """The mode at `theta` (m,), which the design has from now on; None if there is none."""
+        mode = mode_at(self.precision, theta, near.x)
+        if mode is not None:
+            self.thetas.append(theta)
+            self.modes.append(mode)
+        return mode
+
+
+def _follow_tail(design: _Design, a: int, sign: float) -> None:
+    """Add the tail of head `a` to a design: the ridge along which its marginal density falls.
+
+    In a long tail, such as that of the logarithm of a scale that may be 0, the other heads do not go on
+    along the straight line that is right in the middle. So at each reach a star of points tells where they
+    are and how far they vary there.
+    """
+    place, m = design.place, len(design.place.theta)
+    cov = place.root @ place.root.T
+    spread = np.sqrt(cov[a, a])
+    slope = cov[:, a] / cov[a, a]  # of the other heads along the ridge
+    widths = np.sqrt(np.maximum(np.diag(cov) - cov[:, a] * slope, 1e-12 * np.diag(cov)))
+    theta, near, last = place.theta, place.mode, 0.0
+    others = [b for b in range(m) if b != a]
+    for wanted in TAIL:
+        fallen = place.mode.logp - near.logp
+        # A normal tail falls with the square of the reach.
+        reach = min(wanted, last * np.sqrt(_ENOUGH * DEEP / fallen)) if fallen > 0.0 else wanted
+        if reach < _LEAST_GAIN * last:
+            return
+        ahead = place.theta[a] + sign * reach * spread - theta[a]
+        guess = theta + ahead * slope
+        for _ in range(2):
+            mode = design.add(guess, near)
+            if mode is None:
+                return
+            moved, best = guess.copy(), mode
+            off = 0.0
+            for b in others:
+                step = np.zeros(m)
+                step[b] = _STAR * widths[b]
+                sides = design.add(guess - step, mode), design.add(guess + step, mode)
+                if sides[0] is None or sides[1] is None:
+                    return
+                best = max((best, sides[0], sides[1]), key=lambda one: one.logp)
+                tilt = 0.5 * (sides[1].logp - sides[0].logp) / _STAR
+                curvature = (2.0 * mode.logp - sides[0].logp - sides[1].logp) / _STAR**2
+                narrowing = 1.0 / np.sqrt(np.clip(curvature, _WIDER**-2, _NARROWER**-2))
+                change = float(np.clip(tilt * narrowing**2, -_MOST_OFF, _MOST_OFF))
+                moved[b] += change * widths[b]
+                widths[b] *= narrowing
+                off = max(off, abs(change))
+            near, guess = best, moved
+            if off < _OFF:
+                break
+        slope = (guess - theta) / ahead
+        theta, last = guess, reach
 
 
 def fit_law(precision: Precision, place: HeadPosterior, thetas: np.ndarray, modes: list[LatentMode]) -> Field:
@@ -177,7 +232,7 @@ def _fit(
         (found[:, 1:] * importance[:, None]).T, full_matrices=False
     )
     lost = np.sqrt(np.append(np.cumsum(np.square(whole_sizes)[::-1])[::-1], 0.0) / n)
-    r = int(np.argmax(lost < _TOLERANCE))
+    r = int(np.argmax(lost < max(_TOLERANCE, _LENGTH / np.sqrt(n))))
     basis = np.zeros((r, f))
     mixed = whole_left[:, :r].T * (np.sqrt(p) / sizes[kept])
     basis[:, chosen] = mixed @ right[kept] / spread
