@@ -84,7 +84,7 @@ class Field(NamedTuple):
 
 def n_features(m: int) -> int:
     """The number of features of `m` heads, without the constant one."""
-    return OWN_FEATURES * m + 2 * m * m
+    return OWN_FEATURES * m + 3 * m * m - m
 
 
 @kernel(ordered=True)
@@ -94,7 +94,7 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
     For each head they are r = (theta - mid) / scale, and with a = rate (theta - t) at each knot t the
     function log(1 + e^a) / rate, which turns from the slope 0 to 1, and its derivative, which goes from 0 to
     1. For each pair of heads, or a head and itself, they are the products of u = tanh(rate (theta - mid) / 2)
-    and of r, and for two different heads also u_a² u_b and u_a u_b².
+    and of r, and for two different heads also u_a² u_b, u_a u_b², r_a u_b and u_a r_b.
     """
     m = theta.size
     r, u, bent = np.empty(m), np.empty(m), np.empty(m)
@@ -129,7 +129,10 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
                 values[k], values[k + 1] = u[a] * u[a] * u[b], u[a] * u[b] * u[b]
                 slopes[k, a], slopes[k, b] = 2.0 * u[a] * u[b] * bent[a], u[a] * u[a] * bent[b]
                 slopes[k + 1, a], slopes[k + 1, b] = u[b] * u[b] * bent[a], 2.0 * u[a] * u[b] * bent[b]
-                k += 2
+                values[k + 2], values[k + 3] = r[a] * u[b], u[a] * r[b]
+                slopes[k + 2, a], slopes[k + 2, b] = u[b] / scale[a], r[a] * bent[b]
+                slopes[k + 3, a], slopes[k + 3, b] = bent[a] * r[b], u[a] / scale[b]
+                k += 4
 
 
 @kernel(ordered=True, counted=False)

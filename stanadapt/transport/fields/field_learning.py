@@ -11,10 +11,11 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import spsolve_triangular
 
 from ..composition import change_coordinates
-from ..field import field_rows
+from ..field import Field, field_rows
 from ..map_table import no_transport
+from .design import find_design, widen_design
 from .laplace import HeadPosterior, find_place
-from .law_fit import find_design, fit_law
+from .law_fit import fit_law
 from .precision import Precision
 from .probes import Coupling, ScaledDensity, couple, strengths_of
 
@@ -26,6 +27,7 @@ HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, 
 DELTA = 0.5
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 MOST_PROBES = 150  # gradients that a precision may take
+MOST_ROUNDS, FEW_ADDED = 4, 2  # of rounds that widen the design; and the last one is the one that adds so few
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 
 
@@ -74,12 +76,25 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
     place = find_place(precision, x)
     if place is None or place.mode.factor.lower.nnz > MOST_ENTRIES * x.size:
         return None
-    thetas, modes = find_design(precision, place)
-    field = fit_law(precision, place, thetas, modes)
+    field = learn_law(precision, place)
     rows = field_rows(field, density.gradients)
     if not np.all(np.isfinite(rows)):
         return None
     return Learned(rows, *_metric(precision, place, density.unit))
+
+
+def learn_law(precision: Precision, place: HeadPosterior) -> Field:
+    """The law of the latents: fitted to a design, which is widened where the law is off."""
+    design = find_design(precision, place)
+    field = fit_law(precision, place, design)
+    rng = np.random.default_rng(3)  # the search takes no random numbers of the chain
+    for _ in range(MOST_ROUNDS if len(precision.heads) else 0):
+        added = widen_design(design, field, rng)
+        if added:
+            field = fit_law(precision, place, design)
+        if added <= FEW_ADDED:
+            break
+    return field
 
 
 @functools.cache

@@ -2,119 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
+from typing import NamedTuple
+
 import numpy as np
 import scipy.sparse as sparse
 
 from ..field import OWN_FEATURES, Field, feature_values, n_features
-from .laplace import HeadPosterior, LatentMode, mode_at
+from .design import Design
+from .laplace import HeadPosterior, LatentMode
 from .precision import Precision
 
-AXIS = 1.25, 2.5  # the design on either side of each axis, in standard deviations of the heads,
-PAIR = 1.25, 2.5  # and between each pair of axes
-TAIL = 2.5, 4.0, 6.0, 9.0, 13.0, 18.0  # each head alone, in its own standard deviations,
-DEEP, _ENOUGH, _LEAST_GAIN = 10.0, 1.2, 1.15  # until the log density has fallen by this, or nearly
-_STAR = 1.25  # in a tail the other heads vary by this, in the standard deviations that they have there,
-_OFF = 0.7  # and their middle is looked for again if it was off by so many,
-_MOST_OFF = 3.0  # and moves by at most so many
-_NARROWER, _WIDER = 0.3, 2.0  # limits of the change of these standard deviations from star to star
-_TEMPER = 3.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
+_TEMPER = 6.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
 _LEAST_WEIGHT = 1e-3  # but at least so much, because far out the law must have the right limits
-_RATES = 1.0, 2.0  # of the limits: e^theta for logits and log variances, e^(2 theta) for log scales
+_POWERS = 1.0, 2.0  # of the limits: e^theta for logits and log variances, e^(2 theta) for log scales
 _LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so that few heads look linear
 _LEAST_UNIT = 8.0  # logarithm of the smallest unit of errors, beside the one in the middle
 _RIDGE, _CUTOFF = 1e-7, 1e-6
 _DRAWS = 8
+_COLUMNS = 60  # about so many tell the rates
 _CHUNK = 2_000  # columns that are fitted at once
 # Errors that a shorter basis may make, over the design: root mean square over latents, and length over all.
-_TOLERANCE, _LENGTH = 0.01, 0.3
+_TOLERANCE, _LENGTH = 0.01, 0.2
 
 
-def find_design(precision: Precision, place: HeadPosterior) -> tuple[np.ndarray, list[LatentMode]]:
-    """Heads (p, m), in units, and the modes of the latents there; points without a mode are left out."""
-    design = _Design(precision, place)
-    m, axes = len(place.theta), np.eye(len(place.theta))
-    lines = [sign * axis for axis in axes for sign in (-1.0, 1.0)]
-    for a in range(m):
-        for b in range(a):
-            lines += [axes[a] + axes[b], axes[a] - axes[b], axes[b] - axes[a], -axes[a] - axes[b]]
-    for line in lines:
-        near = place.mode
-        for reach in AXIS if np.count_nonzero(line) == 1 else PAIR:
-            near = design.add(place.theta + place.root @ (reach * line), near) or near
-    for a in range(m):
-        for sign in (-1.0, 1.0):
-            _follow_tail(design, a, sign)
-    return np.array(design.thetas).reshape(len(design.modes), m), design.modes
-
-
-class _Design:
-    """The points of a design, and the modes of the latents there."""
-
-    def __init__(self, precision: Precision, place: HeadPosterior) -> None:
-        """With the place of the heads alone."""
-        self.precision, self.place = precision, place
-        self.thetas, self.modes = [place.theta], [place.mode]
-
-    def add(self, theta: np.ndarray, near: LatentMode) -> LatentMode | None:
-        """The mode at `theta` (m,), which the design has from now on; None if there is none."""
-        mode = mode_at(self.precision, theta, near.x)
-        if mode is not None:
-            self.thetas.append(theta)
-            self.modes.append(mode)
-        return mode
-
-
-def _follow_tail(design: _Design, a: int, sign: float) -> None:
-    """Add the tail of head `a` to a design: the ridge along which its marginal density falls.
-
-    In a long tail, such as that of the logarithm of a scale that may be 0, the other heads do not go on
-    along the straight line that is right in the middle. So at each reach a star of points tells where they
-    are and how far they vary there.
-    """
-    place, m = design.place, len(design.place.theta)
-    cov = place.root @ place.root.T
-    spread = np.sqrt(cov[a, a])
-    slope = cov[:, a] / cov[a, a]  # of the other heads along the ridge
-    widths = np.sqrt(np.maximum(np.diag(cov) - cov[:, a] * slope, 1e-12 * np.diag(cov)))
-    theta, near, last = place.theta, place.mode, 0.0
-    others = [b for b in range(m) if b != a]
-    for wanted in TAIL:
-        fallen = place.mode.logp - near.logp
-        # A normal tail falls with the square of the reach.
-        reach = min(wanted, last * np.sqrt(_ENOUGH * DEEP / fallen)) if fallen > 0.0 else wanted
-        if reach < _LEAST_GAIN * last:
-            return
-        ahead = place.theta[a] + sign * reach * spread - theta[a]
-        guess = theta + ahead * slope
-        for _ in range(2):
-            mode = design.add(guess, near)
-            if mode is None:
-                return
-            moved, best = guess.copy(), mode
-            off = 0.0
-            for b in others:
-                step = np.zeros(m)
-                step[b] = _STAR * widths[b]
-                sides = design.add(guess - step, mode), design.add(guess + step, mode)
-                if sides[0] is None or sides[1] is None:
-                    return
-                best = max((best, sides[0], sides[1]), key=lambda one: one.logp)
-                tilt = 0.5 * (sides[1].logp - sides[0].logp) / _STAR
-                curvature = (2.0 * mode.logp - sides[0].logp - sides[1].logp) / _STAR**2
-                narrowing = 1.0 / np.sqrt(np.clip(curvature, _WIDER**-2, _NARROWER**-2))
-                change = float(np.clip(tilt * narrowing**2, -_MOST_OFF, _MOST_OFF))
-                moved[b] += change * widths[b]
-                widths[b] *= narrowing
-                off = max(off, abs(change))
-            near, guess = best, moved
-            if off < _OFF:
-                break
-        slope = (guess - theta) / ahead
-        theta, last = guess, reach
-
-
-def fit_law(precision: Precision, place: HeadPosterior, thetas: np.ndarray, modes: list[LatentMode]) -> Field:
-    """The law, fitted to the modes and factors at heads (p, m)."""
+def fit_law(precision: Precision, place: HeadPosterior, design: Design) -> Field:
+    """The law, fitted to the modes and factors of a design."""
+    thetas, modes = design.points()
     m, unit = len(precision.heads), precision.density.unit
     lowers = [mode.factor.lower for mode in modes]
     below = sparse.tril(sum((abs(lower) > 0.0).astype(float) for lower in lowers), -1).tocsc()
@@ -132,37 +46,47 @@ def fit_law(precision: Precision, place: HeadPosterior, thetas: np.ndarray, mode
     mid, scale = place.theta * heads, np.sqrt(np.square(place.root).sum(axis=1)) * heads
     middle = means[0]
     offsets = means - middle
-    intercepts = offsets.copy()
-    for offset, intercept, row in zip(offsets, intercepts, entries, strict=True):
-        np.add.at(intercept, columns, row * offset[below.indices])
     # Errors count in units of z: of the scale of a latent given later ones, at each point of the design.
     logs = np.maximum(log_scales, log_scales[0] - _LEAST_UNIT)
     reach = np.array([_deviations(precision, mode) for mode in modes])
-    wanted = (
-        (log_scales, np.ones_like(logs)),
-        (intercepts, np.exp(-logs)),
-        (entries, reach[:, below.indices] * np.exp(-logs[:, columns])),
-    )
-    best = None
-    for power in _RATES:
-        rate = np.maximum(power, _LEAST_TURN / scale)
-        values = np.array([_features(theta * heads, mid, scale, rate) for theta in thetas])
-        values = values.reshape(len(modes), n_features(m))
-        fits = [
-            _fit(values, y, chosen, weights[:, None] * np.square(importance))
-            for (y, importance), chosen in zip(wanted, _chosen_features(m), strict=True)
-        ]
-        lost = sum(loss for _, _, loss in fits)
-        if best is None or lost < best[0]:
-            best = lost, rate, fits
-    assert best is not None
-    _, rate, fits = best
-    s, a, g = (coefficients for _, coefficients, _ in fits)
+    of_s, of_a, of_g = _chosen_features(m)
+    units = np.exp(-logs)
+    units_g = reach[:, below.indices] * units[:, columns]
+
+    def intercepts_with(entries: np.ndarray) -> np.ndarray:
+        intercepts: np.ndarray = offsets.copy()
+        for offset, intercept, row in zip(offsets, intercepts, entries, strict=True):
+            np.add.at(intercept, columns, row * offset[below.indices])
+        return intercepts
+
+    def values_at(rate: np.ndarray) -> np.ndarray:
+        values = np.array([_features(theta, mid, scale, rate) for theta in thetas * heads])
+        return np.asarray(values.reshape(len(modes), n_features(m)))
+
+    def fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, units: np.ndarray) -> _Fit:
+        return _fit(values, wanted, chosen, weights[:, None] * np.square(units))
+
+    def lost_with(powers: tuple[float, ...]) -> float:
+        values, some = values_at(_rates(powers, scale)), np.s_[:, ::share]
+        parts = (log_scales, of_s, np.ones_like(units)), (intercepts, of_a, units), (entries, of_g, units_g)
+        return sum(fit(values, wanted[some], chosen, unit[some]).lost for wanted, chosen, unit in parts)
+
+    intercepts, share = intercepts_with(entries), 1 + max(len(own), below.nnz) // _COLUMNS
+    rate = _rates(min(itertools.product(_POWERS, repeat=m), key=lost_with), scale)
+    values = values_at(rate)
+    fit_s, fit_g = fit(values, log_scales, of_s, np.ones_like(units)), fit(values, entries, of_g, units_g)
+    # In a neck, a and G cancel each other in the mean of a latent. So a belongs to the G that was fitted.
+    fit_a = fit(values, intercepts_with(entries + fit_g.error), of_a, units)
+    s, a, g = fit_s.coefficients, fit_a.coefficients, fit_g.coefficients
     s[0] += np.log(scales)
-    bases = fits[0][0], fits[1][0], fits[2][0]
+    bases = fit_s.basis, fit_a.basis, fit_g.basis
     coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
     starts, later = below.indptr.astype(np.int64), below.indices.astype(np.int64)
     return Field(precision.heads, mid, scale, rate, bases, middle * scales, own, starts, later, coefficients)
+
+
+def _rates(powers: tuple[float, ...], scale: np.ndarray) -> np.ndarray:
+    return np.asarray(np.maximum(np.array(powers), _LEAST_TURN / scale))
 
 
 def _deviations(precision: Precision, mode: LatentMode) -> np.ndarray:
@@ -182,35 +106,44 @@ def _features(theta: np.ndarray, mid: np.ndarray, scale: np.ndarray, rate: np.nd
 def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which features s, a and G are combinations of (field.py has their order).
 
-    s is linear far out, G is bounded, and a may be both, since a location moves latents without bounds.
+    s is linear far out, G is bounded, and a may be both, since a location moves latents without bounds, and
+    in a neck by less and less.
     """
     linear = OWN_FEATURES * np.arange(m)
     turning = (linear[:, None] + np.arange(1, OWN_FEATURES, 2)).ravel()
-    products, k = [], OWN_FEATURES * m
+    bounded, unbounded, k = [], [], OWN_FEATURES * m
     for a in range(m):
         for b in range(a, m):
-            products += [k] if a == b else [k, k + 2, k + 3]
-            k += 2 if a == b else 4
+            bounded += [k] if a == b else [k, k + 2, k + 3]
+            unbounded += [] if a == b else [k + 4, k + 5]
+            k += 2 if a == b else 6
     return (
-        np.concatenate((linear, turning, products)).astype(np.int64),
-        np.concatenate((linear, turning + 1, products)).astype(np.int64),
-        np.concatenate((turning + 1, products)).astype(np.int64),
+        np.concatenate((linear, turning, bounded)).astype(np.int64),
+        np.concatenate((linear, turning + 1, bounded, unbounded)).astype(np.int64),
+        np.concatenate((turning + 1, bounded)).astype(np.int64),
     )
 
 
-def _fit(
-    values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """The basis (r, F) and its coefficients (r + 1, n) that explain `wanted` (p, n); and what is lost.
+class _Fit(NamedTuple):
+    """Combinations of features that explain numbers at the points of a design."""
+
+    basis: np.ndarray  # (r, F)
+    coefficients: np.ndarray  # (r + 1, n)
+    error: np.ndarray  # (p, n)
+    lost: float  # the sum of the squared errors of a point, weighted
+
+
+def _fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np.ndarray) -> _Fit:
+    """Explain `wanted` (p, n) by the features `values` (p, F), of which some are `chosen`.
 
     The fit of each column is by least squares with weights (p, n), in combinations of the features that are
     orthonormal over the design. The basis has as many of its principal combinations as it takes to keep all
-    but a small error; the loss is the sum of the squared errors of a design point.
+    but a small error.
     """
     p, f, n = len(values), values.shape[1], wanted.shape[1]
     if not len(chosen) or not n:
         constant = np.average(wanted, axis=0, weights=np.maximum(weights, 1e-300)) if n else np.zeros(0)
-        return np.zeros((0, f)), constant[None].copy(), 0.0
+        return _Fit(np.zeros((0, f)), constant[None].copy(), constant - wanted, 0.0)
     centre = values[0, chosen]  # at the middle of the design
     spread = np.sqrt(np.square(values[:, chosen] - centre).mean(axis=0)) + 1e-12
     left, sizes, right = np.linalg.svd((values[:, chosen] - centre) / spread, full_matrices=False)
@@ -231,16 +164,13 @@ def _fit(
     whole_left, whole_sizes, whole_right = np.linalg.svd(
         (found[:, 1:] * importance[:, None]).T, full_matrices=False
     )
-    lost = np.sqrt(np.append(np.cumsum(np.square(whole_sizes)[::-1])[::-1], 0.0) / n)
-    r = int(np.argmax(lost < max(_TOLERANCE, _LENGTH / np.sqrt(n))))
+    left_out = np.sqrt(np.append(np.cumsum(np.square(whole_sizes)[::-1])[::-1], 0.0) / n)
+    r = int(np.argmax(left_out < max(_TOLERANCE, _LENGTH / np.sqrt(n))))
     basis = np.zeros((r, f))
     mixed = whole_left[:, :r].T * (np.sqrt(p) / sizes[kept])
     basis[:, chosen] = mixed @ right[kept] / spread
     coefficients = whole_sizes[:r, None] * whole_right[:r] / importance
     constant = found[:, 0] - (basis[:, chosen] @ centre) @ coefficients
     error = constant + (values @ basis.T) @ coefficients - wanted
-    return (
-        basis,
-        np.concatenate((constant[None], coefficients)),
-        float((weights * np.square(error)).sum() / p),
-    )
+    lost = float((weights * np.square(error)).sum() / p)
+    return _Fit(basis, np.concatenate((constant[None], coefficients)), error, lost)

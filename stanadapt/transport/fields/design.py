@@ -1,0 +1,179 @@
+"""The design: the heads at which modes of the latents are found, so that a law can be fitted to them.
+
+It has points around the middle, and follows the ridges along which heads have long tails. A law that is
+fitted to it is then tried at heads that a walk visits, and where it is off, the design gets one more point.
+A trial takes one gradient: with z = 0 the score of the latents in z is how far their mode is off.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import field as fields
+from ..field import Field, field_rows
+from .laplace import HeadPosterior, LatentMode, mode_at
+from .precision import Precision
+
+AXIS = 1.25, 2.5  # the design on either side of each axis, in standard deviations of the heads,
+PAIR = 1.25, 2.5  # and between each pair of axes
+TAIL = 2.5, 4.0, 6.0, 9.0, 13.0, 18.0  # each head alone, in its own standard deviations,
+DEEP, _ENOUGH, _LEAST_GAIN = 10.0, 1.2, 1.15  # until the log density has fallen by this, or nearly
+_STAR = 1.25  # in a tail the other heads vary by this, in the standard deviations that they have there,
+_OFF = 0.7  # and their middle is looked for again if it was off by so many,
+_MOST_OFF = 3.0  # and moves by at most so many
+_NARROWER, _WIDER = 0.3, 2.0  # limits of the change of these standard deviations from star to star
+
+_WALKERS, _STEPS = 8, 40  # of a walk over the heads; its steps are half, one or two times their root
+_STEP_SIZES = 0.5, 1.0, 2.0
+_FLATTER = 2.0  # the walk sees the density of the heads to the power 1 / _FLATTER
+_WRONG = 0.5  # a law is off where the mode of all latents is off by this length in z
+_NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
+_ROUND = 16  # points that are added before the law is fitted anew
+
+
+class Design:
+    """Heads, in units, and the modes of the latents there."""
+
+    def __init__(self, precision: Precision, place: HeadPosterior) -> None:
+        """With the place of the heads alone."""
+        self.precision, self.place = precision, place
+        self._thetas, self._modes = [place.theta], [place.mode]
+
+    def points(self) -> tuple[np.ndarray, list[LatentMode]]:
+        """The heads (p, m) and the modes; the first is the place of the heads."""
+        return np.array(self._thetas).reshape(len(self._modes), -1), self._modes
+
+    def add(self, theta: np.ndarray, near: np.ndarray) -> LatentMode | None:
+        """The mode at `theta` (m,), which the design has from now on; None if there is none.
+
+        The search begins at the latents of `near` (d,).
+        """
+        mode = mode_at(self.precision, theta, near)
+        if mode is not None:
+            self.keep(theta, mode)
+        return mode
+
+    def keep(self, theta: np.ndarray, mode: LatentMode) -> None:
+        """Add a mode that is known."""
+        self._thetas.append(theta)
+        self._modes.append(mode)
+
+
+def find_design(precision: Precision, place: HeadPosterior) -> Design:
+    """The design around the place of the heads and along their tails."""
+    design = Design(precision, place)
+    m, axes = len(place.theta), np.eye(len(place.theta))
+    lines = [sign * axis for axis in axes for sign in (-1.0, 1.0)]
+    for a in range(m):
+        for b in range(a):
+            lines += [axes[a] + axes[b], axes[a] - axes[b], axes[b] - axes[a], -axes[a] - axes[b]]
+    for line in lines:
+        near = place.mode
+        for reach in AXIS if np.count_nonzero(line) == 1 else PAIR:
+            near = design.add(place.theta + place.root @ (reach * line), near.x) or near
+    for a in range(m):
+        for sign in (-1.0, 1.0):
+            _follow_tail(design, a, sign)
+    return design
+
+
+def _follow_tail(design: Design, a: int, sign: float) -> None:
+    """Add the tail of head `a` to a design: the ridge along which its marginal density falls.
+
+    In a long tail, such as that of the logarithm of a scale that may be 0, the other heads do not go on
+    along the straight line that is right in the middle. So at each reach a star of points tells where they
+    are and how far they vary there.
+    """
+    place, m = design.place, len(design.place.theta)
+    cov = place.root @ place.root.T
+    spread = np.sqrt(cov[a, a])
+    slope = cov[:, a] / cov[a, a]  # of the other heads along the ridge
+    widths = np.sqrt(np.maximum(np.diag(cov) - cov[:, a] * slope, 1e-12 * np.diag(cov)))
+    theta, near, last = place.theta, place.mode, 0.0
+    others = [b for b in range(m) if b != a]
+    for wanted in TAIL:
+        fallen = place.mode.logp - near.logp
+        # A normal tail falls with the square of the reach.
+        reach = min(wanted, last * np.sqrt(_ENOUGH * DEEP / fallen)) if fallen > 0.0 else wanted
+        if reach < _LEAST_GAIN * last:
+            return
+        ahead = place.theta[a] + sign * reach * spread - theta[a]
+        guess = theta + ahead * slope
+        for _ in range(2):
+            mode = design.add(guess, near.x)
+            if mode is None:
+                return
+            moved, best = guess.copy(), mode
+            off = 0.0
+            for b in others:
+                step = np.zeros(m)
+                step[b] = _STAR * widths[b]
+                sides = design.add(guess - step, mode.x), design.add(guess + step, mode.x)
+                if sides[0] is None or sides[1] is None:
+                    return
+                best = max((best, sides[0], sides[1]), key=lambda one: one.logp)
+                tilt = 0.5 * (sides[1].logp - sides[0].logp) / _STAR
+                curvature = (2.0 * mode.logp - sides[0].logp - sides[1].logp) / _STAR**2
+                narrowing = 1.0 / np.sqrt(np.clip(curvature, _WIDER**-2, _NARROWER**-2))
+                change = float(np.clip(tilt * narrowing**2, -_MOST_OFF, _MOST_OFF))
+                moved[b] += change * widths[b]
+                widths[b] *= narrowing
+                off = max(off, abs(change))
+            near, guess = best, moved
+            if off < _OFF:
+                break
+        slope = (guess - theta) / ahead
+        theta, last = guess, reach
+
+
+def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
+    """Add points where `law` is off, among heads that a walk visits; returns how many were added."""
+    place, (thetas, modes) = design.place, design.points()
+    heights = np.array([mode.logp for mode in modes]) - place.mode.logp
+    begins = np.flatnonzero(heights > -DEEP)
+    look = _Look(design.precision, law)
+    top = look(place.theta)[0]
+    added = 0
+    for first in rng.choice(begins, _WALKERS):
+        theta, height = thetas[first], heights[first]
+        for _ in range(_STEPS):
+            step = rng.choice(_STEP_SIZES) * rng.standard_normal(theta.size)
+            there = theta + place.root @ step
+            logp, off, x = look(there)
+            reached = logp - top + 0.5 * min(off, _NEAR) ** 2
+            if off > _WRONG and reached > -2.0 * DEEP:
+                mode = mode_at(design.precision, there, x)
+                if mode is None:
+                    continue
+                reached = mode.logp - place.mode.logp
+                if reached > -DEEP:
+                    design.keep(there, mode)
+                    added += 1
+                    if added == _ROUND:
+                        return added
+            if np.log(rng.uniform()) < (reached - height) / _FLATTER:
+                theta, height = there, reached
+    return added
+
+
+class _Look:
+    """A look at heads with one gradient, by means of a law."""
+
+    def __init__(self, precision: Precision, law: Field) -> None:
+        """In the coordinates z of the law."""
+        self._precision, self._rows = precision, field_rows(law, 0)
+
+    def __call__(self, theta: np.ndarray) -> tuple[float, float, np.ndarray]:
+        """The log density of heads (m,) by the law, how far the mode is off in z, and its x (d,) in units."""
+        precision, density = self._precision, self._precision.density
+        z = np.zeros(density.unit.size)
+        z[precision.heads] = theta * density.unit[precision.heads]
+        x = z.copy()
+        log_det = fields.into_x(self._rows, z, x, np.empty(0))
+        logp, score = density(x / density.unit)
+        score = score / density.unit
+        fields.pull_back(self._rows, z, x, score, np.empty(0))
+        off = float(np.sqrt(np.square(score[precision.latents]).sum()))
+        if not np.isfinite(logp + log_det + off):
+            return -np.inf, np.inf, x / density.unit
+        return logp + log_det, off, x / density.unit
