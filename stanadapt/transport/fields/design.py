@@ -12,7 +12,7 @@ import numpy as np
 from .. import field as fields
 from ..field import Field, field_rows
 from .laplace import HeadPosterior, LatentMode, mode_at
-from .precision import Precision
+from .precision import Factor, Precision, background_directions
 
 AXIS = 1.25, 2.5  # the design on either side of each axis, in standard deviations of the heads,
 PAIR = 1.25, 2.5  # and between each pair of axes
@@ -25,10 +25,11 @@ _NARROWER, _WIDER = 0.3, 2.0  # limits of the change of these standard deviation
 
 _WALKERS, _STEPS = 8, 40  # of a walk over the heads; its steps are half, one or two times their root
 _STEP_SIZES = 0.5, 1.0, 2.0
-_FLATTER = 2.0  # the walk sees the density of the heads to the power 1 / _FLATTER
+_FLATTER = 1.5  # the walk sees the density of the heads to the power 1 / _FLATTER
+_LOWEST = 7.0  # the log density of the heads where a law is tried, beside the largest one
 _WRONG = 0.5  # a law is off where the mode of all latents is off by this length in z
 _NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
-_ROUND = 16  # points that are added before the law is fitted anew
+_MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
 
 
 class Design:
@@ -130,27 +131,27 @@ def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
     """Add points where `law` is off, among heads that a walk visits; returns how many were added."""
     place, (thetas, modes) = design.place, design.points()
     heights = np.array([mode.logp for mode in modes]) - place.mode.logp
-    begins = np.flatnonzero(heights > -DEEP)
-    look = _Look(design.precision, law)
+    begins = np.flatnonzero(heights > -_LOWEST)
+    look = _Look(design.precision, law, place.mode.factor)
     top = look(place.theta)[0]
     added = 0
     for first in rng.choice(begins, _WALKERS):
-        theta, height = thetas[first], heights[first]
+        theta, height, left = thetas[first], heights[first], _MOST_ADDED
         for _ in range(_STEPS):
             step = rng.choice(_STEP_SIZES) * rng.standard_normal(theta.size)
             there = theta + place.root @ step
             logp, off, x = look(there)
             reached = logp - top + 0.5 * min(off, _NEAR) ** 2
-            if off > _WRONG and reached > -2.0 * DEEP:
+            if off > _WRONG and reached > -2.0 * _LOWEST:
                 mode = mode_at(design.precision, there, x)
                 if mode is None:
                     continue
                 reached = mode.logp - place.mode.logp
-                if reached > -DEEP:
+                if reached > -_LOWEST:
                     design.keep(there, mode)
-                    added += 1
-                    if added == _ROUND:
-                        return added
+                    added, left = added + 1, left - 1
+                    if not left:
+                        break
             if np.log(rng.uniform()) < (reached - height) / _FLATTER:
                 theta, height = there, reached
     return added
@@ -159,9 +160,10 @@ def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
 class _Look:
     """A look at heads with one gradient, by means of a law."""
 
-    def __init__(self, precision: Precision, law: Field) -> None:
-        """In the coordinates z of the law."""
+    def __init__(self, precision: Precision, law: Field, factor: Factor) -> None:
+        """In the coordinates z of the law, which has no background: `factor`, at the middle, has it."""
         self._precision, self._rows = precision, field_rows(law, 0)
+        self._background = background_directions(factor)[0]
 
     def __call__(self, theta: np.ndarray) -> tuple[float, float, np.ndarray]:
         """The log density of heads (m,) by the law, how far the mode is off in z, and its x (d,) in units."""
@@ -173,7 +175,8 @@ class _Look:
         logp, score = density(x / density.unit)
         score = score / density.unit
         fields.pull_back(self._rows, z, x, score, np.empty(0))
-        off = float(np.sqrt(np.square(score[precision.latents]).sum()))
+        of_latents = score[precision.latents]
+        off = float(np.linalg.norm(of_latents - self._background.T @ (self._background @ of_latents)))
         if not np.isfinite(logp + log_det + off):
             return -np.inf, np.inf, x / density.unit
         return logp + log_det, off, x / density.unit

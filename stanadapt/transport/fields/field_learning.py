@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import spsolve_triangular
 
 from ..composition import change_coordinates
 from ..field import Field, field_rows
@@ -16,7 +15,7 @@ from ..map_table import no_transport
 from .design import find_design, widen_design
 from .laplace import HeadPosterior, find_place
 from .law_fit import fit_law
-from .precision import Precision
+from .precision import Precision, background_directions
 from .probes import Coupling, ScaledDensity, couple, strengths_of
 
 LEAST_SIZE = 20  # fewer coordinates need no field
@@ -27,7 +26,7 @@ HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, 
 DELTA = 0.5
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 MOST_PROBES = 150  # gradients that a precision may take
-MOST_ROUNDS, FEW_ADDED = 4, 2  # of rounds that widen the design; and the last one is the one that adds so few
+MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 
 
@@ -161,14 +160,9 @@ def _metric(
             directions.append(np.zeros(d))
             directions[-1][heads] = vector
             variances.append(value)
-    factor = place.mode.factor
-    if factor.inner.size:
-        # In z the background is B_z B_z^T with B_z = D^-1/2 L^-1 B.
-        moved = spsolve_triangular(factor.lower.tocsr(), factor.background, lower=True)
-        moved /= np.sqrt(factor.pivots)[:, None]
-        left, sizes, _ = np.linalg.svd(moved, full_matrices=False)
-        for vector, size in zip(left.T, sizes, strict=True):
-            directions.append(np.zeros(d))
-            directions[-1][precision.latents] = vector
-            variances.append(1.0 / (1.0 + size * size))
+    of_latents, of_background = background_directions(place.mode.factor)
+    for vector, variance in zip(of_latents, of_background, strict=True):
+        directions.append(np.zeros(d))
+        directions[-1][precision.latents] = vector
+        variances.append(variance)
     return scale, np.array(directions).reshape(len(variances), d), np.array(variances)

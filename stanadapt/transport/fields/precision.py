@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sparse
-from scipy.sparse.linalg import splu
+from scipy.sparse.linalg import splu, spsolve_triangular
 
 from .probes import Coupling, ScaledDensity, colours_of
 
@@ -116,6 +116,19 @@ class Precision:
         carried = lu.solve(self.background)
         inner = np.eye(carried.shape[1]) + self.background.T @ carried
         return Factor(lu.L.tocsc(), pivots, lu, carried, inner, self.background)
+
+
+def background_directions(factor: Factor) -> tuple[np.ndarray, np.ndarray]:
+    """Orthonormal directions (b, n) of the background in z, and the variances (b,) that z has there.
+
+    In z the background is B_z B_z^T with B_z = D^(-1/2) L^-1 B.
+    """
+    if not factor.inner.size:
+        return np.zeros((0, len(factor.pivots))), np.zeros(0)
+    moved = spsolve_triangular(factor.lower.tocsr(), factor.background, lower=True)
+    moved /= np.sqrt(factor.pivots)[:, None]
+    left, sizes, _ = np.linalg.svd(moved, full_matrices=False)
+    return left.T, 1.0 / (1.0 + np.square(sizes))
 
 
 def _transposed_places(pattern: sparse.csc_matrix) -> np.ndarray:
