@@ -243,5 +243,6 @@ def test_a_table_that_passes_never_reads_outside_of_itself() -> None:
         composition.pull_back(cut, z, x, found)
         if np.isfinite(x).all() and np.abs(x).max() < 1e6 and log_det < np.inf:
             composition.into_z(cut, x, found)
-            np.testing.assert_allclose(found, z, rtol=1e-3, atol=1e-3)
+            # In x, because a damaged scale may be so small that rounding in x is large in z.
+            np.testing.assert_allclose(point(cut, found)[0], x, rtol=1e-6, atol=1e-6)
     assert 0.3 * tries < refused < tries
