@@ -1,7 +1,7 @@
 """Bridge sampling: the integral of a density from draws of it and of a proposal.
 
-Meng and Wong (1996), Simulating ratios of normalizing constants via a simple identity, with the bridge that is
-optimal for independent draws; Gronau et al. (2017), A tutorial on bridge sampling. The error is that of
+Meng and Wong (1996), Simulating ratios of normalizing constants via a simple identity, with the bridge that
+is optimal for independent draws; Gronau et al. (2017), A tutorial on bridge sampling. The error is that of
 Frühwirth-Schnatter (2004), Estimating marginal likelihoods for mixture and Markov switching models.
 
     paper      here                      shape   meaning
@@ -16,10 +16,11 @@ Frühwirth-Schnatter (2004), Estimating marginal likelihoods for mixture and Mar
 
 The paper's iteration has its fixed point where
 
-    N_1 mean 1 / (1 + exp(l_1 - log r + M)) = N_2 mean 1 / (1 + exp(-(l_2 - log r + M))),   M = log(N_1 / N_2)
+    N_1 mean 1 / (1 + exp(l_1 - log r + M)) = N_2 mean 1 / (1 + exp(-(l_2 - log r + M))),
+    M = log(N_1 / N_2)
 
-The left side increases with log r and the right side decreases. So the point is found as a root, on logarithms:
-it exists and is found whatever the densities' scale is.
+The left side increases with log r and the right side decreases. So the point is found as a root, on
+logarithms: it exists and is found whatever the densities' scale is.
 
 Departures from the papers: none in the estimate; N_1 is the effective size for the function f_2 itself, and
 not a median over parameters.
@@ -62,8 +63,7 @@ def bridge(at_draws: np.ndarray, at_proposals: np.ndarray) -> Bridge:
     Bridge
         NaN where q is zero at all of the proposal's draws.
     """
-    chains, n = at_draws.shape
-    m = at_proposals.size
+    chains, m = len(at_draws), at_proposals.size
     if not np.isfinite(at_proposals).any():
         nowhere = np.full(chains, np.nan)
         return Bridge(np.nan, np.nan, nowhere, nowhere, 0.0, 0.0)
@@ -93,9 +93,7 @@ def log_integral(at_draws: np.ndarray, at_proposals: np.ndarray, log_ratio: floa
     def excess(value: float) -> float:
         left = log_expit(-(at_draws - value + log_ratio))
         right = log_expit(at_proposals - value + log_ratio)
-        return float(
-            log_ratio + logsumexp(left) - np.log(left.size) - logsumexp(right) + np.log(right.size)
-        )
+        return float(log_ratio + logsumexp(left) - np.log(left.size) - logsumexp(right) + np.log(right.size))
 
     known = np.concatenate((at_draws, at_proposals[np.isfinite(at_proposals)]))
     low, high, width = float(known.min()), float(known.max()), 1.0

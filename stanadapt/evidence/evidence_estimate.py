@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from ..diagnostics.convergence import convergence, r_hat
 from ..diagnostics.finding import Finding
-from ..errors import ModelError, warn
+from ..errors import ArgumentError, ModelError, warn
 from ..model.log_constants import LogConstant, log_constant
 from ..model.posterior import Posterior
 from .bridge_sampling import Bridge, bridge
@@ -150,6 +150,11 @@ def estimate(
 ) -> Evidence:
     """The evidence from draws, with the constant that the log density lacks."""
     density = _log_densities(posterior, fit.x)
+    if not np.isfinite(density).all():
+        raise ArgumentError(
+            f"result: the model has no density at {np.count_nonzero(~np.isfinite(density))} of its draws: they "
+            "are of another model, or rounding has put them on a boundary: draw with keep_unconstrained=True"
+        )
     halves, proposals = [], []
     for own, other in _halves(fit.x.shape[1]):
         proposal = fit_proposal(fit.x[:, own], fit.candidates)
@@ -194,7 +199,7 @@ def bridge_half(
 
 
 def _halves(n: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """The draws that fit a proposal and those that it is bridged to, twice; one of an odd number is left out."""
+    """The draws that fit a proposal and those that it is bridged to, twice; of an odd number all but one."""
     first, second = slice(0, n // 2), slice(n - n // 2, n)
     return (first, second), (second, first)
 
@@ -220,7 +225,7 @@ def _points(posterior: Posterior, x: np.ndarray, rng: np.random.Generator) -> np
     points = points[np.isfinite(_log_densities(posterior, points))]
     if not len(points):
         raise ModelError("model: its log density is not finite at any of the draws: these are others' draws")
-    return points
+    return np.asarray(points)
 
 
 def _findings(x: np.ndarray, halves: list[Bridge], error: float) -> list[Finding]:
@@ -243,18 +248,18 @@ def _findings(x: np.ndarray, halves: list[Bridge], error: float) -> list[Finding
 
 def _few_draws(draws: float) -> Finding:
     text = (
-        f"The draws are worth {draws:.0f} independent ones in the half where they are worth less: the standard "
-        f"error is not reliable under {FEW}. Draw more"
+        f"The draws are worth {draws:.0f} independent ones in the half where they are worth less: the "
+        f"standard error is not reliable under {FEW}. Draw more"
     )
     return Finding("few_draws", text, numbers={"effective_draws": draws, "limit": FEW})
 
 
 def _no_overlap(error: float, proposed: float) -> Finding:
     text = (
-        f"The proposal is not near the posterior: its draws are worth {proposed:.0f} independent ones, and the "
-        f"standard error of the log evidence is {error:.2g}, which may itself be too small. Draw more, so that "
-        "the proposal fits better; fit with method='fisher_hmc', whose coordinates the proposal uses; or write "
-        "the parameters so that their posterior is nearly normal"
+        f"The proposal is not near the posterior: its draws are worth {proposed:.0f} independent ones, and "
+        f"the standard error of the log evidence is {error:.2g}, which may itself be too small. Draw more, "
+        "so that the proposal fits better; fit with method='fisher_hmc', whose coordinates the proposal "
+        "uses; or write the parameters so that their posterior is nearly normal"
     )
     return Finding("overlap", text, numbers={"standard_error": error, "effective_proposals": proposed})
 

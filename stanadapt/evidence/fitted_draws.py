@@ -1,4 +1,4 @@
-"""What an evidence needs of a fit: unconstrained draws, and the coordinates and metrics that chains have learnt."""
+"""What an evidence needs of a fit: unconstrained draws, and what chains have learnt of the coordinates."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def _check_density(groups: Groups, attrs: dict[str, Any], posterior: Posterior) 
     if same_density(groups, posterior):
         return []
     text = (
-        "The log density that the result has recorded differs from the model's by more than a constant: if it "
-        "is that of the unconstrained parameters, these are other data or another program, and the evidence "
-        "is wrong"
+        "The log density that the result has recorded differs from the model's by more than a constant: if "
+        "it is that of the unconstrained parameters, these are other data or another program, and the "
+        "evidence is wrong"
     )
     return [Finding("density", text)]
 
@@ -119,7 +119,8 @@ def _candidates(idata: InferenceData, posterior: Posterior) -> list[Coordinates]
     if warm.names is not None and list(warm.names) != list(posterior.unconstrained_names):
         return [Coordinates(no_transport(), None)]
     metrics = [None] * len(warm.transport) if warm.metric is None else list(warm.metric)
-    plain, moved = [], []
+    plain: list[Coordinates] = []
+    moved: list[Coordinates] = []
     for transport, metric in zip(warm.transport, metrics, strict=True):
         suits = metric is not None and metric.shape[0] == posterior.dim
         (moved if len(transport) else plain).append(Coordinates(transport, metric if suits else None))

@@ -21,8 +21,8 @@ def compare_models(
 ) -> pandas.DataFrame:
     """Evidences of several models of the same data, with Bayes factors and posterior model probabilities.
 
-    This is the right question where one of the models is taken to be true, and the priors say what is known. A
-    Bayes factor depends on the priors however many data there are: with the standard deviation of a vague
+    This is the right question where one of the models is taken to be true, and the priors say what is known.
+    A Bayes factor depends on the priors however many data there are: with the standard deviation of a vague
     prior ten times as large, the evidence is about a tenth, while the posterior stays the same. If priors are
     vague or chosen for convenience, or if the question is which model predicts best, compare models by
     cross-validation, such as arviz's `loo` and `compare`.
@@ -30,8 +30,8 @@ def compare_models(
     Parameters
     ----------
     models
-        A dict by name of evidences as `log_evidence` returns them, of pairs (log evidence, standard error), or
-        of tuples (result, model, data) as `log_evidence` takes them; data may be left out.
+        A dict by name of evidences as `log_evidence` returns them, of pairs (log evidence, standard error),
+        or of tuples (result, model, data) as `log_evidence` takes them; data may be left out.
     prior
         Prior probabilities of the models by name, up to a factor; by default all are the same.
     seed
@@ -103,7 +103,7 @@ def _evidence(name: str, given: Any, seed: int) -> Evidence:
     if isinstance(given, Evidence):
         found = given
     elif len(given) == 2 and all(np.ndim(each) == 0 and isinstance(each, int | float) for each in given):
-        found = Evidence(*map(float, given))
+        found = Evidence(float(given[0]), float(given[1]))
     elif len(given) <= 3:
         found = log_evidence(*given, seed=seed)
     else:

@@ -1,9 +1,9 @@
 """The proposal of a bridge: a normal or Student t law in the coordinates that the fit has learnt.
 
-Its mean and covariance are those of draws. Where there are few of them for the dimension, the covariance moves
-towards the metric that the chains have learnt, which knows the scores too, or towards its own diagonal. How
-far it moves, the degrees of freedom, and whether the learnt coordinates are used, is decided by the density of
-draws that the law was not fitted to.
+Its mean and covariance are those of draws. Where there are few of them for the dimension, the covariance
+moves towards the metric that the chains have learnt, which knows the scores too, or towards its own diagonal.
+How far it moves, the degrees of freedom, and whether the learnt coordinates are used, is decided by the
+density of draws that the law was not fitted to.
 """
 
 from __future__ import annotations

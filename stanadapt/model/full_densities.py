@@ -35,12 +35,12 @@ _TOKEN = re.compile(
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _UNNORMALISED = re.compile(r"(\w+)_lup([dm]f)")
 # The distributions of integers that Stan has; all others are of reals.
-_DISCRETE = frozenset(
-    """bernoulli bernoulli_logit bernoulli_logit_glm beta_binomial beta_neg_binomial binomial binomial_logit
-    binomial_logit_glm categorical categorical_logit categorical_logit_glm dirichlet_multinomial discrete_range
-    hypergeometric multinomial multinomial_logit neg_binomial neg_binomial_2 neg_binomial_2_log
-    neg_binomial_2_log_glm ordered_logistic ordered_logistic_glm ordered_probit poisson poisson_log
-    poisson_log_glm""".split()
+_DISCRETE = re.compile(
+    "bernoulli|bernoulli_logit|bernoulli_logit_glm|beta_binomial|beta_neg_binomial|binomial|binomial_logit"
+    "|binomial_logit_glm|categorical|categorical_logit|categorical_logit_glm|dirichlet_multinomial"
+    "|discrete_range|hypergeometric|multinomial|multinomial_logit|neg_binomial|neg_binomial_2"
+    "|neg_binomial_2_log|neg_binomial_2_log_glm|ordered_logistic|ordered_logistic_glm|ordered_probit"
+    "|poisson|poisson_log|poisson_log_glm"
 )
 
 
@@ -161,7 +161,7 @@ class _Program:
         return [self.blocks["model"]] if "model" in self.blocks else []
 
     def _definitions(self) -> Iterator[tuple[str, tuple[int, int] | None]]:
-        """The functions that the program defines: name, and the places of the body; None for a declaration."""
+        """The functions of the program: name, and the places of the body; None for a mere declaration."""
         i, last = self.blocks.get("functions", (0, 0))
         while i < last:
             name, place = "", i
@@ -242,7 +242,7 @@ class _Program:
         own = [suffix for suffix in ("lpdf", "lpmf") if f"{name}_{suffix}" in self.functions]
         if len(own) == 2:
             raise ModelError(f"{where}: the program defines both {name}_lpdf and {name}_lpmf")
-        return own[0] if own else "lpmf" if name in _DISCRETE else "lpdf"
+        return own[0] if own else "lpmf" if _DISCRETE.fullmatch(name) else "lpdf"
 
     def _copy(self, begin: int, end: int) -> str:
         """Tokens as text, without comments, whose functions keep constants."""

@@ -1,4 +1,4 @@
-"""The constant that a model's log density lacks, so that its integral is the evidence and not a multiple of it."""
+"""The constant that a model's log density lacks: with it, the integral of the density is the evidence."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _KINDS = {
 }
 _OTHER = "the log density of the backend, which must have all constants: its author knows"
 _ADVICE = (
-    "Write the program's statements with target += and functions that end in _lpdf or _lpmf, which keep them, "
-    "or open it with backend='bridgestan', which can be asked for them"
+    "Write the program's statements with target += and functions that end in _lpdf or _lpmf, which keep "
+    "them, or open it with backend='bridgestan', which can be asked for them"
 )
 
 
@@ -41,7 +41,7 @@ class LogConstant(NamedTuple):
 
 
 def log_constant(posterior: Posterior, points: np.ndarray) -> LogConstant:
-    """What the log density of a posterior lacks, found at some `points` (n, d), unconstrained, of its support.
+    """What the log density of a posterior lacks, found at some unconstrained `points` (n, d) of its support.
 
     Raises
     ------
@@ -71,8 +71,8 @@ def _difference(whole: np.ndarray, with_dropped: np.ndarray) -> float:
     middle = float(np.median(apart))
     if not np.all(np.abs(apart - middle) <= _CLOSE * (1.0 + np.abs(whole) + np.abs(with_dropped))):
         raise ModelError(
-            "model: the constants that its statements with ~ drop are not the same everywhere (they differ by "
-            f"{np.ptp(apart):.3g}): which of them run depends on parameters, or their number does, so the "
+            "model: the constants that its statements with ~ drop are not the same everywhere (they differ "
+            f"by {np.ptp(apart):.3g}): which of them run depends on parameters, or their number does, so the "
             "draws are of another density than that with all constants. Write these statements as "
             "target += ..._lpdf(...), and draw again"
         )
@@ -116,8 +116,8 @@ def _not_found(reason: str) -> ModelError:
 def _log_spheres(posterior: Posterior, points: np.ndarray) -> float:
     """What Stan's density has too much for parameters that are unit vectors.
 
-    Stan has the point y / |y| on the sphere for a y in R^K with density exp(-|y|^2 / 2). The length |y| adds
-    the integral of r^(K - 1) exp(-r^2 / 2), which is 2^(K / 2 - 1) Gamma(K / 2), to the integral on the sphere.
+    Stan has the point y / |y| on the sphere for a y in R^K with density exp(-|y|^2 / 2). The integral on the
+    sphere is multiplied by that of r^(K - 1) exp(-r^2 / 2) over the length r, 2^(K / 2 - 1) Gamma(K / 2).
     """
     coordinates = Counter(variable_of(name) for name in posterior.unconstrained_names)
     values = posterior.constrain(points)

@@ -192,8 +192,8 @@ def unconstrained_points(groups: Groups, posterior: Posterior, rows: np.ndarray)
             points[place] = posterior.model.unconstrain_flat(flat[place])
         except RuntimeError as error:
             raise ArgumentError(
-                f"idata: draw {rows[place[1]]} of chain {groups['posterior']['chain'].values[place[0]]} cannot "
-                f"be made unconstrained ({check.one_line(error)}): rounding has put it on the boundary of its "
+                f"idata: draw {rows[place[1]]} of chain {draws['chain'].values[place[0]]} cannot be made "
+                f"unconstrained ({check.one_line(error)}): rounding has put it on the boundary of its "
                 "support. Draw with keep_unconstrained=True"
             ) from error
     if not np.isfinite(points).all():
