@@ -152,8 +152,9 @@ def estimate(
     density = _log_densities(posterior, fit.x)
     if not np.isfinite(density).all():
         raise ArgumentError(
-            f"result: the model has no density at {np.count_nonzero(~np.isfinite(density))} of its draws: they "
-            "are of another model, or rounding has put them on a boundary: draw with keep_unconstrained=True"
+            f"result: the model has no density at {np.count_nonzero(~np.isfinite(density))} of its draws: "
+            "they are of another model, or rounding has put them on a boundary: draw with "
+            "keep_unconstrained=True"
         )
     halves, proposals = [], []
     for own, other in _halves(fit.x.shape[1]):

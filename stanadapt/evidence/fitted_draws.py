@@ -12,6 +12,8 @@ from .. import check
 from ..diagnostics.finding import Finding
 from ..diagnostics.missed import modes
 from ..errors import ArgumentError
+from ..model import PROGRAM_BACKENDS
+from ..model.log_constants import unit_vectors
 from ..model.posterior import Posterior, as_posterior
 from ..result.container import OWN_GROUP, Groups, attributes, datasets, readable
 from ..result.labels import SAMPLE_DIMS
@@ -89,10 +91,22 @@ def _read(idata: InferenceData, posterior: Posterior) -> FittedDraws:
         raise ArgumentError("result has draws that are NaN or infinite")
     if (x == x[:, :1]).all(axis=1).any():
         raise ArgumentError("result has a chain that has not moved in a parameter; see stanadapt.diagnose")
+    _check_lengths(groups, posterior, x[0])
     found = _check_density(groups, drawn.attrs | attributes(idata), posterior)
     if OWN_GROUP in groups and (missed := modes(groups[OWN_GROUP])) is not None:
         found.append(missed)
     return FittedDraws(np.ascontiguousarray(x), _candidates(idata, posterior), found)
+
+
+def _check_lengths(groups: Groups, posterior: Posterior, points: np.ndarray) -> None:
+    """Refuse draws of unit vectors u = y / |y| whose lengths |y| are not known. Raises ArgumentError."""
+    if posterior.model.backend not in PROGRAM_BACKENDS or "unconstrained_posterior" in groups:
+        return
+    if names := unit_vectors(posterior, points):
+        raise ArgumentError(
+            f"result: the parameters {', '.join(names)} are unit vectors, whose draws do not tell the "
+            "unconstrained points that they come from: draw with keep_unconstrained=True"
+        )
 
 
 def _check_density(groups: Groups, attrs: dict[str, Any], posterior: Posterior) -> list[Finding]:

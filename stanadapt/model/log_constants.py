@@ -113,20 +113,30 @@ def _not_found(reason: str) -> ModelError:
     )
 
 
+def unit_vectors(posterior: Posterior, points: np.ndarray) -> dict[str, tuple[int, int]]:
+    """Parameters that are unit vectors at all `points` (n, d): name -> number of vectors, length K of each.
+
+    They are told by their values: the program's text may not be known.
+    """
+    coordinates = Counter(variable_of(name) for name in posterior.unconstrained_names)
+    values = posterior.constrain(points)
+    found = {}
+    for name, variable in posterior.parameters.items():
+        # Other types with rows of length 1, such as Cholesky factors of correlations, have fewer coordinates.
+        if variable.shape and coordinates[name] == np.prod(variable.shape):
+            array = values[name].reshape(len(points), -1, variable.shape[-1])
+            if np.allclose((array**2).sum(axis=-1), 1.0, rtol=0.0, atol=1e-9):
+                found[name] = array.shape[1:]
+    return found
+
+
 def _log_spheres(posterior: Posterior, points: np.ndarray) -> float:
     """What Stan's density has too much for parameters that are unit vectors.
 
     Stan has the point y / |y| on the sphere for a y in R^K with density exp(-|y|^2 / 2). The integral on the
     sphere is multiplied by that of r^(K - 1) exp(-r^2 / 2) over the length r, 2^(K / 2 - 1) Gamma(K / 2).
     """
-    coordinates = Counter(variable_of(name) for name in posterior.unconstrained_names)
-    values = posterior.constrain(points)
-    total = 0.0
-    for name, variable in posterior.parameters.items():
-        array = values[name].reshape(len(points), -1, *variable.shape[-1:])
-        if not variable.shape or coordinates[name] != array[0].size:
-            continue  # other types of unit length, such as Cholesky factors of correlations, have fewer
-        if np.allclose((array**2).sum(axis=-1), 1.0, rtol=0.0, atol=1e-9):
-            k = variable.shape[-1]
-            total += array.shape[1] * ((k / 2 - 1) * math.log(2.0) + float(gammaln(k / 2)))
-    return total
+    return sum(
+        count * ((k / 2 - 1) * math.log(2.0) + float(gammaln(k / 2)))
+        for count, k in unit_vectors(posterior, points).values()
+    )
