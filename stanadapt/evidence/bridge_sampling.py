@@ -41,11 +41,17 @@ class Bridge(NamedTuple):
     """The log of an integral with its error."""
 
     log_integral: float
-    standard_error: float  # of the log
+    draw_error: float  # the part of the standard error of the log that comes from draws of the posterior
+    proposal_error: float  # and that from draws of the proposal
     by_chain: np.ndarray  # (C,) the same from the draws of each chain
     chain_errors: np.ndarray  # (C,) their errors, without that of the proposal's draws, which they share
     effective_draws: float  # of the posterior
     effective_proposals: float
+
+    @property
+    def standard_error(self) -> float:
+        """Of the log of the integral."""
+        return float(np.hypot(self.draw_error, self.proposal_error))
 
 
 def bridge(at_draws: np.ndarray, at_proposals: np.ndarray) -> Bridge:
@@ -66,7 +72,7 @@ def bridge(at_draws: np.ndarray, at_proposals: np.ndarray) -> Bridge:
     chains, m = len(at_draws), at_proposals.size
     if not np.isfinite(at_proposals).any():
         nowhere = np.full(chains, np.nan)
-        return Bridge(np.nan, np.nan, nowhere, nowhere, 0.0, 0.0)
+        return Bridge(np.nan, np.nan, np.nan, nowhere, nowhere, 0.0, 0.0)
     effective = float(at_draws.size)
     for _ in range(2):  # the effective size depends on the integral, which hardly depends on it
         log_ratio = np.log(effective / m)
@@ -74,12 +80,12 @@ def bridge(at_draws: np.ndarray, at_proposals: np.ndarray) -> Bridge:
         rest = _weights(log_expit(-(at_draws - found + log_ratio)))
         effective = _size(rest)
     share = _weights(log_expit(at_proposals - found + log_ratio))
-    variance = _relative_variance(rest) / effective + _relative_variance(share) / m
     by_chain = np.array([log_integral(each, at_proposals, log_ratio) for each in at_draws])
     chain_errors = [np.sqrt(_relative_variance(each) / _size(each[None])) for each in rest]
     return Bridge(
         found,
-        float(np.sqrt(variance)),
+        float(np.sqrt(_relative_variance(rest) / effective)),
+        float(np.sqrt(_relative_variance(share) / m)),
         by_chain,
         np.array(chain_errors),
         effective,
