@@ -49,8 +49,10 @@ def written(statement: str) -> str:
         ),
         (
             "if (n > 1) s ~ cauchy(0, 1) T[0, ];",
-            "if (n > 1) { target += cauchy_lpdf(s | 0 , 1) - cauchy_lupdf(s | 0 , 1); "
-            "s ~ cauchy(0, 1) T[0, ]; }",
+            (
+                "if (n > 1) { target += cauchy_lpdf(s | 0 , 1) - cauchy_lupdf(s | 0 , 1); "
+                "s ~ cauchy(0, 1) T[0, ]; }"
+            ),
         ),
     ],
 )
