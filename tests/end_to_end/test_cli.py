@@ -488,6 +488,19 @@ def test_table_keeps_values_that_no_error_is_known_of() -> None:
     ]
 
 
+def test_the_evidence_of_a_fit(fit: tuple[Path, Result], normal: Path) -> None:
+    out, _ = fit
+    said = stanadapt_command("evidence", out, *SCHOOLS)
+    assert said.exit_code == 0
+    assert said.output.startswith("log evidence ")
+    record = json.loads(stanadapt_command("evidence", out, *SCHOOLS, "--json").output)
+    assert f"{record['log_evidence']:.3f}" in said.output
+    assert {"standard_error", "by_chain", "density", "findings"} <= set(record)
+    refused = stanadapt_command("evidence", out, normal)
+    assert refused.exit_code == 2
+    assert "drawn from another program" in refused.output
+
+
 def test_replay_says_whether_the_law_is_kept(tmp_path: Path) -> None:
     out = tmp_path / "fit.nc"
     assert stanadapt_command("sample", *SCHOOLS, *SHORT, "--init-radius=1", f"--out={out}").exit_code == 0
