@@ -38,11 +38,13 @@ def test_the_evidence_of_conjugate_models(name: str, d: int, stay: float, seed: 
     assert abs(z) < 4.0
 
 
-@pytest.mark.seeds(1, rate=0.001)  # two estimates beyond 4 errors, or a mean square as far off by chance
+# Rate: the mean square of 60 normal numbers with standard deviations of 0.93 to 1.05, as they were measured,
+# is outside of these bounds once in a thousand times.
+@pytest.mark.seeds(1, rate=0.002)
 @pytest.mark.parametrize(("name", "d"), [("regression", 5), ("beta-binomial", 2)])
 def test_the_standard_error_is_honest(name: str, d: int, seed: int) -> None:
     """To a factor of 1.5 where draws are autocorrelated, which errors of independent draws miss by 3."""
-    z = in_standard_errors(name, d, 400, 0.8, range(40 * seed, 40 * seed + 40))
+    z = in_standard_errors(name, d, 400, 0.8, range(60 * seed, 60 * seed + 60))
     assert np.mean(np.abs(z) < 3.0) >= 0.95
     assert 1 / 1.5 < np.sqrt(np.mean(z**2)) < 1.5
 
