@@ -361,6 +361,20 @@ def test_findings() -> None:
     assert by_half.standard_error >= 0.3
 
 
+def test_too_few_draws_for_the_dimension() -> None:
+    """240 draws in 80 dimensions: the estimate may be off by several standard errors, and says so."""
+    d = 80
+    cov = 0.9 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    precision = np.linalg.inv(cov)
+    target = stanadapt.Target.from_python(lambda x: -0.5 * float(x @ precision @ x), d)
+    x = np.random.default_rng(1).multivariate_normal(np.zeros(d), cov, size=(4, 60))
+    found = stanadapt.log_evidence(container({"posterior": dataset(x)}), target)
+    assert [each.kind for each in found.findings] == ["overlap"]
+    assert "The proposal is not near the posterior" in str(found)
+    exact = 0.5 * (d * math.log(2.0 * math.pi) + float(np.linalg.slogdet(cov)[1]))
+    assert abs(found.log_evidence - exact) < 5.0
+
+
 def test_findings_are_warned_of(result: Any) -> None:
     few = container({"posterior": datasets(result)["posterior"].isel(draw=slice(40), chain=slice(1))})
     with pytest.warns(stanadapt.StanAdaptWarning, match="worth .* independent ones"):
