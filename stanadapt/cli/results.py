@@ -140,11 +140,12 @@ def replay(
 @click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--json", "as_json", **JSON)
 def evidence(file: str, model: str | None, as_json: bool, **keywords: Any) -> None:
-    """Print the log evidence (marginal likelihood) of MODEL, from the draws in FILE.
+    """Print the log evidence of MODEL, from the draws in FILE.
 
-    It comes from bridge sampling, with its standard error and what speaks against it. FILE may be the folder
-    of a run, which has its MODEL and data. With --json: log_evidence, standard_error, by_half, by_chain,
-    effective_draws, effective_proposals, proposal, density, and findings with kind, message and numbers.
+    The evidence is the marginal likelihood. It comes from bridge sampling, with its standard error and what
+    speaks against it. FILE may be the folder of a run, which has its MODEL and data. With --json:
+    log_evidence, standard_error, by_half, by_chain, effective_draws, effective_proposals, proposal, density,
+    observed, and findings with kind, message and numbers.
 
     \b
     Example:

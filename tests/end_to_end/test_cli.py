@@ -77,7 +77,7 @@ def test_version_and_help() -> None:
     assert "..." not in shown.output.replace("[ARGS]...", "")
 
 
-@pytest.mark.parametrize("command", ["sample", "summary", "diagnose", "methods", "check"])
+@pytest.mark.parametrize("command", ["sample", "summary", "diagnose", "evidence", "methods", "check"])
 def test_every_command_has_an_example(command: str) -> None:
     shown = stanadapt_command(command, "--help")
     assert f"Example:\n    stanadapt {command}" in shown.output
@@ -498,7 +498,7 @@ def test_the_evidence_of_a_fit(fit: tuple[Path, Result], normal: Path) -> None:
     assert {"standard_error", "by_chain", "density", "findings"} <= set(record)
     refused = stanadapt_command("evidence", out, normal)
     assert refused.exit_code == 2
-    assert "drawn from another program" in refused.output
+    assert "lacks the parameter x of the model" in refused.output
 
 
 def test_replay_says_whether_the_law_is_kept(tmp_path: Path) -> None:
