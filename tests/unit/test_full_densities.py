@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import language
 import stanadapt
 from stanadapt.model.full_densities import keep_constants
+from stanadapt.model.program import without_comments
 
 HEAD = "data { int n; array[n] int k; vector[n] y; } parameters { real x; real<lower=0> s; } model { "
 
@@ -100,6 +102,16 @@ def test_functions_that_the_program_defines() -> None:
 def test_what_cannot_be_read_is_refused(code: str, words: str) -> None:
     with pytest.raises(stanadapt.ModelError, match=words.replace("(", "\\(")):
         keep_constants(code)
+
+
+def test_every_feature_of_the_language_can_be_read() -> None:
+    """Programs of all features that tests/language.py knows; one has an include, which is read before."""
+    programs = {each.name: each.code for section in language.SECTIONS.values() for each in section}
+    assert len(programs) > 200
+    for name, code in programs.items():
+        if name != "`#include`":
+            left = without_comments(keep_constants(code)).count("~")
+            assert left == (name == "truncation `T[,]`"), name
 
 
 DATA = {"n": 3, "k": [2, 0, 5], "y": [0.3, -1.2, 2.5]}
