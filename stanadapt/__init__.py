@@ -34,6 +34,8 @@ if TYPE_CHECKING:
         StanAdaptWarning,
         StoreError,
     )
+    from .evidence.evidence_estimate import Evidence, log_evidence
+    from .evidence.model_table import compare_models
     from .many import sample_many
     from .model.backends.python import Target
     from .model.posterior import Posterior
@@ -55,6 +57,7 @@ __all__ = [
     "Comparison",
     "DataError",
     "EvaluationError",
+    "Evidence",
     "FindingsWarning",
     "InitializationError",
     "ModelError",
@@ -68,12 +71,14 @@ __all__ = [
     "__version__",
     "abc",
     "compare",
+    "compare_models",
     "compile",
     "diagnose",
     "errors",
     "export",
     "extend",
     "load",
+    "log_evidence",
     "methods",
     "plot_adaptation",
     "plot_chains",
@@ -93,15 +98,18 @@ __all__ = [
 # part of a second, which `stanadapt --help` can do without.
 _HOMES = {
     "Comparison": "comparisons.comparison_result",
+    "Evidence": "evidence.evidence_estimate",
     "Posterior": "model.posterior",
     "Target": "model.backends.python",
     "Until": "run.stopping",
     "abc": "simulators.abc",
+    "compare_models": "evidence.model_table",
     "compile": "api",
     "diagnose": "diagnostics.findings",
     "export": "result.formats.export",
     "extend": "runs",
     "load": "runs",
+    "log_evidence": "evidence.evidence_estimate",
     "methods": "api",
     "plot_adaptation": "plots.adaptation",
     "plot_chains": "plots.chains",

@@ -46,6 +46,10 @@ def learning(*names: str) -> tuple[str, ...]:
     return unit("test_learning", *names)
 
 
+def evidence(*names: str) -> tuple[str, ...]:
+    return unit("test_evidence", *names)
+
+
 MUTATIONS = [
     # samplers
     Mutation("samplers/mala.py", "logp_y - logp + ratio", "logp_y - logp", law("mala")),
@@ -438,6 +442,55 @@ MUTATIONS = [
         "            strength = -shares\n",
         "            strength = shares\n",
         unit("test_transport_scores", "test_both_levels_are_learnt_from_scores_in_every_parametrisation"),
+    ),
+    # evidences
+    Mutation(
+        "evidence/evidence_estimate.py",
+        "at_draws = density.reshape(-1) + log_det - proposal",
+        "at_draws = density.reshape(-1) - proposal",
+        evidence("test_the_density_in_learnt_coordinates_has_its_jacobian"),
+    ),
+    Mutation(
+        "evidence/evidence_estimate.py",
+        "values = _log_densities(posterior, points[inside]) + log_det[inside]",
+        "values = _log_densities(posterior, points[inside])",
+        evidence("test_the_density_in_learnt_coordinates_has_its_jacobian"),
+    ),
+    Mutation(
+        "evidence/evidence_estimate.py",
+        "return (first, second), (second, first)",
+        "return (first, first), (second, second)",
+        ("statistical/test_evidence_rates.py::test_the_proposal_is_fitted_to_other_draws",),
+    ),
+    Mutation(
+        "evidence/bridge_sampling.py",
+        "variance(rest) / effective))",
+        "variance(rest) / at_draws.size))",
+        evidence("test_errors_are_those_of_draws_that_are_autocorrelated"),
+    ),
+    Mutation(
+        "model/log_constants.py",
+        "native.log_density(x, propto=False)",
+        "native.log_density(x)",
+        evidence("test_an_evidence_that_is_known", "test_bridgestan_is_asked_for_the_constants"),
+    ),
+    Mutation(
+        "model/log_constants.py",
+        "_difference(whole, with_dropped) - spheres",
+        "_difference(whole, with_dropped)",
+        evidence("test_unit_vectors"),
+    ),
+    Mutation(
+        "model/full_densities.py",
+        'yield _Edit(token.start, token.end, f"{found[1]}_lp{found[2]}")',
+        "pass",
+        unit("test_full_densities", "test_statements"),
+    ),
+    Mutation(
+        "model/full_densities.py",
+        'for block, bodies in (("functions", self._bodies()), ',
+        "for block, bodies in (",
+        unit("test_full_densities", "test_functions_that_the_program_defines"),
     ),
 ]
 

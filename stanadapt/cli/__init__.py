@@ -9,7 +9,7 @@ from .completion import completion
 from .exporting import export
 from .models import check_model, compile_methods, methods
 from .pages import report, watch
-from .results import diagnose, replay, summary
+from .results import diagnose, evidence, replay, summary
 from .sampling import extend, resume, sample
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "compile_methods",
     "completion",
     "diagnose",
+    "evidence",
     "export",
     "extend",
     "main",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas
 
     from ..diagnostics.finding import Finding
+    from ..evidence.evidence_estimate import Evidence
     from ..model.posterior import Posterior
 
 _COLUMNS = ("mean", "sd", "lower", "upper", "mcse_mean", "ess_bulk", "ess_tail", "r_hat")
@@ -40,6 +41,15 @@ def diagnose_record(findings: Sequence[Finding]) -> dict[str, Any]:
     keys = ("kind", "message", "variables", "chains", "numbers")
     rows = [(each.kind, str(each), each.variables, each.chains, each.numbers) for each in findings]
     return {"findings": [dict(zip(keys, row, strict=True)) for row in rows]}
+
+
+def evidence_record(evidence: Evidence) -> dict[str, Any]:
+    """Of what `stanadapt.log_evidence` returns."""
+    keys = ("kind", "message", "numbers")
+    findings = [
+        dict(zip(keys, (each.kind, str(each), each.numbers), strict=True)) for each in evidence.findings
+    ]
+    return evidence._asdict() | {"findings": findings}
 
 
 def methods_record() -> dict[str, Any]:

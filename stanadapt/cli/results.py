@@ -1,4 +1,4 @@
-"""Commands that read a result: summary, diagnose and replay."""
+"""Commands that read a result: summary, diagnose, replay and evidence."""
 
 from __future__ import annotations
 
@@ -130,3 +130,33 @@ def replay(
             **keywords,
         )
     click.echo(outcome)
+
+
+@main.command()
+@click.argument("file", type=RESULT)
+@click.argument("model", type=EXISTING, required=False)
+@click.option("--data", type=EXISTING, metavar="FILE", help="The data of the run, as JSON.")
+@click.option("--seed", **SEED, default=0, show_default=True, help="Of the proposal's draws.")
+@click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@click.option("--json", "as_json", **JSON)
+def evidence(file: str, model: str | None, as_json: bool, **keywords: Any) -> None:
+    """Print the log evidence of MODEL, from the draws in FILE.
+
+    The evidence is the marginal likelihood. It comes from bridge sampling, with its standard error and what
+    speaks against it. FILE may be the folder of a run, which has its MODEL and data. With --json:
+    log_evidence, standard_error, by_half, by_chain, effective_draws, effective_proposals, proposal, density,
+    observed, and findings with kind, message and numbers.
+
+    \b
+    Example:
+      stanadapt evidence fit.nc eight_schools.stan --data eight_schools.json
+    """
+    from ..evidence.evidence_estimate import log_evidence
+    from .records import evidence_record, print_record
+
+    with warnings_as_lines(quiet=True):  # the findings are printed with the rest
+        found = log_evidence(file, model, **keywords)
+    if as_json:
+        print_record(evidence_record(found))
+    else:
+        click.echo(str(found))

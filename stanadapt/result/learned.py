@@ -73,8 +73,10 @@ def read_warm(given: Any) -> Warm:
     )
 
 
-def open_result(given: Any) -> InferenceData:
-    """Open the earlier result, which may be given by its path, or as a fit of CmdStanPy.
+def open_result(given: Any, name: str = "warm") -> InferenceData:
+    """Open an earlier result, which may be given by its path, or as a fit of CmdStanPy.
+
+    `name` is that of the argument, for messages.
 
     Raises
     ------
@@ -85,11 +87,11 @@ def open_result(given: Any) -> InferenceData:
         try:
             return read_store(open_store(given)) if Path(given).is_dir() else read(os.fspath(given))
         except (OutputError, StoreError) as error:
-            raise ArgumentError(f"warm: {error}") from error
+            raise ArgumentError(f"{name}: {error}") from error
     if is_fit(given):
-        return read_fit(given)
+        return read_fit(given, name)
     if not (hasattr(given, "children") or callable(getattr(given, "groups", None))):
-        raise check.refused("warm", given, _ALLOWED)
+        raise check.refused(name, given, _ALLOWED)
     return given  # type: ignore[no-any-return]
 
 

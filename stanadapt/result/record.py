@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 20_000  # draws that are looked at, of all chains;
 _MOST_NUMBERS = 40_000_000  # of all their coordinates;
 _FEWEST_ROWS = 100  # but at least so many of each chain
-_ATTRIBUTES = ("method", "settings", "seed", "tuning_steps", "thin", "model_hash")
+ATTRIBUTES = ("method", "settings", "seed", "tuning_steps", "thin", "model_hash")
 _HISTORY = ("step_size", "acceptance_rate")  # of all that is noted in warm-up, what every method has
 _LOOKED_AT = 20  # draws whose log density is computed again
 _CLOSE = 1e-5  # relative; values that were written as text and read back are not the same to the last digit
@@ -49,7 +49,7 @@ class RunRecord(NamedTuple):
         if posterior is None or not set(SAMPLE_DIMS) <= set(posterior.sizes) or not posterior.sizes["draw"]:
             raise ArgumentError("idata has no draws: a result of stanadapt.sample with a posterior is needed")
         attrs = posterior.attrs | attributes(idata)
-        missing = [name for name in _ATTRIBUTES if name not in attrs]
+        missing = [name for name in ATTRIBUTES if name not in attrs]
         if missing:
             raise ArgumentError(
                 f"idata lacks the attributes {', '.join(missing)}: a result of stanadapt.sample is needed"
@@ -100,15 +100,7 @@ class RunRecord(NamedTuple):
         """
         if posterior.digest() != self.attrs["model_hash"]:
             raise ArgumentError("model: idata was drawn from another program")
-        stats = self.groups.get("sample_stats")
-        if not posterior.dim or posterior.model.noisy or stats is None or "lp" not in stats:
-            return
-        lp = stats["lp"].transpose(*SAMPLE_DIMS).values
-        rows = np.linspace(0, lp.shape[1] - 1, min(_LOOKED_AT, lp.shape[1])).astype(int)
-        there = [_log_density(posterior, x) for x in self._points(posterior, rows)[0]]
-        apart = np.array(there) - lp[0, rows]
-        same = np.abs(apart - np.nanmedian(apart)) <= _CLOSE * (1.0 + np.abs(lp[0, rows]))
-        if same.mean() <= 0.5:  # a few draws may lie where rounding decides
+        if not same_density(self.groups, posterior):
             raise ArgumentError(
                 "data: the log density of the draws is not what the run has recorded: these are other data"
             )
@@ -125,7 +117,8 @@ class RunRecord(NamedTuple):
         sizes = self.groups["posterior"].sizes
         stride = thinning(sizes["chain"], sizes["draw"], posterior.dim)
         rows = np.arange(stride - 1, sizes["draw"], stride)
-        return self._points(posterior, rows), stride * int(self.attrs["thin"])
+        points = unconstrained_points(self.groups, posterior, rows)
+        return points, stride * int(self.attrs["thin"])
 
     @readable("idata")
     def check_warmup(self, results: Sequence[ChainResult]) -> None:
@@ -161,31 +154,54 @@ class RunRecord(NamedTuple):
                         "kernel=False replays without the warm-up"
                     )
 
-    def _points(self, posterior: Posterior, rows: np.ndarray) -> np.ndarray:
-        """Some of the draws, unconstrained (C, rows, d)."""
-        kept = self.groups.get("unconstrained_posterior")
-        if kept is not None and "x" in kept and kept["x"].shape[-1] == posterior.dim:
-            return np.asarray(kept["x"].transpose(*SAMPLE_DIMS, ...).values[:, rows])
-        draws = self.groups["posterior"].isel(draw=rows)
-        flat = np.empty((draws.sizes["chain"], len(rows), len(posterior.names)))
-        for name, variable in posterior.parameters.items():
-            flat[..., variable.columns] = _values(draws, name, variable.shape)
-        points = np.empty((*flat.shape[:2], posterior.dim))
-        for place in np.ndindex(*flat.shape[:2]):
-            try:
-                points[place] = posterior.model.unconstrain_flat(flat[place])
-            except RuntimeError as error:
-                raise ArgumentError(
-                    f"idata: draw {rows[place[1]]} of chain {self.chains[place[0]]} cannot be made "
-                    f"unconstrained ({check.one_line(error)}): rounding has put it on the boundary of its "
-                    "support. Draw with keep_unconstrained=True"
-                ) from error
-        if not np.isfinite(points).all():
+
+def same_density(groups: Groups, posterior: Posterior) -> bool:
+    """Whether the recorded log density of some draws is that of a posterior, up to one number.
+
+    It is taken to be where nothing is recorded. A few draws may lie where rounding decides.
+    """
+    stats = groups.get("sample_stats")
+    if not posterior.dim or posterior.model.noisy or stats is None or "lp" not in stats:
+        return True
+    lp = stats["lp"].transpose(*SAMPLE_DIMS).values
+    rows = np.linspace(0, lp.shape[1] - 1, min(_LOOKED_AT, lp.shape[1])).astype(int)
+    there = [_log_density(posterior, x) for x in unconstrained_points(groups, posterior, rows)[0]]
+    apart = np.array(there) - lp[0, rows]
+    same = np.abs(apart - np.nanmedian(apart)) <= _CLOSE * (1.0 + np.abs(lp[0, rows]))
+    return bool(same.mean() > 0.5)
+
+
+def unconstrained_points(groups: Groups, posterior: Posterior, rows: np.ndarray) -> np.ndarray:
+    """Rows of the draws of a result, unconstrained (C, rows, d): as they were kept, or found again.
+
+    Raises
+    ------
+    ArgumentError
+        Parameters are missing or have other shapes, or rounding has put draws on the boundary.
+    """
+    kept = groups.get("unconstrained_posterior")
+    if kept is not None and "x" in kept and kept["x"].shape[-1] == posterior.dim:
+        return np.asarray(kept["x"].transpose(*SAMPLE_DIMS, ...).values[:, rows])
+    draws = groups["posterior"].isel(draw=rows)
+    flat = np.empty((draws.sizes["chain"], len(rows), len(posterior.names)))
+    for name, variable in posterior.parameters.items():
+        flat[..., variable.columns] = _values(draws, name, variable.shape)
+    points = np.empty((*flat.shape[:2], posterior.dim))
+    for place in np.ndindex(*flat.shape[:2]):
+        try:
+            points[place] = posterior.model.unconstrain_flat(flat[place])
+        except RuntimeError as error:
             raise ArgumentError(
-                "idata has draws that rounding has put on the boundary of their support, or that are not "
-                "finite: draw with keep_unconstrained=True"
-            )
-        return points
+                f"idata: draw {rows[place[1]]} of chain {draws['chain'].values[place[0]]} cannot be made "
+                f"unconstrained ({check.one_line(error)}): rounding has put it on the boundary of its "
+                "support. Draw with keep_unconstrained=True"
+            ) from error
+    if not np.isfinite(points).all():
+        raise ArgumentError(
+            "idata has draws that rounding has put on the boundary of their support, or that are not "
+            "finite: draw with keep_unconstrained=True"
+        )
+    return points
 
 
 def thinning(chains: int, draws: int, d: int) -> int:

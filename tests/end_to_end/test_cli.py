@@ -77,7 +77,7 @@ def test_version_and_help() -> None:
     assert "..." not in shown.output.replace("[ARGS]...", "")
 
 
-@pytest.mark.parametrize("command", ["sample", "summary", "diagnose", "methods", "check"])
+@pytest.mark.parametrize("command", ["sample", "summary", "diagnose", "evidence", "methods", "check"])
 def test_every_command_has_an_example(command: str) -> None:
     shown = stanadapt_command(command, "--help")
     assert f"Example:\n    stanadapt {command}" in shown.output
@@ -486,6 +486,19 @@ def test_table_keeps_values_that_no_error_is_known_of() -> None:
         ["huge", "6.022e+23", "1e+21", "1e+20", "500", "1.000"],
         ["broken", "nan", "nan", "nan", "nan", "nan"],
     ]
+
+
+def test_the_evidence_of_a_fit(fit: tuple[Path, Result], normal: Path) -> None:
+    out, _ = fit
+    said = stanadapt_command("evidence", out, *SCHOOLS)
+    assert said.exit_code == 0
+    assert said.output.startswith("log evidence ")
+    record = json.loads(stanadapt_command("evidence", out, *SCHOOLS, "--json").output)
+    assert f"{record['log_evidence']:.3f}" in said.output
+    assert {"standard_error", "by_chain", "density", "findings"} <= set(record)
+    refused = stanadapt_command("evidence", out, normal)
+    assert refused.exit_code == 2
+    assert "lacks the parameter x of the model" in refused.output
 
 
 def test_replay_says_whether_the_law_is_kept(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("method_names",),
     ("kinds",),
 )
-DOORS = ("__init__", "api", "cli", "comparisons", "many", "runs")
+DOORS = ("__init__", "api", "cli", "comparisons", "evidence", "many", "runs")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 

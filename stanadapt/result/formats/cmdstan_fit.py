@@ -27,11 +27,11 @@ def is_fit(given: Any) -> bool:
     return library is not None and isinstance(given, library.CmdStanMCMC)
 
 
-def read_fit(fit: Any) -> InferenceData:
+def read_fit(fit: Any, name: str = "warm") -> InferenceData:
     """A `cmdstanpy.CmdStanMCMC` as a result of ours.
 
     Its group `adaptation` has the inverse metric and the step size of each chain. It lacks the names of the
-    unconstrained parameters, which CmdStan does not write.
+    unconstrained parameters, which CmdStan does not write. `name` is that of the argument, for messages.
 
     Raises
     ------
@@ -42,9 +42,9 @@ def read_fit(fit: Any) -> InferenceData:
         config, draws = fit.metadata.cmdstan_config, fit.draws()
         steps = fit.step_size
     except Exception as error:  # its files are read now, and may be gone
-        raise ArgumentError(f"warm: the files of the CmdStanMCMC cannot be read: {error}") from error
+        raise ArgumentError(f"{name}: the files of the CmdStanMCMC cannot be read: {error}") from error
     if steps is None or str(config.get("algorithm")) == "fixed_param":
-        raise ArgumentError("warm was drawn by CmdStan with fixed_param: its chains have learnt nothing")
+        raise ArgumentError(f"{name} was drawn by CmdStan with fixed_param: its chains have learnt nothing")
     values = draws.transpose(1, 0, 2)
     header = [demangled(name) for name in str(config["raw_header"]).split(",")]
     places = [i for i, name in enumerate(header) if not name.endswith("__")]
