@@ -276,7 +276,7 @@ def answers_2pl(items: int) -> dict[str, Any]:
 
 
 def counties(number: int) -> dict[str, Any]:
-    """Houses in counties, some one and some twenty; x is a floor, 0 or 1, and some counties have one alone."""
+    """Houses in counties, some one and some twenty; x is a floor, 0 or 1, often the same in all."""
     rng = np.random.default_rng(32)
     county = np.repeat(np.arange(1, number + 1), 1 + rng.geometric(0.15, number))
     a = 1.3 + 0.35 * rng.normal(size=number)

@@ -179,7 +179,8 @@ def step(
     """One trajectory from the state's point. If the end is accepted, it replaces point and score in place.
 
     `logp` and `step_size` are arguments, because the state is built once for a sweep and does not follow
-    them. While `adapting`, scales may still be wrong, and trajectories are longer. Returns the log density, the Info, and whether the trajectory met a point without a log density.
+    them. While `adapting`, scales may still be wrong, and trajectories are longer. Returns the log density,
+    the Info, and whether the trajectory met a point without a log density.
     """
     x, score, metric, z, y = state.x, state.score, state.metric, room.z, room.y
     for i in range(x.size):
