@@ -333,8 +333,8 @@ def test_lengths_of_trajectories(d: int, step_size: float, most: int, least: flo
 def test_squares_mix_where_steps_are_short(d: int, step_size: float) -> None:
     """Trajectories near half a period turn draws into their opposites, at the same distance from the mean.
 
-    If all are that long, the correlation of successive squares is 0.9. With 50 other seeds it was 0.13 to 0.18
-    in 1,000 dimensions and 0.47 to 0.60 in 10, never over the limit.
+    If all are that long, the correlation of successive squares is 0.9. With 50 other seeds it was 0.13 to
+    0.18 in 1,000 dimensions and 0.47 to 0.60 in 10, never over the limit.
     """
     sampler, settings = resolve("fisher_hmc", {"metric": "low_rank"})
     posterior = stanadapt.Posterior(f"parameters {{ vector[{d}] x; }} model {{ x ~ normal(0, 1); }}")
