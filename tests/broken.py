@@ -65,8 +65,8 @@ WITH_FAULTS = {
         'coordinates where they help"] = "auto"\n': (
             'coordinates where they help"] = "auto"\n    fault: Annotated[int, Limit(0, 6), "which"] = 0\n'
         ),
-        "room: Any, rng: Generator\n) ->": "room: Any, rng: Generator, fault: Any\n) ->",
-        "state, logp, h, room, rng)": "state, logp, h, room, rng, 0 if adapting else settings.fault)",
+        "    rng: Generator,\n) ->": "    rng: Generator,\n    fault: Any,\n) ->",
+        "h, adapting, room, rng)": "h, adapting, room, rng, 0 if adapting else settings.fault)",
         "    energy = energy_of": (
             "    if fault == 1:\n        for i in range(x.size):\n            room.momentum[i] = z[i]\n"
             "    energy = energy_of"

@@ -143,6 +143,18 @@ MUTATIONS = [
         unit("test_fisher_hmc", "test_frozen_step_size_is_the_average_of_the_search_and_not_its_last"),
     ),
     Mutation(
+        "numerics/splitting.py",
+        "n += (largest - n) * rng.random()",
+        "n += 0.5 * (largest - n)",
+        unit("test_fisher_hmc", "test_squares_mix_where_steps_are_short[10-0.3]"),
+    ),
+    Mutation(
+        "numerics/splitting.py",
+        "    if d > FEW_DIMENSIONS:",
+        "    if d < 0:",
+        unit("test_fisher_hmc", "test_squares_mix_where_steps_are_short[1000-0.38]"),
+    ),
+    Mutation(
         "samplers/fisher_hmc.py",
         "        z[i] = rng.standard_normal()",
         "        z[i] = 0.9 * rng.standard_normal()",

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..kinds import Integer, Real, Target, Vector
+from ..kinds import Generator, Integer, Real, Target, Vector
 from ..target import log_density_gradient
 from .metric import velocity_into
 
@@ -25,6 +25,7 @@ from .metric import velocity_into
 # dimension; the error of leapfrog is 5e-2. The value of Blanes et al., 0.21178, is the best for h < 2, but
 # beyond that its error grows sooner.
 B = 0.2145
+FEW_DIMENSIONS = 16.0  # up to so many, short steps come from scales that differ
 
 
 class Room(NamedTuple):
@@ -45,14 +46,42 @@ def room(d: Integer) -> Room:
 
 @kernel(counted=False)
 def trajectory_steps(settings: Any, step_size: Real, most: Any) -> Real:
-    """The number of steps that a trajectory should have, at most `most`, before rounding.
+    """The mean number of steps of a trajectory in warm-up, where it has `most` at most."""
+    least, largest = _range_of_steps(settings, step_size, most, 1)
+    return 0.5 * (least + largest)
 
-    If a step is short compared with the trajectory, scales differ, and the trajectory is made longer.
+
+@kernel(counted=False)
+def draw_steps(settings: Any, step_size: Real, most: Any, d: Integer, rng: Generator) -> Integer:
+    """The number of steps of a trajectory, at random, in dimension `d`; in warm-up `d` should be 1.
+
+    Trajectories that are made longer differ in length, from the usual one on. If all had the same length, and
+    it was near half a period of some directions, these would change their signs and keep their distances
+    from the mean: means of squares and tails would hardly mix.
     """
-    n = settings.trajectory / step_size
-    if n > 2.0:
-        n *= (0.5 * n) ** settings.stretch
-    return min(n, most)
+    n, largest = _range_of_steps(settings, step_size, most, d)
+    if largest > n:
+        n += (largest - n) * rng.random()
+    return max(1, int(n + rng.random()))
+
+
+@kernel(counted=False)
+def _range_of_steps(settings: Any, step_size: Real, most: Any, d: Integer) -> tuple[Real, Real]:
+    """The least and the largest number of steps of a trajectory, before rounding.
+
+    The least is the one for a Gaussian. If steps are short compared with the trajectory, scales differ, and
+    trajectories are made longer. But steps become shorter in many dimensions too, by the fourth root of their
+    number, where all scales are right (Beskos, Pillai, Roberts, Sanz-Serna and Stuart, 2013, Optimal tuning
+    of the hybrid Monte Carlo algorithm). With d = 1 all short steps are taken for scales that differ, as they
+    do while a metric is being learned.
+    """
+    n = min(settings.trajectory / step_size, 1.0 * most)
+    short, largest = 0.5 * settings.trajectory / step_size, n
+    if d > FEW_DIMENSIONS:
+        short *= (FEW_DIMENSIONS / d) ** 0.25
+    if short > 1.0:
+        largest = min(n * (2.0 * short**settings.stretch - 1.0), 1.0 * most)
+    return n, largest
 
 
 @kernel(counted=False)

@@ -28,8 +28,10 @@ probability min(1, e^-dH). The reasons for these choices:
    the trajectories are accepted up to some tens of dimensions. Leapfrog needs three or four steps.
 3. The number of steps is T/h, rounded at random, so that trajectories do not return to their start. If it is
    more than two, scales differ from place to place, A is a compromise, and some directions have a longer
-   period: then there are (T/2h)^stretch times as many steps. If it is more than three, most rejections happen
-   where the curvature is largest. The chain could get stuck there, so h aims at `careful_accept`.
+   period: then there are (T/2h)^stretch times as many steps in the mean, and their number is drawn between
+   T/h and the largest. After warm-up h is taken times (d/16)^(1/4) here if d > 16, since steps become shorter
+   in many dimensions whatever the scales are. If T/h is more than three, most rejections happen where the
+   curvature is largest. The chain could get stuck there, so h aims at `careful_accept`.
 4. The first metric comes from the Hessian at the start, where the climb has ended (2 d gradients), up to
    d = 100. In more dimensions it does so only if the Hessian is far from a diagonal, and draws choose the
    form of A (metric_choice.py).
@@ -66,7 +68,7 @@ from ..numerics.linear import dot
 from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, velocity_into
 from ..numerics.metric_choice import begins_dense
 from ..numerics.metropolis import accept_probability_if_finite
-from ..numerics.splitting import room, split_steps, trajectory_steps
+from ..numerics.splitting import draw_steps, room, split_steps
 from ..numerics.step_size import DualAveraging, average_step_size, final_step_size
 from ..numerics.windows import Windows, empty_windows, put, with_room
 from ..target import hessian, log_density_gradient
@@ -165,12 +167,20 @@ explore = windowed.explore
 
 @kernel(counted=False)
 def step(
-    target: Target, settings: Any, state: State, logp: Real, step_size: Real, room: Any, rng: Generator
+    target: Target,
+    settings: Any,
+    state: State,
+    logp: Real,
+    step_size: Real,
+    adapting: Flag,
+    room: Any,
+    rng: Generator,
 ) -> tuple[Real, Info, Flag]:
     """One trajectory from the state's point. If the end is accepted, it replaces point and score in place.
 
     `logp` and `step_size` are arguments, because the state is built once for a sweep and does not follow
-    them. Returns the log density, the Info, and whether the trajectory met a point without a log density.
+    them. While `adapting`, scales may still be wrong, and trajectories are longer. Returns the log density,
+    the Info, and whether the trajectory met a point without a log density.
     """
     x, score, metric, z, y = state.x, state.score, state.metric, room.z, room.y
     for i in range(x.size):
@@ -180,7 +190,7 @@ def step(
     momentum_into(room.momentum, metric, z)
     energy = energy_of(logp, 0.5 * dot(z, z))
     h = step_size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
-    n = max(1, int(trajectory_steps(settings, step_size, state.most) + rng.random()))
+    n = draw_steps(settings, step_size, state.most, 1 if adapting else x.size, rng)
     logp_y, taken = split_steps(target, metric, y, room.momentum, room.score, room.velocity, h, n)
     energy_y, met = np.inf, logp_y == -np.inf
     if not met:
@@ -224,7 +234,7 @@ def _iterate(
     """The loop of `sweep`. Returns the numbers of the state that it changes; arrays change in place."""
     logp, h, search, lost = state.logp, state.step_size, state.search, state.lost
     for i in range(trace.logp.size):
-        logp, info, met = step(target, settings, state, logp, h, room, rng)
+        logp, info, met = step(target, settings, state, logp, h, adapting, room, rng)
         lost = lost + 1 if met else 0
         if adapting and not 0 < lost < LOST:
             aim = settings.target_accept

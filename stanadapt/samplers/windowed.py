@@ -91,7 +91,7 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
     seen = state.windows, state.transport, state.metric, state.hessian, state.groups
     compressing, new = settings.metric == AUTO, stage != LAST
     asking = settings.curvature and new
-    pace = 2.0 * trajectory_steps(settings, state.step_size, state.most) if asking else 0.0
+    pace = _pace(state, settings) if asking else 0.0
     lesson = learn_windows(*seen, compressing=compressing, new=new, gradients=pace)
     x, logp, score = change_coordinates(state.transport, lesson.transport, state.x, state.logp, state.score)
     return state._replace(
@@ -115,7 +115,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     chain may hardly have moved, so they are left behind.
     """
     windows, d = state.windows, state.x.size
-    n, pace = windows.seen, 2.0 * trajectory_steps(settings, state.step_size, state.most)
+    n, pace = windows.seen, _pace(state, settings)
     if stage == LAST or not len(state.groups):
         return state
     if not seeks_field(d, state.transport, state.searches, n, pace):
@@ -140,6 +140,11 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
         transport=found.rows,
         searches=MOST_SEARCHES,  # a field that is given up later is not looked for again
     )
+
+
+def _pace(state: Any, settings: Any) -> float:
+    """The mean number of gradients that a trajectory takes."""
+    return 2.0 * float(trajectory_steps(settings, state.step_size, state.most))
 
 
 def is_settled(state: Any) -> bool:

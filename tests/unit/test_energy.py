@@ -105,7 +105,7 @@ def test_energy_of_two_stage_trajectories() -> None:
         before = -logp + 0.5 * momentum @ matrix @ momentum
         logp_y, _ = split_steps(target, state.metric, x, momentum, score, np.empty(3), h, 1)
         after = -logp_y + 0.5 * momentum @ matrix @ momentum
-        logp, info, met = fisher_hmc.step(target, settings, state, logp, h, room, rng)
+        logp, info, met = fisher_hmc.step(target, settings, state, logp, h, False, room, rng)
         energy, rise, diverging = info.own
         assert energy == pytest.approx(after if info.accepted else before, rel=1e-9)
         assert rise == pytest.approx(after - before, rel=1e-6, abs=1e-9)
@@ -192,7 +192,7 @@ def test_a_momentum_that_overflows_is_rejected() -> None:
     state = state._replace(logp=0.0, score=np.zeros(2), metric=metric, most=1)
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        _, info, met = fisher_hmc.step(target, settings, state, 0.0, 1.0, splitting.room(2), rng)
+        _, info, met = fisher_hmc.step(target, settings, state, 0.0, 1.0, False, splitting.room(2), rng)
         assert (info.accept_prob, info.accepted) == (0.0, False)
         assert info.own[1:] == (np.inf, 1.0)
         assert not met

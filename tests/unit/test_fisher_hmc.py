@@ -18,6 +18,7 @@ from exact import gaussian
 from stanadapt.errors import StanAdaptWarning
 from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.numerics.metric import Metric, as_matrix, dense_metric
+from stanadapt.numerics.splitting import draw_steps, trajectory_steps
 from stanadapt.result.container import datasets
 from stanadapt.run.warmup import warm_up
 from stanadapt.samplers import fisher_hmc
@@ -302,6 +303,47 @@ def test_steps_as_long_as_the_trajectory_may_be_accepted_more_often(d: int) -> N
     assert stats["step_size"].min() > 1.5
     assert stats["acceptance_rate"].mean() > 0.95
     assert findings(idata) == set()
+
+
+@pytest.mark.parametrize(
+    ("d", "step_size", "most", "least", "largest"),
+    [
+        (3, 1.9, 64, 1, 1),  # a step is a trajectory
+        (3, 0.95, 64, 2, 2),
+        (10, 0.2375, 64, 8, 24),  # four times as many as two: twice as many in the mean
+        (1_296, 0.3167, 64, 6, 6),  # short for their number of dimensions alone
+        (1_296, 0.15833, 64, 12, 12 * (2 * np.sqrt(2) - 1)),
+        (10, 0.0475, 64, 40, 64),  # as many as there may be
+        (10, 0.0095, 64, 64, 64),
+    ],
+)
+def test_lengths_of_trajectories(d: int, step_size: float, most: int, least: float, largest: float) -> None:
+    """Their range; a number of steps is rounded at random, so that means stay."""
+    _, settings = resolve("fisher_hmc", {})
+    rng = np.random.default_rng(1)
+    n = np.array([draw_steps(settings, step_size, most, d, rng) for _ in range(4_000)])
+    mean = 0.5 * (least + largest)
+    assert trajectory_steps(settings, step_size, most) == pytest.approx(mean, rel=1e-3) or d > 16
+    assert least - 1 <= n.min() <= least + 1
+    assert largest - 1 <= n.max() <= min(largest + 1, most)
+    assert abs(n.mean() - mean) < 0.01 + 5.0 * (n.std() + 0.5) / np.sqrt(len(n))
+
+
+@pytest.mark.parametrize(("d", "step_size"), [(1_000, 0.38), (10, 0.3)])
+def test_squares_mix_where_steps_are_short(d: int, step_size: float) -> None:
+    """Trajectories near half a period turn draws into their opposites, at the same distance from the mean.
+
+    If all are that long, the correlation of successive squares is 0.9. With 50 other seeds it was 0.13 to
+    0.18 in 1,000 dimensions and 0.47 to 0.60 in 10, never over the limit.
+    """
+    sampler, settings = resolve("fisher_hmc", {"metric": "low_rank"})
+    posterior = stanadapt.Posterior(f"parameters {{ vector[{d}] x; }} model {{ x ~ normal(0, 1); }}")
+    target, rng = posterior.model.target(), np.random.default_rng(2)
+    state = sampler.start(target, settings, rng.standard_normal(d), rng)
+    trace = empty_trace(3_000 // d + 200, d)
+    sampler.sweep(target, settings, state._replace(step_size=step_size, most=64), rng, False, trace)
+    squares = np.square(trace.x) - 1.0
+    assert (squares[1:] * squares[:-1]).mean() / np.square(squares).mean() < 0.65
 
 
 # ---- where it does not work

@@ -68,13 +68,13 @@ def ours(method: str) -> Callable[[Problem, int, int], Racer]:
                 )
             gradients = shim.gradients() - before
             group = datasets(result)["posterior"]
-            values = _columns(group, self.posterior.variables)
+            values = side_by_side(group, self.posterior.variables)
             return lambda: Outcome(clock.seconds, clock.cpu_seconds, gradients, values)
 
     return Ours
 
 
-def _columns(group: Any, variables: dict[str, Any]) -> np.ndarray:
+def side_by_side(group: Any, variables: dict[str, Any]) -> np.ndarray:
     """The draws of all variables side by side, in the order of Stan's flat names."""
     width = sum(variable.columns.size for variable in variables.values())
     first = group[next(iter(variables))].values
@@ -166,7 +166,7 @@ def nutpie(**settings: Any) -> Callable[[Problem, int, int], Racer]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 result = running.wait()
-            return _columns(datasets(result)["posterior"], variables(self.names))
+            return side_by_side(datasets(result)["posterior"], variables(self.names))
 
     return Nutpie
 

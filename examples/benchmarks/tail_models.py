@@ -1,0 +1,351 @@
+"""Large hierarchies, changepoints and a walk with a gap, with simulated data: what tails.py runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ITEMS_CENTRED = """
+data {
+  int<lower=1> persons;
+  int<lower=1> items;
+  array[persons, items] int<lower=0, upper=1> y;
+}
+parameters {
+  vector[persons] theta;
+  vector[items] b;
+  real<lower=0> sigma;
+}
+model {
+  sigma ~ normal(0, 2);
+  b ~ normal(0, 3);
+  theta ~ normal(0, sigma);
+  for (i in 1 : items) {
+    y[ : , i] ~ bernoulli_logit(theta - b[i]);
+  }
+}
+"""
+ITEMS = """
+data {
+  int<lower=1> persons;
+  int<lower=1> items;
+  array[persons, items] int<lower=0, upper=1> y;
+}
+parameters {
+  vector[persons] theta;
+  vector[items] b;
+  real<lower=0> sigma;
+}
+model {
+  sigma ~ normal(0, 2);
+  b ~ normal(0, 3);
+  theta ~ std_normal();
+  for (i in 1 : items) {
+    y[ : , i] ~ bernoulli_logit(sigma * theta - b[i]);
+  }
+}
+"""
+ITEMS_2PL = """
+data {
+  int<lower=1> persons;
+  int<lower=1> items;
+  array[persons, items] int<lower=0, upper=1> y;
+}
+parameters {
+  vector[persons] theta;
+  vector<lower=0>[items] a;
+  vector[items] b;
+  real mu;
+  real<lower=0> sigma_a;
+  real<lower=0> sigma_b;
+}
+model {
+  mu ~ normal(0, 2);
+  sigma_a ~ normal(0, 1);
+  sigma_b ~ normal(0, 2);
+  theta ~ std_normal();
+  a ~ lognormal(0, sigma_a);
+  b ~ normal(mu, sigma_b);
+  for (i in 1 : items) {
+    y[ : , i] ~ bernoulli_logit(a[i] * (theta - b[i]));
+  }
+}
+"""
+COUNTY_DATA = """
+data {
+  int<lower=1> N;
+  int<lower=1> J;
+  array[N] int<lower=1, upper=J> county;
+  vector[N] x;
+  vector[N] y;
+}
+"""
+COUNTY_CENTRED = (
+    COUNTY_DATA
+    + """
+parameters {
+  vector[J] a;
+  vector[J] b;
+  vector[2] mu;
+  vector<lower=0>[2] sigma;
+  real<lower=0> sigma_y;
+}
+model {
+  mu ~ normal(0, 5);
+  sigma ~ normal(0, 1);
+  sigma_y ~ normal(0, 2);
+  a ~ normal(mu[1], sigma[1]);
+  b ~ normal(mu[2], sigma[2]);
+  y ~ normal(a[county] + b[county] .* x, sigma_y);
+}
+"""
+)
+COUNTY = (
+    COUNTY_DATA
+    + """
+parameters {
+  vector[J] u;
+  vector[J] v;
+  vector[2] mu;
+  vector<lower=0>[2] sigma;
+  real<lower=0> sigma_y;
+}
+model {
+  vector[J] a = mu[1] + sigma[1] * u;
+  vector[J] b = mu[2] + sigma[2] * v;
+  mu ~ normal(0, 5);
+  sigma ~ normal(0, 1);
+  sigma_y ~ normal(0, 2);
+  u ~ std_normal();
+  v ~ std_normal();
+  y ~ normal(a[county] + b[county] .* x, sigma_y);
+}
+"""
+)
+COUNTY_LKJ = (
+    COUNTY_DATA
+    + """
+parameters {
+  matrix[2, J] z;
+  vector[2] mu;
+  vector<lower=0>[2] sigma;
+  cholesky_factor_corr[2] L;
+  real<lower=0> sigma_y;
+}
+model {
+  matrix[2, J] ab = rep_matrix(mu, J) + diag_pre_multiply(sigma, L) * z;
+  mu ~ normal(0, 5);
+  sigma ~ normal(0, 1);
+  sigma_y ~ normal(0, 2);
+  L ~ lkj_corr_cholesky(2);
+  to_vector(z) ~ std_normal();
+  y ~ normal(to_vector(ab[1, county]) + to_vector(ab[2, county]) .* x, sigma_y);
+}
+"""
+)
+COUNTY_LKJ_CENTRED = (
+    COUNTY_DATA
+    + """
+parameters {
+  array[J] vector[2] ab;
+  vector[2] mu;
+  vector<lower=0>[2] sigma;
+  cholesky_factor_corr[2] L;
+  real<lower=0> sigma_y;
+}
+model {
+  mu ~ normal(0, 5);
+  sigma ~ normal(0, 1);
+  sigma_y ~ normal(0, 2);
+  L ~ lkj_corr_cholesky(2);
+  ab ~ multi_normal_cholesky(mu, diag_pre_multiply(sigma, L));
+  vector[N] m;
+  for (i in 1 : N) {
+    m[i] = ab[county[i]][1] + ab[county[i]][2] * x[i];
+  }
+  y ~ normal(m, sigma_y);
+}
+"""
+)
+CHANGEPOINTS = """
+data {
+  int<lower=1> T;
+  int<lower=1> S;
+  int<lower=1> K;
+  vector[T] t;
+  vector[S] change;
+  matrix[T, K] X;
+  vector[T] y;
+}
+transformed data {
+  matrix[T, S] A;
+  for (s in 1 : S) {
+    for (i in 1 : T) {
+      A[i, s] = t[i] > change[s];
+    }
+  }
+}
+parameters {
+  real k;
+  real m;
+  vector[S] delta;
+  real<lower=0> sigma;
+  vector[K] beta;
+}
+model {
+  k ~ normal(0, 5);
+  m ~ normal(0, 5);
+  delta ~ double_exponential(0, 0.05);
+  sigma ~ normal(0, 0.5);
+  beta ~ normal(0, 10);
+  y ~ normal((k + A * delta) .* t + (m - A * (change .* delta)) + X * beta, sigma);
+}
+"""
+CHANGEPOINTS_SCALE = (
+    CHANGEPOINTS.replace("real<lower=0> sigma;", "real<lower=0> sigma;\n  real<lower=0> tau;")
+    .replace("double_exponential(0, 0.05)", "double_exponential(0, tau)")
+    .replace("sigma ~ normal", "tau ~ normal(0, 0.2);\n  sigma ~ normal")
+)
+BROWNIAN = """
+data {
+  int<lower=1> T;
+  int<lower=1> n;
+  array[n] int<lower=1, upper=T> seen;
+  vector[n] y;
+}
+parameters {
+  real<lower=0> innovation;
+  real<lower=0> noise;
+  vector[T] x;
+}
+model {
+  innovation ~ lognormal(0, 2);
+  noise ~ lognormal(0, 2);
+  x[1] ~ normal(0, innovation);
+  x[2 : T] ~ normal(x[1 : (T - 1)], innovation);
+  y ~ normal(x[seen], noise);
+}
+"""
+CROSSED = """
+data {
+  int<lower=1> N;
+  int<lower=1> I;
+  int<lower=1> J;
+  int<lower=1> K;
+  array[N] int<lower=1, upper=I> first;
+  array[N] int<lower=1, upper=J> second;
+  array[N] int<lower=1, upper=K> third;
+  array[N] int<lower=0, upper=1> y;
+}
+parameters {
+  real mu;
+  vector[I] a;
+  vector[J] b;
+  vector[K] c;
+  vector<lower=0>[3] sigma;
+}
+model {
+  mu ~ normal(0, 3);
+  sigma ~ normal(0, 1);
+  a ~ normal(0, sigma[1]);
+  b ~ normal(0, sigma[2]);
+  c ~ normal(0, sigma[3]);
+  y ~ bernoulli_logit(mu + a[first] + b[second] + c[third]);
+}
+"""
+
+
+def logistic(eta: np.ndarray) -> np.ndarray:
+    return 1.0 / (1.0 + np.exp(-eta))
+
+
+def answers(items: int) -> dict[str, Any]:
+    """Of 1,000 persons, all items alike."""
+    rng = np.random.default_rng(30)
+    theta, b = 0.8 * rng.normal(size=(1_000, 1)), rng.normal(size=items) - 1.0
+    return {"persons": 1_000, "items": items, "y": rng.binomial(1, logistic(theta - b))}
+
+
+def answers_2pl(items: int) -> dict[str, Any]:
+    rng = np.random.default_rng(31)
+    theta, b = rng.normal(size=(1_000, 1)), rng.normal(size=items)
+    a = np.exp(0.3 * rng.normal(size=items))
+    return {"persons": 1_000, "items": items, "y": rng.binomial(1, logistic(a * (theta - b)))}
+
+
+def counties(number: int) -> dict[str, Any]:
+    """Houses in counties, some one and some twenty; x is a floor, 0 or 1, often the same in all."""
+    rng = np.random.default_rng(32)
+    county = np.repeat(np.arange(1, number + 1), 1 + rng.geometric(0.15, number))
+    a = 1.3 + 0.35 * rng.normal(size=number)
+    b = -0.7 + 0.25 * (0.4 * (a - 1.3) / 0.35 + 0.9 * rng.normal(size=number))
+    x = rng.binomial(1, 0.25, county.size).astype(float)
+    y = a[county - 1] + b[county - 1] * x + 0.75 * rng.normal(size=county.size)
+    return {"N": county.size, "J": number, "county": county, "x": x, "y": y}
+
+
+def days(number: int) -> dict[str, Any]:
+    """Three years with seasons, and a trend whose slope changes at six of 60 places where it might."""
+    rng = np.random.default_rng(33)
+    t = np.linspace(0.0, 1.0, number)
+    change = np.linspace(0.0, 0.8, 62)[1:-1]
+    delta = np.zeros(60)
+    delta[rng.choice(60, 6, replace=False)] = rng.laplace(0.0, 0.6, 6)
+    year = 2.0 * np.pi * 3.0 * t[:, None] * np.arange(1, 6)
+    waves = np.concatenate((np.sin(year), np.cos(year)), axis=1)
+    trend = 0.4 * t + np.maximum(t[:, None] - change, 0.0) @ delta
+    y = trend + waves @ (0.05 * rng.normal(size=10)) + 0.05 * rng.normal(size=number)
+    return {"T": number, "S": 60, "K": 10, "t": t, "change": change, "X": waves, "y": y}
+
+
+def walk_with_gap(length: int) -> dict[str, Any]:
+    rng = np.random.default_rng(34)
+    x = np.cumsum(0.1 * rng.normal(size=length))
+    third = length // 3
+    seen = np.concatenate((np.arange(1, third + 1), np.arange(length - third + 1, length + 1)))
+    return {"T": length, "n": seen.size, "seen": seen, "y": x[seen - 1] + 0.15 * rng.normal(size=seen.size)}
+
+
+def crossed(number: int) -> dict[str, Any]:
+    """Three crossed factors: the second has few levels' worth of variance, the third nearly none."""
+    rng = np.random.default_rng(35)
+    sizes, scales = (number, number // 2, 40), (0.9, 0.4, 0.05)
+    n = 8 * number
+    levels = [rng.integers(0, size, n) for size in sizes]
+    eta = -0.5 + sum(
+        scale * rng.normal(size=size)[level] for size, scale, level in zip(sizes, scales, levels, strict=True)
+    )
+    first, second, third = (level + 1 for level in levels)
+    own = dict(zip("IJK", sizes, strict=True))
+    return own | {
+        "N": n,
+        "first": first,
+        "second": second,
+        "third": third,
+        "y": rng.binomial(1, logistic(eta)),
+    }
+
+
+class TailModel(NamedTuple):
+    program: str
+    data: Callable[[int], dict[str, Any]]
+    size: int
+    scales: tuple[str, ...]  # names of the variables that are scales
+
+
+MODELS = {
+    "items_centred": TailModel(ITEMS_CENTRED, answers, 5, ("sigma",)),
+    "items": TailModel(ITEMS, answers, 5, ("sigma",)),
+    "items_2pl": TailModel(ITEMS_2PL, answers_2pl, 10, ("sigma_a", "sigma_b", "a")),
+    "county_centred": TailModel(COUNTY_CENTRED, counties, 190, ("sigma", "sigma_y")),
+    "county": TailModel(COUNTY, counties, 190, ("sigma", "sigma_y")),
+    "county_lkj_centred": TailModel(COUNTY_LKJ_CENTRED, counties, 190, ("sigma", "sigma_y")),
+    "county_lkj": TailModel(COUNTY_LKJ, counties, 190, ("sigma", "sigma_y")),
+    "changepoints": TailModel(CHANGEPOINTS, days, 1_000, ("sigma",)),
+    "changepoints_scale": TailModel(CHANGEPOINTS_SCALE, days, 1_000, ("sigma", "tau")),
+    "brownian": TailModel(BROWNIAN, walk_with_gap, 30, ("innovation", "noise")),
+    "brownian_long": TailModel(BROWNIAN, walk_with_gap, 150, ("innovation", "noise")),
+    "crossed": TailModel(CROSSED, crossed, 240, ("sigma",)),
+}
