@@ -10,6 +10,7 @@ It also gives each function a wrapper that Python calls, though kernels call mos
 together took half of the time before a first draw. So here a kernel is compiled once, without a wrapper,
 and other kernels call it by its address; Python calls a function of one line that calls it. Copied are only
 small kernels that run in every iteration (`counted=False`), and the step of a sampler into its loop.
+Kernels that few runs come to are compiled at the first call (`late`), while their callers already run.
 
 Kernels release the GIL, so that chains run in threads. `reassoc` lets the compiler vectorise sums, and
 `contract` lets it fuse a product and a sum. NaN and infinity keep their meaning.
@@ -21,6 +22,7 @@ import ast
 import collections
 import contextlib
 import copy
+import ctypes
 import functools
 import hashlib
 import inspect
@@ -30,6 +32,7 @@ import re
 import shutil
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,15 +41,20 @@ from typing import Any, NamedTuple, overload
 import numba
 import numba.extending
 from llvmlite import binding as llvm
+from llvmlite import ir as llvm_ir
 from numba.core import caching, compiler, ir
 from numba.core.ccallback import CFunc
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
+from numba.core.funcdesc import FunctionDescriptor
 from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import NativeLowering
 
 from . import cache
+from .direct_call import DirectCall, KernelError, direct_call, is_direct, lay_flat
 from .errors import StanAdaptWarning
+from .lean_compiler import Library, lean
 
 try:
     import fcntl
@@ -162,8 +170,16 @@ def _prune(current: Path) -> None:
 @overload
 def kernel(function: Callable[..., Any]) -> Any: ...
 @overload
-def kernel(*, ordered: bool = False, counted: bool = True) -> Callable[[Callable[..., Any]], Any]: ...
-def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False, counted: bool = True) -> Any:
+def kernel(
+    *, ordered: bool = False, counted: bool = True, late: bool = False
+) -> Callable[[Callable[..., Any]], Any]: ...
+def kernel(
+    function: Callable[..., Any] | None = None,
+    *,
+    ordered: bool = False,
+    counted: bool = True,
+    late: bool = False,
+) -> Any:
     """Compile a function to machine code at its first call. It runs without the GIL and is cached on disk.
 
     It is a decorator, `@kernel` or `@kernel(ordered=True)`.
@@ -188,14 +204,21 @@ def kernel(function: Callable[..., Any] | None = None, *, ordered: bool = False,
 
         A kernel that does not count is small and runs in every iteration, so it is copied into the kernels
         that call it. All others are compiled once and called, unless their `copied` is set.
+    late
+        Whether the kernel is compiled, or loaded, only when it is called for the first time, and not with the
+        kernels that call it. That is for what few runs come to. Callers must know the type of the result
+        before, so the annotation of the result says it: it is one of `_RESULTS`.
     """
     if function is None:
-        return functools.partial(kernel, ordered=ordered, counted=counted)
+        return functools.partial(kernel, ordered=ordered, counted=counted, late=late)
     options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
     made = CompiledKernel(function, targetoptions=options, pipeline_class=_Compiler)
-    made.copied = not counted
+    made.copied = not counted and not late
+    made = _cached(made, function, shared=True)
+    if late:
+        made = LateKernel(made, options)
     _kernels[_place(function)] = made
-    return _cached(made, function, shared=True)
+    return made
 
 
 class _Called(NamedTuple):
@@ -268,16 +291,56 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
     def lowering_class(self) -> type[_Lower]:
         return _Lower
 
+    def run_pass(self, state: Any) -> bool:
+        """See numba."""
+        _make_library(state, _open_kernels[-1].copied)
+        return bool(super().run_pass(state))
+
+
+def _make_library(state: Any, is_copied: bool) -> None:
+    """Make what the machine code of a function goes to."""
+    state.library = Library(state.targetctx.codegen(), state.func_id.func_qualname)
+    state.library.is_copied = is_copied
+    state.library.enable_object_caching()
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _EntryLowering(NativeLowering):  # type: ignore[misc]
+    _name = "stanadapt_entry_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        """See numba."""
+        _make_library(state, False)
+        state.library.is_wrapper = True
+        return bool(super().run_pass(state))
+
 
 class _Compiler(compiler.CompilerBase):  # type: ignore[misc]
     """numba's compiler with our `_Lower`."""
 
+    lowering: type[NativeLowering] = _Lowering
+
     def define_pipelines(self) -> list[Any]:
         """See numba."""
         passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.passes = [(_Lowering if one is NativeLowering else one, why) for one, why in passes.passes]
+        passes.passes = [(self.lowering if one is NativeLowering else one, why) for one, why in passes.passes]
         passes.finalize()
         return [passes]
+
+
+class _EntryCompiler(_Compiler):
+    """The compiler of what Python calls, which counts references to arguments."""
+
+    lowering = _EntryLowering
+
+
+_open_kernels: list[CompiledKernel] = []  # each one is compiled because the one before calls it
+_under_way = 0  # kernels that are being compiled or loaded, or wait for it
+
+
+def is_compiling() -> bool:
+    """Whether this process compiles or loads kernels at the moment."""
+    return _under_way > 0
 
 
 class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
@@ -293,6 +356,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     """
 
     copied: bool
+    _needs_entry = False  # whether a call has come that cannot be direct: then the next ones are like it
 
     @functools.cached_property
     def entry(self) -> Any:
@@ -306,10 +370,54 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         made = scope[name]
         made.__code__ = made.__code__.replace(co_firstlineno=code.co_firstlineno)
         made.__defaults__, made.__doc__ = function.__defaults__, function.__doc__
-        return _cached(numba.njit(nogil=True)(made), made)
+        options = {"nopython": True, "nogil": True}
+        return _cached(_Entry(made, targetoptions=options, pipeline_class=_EntryCompiler), made)
+
+    @functools.cached_property
+    def _direct_calls(self) -> dict[tuple[Any, ...], DirectCall | None]:
+        """How Python calls this kernel, by what tells the types of arguments; None: through its entry."""
+        return {}
 
     def __call__(self, *args: Any, **kws: Any) -> Any:
-        return self.entry(*args, **kws)
+        words: list[Any] = []
+        key: list[Any] = []
+        if self.copied or kws or self._needs_entry or not lay_flat(args, words, key):
+            self._needs_entry = True
+            return self.entry(*args, **kws)
+        place = tuple(key)
+        if place not in self._direct_calls:
+            self._direct_calls[place] = self._direct(tuple(map(numba.typeof, args)), words)
+        call = self._direct_calls[place]
+        try:
+            if call is not None:
+                return call(words)
+        except KernelError:  # the entry raises the exception
+            pass
+        self._needs_entry = True
+        return self.entry(*args)
+
+    def _direct(self, kinds: tuple[Any, ...], words: list[Any]) -> DirectCall | None:
+        if len(kinds) < len(inspect.signature(self.py_func).parameters):
+            return None
+        self.compile(kinds)
+        compiled = self.overloads[kinds]
+        result = compiled.signature.return_type
+        form = self.targetctx.call_conv.get_function_type(result, kinds)
+        if not is_direct(result) or len(form.args) != len(words) + 2:
+            return None
+        name = compiled.fndesc.llvm_func_name
+        return direct_call(compiled.library.get_pointer_to_function(name), result, words)
+
+    def prepare(self, kinds: tuple[Any, ...]) -> Any:
+        """Compile or load what a call from Python needs, for these types. Returns the type of the result."""
+        if self.copied:
+            self.entry.compile(kinds)
+            return self.entry.overloads[kinds].signature.return_type
+        self.compile(kinds)
+        result = self.overloads[kinds].signature.return_type
+        if not is_direct(result):
+            self.entry.compile(kinds)
+        return result
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """See numba. A literal such as 0 has a type of its own there, and would have all compiled again."""
@@ -318,9 +426,17 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
 
     def compile(self, sig: Any) -> Any:
         """See numba. Where another process is compiling this kernel, this one waits and loads the result."""
+        global _under_way
+        _under_way += 1  # a number that is wrong for a moment would do no harm
         try:
-            return super().compile(sig)
+            with lean(self.targetctx.codegen()):
+                _open_kernels.append(self)
+                try:
+                    return super().compile(sig)
+                finally:
+                    _open_kernels.pop()
         finally:
+            _under_way -= 1
             if isinstance(self._cache, _Cache):
                 self._cache.end_turn()
 
@@ -338,6 +454,136 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         description.mangled_name = symbol
         self.targetctx.remove_user_function(cres.entry_point)  # which would link the machine code
         self.targetctx.insert_user_function(cres.entry_point, description, [])
+
+
+class _Entry(CPUDispatcher):  # type: ignore[misc]
+    """What Python calls in place of a kernel."""
+
+    def compile(self, sig: Any) -> Any:
+        """See numba."""
+        with lean(self.targetctx.codegen()):
+            return super().compile(sig)
+
+
+class LateKernel(CompiledKernel):
+    """A kernel that is compiled or loaded when it is called for the first time.
+
+    What its callers call in its place is a stub: it jumps to the machine code, if it has the address, and
+    asks Python for the address otherwise. It leaves all arguments where they are, so that the jump takes
+    about a nanosecond.
+
+    Attributes
+    ----------
+    core
+        The kernel itself.
+    result
+        numba's type of what it returns.
+    """
+
+    core: CompiledKernel
+
+    def __init__(self, core: CompiledKernel, options: dict[str, Any]) -> None:
+        super().__init__(core.py_func, targetoptions=options)
+        self.core, self.copied = core, False
+        self.result = _RESULTS[core.py_func.__annotations__["return"]]
+
+    def __call__(self, *args: Any, **kws: Any) -> Any:
+        return self.core(*args, **kws)
+
+    def prepare(self, kinds: tuple[Any, ...]) -> Any:
+        """See `CompiledKernel`."""
+        return self.core.prepare(kinds)
+
+    @global_compiler_lock  # type: ignore[untyped-decorator]
+    def compile(self, sig: Any) -> Any:
+        """Make the stub for these types of arguments."""
+        args, _ = numba.core.sigutils.normalize_signature(sig)
+        if args not in self.overloads:
+            text = f"{_place(self.py_func)}{args}{self.result}"
+            symbol = (
+                f"stanadapt.late.{self.py_func.__name__}.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+            )
+            stub = _Stub(self.core, args, self.result, symbol)
+            llvm.add_symbol(symbol, stub.address)
+            _symbols[symbol] = _Called(_place(self.py_func), args)
+            self.overloads[args] = stub
+            self.targetctx.insert_user_function(stub.entry_point, stub.fndesc, [])
+        return self.overloads[args].entry_point
+
+
+_RESULTS = {
+    "Real": numba.types.float64,
+    "Integer": numba.types.int64,
+    "Flag": numba.types.boolean,
+    "None": numba.types.none,
+    "tuple[Real, Integer]": numba.types.Tuple((numba.types.float64, numba.types.int64)),
+}
+
+
+class _Stub:
+    """The stub of a late kernel for one tuple of argument types; numba takes it for a compiled function."""
+
+    objectmode = False
+
+    def __init__(self, core: CompiledKernel, args: tuple[Any, ...], result: Any, symbol: str) -> None:
+        self.core, self.args, self.symbol = core, args, symbol
+        self.signature, self.entry_point = result(*args), object()
+        names = list(inspect.signature(core.py_func).parameters)
+        about = (True, core.py_func.__module__, core.py_func.__qualname__, symbol, "")
+        self.fndesc = FunctionDescriptor(*about, None, result, None, names, None, argtypes=args)
+        self.fndesc.mangled_name = symbol
+        self.place = ctypes.c_int64(0)  # of the machine code
+        _stubs.append(self)
+        self.address = self._generate(len(_stubs) - 1)
+
+    def _generate(self, number: int) -> int:
+        """The address of the stub's own machine code."""
+        context = self.core.targetctx
+        library = Library(context.codegen(), self.symbol)
+        library.is_copied = False
+        module = library.create_ir_module(self.symbol)
+        kind = context.call_conv.get_function_type(self.signature.return_type, self.args)
+        function, word = llvm_ir.Function(module, kind, self.symbol), llvm_ir.IntType(64)
+        builder = llvm_ir.IRBuilder(function.append_basic_block())
+        place = builder.inttoptr(word(ctypes.addressof(self.place)), word.as_pointer())
+        found = builder.alloca(word)
+        builder.store(builder.load_atomic(place, "acquire", 8), found)
+        with builder.if_then(builder.icmp_signed("==", builder.load(found), word(0)), likely=False):
+            ask = builder.inttoptr(
+                word(ctypes.cast(_find_code, ctypes.c_void_p).value),
+                llvm_ir.FunctionType(word, [word]).as_pointer(),
+            )
+            builder.store(builder.call(ask, [word(number)]), found)
+            with builder.if_then(builder.icmp_signed("==", builder.load(found), word(0)), likely=False):
+                builder.ret(kind.return_type(-1))  # numba's code for a Python exception
+        code = builder.inttoptr(builder.load(found), kind.as_pointer())
+        builder.ret(builder.call(code, function.args, tail="musttail"))
+        library.add_ir_module(module)
+        library.finalize()
+        return int(library.get_pointer_to_function(self.symbol))
+
+    def find(self) -> int:
+        """The address of the kernel, which is compiled or loaded now."""
+        self.core.compile(self.args)
+        compiled = self.core.overloads[self.args]
+        name = compiled.fndesc.llvm_func_name
+        if compiled.signature.return_type != self.signature.return_type:
+            raise TypeError(f"{name} returns {compiled.signature.return_type}, not what its annotation says")
+        self.place.value = compiled.library.get_pointer_to_function(name)
+        return self.place.value
+
+
+_stubs: list[_Stub] = []
+
+
+@ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)  # type: ignore[untyped-decorator]
+def _find_code(number: int) -> int:
+    """What a stub calls, in the thread of the kernel that calls it. Zero ends that kernel by an error."""
+    try:
+        return _stubs[number].find()
+    except BaseException:
+        traceback.print_exc()
+        return 0
 
 
 def intrinsic(definition: Callable[..., Any]) -> Any:
@@ -409,7 +655,8 @@ class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]
         """The machine code of a file. What it calls must be there first, or the linker ends the process."""
         called, payload = payload
         for place, types in called:
-            _kernels[place].compile(types)  # its module is imported, since the caller's module imports it
+            if types not in _kernels[place].overloads:
+                _kernels[place].compile(types)  # its module is imported, since the caller's module imports it
         return super().rebuild(target_context, payload)
 
 

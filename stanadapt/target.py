@@ -99,7 +99,7 @@ def log_density(target: NativeTarget, z: Vector) -> Real:
     return _moved_density(target, z)
 
 
-@kernel
+@kernel(late=True)
 def _moved_density(target: NativeTarget, z: Vector) -> Real:
     x = np.empty_like(z)
     log_det = into_x(target.transport, z, x)
@@ -126,7 +126,7 @@ def log_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real
     return _moved_density_gradient(target, z, score)
 
 
-@kernel
+@kernel(late=True)
 def _moved_density_gradient(target: NativeTarget, z: Vector, score: Vector) -> Real:
     x, kept = np.empty_like(z), np.empty(n_kept(target.transport))
     log_det = into_x_keeping(target.transport, z, x, kept)

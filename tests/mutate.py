@@ -210,9 +210,9 @@ MUTATIONS = [
         unit("test_numerics", "test_products"),
     ),
     Mutation(
-        "numerics/dense_metric.py",
-        "    a = root @ root.T",
-        "    a = root.T @ root",
+        "numerics/metric.py",
+        "root @ vectors / values**0.25 / scale",
+        "root @ vectors / values**0.5 / scale",
         unit("test_metric", "test_learnt_metric_solves_its_equation"),
     ),
     Mutation(

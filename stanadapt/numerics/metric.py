@@ -20,17 +20,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import lapack, solve_triangular
 
 from ..jit import kernel
 from ..kinds import Real, Vector
-from .dense_metric import (
-    curvature_factor,
-    inverse_mass,
-    is_informative,
-    largest_ratio,
-    mean_shift,
-    solve_equation,
-)
 from .linear import transposed_times_into
 
 PRIOR = 5.0  # weight of the present metric, as a number of draws
@@ -106,26 +99,38 @@ def learn_metric(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metr
 
     It is None if there are fewer than three points, if a coordinate is constant, or if numbers overflow.
     """
-    if len(points) < 3 or not (is_informative(points) and is_informative(scores)):
+    if len(points) < 3 or not (_is_informative(points) and _is_informative(scores)):
         return None
     try:
         if not len(metric.chol_t):
-            return _finite_or_none(_learn_low_rank(points, scores))
-        found, exists = solve_equation(metric.chol_t, points, scores, _weight(len(points)))
-        return _dense_or_none(found) if exists else None
+            return finite_or_none(_learn_low_rank(points, scores))
+        found = _learn_dense(metric.chol_t, points, scores)
     except (np.linalg.LinAlgError, ValueError):  # functions that call LAPACK raise these after an overflow
         return None
+    return None if found is None else finite_or_none(dense_metric(found))
 
 
-def _finite_or_none(metric: Metric) -> Metric | None:
+def _is_informative(rows: np.ndarray) -> bool:
+    """Whether rows (n, d) are finite and no column is constant."""
+    return bool(np.isfinite(rows).all() and (rows != rows[0]).any(axis=0).all())
+
+
+def finite_or_none(metric: Metric) -> Metric | None:
     """The metric if all its numbers are finite, else None."""
     return metric if all(np.all(np.isfinite(array)) for array in metric) else None
 
 
 def dense_metric(chol_t: np.ndarray) -> Metric:
-    """The metric with A^-1 = L L^T, from an upper triangular L^T (d, d) with rows of any sign."""
-    a, chol_t, _ = inverse_mass(np.ascontiguousarray(chol_t))
-    return dense_form(a, chol_t)
+    """The metric with A^-1 = L L^T, from an upper triangular L^T (d, d) with rows of any sign.
+
+    A is not finite if a number on the diagonal of L^T is zero.
+    """
+    chol_t = np.triu(chol_t) * np.where(np.diag(chol_t) > 0.0, 1.0, -1.0)[:, None]
+    inverse, info = lapack.dpotri(chol_t)
+    if info != 0:
+        inverse = np.full_like(chol_t, np.nan)
+    a = np.triu(inverse)
+    return dense_form(np.ascontiguousarray(a + np.triu(a, 1).T), np.ascontiguousarray(chol_t))
 
 
 def dense_form(a: np.ndarray, chol_t: np.ndarray) -> Metric:
@@ -134,15 +139,13 @@ def dense_form(a: np.ndarray, chol_t: np.ndarray) -> Metric:
     return Metric(a, chol_t, np.ones(d), np.empty((0, d)), np.empty(0))
 
 
-def _dense_or_none(chol_t: np.ndarray) -> Metric | None:
-    """The result of `dense_metric` if all its numbers are finite, else None."""
-    a, chol_t, finite = inverse_mass(chol_t)
-    return dense_form(a, chol_t) if finite else None
-
-
 def distance(one: Metric, other: Metric) -> float:
     """The largest absolute log ratio of the variances of two dense metrics in any direction."""
-    return float(largest_ratio(one.chol_t, other.chol_t))
+    root = solve_triangular(one.chol_t, other.chol_t.T, trans="T", check_finite=False)
+    if not np.all(np.isfinite(root)):
+        return float("inf")
+    values = np.linalg.eigvalsh(root.T @ root)
+    return float(np.abs(np.log(np.maximum(values[[0, -1]], 1e-300))).max())
 
 
 def drift(metric: Metric, points: np.ndarray, before: int) -> float:
@@ -151,7 +154,45 @@ def drift(metric: Metric, points: np.ndarray, before: int) -> float:
     It is measured in the metric and divided by its expectation for independent draws.
     """
     n, d = points.shape
-    return float(mean_shift(metric.chol_t, points, before) / d / (1.0 / before + 1.0 / (n - before)))
+    gap = metric.chol_t @ (points[:before].mean(axis=0) - points[before:].mean(axis=0))
+    return float(np.square(gap).sum() / d / (1.0 / before + 1.0 / (n - before)))
+
+
+def _learn_dense(chol_t: np.ndarray, points: np.ndarray, scores: np.ndarray) -> np.ndarray | None:
+    """L^T (d, d) with A^-1 = L L^T, its rows of any sign, for the metric A of draws and scores (n, d).
+
+    The equation is solved in the coordinates u = L^T x of the metric `chol_t`, where the scores are L^-1 s.
+    Each coordinate is scaled so that draws and scores have equal spreads. Covariances are shrunk to their
+    diagonals: all other entries are multiplied by the weight of the draws.
+    """
+    u = chol_t @ (points - points.mean(axis=0)).T
+    t = solve_triangular(chol_t, (scores - scores.mean(axis=0)).T, trans="T", check_finite=False)
+    scale = np.sqrt(u.std(axis=1) / t.std(axis=1))[:, None]
+    if not np.all((scale > 0.0) & (scale < np.inf)):
+        return None
+    cov, fisher = _shrunk(u / scale), _shrunk(t * scale)
+    if not (np.all(np.isfinite(cov)) and np.all(np.isfinite(fisher))):
+        return None
+    root = np.linalg.cholesky(fisher)
+    values, vectors = _positive_spectrum(root.T @ cov @ root)
+    # A^-1 is L R^-1 K K^T R^-1 L^T with R = diag(scale) and K = F V v^-1/4, where cov(s) = F F^T. Its factor
+    # comes from K, so that A^-1 is never formed.
+    return np.asarray(_triangular_factor(root @ vectors / values**0.25 / scale) @ chol_t)
+
+
+def _shrunk(centred: np.ndarray) -> np.ndarray:
+    """The covariance of centred draws (d, n), shrunk to its diagonal."""
+    n = centred.shape[1]
+    cov = centred @ centred.T / n
+    variances = np.diag(cov).copy()
+    cov *= _weight(n)
+    np.fill_diagonal(cov, variances)
+    return np.asarray(cov)
+
+
+def _triangular_factor(root: np.ndarray) -> np.ndarray:
+    """The upper triangular U with U^T U = K K^T, for K (d, d); U^T is the lower factor L of K K^T."""
+    return np.asarray(np.linalg.qr(root.T, mode="r"))
 
 
 def _inverse_root(cov: np.ndarray, fisher: np.ndarray) -> np.ndarray:
@@ -201,11 +242,16 @@ def hessian_metric(hessian: np.ndarray) -> Metric | None:
     Parameters are scaled so that |H_ii| = 1, and |H| has the absolute eigenvalues of the scaled H. This is
     the metric of Betancourt (2013), A general metric for Riemannian manifold HMC, without its softening.
     """
-    try:
-        found, exists = curvature_factor(hessian, _CURVATURE)
-    except (np.linalg.LinAlgError, ValueError):
+    scale = np.sqrt(np.abs(np.diag(hessian)))
+    scaled = hessian / np.outer(scale, scale)
+    if not (np.all((scale > 0.0) & (scale < np.inf)) and np.all(np.isfinite(scaled))):
         return None
-    return _dense_or_none(found) if exists else None
+    try:
+        values, vectors = np.linalg.eigh(scaled)
+    except np.linalg.LinAlgError:
+        return None
+    sizes = np.maximum(np.abs(values), _CURVATURE * np.abs(values).max())
+    return finite_or_none(dense_metric(_triangular_factor(vectors * np.sqrt(sizes) * scale[:, None])))
 
 
 def compress(metric: Metric) -> Metric:

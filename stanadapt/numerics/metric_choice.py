@@ -40,7 +40,16 @@ from scipy.linalg import lapack, solve_triangular
 from ..jit import kernel
 from ..kinds import Flag, Generator, Target, Vector
 from ..target import hessian_vector
-from .metric import CUTOFF, Metric, compress, dense_form, hessian_metric, learn_metric
+from .metric import (
+    CUTOFF,
+    Metric,
+    compress,
+    dense_metric,
+    distance,
+    finite_or_none,
+    hessian_metric,
+    learn_metric,
+)
 
 EARLY = 100  # up to this dimension the metric is dense from the start, and the first one is the Hessian's
 LARGEST_DENSE = 2_000  # up to this dimension it may become dense; then a chain holds three (d, d) arrays
@@ -77,7 +86,7 @@ def begins_dense(target: Target, settings: Any, x: Vector, rng: Generator) -> Fl
     return settings.curvature and x.size <= LARGEST_DENSE and is_coupled(target, x, rng)
 
 
-@kernel
+@kernel(late=True)
 def is_coupled(target: Target, x: Vector, rng: Generator) -> Flag:
     """Whether the Hessian H of the log density at `x` (d,) is far from a diagonal.
 
@@ -149,7 +158,7 @@ def _dense_of(cov: np.ndarray) -> Metric | None:
     if info != 0:
         return None
     inverse, info = lapack.dtrtri(factor, lower=1)
-    return None if info != 0 else _dense(np.asarray(np.linalg.qr(inverse, mode="r")))
+    return None if info != 0 else finite_or_none(dense_metric(np.asarray(np.linalg.qr(inverse, mode="r"))))
 
 
 def choose_metric(
@@ -275,7 +284,7 @@ def learn_dense(metric: Metric, points: np.ndarray, scores: np.ndarray) -> Metri
         return None
     root = metric.chol_t / low.scale[:, None]
     root += low.directions.T @ ((1.0 / np.sqrt(low.variances) - 1.0)[:, None] * (low.directions @ root))
-    return _dense(np.asarray(np.linalg.qr(root, mode="r")))
+    return finite_or_none(dense_metric(np.asarray(np.linalg.qr(root, mode="r"))))
 
 
 @np.errstate(all="ignore")
@@ -286,19 +295,8 @@ def curvature_metric(hessian: np.ndarray) -> Metric | None:
         return None
     factor, info = lapack.dpotrf(-hessian / np.outer(scale, scale))
     if info == 0 and np.square(np.diag(factor)).min() > _CURVATURE:
-        return _dense(factor * scale)
+        return finite_or_none(dense_metric(factor * scale))
     return hessian_metric(hessian)
-
-
-def _dense(chol_t: np.ndarray) -> Metric | None:
-    """The result of `metric.dense_metric`, None if not finite; LAPACK computes it faster if d is large."""
-    chol_t = np.triu(chol_t) * np.sign(np.diag(chol_t))[:, None]
-    inverse, info = lapack.dpotri(chol_t)
-    if info != 0 or not (np.all(np.isfinite(chol_t)) and np.all(np.isfinite(inverse))):
-        return None
-    inverse = np.triu(inverse)
-    whole = np.ascontiguousarray(inverse + np.triu(inverse, 1).T)
-    return dense_form(whole, np.ascontiguousarray(chol_t))
 
 
 def is_same(one: Metric, other: Metric, points: np.ndarray, before: int, most: float, drift: float) -> bool:
@@ -316,16 +314,9 @@ def is_same(one: Metric, other: Metric, points: np.ndarray, before: int, most: f
 
 @np.errstate(all="ignore")
 def change(one: Metric, other: Metric) -> float:
-    """The largest absolute log ratio of the variances of two metrics in any direction.
-
-    `metric.distance` gives the same for dense metrics. If d is large, LAPACK without eigenvectors is faster.
-    """
+    """The largest absolute log ratio of the variances of two metrics in any direction."""
     if len(one.chol_t) and len(other.chol_t):
-        root = solve_triangular(one.chol_t, other.chol_t.T, trans="T", check_finite=False)
-        if not np.all(np.isfinite(root)):
-            return float("inf")
-        values = np.linalg.eigvalsh(root.T @ root)
-        return float(np.abs(np.log(np.maximum(values[[0, -1]], 1e-300))).max())
+        return distance(one, other)
     if len(one.chol_t) or len(other.chol_t):
         return float("inf")
     return float(np.abs(np.log([_largest_ratio(one, other), _largest_ratio(other, one)])).max())

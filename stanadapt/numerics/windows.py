@@ -5,7 +5,6 @@ At the end of a window both are learned anew, from draws and scores of this wind
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +14,11 @@ from ..kinds import Integer, Matrix, Vector
 from ..transport.composition import into_x, score_in_x, transport_draws
 from ..transport.grouping.groups import same_law
 from ..transport.learning import learn_transport
-from ..transport.map_table import no_transport
 from ..transport.shape import LEAST
 from ..transport.tail import DOUBT, POWER_OF_DOUBT, may_have_tails
 from .field_search import without_poor_field
 from .linear import double_capacity
-from .metric import Metric, compress, dense_metric, distance, drift, hessian_metric, learn_metric
+from .metric import Metric, compress, distance, drift, hessian_metric, learn_metric
 from .metric_choice import EARLY, change, choose_metric, curvature_metric, is_same, learn_dense
 
 # Two windows agree if they have ENOUGH draws, no variance changes by the factor CHANGE, and the drift
@@ -81,7 +79,7 @@ def put(windows: Windows, row: Integer, transport: Matrix, z: Vector, score: Vec
         windows.scores[row, j] = score[j]
 
 
-@kernel
+@kernel(late=True)
 def _put_in_x(point: Vector, its_score: Vector, transport: Matrix, z: Vector, score: Vector) -> None:
     into_x(transport, z, point)
     found = score_in_x(transport, z, point, score)
@@ -176,23 +174,3 @@ def has_news(windows: Windows, transport: np.ndarray, groups: np.ndarray) -> boo
         return False
     z, score_z = transport_draws(transport, points, scores)
     return bool(may_have_tails(z, score_z, DOUBT, POWER_OF_DOUBT))
-
-
-@functools.cache
-def rehearse() -> None:
-    """Learn from a few draws, normal ones and heavy-tailed ones, once in a process before chains start.
-
-    This compiles or loads the functions that are called at the end of a window, so that no chain waits for
-    them during its warm-up.
-    """
-    n, d = 70, 3
-    rng, none = np.random.default_rng(1), np.empty((0, 0))
-    points, heavy, groups = rng.normal(size=(n, d)), rng.standard_cauchy(size=(n, d)), np.arange(d)
-    metric = dense_metric(np.eye(d))
-    for windows, hessian in (
-        (empty_windows(d), -np.eye(d)),
-        (Windows(points, -points, n, n // 2), none),
-        (Windows(heavy, -2.0 * heavy / (1.0 + np.square(heavy)), n, n // 2), none),
-    ):
-        lesson = learn_windows(windows, no_transport(), metric, hessian, groups, compressing=True, new=True)
-        has_news(windows, lesson.transport, groups)

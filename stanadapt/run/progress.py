@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..jit import is_compiling
 from ..samplers import is_engine, sampler
 from .job import Job
 from .workers.board import Board
@@ -128,7 +129,8 @@ class Progress:
         finished = rows[rows[:, 4] > 0]
         if not self.whole:
             aims = f", {self.goal.words}" if self.goal is not None and self.goal.words else ""
-            return _stage(rows) + _figures(rows[rows[:, 0] > 0]) + aims
+            waits = ", compiling" if is_compiling() else ""  # what few models need is not compiled before
+            return _stage(rows) + _figures(rows[rows[:, 0] > 0]) + aims + waits
         return f"{len(finished)}/{len(rows)} chains" + _figures(finished)
 
 

@@ -44,6 +44,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Real
 from .exponential import exponentials
 from .map_table import (
     COLUMNS,
@@ -231,8 +232,8 @@ def _law(table: Any, at: Any, x: Any) -> Any:
     return s, a, g
 
 
-@kernel(ordered=True)
-def into_x(table: Any, z: Any, x: Any, kept: Any) -> Any:
+@kernel(ordered=True, late=True)
+def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
     """Write x(z) of a field to `x`, and what `pull_back` needs to `kept`. Returns log |dx/dz|."""
     at, flat = places(table), table.reshape(table.size)
     s, a, g = _law(table, at, x)
@@ -258,7 +259,7 @@ def into_x(table: Any, z: Any, x: Any, kept: Any) -> Any:
     return log_det
 
 
-@kernel(ordered=True)
+@kernel(ordered=True, late=True)
 def into_z(table: Any, x: Any, z: Any) -> None:
     """Write z(x) of a field to `z`."""
     at, flat = places(table), table.reshape(table.size)
@@ -275,7 +276,7 @@ def into_z(table: Any, x: Any, z: Any) -> None:
         z[i] = here * np.exp(-s[j])
 
 
-@kernel(ordered=True)
+@kernel(ordered=True, late=True)
 def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     """Turn the score in x into the one in z, for a field. `kept` comes from `into_x`, or is empty.
 
@@ -306,7 +307,7 @@ def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     _add_to_heads(table, at, x, pull_s, pull_y, pull_g, 1.0, score)
 
 
-@kernel(ordered=True)
+@kernel(ordered=True, late=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
     """Turn the score in z into the one in x, for a field."""
     at, flat = places(table), table.reshape(table.size)

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
+from ..kinds import Integer, Real
 from .grouping.choice import choose_groups
 from .grouping.groups import groups_of
 from .map_table import (
@@ -68,8 +69,8 @@ from .training import Training
 KINDS = CENTRED, NOT_CENTRED
 
 
-@kernel(ordered=True, counted=False)
-def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
+@kernel(ordered=True, counted=False, late=True)
+def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> tuple[Real, Integer]:
     """Write x(z) of the group that begins at row `k`. Returns log |dx/dz| and the row after its last."""
     kind = table[k, KIND]
     ratio, after = _law(table, k, x)
@@ -96,8 +97,8 @@ def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
     return log_det - 0.5 * np.log(product), after
 
 
-@kernel(ordered=True, counted=False)
-def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
+@kernel(ordered=True, counted=False, late=True)
+def into_z(table: Any, k: Any, x: Any, z: Any) -> Integer:
     """Write z(x) of the group that begins at row `k`. Returns the row after its last."""
     kind = table[k, KIND]
     ratio, after = _law(table, k, x)
@@ -117,8 +118,8 @@ def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
     return after
 
 
-@kernel(ordered=True, counted=False)
-def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
+@kernel(ordered=True, counted=False, late=True)
+def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Integer:
     """Turn the score in x into the one in z, for the group that ends before row `end`.
 
     Returns its first row.
@@ -148,8 +149,8 @@ def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
     return k
 
 
-@kernel(ordered=True, counted=False)
-def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
+@kernel(ordered=True, counted=False, late=True)
+def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Integer:
     """Turn the score in z into the one in x, for the group that begins at row `k`.
 
     Returns the row after its last.

@@ -32,6 +32,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("target",),
     ("transport",),
     ("jit",),
+    ("lean_compiler",),
+    ("direct_call",),
     ("cache",),
     ("check",),
     ("child_processes",),

@@ -22,12 +22,11 @@ from ...model.posterior import Posterior
 from ...numerics.ascent import climb, write_heights
 from ...numerics.blas import one_thread
 from ...numerics.reference import reference_steps
-from ...numerics.windows import rehearse
 from ...samplers import history, is_engine, knowledge, resolve, sampler
 from ...samplers.base import POLICY
 from ...target import hessian, log_density, log_density_gradient
 from ...trace import empty_trace
-from ...transport.fields.field_learning import LEAST_SIZE, learn_walk
+from ...transport.fields.field_learning import learn_walk
 from ...transport.learning import learn_funnel
 from ...transport.map_table import no_transport
 from .. import warmup
@@ -37,10 +36,8 @@ from ..job import Job
 from ..progress import StepProgress, tell
 from .second_compiler import follow, second_compiler
 
-# What kernels are compiled with in place of a model: their types are the same for all. It has a variable with
-# so many coordinates that a hierarchy is likely.
+# What kernels are compiled with in place of a model: their types are the same for all.
 STAND_IN = "parameters { vector[6] x; } model { x ~ std_normal(); }"
-_SEVERAL = 5  # if a variable has at least so many coordinates, a hierarchy is likely
 _MANY = 4  # steps that are to be compiled, from which on a second process pays: it takes two seconds to start
 _WARMUP = 1000  # iterations, in which every method has learned something
 _MARKS = "compiled"  # a folder among those of kernels
@@ -55,7 +52,11 @@ class Step(NamedTuple):
     is_lazy: bool = False  # whether it may be left out where it was compiled before: nothing is loaded then
 
 
-_FIELDS = Step("the coordinates of latent fields", "", learn_walk, is_lazy=True)  # few runs come to them
+# What few runs come to: chains compile it where they need it, which the progress bar shows.
+_RARE = (
+    Step("the coordinates of hierarchies", "", learn_funnel, is_lazy=True),
+    Step("the coordinates of latent fields", "", learn_walk, is_lazy=True),
+)
 
 
 def compile_steps(
@@ -93,9 +94,9 @@ def compile_steps(
 
 
 def compile_for(parent: int, methods: Sequence[str]) -> None:
-    """What the second process does that `parent` has started: all steps of methods, from the last one."""
+    """What the second process does that `parent` has started: the steps of methods, from the last one."""
     follow(parent)
-    for step in reversed(ahead_steps(methods)):
+    for step in reversed(ahead_steps(methods, wholly=False)):
         if not _is_marked(step):
             step.run()
             _mark(step)
@@ -157,16 +158,18 @@ def pilot_steps(posterior: Posterior) -> list[Step]:
     return method_steps(warmup.PILOT, warmup.pilot()[1], posterior)
 
 
-def ahead_steps(methods: Sequence[str]) -> list[Step]:
-    """What runs of these methods need for most models, at their default settings."""
+def ahead_steps(methods: Sequence[str], *, wholly: bool = True) -> list[Step]:
+    """What runs of these methods need for most models, at their default settings.
+
+    With `wholly`, what only few models need is there, too.
+    """
     posterior = Posterior(STAND_IN, backend="stanli")
     steps: dict[tuple[str, str], Step] = {}
     for name in methods:
         for step in method_steps(name, resolve(sampler(name), None), posterior):
             steps.setdefault(step[:2], step)
-        if getattr(sampler(name).FACTS, "transports", False):
-            steps.setdefault(_FIELDS[:2], _FIELDS)
-    return list(steps.values())
+    transports = any(getattr(sampler(name).FACTS, "transports", False) for name in methods)
+    return [*steps.values(), *(_RARE if wholly and transports else ())]
 
 
 def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]:
@@ -181,47 +184,38 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
     steps = []
     if is_engine(module):  # of our kernels its chain calls only this one, to check its start
         one = (target, x, x)
-        steps.append(Step("the log density", common, lambda: log_density_gradient.entry.compile(one)))
+        steps.append(Step("the log density", common, lambda: log_density_gradient.prepare(one)))
     else:
         own = f"{common} {kind}"
 
         def sweep() -> None:
-            start_of_chain = module.start.entry
-            start_of_chain.compile((target, kind, x, rng))
-            state = start_of_chain.overloads[target, kind, x, rng].signature.return_type
-            module.sweep.entry.compile((target, kind, state, rng, numba.types.boolean, trace))
+            state = module.start.prepare((target, kind, x, rng))
+            module.sweep.prepare((target, kind, state, rng, numba.types.boolean, trace))
 
         def start() -> None:
             if module.FACTS.gradient:  # the search for a starting point calls these
-                log_density_gradient.entry.compile((target, x, x))
+                log_density_gradient.prepare((target, x, x))
             else:
-                log_density.entry.compile((target, x))
+                log_density.prepare((target, x))
             if module.FACTS.hessian:
-                hessian.entry.compile((target, x, numba.typeof(np.empty((1, 1)))))
-            module.start.entry.compile((target, kind, x, rng))
+                hessian.prepare((target, x, numba.typeof(np.empty((1, 1)))))
+            module.start.prepare((target, kind, x, rng))
 
         steps.append(Step(f"the start of {method}", own, start))
         steps.append(Step(f"the iterations of {method}", own, sweep))
         facts = module.FACTS
-        if facts.refits or facts.settles or facts.family == POLICY:
+        if facts.refits or facts.family == POLICY:
             steps.append(Step(f"the learning of {method}", own, lambda: _warm_up(module), is_lazy=True))
     if posterior.model.has_gradient:  # chains climb before the draws, or modes.py climbs after them
         steps.append(Step("climbs", common, lambda: _compile_climbs(target, x)))
-    if not is_engine(module) and module.FACTS.transports:
-        steps.append(Step("the metric and the coordinates", "", rehearse))
-        groups = warmup.variable_groups(posterior.unconstrained_names)
-        if np.bincount(groups).max() >= _SEVERAL:
-            steps.append(Step("the coordinates of hierarchies", "", learn_funnel))
-        if posterior.dim >= LEAST_SIZE:
-            steps.append(_FIELDS)
     if (backend := posterior.model.backend) in PROGRAM_BACKENDS:
         steps.append(Step("results", backend, lambda: _build_nothing(posterior)))
     return steps
 
 
 def _compile_climbs(target: Any, x: Any) -> None:
-    climb.entry.compile((target, x, numba.types.int64))
-    write_heights.entry.compile((target, numba.typeof(np.zeros((1, 1))), x))
+    climb.prepare((target, x, numba.types.int64))
+    write_heights.prepare((target, numba.typeof(np.zeros((1, 1))), x))
 
 
 def _warm_up(module: Any) -> None:

@@ -87,12 +87,14 @@ class NativeModel(ModelDefaults):
             x = np.ascontiguousarray(x)
             for rows, stream in streams.parts(iterations):
                 points, at, out = x[rows], iterations[rows], values[rows]
-                failed = _constrain(address, self.model.model, stream, sizes, points, at, out)
+                failed = np.zeros(len(points), np.bool_)
+                _constrain(address, self.model.model, stream, sizes, points, at, out, failed)
                 if self.spare and failed.any():
                     n = sizes[1]
                     some = np.empty((int(failed.sum()), n))
                     model, smaller = self._spare_model.model, np.minimum(sizes, n)
-                    _constrain(address, model, stream, smaller, points[failed], at[failed], some)
+                    rest = points[failed], at[failed], some, np.zeros(len(some), np.bool_)
+                    _constrain(address, model, stream, smaller, *rest)
                     out[failed, :n] = some
             self.raise_pending()
 
@@ -268,22 +270,22 @@ def _is_same(x: Any, i: Any) -> Any:
 
 @kernel
 def _constrain(
-    address: Any, model: Any, stream: Any, sizes: Any, x: Any, iterations: Any, values: Any
-) -> Any:
-    """Constrain every row of `x` (n, d) into `values` (n, c). Returns which rows have nothing but NaN.
+    address: Any, model: Any, stream: Any, sizes: Any, x: Any, iterations: Any, values: Any, hopeless: Any
+) -> None:
+    """Constrain every row of `x` (n, d) into `values` (n, c). `hopeless` (n,) tells which rows are all NaN.
 
     Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the
     same for transformed parameters. A point that is the one before, which is what a rejected proposal leaves,
     has the same values, unless generated quantities draw random numbers.
     """
-    hopeless = np.zeros(len(x), np.bool_)
     for i in range(len(x)):
         if i > 0 and sizes[2] == sizes[1] and _is_same(x, i):
             for j in range(values.shape[1]):
                 values[i, j] = values[i - 1, j]
             hopeless[i] = hopeless[i - 1]
             continue
-        values[i] = np.nan
+        for j in range(values.shape[1]):
+            values[i, j] = np.nan
         begin(stream, iterations[i])
         for included in (2, 1, 0):
             failed = _call_constrain(
@@ -297,6 +299,6 @@ def _constrain(
             )
             if failed == 0:
                 break
-            values[i, sizes[included - 1] if included > 0 else 0 :] = np.nan
+            for j in range(sizes[included - 1] if included > 0 else 0, values.shape[1]):
+                values[i, j] = np.nan
             hopeless[i] = included == 0
-    return hopeless

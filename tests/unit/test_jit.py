@@ -1,0 +1,129 @@
+"""How kernels are compiled late, without needless work, and called from Python by their addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core import event
+from numba.core.compiler_machinery import PassManager
+
+from stanadapt import jit
+from stanadapt.kinds import Flag, Integer, Real
+
+
+@jit.kernel(late=True)
+def add_late(x: Any, rows: Any) -> Real:
+    return x.sum() + rows[0]
+
+
+@jit.kernel(ordered=True, counted=False, late=True)
+def split_late(x: Any, k: Any) -> tuple[Real, Integer]:
+    return x[k], k + 1
+
+
+@jit.kernel(late=True)
+def lie_late(x: Any) -> Flag:
+    return x[0]
+
+
+@jit.kernel
+def call_late(x: Any, n: Any) -> Real:
+    if n == 0:
+        return 0.0
+    first, k = split_late(x, n - 1)
+    return add_late(x, (first, k))
+
+
+@jit.kernel
+def believe(x: Any) -> Flag:
+    return lie_late(x)
+
+
+@jit.kernel
+def weigh(x: Any, matrix: Any, pair: Any, number: Any, count: Any, flag: Any, word: Any, out: Any) -> Real:
+    total = number * count if flag else 0.0
+    for i in range(x.size):
+        total += x[i] * pair[0][i] + pair[1][0]
+        out[i] = x[i]
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            total += (i + 1) * matrix[i, j]
+    return total + np.float64(word >> np.uint64(60))
+
+
+@jit.kernel
+def double_word(z: Any) -> Any:
+    return z * np.uint64(2)
+
+
+@jit.kernel
+def is_large(x: Any) -> Flag:
+    return x > 1.0
+
+
+@jit.kernel
+def refuse(x: Any) -> Real:
+    if x < 0.0:
+        raise ValueError("x is negative")
+    return x
+
+
+def test_a_late_kernel_is_compiled_when_it_is_called() -> None:
+    x = np.arange(4.0)
+    assert call_late(x, 0) == 0.0
+    assert not add_late.core.overloads
+    assert not split_late.core.overloads
+    assert call_late(x, 3) == x.sum() + x[2]
+    assert len(add_late.core.overloads) == 1
+    assert call_late(x, 3) == x.sum() + x[2]
+    assert add_late(x, (1.0, 2)) == x.sum() + 1.0
+
+
+def test_a_late_kernel_returns_what_its_annotation_says(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemError):
+        believe(np.ones(2))
+    assert "not what its annotation says" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_python_calls_kernels_as_a_wrapper_would(order: Any, step: int) -> None:
+    rng = np.random.default_rng(1)
+    x, matrix = rng.normal(size=6)[::step], np.asarray(rng.normal(size=(3, 4)), order=order)[::step]
+    out, pair = np.zeros(x.size), (rng.normal(size=6)[::step], (0.5, True))
+    for flag in (True, False):
+        arguments = (x, matrix, pair, 0.25, 3, flag, np.uint64(2**63 + 5))
+        expected = weigh.py_func(*arguments, np.zeros(x.size))
+        assert weigh(*arguments, out) == pytest.approx(expected, rel=1e-12)
+        assert weigh.entry(*arguments, out) == weigh(*arguments, out)
+        np.testing.assert_array_equal(out, x)
+    assert all(call is not None for call in weigh._direct_calls.values())
+
+
+def test_results_have_python_types() -> None:
+    assert is_large(2.0) is True
+    assert is_large(0.5) is False
+    assert double_word(np.uint64(2**62)) == 2**63
+    assert double_word.entry(np.uint64(2**62)) == 2**63
+
+
+def test_an_exception_of_a_kernel_is_raised() -> None:
+    assert refuse(2.0) == 2.0
+    with pytest.raises(ValueError, match="x is negative"):
+        refuse(-1.0)
+
+
+def test_numba_is_as_before_after_a_kernel_is_compiled() -> None:
+    before = PassManager._runPass, event.start_event, event.install_timer
+
+    @jit.kernel
+    def triple(x: Any) -> Any:
+        return 3.0 * x
+
+    assert triple(2.0) == 6.0
+    assert (PassManager._runPass, event.start_event, event.install_timer) == before
+    codegen = triple.targetctx.codegen()
+    assert codegen._library_class is not jit.Library
+    assert codegen.set_env.__func__ is type(codegen).set_env
