@@ -1,0 +1,512 @@
+"""Learning ridges from draws and scores: which coordinates, which parents, and the numbers of their locations.
+
+A draw is random, but its score is exact. If x_j is normal around c(x) given all other coordinates, its score
+is
+
+    s_j = -(x_j - c(x)) / sigma²,
+
+a polynomial of second order that is linear in x_j. So a regression of s_j on 1, x_j and the terms of c gives
+c, wherever the draws are and however few. The terms are chosen one after another, those first that explain
+most of what is left (orthogonal matching pursuit: Pati, Rezaiifar and Krishnaprasad, 1993): coordinates,
+their squares, and products of two. The coefficient of a term, over minus that of x_j, is its coefficient in
+c. Two cases differ:
+
+Exact. The regression leaves nothing of s_j. Chance does not do that, so 15 draws are enough, which may come
+from a chain that is on its way. Then c is right everywhere, and z_j is a normal variable that is independent
+of all other coordinates.
+
+Not exact: the noise is not normal, or c is not of second order. Terms are chosen and fitted on the older half
+of the draws and judged on the newer half, by the divergence
+
+    F = (log |V(z)| + log |V(s_z)|) / 2,
+
+with the covariance matrices of x_j and the parents, and of their scores. It is 0 for a normal law, and no
+linear map changes it: the metric learns what is linear. (It is not quite 0 if other coordinates correlate
+with these, but this part is the same with and without the ridge.)
+
+A coordinate is looked at only if a single term of second order explains much of what x_j, or all coordinates
+if there are draws enough, leave of its score. That takes O(n d²) for n draws of d coordinates and their
+squares. Products of two, d²/2 of them, are tried for at most `LARGEST_PAIRED` coordinates.
+
+When a ridge is found, it is undone in the draws and their scores, and the search goes on. So a chain of
+ridges, in which a parent is a child itself, is found from its last child on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .training import Training
+
+EARLIEST = 15  # fewest draws that show an exact ridge,
+LEAST = 45  # and any other
+EXACT = 1e-9  # a ridge is exact if it leaves less than this share of the variance of scores,
+BRINGS = 1e-4  # and less than this share of what is left without its terms of second order
+BENT = 0.02  # the terms of second order must move a coordinate by this share of the variance of its noise
+MARGIN = 0.3  # a ridge that is not exact must decrease F by this on the newer half of the draws, and on all
+SETTLED = 0.02  # it keeps its numbers if another fit decreases F by less than this
+LARGEST_PAIRED = 64  # products of two parents are tried for at most so many coordinates
+MOST_TERMS = 10  # that are chosen,
+MOST_ROWS = 40  # and that a ridge has; linear terms may be many
+SHARE = 0.2  # of a score without its linear part, that a term explains of a coordinate to be looked at
+MOST_SUSPECTS = 32  # coordinates that are looked at; if one of them is a child of a ridge, more
+MOST_ATOMS = 150  # scores are regressed on all terms, if there are no more of them
+BEYOND = 1.0  # standard deviations between the farthest draw of a parent and its reach
+_SPARE = 4  # a regression needs so many draws more than it has terms
+_JUDGES = 15  # fewest draws of a window that judge a ridge
+_DEPENDENT = 1e-10  # a column depends on others if they leave less than this share of its square
+
+
+class Ridge(NamedTuple):
+    """The location of a coordinate: a sum of t terms, those of second order first."""
+
+    child: int
+    firsts: np.ndarray  # (t,) int64, the parents a
+    seconds: np.ndarray  # (t,) int64, the parents b; -1 for terms that are linear in a
+    strengths: np.ndarray  # (t,) q
+    centers: np.ndarray  # (t, 2) m_a and m_b
+    reaches: np.ndarray  # (t, 2) r_a and r_b; infinite in an exact ridge
+
+    @property
+    def is_exact(self) -> bool:
+        return bool(np.isinf(self.reaches).all())
+
+    @property
+    def parents(self) -> np.ndarray:
+        """The parents in terms of second order."""
+        bent = self.seconds >= 0
+        return np.unique(np.concatenate((self.firsts[bent], self.seconds[bent])))
+
+    def terms(self) -> set[tuple[int, int]]:
+        return set(zip(self.firsts.tolist(), self.seconds.tolist(), strict=True))
+
+
+class Draws(NamedTuple):
+    """Draws and scores (n, d), in which some ridges may be undone."""
+
+    points: np.ndarray
+    scores: np.ndarray
+
+    def part(self, rows: slice) -> Draws:
+        return Draws(self.points[rows], self.scores[rows])
+
+
+class Atoms(NamedTuple):
+    """The terms that may be in a location: first those that are linear, then those of second order."""
+
+    firsts: np.ndarray  # (m,) int64
+    seconds: np.ndarray  # (m,) int64, -1 for linear terms
+    columns: np.ndarray  # (n, m) less their means
+    sizes: np.ndarray  # (m,) squared lengths of the columns
+    centers: np.ndarray  # (d,)
+    scales: np.ndarray  # (d,)
+
+    @property
+    def n_linear(self) -> int:
+        return int(np.count_nonzero(self.seconds < 0))
+
+
+class Found(NamedTuple):
+    """What a search has found."""
+
+    ridges: list[Ridge]  # the first one to be moved first
+    suspects: list[int]  # coordinates that are to be looked at, and have no exact ridge
+    draws: Draws  # with the ridges undone
+
+
+@np.errstate(all="ignore")
+def learn_exact_ridges(ridges: list[Ridge], training: Training) -> Found:
+    """The ridges that explain scores wholly; `ridges` are those in use."""
+    draws = Draws(training.points, training.scores)
+    if len(draws.points) < EARLIEST:
+        return Found(ridges, [], draws)
+    kept: list[Ridge] = []
+    for ridge in reversed(ridges):
+        if _leaves_nothing(ridge, draws):
+            kept.append(ridge)
+            draws = undo(draws, ridge)
+    suspects: list[int] = []
+    if training.new:
+        found, suspects, draws = _search(draws, training, kept, exact=True)
+        kept += found
+    return Found(kept[::-1], suspects, draws)
+
+
+@np.errstate(all="ignore")
+def learn_ridges(ridges: list[Ridge], training: Training) -> list[Ridge]:
+    """All ridges of draws and scores, the first one to be moved first; `ridges` are those in use."""
+    draws = Draws(training.points, training.scores)
+    if len(draws.points) < LEAST:
+        return ridges
+    kept: list[Ridge] = []
+    for ridge in reversed(ridges):
+        found = None if _is_taken(ridge, training.taken) else _judge(ridge, draws, training.before)
+        if found is not None:
+            kept.append(found)
+            draws = undo(draws, found)
+    for exact in (True, False) if training.new else ():
+        more, _, draws = _search(draws, training, kept, exact=exact)
+        kept += more
+    return kept[::-1]
+
+
+def _is_taken(ridge: Ridge, taken: np.ndarray) -> bool:
+    return bool(np.isin(np.concatenate(([ridge.child], ridge.firsts, ridge.seconds)), taken).any())
+
+
+@np.errstate(all="ignore")
+def may_be_ridges(suspects: list[int], draws: Draws) -> bool:
+    """Whether one of the coordinates has a ridge, exact or not, in draws in which no other law is undone."""
+    if len(draws.points) < LEAST:
+        return False
+    free = _that_vary(draws)
+    return any(_ridge(draws, child, free) is not None for child in suspects)
+
+
+def _that_vary(draws: Draws) -> np.ndarray:
+    """Whether coordinates and their scores (d,) vary."""
+    return np.asarray((draws.points.std(axis=0) > 0.0) & (draws.scores.std(axis=0) > 0.0))
+
+
+def _search(draws: Draws, training: Training, kept: list[Ridge], *, exact: bool) -> Found:
+    """New ridges, the last one to be moved first.
+
+    A coordinate that has a ridge already, or that another law moves, gets none, and is no parent.
+    """
+    free = _that_vary(draws)
+    free[training.taken] = False
+    free[[ridge.child for ridge in kept]] = False
+    found: list[Ridge] = []
+    while True:
+        atoms, before = make_atoms(draws, np.flatnonzero(free)), len(found)
+        seen = find_suspects(draws, atoms)
+        for child in seen.wholly + seen.likely if exact else seen.likely:
+            ridge = _exact_ridge(draws, child, atoms, free) if exact else _ridge(draws, child, free)
+            if ridge is not None:
+                found.append(ridge)
+                draws = undo(draws, ridge)
+                free[child] = False
+        if len(found) == before:
+            return Found(found, seen.likely, draws)
+
+
+def make_atoms(draws: Draws, parents: np.ndarray) -> Atoms:
+    """The terms of all `parents`: linear, squares, and products of two where parents are few.
+
+    Before means are taken off, columns are in units of the draws' standard deviations, around medians.
+    """
+    p, d = len(parents), draws.points.shape[1]
+    centers, scales = np.zeros(d), np.ones(d)
+    x = draws.points[:, parents]
+    centers[parents], scales[parents] = np.median(x, axis=0), x.std(axis=0)
+    u = (x - centers[parents]) / scales[parents]
+    a, b = np.triu_indices(p) if p <= LARGEST_PAIRED else (np.arange(p),) * 2
+    columns = np.concatenate((u, u[:, a] * u[:, b]), axis=1)
+    columns -= columns.mean(axis=0)
+    return Atoms(
+        np.concatenate((parents, parents[a])),
+        np.concatenate((np.full(p, -1), parents[b])),
+        columns,
+        np.square(columns).sum(axis=0),
+        centers,
+        scales,
+    )
+
+
+def _is_regular(atoms: Atoms) -> bool:
+    """Whether there are draws enough for a regression on all linear terms."""
+    return len(atoms.columns) >= 2 * atoms.n_linear + 20
+
+
+class Suspects(NamedTuple):
+    """Coordinates that may be children of ridges."""
+
+    wholly: list[int]  # their scores are of second order, which the regression on all terms shows
+    likely: list[int]  # one term explains much of the score; the likeliest first
+
+
+def find_suspects(draws: Draws, atoms: Atoms) -> Suspects:
+    """The coordinates that may be children of ridges.
+
+    If draws are enough, linear terms of all coordinates are taken from scores and terms first, and the share
+    that a term explains is that of the score. If not, x_j and s_j span a plane, which has c in it, and the
+    share is the squared cosine of its angle with a term, less its linear part.
+    """
+    n, p = len(draws.points), atoms.n_linear
+    free = atoms.firsts[:p]
+    if p < 2:
+        return Suspects([], [])
+    u, columns, sizes = atoms.columns[:, :p], atoms.columns[:, p:], atoms.sizes[p:]
+    scores = draws.scores[:, free] - draws.scores[:, free].mean(axis=0)
+    totals = np.square(scores).sum(axis=0)
+    firsts, seconds = atoms.firsts[p:], atoms.seconds[p:]
+    wholly = np.zeros(p, bool)
+    if _is_regular(atoms):
+        basis = np.linalg.qr(u)[0]
+        scores, columns = scores - basis @ (basis.T @ scores), columns - basis @ (basis.T @ columns)
+        if p + len(sizes) <= min(MOST_ATOMS, n - 2 - _SPARE):
+            basis = np.linalg.qr(columns)[0]
+            rest = scores - basis @ (basis.T @ scores)
+            wholly = np.square(rest).sum(axis=0) <= EXACT * totals
+        shares = np.square(scores.T @ columns) / np.square(scores).sum(axis=0)[:, None]
+    else:
+        unit = u / np.sqrt(atoms.sizes[:p])
+        for own in (firsts, seconds):
+            direction = unit[:, np.searchsorted(free, own)]
+            columns = columns - direction * (direction * columns).sum(axis=0)
+        scores = scores - unit * (unit * scores).sum(axis=0)
+        scores /= np.linalg.norm(scores, axis=0)
+        shares = np.square(scores.T @ columns)
+        shares += np.square(unit.T @ columns)
+    left = np.square(columns).sum(axis=0)
+    shares *= np.where(left > _DEPENDENT * sizes, 1.0 / left, 0.0)
+    for own in (firsts, seconds):
+        shares[np.searchsorted(free, own), np.arange(len(own))] = 0.0
+    best = np.nan_to_num(shares.max(axis=1))
+    order = np.argsort(-best, kind="stable")[:MOST_SUSPECTS]
+    return Suspects(
+        [int(k) for k in free[wholly]],
+        [int(free[k]) for k in order if best[k] > SHARE and not wholly[k]],
+    )
+
+
+def pursue(draws: Draws, child: int, atoms: Atoms, free: np.ndarray, *, exact: bool) -> np.ndarray | None:
+    """The places (t,) in `atoms` of the terms of the location of `child`, in the order of the choice.
+
+    If draws are enough, all linear terms are among them from the start. With `exact` the result is None if
+    the terms do not explain the score wholly.
+    """
+    n, p = len(draws.points), atoms.n_linear
+    pair = np.stack((draws.points[:, child], draws.scores[:, child]))
+    pair -= pair.mean(axis=1, keepdims=True)
+    total = pair[1] @ pair[1]
+    usable = (atoms.firsts != child) & (atoms.seconds != child) & free[atoms.firsts]
+    usable &= free[atoms.seconds] | (atoms.seconds < 0)
+    sizes = np.where(usable, atoms.sizes, 0.0)
+    chosen: list[int] = []
+    if _is_regular(atoms):
+        chosen = [int(k) for k in np.flatnonzero(usable[:p])]
+        sizes[:p] = 0.0
+    basis = np.linalg.qr(atoms.columns[:, chosen])[0].T if chosen else np.empty((0, n))
+    rest = sizes - np.square(basis @ atoms.columns).sum(axis=0) if chosen else sizes.copy()
+    pair -= (pair @ basis.T) @ basis
+    started = len(chosen)
+    for _ in range(min(MOST_TERMS, (n - started) // 2 - _SPARE) + 1):
+        x, s = pair[0] / np.linalg.norm(pair[0]), pair[1]
+        s = s - x * (x @ s)
+        if s @ s <= EXACT * total:
+            return np.array(chosen, np.int64)
+        s /= np.linalg.norm(s)
+        along = np.square(s @ atoms.columns)
+        if not started:
+            along += np.square(x @ atoms.columns)
+        else:
+            along_x = np.square(x @ atoms.columns)
+        left = rest if not started else rest - along_x
+        gain = np.where(left > _DEPENDENT * sizes, along / left, 0.0)
+        gain[sizes <= 0.0] = 0.0
+        best = int(gain.argmax())
+        if not exact and not gain[best] * n > 2.0 * np.log(len(sizes)) + 6.0:
+            break
+        if len(chosen) - started == MOST_TERMS:
+            break
+        direction = atoms.columns[:, best] - (basis @ atoms.columns[:, best]) @ basis
+        direction /= np.linalg.norm(direction)
+        rest -= np.square(direction @ atoms.columns)
+        pair -= (pair @ direction)[:, None] * direction
+        basis = np.concatenate((basis, direction[None]))
+        sizes[best] = 0.0
+        chosen.append(best)
+    return None if exact else np.array(chosen, np.int64)
+
+
+def _regress(draws: Draws, child: int, columns: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """Coefficients (1 + t,) of x_j and of columns (n, t) in the score; what they leave of it; and its total."""
+    own = draws.points[:, child]
+    basis = np.concatenate(((own - own.mean())[:, None], columns - columns.mean(axis=0)), axis=1)
+    sizes = np.linalg.norm(basis, axis=0)
+    y = draws.scores[:, child] - draws.scores[:, child].mean()
+    found = np.linalg.lstsq(basis / sizes, y, rcond=None)[0]
+    rest = y - basis @ (found / sizes)
+    return found / sizes, float(rest @ rest), float(y @ y)
+
+
+def _exact_ridge(draws: Draws, child: int, atoms: Atoms, free: np.ndarray) -> Ridge | None:
+    """The ridge of `child` that explains its score wholly, if there is one."""
+    chosen = pursue(draws, child, atoms, free, exact=True)
+    if chosen is None or not (atoms.seconds[chosen] >= 0).any():
+        return None
+    chosen = _without_idle(draws, child, atoms, chosen)
+    bent = atoms.seconds[chosen] >= 0
+    coefficients, rest, total = _regress(draws, child, atoms.columns[:, chosen])
+    _, without, _ = _regress(draws, child, atoms.columns[:, chosen[~bent]])
+    if not (0 < bent.sum() <= len(bent) <= MOST_ROWS and rest <= EXACT * total and rest <= BRINGS * without):
+        return None
+    ridge = _make(draws, child, atoms, chosen, coefficients, exact=True)
+    return ridge if _is_bent(draws, ridge, coefficients[0]) else None
+
+
+def _without_idle(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) -> np.ndarray:
+    """The terms without those that the score is explained wholly without."""
+    for one in chosen[::-1]:
+        fewer = chosen[chosen != one]
+        _, rest, total = _regress(draws, child, atoms.columns[:, fewer])
+        if rest <= EXACT * total:
+            chosen = fewer
+    return chosen
+
+
+def _is_bent(draws: Draws, ridge: Ridge, slope: float) -> bool:
+    """Whether the terms of second order move the coordinate, whose score has a `slope` in it, much enough."""
+    bent = _bent_part(ridge)
+    return slope < 0.0 and bool(-slope * location_of(draws.points, bent)[0].var() > BENT)
+
+
+def _bent_part(ridge: Ridge) -> Ridge:
+    return _some(ridge, ridge.seconds >= 0)
+
+
+def _some(ridge: Ridge, kept: np.ndarray) -> Ridge:
+    return Ridge(ridge.child, *(values[kept] for values in ridge[1:]))
+
+
+def _make(
+    draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray, coefficients: np.ndarray, *, exact: bool
+) -> Ridge:
+    """The ridge of these terms, from their coefficients in the score."""
+    firsts, seconds = atoms.firsts[chosen], atoms.seconds[chosen]
+    linear = seconds < 0
+    others = np.where(linear, firsts, seconds)
+    units = atoms.scales[firsts] * np.where(linear, 1.0, atoms.scales[others])
+    strengths = -coefficients[1:] / coefficients[0]
+    order = np.lexsort((-np.abs(strengths), linear))
+    centers = np.column_stack((atoms.centers[firsts], atoms.centers[others]))
+    if exact:
+        reaches = np.full(centers.shape, np.inf)
+    else:
+        far = np.abs(draws.points - atoms.centers).max(axis=0) + BEYOND * atoms.scales
+        reaches = np.column_stack((far[firsts], far[others]))
+    numbers = firsts, seconds, strengths / units, centers, reaches
+    return Ridge(child, *(values[order] for values in numbers))
+
+
+def _leaves_nothing(ridge: Ridge, draws: Draws) -> bool:
+    """Whether the score of the child is explained wholly by it, less its location."""
+    away = draws.points[:, ridge.child] - location_of(draws.points, ridge)[0]
+    s = draws.scores[:, ridge.child]
+    a, s = away - away.mean(), s - s.mean()
+    return bool(s @ s - (a @ s) ** 2 / (a @ a) <= 10.0 * EXACT * (s @ s))
+
+
+def _ridge(draws: Draws, child: int, free: np.ndarray) -> Ridge | None:
+    """The ridge of `child` that decreases F on draws that it was not fitted to, if there is one."""
+    half = len(draws.points) // 2
+    older, newer = draws.part(slice(0, half)), draws.part(slice(half, None))
+    trial = _fit(older, child, free)
+    if trial is None or not _gain(newer, trial) > MARGIN:
+        return None
+    ridge = _fit(draws, child, free)
+    if ridge is None or not _bent_part(ridge).terms() & _bent_part(trial).terms():
+        return None
+    return ridge if _gain(draws, ridge) > MARGIN else None
+
+
+def _fit(draws: Draws, child: int, free: np.ndarray) -> Ridge | None:
+    atoms = make_atoms(draws, np.flatnonzero(free))
+    chosen = pursue(draws, child, atoms, free, exact=False)
+    return None if chosen is None else _with_numbers(draws, child, atoms, chosen)
+
+
+def _with_numbers(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) -> Ridge | None:
+    """The ridge of the terms of second order and of the linear terms of their parents.
+
+    Its numbers are those of a regression of scores, or of draws where F is smaller with these.
+    """
+    bent = chosen[atoms.seconds[chosen] >= 0]
+    if not len(bent):
+        return None
+    of = np.unique(np.concatenate((atoms.firsts[bent], atoms.seconds[bent])))
+    chosen = np.union1d(bent, np.flatnonzero((atoms.seconds < 0) & np.isin(atoms.firsts, of)))
+    if len(draws.points) < len(chosen) + 2 + _SPARE:
+        return None
+    by_scores, _, _ = _regress(draws, child, atoms.columns[:, chosen])
+    by_draws = np.linalg.lstsq(atoms.columns[:, chosen], draws.points[:, child], rcond=None)[0]
+    found = [
+        _make(draws, child, atoms, chosen, coefficients, exact=False)
+        for coefficients in (by_scores, np.concatenate(([-1.0], by_draws)))
+    ]
+    gains = [_gain(draws, ridge) for ridge in found]
+    ridge = found[int(np.argmax(gains))]
+    return ridge if by_scores[0] < 0.0 and _is_bent(draws, ridge, by_scores[0]) else None
+
+
+def _judge(ridge: Ridge, draws: Draws, before: int) -> Ridge | None:
+    """A ridge in use, with better numbers if there are any; None if draws are better off without it."""
+    newest = draws.part(slice(before, None))
+    if ridge.is_exact and _leaves_nothing(ridge, draws):
+        return ridge
+    if len(newest.points) >= _JUDGES and not _gain(newest, ridge) > 0.0:
+        return None
+    parents = np.unique(np.concatenate((ridge.firsts, ridge.seconds[ridge.seconds >= 0])))
+    atoms, terms = make_atoms(draws, parents), ridge.terms()
+    named = zip(atoms.firsts.tolist(), atoms.seconds.tolist(), strict=True)
+    again = _with_numbers(draws, ridge.child, atoms, np.flatnonzero([one in terms for one in named]))
+    if again is None:
+        return ridge
+    return again if _gain(draws, again) - _gain(draws, ridge) > SETTLED else ridge
+
+
+def _gain(draws: Draws, ridge: Ridge) -> float:
+    """The decrease of F by a ridge, compared with its linear terms alone."""
+    own = np.append(ridge.parents, ridge.child)
+    with_it = undo(draws, ridge)
+    without = undo(draws, _some(ridge, ridge.seconds < 0))
+    found = _divergence(without, own) - _divergence(with_it, own)
+    return found if np.isfinite(found) else -np.inf
+
+
+def _divergence(draws: Draws, own: np.ndarray) -> float:
+    """F of the coordinates `own`."""
+    pair = (np.cov(values[:, own], rowvar=False) for values in draws)
+    return float(0.5 * sum(np.linalg.slogdet(cov)[1] for cov in pair))
+
+
+def undo(draws: Draws, ridge: Ridge) -> Draws:
+    """The draws with a ridge undone, and their scores."""
+    points, scores = draws.points.copy(), draws.scores.copy()
+    value, slopes = location_of(draws.points, ridge)
+    points[:, ridge.child] -= value
+    for parent, slope in slopes.items():
+        scores[:, parent] += slope * scores[:, ridge.child]
+    return Draws(points, scores)
+
+
+def location_of(points: np.ndarray, ridge: Ridge) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    """c (n,) at points (n, d), and its derivatives (n,) in the parents."""
+    value, slopes = np.zeros(len(points)), {int(a): np.zeros(len(points)) for a in ridge.firsts}
+    slopes |= {int(b): np.zeros(len(points)) for b in ridge.seconds if b >= 0}
+    for a, b, strength, (center_a, center_b), (r_a, r_b) in zip(*ridge[1:], strict=True):
+        u = points[:, a] - center_a
+        if b < 0:
+            value += strength * u
+            slopes[int(a)] += strength
+            continue
+        v = points[:, b] - center_b
+        if np.isinf(r_a):
+            value += strength * u * v
+            at_a, at_b = v, u
+        else:
+            plus, minus = u / r_a + v / r_b, u / r_a - v / r_b
+            value += 0.25 * strength * r_a * r_b * (huber(plus) - huber(minus))
+            rise, fall = np.clip(plus, -2.0, 2.0), np.clip(minus, -2.0, 2.0)
+            at_a, at_b = 0.5 * r_b * (rise - fall), 0.5 * r_a * (rise + fall)
+        slopes[int(a)] += strength * at_a
+        slopes[int(b)] += strength * at_b
+    return value, slopes
+
+
+def huber(t: np.ndarray) -> np.ndarray:
+    """t² up to |t| = 2, and then the straight line with the slope there."""
+    return np.asarray(np.where(np.abs(t) <= 2.0, np.square(t), 4.0 * np.abs(t) - 4.0))
