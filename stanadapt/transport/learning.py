@@ -88,10 +88,11 @@ def learn_transport(
         return np.concatenate((inner, outer))
     points, scores = transport_draws(outer, points, scores)
     plain = not len(inner) and _is_plain(points, scores, variables, new)
-    if plain and not found.may_be_more and not (wholly and new and len(points) >= CERTAIN):
+    plain = plain and not (new and found.may_be_more())
+    if plain and not (wholly and new and len(points) >= CERTAIN):
         return outer
     training = training._replace(points=points, scores=scores)
-    if plain and not found.may_be_more:
+    if plain:
         return np.concatenate((_without(exact_groups(training), _coordinates(outer)), outer))
     return np.concatenate((_learn_inner(inner, training, _coordinates(outer)), outer))
 

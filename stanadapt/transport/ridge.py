@@ -146,14 +146,17 @@ class ExactRidges(NamedTuple):
     """Ridges that explain scores wholly."""
 
     rows: np.ndarray
-    may_be_more: bool  # whether there may be ridges that do not explain scores wholly
+    found: ridge_learning.Found
+
+    def may_be_more(self) -> bool:
+        """Whether there may be ridges that do not explain scores wholly, where no other law is in use."""
+        return ridge_learning.may_be_ridges(self.found)
 
 
 def learn_exact(rows: np.ndarray, training: Training) -> ExactRidges:
     """The ridges that explain scores wholly, in draws in which no law is undone."""
     found = ridge_learning.learn_exact_ridges(ridges_of(rows), training)
-    more = training.new and ridge_learning.may_be_ridges(found.suspects, found.draws)
-    return ExactRidges(ridge_rows(found.ridges), more)
+    return ExactRidges(ridge_rows(found.ridges), found)
 
 
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:

@@ -34,6 +34,7 @@ ridges, in which a parent is a child itself, is found from its last child on.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -42,16 +43,23 @@ from .training import Training
 
 EARLIEST = 15  # fewest draws that show an exact ridge,
 LEAST = 45  # and any other
-EXACT = 1e-9  # a ridge is exact if it leaves less than this share of the variance of scores,
-BRINGS = 1e-4  # and less than this share of what is left without its terms of second order
-BENT = 0.02  # the terms of second order must move a coordinate by this share of the variance of its noise
+# A ridge is exact if it leaves less than this share of the variance of scores, and less than that share of what
+# is left without its terms of second order. Rounding leaves less; but draws that lie close to each other make
+# every smooth score nearly linear, and what is left of it nearly of second order.
+EXACT, BRINGS = 1e-14, 1e-10
+# In the draws, terms of second order must move a coordinate by this share of the variance of its noise. An exact
+# ridge may be found on the way to places where they move it more.
+BENT, EXACTLY_BENT = 0.02, 1e-3
 MARGIN = 0.3  # a ridge that is not exact must decrease F by this on the newer half of the draws, and on all
 SETTLED = 0.02  # it keeps its numbers if another fit decreases F by less than this
-LARGEST_PAIRED = 64  # products of two parents are tried for at most so many coordinates
+LARGEST_PAIRED = 40  # products of two parents are tried for at most so many coordinates
 MOST_TERMS = 10  # that are chosen,
 MOST_ROWS = 40  # and that a ridge has; linear terms may be many
 SHARE = 0.2  # of a score without its linear part, that a term explains of a coordinate to be looked at
 MOST_SUSPECTS = 32  # coordinates that are looked at; if one of them is a child of a ridge, more
+# The likeliest pairs of parents are tried; if one leaves less than this share of a score, it may leave nothing.
+MOST_PAIRS, PAIR = 6, 1e-9
+MOST_DRAWS = 160  # many coordinates are searched by the newest draws alone
 MOST_ATOMS = 150  # scores are regressed on all terms, if there are no more of them
 BEYOND = 1.0  # standard deviations between the farthest draw of a parent and its reach
 _SPARE = 4  # a regression needs so many draws more than it has terms
@@ -112,14 +120,14 @@ class Found(NamedTuple):
     """What a search has found."""
 
     ridges: list[Ridge]  # the first one to be moved first
-    suspects: list[int]  # coordinates that are to be looked at, and have no exact ridge
+    suspects: list[int]  # coordinates without an exact ridge that may have another
     draws: Draws  # with the ridges undone
 
 
 @np.errstate(all="ignore")
 def learn_exact_ridges(ridges: list[Ridge], training: Training) -> Found:
     """The ridges that explain scores wholly; `ridges` are those in use."""
-    draws = Draws(training.points, training.scores)
+    draws = _that_differ(Draws(training.points, training.scores))
     if len(draws.points) < EARLIEST:
         return Found(ridges, [], draws)
     kept: list[Ridge] = []
@@ -146,9 +154,8 @@ def learn_ridges(ridges: list[Ridge], training: Training) -> list[Ridge]:
         if found is not None:
             kept.append(found)
             draws = undo(draws, found)
-    for exact in (True, False) if training.new else ():
-        more, _, draws = _search(draws, training, kept, exact=exact)
-        kept += more
+    if training.new:
+        kept += _search(draws, training, kept, exact=False).ridges
     return kept[::-1]
 
 
@@ -157,12 +164,20 @@ def _is_taken(ridge: Ridge, taken: np.ndarray) -> bool:
 
 
 @np.errstate(all="ignore")
-def may_be_ridges(suspects: list[int], draws: Draws) -> bool:
-    """Whether one of the coordinates has a ridge, exact or not, in draws in which no other law is undone."""
+def may_be_ridges(found: Found) -> bool:
+    """Whether one of the suspects has a ridge that is not exact, in draws in which no other law is undone."""
+    draws = found.draws
     if len(draws.points) < LEAST:
         return False
     free = _that_vary(draws)
-    return any(_ridge(draws, child, free) is not None for child in suspects)
+    trials = Trials(draws, free)
+    return any(trials.ridge(draws, child, free) is not None for child in found.suspects)
+
+
+def _that_differ(draws: Draws) -> Draws:
+    """The draws without those at which the chain stood still: a regression on few points leaves nothing."""
+    moved = np.append(True, (np.diff(draws.points, axis=0) != 0.0).any(axis=1))
+    return draws if moved.all() else Draws(draws.points[moved], draws.scores[moved])
 
 
 def _that_vary(draws: Draws) -> np.ndarray:
@@ -181,9 +196,12 @@ def _search(draws: Draws, training: Training, kept: list[Ridge], *, exact: bool)
     found: list[Ridge] = []
     while True:
         atoms, before = make_atoms(draws, np.flatnonzero(free)), len(found)
-        seen = find_suspects(draws, atoms)
-        for child in seen.wholly + seen.likely if exact else seen.likely:
-            ridge = _exact_ridge(draws, child, atoms, free) if exact else _ridge(draws, child, free)
+        seen, trials = find_suspects(draws, atoms), Trials(draws, free)
+        for child in seen.wholly if exact else seen.likely:
+            if exact:
+                ridge = _exact_ridge(draws, child, atoms, free, seen.pairs.get(child))
+            else:
+                ridge = trials.ridge(draws, child, free)
             if ridge is not None:
                 found.append(ridge)
                 draws = undo(draws, ridge)
@@ -195,12 +213,12 @@ def _search(draws: Draws, training: Training, kept: list[Ridge], *, exact: bool)
 def make_atoms(draws: Draws, parents: np.ndarray) -> Atoms:
     """The terms of all `parents`: linear, squares, and products of two where parents are few.
 
-    Before means are taken off, columns are in units of the draws' standard deviations, around medians.
+    Before means are taken off, columns are in units of the draws' means and standard deviations.
     """
     p, d = len(parents), draws.points.shape[1]
     centers, scales = np.zeros(d), np.ones(d)
     x = draws.points[:, parents]
-    centers[parents], scales[parents] = np.median(x, axis=0), x.std(axis=0)
+    centers[parents], scales[parents] = x.mean(axis=0), x.std(axis=0)
     u = (x - centers[parents]) / scales[parents]
     a, b = np.triu_indices(p) if p <= LARGEST_PAIRED else (np.arange(p),) * 2
     columns = np.concatenate((u, u[:, a] * u[:, b]), axis=1)
@@ -223,8 +241,9 @@ def _is_regular(atoms: Atoms) -> bool:
 class Suspects(NamedTuple):
     """Coordinates that may be children of ridges."""
 
-    wholly: list[int]  # their scores are of second order, which the regression on all terms shows
-    likely: list[int]  # one term explains much of the score; the likeliest first
+    wholly: list[int]  # a regression leaves nothing of their scores, or may do so
+    pairs: dict[int, tuple[int, int]]  # the parents by which they are explained, where these are known
+    likely: list[int]  # one term explains more of the score than by chance; the likeliest first
 
 
 def find_suspects(draws: Draws, atoms: Atoms) -> Suspects:
@@ -234,19 +253,24 @@ def find_suspects(draws: Draws, atoms: Atoms) -> Suspects:
     that a term explains is that of the score. If not, x_j and s_j span a plane, which has c in it, and the
     share is the squared cosine of its angle with a term, less its linear part.
     """
-    n, p = len(draws.points), atoms.n_linear
+    p = atoms.n_linear
     free = atoms.firsts[:p]
     if p < 2:
-        return Suspects([], [])
+        return Suspects([], {}, [])
+    if p > LARGEST_PAIRED and len(draws.points) > MOST_DRAWS:
+        draws = draws.part(slice(-MOST_DRAWS, None))
+        atoms = make_atoms(draws, free)
+    n, is_regular = len(draws.points), _is_regular(atoms)
     u, columns, sizes = atoms.columns[:, :p], atoms.columns[:, p:], atoms.sizes[p:]
     scores = draws.scores[:, free] - draws.scores[:, free].mean(axis=0)
     totals = np.square(scores).sum(axis=0)
     firsts, seconds = atoms.firsts[p:], atoms.seconds[p:]
     wholly = np.zeros(p, bool)
-    if _is_regular(atoms):
+    is_told = is_regular and p + len(sizes) <= min(MOST_ATOMS, n - 2 - _SPARE)
+    if is_regular:
         basis = np.linalg.qr(u)[0]
         scores, columns = scores - basis @ (basis.T @ scores), columns - basis @ (basis.T @ columns)
-        if p + len(sizes) <= min(MOST_ATOMS, n - 2 - _SPARE):
+        if is_told:
             basis = np.linalg.qr(columns)[0]
             rest = scores - basis @ (basis.T @ scores)
             wholly = np.square(rest).sum(axis=0) <= EXACT * totals
@@ -265,11 +289,37 @@ def find_suspects(draws: Draws, atoms: Atoms) -> Suspects:
     for own in (firsts, seconds):
         shares[np.searchsorted(free, own), np.arange(len(own))] = 0.0
     best = np.nan_to_num(shares.max(axis=1))
-    order = np.argsort(-best, kind="stable")[:MOST_SUSPECTS]
-    return Suspects(
-        [int(k) for k in free[wholly]],
-        [int(free[k]) for k in order if best[k] > SHARE and not wholly[k]],
-    )
+    chance = 1.0 - np.exp(-(2.0 * np.log(shares.size) + 4.0) / n)  # the most of so many shares
+    order = [k for k in np.argsort(-best, kind="stable")[:MOST_SUSPECTS] if best[k] > SHARE]
+    likely = [int(free[k]) for k in order if best[k] > chance]
+    if is_told:
+        return Suspects([int(k) for k in free[wholly]], {}, likely)
+    if is_regular or not order:
+        return Suspects(likely, {}, likely)  # their linear parts are known, so that a term tells much
+    places = np.argsort(-shares[order], axis=1, kind="stable")[:, :MOST_PAIRS]
+    children = np.repeat(free[order], places.shape[1])
+    left = _left_by_pairs(draws, children, firsts[places.ravel()], seconds[places.ravel()])
+    pairs = {
+        int(children[k]): (int(firsts[places.flat[k]]), int(seconds[places.flat[k]]))
+        for k in np.flatnonzero(left < PAIR)[::-1]
+    }
+    return Suspects(list(pairs), pairs, likely)
+
+
+def _left_by_pairs(
+    draws: Draws, children: np.ndarray, firsts: np.ndarray, seconds: np.ndarray
+) -> np.ndarray:
+    """The share (k,) of scores that a second-order polynomial of two parents leaves, after that of x_j."""
+    x = draws.points - draws.points.mean(axis=0)
+    x = (x / x.std(axis=0)).T
+    own, a, b, s = x[children], x[firsts], x[seconds], draws.scores.T[children]
+    terms = np.stack((own, a, a * a, b, a * b, b * b), axis=2)
+    terms[firsts == seconds, :, 3:] = 0.0
+    s = s - s.mean(axis=1, keepdims=True)
+    s = s - own * (own * s).mean(axis=1, keepdims=True)
+    basis = np.linalg.qr(terms - terms.mean(axis=1, keepdims=True))[0]
+    left = s - (basis @ (basis.transpose(0, 2, 1) @ s[:, :, None]))[:, :, 0]
+    return np.asarray(np.square(left).sum(axis=1) / np.square(s).sum(axis=1))
 
 
 def pursue(draws: Draws, child: int, atoms: Atoms, free: np.ndarray, *, exact: bool) -> np.ndarray | None:
@@ -333,13 +383,21 @@ def _regress(draws: Draws, child: int, columns: np.ndarray) -> tuple[np.ndarray,
     return found / sizes, float(rest @ rest), float(y @ y)
 
 
-def _exact_ridge(draws: Draws, child: int, atoms: Atoms, free: np.ndarray) -> Ridge | None:
-    """The ridge of `child` that explains its score wholly, if there is one."""
-    chosen = pursue(draws, child, atoms, free, exact=True)
+def _exact_ridge(
+    draws: Draws, child: int, atoms: Atoms, free: np.ndarray, pair: tuple[int, int] | None
+) -> Ridge | None:
+    """The ridge of `child` that explains its score wholly, if there is one; by a `pair` of parents if given."""
+    if pair is None:
+        chosen = pursue(draws, child, atoms, free, exact=True)
+    else:
+        of = np.array(pair)
+        chosen = np.flatnonzero(np.isin(atoms.firsts, of) & np.isin(atoms.seconds, (-1, *pair)))
     if chosen is None or not (atoms.seconds[chosen] >= 0).any():
         return None
     chosen = _without_idle(draws, child, atoms, chosen)
     bent = atoms.seconds[chosen] >= 0
+    if len(draws.points) < len(chosen) + 2 + _SPARE:
+        return None
     coefficients, rest, total = _regress(draws, child, atoms.columns[:, chosen])
     _, without, _ = _regress(draws, child, atoms.columns[:, chosen[~bent]])
     if not (0 < bent.sum() <= len(bent) <= MOST_ROWS and rest <= EXACT * total and rest <= BRINGS * without):
@@ -360,8 +418,8 @@ def _without_idle(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) ->
 
 def _is_bent(draws: Draws, ridge: Ridge, slope: float) -> bool:
     """Whether the terms of second order move the coordinate, whose score has a `slope` in it, much enough."""
-    bent = _bent_part(ridge)
-    return slope < 0.0 and bool(-slope * location_of(draws.points, bent)[0].var() > BENT)
+    bent, least = _bent_part(ridge), EXACTLY_BENT if ridge.is_exact else BENT
+    return slope < 0.0 and bool(-slope * location_of(draws.points, bent)[0].var() > least)
 
 
 def _bent_part(ridge: Ridge) -> Ridge:
@@ -400,21 +458,36 @@ def _leaves_nothing(ridge: Ridge, draws: Draws) -> bool:
     return bool(s @ s - (a @ s) ** 2 / (a @ a) <= 10.0 * EXACT * (s @ s))
 
 
-def _ridge(draws: Draws, child: int, free: np.ndarray) -> Ridge | None:
-    """The ridge of `child` that decreases F on draws that it was not fitted to, if there is one."""
-    half = len(draws.points) // 2
-    older, newer = draws.part(slice(0, half)), draws.part(slice(half, None))
-    trial = _fit(older, child, free)
-    if trial is None or not _gain(newer, trial) > MARGIN:
-        return None
-    ridge = _fit(draws, child, free)
-    if ridge is None or not _bent_part(ridge).terms() & _bent_part(trial).terms():
-        return None
-    return ridge if _gain(draws, ridge) > MARGIN else None
+class Trials:
+    """Fits of ridges that are not exact, to the older half of the draws and to all."""
+
+    def __init__(self, draws: Draws, free: np.ndarray) -> None:
+        """Terms are those of the coordinates that are `free`; later draws may have fewer of them."""
+        self._half = slice(0, len(draws.points) // 2)
+        self._rest = slice(len(draws.points) // 2, None)
+        self._first = draws, np.flatnonzero(free)
+
+    @functools.cached_property
+    def _older(self) -> Atoms:
+        draws, free = self._first
+        return make_atoms(draws.part(self._half), free)
+
+    @functools.cached_property
+    def _all(self) -> Atoms:
+        return make_atoms(*self._first)
+
+    def ridge(self, draws: Draws, child: int, free: np.ndarray) -> Ridge | None:
+        """The ridge of `child` that decreases F on draws that it was not fitted to, if there is one."""
+        trial = _fit(draws.part(self._half), child, self._older, free)
+        if trial is None or not _gain(draws.part(self._rest), trial) > MARGIN:
+            return None
+        ridge = _fit(draws, child, self._all, free)
+        if ridge is None or not _bent_part(ridge).terms() & _bent_part(trial).terms():
+            return None
+        return ridge if _gain(draws, ridge) > MARGIN else None
 
 
-def _fit(draws: Draws, child: int, free: np.ndarray) -> Ridge | None:
-    atoms = make_atoms(draws, np.flatnonzero(free))
+def _fit(draws: Draws, child: int, atoms: Atoms, free: np.ndarray) -> Ridge | None:
     chosen = pursue(draws, child, atoms, free, exact=False)
     return None if chosen is None else _with_numbers(draws, child, atoms, chosen)
 
@@ -431,7 +504,10 @@ def _with_numbers(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) ->
     chosen = np.union1d(bent, np.flatnonzero((atoms.seconds < 0) & np.isin(atoms.firsts, of)))
     if len(draws.points) < len(chosen) + 2 + _SPARE:
         return None
-    by_scores, _, _ = _regress(draws, child, atoms.columns[:, chosen])
+    by_scores, rest, total = _regress(draws, child, atoms.columns[:, chosen])
+    if rest <= EXACT * total and by_scores[0] < 0.0:
+        ridge = _make(draws, child, atoms, chosen, by_scores, exact=True)
+        return ridge if _is_bent(draws, ridge, by_scores[0]) else None
     by_draws = np.linalg.lstsq(atoms.columns[:, chosen], draws.points[:, child], rcond=None)[0]
     found = [
         _make(draws, child, atoms, chosen, coefficients, exact=False)
