@@ -203,8 +203,9 @@ def is_map(table: np.ndarray, d: int) -> bool:
         return False
     if len(latents) and np.isin(_coordinates_of(table), field.field_of(latents).own).any():
         return False
-    moving = [k for k in range(len(own)) if not (k > 0 and own[k] == own[k - 1] and _is_ridge(table[k - 1 : k + 1]))]
-    if len(set(own)) < len(moving):
+    ridges = table[:, KIND] == RIDGE  # their rows for a coordinate follow each other
+    again = ridges[1:] & ridges[:-1] & (own[1:] == own[:-1])
+    if len(set(own)) < len(own) - np.count_nonzero(again):
         return False
     of_others = depends(table)
     if of_others[: np.count_nonzero(~of_others)].any():
@@ -212,10 +213,6 @@ def is_map(table: np.ndarray, d: int) -> bool:
     if not all(law.are_valid(table[np.isin(table[:, KIND], law.KINDS)], d) for law in LAWS):
         return False
     return not any(np.isin(_parents_of(row), own[k:]).any() for k, row in enumerate(table))
-
-
-def _is_ridge(rows: np.ndarray) -> bool:
-    return bool(np.all(rows[:, KIND] == RIDGE))
 
 
 def _parents_of(row: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Learning ridges from draws and scores: which coordinates, which parents, and the numbers of their locations.
+"""Learning ridges from draws and scores: which coordinates and parents, and the numbers of locations.
 
 A draw is random, but its score is exact. If x_j is normal around c(x) given all other coordinates, its score
 is
@@ -43,12 +43,13 @@ from .training import Training
 
 EARLIEST = 15  # fewest draws that show an exact ridge,
 LEAST = 45  # and any other
-# A ridge is exact if it leaves less than this share of the variance of scores, and less than that share of what
-# is left without its terms of second order. Rounding leaves less; but draws that lie close to each other make
-# every smooth score nearly linear, and what is left of it nearly of second order.
-EXACT, BRINGS = 1e-14, 1e-10
-# In the draws, terms of second order must move a coordinate by this share of the variance of its noise. An exact
-# ridge may be found on the way to places where they move it more.
+# A ridge is exact if it leaves less than this share of the variance of scores, and less than that share of
+# what is left without its terms of second order. Rounding leaves less; but draws that lie close to each other
+# make every smooth score nearly linear, and what is left of it nearly of second order. Where draws are wider
+# than those that it was fitted to, errors of rounding are larger: then it is fitted again, or stays.
+EXACT, BRINGS, STAYS = 1e-14, 1e-10, 1e-8
+# In the draws, terms of second order must move a coordinate by this share of the variance of its noise. An
+# exact ridge may be found on the way to places where they move it more.
 BENT, EXACTLY_BENT = 0.02, 1e-3
 MARGIN = 0.3  # a ridge that is not exact must decrease F by this on the newer half of the draws, and on all
 SETTLED = 0.02  # it keeps its numbers if another fit decreases F by less than this
@@ -57,7 +58,8 @@ MOST_TERMS = 10  # that are chosen,
 MOST_ROWS = 40  # and that a ridge has; linear terms may be many
 SHARE = 0.2  # of a score without its linear part, that a term explains of a coordinate to be looked at
 MOST_SUSPECTS = 32  # coordinates that are looked at; if one of them is a child of a ridge, more
-# The likeliest pairs of parents are tried; if one leaves less than this share of a score, it may leave nothing.
+# The likeliest pairs of parents are tried; if one leaves less than this share of a score, it may leave
+# nothing.
 MOST_PAIRS, PAIR = 6, 1e-9
 MOST_DRAWS = 160  # many coordinates are searched by the newest draws alone
 MOST_ATOMS = 150  # scores are regressed on all terms, if there are no more of them
@@ -132,7 +134,7 @@ def learn_exact_ridges(ridges: list[Ridge], training: Training) -> Found:
         return Found(ridges, [], draws)
     kept: list[Ridge] = []
     for ridge in reversed(ridges):
-        if _leaves_nothing(ridge, draws):
+        if _left_share(ridge, draws) <= (10.0 * EXACT if training.new else STAYS):
             kept.append(ridge)
             draws = undo(draws, ridge)
     suspects: list[int] = []
@@ -306,9 +308,7 @@ def find_suspects(draws: Draws, atoms: Atoms) -> Suspects:
     return Suspects(list(pairs), pairs, likely)
 
 
-def _left_by_pairs(
-    draws: Draws, children: np.ndarray, firsts: np.ndarray, seconds: np.ndarray
-) -> np.ndarray:
+def _left_by_pairs(draws: Draws, children: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     """The share (k,) of scores that a second-order polynomial of two parents leaves, after that of x_j."""
     x = draws.points - draws.points.mean(axis=0)
     x = (x / x.std(axis=0)).T
@@ -328,52 +328,46 @@ def pursue(draws: Draws, child: int, atoms: Atoms, free: np.ndarray, *, exact: b
     If draws are enough, all linear terms are among them from the start. With `exact` the result is None if
     the terms do not explain the score wholly.
     """
-    n, p = len(draws.points), atoms.n_linear
+    n, is_regular = len(draws.points), _is_regular(atoms)
     pair = np.stack((draws.points[:, child], draws.scores[:, child]))
     pair -= pair.mean(axis=1, keepdims=True)
     total = pair[1] @ pair[1]
     usable = (atoms.firsts != child) & (atoms.seconds != child) & free[atoms.firsts]
     usable &= free[atoms.seconds] | (atoms.seconds < 0)
-    sizes = np.where(usable, atoms.sizes, 0.0)
     chosen: list[int] = []
-    if _is_regular(atoms):
-        chosen = [int(k) for k in np.flatnonzero(usable[:p])]
-        sizes[:p] = 0.0
-    basis = np.linalg.qr(atoms.columns[:, chosen])[0].T if chosen else np.empty((0, n))
-    rest = sizes - np.square(basis @ atoms.columns).sum(axis=0) if chosen else sizes.copy()
-    pair -= (pair @ basis.T) @ basis
+    if is_regular:
+        chosen = [int(k) for k in np.flatnonzero(usable & (atoms.seconds < 0))]
+        usable[: atoms.n_linear] = False
     started = len(chosen)
-    for _ in range(min(MOST_TERMS, (n - started) // 2 - _SPARE) + 1):
+    basis = np.linalg.qr(atoms.columns[:, chosen])[0].T if started else np.empty((0, n))
+    rest = atoms.sizes - np.square(basis @ atoms.columns).sum(axis=0)
+    pair -= (pair @ basis.T) @ basis
+    while True:
         x, s = pair[0] / np.linalg.norm(pair[0]), pair[1]
         s = s - x * (x @ s)
         if s @ s <= EXACT * total:
             return np.array(chosen, np.int64)
-        s /= np.linalg.norm(s)
-        along = np.square(s @ atoms.columns)
-        if not started:
-            along += np.square(x @ atoms.columns)
-        else:
-            along_x = np.square(x @ atoms.columns)
-        left = rest if not started else rest - along_x
-        gain = np.where(left > _DEPENDENT * sizes, along / left, 0.0)
-        gain[sizes <= 0.0] = 0.0
-        best = int(gain.argmax())
-        if not exact and not gain[best] * n > 2.0 * np.log(len(sizes)) + 6.0:
+        if len(chosen) - started >= min(MOST_TERMS, (n - started) // 2 - _SPARE):
             break
-        if len(chosen) - started == MOST_TERMS:
+        along_x, along_s = np.square(np.stack((x, s / np.linalg.norm(s))) @ atoms.columns)
+        left = rest - along_x if is_regular else rest
+        along = along_s if is_regular else along_s + along_x
+        gain = np.where(usable & (left > _DEPENDENT * atoms.sizes), along / left, 0.0)
+        best = int(gain.argmax())
+        if not exact and not gain[best] * n > 2.0 * np.log(len(gain)) + 6.0:
             break
         direction = atoms.columns[:, best] - (basis @ atoms.columns[:, best]) @ basis
         direction /= np.linalg.norm(direction)
-        rest -= np.square(direction @ atoms.columns)
+        rest = rest - np.square(direction @ atoms.columns)
         pair -= (pair @ direction)[:, None] * direction
         basis = np.concatenate((basis, direction[None]))
-        sizes[best] = 0.0
+        usable[best] = False
         chosen.append(best)
     return None if exact else np.array(chosen, np.int64)
 
 
 def _regress(draws: Draws, child: int, columns: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """Coefficients (1 + t,) of x_j and of columns (n, t) in the score; what they leave of it; and its total."""
+    """Coefficients (1 + t,) of x_j and of columns (n, t) in the score; what is left of it; and its total."""
     own = draws.points[:, child]
     basis = np.concatenate(((own - own.mean())[:, None], columns - columns.mean(axis=0)), axis=1)
     sizes = np.linalg.norm(basis, axis=0)
@@ -386,9 +380,11 @@ def _regress(draws: Draws, child: int, columns: np.ndarray) -> tuple[np.ndarray,
 def _exact_ridge(
     draws: Draws, child: int, atoms: Atoms, free: np.ndarray, pair: tuple[int, int] | None
 ) -> Ridge | None:
-    """The ridge of `child` that explains its score wholly, if there is one; by a `pair` of parents if given."""
+    """The ridge of `child` that explains its score wholly, if there is one. A `pair` names its parents."""
     if pair is None:
         chosen = pursue(draws, child, atoms, free, exact=True)
+    elif not free[list(pair)].all():
+        return None
     else:
         of = np.array(pair)
         chosen = np.flatnonzero(np.isin(atoms.firsts, of) & np.isin(atoms.seconds, (-1, *pair)))
@@ -407,13 +403,17 @@ def _exact_ridge(
 
 
 def _without_idle(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) -> np.ndarray:
-    """The terms without those that the score is explained wholly without."""
-    for one in chosen[::-1]:
-        fewer = chosen[chosen != one]
-        _, rest, total = _regress(draws, child, atoms.columns[:, fewer])
-        if rest <= EXACT * total:
-            chosen = fewer
-    return chosen
+    """The terms without those that bring nothing to the score."""
+    coefficients, _, total = _regress(draws, child, atoms.columns[:, chosen])
+    own = draws.points[:, child] - draws.points[:, child].mean()
+    basis = np.concatenate((own[:, None], atoms.columns[:, chosen]), axis=1)
+    sizes = np.linalg.norm(basis, axis=0)
+    try:
+        inverse = np.linalg.inv(np.linalg.qr(basis / sizes, mode="r"))
+    except np.linalg.LinAlgError:
+        return chosen
+    brought = np.square(coefficients * sizes) / np.square(inverse).sum(axis=1)
+    return chosen[brought[1:] > EXACT * total]
 
 
 def _is_bent(draws: Draws, ridge: Ridge, slope: float) -> bool:
@@ -450,12 +450,13 @@ def _make(
     return Ridge(child, *(values[order] for values in numbers))
 
 
-def _leaves_nothing(ridge: Ridge, draws: Draws) -> bool:
-    """Whether the score of the child is explained wholly by it, less its location."""
+def _left_share(ridge: Ridge, draws: Draws) -> float:
+    """The share of the child's score that is left after a regression on its distance from the location."""
     away = draws.points[:, ridge.child] - location_of(draws.points, ridge)[0]
     s = draws.scores[:, ridge.child]
-    a, s = away - away.mean(), s - s.mean()
-    return bool(s @ s - (a @ s) ** 2 / (a @ a) <= 10.0 * EXACT * (s @ s))
+    away, s = away - away.mean(), s - s.mean()
+    rest = s - away * (away @ s) / (away @ away)
+    return float(rest @ rest / (s @ s))
 
 
 class Trials:
@@ -521,7 +522,7 @@ def _with_numbers(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) ->
 def _judge(ridge: Ridge, draws: Draws, before: int) -> Ridge | None:
     """A ridge in use, with better numbers if there are any; None if draws are better off without it."""
     newest = draws.part(slice(before, None))
-    if ridge.is_exact and _leaves_nothing(ridge, draws):
+    if ridge.is_exact and _left_share(ridge, draws) <= STAYS:
         return ridge
     if len(newest.points) >= _JUDGES and not _gain(newest, ridge) > 0.0:
         return None

@@ -97,7 +97,9 @@ MAPS = {
         group(14, [1, 2], [0], 1.0, -1, 8), group(15, [4, 5, 6, 7], [3], 1.0, -1, 1, 1, 2, 2)
     ),
     "ridges": ridge_rows([ridge(20, 4, (2, 2), (2, 3), (2, -1)), ridge(21, 5, (2, 4), (0, -1))]),
-    "ridges with a reach": ridge_rows([ridge(22, 4, (2, 2), (2, 3), reach=0.3), ridge(23, 5, (4, 4), reach=1)]),
+    "ridges with a reach": ridge_rows(
+        [ridge(22, 4, (2, 2), (2, 3), reach=0.3), ridge(23, 5, (4, 4), reach=1.0)]
+    ),
     "ridges before and after a group": np.concatenate(
         (
             TAILS,

@@ -50,7 +50,13 @@ def parabola(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 # Independent draws and scores of a target that suits the law; the first variable has one coordinate.
-CASES: dict[ModuleType, Draw] = {_law_skeleton: shifted, tail: heavy, bend: skew, ridge: parabola, group: funnel}
+CASES: dict[ModuleType, Draw] = {
+    _law_skeleton: shifted,
+    tail: heavy,
+    bend: skew,
+    ridge: parabola,
+    group: funnel,
+}
 LAWS = [*composition.LAWS, _law_skeleton]
 
 
