@@ -65,14 +65,15 @@ def _ridges(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]
     """What moves the coordinates whose locations are of second order in others."""
     terms = learnt.get("ridge_terms", np.zeros(len(names), np.int64))
     own: dict[str, list[str]] = {}
-    for i in np.flatnonzero(terms):
+    places = [int(i) for i in np.flatnonzero(terms)]
+    for i in places:
         parents = names[int(learnt["ridge_parent"][i])], names[int(learnt["ridge_partner"][i])]
         place = f"the square of {parents[0]}" if parents[0] == parents[1] else " times ".join(parents)
         more = f" and {terms[i] - 1} more terms" if terms[i] > 1 else ""
         own.setdefault(f"{place}{more}", []).append(names[i])
     found = [f"{_list(children)} around {place}" for place, children in own.items()]
     if len(found) > _FEW:
-        variables = Counter(variable_of(names[i]) for i in np.flatnonzero(terms))
+        variables = Counter(variable_of(names[i]) for i in places)
         counted = [f"{n:,} {name}" if n > 1 else name for name, n in variables.most_common()]
         found = [f"{_list(counted)} around squares and products of other parameters, like {found[0]}"]
     return found

@@ -10,8 +10,8 @@ coordinates outside of it.
 No law covers these cases:
 
 - a scale whose logarithm is neither a coordinate nor a sum of two coordinates
-- a location that is a regression whose coefficients differ from member to member (the metric learns the
-  linear part of it)
+- a location of a group's members that is a regression whose coefficients differ from member to member (the
+  metric learns the linear part of it)
 - a group whose members are correlated given scale and location (the metric learns the linear part here, too)
 - a scale parameter that is a member of a group itself
 """

@@ -60,7 +60,7 @@ def is_of_group(table: np.ndarray) -> np.ndarray:
 
 def depends(table: np.ndarray) -> np.ndarray:
     """Which rows (r,), without those of a field, move a coordinate by others, their parents."""
-    return is_of_group(table) | (table[:, KIND] == RIDGE)
+    return np.asarray(is_of_group(table) | (table[:, KIND] == RIDGE))
 
 
 def are_coordinates(values: np.ndarray, d: int, least: int = 0) -> bool:

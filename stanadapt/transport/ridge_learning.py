@@ -413,7 +413,7 @@ def _without_idle(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) ->
     except np.linalg.LinAlgError:
         return chosen
     brought = np.square(coefficients * sizes) / np.square(inverse).sum(axis=1)
-    return chosen[brought[1:] > EXACT * total]
+    return np.asarray(chosen[brought[1:] > EXACT * total])
 
 
 def _is_bent(draws: Draws, ridge: Ridge, slope: float) -> bool:
