@@ -160,7 +160,7 @@ def test_a_frozen_chain_leaves_exact_draws_as_they_are(model: str, seed: int) ->
         advance(sampler, driver.target, settings, here, rng, False, trace)
         end.append(trace.x[-1].copy())
         moved += bool(trace.accepted.any())
-    assert moved > 0.99 * n
+    assert moved > 0.95 * n
     x = np.array(end)
     level = 0.001 / 3.0  # of each test: Bonferroni
     first = x[:, 0] / 10.0 if model == BANANA else x[:, 0]
