@@ -105,7 +105,7 @@ def measure(groups: Any, variables: Any, mean: np.ndarray, variance: np.ndarray)
 
 def longest_rest(groups: Any, posterior: Any) -> int:
     """The largest number of draws in a row at one point."""
-    values = groups["posterior"][posterior.variables[0]].values
+    values = groups["posterior"][next(iter(posterior.variables))].values
     still = (np.diff(values.reshape(*values.shape[:2], -1), axis=1) == 0.0).all(axis=2)
     most = 0
     for chain in still:

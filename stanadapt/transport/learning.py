@@ -129,7 +129,9 @@ def _without(table: np.ndarray, moved: np.ndarray) -> np.ndarray:
     kept = ~np.isin(table[:, OWN], moved)
     of_groups = is_of_group(table)
     kept[of_groups] = True
-    kept &= ~((table[:, KIND] == RIDGE) & np.isin(table[:, [SCALE, SECOND]], moved).any(axis=1))
+    of_ridges = table[:, KIND] == RIDGE
+    lost = of_ridges & np.isin(table[:, [SCALE, SECOND]], moved).any(axis=1)
+    kept &= ~(of_ridges & np.isin(table[:, OWN], table[lost, OWN]))
     k = 0
     while k < len(table):
         length = max(int(table[k, ROWS]), 1) if of_groups[k] else 1

@@ -32,6 +32,7 @@ group moves.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,7 +140,9 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
 
 def learn(rows: np.ndarray, training: Training) -> np.ndarray:
     """The rows that the map has next, learned from draws and from `rows`, those in use."""
-    return ridge_rows(ridge_learning.learn_ridges(ridges_of(rows), training))
+    with contextlib.suppress(np.linalg.LinAlgError):
+        return ridge_rows(ridge_learning.learn_ridges(ridges_of(rows), training))
+    return rows
 
 
 class ExactRidges(NamedTuple):
@@ -150,12 +153,17 @@ class ExactRidges(NamedTuple):
 
     def may_be_more(self) -> bool:
         """Whether there may be ridges that do not explain scores wholly, where no other law is in use."""
-        return ridge_learning.may_be_ridges(self.found)
+        with contextlib.suppress(np.linalg.LinAlgError):
+            return ridge_learning.may_be_ridges(self.found)
+        return False
 
 
 def learn_exact(rows: np.ndarray, training: Training) -> ExactRidges:
     """The ridges that explain scores wholly, in draws in which no law is undone."""
-    found = ridge_learning.learn_exact_ridges(ridges_of(rows), training)
+    old = ridges_of(rows)
+    found = ridge_learning.Found(old, [], ridge_learning.Draws(training.points, training.scores))
+    with contextlib.suppress(np.linalg.LinAlgError):
+        found = ridge_learning.learn_exact_ridges(old, training)
     return ExactRidges(ridge_rows(found.ridges), found)
 
 

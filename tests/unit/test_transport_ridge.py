@@ -275,3 +275,29 @@ def test_a_wrong_group_gives_way_to_an_exact_ridge() -> None:
     rows = learn_transport(table, points, scores, np.array([0, 1, *[2] * 6]), 30)
     assert is_map(rows, 8)
     assert 7 in rows[:, OWN]
+
+
+def test_a_ridge_goes_as_a_whole_where_one_of_its_parents_gets_an_exact_ridge() -> None:
+    """Not the rows of that parent alone."""
+    rng = np.random.default_rng(9)
+    old = ridge_rows([_of_two(2, 0, 1)])
+    a, e, f = rng.normal(size=(3, 100))
+    points = np.stack((a, a * a + 0.3 * e, f), axis=1)
+    scores = np.stack((-a + 2.0 * a * e / 0.3, -e / 0.3, -f), axis=1)
+    rows = learn_transport(old, points, scores, np.arange(3), 50)
+    assert set(rows[:, OWN]) == {1.0}
+    assert is_map(rows, 3)
+
+
+def _of_two(child: int, a: int, b: int) -> Ridge:
+    """A ridge, not exact, with a square of one parent and a linear term of another."""
+    firsts, seconds = np.array([a, b]), np.array([a, -1])
+    return Ridge(child, firsts, seconds, np.ones(2), np.zeros((2, 2)), np.full((2, 2), 3.0))
+
+
+def test_numbers_that_overflow_leave_the_ridges_in_use() -> None:
+    rng = np.random.default_rng(10)
+    rows = learn_exact(no_transport(), given(banana(rng, 30))).rows
+    points, scores = banana(rng, 60)
+    points[::2] *= 1e200
+    assert is_map(learn_transport(rows, points, scores, np.arange(2), 30), 2)
