@@ -20,8 +20,8 @@ of the draws and judged on the newer half, by the divergence
 
     F = (log |V(z)| + log |V(s_z)|) / 2,
 
-with the covariance matrices of x_j and the parents, and of their scores. It is 0 for a normal law, and no
-linear map changes it: the metric learns what is linear. (It is not quite 0 if other coordinates correlate
+with the covariance matrices of x_j and the parents, and of their scores, and kept if it leaves little of F.
+F is 0 for a normal law, and no linear map changes it: the metric learns what is linear. (It is not quite 0 if other coordinates correlate
 with these, but this part is the same with and without the ridge.)
 
 A coordinate is looked at only if a single term of second order explains much of what x_j, or all coordinates
@@ -52,6 +52,10 @@ EXACT, BRINGS, STAYS = 1e-14, 1e-10, 1e-8
 # exact ridge may be found on the way to places where they move it more.
 BENT, EXACTLY_BENT = 0.02, 1e-3
 MARGIN = 0.3  # a ridge that is not exact must decrease F by this on the newer half of the draws, and on all
+# It must leave no more than this, or than this share of F. If it leaves more, c is far from second order; steps
+# that suit the middle would then be too long where the ridge turns, and draws would lack its ends in silence.
+LEFT, LEFT_SHARE = 0.6, 1.0 / 6.0
+STILL = 1.5  # a ridge in use may leave more by this factor
 SETTLED = 0.02  # it keeps its numbers if another fit decreases F by less than this
 LARGEST_PAIRED = 40  # products of two parents are tried for at most so many coordinates
 MOST_TERMS = 10  # that are chosen,
@@ -480,7 +484,7 @@ class Trials:
     def ridge(self, draws: Draws, child: int, free: np.ndarray) -> Ridge | None:
         """The ridge of `child` that decreases F on draws that it was not fitted to, if there is one."""
         trial = _fit(draws.part(self._half), child, self._older, free)
-        if trial is None or not _gain(draws.part(self._rest), trial) > MARGIN:
+        if trial is None or not _is_good(draws.part(self._rest), trial, MARGIN, 1.0):
             return None
         ridge = _fit(draws, child, self._all, free)
         if ridge is None or not _bent_part(ridge).terms() & _bent_part(trial).terms():
@@ -524,7 +528,7 @@ def _judge(ridge: Ridge, draws: Draws, before: int) -> Ridge | None:
     newest = draws.part(slice(before, None))
     if ridge.is_exact and _left_share(ridge, draws) <= STAYS:
         return ridge
-    if len(newest.points) >= _JUDGES and not _gain(newest, ridge) > 0.0:
+    if len(newest.points) >= _JUDGES and not _is_good(newest, ridge, 0.0, STILL):
         return None
     parents = np.unique(np.concatenate((ridge.firsts, ridge.seconds[ridge.seconds >= 0])))
     atoms, terms = make_atoms(draws, parents), ridge.terms()
@@ -535,13 +539,23 @@ def _judge(ridge: Ridge, draws: Draws, before: int) -> Ridge | None:
     return again if _gain(draws, again) - _gain(draws, ridge) > SETTLED else ridge
 
 
+def _is_good(draws: Draws, ridge: Ridge, margin: float, factor: float) -> bool:
+    """Whether a ridge decreases F by more than `margin`, and leaves little of it."""
+    before, after = _before_and_after(draws, ridge)
+    return bool(before - after > margin and after < factor * max(LEFT, LEFT_SHARE * before))
+
+
 def _gain(draws: Draws, ridge: Ridge) -> float:
-    """The decrease of F by a ridge, compared with its linear terms alone."""
+    """The decrease of F by a ridge."""
+    before, after = _before_and_after(draws, ridge)
+    return before - after if np.isfinite(before - after) else -np.inf
+
+
+def _before_and_after(draws: Draws, ridge: Ridge) -> tuple[float, float]:
+    """F with the linear terms of a ridge alone, and with all of it."""
     own = np.append(ridge.parents, ridge.child)
-    with_it = undo(draws, ridge)
     without = undo(draws, _some(ridge, ridge.seconds < 0))
-    found = _divergence(without, own) - _divergence(with_it, own)
-    return found if np.isfinite(found) else -np.inf
+    return _divergence(without, own), _divergence(undo(draws, ridge), own)
 
 
 def _divergence(draws: Draws, own: np.ndarray) -> float:

