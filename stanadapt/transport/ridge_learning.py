@@ -21,8 +21,8 @@ of the draws and judged on the newer half, by the divergence
     F = (log |V(z)| + log |V(s_z)|) / 2,
 
 with the covariance matrices of x_j and the parents, and of their scores, and kept if it leaves little of F.
-F is 0 for a normal law, and no linear map changes it: the metric learns what is linear. (It is not quite 0 if other coordinates correlate
-with these, but this part is the same with and without the ridge.)
+F is 0 for a normal law, and no linear map changes it: the metric learns what is linear. (It is not quite 0 if
+other coordinates correlate with these, but this part is the same with and without the ridge.)
 
 A coordinate is looked at only if a single term of second order explains much of what x_j, or all coordinates
 if there are draws enough, leave of its score. That takes O(n d²) for n draws of d coordinates and their
@@ -52,8 +52,9 @@ EXACT, BRINGS, STAYS = 1e-14, 1e-10, 1e-8
 # exact ridge may be found on the way to places where they move it more.
 BENT, EXACTLY_BENT = 0.02, 1e-3
 MARGIN = 0.3  # a ridge that is not exact must decrease F by this on the newer half of the draws, and on all
-# It must leave no more than this, or than this share of F. If it leaves more, c is far from second order; steps
-# that suit the middle would then be too long where the ridge turns, and draws would lack its ends in silence.
+# It must leave no more than this, or than this share of F. If it leaves more, c is far from second order;
+# steps that suit the middle would then be too long where the ridge turns, and draws would lack its ends in
+# silence.
 LEFT, LEFT_SHARE = 0.6, 1.0 / 6.0
 STILL = 1.5  # a ridge in use may leave more by this factor
 SETTLED = 0.02  # it keeps its numbers if another fit decreases F by less than this
