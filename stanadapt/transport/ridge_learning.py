@@ -98,14 +98,14 @@ class Ridge(NamedTuple):
         return set(zip(self.firsts.tolist(), self.seconds.tolist(), strict=True))
 
 
-class Draws(NamedTuple):
+class RidgeDraws(NamedTuple):
     """Draws and scores (n, d), in which some ridges may be undone."""
 
     points: np.ndarray
     scores: np.ndarray
 
-    def part(self, rows: slice) -> Draws:
-        return Draws(self.points[rows], self.scores[rows])
+    def part(self, rows: slice) -> RidgeDraws:
+        return RidgeDraws(self.points[rows], self.scores[rows])
 
 
 class Atoms(NamedTuple):
@@ -128,13 +128,13 @@ class Found(NamedTuple):
 
     ridges: list[Ridge]  # the first one to be moved first
     suspects: list[int]  # coordinates without an exact ridge that may have another
-    draws: Draws  # with the ridges undone
+    draws: RidgeDraws  # with the ridges undone
 
 
 @np.errstate(all="ignore")
 def learn_exact_ridges(ridges: list[Ridge], training: Training) -> Found:
     """The ridges that explain scores wholly; `ridges` are those in use."""
-    draws = _that_differ(Draws(training.points, training.scores))
+    draws = _that_differ(RidgeDraws(training.points, training.scores))
     if len(draws.points) < EARLIEST:
         return Found(ridges, [], draws)
     kept: list[Ridge] = []
@@ -152,7 +152,7 @@ def learn_exact_ridges(ridges: list[Ridge], training: Training) -> Found:
 @np.errstate(all="ignore")
 def learn_ridges(ridges: list[Ridge], training: Training) -> list[Ridge]:
     """All ridges of draws and scores, the first one to be moved first; `ridges` are those in use."""
-    draws = Draws(training.points, training.scores)
+    draws = RidgeDraws(training.points, training.scores)
     if len(draws.points) < LEAST:
         return ridges
     kept: list[Ridge] = []
@@ -181,18 +181,18 @@ def may_be_ridges(found: Found) -> bool:
     return any(trials.ridge(draws, child, free) is not None for child in found.suspects)
 
 
-def _that_differ(draws: Draws) -> Draws:
+def _that_differ(draws: RidgeDraws) -> RidgeDraws:
     """The draws without those at which the chain stood still: a regression on few points leaves nothing."""
     moved = np.append(True, (np.diff(draws.points, axis=0) != 0.0).any(axis=1))
-    return draws if moved.all() else Draws(draws.points[moved], draws.scores[moved])
+    return draws if moved.all() else RidgeDraws(draws.points[moved], draws.scores[moved])
 
 
-def _that_vary(draws: Draws) -> np.ndarray:
+def _that_vary(draws: RidgeDraws) -> np.ndarray:
     """Whether coordinates and their scores (d,) vary."""
     return np.asarray((draws.points.std(axis=0) > 0.0) & (draws.scores.std(axis=0) > 0.0))
 
 
-def _search(draws: Draws, training: Training, kept: list[Ridge], *, exact: bool) -> Found:
+def _search(draws: RidgeDraws, training: Training, kept: list[Ridge], *, exact: bool) -> Found:
     """New ridges, the last one to be moved first.
 
     A coordinate that has a ridge already, or that another law moves, gets none, and is no parent.
@@ -217,7 +217,7 @@ def _search(draws: Draws, training: Training, kept: list[Ridge], *, exact: bool)
             return Found(found, seen.likely, draws)
 
 
-def make_atoms(draws: Draws, parents: np.ndarray) -> Atoms:
+def make_atoms(draws: RidgeDraws, parents: np.ndarray) -> Atoms:
     """The terms of all `parents`: linear, squares, and products of two where parents are few.
 
     Before means are taken off, columns are in units of the draws' means and standard deviations.
@@ -253,7 +253,7 @@ class Suspects(NamedTuple):
     likely: list[int]  # one term explains more of the score than by chance; the likeliest first
 
 
-def find_suspects(draws: Draws, atoms: Atoms) -> Suspects:
+def find_suspects(draws: RidgeDraws, atoms: Atoms) -> Suspects:
     """The coordinates that may be children of ridges.
 
     If draws are enough, linear terms of all coordinates are taken from scores and terms first, and the share
@@ -313,7 +313,9 @@ def find_suspects(draws: Draws, atoms: Atoms) -> Suspects:
     return Suspects(list(pairs), pairs, likely)
 
 
-def _left_by_pairs(draws: Draws, children: np.ndarray, firsts: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+def _left_by_pairs(
+    draws: RidgeDraws, children: np.ndarray, firsts: np.ndarray, seconds: np.ndarray
+) -> np.ndarray:
     """The share (k,) of scores that a second-order polynomial of two parents leaves, after that of x_j."""
     x = draws.points - draws.points.mean(axis=0)
     x = (x / x.std(axis=0)).T
@@ -327,7 +329,9 @@ def _left_by_pairs(draws: Draws, children: np.ndarray, firsts: np.ndarray, secon
     return np.asarray(np.square(left).sum(axis=1) / np.square(s).sum(axis=1))
 
 
-def pursue(draws: Draws, child: int, atoms: Atoms, free: np.ndarray, *, exact: bool) -> np.ndarray | None:
+def pursue(
+    draws: RidgeDraws, child: int, atoms: Atoms, free: np.ndarray, *, exact: bool
+) -> np.ndarray | None:
     """The places (t,) in `atoms` of the terms of the location of `child`, in the order of the choice.
 
     If draws are enough, all linear terms are among them from the start. With `exact` the result is None if
@@ -371,7 +375,7 @@ def pursue(draws: Draws, child: int, atoms: Atoms, free: np.ndarray, *, exact: b
     return None if exact else np.array(chosen, np.int64)
 
 
-def _regress(draws: Draws, child: int, columns: np.ndarray) -> tuple[np.ndarray, float, float]:
+def _regress(draws: RidgeDraws, child: int, columns: np.ndarray) -> tuple[np.ndarray, float, float]:
     """Coefficients (1 + t,) of x_j and of columns (n, t) in the score; what is left of it; and its total."""
     own = draws.points[:, child]
     basis = np.concatenate(((own - own.mean())[:, None], columns - columns.mean(axis=0)), axis=1)
@@ -383,7 +387,7 @@ def _regress(draws: Draws, child: int, columns: np.ndarray) -> tuple[np.ndarray,
 
 
 def _exact_ridge(
-    draws: Draws, child: int, atoms: Atoms, free: np.ndarray, pair: tuple[int, int] | None
+    draws: RidgeDraws, child: int, atoms: Atoms, free: np.ndarray, pair: tuple[int, int] | None
 ) -> Ridge | None:
     """The ridge of `child` that explains its score wholly, if there is one. A `pair` names its parents."""
     if pair is None:
@@ -407,7 +411,7 @@ def _exact_ridge(
     return ridge if _is_bent(draws, ridge, coefficients[0]) else None
 
 
-def _without_idle(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) -> np.ndarray:
+def _without_idle(draws: RidgeDraws, child: int, atoms: Atoms, chosen: np.ndarray) -> np.ndarray:
     """The terms without those that bring nothing to the score."""
     coefficients, _, total = _regress(draws, child, atoms.columns[:, chosen])
     own = draws.points[:, child] - draws.points[:, child].mean()
@@ -421,7 +425,7 @@ def _without_idle(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) ->
     return np.asarray(chosen[brought[1:] > EXACT * total])
 
 
-def _is_bent(draws: Draws, ridge: Ridge, slope: float) -> bool:
+def _is_bent(draws: RidgeDraws, ridge: Ridge, slope: float) -> bool:
     """Whether the terms of second order move the coordinate, whose score has a `slope` in it, much enough."""
     bent, least = _bent_part(ridge), EXACTLY_BENT if ridge.is_exact else BENT
     return slope < 0.0 and bool(-slope * location_of(draws.points, bent)[0].var() > least)
@@ -436,7 +440,7 @@ def _some(ridge: Ridge, kept: np.ndarray) -> Ridge:
 
 
 def _make(
-    draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray, coefficients: np.ndarray, *, exact: bool
+    draws: RidgeDraws, child: int, atoms: Atoms, chosen: np.ndarray, coefficients: np.ndarray, *, exact: bool
 ) -> Ridge:
     """The ridge of these terms, from their coefficients in the score."""
     firsts, seconds = atoms.firsts[chosen], atoms.seconds[chosen]
@@ -455,7 +459,7 @@ def _make(
     return Ridge(child, *(values[order] for values in numbers))
 
 
-def _left_share(ridge: Ridge, draws: Draws) -> float:
+def _left_share(ridge: Ridge, draws: RidgeDraws) -> float:
     """The share of the child's score that is left after a regression on its distance from the location."""
     away = draws.points[:, ridge.child] - location_of(draws.points, ridge)[0]
     s = draws.scores[:, ridge.child]
@@ -467,7 +471,7 @@ def _left_share(ridge: Ridge, draws: Draws) -> float:
 class Trials:
     """Fits of ridges that are not exact, to the older half of the draws and to all."""
 
-    def __init__(self, draws: Draws, free: np.ndarray) -> None:
+    def __init__(self, draws: RidgeDraws, free: np.ndarray) -> None:
         """Terms are those of the coordinates that are `free`; later draws may have fewer of them."""
         self._half = slice(0, len(draws.points) // 2)
         self._rest = slice(len(draws.points) // 2, None)
@@ -482,7 +486,7 @@ class Trials:
     def _all(self) -> Atoms:
         return make_atoms(*self._first)
 
-    def ridge(self, draws: Draws, child: int, free: np.ndarray) -> Ridge | None:
+    def ridge(self, draws: RidgeDraws, child: int, free: np.ndarray) -> Ridge | None:
         """The ridge of `child` that decreases F on draws that it was not fitted to, if there is one."""
         trial = _fit(draws.part(self._half), child, self._older, free)
         if trial is None or not _is_good(draws.part(self._rest), trial, MARGIN, 1.0):
@@ -493,12 +497,12 @@ class Trials:
         return ridge if _gain(draws, ridge) > MARGIN else None
 
 
-def _fit(draws: Draws, child: int, atoms: Atoms, free: np.ndarray) -> Ridge | None:
+def _fit(draws: RidgeDraws, child: int, atoms: Atoms, free: np.ndarray) -> Ridge | None:
     chosen = pursue(draws, child, atoms, free, exact=False)
     return None if chosen is None else _with_numbers(draws, child, atoms, chosen)
 
 
-def _with_numbers(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) -> Ridge | None:
+def _with_numbers(draws: RidgeDraws, child: int, atoms: Atoms, chosen: np.ndarray) -> Ridge | None:
     """The ridge of the terms of second order and of the linear terms of their parents.
 
     Its numbers are those of a regression of scores, or of draws where F is smaller with these.
@@ -524,7 +528,7 @@ def _with_numbers(draws: Draws, child: int, atoms: Atoms, chosen: np.ndarray) ->
     return ridge if by_scores[0] < 0.0 and _is_bent(draws, ridge, by_scores[0]) else None
 
 
-def _judge(ridge: Ridge, draws: Draws, before: int) -> Ridge | None:
+def _judge(ridge: Ridge, draws: RidgeDraws, before: int) -> Ridge | None:
     """A ridge in use, with better numbers if there are any; None if draws are better off without it."""
     newest = draws.part(slice(before, None))
     if ridge.is_exact and _left_share(ridge, draws) <= STAYS:
@@ -540,39 +544,39 @@ def _judge(ridge: Ridge, draws: Draws, before: int) -> Ridge | None:
     return again if _gain(draws, again) - _gain(draws, ridge) > SETTLED else ridge
 
 
-def _is_good(draws: Draws, ridge: Ridge, margin: float, factor: float) -> bool:
+def _is_good(draws: RidgeDraws, ridge: Ridge, margin: float, factor: float) -> bool:
     """Whether a ridge decreases F by more than `margin`, and leaves little of it."""
     before, after = _before_and_after(draws, ridge)
     return bool(before - after > margin and after < factor * max(LEFT, LEFT_SHARE * before))
 
 
-def _gain(draws: Draws, ridge: Ridge) -> float:
+def _gain(draws: RidgeDraws, ridge: Ridge) -> float:
     """The decrease of F by a ridge."""
     before, after = _before_and_after(draws, ridge)
     return before - after if np.isfinite(before - after) else -np.inf
 
 
-def _before_and_after(draws: Draws, ridge: Ridge) -> tuple[float, float]:
+def _before_and_after(draws: RidgeDraws, ridge: Ridge) -> tuple[float, float]:
     """F with the linear terms of a ridge alone, and with all of it."""
     own = np.append(ridge.parents, ridge.child)
     without = undo(draws, _some(ridge, ridge.seconds < 0))
     return _divergence(without, own), _divergence(undo(draws, ridge), own)
 
 
-def _divergence(draws: Draws, own: np.ndarray) -> float:
+def _divergence(draws: RidgeDraws, own: np.ndarray) -> float:
     """F of the coordinates `own`."""
     pair = (np.cov(values[:, own], rowvar=False) for values in draws)
     return float(0.5 * sum(np.linalg.slogdet(cov)[1] for cov in pair))
 
 
-def undo(draws: Draws, ridge: Ridge) -> Draws:
+def undo(draws: RidgeDraws, ridge: Ridge) -> RidgeDraws:
     """The draws with a ridge undone, and their scores."""
     points, scores = draws.points.copy(), draws.scores.copy()
     value, slopes = location_of(draws.points, ridge)
     points[:, ridge.child] -= value
     for parent, slope in slopes.items():
         scores[:, parent] += slope * scores[:, ridge.child]
-    return Draws(points, scores)
+    return RidgeDraws(points, scores)
 
 
 def location_of(points: np.ndarray, ridge: Ridge) -> tuple[np.ndarray, dict[int, np.ndarray]]:

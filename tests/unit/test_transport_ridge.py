@@ -12,7 +12,7 @@ from stanadapt.transport.learning import learn_funnel, learn_transport
 from stanadapt.transport.map_table import CENTER_A, OWN, PARENT_A, PARENT_B, REACH, no_transport
 from stanadapt.transport.ridge import learn, learn_exact, ridge_rows, ridges_of
 from stanadapt.transport.ridge_learning import (
-    Draws,
+    RidgeDraws,
     Ridge,
     learn_exact_ridges,
     learn_ridges,
@@ -176,7 +176,7 @@ def test_other_ridges_are_found_and_judged(
         found += len(ridges)
         for one in ridges:
             assert (one.child, set(one.parents)) == (1, {0})
-            fresh = Draws(*draw(rng, 1_000))
+            fresh = RidgeDraws(*draw(rng, 1_000))
             after = undo(fresh, one)
             assert np.linalg.slogdet(np.cov(after.scores.T))[1] < np.linalg.slogdet(np.cov(fresh.scores.T))[1]
     assert found >= least
@@ -232,7 +232,7 @@ def test_ridges_are_rows_of_a_map_and_undone_as_the_map_undoes_them() -> None:
             assert one.child == other.child
             for values, same in zip(one[1:], other[1:], strict=True):
                 np.testing.assert_array_equal(values, same)
-        draws = Draws(*drawn)
+        draws = RidgeDraws(*drawn)
         for one in reversed(ridges):
             draws = undo(draws, one)
         z, scores = transport_draws(rows, *drawn)
