@@ -12,8 +12,8 @@ from stanadapt.transport.learning import learn_funnel, learn_transport
 from stanadapt.transport.map_table import CENTER_A, OWN, PARENT_A, PARENT_B, REACH, no_transport
 from stanadapt.transport.ridge import learn, learn_exact, ridge_rows, ridges_of
 from stanadapt.transport.ridge_learning import (
-    RidgeDraws,
     Ridge,
+    RidgeDraws,
     learn_exact_ridges,
     learn_ridges,
     location_of,
