@@ -363,6 +363,42 @@ MUTATIONS = [
         unit("test_transport_bend", "test_a_bend_reaches_beyond_the_draws_and_no_farther"),
     ),
     Mutation(
+        "transport/ridge.py",
+        "    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 + minus_1)",
+        "    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 - minus_1)",
+        unit("test_transport", "test_density_and_score_against_their_definition"),
+    ),
+    Mutation(
+        "transport/ridge.py",
+        "        score[int(row[PARENT_B])] += pull * slope_b",
+        "        score[int(row[PARENT_B])] += 0.5 * pull * slope_b",
+        unit("test_transport", "test_density_and_score_against_their_definition"),
+    ),
+    Mutation(
+        "transport/ridge_learning.py",
+        "EXACT, BRINGS, STAYS = 1e-14, 1e-10, 1e-8",
+        "EXACT, BRINGS, STAYS = 1e-2, 1e-1, 1e-1",
+        unit("test_transport_ridge", "test_other_ridges_are_found_and_judged"),
+    ),
+    Mutation(
+        "transport/ridge_learning.py",
+        "    return bool(before - after > margin and",
+        "    return True or bool(before - after > margin and",
+        unit("test_transport_ridge", "test_what_is_far_from_second_order_is_left_alone"),
+    ),
+    Mutation(
+        "transport/ridge_learning.py",
+        "np.square(t), 4.0 * np.abs(t) - 4.0",
+        "np.square(t), np.square(t)",
+        unit("test_transport_ridge", "test_beyond_its_reach_a_ridge_goes_on_as_a_straight_line"),
+    ),
+    Mutation(
+        "transport/learning.py",
+        "    return np.concatenate((_learn_inner(inner, training, _coordinates(outer)), outer))",
+        "    return np.concatenate((outer, _learn_inner(inner, training, _coordinates(outer))))",
+        unit("test_transport_ridge", "test_an_exact_ridge_comes_after_a_group_that_moves_its_parent"),
+    ),
+    Mutation(
         "transport/group.py",
         "        score[int(row[LOCATION])] += drag",
         "        score[int(row[LOCATION])] += 0.5 * drag",

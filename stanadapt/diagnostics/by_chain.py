@@ -133,13 +133,14 @@ def _lacking(adaptation: xarray.Dataset, place: int) -> Iterator[str]:
         ("bend", 0, "the bend of {}"),
         ("tail_rate", 0, "the heavy tails of {}"),
         ("scale_head", -1, "what rules the scale of {}"),
+        ("ridge_parent", -1, "the ridge that {} is on"),
     ):
         if name not in adaptation.data_vars or adaptation[name].dims != ("chain", "unconstrained"):
             continue
         values = adaptation[name].values
         if values.dtype.kind not in "if":
             continue
-        kinds = values if name == "scale_head" else np.sign(values)  # to which side, or which coordinate
+        kinds = values if none < 0 else np.sign(values)  # to which side, or which coordinate
         rest = np.delete(kinds, place, axis=0)
         lacks = (kinds[place] == none) & (rest != none).all(axis=0) & (rest == rest[:1]).all(axis=0)
         labels = adaptation["unconstrained"].values

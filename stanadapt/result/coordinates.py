@@ -15,7 +15,7 @@ _HALF = 0.5  # weight of the data below which a coordinate is sampled as in a pr
 
 
 def coordinates_text(learnt: Sequence[Mapping[str, np.ndarray]], names: Sequence[str]) -> str:
-    """Which variables move with which, which are bent, and which are a latent field, as chains have learnt.
+    """Which variables move with which, which are bent or ridges, and which are a latent field, by chains.
 
     The text is empty where no chain has learnt coordinates.
     Chains that have learnt the same are not told one by one.
@@ -58,7 +58,25 @@ def _chain(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
         bent = [name for name, bend in zip(names, learnt["bend"], strict=True) if np.sign(bend) == side]
         if bent:
             sentences.append(f"the long {place} tail of {_list(bent)} made normal")
-    return [*sentences, *_field(learnt, names)]
+    return [*sentences, *_ridges(learnt, names), *_field(learnt, names)]
+
+
+def _ridges(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
+    """What moves the coordinates whose locations are of second order in others."""
+    terms = learnt.get("ridge_terms", np.zeros(len(names), np.int64))
+    own: dict[str, list[str]] = {}
+    places = [int(i) for i in np.flatnonzero(terms)]
+    for i in places:
+        parents = names[int(learnt["ridge_parent"][i])], names[int(learnt["ridge_partner"][i])]
+        place = f"the square of {parents[0]}" if parents[0] == parents[1] else " times ".join(parents)
+        more = f" and {terms[i] - 1} more terms" if terms[i] > 1 else ""
+        own.setdefault(f"{place}{more}", []).append(names[i])
+    found = [f"{_list(children)} around {place}" for place, children in own.items()]
+    if len(found) > _FEW:
+        variables = Counter(variable_of(names[i]) for i in places)
+        counted = [f"{n:,} {name}" if n > 1 else name for name, n in variables.most_common()]
+        found = [f"{_list(counted)} around squares and products of other parameters, like {found[0]}"]
+    return found
 
 
 def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:

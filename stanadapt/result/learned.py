@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from .container import InferenceData
 
 _MOST_DRAWS = 2_000
-_UNMOVED = {"tail_rate": 0.0, "bend": 0.0, "scale_head": -1}  # where coordinates are the program's own
+# Where coordinates are the program's own.
+_UNMOVED = {"tail_rate": 0.0, "bend": 0.0, "scale_head": -1, "ridge_terms": 0}
 _ALLOWED = (
     "an earlier InferenceData of stanadapt.sample, the path of its netCDF file, or a cmdstanpy.CmdStanMCMC"
 )

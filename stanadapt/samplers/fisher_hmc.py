@@ -35,8 +35,9 @@ probability min(1, e^-dH). The reasons for these choices:
 4. The first metric comes from the Hessian at the start, where the climb has ended (2 d gradients), up to
    d = 100. In more dimensions it does so only if the Hessian is far from a diagonal, and draws choose the
    form of A (metric_choice.py).
-5. If draws and scores show heavy tails or the scales of a hierarchy, the chain moves in coordinates z where
-   the posterior is nearly normal (transport/). The x of this file is then z. Results are in x.
+5. If draws and scores show heavy tails, the scales of a hierarchy or locations that are quadratic in others,
+   the chain moves in coordinates z where the posterior is nearly normal (transport/). The x of this file is
+   then z. Results are in x.
 6. If trajectories are long, the chain looks for a latent field, whose many coordinates are tied to their
    neighbours by a few: a time series, say (numerics/field_search.py). It then moves in coordinates in which
    these are nearly independent, also where the chain has not been yet (transport/field.py).

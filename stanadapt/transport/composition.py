@@ -10,6 +10,7 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     law        file        what it makes normal
     TAIL       tail.py     a coordinate with tails that decrease like a power
     BEND       bend.py     a coordinate with one long and one short tail
+    RIDGE       ridge.py      a coordinate whose location is of second order in others
     CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
     FIELD      field.py   latents that are tied to their neighbours by a few parameters (the first rows)
 """
@@ -21,24 +22,27 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from . import bend, field, group, tail
+from . import bend, field, group, ridge, tail
 from .map_table import (
     BEND,
     COLUMNS,
     KIND,
     LOCATION,
     OWN,
+    PARENT_A,
+    PARENT_B,
     PART,
     PART_SCALE,
     REACH,
+    RIDGE,
     SCALE,
     SECOND,
     TAIL,
     are_coordinates,
-    is_of_group,
+    depends,
 )
 
-LAWS = tail, bend, group  # with one row for each coordinate, in the order in which a map has their rows
+LAWS = tail, bend, ridge, group  # in the order in which a map has their rows; exact ridges are after groups
 
 
 @kernel(ordered=True, counted=False)
@@ -59,6 +63,8 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
             log_det, k = tail.into_x(table, k, z, x, log_det)
         elif table[k, KIND] == BEND:
             log_det, k = bend.into_x(table, k, z, x, log_det)
+        elif table[k, KIND] == RIDGE:
+            log_det, k = ridge.into_x(table, k, z, x, log_det)
         else:
             log_det, k = group.into_x(table, k, z, x, log_det)
     if latents > 0:
@@ -84,6 +90,8 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             k = tail.into_z(table, k, x, z)
         elif table[k, KIND] == BEND:
             k = bend.into_z(table, k, x, z)
+        elif table[k, KIND] == RIDGE:
+            k = ridge.into_z(table, k, x, z)
         else:
             k = group.into_z(table, k, x, z)
     if latents > 0:
@@ -107,6 +115,8 @@ def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
             end = tail.pull_back(table, end, z, x, score)
         elif table[end - 1, KIND] == BEND:
             end = bend.pull_back(table, end, z, x, score)
+        elif table[end - 1, KIND] == RIDGE:
+            end = ridge.pull_back(table, end, z, x, score)
         else:
             end = group.pull_back(table, end, z, x, score)
 
@@ -121,6 +131,8 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
             k = tail.score_in_x(table, k, z, x, found)
         elif table[k, KIND] == BEND:
             k = bend.score_in_x(table, k, z, x, found)
+        elif table[k, KIND] == RIDGE:
+            k = ridge.score_in_x(table, k, z, x, found)
         else:
             k = group.score_in_x(table, k, z, x, found)
     if latents > 0:
@@ -172,9 +184,9 @@ def change_coordinates(
 def is_map(table: np.ndarray, d: int) -> bool:
     """Whether `table` is a map of `d` coordinates, with which kernels stay inside of their arrays.
 
-    A table that comes from a file may hold anything. In a map each coordinate is moved once; rows that move
-    one coordinate alone come first; groups have all their rows; and no coordinate is moved after others that
-    depend on it.
+    A table that comes from a file may hold anything. In a map each coordinate is moved by one law; rows that
+    move one coordinate alone come first; groups have all their rows; and no coordinate is moved after others
+    that depend on it.
     """
     if table.ndim != 2 or table.shape[1] != COLUMNS:
         return False
@@ -187,18 +199,29 @@ def is_map(table: np.ndarray, d: int) -> bool:
     if not np.isin(table[:, KIND], [kind for law in LAWS for kind in law.KINDS]).all():
         return False
     own = table[:, OWN]
-    if not are_coordinates(own, d) or len(set(own)) < len(own):
+    if not are_coordinates(own, d):
         return False
     if len(latents) and np.isin(_coordinates_of(table), field.field_of(latents).own).any():
         return False
-    of_groups = is_of_group(table)
-    if of_groups[: np.count_nonzero(~of_groups)].any():
+    ridges = table[:, KIND] == RIDGE  # their rows for a coordinate follow each other
+    again = ridges[1:] & ridges[:-1] & (own[1:] == own[:-1])
+    if len(set(own)) < len(own) - np.count_nonzero(again):
         return False
-    return all(law.are_valid(table[np.isin(table[:, KIND], law.KINDS)], d) for law in LAWS)
+    of_others = depends(table)
+    if of_others[: np.count_nonzero(~of_others)].any():
+        return False
+    if not all(law.are_valid(table[np.isin(table[:, KIND], law.KINDS)], d) for law in LAWS):
+        return False
+    return not any(np.isin(_parents_of(row), own[k:]).any() for k, row in enumerate(table))
+
+
+def _parents_of(row: np.ndarray) -> np.ndarray:
+    """The coordinates that a row of a map, not of a field, depends on; some may be -1, for none."""
+    if row[KIND] == RIDGE:
+        return row[[PARENT_A, PARENT_B]]
+    return row[[SCALE, SECOND, LOCATION, PART, PART_SCALE]] if depends(row[None])[0] else row[:0]
 
 
 def _coordinates_of(table: np.ndarray) -> np.ndarray:
     """All coordinates that rows of a map, without a field, move or depend on."""
-    columns = [OWN, SCALE, SECOND, LOCATION, PART, PART_SCALE]
-    of_groups = table[is_of_group(table)][:, columns]
-    return np.concatenate((table[:, OWN], of_groups.ravel()))
+    return np.concatenate((table[:, OWN], *(_parents_of(row) for row in table)))

@@ -1,16 +1,17 @@
 """Learning a map from a few hundred draws and scores: which law moves which coordinates.
 
-Groups are learned first (group.py), because a member of a group can look heavy-tailed although it has no
-heavy tail: only its scale varies. Then the groups are undone in the draws, and from these draws the map
-learns first tails and then bends. At most one law moves a coordinate. A field (field.py) comes from
-elsewhere, since it takes more than draws (fields/); the other laws are then learned for the coordinates
-outside of it.
+Ridges that explain scores wholly are learned first (ridge.py says why they are the last law of a map), and
+undone in the draws. Then groups are learned (group.py), because a member of a group can look heavy-tailed
+although it has no heavy tail: only its scale varies. The groups are undone too, and from these draws the map
+learns first other ridges, then tails and then bends. At most one law moves a coordinate. A field (field.py)
+comes from elsewhere, since it takes more than draws (fields/); the other laws are then learned for the
+coordinates outside of it.
 
 No law covers these cases:
 
 - a scale whose logarithm is neither a coordinate nor a sum of two coordinates
-- a location that is a regression whose coefficients differ from member to member (the metric learns the
-  linear part of it)
+- a location of a group's members that is a regression whose coefficients differ from member to member (the
+  metric learns the linear part of it)
 - a group whose members are correlated given scale and location (the metric learns the linear part here, too)
 - a scale parameter that is a member of a group itself
 """
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from . import bend, group, tail
+from . import bend, group, ridge, tail
 from . import field as fields
 from .bend import may_have_bends
 from .composition import LAWS, change_coordinates, rows_into_x, transport_draws
@@ -35,8 +36,12 @@ from .map_table import (
     OWN,
     PART,
     PART_SCALE,
+    REACH,
+    RIDGE,
+    ROWS,
     SCALE,
     SECOND,
+    depends,
     is_of_group,
     no_transport,
 )
@@ -64,27 +69,76 @@ def learn_transport(
     new groups. If `wholly` is false and there is no map yet, laws that explain scores wholly
     (grouping/groups.py) are looked for only if the quick test `_is_plain` finds something to look at.
     """
-    if not (len(variables) and len(points) >= LEAST):
+    if not len(variables):
         return table
     latents, rows = fields.split(table)
     if len(latents):
         rest = (points, scores, variables, before)
+        if len(points) < LEAST:
+            return table
         return _learn_beside_field(rows, latents, *rest, new=new, wholly=wholly)
     points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
     if not (np.isfinite(points).all() and np.isfinite(scores).all()):
         return table
-    plain = not len(table) and _is_plain(points, scores, variables, new)
-    if plain and not (wholly and new and len(points) >= CERTAIN):
-        return table
+    inner, outer = _split_ridges(table)
     training = Training(points, scores, variables, before, new, np.zeros(0, np.int64))
+    found = ridge.learn_exact(outer, training)
+    outer, inner = found.rows, _without(inner, _coordinates(found.rows))
+    if len(points) < LEAST:
+        return np.concatenate((inner, outer))
+    points, scores = transport_draws(outer, points, scores)
+    plain = not len(inner) and _is_plain(points, scores, variables, new)
+    plain = plain and not (new and found.may_be_more())
+    if plain and not (wholly and new and len(points) >= CERTAIN):
+        return outer
+    training = training._replace(points=points, scores=scores)
     if plain:
-        return exact_groups(training)
-    moves = group.learn(_rows_of(group, table), training)
+        return np.concatenate((_without(exact_groups(training), _coordinates(outer)), outer))
+    return np.concatenate((_learn_inner(inner, training, _coordinates(outer)), outer))
+
+
+def _learn_inner(table: np.ndarray, training: Training, fixed: np.ndarray) -> np.ndarray:
+    """The next rows of a map, without those of exact ridges, which move the coordinates `fixed`."""
+    points, scores = training.points, training.scores
+    moves = _without(group.learn(_rows_of(group, table), training), fixed)
     points, scores = transport_draws(moves, points, scores)
-    training = training._replace(points=points, scores=scores, taken=_coordinates(moves))
+    taken = np.concatenate((fixed, _coordinates(moves)))
+    training = training._replace(points=points, scores=scores, taken=taken)
+    ridges = ridge.learn(_rows_of(ridge, table), training)
+    points, scores = transport_draws(ridges, points, scores)
+    taken = np.concatenate((taken, _coordinates(ridges)))
+    training = training._replace(points=points, scores=scores, taken=taken)
     tails = tail.learn(_rows_of(tail, table), training)
-    training = training._replace(taken=np.concatenate((training.taken, _coordinates(tails))))
-    return np.concatenate((tails, bend.learn(_rows_of(bend, table), training), moves))
+    training = training._replace(taken=np.concatenate((taken, _coordinates(tails))))
+    return np.concatenate((tails, bend.learn(_rows_of(bend, table), training), ridges, moves))
+
+
+def _split_ridges(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a map without those of exact ridges at its end, and these."""
+    end = len(table)
+    while end and table[end - 1, KIND] == RIDGE and np.isinf(table[end - 1, REACH]):
+        end -= 1
+    return table[:end], table[end:]
+
+
+def _without(table: np.ndarray, moved: np.ndarray) -> np.ndarray:
+    """The rows of a map without laws that move or depend on coordinates that an exact ridge moves."""
+    if not len(table) or not len(moved):
+        return table
+    columns = [OWN, SCALE, SECOND, LOCATION, PART, PART_SCALE]
+    kept = ~np.isin(table[:, OWN], moved)
+    of_groups = is_of_group(table)
+    kept[of_groups] = True
+    of_ridges = table[:, KIND] == RIDGE
+    lost = of_ridges & np.isin(table[:, [SCALE, SECOND]], moved).any(axis=1)
+    kept &= ~(of_ridges & np.isin(table[:, OWN], table[lost, OWN]))
+    k = 0
+    while k < len(table):
+        length = max(int(table[k, ROWS]), 1) if of_groups[k] else 1
+        if of_groups[k] and np.isin(table[k : k + length][:, columns], moved).any():
+            kept[k : k + length] = False
+        k += length
+    return table[kept]
 
 
 def _learn_beside_field(
@@ -115,6 +169,8 @@ def _renumber(table: np.ndarray, others: np.ndarray, *, into: bool) -> np.ndarra
     new, found = (numbers, table.copy()) if into else (others, table.copy())
     for column in (OWN, SCALE, SECOND, LOCATION, PART, PART_SCALE):
         rows = np.ones(len(table), bool) if column == OWN else is_of_group(table)
+        if column in (SCALE, SECOND):
+            rows = depends(table)
         there = rows & (table[:, column] >= 0.0)
         found[there, column] = new[table[there, column].astype(np.int64)]
     return found

@@ -18,11 +18,14 @@ coordinate. The rows of a group follow each other, and the first of them holds t
     c, delta      CENTER, RATE     of a tail, in the columns of DATA and UNIT
     k, q, omega   KNOT, STRENGTH, WIDTH    of a bend, in the columns of DATA, UNIT and REFERENCE
     sigma, l      SIDE, REACH      of a bend, in the columns of BETA and THRESHOLD
+    a, b          PARENT_A, PARENT_B       of a term of a ridge, in the columns of SCALE and SECOND
+    m_a, m_b, q   CENTER_A, CENTER_B, STRENGTH    of a term, in those of DATA, OFFSET and UNIT
+    r_a, r_b      REACH, REACH_B   of a term, in those of THRESHOLD and SLOPE
 
 A field (field.py) has the first rows: a header, which holds their number and counts in the columns N_LATENTS
 to N_GRADIENTS, and rows that hold numbers in all columns.
 
-tail.py, bend.py, group.py and field.py explain the symbols.
+tail.py, bend.py, ridge.py, group.py and field.py explain the symbols.
 """
 
 from __future__ import annotations
@@ -39,8 +42,9 @@ BETA, BETA_2, REFERENCE, LOG_UNITS, THRESHOLD, UNIT, DATA, SLOPE, OFFSET = range
 PART, PART_SCALE, PART_BETA = range(16, COLUMNS)
 CENTER, RATE = DATA, UNIT
 KNOT, STRENGTH, WIDTH, SIDE, REACH = DATA, UNIT, REFERENCE, BETA, THRESHOLD
+PARENT_A, PARENT_B, CENTER_A, CENTER_B, REACH_B = SCALE, SECOND, DATA, OFFSET, SLOPE
 N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, N_GRADIENTS = range(2, 10)  # of a field
-TAIL, CENTRED, NOT_CENTRED, BEND, FIELD = 0.0, 1.0, -1.0, 2.0, 3.0  # kinds
+TAIL, CENTRED, NOT_CENTRED, BEND, FIELD, RIDGE = 0.0, 1.0, -1.0, 2.0, 3.0, 4.0  # kinds
 
 
 @kernel(ordered=True)
@@ -50,8 +54,13 @@ def no_transport() -> Any:
 
 
 def is_of_group(table: np.ndarray) -> np.ndarray:
-    """Which rows (r,) belong to groups. The other rows move one coordinate alone, and come first."""
+    """Which rows (r,) belong to groups."""
     return np.asarray(np.abs(table[:, KIND]) == CENTRED)
+
+
+def depends(table: np.ndarray) -> np.ndarray:
+    """Which rows (r,), without those of a field, move a coordinate by others, their parents."""
+    return np.asarray(is_of_group(table) | (table[:, KIND] == RIDGE))
 
 
 def are_coordinates(values: np.ndarray, d: int, least: int = 0) -> bool:

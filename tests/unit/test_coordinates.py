@@ -82,6 +82,27 @@ def test_a_field_without_heads_and_beside_a_bend() -> None:
     assert text == "the long left tail of tau made normal; a latent field of 3 theta"
 
 
+def ridges(places: dict[int, tuple[int, int]], terms: int = 1) -> dict[str, np.ndarray]:
+    """What a chain has learnt in which coordinates have these parents."""
+    numbers = np.full((2, len(NAMES)), -1)
+    for child, pair in places.items():
+        numbers[:, child] = pair
+    own = {"ridge_terms": terms * (numbers[0] >= 0), "ridge_parent": numbers[0], "ridge_partner": numbers[1]}
+    return chain([], []) | own
+
+
+def test_ridges_are_told_by_their_parents() -> None:
+    text = coordinates_text([ridges({6: (7, 7)})] * 2, NAMES)
+    assert text == "mu around the square of tau"
+    text = coordinates_text([ridges({0: (6, 7), 1: (6, 7)}, 3)], NAMES)
+    assert text == "theta.1, theta.2 around mu times tau and 2 more terms"
+    text = coordinates_text([ridges({0: (6, 6), 1: (7, 7), 2: (3, 3), 4: (5, 7)})], NAMES)
+    assert text == (
+        "3 theta, lambda around squares and products of other parameters, "
+        "like theta.1 around the square of mu"
+    )
+
+
 def test_chains_without_a_field_are_counted() -> None:
     roles = [[1, 1, 1, 0, 0, 0, 0, 2]] * 3 + [[0] * 8]
     text = coordinates_text([field(each) for each in roles], NAMES)

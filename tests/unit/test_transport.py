@@ -24,6 +24,8 @@ from stanadapt.transport.composition import (
 )
 from stanadapt.transport.grouping.groups import Group, group_rows, groups_of, same_law
 from stanadapt.transport.map_table import LOCATION, SCALE, is_of_group, no_transport
+from stanadapt.transport.ridge import ridge_rows
+from stanadapt.transport.ridge_learning import Ridge
 from stanadapt.transport.tail import Tails, tail_rows
 
 D = 9
@@ -55,6 +57,15 @@ def scaled(
     return law._replace(parts=np.array(parts), part_scale=part_scale, part_beta=0.5)
 
 
+def ridge(seed: int, child: int, *terms: tuple[int, int], reach: float = np.inf) -> Ridge:
+    """A ridge with these terms, (a, b), or (a, -1) for a linear one."""
+    rng, (firsts, seconds) = np.random.default_rng(seed), np.array(terms).T
+    numbers = rng.normal(size=len(terms)), rng.normal(size=(len(terms), 2)), np.full((len(terms), 2), reach)
+    if reach < np.inf:
+        numbers[2][:] *= rng.uniform(0.5, 2.0, size=numbers[2].shape)
+    return Ridge(child, firsts, seconds, *numbers)
+
+
 def table(*groups: Group) -> np.ndarray:
     return group_rows(list(groups), np.random.default_rng(0).normal(size=(20, D)))
 
@@ -84,6 +95,18 @@ MAPS = {
     ),
     "two levels": table(
         group(14, [1, 2], [0], 1.0, -1, 8), group(15, [4, 5, 6, 7], [3], 1.0, -1, 1, 1, 2, 2)
+    ),
+    "ridges": ridge_rows([ridge(20, 4, (2, 2), (2, 3), (2, -1)), ridge(21, 5, (2, 4), (0, -1))]),
+    "ridges with a reach": ridge_rows(
+        [ridge(22, 4, (2, 2), (2, 3), reach=0.3), ridge(23, 5, (4, 4), reach=1.0)]
+    ),
+    "ridges before and after a group": np.concatenate(
+        (
+            TAILS,
+            ridge_rows([ridge(24, 1, (0, 2), (2, -1), reach=1.0)]),
+            table(group(25, [3, 4, 5], [0], 1.0, -1, 1)),
+            ridge_rows([ridge(26, 6, (3, 4)), ridge(27, 7, (6, 6), (6, -1))]),
+        )
     ),
     "chain": np.concatenate(
         (TAILS, table(group(7, [3, 4], [0], 1.0, -1, 1), group(8, [6, 7, 8], [3], -1.0, 0, 4)))
@@ -144,7 +167,7 @@ def test_rows_are_mapped_like_points(target: Any, name: str) -> None:
     np.testing.assert_allclose(logp, [log_density(target, point) for point in x], rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in MAPS if name not in ("no", "tails", "bends")])
+@pytest.mark.parametrize("name", [name for name in MAPS if is_of_group(MAPS[name]).any()])
 def test_a_table_holds_its_pairs(name: str) -> None:
     """A table that is read and written again is the same, in its numbers too."""
     rows = MAPS[name][is_of_group(MAPS[name])]

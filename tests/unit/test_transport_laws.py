@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stanadapt.transport import _law_skeleton, bend, composition, group, tail
+from stanadapt.transport import _law_skeleton, bend, composition, group, ridge, tail
 from stanadapt.transport.map_table import KIND, OWN
 from stanadapt.transport.training import Training
 
@@ -42,8 +42,21 @@ def funnel(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return np.hstack((u, np.exp(u) * w)), np.hstack((score_u, -np.exp(-u) * w))
 
 
+def parabola(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A location of second order and noise that is Student's t, so that the law is not exact."""
+    a, e = rng.normal(size=(N, 1)), 0.3 * rng.standard_t(8.0, size=(N, 1))
+    pull = -9.0 * e / (8.0 * 0.09 + e * e)
+    return np.hstack((a, a * a + e)), np.hstack((-a - 2.0 * a * pull, pull))
+
+
 # Independent draws and scores of a target that suits the law; the first variable has one coordinate.
-CASES: dict[ModuleType, Draw] = {_law_skeleton: shifted, tail: heavy, bend: skew, group: funnel}
+CASES: dict[ModuleType, Draw] = {
+    _law_skeleton: shifted,
+    tail: heavy,
+    bend: skew,
+    ridge: parabola,
+    group: funnel,
+}
 LAWS = [*composition.LAWS, _law_skeleton]
 
 

@@ -1,0 +1,208 @@
+"""The law of a ridge: a coordinate whose location is of second order in others.
+
+Suppose that x_j has the normal law N(c(x), sigma²) given all other coordinates, where c is of second order in
+a few of them, its parents. Where c bends much within the width of the parents, the posterior is a narrow
+ridge along a parabola (Rosenbrock's function, the banana of Haario, Saksman and Tamminen, 1999) or a saddle
+(a location that is the product of two parameters). A metric has one slope, that of c at one point. The law
+
+    x_j = z_j + c(x),   c(x) = sum over terms of q (x_a - m_a), q (x_a - m_a)² or q (x_a - m_a) (x_b - m_b)
+
+makes z_j normal and independent of all other coordinates. It is triangular and moves z_j by a shift alone, so
+log |dx/dz| is 0, and draws are exact whatever c is.
+
+A term of second order holds as far as draws have been, and a little farther: to the reach r of each parent.
+With u = (x_a - m_a) / r_a, v = (x_b - m_b) / r_b and Huber's function H, which is t² up to |t| = 2 and goes
+on as a straight line with the slope there,
+
+    u v = (H(u + v) - H(u - v)) / 4    where |u|, |v| <= 1,
+
+and the right-hand side is the law. It grows no faster than a straight line, so that a parabola that was
+fitted to a few draws cannot fold a tail. If the scores of x_j are explained wholly (ridge_learning.py), the
+law is that of the program everywhere, and its reach is infinite.
+
+A ridge has one row of the map for each term; the rows of a coordinate follow each other.
+
+Where ridges stand among the other laws. A ridge that explains scores wholly moves a coordinate that no group
+can depend on, since its score has no terms but those of the ridge. But its parents may be members of groups.
+So it is the last law of a map: it sees all other coordinates as they are in the program. Any other ridge is
+learned in draws in which groups are undone, since a scale parameter u has the square of each member in its
+score, like the child of a ridge. Such a ridge comes before groups, and its parents are coordinates that no
+group moves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from . import ridge_learning
+from .map_table import (
+    CENTER_A,
+    CENTER_B,
+    COLUMNS,
+    KIND,
+    OWN,
+    PARENT_A,
+    PARENT_B,
+    REACH,
+    REACH_B,
+    RIDGE,
+    STRENGTH,
+    are_coordinates,
+)
+from .ridge_learning import Ridge
+from .training import Training
+
+KINDS = (RIDGE,)
+
+
+@kernel(ordered=True, counted=False)
+def into_x(table: Any, k: Any, z: Any, x: Any, log_det: Any) -> Any:
+    """Add the term of row `k` to x. Returns log |dx/dz| and the next row."""
+    value, _, _ = _term(table[k], x)
+    x[int(table[k, OWN])] += value
+    return log_det, k + 1
+
+
+@kernel(ordered=True, counted=False)
+def into_z(table: Any, k: Any, x: Any, z: Any) -> Any:
+    """Take the term of row `k` from z. Returns the next row."""
+    value, _, _ = _term(table[k], x)
+    z[int(table[k, OWN])] -= value
+    return k + 1
+
+
+@kernel(ordered=True, counted=False)
+def pull_back(table: Any, end: Any, z: Any, x: Any, score: Any) -> Any:
+    """Turn the score in x into the one in z, for the row before `end`. Returns that row."""
+    _add(table[end - 1], x, score, score[int(table[end - 1, OWN])])
+    return end - 1
+
+
+@kernel(ordered=True, counted=False)
+def score_in_x(table: Any, k: Any, z: Any, x: Any, score: Any) -> Any:
+    """Turn the score in z into the one in x, for row `k`. Returns the next row."""
+    _add(table[k], x, score, -score[int(table[k, OWN])])
+    return k + 1
+
+
+@kernel(ordered=True, counted=False)
+def _add(row: Any, x: Any, score: Any, pull: Any) -> None:
+    """Add the derivatives of a term, times `pull`, to the scores of its parents."""
+    _, slope_a, slope_b = _term(row, x)
+    score[int(row[PARENT_A])] += pull * slope_a
+    if row[PARENT_B] >= 0.0:
+        score[int(row[PARENT_B])] += pull * slope_b
+
+
+@kernel(ordered=True, counted=False)
+def _term(row: Any, x: Any) -> Any:
+    """The value of a term, and its derivatives in its parents, which add up where both are the same."""
+    strength = row[STRENGTH]
+    u = x[int(row[PARENT_A])] - row[CENTER_A]
+    if row[PARENT_B] < 0.0:
+        return strength * u, strength, 0.0
+    v = x[int(row[PARENT_B])] - row[CENTER_B]
+    if row[REACH] == np.inf:
+        return strength * u * v, strength * v, strength * u
+    u /= row[REACH]
+    v /= row[REACH_B]
+    plus, plus_1 = _huber(u + v)
+    minus, minus_1 = _huber(u - v)
+    scale_a, scale_b = 0.25 * strength * row[REACH_B], 0.25 * strength * row[REACH]
+    value = scale_a * row[REACH] * (plus - minus)
+    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 + minus_1)
+
+
+@kernel(ordered=True, counted=False)
+def _huber(t: Any) -> Any:
+    """t², which goes on as a straight line beyond 2, and its derivative."""
+    if abs(t) <= 2.0:
+        return t * t, 2.0 * t
+    return 4.0 * abs(t) - 4.0, 4.0 if t > 0.0 else -4.0
+
+
+def are_valid(rows: np.ndarray, d: int) -> bool:
+    """Whether rows have parents and reaches, and move no coordinate that a term before depends on."""
+    own, first, second = rows[:, OWN], rows[:, PARENT_A], rows[:, PARENT_B]
+    if not (are_coordinates(first, d) and are_coordinates(second, d, -1)):
+        return False
+    if not (np.all(rows[:, REACH] > 0.0) and np.all(rows[:, REACH_B] > 0.0)):
+        return False
+    starts = np.flatnonzero(np.diff(own, prepend=-1.0))
+    if len(set(own)) < len(starts):  # the rows of a coordinate follow each other
+        return False
+    return not any(np.isin((first[k], second[k]), own[k:]).any() for k in range(len(rows)))
+
+
+def learn(rows: np.ndarray, training: Training) -> np.ndarray:
+    """The rows that the map has next, learned from draws and from `rows`, those in use."""
+    with contextlib.suppress(np.linalg.LinAlgError):
+        return ridge_rows(ridge_learning.learn_ridges(ridges_of(rows), training))
+    return rows
+
+
+class ExactRidges(NamedTuple):
+    """Ridges that explain scores wholly."""
+
+    rows: np.ndarray
+    found: ridge_learning.Found
+
+    def may_be_more(self) -> bool:
+        """Whether there may be ridges that do not explain scores wholly, where no other law is in use."""
+        with contextlib.suppress(np.linalg.LinAlgError):
+            return ridge_learning.may_be_ridges(self.found)
+        return False
+
+
+def learn_exact(rows: np.ndarray, training: Training) -> ExactRidges:
+    """The ridges that explain scores wholly, in draws in which no law is undone."""
+    old = ridges_of(rows)
+    found = ridge_learning.Found(old, [], ridge_learning.RidgeDraws(training.points, training.scores))
+    with contextlib.suppress(np.linalg.LinAlgError):
+        found = ridge_learning.learn_exact_ridges(old, training)
+    return ExactRidges(ridge_rows(found.ridges), found)
+
+
+def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
+    """What ridges do to each coordinate, as arrays (d,) for results.
+
+    `ridge_terms` is the number of terms of second order in a coordinate's location, 0 for one that is not
+    moved. `ridge_parent` and `ridge_partner` are the indices a and b of the term that moves it most, the same
+    for a square; -1 where there is none.
+    """
+    terms, parent, partner = np.zeros(d, np.int64), np.full(d, -1), np.full(d, -1)
+    for one in ridges_of(rows):
+        terms[one.child] = np.count_nonzero(one.seconds >= 0)
+        parent[one.child], partner[one.child] = one.firsts[0], one.seconds[0]
+    return {"ridge_terms": terms, "ridge_parent": parent, "ridge_partner": partner}
+
+
+def ridges_of(rows: np.ndarray) -> list[Ridge]:
+    """The ridges that rows hold, in their order."""
+    starts = np.flatnonzero(np.diff(rows[:, OWN], prepend=-1.0))
+    found = []
+    for part in np.split(rows, starts[1:]) if len(rows) else []:
+        firsts, seconds = (part[:, column].astype(np.int64) for column in (PARENT_A, PARENT_B))
+        exact = np.isinf(part[:, [REACH]])
+        reaches = np.where(exact, np.inf, part[:, [REACH, REACH_B]])
+        numbers = part[:, STRENGTH].copy(), part[:, [CENTER_A, CENTER_B]], reaches
+        found.append(Ridge(int(part[0, OWN]), firsts, seconds, *numbers))
+    return found
+
+
+def ridge_rows(ridges: list[Ridge]) -> np.ndarray:
+    """The rows of a map (r, COLUMNS)."""
+    tables = [np.zeros((0, COLUMNS))]
+    for one in ridges:
+        rows = np.zeros((len(one.firsts), COLUMNS))
+        rows[:, KIND], rows[:, OWN] = RIDGE, one.child
+        rows[:, PARENT_A], rows[:, PARENT_B] = one.firsts, one.seconds
+        rows[:, STRENGTH], rows[:, [CENTER_A, CENTER_B]] = one.strengths, one.centers
+        rows[:, REACH] = one.reaches[:, 0]
+        rows[:, REACH_B] = np.where(np.isinf(one.reaches[:, 1]), 1.0, one.reaches[:, 1])
+        tables.append(rows)
+    return np.concatenate(tables)
