@@ -10,6 +10,7 @@ import scipy.sparse as sparse
 
 from stanadapt.transport import composition
 from stanadapt.transport.field import field_of
+from stanadapt.transport.fields import field_learning
 from stanadapt.transport.fields.design import Design, find_design, widen_design
 from stanadapt.transport.fields.field_learning import HEAD, MOST_HEADS, choose_heads, learn_field
 from stanadapt.transport.fields.laplace import find_mode, find_place
@@ -103,6 +104,18 @@ def test_a_coordinate_with_many_neighbours_is_wide() -> None:
     found = couple(ScaledDensity(quadratic(matrix), np.ones(n)), np.ones(n), np.zeros(n, int))
     assert found is not None
     np.testing.assert_array_equal(np.flatnonzero(found.wide), [7])
+
+
+def test_what_few_others_share_is_wide_in_a_small_posterior() -> None:
+    """A regression of 21 plates: each has an effect of its own, and two coefficients are for all of them."""
+    n = 23
+    matrix = 5.0 * np.eye(n)
+    matrix[:2, :] = matrix[:, :2] = 0.5
+    matrix[:2, :2] += 30.0 * np.eye(2)
+    found = couple(ScaledDensity(quadratic(matrix), np.ones(n)), np.ones(n), np.minimum(np.arange(n), 2))
+    assert found is not None
+    np.testing.assert_array_equal(np.flatnonzero(found.wide), [0, 1])
+    assert learn_field(quadratic(matrix), np.ones(n), np.ones(n), np.minimum(np.arange(n), 2))[0] is None
 
 
 def test_wide_neighbours_do_not_make_a_coordinate_wide() -> None:
@@ -281,6 +294,16 @@ def test_covariance_of_heads() -> None:
     root = place.root * unit[:2, None]
     np.testing.assert_allclose(place.theta * unit[:2], HEADS_FIRST, atol=0.05)
     np.testing.assert_allclose(root @ root.T, cov, rtol=0.1)
+
+
+def test_a_search_that_spends_all_its_gradients_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = np.array([0, *[1] * T])
+    learned, gradients = learn_field(Walk(DATA), START, UNIT, variables)
+    assert learned is not None
+    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 150)
+    found, spent = learn_field(Walk(DATA), START, UNIT, variables)
+    assert found is None
+    assert spent == 150 + 2 * (T + 1) < gradients
 
 
 def test_a_search_ends_when_its_gradients_do() -> None:

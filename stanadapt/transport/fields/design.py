@@ -18,6 +18,7 @@ AXIS = 1.25, 2.5  # the design on either side of each axis, in standard deviatio
 PAIR = 1.25, 2.5  # and between each pair of axes
 TAIL = 2.5, 4.0, 6.0, 9.0, 13.0, 18.0  # each head alone, in its own standard deviations,
 DEEP, _ENOUGH, _LEAST_GAIN = 10.0, 1.2, 1.15  # until the log density has fallen by this, or nearly
+_LAST_STAR = 0.6  # but no star begins after this share of the gradients
 _STAR = 1.25  # in a tail the other heads vary by this, in the standard deviations that they have there,
 _OFF = 0.7  # and their middle is looked for again if it was off by so many,
 _MOST_OFF = 3.0  # and moves by at most so many
@@ -96,7 +97,7 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
         fallen = place.mode.logp - near.logp
         # A normal tail falls with the square of the reach.
         reach = min(wanted, last * np.sqrt(_ENOUGH * DEEP / fallen)) if fallen > 0.0 else wanted
-        if reach < _LEAST_GAIN * last:
+        if reach < _LEAST_GAIN * last or design.precision.density.spent > _LAST_STAR:
             return
         ahead = place.theta[a] + sign * reach * spread - theta[a]
         guess = theta + ahead * slope

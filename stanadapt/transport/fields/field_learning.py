@@ -27,6 +27,7 @@ DELTA = 0.5
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 MOST_PROBES = 150  # gradients that a precision may take
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
+LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 
 
@@ -59,7 +60,7 @@ def learn_field(
             ValueError,
         ):  # functions that call LAPACK raise these after an overflow
             found = None
-    return found, density.gradients
+    return None if density.spent >= 1.0 else found, density.gradients
 
 
 def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Learned | None:
@@ -88,6 +89,8 @@ def learn_law(precision: Precision, place: HeadPosterior) -> Field:
     field = fit_law(precision, place, design)
     rng = np.random.default_rng(3)  # the search takes no random numbers of the chain
     for _ in range(MOST_ROUNDS if len(precision.heads) else 0):
+        if precision.density.spent > LAST_ROUND:
+            break
         added = widen_design(design, field, rng)
         if added:
             field = fit_law(precision, place, design)

@@ -16,7 +16,8 @@ import scipy.sparse as sparse
 STEP = 1e-4  # of differences, in units
 NOISE = 1e-6  # smaller entries, beside the diagonal, are rounding errors of differences
 FEW_NEIGHBOURS = 20  # a coordinate with more neighbours than this,
-WIDE = 0.1  # and than this share of all coordinates, is wide
+WIDE = 0.1  # and than this share of all coordinates, is wide,
+MOST = 0.4  # and so is one with more than this share in a small posterior
 _SAME = 1e-4  # entries of a background differ by less than this share
 _MOST_OF = 0.6  # share of the entries of a variable's block that a background explains
 
@@ -32,6 +33,11 @@ class ScaledDensity:
         After `most` gradients there is no log density any more, so that every search comes to its end.
         """
         self._evaluate, self.unit, self.gradients, self._most = evaluate, unit, 0, most
+
+    @property
+    def spent(self) -> float:
+        """The share of the gradients that are spent; at 1 what was found is not finished."""
+        return self.gradients / self._most
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         """The log density and the score (d,) at `x` (d,); -inf where there is none."""
@@ -115,10 +121,11 @@ def _wide(pattern: np.ndarray) -> np.ndarray:
     anew.
     """
     d, degree = len(pattern), pattern.sum(axis=0)
+    limit = min(max(FEW_NEIGHBOURS, WIDE * d), MOST * d)
     wide = np.zeros(d, bool)
     for _ in range(d):
         k = int(np.where(wide, -1, degree).argmax())
-        if wide[k] or degree[k] <= max(FEW_NEIGHBOURS, WIDE * d):
+        if wide[k] or degree[k] <= limit:
             break
         wide[k] = True
         degree = degree - pattern[k]
