@@ -2,7 +2,8 @@
 
 A right sampler fails the comparisons of one chain of 4,000 draws that are nearly independent, at seven
 quantiles, in about 0.0006 of seeds. With 50 other seeds none of the six comparisons failed; a limit of
-LIMIT for each chain alone in its last 0.1 % failed at 0.02. Each test names the fault that it is there to see.
+LIMIT for each chain alone in its last 0.1 % failed at 0.02. Each test names the fault that it is there to
+see.
 """
 
 from __future__ import annotations
