@@ -48,10 +48,11 @@ def seeks_field(d: int, transport: np.ndarray, searches: int, draws: int, gradie
 @np.errstate(all="ignore")
 def search_field(
     target: Any, x: np.ndarray, points: np.ndarray, scores: np.ndarray, variables: np.ndarray
-) -> Learned | None:
-    """The field that is found from `x` (d,), or None; all is in x, but for the target.
+) -> tuple[Learned | None, int]:
+    """The field that is found from `x` (d,), or None, and the gradients that it took; all is in x.
 
-    The spread of draws and scores (n, d) gives the units. Failures of the density are not the chain's.
+    The spread of draws and scores (n, d) gives the units. Failures of the density are not the chain's. Only
+    the target may have a map.
     """
     failures = Failures(np.zeros(1, np.int64), np.zeros(x.size))
     plain = target._replace(transport=no_transport(), failures=failures)
@@ -61,7 +62,7 @@ def search_field(
     def evaluate(at: np.ndarray, score: np.ndarray) -> float:
         return float(log_density_gradient(plain, at, score))
 
-    return learn_field(evaluate, x, unit, variables)[0]
+    return learn_field(evaluate, x, unit, variables)
 
 
 def metric_of_field(found: Learned, *, dense: bool, compressing: bool) -> Metric:

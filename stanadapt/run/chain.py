@@ -244,7 +244,7 @@ class KernelChain(Chain):
         """What the method has learnt, and the coordinates that it moves in, if it or its pilot learns any."""
         learnt = knowledge(self.sampler, self.value.state)
         if self.sampler.FACTS.transports or len(self.value.transport):
-            learnt |= describe(self.value.transport, self.posterior.dim)
+            learnt = describe(self.value.transport, self.posterior.dim) | learnt
         return learnt
 
     def _sample(self) -> Iterator[None]:

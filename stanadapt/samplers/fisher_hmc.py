@@ -128,7 +128,8 @@ class State(NamedTuple):
     steady: bool  # whether the last two windows agree
     transport: np.ndarray  # the map of the coordinates z that x, logp and score are in, see transport/
     groups: np.ndarray  # (d,) the variables that coordinates belong to; (0,) with transport="off"
-    searches: int  # how often the chain has looked for a latent field
+    searches: int  # how often the chain has looked for a latent field,
+    field_gradients: float  # and the gradients that this took
 
 
 def n_matrices(settings: Any) -> int:
@@ -152,7 +153,7 @@ def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     groups = np.zeros(0 if settings.transport == OFF else d, np.int64)
     table = no_transport()
     return State(
-        x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, table, groups, 0
+        x.copy(), logp, score, 1.0, search, FEW, 0, metric, windows, curvature, False, table, groups, 0, 0.0
     )
 
 
@@ -256,7 +257,8 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    """A in z, or only its diagonal if d is too large to show a matrix."""
+    """A in z, or only its diagonal if d is too large to show a matrix; and what searches for fields took."""
+    taken = {"field_gradients": np.array(state.field_gradients)}
     if state.x.size <= LARGEST_SHOWN:
-        return {"preconditioner": as_matrix(state.metric)}
-    return {"preconditioner_diagonal": diagonal(state.metric)}
+        return taken | {"preconditioner": as_matrix(state.metric)}
+    return taken | {"preconditioner_diagonal": diagonal(state.metric)}

@@ -121,12 +121,15 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     if not seeks_field(d, state.transport, state.searches, n, pace):
         return state
     x, logp, score = change_coordinates(state.transport, no_transport(), state.x, state.logp, state.score)
-    found = search_field(target, x, windows.points[:n], windows.scores[:n], state.groups)
+    found, gradients = search_field(target, x, windows.points[:n], windows.scores[:n], state.groups)
+    state = state._replace(
+        searches=state.searches + 1, field_gradients=state.field_gradients + float(gradients)
+    )
     if found is None:
-        return state._replace(searches=state.searches + 1)
+        return state
     z, logp, score = change_coordinates(no_transport(), found.rows, x, logp, score)
     if not (np.isfinite(logp) and np.all(np.isfinite(z)) and np.all(np.isfinite(score))):
-        return state._replace(searches=state.searches + 1)
+        return state
     return state._replace(
         x=z,
         logp=logp,
