@@ -149,6 +149,8 @@ def search(known: Known, surface: Surface, most: int, rng: np.random.Generator) 
     ):
         while is_left(share) and (start := next(starts, None)) is not None:
             left = most - (surface.evaluations - began)
+            if left <= 0:  # to find this start has taken the rest
+                break
             tops.append(surface.climb(start, min(_LONGEST, left)))
     points = np.array([point for point, _ in tops]).reshape(-1, known.peak.size)
     return Tops(points, np.array([height for _, height in tops]))

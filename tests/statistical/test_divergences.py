@@ -48,12 +48,15 @@ def test_necks_are_found(model: str, seed: int) -> None:
 
 @pytest.mark.seeds(*range(1, 5), rate=0.05)
 def test_a_ridge_is_found(seed: int) -> None:
-    """The energy knows nothing of a ridge that bends; divergences do."""
-    assert "divergences" in run("banana", seed)[0]
+    """The energy knows nothing of a ridge that bends; divergences do, in coordinates where it is bent.
+
+    Of 50 other seeds three have none: there the tails are too few, or chains disagree, and this is said.
+    """
+    assert {"divergences", "r_hat", "ess_tail"} & run("banana", seed, transport="off")[0]
 
 
 @pytest.mark.seeds(1, 2, rate=0.01)
-@pytest.mark.parametrize("model", [*GOOD, *NECKS])
+@pytest.mark.parametrize("model", [*GOOD, *NECKS, "banana"])
 def test_good_posteriors_are_not_accused(model: str, seed: int) -> None:
     kinds, bfmi = run(model, seed)
     assert not {"divergences", "energy"} & kinds

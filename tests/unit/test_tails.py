@@ -160,6 +160,14 @@ def test_no_climbs_no_modes():
     assert unvisited(np.empty((0, 2)), *two_modes(0.3, [-20.0, -20.0]), 0, 1).modes == []
 
 
+@pytest.mark.parametrize("evaluations", range(0, 1_000, 37))
+def test_a_short_run_has_a_short_search(evaluations):
+    """The search may take a share of a run's evaluations, which a ray can use up: no climb is left then."""
+    draws, lp, posterior = two_modes(0.3, [-20.0, -20.0])
+    found = unvisited(np.empty((0, 2)), draws, lp, posterior, evaluations, 1)
+    assert found.evaluations <= evaluations + 200
+
+
 def test_the_end_of_a_ridge_is_no_mode():
     """Far down a funnel's neck the log density is higher than anywhere among the draws."""
     funnel = Posterior(
