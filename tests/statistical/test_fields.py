@@ -16,11 +16,9 @@ import pytest
 from scipy import stats
 
 import stanadapt
-from cases import resolve
+from frozen import move_exact_draws
 from shares import PROBABILITIES, errors, quantiles, quantiles_of_two
 from stanadapt.result.container import datasets
-from stanadapt.run.warmup import variable_groups, warm_up
-from stanadapt.samplers.base import advance
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_z
 from stanadapt.transport.field import field_of, split
@@ -232,25 +230,11 @@ def test_a_frozen_chain_leaves_exact_draws_as_they_are(seed: int) -> None:
     """
     posterior = stanadapt.Posterior(PRIOR, {"T": PRIOR_T})
     d, rng = posterior.dim, np.random.default_rng(seed)
-    sampler, settings = resolve("fisher_hmc", {})
-    groups = variable_groups(posterior.unconstrained_names)
-    driver = warm_up(sampler, settings, posterior.model.target(), 0.5 * rng.normal(size=d), rng, 600, groups)
-    state = driver.finish()
-    assert len(split(state.transport)[0])
-    n, starts, ends, moved, trace = 3_000, [], [], 0, driver.room(4)
-    for _ in range(n):
-        x, z, score = exact_draw(rng), np.empty(d), np.empty(d)
-        into_z(state.transport, x, z)
-        logp = log_density_gradient(driver.target, z, score)
-        advance(
-            sampler, driver.target, settings, state._replace(x=z, logp=logp, score=score), rng, False, trace
-        )
-        starts.append(x)
-        ends.append(trace.x[-1].copy())
-        moved += int(trace.accepted[-1])
-    assert moved > 0.6 * n
-    standard = standardised(np.array(ends))
-    jumps = (standard - standardised(np.array(starts)))[:, :2]
+    moved = move_exact_draws(posterior, 0.5 * rng.normal(size=d), exact_draw, 3_000, rng)
+    assert len(split(moved.transport)[0])
+    assert moved.accepted[:, -1].mean() > 0.6
+    standard = standardised(moved.ends)
+    jumps = (standard - standardised(moved.starts))[:, :2]
     assert np.sqrt(np.square(jumps).mean(axis=0)).min() > 0.7
     level = 0.001 / (d + 1)  # of each test: Bonferroni
     for column in standard.T:

@@ -21,14 +21,10 @@ import pytest
 from scipy import stats
 
 import stanadapt
-from cases import resolve
+from frozen import move_exact_draws
 from hierarchies import two_level_program
 from shares import PROBABILITIES, errors, quantiles
 from stanadapt.result.container import datasets
-from stanadapt.run.warmup import variable_groups, warm_up
-from stanadapt.samplers.base import advance
-from stanadapt.target import log_density_gradient
-from stanadapt.transport.composition import into_z
 
 MODELS = Path(__file__).parents[2] / "models"
 LIMIT = 4.5  # standard errors
@@ -221,27 +217,18 @@ def test_a_pilot_hands_its_coordinates_over(method: str, seed: int) -> None:
 def test_a_frozen_chain_leaves_exact_draws_of_the_funnel_as_they_are(seed: int) -> None:
     posterior = stanadapt.Posterior(*shipped("funnel"))
     d, rng = posterior.dim, np.random.default_rng(seed)
-    sampler, settings = resolve("fisher_hmc", {})
-    groups = variable_groups(posterior.unconstrained_names)
-    driver = warm_up(sampler, settings, posterior.model.target(), rng.normal(size=d), rng, 600, groups)
-    state = driver.finish()
-    assert len(state.transport) >= d - 1
     head = posterior.unconstrained_names.index("v")
-    n, end, moved = 3_000, [], 0
-    trace = driver.room(4)
-    for _ in range(n):
+
+    def draw(rng: np.random.Generator) -> np.ndarray:
         v, w = 3.0 * rng.normal(), rng.normal(size=d)
         x = np.exp(0.5 * v) * w
         x[head] = v
-        z, score = np.empty(d), np.empty(d)
-        into_z(state.transport, x, z)
-        logp = log_density_gradient(driver.target, z, score)
-        here = state._replace(x=z, logp=logp, score=score)
-        advance(sampler, driver.target, settings, here, rng, False, trace)
-        end.append(trace.x[-1].copy())
-        moved += bool(trace.accepted.any())
-    assert moved > 0.99 * n
-    x = np.array(end)
+        return x
+
+    moved = move_exact_draws(posterior, rng.normal(size=d), draw, 3_000, rng)
+    assert len(moved.transport) >= d - 1
+    assert moved.accepted.any(axis=1).mean() > 0.99
+    x = moved.ends
     standard = x * np.exp(-0.5 * x[:, [head]])
     standard[:, head] = x[:, head] / 3.0
     level = 0.001 / (d + 1)  # of each test: Bonferroni

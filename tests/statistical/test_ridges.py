@@ -16,13 +16,9 @@ import pytest
 from scipy import integrate, stats
 
 import stanadapt
-from cases import resolve
+from frozen import move_exact_draws
 from shares import PROBABILITIES, errors
 from stanadapt.result.container import datasets
-from stanadapt.run.warmup import variable_groups, warm_up
-from stanadapt.samplers.base import advance
-from stanadapt.target import log_density_gradient
-from stanadapt.transport.composition import into_z
 from stanadapt.transport.map_table import REACH
 
 LIMIT = 4.5  # standard errors
@@ -163,24 +159,10 @@ def test_a_frozen_chain_leaves_exact_draws_as_they_are(model: str, seed: int) ->
     """A score that is not pulled back to the parents, or a wrong inverse."""
     posterior = stanadapt.Posterior(model)
     rng = np.random.default_rng(seed)
-    sampler, settings = resolve("fisher_hmc", {})
-    groups = variable_groups(posterior.unconstrained_names)
-    driver = warm_up(sampler, settings, posterior.model.target(), rng.normal(size=2), rng, 600, groups)
-    state = driver.finish()
-    assert len(state.transport)
-    n, end, moved = 3_000, [], 0
-    trace = driver.room(4)
-    for _ in range(n):
-        x = draw(model, rng)
-        z, score = np.empty(2), np.empty(2)
-        into_z(state.transport, x, z)
-        logp = log_density_gradient(driver.target, z, score)
-        here = state._replace(x=z, logp=logp, score=score)
-        advance(sampler, driver.target, settings, here, rng, False, trace)
-        end.append(trace.x[-1].copy())
-        moved += bool(trace.accepted.any())
-    assert moved > 0.95 * n
-    x = np.array(end)
+    moved = move_exact_draws(posterior, rng.normal(size=2), lambda rng: draw(model, rng), 3_000, rng)
+    assert len(moved.transport)
+    assert moved.accepted.any(axis=1).mean() > 0.95
+    x = moved.ends
     level = 0.001 / 3.0  # of each test: Bonferroni
     first, away = x[:, 0] / 10.0, x[:, 1] - 0.03 * (x[:, 0] ** 2 - (100.0 if model == BANANA else 0.0))
     law = stats.norm if model == BANANA else stats.t(8.0)
