@@ -49,10 +49,10 @@ def seeks_field(d: int, transport: np.ndarray, searches: int, draws: int, gradie
 def search_field(
     target: Any, x: np.ndarray, points: np.ndarray, scores: np.ndarray, variables: np.ndarray
 ) -> tuple[Learned | None, int]:
-    """The field that is found from `x` (d,), or None, and the gradients that it took; all is in x.
+    """The field that is found from `x` (d,), or None, and the gradients that it took.
 
-    The spread of draws and scores (n, d) gives the units. Failures of the density are not the chain's. Only
-    the target may have a map.
+    `target` may have a map; `x`, draws and scores (n, d) are in the program's own coordinates. The spread of
+    draws and scores gives the units. Failures of the density are not the chain's.
     """
     failures = Failures(np.zeros(1, np.int64), np.zeros(x.size))
     plain = target._replace(transport=no_transport(), failures=failures)

@@ -10,7 +10,7 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     law        file        what it makes normal
     TAIL       tail.py     a coordinate with tails that decrease like a power
     BEND       bend.py     a coordinate with one long and one short tail
-    RIDGE       ridge.py      a coordinate whose location is of second order in others
+    RIDGE      ridge.py    a coordinate whose location is of second order in others
     CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
     FIELD      field.py   latents that are tied to their neighbours by a few parameters (the first rows)
 """

@@ -172,10 +172,11 @@ class _Look:
         z = np.zeros(density.unit.size)
         z[precision.heads] = theta * density.unit[precision.heads]
         x = z.copy()
-        log_det = fields.into_x(self._rows, z, x, np.empty(0))
+        kept = np.empty(fields.n_kept(self._rows))
+        log_det = fields.into_x(self._rows, z, x, kept)
         logp, score = density(x / density.unit)
         score = score / density.unit
-        fields.pull_back(self._rows, z, x, score, np.empty(0))
+        fields.pull_back(self._rows, z, x, score, kept)
         of_latents = score[precision.latents]
         off = float(np.linalg.norm(of_latents - self._background.T @ (self._background @ of_latents)))
         if not np.isfinite(logp + log_det + off):
