@@ -27,31 +27,25 @@ import os
 os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import json
-import multiprocessing
-import resource
 import sys
 import warnings
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
 
 import stanadapt
 from field_models import MODELS
-from race import problems, samplers, shim
-from race.judge import sizes
+from race import problems, samplers, sweep
+from race.judge import gradients_until_known, sizes
 from race.problems import Problem
-from race.racer import Clock
-from stanadapt import runs
 from stanadapt.result.container import datasets
 
 OURS = ("auto", "off")  # settings of fisher_hmc's `transport`
-KEY = ["model", "sampler", "seed"]
 COLUMNS = [
-    *KEY,
+    *sweep.KEY,
     "chains",
     "d",
     "status",
@@ -67,72 +61,19 @@ COLUMNS = [
 UNITS = (("gradients", 1e3, "1,000 gradients"), ("cpu_seconds", 1.0, "s"))
 MICROCANONICAL = Path(__file__).parents[3] / "shared" / "data" / "microcanonical"
 TARGETS = ("stochastic_volatility", "banana", "rosenbrock")
-LIMIT = 0.01  # of b²
 
 
 def fisher_hmc(problem: Problem, transport: str, chains: int, draws: int, seed: int) -> dict[str, Any]:
     """The figures of a run."""
-    posterior = stanadapt.Posterior(shim.opened(problem.bridgestan_data))
-    clock, run_chains = Clock(), runs.run
-
-    def timed(*arguments: Any) -> Any:
-        with clock:
-            return run_chains(*arguments)
-
-    before = shim.gradients()
-    with warnings.catch_warnings(), mock.patch.object(runs, "run", timed):
-        warnings.simplefilter("ignore")
-        groups = datasets(
-            stanadapt.sample(
-                posterior,
-                method="fisher_hmc",
-                settings={"transport": transport},
-                chains=chains,
-                draws=draws,
-                seed=seed,
-                progress=False,
-            )
-        )
-    gradients = shim.gradients() - before
-    adaptation, drawn = groups["adaptation"], groups["posterior"]
-    values = np.concatenate(
-        [drawn[name].values.reshape(chains, draws, -1) for name in posterior.variables], axis=2
-    )
-    share = float(adaptation["seconds"].sum() / adaptation["seconds_total"].sum())
-    bulk, tail, r_hat = sizes(values[..., : len(problem.parameters)][..., ~problem.steady])
-    return {
-        "bulk": bulk,
-        "tail": tail,
-        "r_hat": r_hat,
-        "gradients": gradients,
-        "draw_gradients": int(groups["sample_stats"]["n_steps"].sum()),
-        "cpu_seconds": clock.cpu_seconds,
-        "draw_cpu_seconds": share * clock.cpu_seconds,
-        "with_field": int((adaptation["field_role"] > 0).any("unconstrained").sum()),
-    }
+    asked = {"settings": {"transport": transport}, "chains": chains, "draws": draws, "seed": seed}
+    measured = sweep.measure(problem, method="fisher_hmc", **asked)
+    return judged(problem, measured.draws) | measured.figures
 
 
-def peer(problem: Problem, name: str, chains: int, draws: int, seed: int, cap: float) -> dict[str, Any]:
-    """The figures of a run of a sampler of the race, whose gradients are known for the whole run only."""
-    racer = samplers.racer(name)(problem, chains, 2)
-    racer.prepare(draws)
-    limit_cpu(cap)
-    finish = racer.run(draws, seed)
-    limit_cpu(np.inf)  # stan_* runs its warm-up again to count gradients
-    outcome = finish()
-    bulk, tail, r_hat = sizes(outcome.draws[..., : len(problem.parameters)][..., ~problem.steady])
-    figures = {"bulk": bulk, "tail": tail, "r_hat": r_hat}
-    return figures | {"gradients": outcome.gradients, "cpu_seconds": outcome.cpu_seconds}
-
-
-def limit_cpu(seconds: float) -> None:
-    """Let this process use so many more seconds of CPU; it is killed then."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    limit = resource.RLIM_INFINITY
-    if np.isfinite(seconds):
-        limit = int(used.ru_utime + used.ru_stime + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+def judged(problem: Problem, draws: np.ndarray) -> dict[str, float]:
+    """Effective sizes of draws (chains, n, k), over all parameters that move."""
+    bulk, tail, r_hat = sizes(draws[..., : len(problem.parameters)][..., ~problem.steady])
+    return {"bulk": bulk, "tail": tail, "r_hat": r_hat}
 
 
 def work(connection: Connection, given: argparse.Namespace, model: str, sampler: str, seed: int) -> None:
@@ -140,59 +81,17 @@ def work(connection: Connection, given: argparse.Namespace, model: str, sampler:
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     chosen = MODELS[model]
-    problem = problems.opened(model, chosen.program, plain(chosen.data(chosen.size)))
+    problem = problems.opened(model, chosen.program, sweep.plain(chosen.data(chosen.size)))
     facts = {"d": problem.d}
     connection.send(facts)
     if sampler in OURS:
         fisher_hmc(problems.small(), sampler, 2, 20, 1)  # loads the kernels
-        limit_cpu(given.cap)
+        sweep.limit_cpu(given.cap)
         figures = fisher_hmc(problem, sampler, given.chains, given.draws, seed)
     else:
-        figures = peer(problem, sampler, given.chains, given.draws, seed, given.cap)
+        drawn, known = sweep.measure_peer(problem, sampler, given.chains, given.draws, seed, given.cap)
+        figures = judged(problem, drawn) | known
     connection.send(facts | figures)
-
-
-def plain(data: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in data.items()}
-
-
-def run(given: argparse.Namespace, model: str, sampler: str, seed: int) -> dict[str, Any]:
-    """A run in a process of its own: a row of the file."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(theirs, given, model, sampler, seed))
-    process.start()
-    theirs.close()
-    row: dict[str, Any] = {"model": model, "sampler": sampler, "seed": seed, "chains": given.chains}
-    row["status"] = "ok"
-    try:
-        row |= ours.recv()
-        row |= ours.recv()
-    except EOFError:
-        process.join()
-        row["status"] = "capped" if process.exitcode in (-9, -24) else "failed"  # SIGKILL, SIGXCPU
-    process.join()
-    return row
-
-
-def run_all(given: argparse.Namespace) -> pd.DataFrame:
-    """Every sampler on every model, but for runs that the file has."""
-    rows = read(given.out) if given.resume else pd.DataFrame(columns=COLUMNS)
-    rows.to_csv(given.out, index=False)
-    done = set(rows[KEY].itertuples(index=False, name=None))
-    for model in given.names or MODELS:
-        for sampler in given.samplers:
-            for seed in given.seeds:
-                if (model, sampler, seed) in done:
-                    continue
-                row = pd.DataFrame([run(given, model, sampler, seed)], columns=COLUMNS)
-                row.to_csv(given.out, mode="a", header=False, index=False)
-                print(", ".join(row.iloc[0].dropna().astype(str)), file=sys.stderr, flush=True)
-    return read(given.out)
-
-
-def read(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path)
 
 
 def table(rows: pd.DataFrame, column: str, per: float, unit: str) -> str:
@@ -203,29 +102,14 @@ def table(rows: pd.DataFrame, column: str, per: float, unit: str) -> str:
     lines = [f"| {' | '.join(heads)} |", "| --- | ---: | --- |" + " ---: |" * (len(heads) - 3)]
     for (model, sampler), runs_of in rows.groupby(["model", "sampler"], sort=False):
         good = runs_of[runs_of["status"] == "ok"]
-        missing = [f"{count} {why}" for why, count in runs_of["status"].value_counts().items() if why != "ok"]
-        seeds = ", ".join([*([str(len(good))] if len(good) else []), *missing])
-        cells = [f"{model}", f"{runs_of['d'].iloc[0]:.0f}", f"{sampler}", seeds]
+        cells = [f"{model}", f"{runs_of['d'].iloc[0]:.0f}", f"{sampler}", sweep.seeds_of(runs_of)]
         for prefix in ("draw_", ""):
-            cells += [spread(per * good[part] / good[prefix + column]) for part in ("bulk", "tail")]
+            cells += [sweep.spread(per * good[part] / good[prefix + column]) for part in ("bulk", "tail")]
         cells.append(f"{good['r_hat'].max():.3f}" if len(good) else "")
         ours = sampler == "auto" and len(good)
         cells.append(f"{good['with_field'].sum():.0f} of {good['chains'].sum():.0f}" if ours else "")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def spread(values: pd.Series) -> str:
-    """The median, and the least and the largest where there are more than one."""
-    values = values.dropna()
-    if not len(values):
-        return ""
-    low, middle, high = (written(value) for value in (values.min(), values.median(), values.max()))
-    return middle if len(values) == 1 else f"{middle} ({low} to {high})"
-
-
-def written(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
 def misses(rows: pd.DataFrame) -> str:
@@ -287,22 +171,9 @@ def b_squared(
                 progress=False,
             )
         )
-    n = np.arange(1, given.draws + 1)[:, None]
-    worst, average = [], []
-    for chain in range(given.chains):
-        parts = [
-            groups["posterior"][each].values[chain].reshape(given.draws, -1) for each in posterior.variables
-        ]
-        draws = np.concatenate(parts, axis=1)
-        b2 = np.square(np.cumsum(np.square(draws), axis=0) / n - mean) / variance
-        worst.append(b2.max(axis=1))
-        average.append(b2.mean(axis=1))
+    draws = samplers.side_by_side(groups["posterior"], posterior.variables)
     pace = float(groups["sample_stats"]["n_steps"].mean())
-    cells = []
-    for values in (worst, average):
-        over = np.flatnonzero(np.median(values, axis=0) > LIMIT)
-        last = int(over[-1]) + 2 if over.size else 1
-        cells.append(f"{last * pace:,.0f}" if last <= given.draws else f"more than {given.draws * pace:,.0f}")
+    cells = gradients_until_known(draws, mean, variance, pace)
     adaptation = groups["adaptation"]
     warmup = float((adaptation["evaluations_warmup"] + adaptation["field_gradients"]).mean())
     fields = int((adaptation["field_role"] > 0).any("unconstrained").sum())
@@ -330,11 +201,8 @@ def main() -> None:
     if given.microcanonical:
         microcanonical(given)
         return
-    for name in [name for name in given.samplers if name not in OURS]:
-        if lack := samplers.lacking(name):
-            print(f"{name} is left out: {lack}", file=sys.stderr)
-            given.samplers.remove(name)
-    rows = read(given.out) if given.show else run_all(given)
+    sweep.leave_out_lacking(given, OURS)
+    rows = sweep.read(given.out) if given.show else sweep.run_all(work, given, MODELS, COLUMNS)
     for unit in UNITS:
         print(table(rows, *unit), end="\n\n")
     print(misses(rows))

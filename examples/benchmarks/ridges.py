@@ -34,13 +34,13 @@ from unittest import mock
 import numpy as np
 
 import stanadapt
-from race.judge import sizes
+from race import samplers
+from race.judge import gradients_until_known, longest_rest, sizes
 from stanadapt.result.container import datasets
 from stanadapt.transport import ridge_learning
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path(__file__).parents[3] / "shared" / "data"
-LIMIT = 0.01  # of b²
 # E x_j² and Var x_j², and the number of ridges
 TARGETS: dict[str, tuple[Any, np.ndarray, np.ndarray, int]] = {
     "banana": (None, np.array([100.0, 19.0]), np.array([20_000.0, 4_610.0]), 1),
@@ -73,45 +73,16 @@ def microcanonical(given: argparse.Namespace) -> None:
         for seed in given.seeds:
             with without_ridges() if given.without else contextlib.nullcontext():
                 groups = sample(posterior, given.chains, given.draws, seed)
-            cells = measure(groups, posterior.variables, mean, variance)
+            draws = samplers.side_by_side(groups["posterior"], posterior.variables)
+            pace = float(groups["sample_stats"]["n_steps"].mean())
+            cells = [*gradients_until_known(draws, mean, variance, pace), f"{pace:.3g}"]
             adaptation = groups["adaptation"]
             warmup = (adaptation["evaluations_warmup"] + adaptation["field_gradients"]).values
             found = (adaptation["ridge_terms"].values > 0).sum(axis=1)
             whole = int(np.count_nonzero(found == ridges))
             cells += [f"{warmup.mean():,.0f}", f"{warmup.max():,.0f}", f"{whole} of {len(found)}"]
-            cells.append(str(longest_rest(groups, posterior)))
+            cells.append(str(longest_rest(draws)))
             print(f"| {name} | {seed} | {' | '.join(cells)} |", flush=True)
-
-
-def measure(groups: Any, variables: Any, mean: np.ndarray, variance: np.ndarray) -> list[str]:
-    """Gradients until b² stays under the limit, for the worst coordinate and the mean; gradients a draw."""
-    worst, average = [], []
-    values = [groups["posterior"][each].values for each in variables]
-    chains, draws = values[0].shape[:2]
-    n = np.arange(1, draws + 1)[:, None]
-    for chain in range(chains):
-        points = np.concatenate([each[chain].reshape(draws, -1) for each in values], axis=1)
-        b2 = np.square(np.cumsum(np.square(points), axis=0) / n - mean) / variance
-        worst.append(b2.max(axis=1))
-        average.append(b2.mean(axis=1))
-    pace = float(groups["sample_stats"]["n_steps"].mean())
-    cells = []
-    for b2 in (worst, average):
-        over = np.flatnonzero(np.median(b2, axis=0) > LIMIT)
-        last = int(over[-1]) + 2 if over.size else 1
-        cells.append(f"{last * pace:,.0f}" if last <= draws else f"more than {draws * pace:,.0f}")
-    return [*cells, f"{pace:.3g}"]
-
-
-def longest_rest(groups: Any, posterior: Any) -> int:
-    """The largest number of draws in a row at one point."""
-    values = groups["posterior"][next(iter(posterior.variables))].values
-    still = (np.diff(values.reshape(*values.shape[:2], -1), axis=1) == 0.0).all(axis=2)
-    most = 0
-    for chain in still:
-        moves = np.flatnonzero(np.concatenate(([True], ~chain, [True])))
-        most = max(most, int(np.diff(moves).max()))
-    return most
 
 
 def posteriors_of(names: list[str]) -> Iterator[tuple[str, Any]]:
@@ -145,8 +116,7 @@ def posteriors(given: argparse.Namespace) -> None:
                     groups = sample(posterior, 4, 1_000, seed)
                 cpu = time.process_time() - start
                 drawn, adaptation = groups["posterior"], groups["adaptation"]
-                values = [drawn[each].values.reshape(4, 1_000, -1) for each in posterior.variables]
-                bulk = sizes(np.concatenate(values, axis=2))[0]
+                bulk = sizes(samplers.side_by_side(drawn, posterior.variables))[0]
                 gradients = float(groups["sample_stats"]["n_steps"].sum())
                 warmup = float((adaptation["evaluations_warmup"] + adaptation["field_gradients"]).sum())
                 figures.append((bulk / gradients, bulk / (gradients + warmup), cpu))

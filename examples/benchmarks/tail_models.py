@@ -7,12 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-ITEMS_CENTRED = """
+ITEMS_DATA = """
 data {
   int<lower=1> persons;
   int<lower=1> items;
   array[persons, items] int<lower=0, upper=1> y;
 }
+"""
+ITEMS_CENTRED = (
+    ITEMS_DATA
+    + """
 parameters {
   vector[persons] theta;
   vector[items] b;
@@ -27,12 +31,10 @@ model {
   }
 }
 """
-ITEMS = """
-data {
-  int<lower=1> persons;
-  int<lower=1> items;
-  array[persons, items] int<lower=0, upper=1> y;
-}
+)
+ITEMS = (
+    ITEMS_DATA
+    + """
 parameters {
   vector[persons] theta;
   vector[items] b;
@@ -47,12 +49,10 @@ model {
   }
 }
 """
-ITEMS_2PL = """
-data {
-  int<lower=1> persons;
-  int<lower=1> items;
-  array[persons, items] int<lower=0, upper=1> y;
-}
+)
+ITEMS_2PL = (
+    ITEMS_DATA
+    + """
 parameters {
   vector[persons] theta;
   vector<lower=0>[items] a;
@@ -73,6 +73,7 @@ model {
   }
 }
 """
+)
 COUNTY_DATA = """
 data {
   int<lower=1> N;

@@ -42,6 +42,38 @@ def sizes(draws: np.ndarray) -> tuple[float, float, float]:
     return float(found.bulk.min()), float(found.tail.min()), r_hat
 
 
+B_SQUARED = 0.01  # the limit below which moments count as known
+
+
+def gradients_until_known(
+    draws: np.ndarray, mean: np.ndarray, variance: np.ndarray, pace: float
+) -> tuple[str, str]:
+    """Gradients until b² stays under its limit, for the worst coordinate and for the mean, in words.
+
+    For each chain and number n of draws (chains, n, k), b² is (running mean of x_j² - E x_j²)² / Var x_j².
+    Then the median over chains is taken. `mean` and `variance` (k,) are those of x_j², and `pace` is the
+    number of gradients a draw.
+    """
+    n = draws.shape[1]
+    counts = np.arange(1, n + 1)[:, None]
+    b2 = [np.square(np.cumsum(np.square(chain), axis=0) / counts - mean) / variance for chain in draws]
+    cells = []
+    for values in ([each.max(axis=1) for each in b2], [each.mean(axis=1) for each in b2]):
+        over = np.flatnonzero(np.median(values, axis=0) > B_SQUARED)
+        last = int(over[-1]) + 2 if over.size else 1
+        cells.append(f"{last * pace:,.0f}" if last <= n else f"more than {n * pace:,.0f}")
+    return cells[0], cells[1]
+
+
+def longest_rest(draws: np.ndarray) -> int:
+    """The largest number of draws (chains, n, k) in a row at one point."""
+    longest = 0
+    for chain in draws:
+        moved = np.flatnonzero(np.any(np.diff(chain, axis=0) != 0.0, axis=1)) + 1
+        longest = max(longest, int(np.diff(np.concatenate(([0], moved, [len(chain)]))).max()))
+    return longest
+
+
 def distance(reference: Reference | None, columns: list[str], draws: np.ndarray) -> float:
     """The largest |mean - reference| in standard errors of both, over what the reference names."""
     if reference is None:
