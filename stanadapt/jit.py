@@ -12,6 +12,9 @@ and other kernels call it by its address; Python calls a function of one line th
 small kernels that run in every iteration (`counted=False`), and the step of a sampler into its loop.
 Kernels that few runs come to are compiled at the first call (`late`), while their callers already run.
 
+numba has no types, so mypy cannot check classes that derive from numba's, nor functions that it or ctypes
+decorates: that is what each `type: ignore` here is for.
+
 Kernels release the GIL, so that chains run in threads. `reassoc` lets the compiler vectorise sums, and
 `contract` lets it fuse a product and a sum. NaN and infinity keep their meaning.
 """

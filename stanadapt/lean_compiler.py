@@ -10,7 +10,8 @@ The machine code is the same. What is left out:
 - checks of numba's own passes, and descriptions of all types for listeners
 - the lifetimes of variables after every pass: numba computes them again before it generates code
 
-numba's lock for compilers is held meanwhile, so that no other thread compiles with these functions.
+numba's lock for compilers is held meanwhile, so that no other thread compiles with these functions. numba has
+no types, so mypy cannot check a class that derives from one of numba's (`type: ignore`).
 """
 
 from __future__ import annotations
