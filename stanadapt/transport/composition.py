@@ -201,7 +201,7 @@ def is_map(table: np.ndarray, d: int) -> bool:
     own = table[:, OWN]
     if not are_coordinates(own, d):
         return False
-    if len(latents) and np.isin(_coordinates_of(table), field.field_of(latents).own).any():
+    if len(latents) and np.isin(coordinates_of(table), field.field_of(latents).own).any():
         return False
     ridges = table[:, KIND] == RIDGE  # their rows for a coordinate follow each other
     again = ridges[1:] & ridges[:-1] & (own[1:] == own[:-1])
@@ -222,6 +222,6 @@ def _parents_of(row: np.ndarray) -> np.ndarray:
     return row[[SCALE, SECOND, LOCATION, PART, PART_SCALE]] if depends(row[None])[0] else row[:0]
 
 
-def _coordinates_of(table: np.ndarray) -> np.ndarray:
+def coordinates_of(table: np.ndarray) -> np.ndarray:
     """All coordinates that rows of a map, without a field, move or depend on."""
     return np.concatenate((table[:, OWN], *(_parents_of(row) for row in table)))

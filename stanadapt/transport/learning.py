@@ -19,6 +19,7 @@ No law covers these cases:
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ import numpy as np
 from . import bend, group, ridge, tail
 from . import field as fields
 from .bend import may_have_bends
-from .composition import LAWS, change_coordinates, rows_into_x, transport_draws
+from .composition import LAWS, change_coordinates, coordinates_of, rows_into_x, transport_draws
 from .grouping.choice import exact_groups
 from .grouping.detection import FEW, LEAST_GAIN, NEED, scale_candidates, slope_gains
 from .grouping.exact_laws import CERTAIN
@@ -123,22 +124,21 @@ def _split_ridges(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _without(table: np.ndarray, moved: np.ndarray) -> np.ndarray:
     """The rows of a map without laws that move or depend on coordinates that an exact ridge moves."""
-    if not len(table) or not len(moved):
-        return table
-    columns = [OWN, SCALE, SECOND, LOCATION, PART, PART_SCALE]
-    kept = ~np.isin(table[:, OWN], moved)
-    of_groups = is_of_group(table)
-    kept[of_groups] = True
-    of_ridges = table[:, KIND] == RIDGE
-    lost = of_ridges & np.isin(table[:, [SCALE, SECOND]], moved).any(axis=1)
-    kept &= ~(of_ridges & np.isin(table[:, OWN], table[lost, OWN]))
-    k = 0
+    kept = [rows for rows in _split_laws(table) if not np.isin(coordinates_of(rows), moved).any()]
+    return np.concatenate((table[:0], *kept))
+
+
+def _split_laws(table: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows of each group, of each ridge, and of each coordinate that is moved by itself."""
+    of_groups, k = is_of_group(table), 0
     while k < len(table):
-        length = max(int(table[k, ROWS]), 1) if of_groups[k] else 1
-        if of_groups[k] and np.isin(table[k : k + length][:, columns], moved).any():
-            kept[k : k + length] = False
-        k += length
-    return table[kept]
+        n = 1
+        if of_groups[k]:
+            n = max(int(table[k, ROWS]), 1)
+        elif table[k, KIND] == RIDGE:
+            n = int(np.argmin(np.append(table[k:, OWN] == table[k, OWN], False)))
+        yield table[k : k + n]
+        k += n
 
 
 def _learn_beside_field(
