@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from .errors import StanAdaptWarning
+from .garbage import paused_collector
 
 # With this environment variable a process tells its child processes which temporary cache it uses.
 _SHARED = "STANADAPT_TEMPORARY_CACHE"
@@ -61,7 +62,8 @@ def import_with_home(load: Callable[[], ModuleType]) -> ModuleType:
     `load` imports it. If that fails, `load` is called again with a folder of the cache as the home.
     """
     try:
-        return load()
+        with paused_collector():
+            return load()
     except (OSError, RuntimeError):
         before = {key: os.environ.get(key) for key in ("HOME", "XDG_CACHE_HOME")}
         os.environ |= dict.fromkeys(before, str(cache_folder("home")))

@@ -21,7 +21,6 @@ Kernels release the GIL, so that chains run in threads. `reassoc` lets the compi
 
 from __future__ import annotations
 
-import ast
 import collections
 import contextlib
 import copy
@@ -76,6 +75,8 @@ _OPTIONS = {
     "no_cfunc_wrapper": True,
 }
 _REORDERED = {"reassoc", "contract"}
+# A text that only looks like one does no harm. To parse all sources would take half a second.
+_RELATIVE_IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 _IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|callback)\b", re.MULTILINE)
 
 
@@ -150,12 +151,11 @@ def _kernel_sources() -> set[Path]:
         if path in found or path == front:
             continue
         found.add(path)
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-                names = [base, *(base / alias.name for alias in node.names)]
-                files = [file for name in names for file in (name.with_suffix(".py"), name / "__init__.py")]
-                waiting += [file for file in files if file.is_file()]
+        for dots, module, names in _RELATIVE_IMPORT.findall(path.read_text("utf-8")):
+            base = path.parents[len(dots) - 1].joinpath(*module.split("."))
+            places = [base, *(base / name for name in re.findall(r"\w+", names))]
+            files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+            waiting += [file for file in files if file.is_file()]
     return found
 
 

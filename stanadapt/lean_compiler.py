@@ -8,7 +8,10 @@ The machine code is the same. What is left out:
 - wrappers for C, which nothing calls
 - timers and events that nobody listens to: numba announces each of the 100,000 calls of LLVM of a first run
 - checks of numba's own passes, and descriptions of all types for listeners
+- comparisons of all twenty flags of two compilations where few are set, and a test of the locale for each
+  function
 - the lifetimes of variables after every pass: numba computes them again before it generates code
+- garbage collections
 
 numba's lock for compilers is held meanwhile, so that no other thread compiles with these functions. numba has
 no types, so mypy cannot check a class that derives from one of numba's (`type: ignore`).
@@ -26,7 +29,10 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, _pass_registry
 from numba.core.lowering import Lower
+from numba.core.targetconfig import TargetConfig
 from numba.core.transforms import canonicalize_cfg
+
+from .garbage import paused_collector
 
 
 @contextlib.contextmanager
@@ -36,8 +42,12 @@ def lean(codegen: Any) -> Iterator[None]:
         if codegen._library_class is Library:
             yield
             return
+        codegen._check_llvm_bugs()
         changes: tuple[tuple[Any, str, Any], ...] = (
             (codegen, "_library_class", Library),
+            (codegen, "_check_llvm_bugs", lambda: None),
+            (TargetConfig, "__eq__", _same_flags),
+            (TargetConfig, "__hash__", _hash_flags),
             (codegen, "set_env", lambda *arguments: _set_environment(codegen, *arguments)),
             (PassManager, "_runPass", _run_pass),
             (Lower, "create_cfunc_wrapper", lambda _: None),
@@ -49,7 +59,8 @@ def lean(codegen: Any) -> Iterator[None]:
         try:
             for owner, name, new in changes:
                 setattr(owner, name, new)
-            yield
+            with paused_collector():
+                yield
         finally:
             for (owner, name, _), old in zip(changes, before, strict=True):
                 setattr(owner, name, old)
@@ -111,6 +122,25 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
             if not function.is_declaration:
                 passes, builder = self._codegen._function_pass_manager()
                 passes.run(function, builder)
+
+
+_same_values, _hash_of_names = TargetConfig.__eq__, TargetConfig.__hash__
+_hashes: dict[type, int] = {}
+
+
+def _same_flags(flags: Any, other: Any) -> Any:
+    """Whether two compilations have the same flags. numba asks this ten thousand times in a first run."""
+    if type(flags) is type(other) and flags._values == other._values:
+        return True
+    return _same_values(flags, other)
+
+
+def _hash_flags(flags: Any) -> int:
+    """numba's hash of flags, which is that of their names and so the same for all."""
+    kind = type(flags)
+    if kind not in _hashes:
+        _hashes[kind] = _hash_of_names(flags)
+    return _hashes[kind]
 
 
 def _set_environment(codegen: Any, name: str, environment: Any) -> None:

@@ -19,5 +19,6 @@ METHODS = {
     "kmc_finite": "HMC along random features fitted to the chain's history (Strathmann et al., 2015)",
     "kmc_lite": "HMC along a kernel model of a subsample of the history (Strathmann et al., 2015)",
     "kamh": "random walk whose covariance is the target's near the chain (Sejdinovic et al., 2014)",
+    "tempered": "parallel tempering along a path that is learnt, for many modes (Syed et al., 2022)",
     "nuts": "Stan's own no-U-turn sampler, as the yardstick (Hoffman and Gelman, 2014; Betancourt, 2017)",
 }

@@ -1,9 +1,11 @@
 """Time from the first import to the printed summary of eight schools: what a user waits for first.
 
-    python examples/benchmarks/start.py [METHOD ...] [--cores 1] [--functions 12]
+    python examples/benchmarks/start.py [METHOD ...] [--after METHOD] [--cores 1] [--functions 12]
 
 Each method starts from an empty cache of compiled code, in a fresh process ("cold"), and then five times in
-fresh processes that find the cache ("warm", medians). A process imports the package, fits with
+fresh processes that find the cache ("warm", medians). With `--after` the cache holds another method at first,
+and a line says how much longer than a warm run the first run of each further method takes; "all" stands for
+all methods. A process imports the package, fits with
 4 x 100 draws and prints the summary, as a script of a user does. CPU seconds are those of the process and of
 its children. `--cores 1` keeps all of it on one processor. `--functions` lists the functions whose own
 compilation takes longest, without the functions that they call.
@@ -15,6 +17,7 @@ import argparse
 import collections
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -112,6 +115,7 @@ def main() -> None:
     parser.add_argument("methods", nargs="*", default=["fisher_hmc", "fisher_mala"], metavar="METHOD")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--functions", type=int, default=0)
+    parser.add_argument("--after", metavar="METHOD")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -119,15 +123,35 @@ def main() -> None:
         return
     print(f"| method | cache | seconds | CPU seconds | {' | '.join(PHASES)} | functions compiled |")
     print("| --- | --- |" + " ---: |" * (len(PHASES) + 3))
-    for method in options.methods:
-        with tempfile.TemporaryDirectory() as cache:
-            cold = run(method, cache, options.cores)
-            print(row(method, "cold", [cold]), flush=True)
-            warm = [run(method, cache, options.cores) for _ in range(WARM_RUNS)]
-            print(row(method, "warm", warm), flush=True)
-        slowest = sorted(cold[0]["compiled"].items(), key=lambda item: -item[1])[: options.functions]
-        for name, took in slowest:
-            print(f"  {took:6.2f} s  {name}")
+    with tempfile.TemporaryDirectory() as held:
+        if options.after:
+            run(options.after, held, options.cores)
+        for method in _all_methods() if options.methods == ["all"] else options.methods:
+            measure(method, held, options)
+
+
+def measure(method: str, held: str, options: argparse.Namespace) -> None:
+    """Print the lines of a method, whose cache is at first as the folder `held`."""
+    with tempfile.TemporaryDirectory() as folder:
+        cache = f"{folder}/cache"
+        shutil.copytree(held, cache)
+        cold = run(method, cache, options.cores)
+        print(row(method, f"with {options.after}" if options.after else "cold", [cold]), flush=True)
+        warm = [run(method, cache, options.cores) for _ in range(WARM_RUNS)]
+        print(row(method, "warm", warm), flush=True)
+    if options.after:
+        more = cold[0]["seconds"]["all"] - statistics.median(said["seconds"]["all"] for said, _ in warm)
+        more_cpu = cold[1] - statistics.median(cpu for _, cpu in warm)
+        print(f"  {method}: {more:.1f} s more than warm, {more_cpu:.1f} CPU seconds more", flush=True)
+    slowest = sorted(cold[0]["compiled"].items(), key=lambda item: -item[1])[: options.functions]
+    for name, took in slowest:
+        print(f"  {took:6.2f} s  {name}")
+
+
+def _all_methods() -> list[str]:
+    import stanadapt
+
+    return [str(name) for name in stanadapt.methods().index]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The share of each chain's draws in the tails, compiled, and a test of whether chains have the same.
+"""The share of each chain's draws in the tails, and a test of whether chains have the same.
 
 R-hat compares chains by their ranks, so a chain that never goes into a tail of 1 % hardly changes it. Here a
 tail is what lies beyond a quantile of the draws of all chains together, and a hit is a draw in it.
@@ -12,16 +12,13 @@ given all hits are binomial with probability 1 / C, once they are divided by the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import betainc
 
-from ..jit import kernel
-
 TAILS = ((0.01, "under"), (0.05, "under"), (0.95, "over"), (0.99, "over"))
 ERROR_RATE = 1e-3  # that any tail of any scalar is named where all chains are right
-_PROBABILITIES = np.array([0.01, 0.05])
 _BATCHES = 64  # of a chain, at most
 _FEWEST_BATCHES = 16  # likewise, in the longest batches
 # A few clumps that happen to be long give a chain many hits, while no chain has fewer than none. So clumps
@@ -48,10 +45,58 @@ def count_tails(order: np.ndarray, ordered: np.ndarray, chains: int) -> tuple[np
     Draws that equal the last one of a tail belong to it too. A tail that would have more than half of all
     draws then, as in variables with few values, has no hits; nor has any where there are too few draws.
     """
-    hits, clumps = np.zeros((2, len(order), len(TAILS), chains))
-    if chains > 1 and order.shape[1] >= _BATCHES * chains:
-        _count(order, ordered, _PROBABILITIES, np.empty((chains, _BATCHES)), hits, clumps)
+    k, n = order.shape
+    hits, clumps = np.zeros((2, k, len(TAILS), chains))
+    if chains < 2 or n < _BATCHES * chains:
+        return hits, clumps
+    for tail, (p, side) in enumerate(TAILS):
+        if side == "under":
+            limit = ordered[:, _goal(p, n) - 1, None]
+            sizes = (ordered <= limit).sum(axis=1)
+        else:
+            limit = ordered[:, n - _goal(1.0 - p, n), None]
+            sizes = (ordered >= limit).sum(axis=1)
+        usable = np.flatnonzero(sizes <= n // 2)
+        if usable.size:
+            most = sizes[usable].max()
+            outer = slice(most) if side == "under" else slice(n - most, n)
+            values, places = ordered[usable, outer], order[usable, outer]
+            is_hit = values <= limit[usable] if side == "under" else values >= limit[usable]
+            batches = _batches(places, is_hit, n // chains, chains)
+            hits[usable, tail], clumps[usable, tail] = batches.sum(axis=2), _clumps(batches)
     return hits, clumps
+
+
+def _goal(p: float, n: int) -> int:
+    """How many of n draws a tail of probability p has, if no draws are equal."""
+    return max(1, int(round(p, 9) * n))
+
+
+def _batches(places: np.ndarray, is_hit: np.ndarray, length: int, chains: int) -> np.ndarray:
+    """Hits in successive batches of chains (k, chains, batches), from places (k, most) that may be hits.
+
+    Places are those among the draws of one chain after another, `length` of each.
+    """
+    rows, columns = np.nonzero(is_hit)
+    place = places[rows, columns]
+    batch = (rows * chains + place // length) * _BATCHES + place % length * _BATCHES // length
+    k = len(places)
+    return np.bincount(batch, minlength=k * chains * _BATCHES).reshape(k, chains, _BATCHES)
+
+
+def _clumps(batches: np.ndarray) -> np.ndarray:
+    """Sizes of the clumps of hits (k, chains), from hits in batches (k, chains, batches)."""
+    k, chains, most = batches.shape
+    hits = batches.sum(axis=2)
+    common, own, size = np.ones((k, 1)), np.ones((k, chains)), 1
+    while most // size >= _FEWEST_BATCHES:
+        number = most // size
+        means = hits / number
+        variance = batches.reshape(k, chains, number, size).sum(axis=3).var(axis=2, ddof=1)
+        own = np.maximum(own, variance / np.where(hits > 0, means, np.inf))
+        common = np.maximum(common, (variance.sum(axis=1) / means.sum(axis=1))[:, None])
+        size *= 2
+    return np.maximum(own, common)
 
 
 def find_unlike(hits: np.ndarray, clumps: np.ndarray, usable: np.ndarray, draws: int) -> list[Unlike]:
@@ -116,55 +161,3 @@ def _binomial(successes: np.ndarray, failures: np.ndarray, p: float) -> np.ndarr
     """The probability of as many successes or fewer; both need not be integers."""
     some = failures > 0.0
     return np.where(some, betainc(np.where(some, failures, 1.0), successes + 1.0, 1.0 - p), 1.0)
-
-
-@kernel(ordered=True)
-def _count(order: Any, ordered: Any, probabilities: Any, batches: Any, hits: Any, clumps: Any) -> None:
-    """From either end of the ordered draws inwards; `batches` (chains, most) is room to count in."""
-    k, n = order.shape
-    chains, most = batches.shape
-    length = n // chains
-    for i in range(k):
-        for side in range(2):
-            batches[:] = 0.0
-            taken = 0
-            for level in range(len(probabilities)):
-                goal = max(1, int(probabilities[level] * n))
-                while taken <= n // 2:
-                    j = n - 1 - taken if side else taken
-                    if taken >= goal and ordered[i, j] != ordered[i, j + 1 if side else j - 1]:
-                        break
-                    place = order[i, j]
-                    batches[place // length, place % length * most // length] += 1.0
-                    taken += 1
-                if taken <= n // 2:
-                    tail = 3 - level if side else level
-                    _measure(batches, hits[i, tail], clumps[i, tail])
-
-
-@kernel(ordered=True)
-def _measure(batches: Any, hits: Any, clumps: Any) -> None:
-    """Hits of every chain, and the sizes of their clumps, from hits in batches."""
-    chains, most = batches.shape
-    everything = 0.0
-    for c in range(chains):
-        hits[c], clumps[c] = batches[c].sum(), 1.0
-        everything += hits[c]
-    common, size = 1.0, 1
-    while most // size >= _FEWEST_BATCHES:
-        number, total = most // size, 0.0
-        for c in range(chains):
-            mean, squares = hits[c] / number, 0.0
-            for b in range(number):
-                value = 0.0
-                for each in range(b * size, (b + 1) * size):
-                    value += batches[c, each]
-                squares += (value - mean) * (value - mean)
-            variance = squares / (number - 1)
-            total += variance
-            if mean > 0.0:
-                clumps[c] = max(clumps[c], variance / mean)
-        common = max(common, total * number / everything)
-        size *= 2
-    for c in range(chains):
-        clumps[c] = max(clumps[c], common)

@@ -15,26 +15,18 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import datasets, json_attribute
 from ..result.labels import SAMPLE_DIMS
-from ..run.preparation.compiling import Step
 from ..run.progress import tell
-from .convergence import convergence
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-_BLOCK = 1 << 16  # draws of scalars at a time, which a core's own cache holds
+_BLOCK = 1 << 15  # draws of scalars at a time, which a core's own cache holds
 _TILE = 32  # scalars that lie side by side in memory and are copied together
 _SILENT_SECONDS = 2.0  # without a word, when progress is to be shown
 _NUMBERS = "biuf"  # kinds of arrays
 _MOST_DRAWS = 1 << 23  # of scalars, that findings are about without being asked to: a second's work
 
 Statistics = TypeVar("Statistics", bound=tuple[np.ndarray, ...])
-
-
-def statistics_step() -> Step:
-    """What the statistics need, compiled or loaded before a run: after it draws wait for their user."""
-    draws = np.random.default_rng(0).normal(size=(1, 2, 100))
-    return Step("the diagnostics", "", lambda: convergence(draws))
 
 
 def select(idata: InferenceData, var_names: list[str] | None) -> xarray.Dataset:

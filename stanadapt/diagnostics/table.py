@@ -47,9 +47,11 @@ class _Rows(NamedTuple):
     def of(cls, draws: np.ndarray, ends: tuple[float, float]) -> _Rows:
         """Of draws (k, chain, draw)."""
         flat = draws.reshape(len(draws), -1)
-        sd = flat.std(axis=1, ddof=1) if flat.shape[1] > 1 else np.full(len(flat), np.nan)
+        sd, mcse = np.full((2, len(flat)), np.nan)
+        if flat.shape[1] > 1:
+            sd, mcse = flat.std(axis=1, ddof=1), mcse_mean(draws)
         quantiles = np.quantile(flat, ends, axis=1).T
-        return cls(flat.mean(axis=1), sd, quantiles, mcse_mean(draws), *convergence(draws)[:3])
+        return cls(flat.mean(axis=1), sd, quantiles, mcse, *convergence(draws)[:3])
 
 
 def summary(
