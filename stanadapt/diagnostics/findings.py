@@ -10,10 +10,12 @@ import xarray
 from ..result.container import datasets
 from ..samplers.base import BOTH_SIDES, POLICY, SURROGATE, Facts
 from . import by_chain, missed
+from .approximation import approximation_findings, is_approximation
 from .by_chain import APART_R_HAT
 from .convergence import FEWEST, r_hat
 from .finding import Finding, Names, plain_chains
 from .origin import facts_of, settings_of, target_accept
+from .path_findings import path_findings
 from .scalars import ESS_PER_CHAIN, LEAVING, Scalars, r_hat_limit
 from .statistics import column, e_bfmi, each, select, usual_names
 
@@ -44,7 +46,9 @@ def diagnose(
     visited, and a posterior that seems improper; of Hamiltonian methods at divergences, at trees that were
     cut short, and at the energy's Bayesian fraction of missing information (E-BFMI) under 0.3; and has a word
     on noise where that may be the reason. One divergence of NUTS is a finding, as it is for Stan; our own
-    methods have some on good posteriors too, and there a share of 0.1 % is none.
+    methods have some on good posteriors too, and there a share of 0.1 % is none. Of results of `optimize`,
+    `laplace` and `pathfinder` it looks at Pareto k over 0.7, starts that disagree, and climbs without a
+    maximum.
 
     Parameters
     ----------
@@ -66,6 +70,8 @@ def diagnose(
     groups = datasets(idata)
     posterior = select(idata, usual_names(idata) if var_names is None else var_names)
     attrs = posterior.attrs
+    if is_approximation(attrs):
+        return approximation_findings(groups, attrs)
     facts = facts_of(attrs)
     findings = []
     if note := str(attrs.get("interrupted_note", "")):
@@ -89,6 +95,8 @@ def diagnose(
         findings += _missed(posterior, scalars, adaptation, stats)
         findings += _ignorance(adaptation, facts)
         findings += _failures(adaptation, stats)
+    if "tempering" in groups:
+        findings += path_findings(groups["tempering"])
     if np.any(attrs.get("noisy", 0)) and any(finding.kind in _BY_NOISE for finding in findings):
         findings.append(Finding("noise", _NOISE))
     return findings

@@ -28,7 +28,6 @@ from .convergence import convergence
 from .finding import Finding
 from .law import SPREAD, DrawFrame, Means, adjust, batch_test, names
 from .scalars import ESS_PER_CHAIN
-from .statistics import statistics_step
 
 if TYPE_CHECKING:
     import pandas
@@ -212,7 +211,7 @@ def replay(
             values = [store.checkpoint(i)["value"] for i in record.chains]
             frozen = [Frozen(value.state, value.transport) for value in values]
         else:
-            starts = plan(inits, init_radius, posterior, job.chains)
+            starts = plan(inits, init_radius, posterior, job.chains, job.seed)
             frozen, results = warm_up_again(posterior, job, starts, record.chains, workers, progress)
             record.check_warmup(results)
     return replay_draws(
@@ -282,7 +281,7 @@ def replay_draws(
     _check_draws(draws)
     chains, n = draws.shape[:2]
     compile_model(posterior, progress)
-    compile_steps([statistics_step(), reference_step(posterior)], progress)
+    compile_steps([reference_step(posterior)], progress)
     size = _effective_size(draws)
     apart = min(int(np.ceil(chains * n / size)), n // _FEWEST) if size < chains * n / 2 else 2
     apart = max(apart, -(-draws.size // _MOST_NUMBERS))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import check
+from ..diagnostics.approximation import is_approximation
 from ..diagnostics.finding import Finding
 from ..diagnostics.missed import modes
 from ..errors import ArgumentError
@@ -83,6 +84,11 @@ def _read(idata: InferenceData, posterior: Posterior) -> FittedDraws:
     if drawn is None or not set(SAMPLE_DIMS) <= set(drawn.sizes):
         raise ArgumentError("result has no draws: its group posterior lacks the dimensions chain and draw")
     chains, draws = (drawn.sizes[dim] for dim in SAMPLE_DIMS)
+    if is_approximation(drawn.attrs):
+        raise ArgumentError(
+            "result holds draws of an approximation, and bridge sampling needs draws of the posterior: use "
+            "those of sample"
+        )
     if draws < FEWEST or not chains:
         raise ArgumentError(f"result has {draws} draws a chain; at least {FEWEST} are needed")
     stride = thinning(chains, draws, posterior.dim)

@@ -1,10 +1,10 @@
 """Modes that a search has found and that no chain has visited.
 
-Every chain climbs from some random points before it starts (inits.py). After all draws have been made, other
-climbs start from points further out (mode_search.py). A climb may end outside of the range of all draws, or
-higher than the mode of a normal law would lie above these draws. This file follows such a climb up to a mode.
-There may be no mode (but the end of a ridge or of a funnel's neck, or a wall), or a mode without mass, or the
-mode that chains have visited.
+Every chain climbs from some random points before it starts (inits.py). After all draws have been made,
+other climbs start from points further out (numerics/mode_search.py). A climb may end outside of the range
+of all draws, or higher than the mode of a normal law would lie above them. This file follows such a climb
+up to a mode. There may be no mode (but the end of a ridge or of a funnel's neck, or a wall), or a mode
+without mass, or the mode that chains have visited.
 
 **The mass of a mode** is bounded from below. Let x* be the mode, N the negative Hessian there, and q the
 normal law with mean x* and covariance N^-1. Jensen's inequality says of the mass M of the region where q lies
@@ -25,6 +25,7 @@ as visited if enough draws are at it: within its normal law, and nearer to it th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,8 +35,18 @@ from scipy.special import digamma, expit
 
 from ..model.posterior import Posterior
 from ..numerics.blas import one_thread
+from ..numerics.mode_search import (
+    Known,
+    Peak,
+    Surface,
+    climb_to_mode,
+    is_joined,
+    normal_pairs,
+    search,
+    surroundings,
+)
 from ..run.interrupts import delayed_interrupts
-from .mode_search import Known, Surface, normal_pairs, search, surroundings
+from ..run.warmup import variable_groups
 
 SHARE = 0.01  # a mode counts if its share of the mass is larger than this
 _AROUND = 0.1  # the same for the surroundings of all draws; a smaller share may be a heavy tail
@@ -53,10 +64,7 @@ _FEW_ROWS, _MORE_ROWS = (
 )  # draws that say where to look; most draws to use of coordinates without a transform
 _ROWS, _ROWS_EACH = 120, 3  # most draws of a chain to unconstrain: 120, or 3 for each dimension if more
 _STEPS = 80  # most gradients to follow a climb up to its mode
-_POINTS = 12  # on the straight line from the end of a climb to the highest draw
 _DIP = 1.0  # nats that the log density may fall on that way
-_UNFINISHED = 1  # scipy's status of a search that ran out of evaluations or iterations
-_UPHILL = 0.01  # a point is a mode if fewer nats than this are left to gain for each dimension
 _PAIRS = 32  # pairs of points around a mode that show its mass
 _VISITED = 0.1  # a mode is visited if its share of draws is above this part of its share of the mass
 
@@ -76,24 +84,6 @@ class Missed(NamedTuple):
 
     modes: list[Mode]
     evaluations: int  # of the log density, most with its gradient
-
-
-class _Peak(NamedTuple):
-    """A mode, visited or not."""
-
-    x: np.ndarray  # (d,)
-    logp: float
-    negative: np.ndarray  # (d, d) Hessian
-
-    def distances(self, points: np.ndarray) -> np.ndarray:
-        """Squared distances of points (n, d) to the mode, in the metric of the negative Hessian."""
-        away = points - self.x
-        return np.asarray(((away @ self.negative) * away).sum(axis=1))
-
-    def holds(self, points: np.ndarray) -> np.ndarray:
-        """Which of the points (n, d) lie in the ellipsoid that holds nearly all of the mode's normal law."""
-        d = self.x.size
-        return np.asarray(self.distances(points) < d + 4.0 * np.sqrt(2.0 * d) + 6.0)
 
 
 def unvisited(
@@ -127,8 +117,16 @@ def unvisited(
     most = min(evaluations // _ONE_IN, _MOST + _MOST_EACH * d)
     # More threads of BLAS would wait for each other, for longer than these small matrices take.
     with delayed_interrupts() as caught, one_thread():
-        surface = Surface(posterior, caught)
-        modes = _look(tops, drawn, surface, most, seed)
+
+        def is_stopped() -> bool:
+            return bool(caught.signal or caught.before)
+
+        def forget() -> None:
+            with contextlib.suppress(Exception):
+                model.raise_pending()
+
+        surface = Surface(model.target(), d, is_stopped, forget)
+        modes = _look(tops, drawn, posterior, surface, most, seed)
     return Missed(modes, surface.evaluations)
 
 
@@ -141,16 +139,18 @@ class _Drawn(NamedTuple):
     high: np.ndarray
 
 
-def _look(tops: np.ndarray, drawn: _Drawn, surface: Surface, most: int, seed: int) -> list[Mode]:
+def _look(
+    tops: np.ndarray, drawn: _Drawn, posterior: Posterior, surface: Surface, most: int, seed: int
+) -> list[Mode]:
     """Search for modes, and judge what the search and `tops` (k, d), the ends of earlier climbs, show."""
     d = tops.shape[1]
-    known = _known(drawn, surface.posterior)
+    known = _known(drawn, posterior)
     peak = -np.inf if known is None else float(surface.heights(known.peak[None])[0])
     if known is None or peak == -np.inf:
         return []
     lp = drawn.lp + (peak - drawn.lp.max())  # samplers of other libraries leave constants out of lp
     if most < _LOOK_AROUND:  # too few evaluations to look at ends among the draws
-        tops = tops[_outside(tops, drawn, surface.posterior)]
+        tops = tops[_outside(tops, drawn, posterior)]
     heights, modes, summit = surface.heights(tops), [], peak
     if (left := most - surface.evaluations) > 0:
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_SPAWN_KEY,)))
@@ -164,9 +164,9 @@ def _look(tops: np.ndarray, drawn: _Drawn, surface: Surface, most: int, seed: in
     is_high = heights > lp.mean(axis=1).max() + 0.5 * d + 1.5 + 0.5 * np.sqrt(d)
     # A climb stops before its mode. So a climb to a mode as high as the draws may end far below them.
     near = heights > peak - 10.0 - 7.0 * d
-    picked = np.flatnonzero(near & (is_high | _outside(tops, drawn, surface.posterior)))
+    picked = np.flatnonzero(near & (is_high | _outside(tops, drawn, posterior)))
     picked = picked[np.argsort(-heights[picked], kind="stable")]
-    chains = [_Chain(*rows, known, surface.posterior) for rows in zip(drawn.values, lp, strict=True)]
+    chains = [_Chain(*rows, known, posterior) for rows in zip(drawn.values, lp, strict=True)]
     most = max(most, _FEWEST + 10 * d)
     return modes + _judge(tops[picked], is_high[picked], chains, surface, most, summit)
 
@@ -180,13 +180,18 @@ def _known(drawn: _Drawn, posterior: Posterior) -> Known | None:
     rows = _unconstrain(picked, posterior)
     if rows is None or not np.isfinite(rows).all():
         return None
-    places = {name: i for i, name in enumerate(posterior.names)}
-    columns = np.array([places.get(name, -1) for name in posterior.unconstrained_names])
+    columns = _columns(posterior)
     free = (columns >= 0) & np.isclose(rows, picked[:, columns], rtol=1e-9, atol=0.0).all(axis=0)
     spread = rows.std(axis=0)
     spread[free] = flat[:: len(flat) // _MORE_ROWS + 1, columns[free]].std(axis=0)
     spread = np.where((spread > 0.0) & np.isfinite(spread), spread, 1.0)
-    return Known(rows[:-1], spread, rows[-1], free, columns)
+    return Known(rows[:-1], spread, rows[-1], free, variable_groups(posterior.unconstrained_names))
+
+
+def _columns(posterior: Posterior) -> np.ndarray:
+    """Columns (d,) of the values with the coordinates' names, -1 for none."""
+    places = {name: i for i, name in enumerate(posterior.names)}
+    return np.array([places.get(name, -1) for name in posterior.unconstrained_names])
 
 
 def _judge(
@@ -198,8 +203,8 @@ def _judge(
     summit: float,
 ) -> list[Mode]:
     """Follow `tops` (k, d) up to unvisited modes, until the search has used about `most` evaluations."""
-    d = surface.posterior.dim
-    modes: list[tuple[_Peak, Mode | None]] = []
+    d = surface.d
+    modes: list[tuple[Peak, Mode | None]] = []
     followed, failed = 0, 0
     needed = 2 * d + 2 * _PAIRS + _STEPS // 4
     for top, high in zip(tops, is_high, strict=True):
@@ -212,17 +217,19 @@ def _judge(
             break
         if surface.is_stopped:
             break
-        if not high and any(_is_joined(top, chain.tip, surface) for chain in chains):
+        if not high and any(
+            chain.tip is not None and is_joined(top, chain.tip[0], surface, _DIP) for chain in chains
+        ):
             continue
         followed += 1
-        found = _follow(top, surface, min(_STEPS, most - surface.evaluations - needed + _STEPS // 4))
+        found = climb_to_mode(top, surface, min(_STEPS, most - surface.evaluations - needed + _STEPS // 4))
         failed += found is None
         if found is not None:
             modes.append((found, _weigh(found, chains, surface, summit)))
     return [mode for _, mode in modes if mode is not None]
 
 
-def _weigh(peak: _Peak, chains: Sequence[_Chain], surface: Surface, summit: float) -> Mode | None:
+def _weigh(peak: Peak, chains: Sequence[_Chain], surface: Surface, summit: float) -> Mode | None:
     """The mode with its mass; None if that mass is too small or chains have visited the mode.
 
     Each chain may have visited another mode: then the largest of their masses counts. If all have visited the
@@ -282,7 +289,7 @@ class _Chain:
         """An upper bound of the log mass of the mode that it has visited."""
         return np.inf if self.x is None else _most_mass(self.x, self.lp)
 
-    def share_at(self, peak: _Peak) -> float:
+    def share_at(self, peak: Peak) -> float:
         """The share of draws that are within a mode's normal law and nearer to it than to their own mean."""
         if self.x is None:
             return 1.0
@@ -308,49 +315,14 @@ def _unconstrain(rows: np.ndarray, posterior: Posterior, known: Known | None = N
     most = _MORE_ROWS if is_free else max(_ROWS, _ROWS_EACH * posterior.dim)
     picked = rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
     if known is not None and is_free:
-        return np.ascontiguousarray(picked[:, known.columns])
+        return np.ascontiguousarray(picked[:, _columns(posterior)])
     try:
         return np.array([posterior.model.unconstrain_flat(row[: len(posterior.names)]) for row in picked])
     except RuntimeError:  # rounding has put a value on the boundary of its support
         return None
 
 
-def _is_joined(top: np.ndarray, tip: np.ndarray | None, surface: Surface) -> bool:
-    """Whether the log density has no dip on the straight way from a climb's end to the highest draw (1, d).
-
-    A climb may have ended on the slope of the mode that chains have visited, far out.
-    """
-    if tip is None:
-        return False
-    shares = np.linspace(0.0, 1.0, _POINTS)[:, None]
-    heights = surface.ray((1.0 - shares) * top + shares * tip[0])
-    is_whole = len(heights) == _POINTS
-    return is_whole and bool(heights.min() > min(heights[0], heights[-1]) - _DIP)
-
-
-def _follow(x: np.ndarray, surface: Surface, most: int) -> _Peak | None:
-    """Climb from `x` to the mode above it; None if `most` gradients reach no mode."""
-
-    def downhill(point: np.ndarray) -> tuple[float, np.ndarray]:
-        logp, score = surface.gradient(point)
-        return -logp, -score
-
-    with np.errstate(all="ignore"):
-        from scipy.optimize import minimize  # here, since few runs come to it: it takes 0.15 s
-
-        found = minimize(downhill, x, jac=True, method="L-BFGS-B", options={"maxfun": most, "maxiter": most})
-        second = None if found.status == _UNFINISHED else surface.hessian(found.x)
-        if second is None:
-            return None
-        try:
-            np.linalg.cholesky(-second)
-        except np.linalg.LinAlgError:  # a ridge, a saddle or a wall
-            return None
-        left = 0.5 * found.jac @ np.linalg.solve(-second, found.jac)
-    return _Peak(found.x, -float(found.fun), -second) if left < _UPHILL * x.size else None
-
-
-def _least_mass(peak: _Peak, surface: Surface) -> float:
+def _least_mass(peak: Peak, surface: Surface) -> float:
     """A lower bound of the log mass of a mode, estimated from points, without the term d/2 log(2 pi)."""
     d = peak.x.size
     normal = normal_pairs(_PAIRS, d, np.random.default_rng(0))  # a fixed seed, since any points will do

@@ -23,6 +23,7 @@ from .base import (
     keeps_adapting,
     knowledge,
     n_matrices,
+    outcome,
     stats,
 )
 from .settings import declared, named, parse, resolve
@@ -59,6 +60,7 @@ __all__ = [
     "knowledge",
     "n_matrices",
     "named",
+    "outcome",
     "parse",
     "resolve",
     "sampler",

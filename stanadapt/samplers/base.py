@@ -40,6 +40,9 @@ a method has the ability if its module has the functions:
     explore         target, stage, state, settings -> the state. It follows `enter`, and may ask for the
                     density anywhere
 
+    outcome         state after the draws, settings, the map of its coordinates -> what they have shown beside
+                    themselves: names -> arrays, for a group of the result with the name FACTS.outcomes
+
 Three settings mean the same in every method that has them: `faithful` (it follows the paper to the letter),
 `vanishing` (adaptation goes on after warm-up, more and more rarely), and `pilot` (so many iterations of
 Fisher HMC begin warm-up; it needs `take_over`). A method that learns coordinates has `transport` and
@@ -98,7 +101,8 @@ class Facts(NamedTuple):
     harmless_divergences: float = 0.0  # divergences in at most this share of draws are no finding
     dims: tuple[
         tuple[str, tuple[str, ...]], ...
-    ] = ()  # of arrays in `learnt`, if the shape does not tell the dims
+    ] = ()  # of arrays in `learnt` and `outcome`, if the shape does not tell the dims
+    outcomes: str = ""  # the group of the result for what `outcome` gives; its dims are among `dims`
     capacity: str = ""  # setting that limits how much of the history it can learn from
     leapfrogs: float = 0.0  # one of its steps counts as so many leapfrog steps; 0 if it has other steps
     unscaled: bool = False  # whether its preconditioner is the covariance only up to a factor
@@ -215,6 +219,7 @@ class Sampler(Method, Protocol):
     def warm_settings(self, settings: Any) -> Any: ...
     def look(self, state: Any, points: Any, scores: Any, settings: Any) -> tuple[Any, bool]: ...
     def explore(self, target: Any, stage: str, state: Any, settings: Any) -> Any: ...
+    def outcome(self, state: Any, settings: Any, transport: np.ndarray) -> dict[str, np.ndarray]: ...
 
 
 class WholeChain(NamedTuple):
@@ -289,6 +294,11 @@ def history(sampler: Sampler, state: Any) -> dict[str, float]:
 def knowledge(sampler: Sampler, state: Any) -> dict[str, Any]:
     """What a chain has learned when warm-up ends."""
     return sampler.learnt(state) if hasattr(sampler, "learnt") else {}
+
+
+def outcome(sampler: Sampler, state: Any, settings: Any, transport: np.ndarray) -> dict[str, np.ndarray]:
+    """What the draws of a chain have shown beside themselves."""
+    return sampler.outcome(state, settings, transport) if sampler.FACTS.outcomes else {}
 
 
 def n_matrices(method: Method, settings: Any) -> int:

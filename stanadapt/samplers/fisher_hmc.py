@@ -64,13 +64,12 @@ import numpy as np
 
 from ..jit import kernel
 from ..kinds import Flag, Generator, Integer, Real, Target, Vector
-from ..numerics.energy import HARMLESS_SHARE, diverges, energy_of
-from ..numerics.linear import dot
-from ..numerics.metric import Metric, as_matrix, diagonal, momentum_into, velocity_into
+from ..numerics.energy import HARMLESS_SHARE
+from ..numerics.metric import Metric, as_matrix, diagonal
 from ..numerics.metric_choice import begins_dense
-from ..numerics.metropolis import accept_probability_if_finite
-from ..numerics.splitting import draw_steps, room, split_steps
+from ..numerics.splitting import room
 from ..numerics.step_size import DualAveraging, average_step_size, final_step_size
+from ..numerics.trajectory import trajectory
 from ..numerics.windows import Windows, empty_windows, put, with_room
 from ..target import hessian, log_density_gradient
 from ..trace import Info, Trace, record
@@ -184,29 +183,11 @@ def step(
     them. While `adapting`, scales may still be wrong, and trajectories are longer. Returns the log density,
     the Info, and whether the trajectory met a point without a log density.
     """
-    x, score, metric, z, y = state.x, state.score, state.metric, room.z, room.y
-    for i in range(x.size):
-        z[i] = rng.standard_normal()
-        y[i] = x[i]
-        room.score[i] = score[i]
-    momentum_into(room.momentum, metric, z)
-    energy = energy_of(logp, 0.5 * dot(z, z))
-    h = step_size * (1.0 + settings.jitter * (2.0 * rng.random() - 1.0))
-    n = draw_steps(settings, step_size, state.most, 1 if adapting else x.size, rng)
-    logp_y, taken = split_steps(target, metric, y, room.momentum, room.score, room.velocity, h, n)
-    energy_y, met = np.inf, logp_y == -np.inf
-    if not met:
-        velocity_into(z, metric, room.momentum)
-        energy_y = energy_of(logp_y, 0.5 * dot(room.momentum, z))
-    rise = energy_y - energy
-    accept_prob, diverging = accept_probability_if_finite(-rise), diverges(rise)
-    accepted = rng.random() < accept_prob
-    if accepted:
-        logp, energy = logp_y, energy_y
-        for i in range(x.size):
-            x[i] = y[i]
-            score[i] = room.score[i]
-    return logp, Info(accept_prob, accepted, step_size, taken, (energy, rise, diverging)), met
+    x, score, d = state.x, state.score, 1 if adapting else state.x.size
+    moved: tuple[Real, Info, Flag] = trajectory(
+        target, settings, state.metric, x, score, logp, step_size, state.most, d, room, rng
+    )
+    return moved
 
 
 @kernel

@@ -9,6 +9,7 @@ import numpy as np
 from ..jit import kernel
 from ..kinds import Flag, Generator, Matrix, Real, Target, Vector
 from ..numerics.cholesky import transposed_factor
+from ..numerics.kernel_templates import kernel_from
 from ..numerics.langevin import gaussian_step_size, log_proposal_ratio, propose
 from ..numerics.linear import scaled_identity, transposed_times, transposed_times_into
 from ..numerics.metropolis import accept_probability_if_finite
@@ -17,7 +18,6 @@ from ..numerics.speed_measure import adapt_beta, climb_speed, first_squares
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage
-from .loop import kernel_from
 from .settings import NOT_NEGATIVE, SCALE, Limit
 
 AFTER_PILOT = 0.05  # learning rate after a pilot, as a share of ours

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -17,11 +18,12 @@ from ...errors import ArgumentError
 from ...model.backends.contract import Model
 from ...model.posterior import Posterior
 from ...numerics.blas import one_thread
+from ...numerics.mode_search import MOST_DENSE, Known, Peak, Surface, is_joined, new_peaks, search
 from ..chain import SPECTRUM_LIMIT
 from ..guard import Guard, StoppedError
 from ..inits import Init, find
 from ..interrupts import Caught, interrupts
-from ..warmup import pilot, variable_groups, warm_up
+from ..warmup import WarmUp, pilot, variable_groups, warm_up
 from ..workers.board import Board
 
 NAME = "auto"
@@ -30,6 +32,8 @@ DESCRIPTION = "takes one of the methods, by what it sees of the posterior"
 WARMUP, FROZEN = 150, 30  # iterations of the trial
 TINY_STEP = 0.002  # share of a trajectory
 LARGEST_POLICY = 20  # dimension up to which rlmh learns well
+_SHARE = 0.01  # a mode matters if it has this share of the mass of the largest one
+_VALLEY = 4.0  # nats below the lower of two modes, from which chains seldom go between them
 _SPAWN_KEY = 2**31  # of the trial's random numbers; seeds of chains have smaller keys
 
 
@@ -44,6 +48,7 @@ class PosteriorFacts(NamedTuple):
     condition: float | None = None  # condition number of its metric
     failures: float | None = None  # share of its gradients that failed
     seconds: float | None = None  # time of the trial over the number of its gradients
+    modes: int | None = None  # that matter and that no chain goes between
 
     def to_json(self) -> str:
         """The facts as JSON, with null for infinity and NaN, which JSON does not have."""
@@ -61,7 +66,9 @@ class MethodChoice(NamedTuple):
 def choose(facts: PosteriorFacts) -> MethodChoice:
     """Choose a method by these rules.
 
-    With a gradient it is fisher_hmc. A trial of it has 150 iterations of warm-up, from a start like that of
+    With a gradient it is fisher_hmc. If climbs, of which the trial makes as many as cost what the rest of it
+    costs, end at several modes with more than 1 % of the mass (by Laplace's approximation) and a deep valley
+    between them, it is tempered. A trial of it has 150 iterations of warm-up, from a start like that of
     the first chain, and 30 frozen iterations. If it ends with steps shorter than 0.002 of a trajectory, the
     gradient does not tell how the density changes: the density jumps, or its gradient is wrong. Then it is
     rlmh, in up to 20 dimensions. Funnels and other narrow posteriors in so few dimensions have steps of 0.05
@@ -85,6 +92,8 @@ def choose(facts: PosteriorFacts) -> MethodChoice:
         if not facts.d:
             return MethodChoice("fisher_hmc", "there are no parameters to look at")
         return MethodChoice("fisher_hmc", "the limit of time came before a trial was over")
+    if facts.modes is not None and facts.modes > 1:
+        return MethodChoice("tempered", f"climbs have found {facts.modes} modes with a valley between them")
     steps = f"a trial took steps of {100 * facts.step:.3g} % of a trajectory"
     if facts.step < TINY_STEP and few:
         return MethodChoice("rlmh", f"{steps}: the density jumps, or its gradient is wrong")
@@ -154,7 +163,8 @@ def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught, late
     model = cast(Model, Guard(own, is_over))
     target = model.target()
     ascend = samplers.climbs(sampler, settings)
-    x = find(init, posterior, model, 0, rng, use_gradient=True, ascend=ascend).x
+    found = find(init, posterior, model, 0, rng, use_gradient=True, ascend=ascend)
+    x = found.x
     groups = variable_groups(posterior.unconstrained_names)
     trial = warm_up(sampler, settings, target, x, rng, WARMUP, groups)
     row = trial.room(1)
@@ -179,13 +189,43 @@ def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught, late
         after_iteration()
         acceptance += float(row.accept_prob[0]) / FROZEN
     gradients = max(gradients, 1)
+    seconds = (time.perf_counter() - began) / gradients
     return {
+        "modes": _count_modes(target, state.x.size, found.tops, trial, gradients, rng, is_over),
         "step": float(row.step_size[0]) / settings.trajectory,
         "acceptance": acceptance,
         "condition": _condition(sampler.learnt(state)["preconditioner"]) if d <= SPECTRUM_LIMIT else None,
         "failures": (int(target.failures.total[0]) - failed) / gradients,
-        "seconds": (time.perf_counter() - began) / gradients,
+        "seconds": seconds,
     }
+
+
+def _count_modes(
+    target: Any,
+    d: int,
+    tops: np.ndarray,
+    trial: WarmUp,
+    most: int,
+    rng: np.random.Generator,
+    is_over: Callable[[], bool],
+) -> int | None:
+    """How many modes matter: of those at `tops` (k, d), and of those that `most` evaluations find."""
+    if d > MOST_DENSE:
+        return None
+    surface = Surface(target, d, is_over)
+    points = trial.state.windows.points[: trial.state.windows.seen]
+    spread, peak = points.std(axis=0), points[-1]
+    if not (np.isfinite(points).all() and (spread > 0.0).all()):
+        return None
+    known = Known(points, spread, peak, np.ones(d, bool), np.zeros(d, np.int64))
+    ends = search(known, surface, most, rng).points
+    peaks = new_peaks(surface, [peak, *tops, *ends], [])
+    masses = np.array([each.log_mass for each in peaks])
+    kept: list[Peak] = []
+    for i in np.flatnonzero(masses > np.max(masses, initial=-np.inf) + math.log(_SHARE)):
+        if not any(is_joined(peaks[i].x, other.x, surface, _VALLEY) for other in kept):
+            kept.append(peaks[i])
+    return len(kept)
 
 
 def _condition(matrix: np.ndarray) -> float:

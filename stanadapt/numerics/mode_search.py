@@ -8,23 +8,20 @@ highest draw. Rays are annealed by their step: it is short near the draws and gr
 A density that is tempered has the same basins, and the mean of scores over a cloud of points hardly widens
 that of a narrow mode, since the cloud misses it. So neither is done.
 
-All of it has random numbers of its own and comes after the draws, so that it changes none of them.
+After the draws of a run this search looks for modes that no chain has visited (result/modes.py). Before the
+first round of parallel tempering it looks for those that the path should reach (samplers/tempered.py).
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import cycle, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..model.posterior import Posterior
-from ..numerics.ascent import climb, write_heights
-from ..run.interrupts import Caught
-from ..run.warmup import variable_groups
-from ..target import hessian
+from ..target import Failures, hessian, log_density_gradient
+from .ascent import climb, write_heights
 
 _RAYS, _IMAGES = 0.5, 0.6  # shares of the evaluations at which rays end, and images; boxes have the rest
 _POINTS, _MOST_POINTS = 20, 400  # of a ray
@@ -39,25 +36,47 @@ _REACH, _BOX = 10.0, 8.0  # of a coordinate with a transform, and its box: e^8 i
 _MOST_VARIABLES = 8  # that are reflected each by itself
 _SHUFFLES = 3
 _LONGEST = 200  # gradients of a climb
-_MOST_CLIMBS = 64  # from boxes
+MOST_CLIMBS = 64  # from boxes, after the draws
 _SHELLS = np.geomspace(10.0, _FAR, 10)  # standard deviations of the normal laws that look for surroundings
 _PAIRS = 8  # of points of each
+_UNFINISHED = 1  # scipy's status of a search that ran out of evaluations or iterations
+_UPHILL = 0.01  # a point is a mode if fewer nats than this are left to gain for each dimension
+MOST_DENSE = 100  # dimension up to which a mode has its whole Hessian, which takes 2 d gradients
+_DIFFERENCE = np.finfo(float).eps ** (1 / 3)
+_ON_THE_WAY = 12  # points on the straight way between two points
+_SAME, _SAME_SCALE = 4.0, 5.0  # of one mode: standard deviations, and 0.5 sqrt(d) more; factor between scales
 _BEYOND = 8.0  # standard deviations from the highest draw in any coordinate, where surroundings begin
 
 
 class Surface:
-    """The log density of a posterior, which counts how often it is evaluated.
+    """A log density that counts how often it is evaluated. Its failures are not those of a chain.
 
-    A signal ends the search, so that the user does not wait longer for the result.
+    Parameters
+    ----------
+    target
+        The density.
+    d
+        Its dimension.
+    is_stopped
+        Whether the search is to end, so that the user does not wait longer for the result.
+    forget
+        Called after evaluations, to drop the exception of a Python target: the draws must not be lost for it.
     """
 
-    def __init__(self, posterior: Posterior, caught: Caught) -> None:
-        self.posterior, self.target, self.evaluations = posterior, posterior.model.target(), 0
-        self._caught = caught
+    def __init__(
+        self,
+        target: Any,
+        d: int,
+        is_stopped: Callable[[], bool] = lambda: False,
+        forget: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.target = target._replace(failures=Failures(np.zeros(1, np.int64), np.zeros(d)))
+        self.d, self.evaluations = d, 0
+        self._is_stopped, self._forget = is_stopped, forget
 
     @property
     def is_stopped(self) -> bool:
-        return bool(self._caught.signal or self._caught.before)
+        return self._is_stopped()
 
     def heights(self, points: np.ndarray) -> np.ndarray:
         """The log density at points (n, d)."""
@@ -88,14 +107,27 @@ class Surface:
         return found.top, found.logp
 
     def gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        """The log density and its gradient; -inf where there is none."""
+        """The log density and its gradient; -inf and zeros where there is none."""
         self.evaluations += 1
-        try:
-            if self.is_stopped:
-                return -np.inf, np.zeros(x.size)
-            return self.posterior.model.log_density_gradient(x)
-        except Exception:  # outside of the support, or whatever a Python target raises
-            return -np.inf, np.zeros(x.size)
+        score = np.zeros(self.d)
+        if self.is_stopped:
+            return -np.inf, score
+        logp = float(log_density_gradient(self.target, np.ascontiguousarray(x), score))
+        self._forget()
+        return (logp, score) if logp > -np.inf else (logp, np.zeros(self.d))
+
+    def hessian_diagonal(self, x: np.ndarray) -> np.ndarray | None:
+        """The diagonal of the Hessian (d,) by differences, or None where it is not finite."""
+        diagonal = np.empty(self.d)
+        for i in range(self.d):
+            ahead, behind = x.copy(), x.copy()
+            h = _DIFFERENCE * max(1.0, abs(x[i]))
+            ahead[i], behind[i] = x[i] + h, x[i] - h
+            (up, over), (down, under) = self.gradient(ahead), self.gradient(behind)
+            if min(up, down) == -np.inf:
+                return None
+            diagonal[i] = (over[i] - under[i]) / (ahead[i] - behind[i])
+        return diagonal
 
     def hessian(self, x: np.ndarray) -> np.ndarray | None:
         """The Hessian of the log density, or None where it is not finite."""
@@ -105,20 +137,15 @@ class Surface:
         self._forget()
         return second if is_finite else None
 
-    def _forget(self) -> None:
-        """Drop the exception of a Python target: the draws must not be lost for it."""
-        with contextlib.suppress(Exception):
-            self.posterior.model.raise_pending()
-
 
 class Known(NamedTuple):
     """Where to look, as far as the draws tell."""
 
-    rows: np.ndarray  # (n, d) some of them, unconstrained
+    rows: np.ndarray  # (n, d) some of them
     spread: np.ndarray  # (d,) standard deviations
     peak: np.ndarray  # (d,) the highest
     free: np.ndarray  # (d,) whether a coordinate has no transform
-    columns: np.ndarray  # (d,) columns of the values with the coordinates' names, -1 for none
+    groups: np.ndarray  # (d,) the variables that coordinates belong to, numbered
 
     @property
     def reach(self) -> np.ndarray:
@@ -134,8 +161,13 @@ class Tops(NamedTuple):
     heights: np.ndarray  # (k,) the log densities there
 
 
-def search(known: Known, surface: Surface, most: int, rng: np.random.Generator) -> Tops:
-    """Climb from rays, images of the highest draw, and boxes, until `most` evaluations are spent."""
+def search(
+    known: Known, surface: Surface, most: int, rng: np.random.Generator, *, climbs: int = MOST_CLIMBS
+) -> Tops:
+    """Climb from rays, images of the highest draw, and boxes, until `most` evaluations are spent.
+
+    From boxes there are at most `climbs`.
+    """
     began = surface.evaluations
 
     def is_left(share: float) -> bool:
@@ -144,8 +176,8 @@ def search(known: Known, surface: Surface, most: int, rng: np.random.Generator) 
     tops = []
     for share, starts in (
         (_RAYS, _on_rays(known, surface, int(_RAYS * most), rng)),
-        (_IMAGES, _images(known, surface.posterior.unconstrained_names, rng)),
-        (1.0, islice(_in_boxes(known, rng), _MOST_CLIMBS)),
+        (_IMAGES, _images(known, rng)),
+        (1.0, islice(_in_boxes(known, rng), climbs)),
     ):
         while is_left(share) and (start := next(starts, None)) is not None:
             left = most - (surface.evaluations - began)
@@ -238,11 +270,11 @@ def _of_length(direction: np.ndarray) -> np.ndarray:
     return direction / length if 0.0 < length < np.inf else np.ones(direction.size)
 
 
-def _images(known: Known, names: list[str], rng: np.random.Generator) -> Iterator[np.ndarray]:
+def _images(known: Known, rng: np.random.Generator) -> Iterator[np.ndarray]:
     """Images of the highest draw: reflected in zero, as a whole or by variable, and with entries permuted."""
     peak, free = known.peak, known.free
     yield np.where(free, -peak, peak)
-    groups = variable_groups(names)
+    groups = known.groups
     sizes = np.bincount(groups)
     vectors = [np.flatnonzero(groups == group) for group in np.flatnonzero(sizes > 1)]
     for shuffle in range(_SHUFFLES + 1 if vectors else 0):
@@ -265,3 +297,91 @@ def _in_boxes(known: Known, rng: np.random.Generator) -> Iterator[np.ndarray]:
     boxes += [(peak, width * spread) for width in _WIDTHS]
     for middle, half in cycle(boxes):
         yield np.clip(middle + half * rng.uniform(-1.0, 1.0, peak.size), -reach, reach)
+
+
+class Peak(NamedTuple):
+    """A mode."""
+
+    x: np.ndarray  # (d,)
+    logp: float
+    negative: np.ndarray  # (d, d) Hessian, or (d,) its diagonal
+
+    def distances(self, points: np.ndarray) -> np.ndarray:
+        """Squared distances of points (n, d) to the mode, in the metric of the negative Hessian."""
+        away = points - self.x
+        turned = away * self.negative if self.negative.ndim == 1 else away @ self.negative
+        return np.asarray((turned * away).sum(axis=1))
+
+    def holds(self, points: np.ndarray) -> np.ndarray:
+        """Which of the points (n, d) lie in the ellipsoid that holds nearly all of the mode's normal law."""
+        d = self.x.size
+        return np.asarray(self.distances(points) < d + 4.0 * np.sqrt(2.0 * d) + 6.0)
+
+    @property
+    def log_mass(self) -> float:
+        """Laplace's approximation of the log of its mass, without d/2 log(2 pi)."""
+        if self.negative.ndim == 1:
+            return self.logp - 0.5 * float(np.log(self.negative).sum())
+        return self.logp - 0.5 * float(np.linalg.slogdet(self.negative)[1])
+
+
+def climb_to_mode(x: np.ndarray, surface: Surface, most: int) -> Peak | None:
+    """Climb from `x` to the mode above it; None if `most` gradients reach no mode.
+
+    Beyond `MOST_DENSE` dimensions the mode has the diagonal of its Hessian only, as far as it can be a mode.
+    """
+
+    def downhill(point: np.ndarray) -> tuple[float, np.ndarray]:
+        logp, score = surface.gradient(point)
+        return -logp, -score
+
+    with np.errstate(all="ignore"):
+        from scipy.optimize import minimize  # here, since few runs come to it: it takes 0.15 s
+
+        found = minimize(downhill, x, jac=True, method="L-BFGS-B", options={"maxfun": most, "maxiter": most})
+        if found.status == _UNFINISHED or not np.isfinite(found.fun):
+            return None
+        if x.size > MOST_DENSE:
+            diagonal = surface.hessian_diagonal(found.x)
+            if diagonal is None or not (diagonal < 0.0).all():
+                return None
+            return Peak(found.x, -float(found.fun), -diagonal)
+        second = surface.hessian(found.x)
+        if second is None:
+            return None
+        try:
+            np.linalg.cholesky(-second)
+            left = 0.5 * found.jac @ np.linalg.solve(-second, found.jac)
+        except np.linalg.LinAlgError:  # a ridge, a saddle or a wall
+            return None
+    return Peak(found.x, -float(found.fun), -second) if left < _UPHILL * x.size else None
+
+
+def is_joined(x: np.ndarray, other: np.ndarray, surface: Surface, dip: float) -> bool:
+    """Whether the log density falls by less than `dip` nats below both ends on the straight way between."""
+    shares = np.linspace(0.0, 1.0, _ON_THE_WAY)[:, None]
+    heights = surface.ray((1.0 - shares) * x + shares * other)
+    is_whole = len(heights) == _ON_THE_WAY
+    return is_whole and bool(heights.min() > min(heights[0], heights[-1]) - dip)
+
+
+def is_same_mode(peak: Peak, other: Peak) -> bool:
+    """Whether two modes are near each other in the scales of either, which are about the same."""
+    far = (_SAME + 0.5 * np.sqrt(peak.x.size)) ** 2
+    if peak.distances(other.x[None])[0] > far and other.distances(peak.x[None])[0] > far:
+        return False
+    scales = [each.negative if each.negative.ndim == 1 else np.diag(each.negative) for each in (peak, other)]
+    return bool(np.abs(np.log(scales[0] / scales[1])).max() < 2.0 * np.log(_SAME_SCALE))
+
+
+def new_peaks(surface: Surface, starts: Iterable[np.ndarray], known: Sequence[Peak]) -> list[Peak]:
+    """The modes that climbs from `starts` end at and that are not `known`, the largest first."""
+    new: list[Peak] = []
+    for x in starts:
+        if surface.is_stopped:
+            break
+        top, height = surface.climb(np.ascontiguousarray(x), _LONGEST)
+        found = climb_to_mode(top, surface, _LONGEST) if height > -np.inf else None
+        if found is not None and not any(is_same_mode(found, peak) for peak in [*known, *new]):
+            new.append(found)
+    return sorted(new, key=lambda peak: -peak.log_mass)

@@ -1,0 +1,113 @@
+"""Weights of modes by `tempered`, and by methods that stay in a mode, on twelve posteriors.
+
+    python examples/benchmarks/tempering.py [--seeds 20] [--problem NAME ...] [--method NAME ...]
+
+At the defaults of each method, four chains. The columns: the weight of a part of the posterior
+(mode_models.py); its mean over seeds and the mean distance of single chains from it; the root mean square
+of the errors in standard errors of a run (from the effective size of the part's indicator), and the share
+of seeds within 3 of them; the fewest round trips of a chain; the number of rungs; gradients for a draw; the
+root mean square error of the log evidence, and of its errors in standard errors; the share of seeds with a
+finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from typing import Any
+
+import numpy as np
+
+import stanadapt
+from mode_models import ModeProblem, problems
+from stanadapt.result.container import datasets, statistics
+
+HEAD = (
+    "problem",
+    "method",
+    "weight",
+    "mean",
+    "chains off by",
+    "rms of z",
+    "within 3",
+    "trips",
+    "rungs",
+    "gradients",
+    "log Z off by",
+    "rms of z",
+    "findings",
+)
+
+
+def measure(problem: ModeProblem, method: str, seed: int) -> dict[str, Any]:
+    """One run."""
+    result = stanadapt.sample(problem.program, problem.data, method=method, seed=seed, progress=False)
+    groups = datasets(result)
+    inside = problem.inside(groups["posterior"]).astype(float)
+    size = float(statistics().ess(inside)) if inside.std() > 0.0 else 1.0
+    weight = problem.weight
+    steps = groups["sample_stats"]["n_steps"].values
+    found = {
+        "shares": inside.mean(axis=1),
+        "z": (inside.mean() - weight) / np.sqrt(weight * (1.0 - weight) / max(size, 1.0)),
+        "gradients": float(steps.mean()),
+        "finding": bool(stanadapt.diagnose(result)),
+    }
+    if "tempering" in groups:
+        attrs = groups["posterior"].attrs
+        found |= {
+            "trips": float(groups["tempering"]["round_trips"].sum("leg").min()),
+            "rungs": groups["tempering"].sizes["rung"],
+        }
+        if problem.log_evidence is not None and "log_evidence" in attrs:
+            error = attrs["log_evidence"] - problem.log_evidence
+            found |= {"evidence": error, "evidence_z": error / attrs["log_evidence_error"]}
+    return found
+
+
+def row(name: str, problem: ModeProblem, method: str, runs: list[dict[str, Any]]) -> str:
+    def column(key: str) -> np.ndarray:
+        return np.array([run[key] for run in runs if key in run])
+
+    def shown(values: np.ndarray, how: Any, pattern: str) -> str:
+        return format(float(how(values)), pattern) if len(values) else ""
+
+    def rms(values: np.ndarray) -> float:
+        return float(np.sqrt(np.mean(values**2)))
+
+    shares, z = np.stack(column("shares")), column("z")
+    cells = [
+        name,
+        method,
+        f"{problem.weight:.3f}",
+        f"{shares.mean():.3f}",
+        f"{np.abs(shares - problem.weight).mean():.3f}",
+        f"{rms(z):.2f}",
+        f"{np.mean(np.abs(z) < 3.0):.2f}",
+        shown(column("trips"), np.min, ".0f"),
+        shown(column("rungs"), np.median, ".0f"),
+        f"{column('gradients').mean():.0f}",
+        shown(column("evidence"), rms, ".2g"),
+        shown(column("evidence_z"), rms, ".2f"),
+        f"{column('finding').mean():.2f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--problem", nargs="*", default=list(problems()), choices=list(problems()))
+    parser.add_argument("--method", nargs="*", default=["tempered"])
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(f"| {' | '.join(HEAD)} |\n|{' --- |' * len(HEAD)}", flush=True)
+    for name in asked.problem:
+        problem = problems()[name]()
+        for method in asked.method:
+            runs = [measure(problem, method, seed) for seed in range(asked.seeds)]
+            print(row(name, problem, method, runs), flush=True)
+
+
+if __name__ == "__main__":
+    main()

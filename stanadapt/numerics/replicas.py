@@ -1,0 +1,194 @@
+"""Replicas on the rungs of a path: where they are, how they are exchanged, and what is counted.
+
+The log densities and gradients of both references and of the posterior are kept for each replica
+(tempering.py), so that an exchange needs no evaluation. Trajectories are those of trajectory.py, along the
+density of a rung.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..kinds import Generator, Vector
+from .kernel_templates import kernel_from
+from .metropolis import accept_probability
+from .splitting import split_steps
+from .tempering import (
+    BATCHES,
+    POSTERIOR,
+    Rung,
+    evaluate_parts,
+    logistic,
+    rung_density,
+    slope_of_rung,
+    step_up,
+)
+from .trajectory import trajectory
+
+
+class Replicas(NamedTuple):
+    """The replicas, by the rungs that they are on."""
+
+    points: np.ndarray  # (K, d)
+    heights: np.ndarray  # (K, 3) log densities of both references and of the posterior there
+    slopes: np.ndarray  # (K, 3, d) their gradients
+    names: np.ndarray  # (K,) numbers of the replicas
+    origins: np.ndarray  # (K,) the reference where it was since it was at the posterior: 1, 2, or 0 for none
+
+
+class ScanCounts(NamedTuple):
+    """What scans have shown since the round, or the draws, began."""
+
+    refused: np.ndarray  # (K - 1,) sum of the probabilities
+    tried: np.ndarray  # (K - 1,)
+    sums: np.ndarray  # (B, K - 1, 2) of the logistic terms of both sides (tempering.py), by batch
+    visits: np.ndarray  # (B, M) scans in which the posterior's replica was at a mode
+    trips: np.ndarray  # (2,) replicas that came from either reference to the posterior
+    clock: np.ndarray  # (3,) scans; scans of a batch; scans in all, whose parity says which pairs are next
+
+
+class Notes(NamedTuple):
+    """Points and scores by rung, from which metrics are learnt; where room ends, every second one goes."""
+
+    points: np.ndarray  # (K, W, d)
+    scores: np.ndarray  # (K, W, d)
+    clock: np.ndarray  # (2,) rows in use; scans from one to the next
+
+
+def replicas_at(points: np.ndarray) -> Replicas:
+    """Replicas at points (K, d) that have not been evaluated yet."""
+    k, d = points.shape
+    return Replicas(points, np.zeros((k, 3)), np.zeros((k, 3, d)), np.arange(k), np.zeros(k, np.int64))
+
+
+def no_counts(k: int, modes: int, parity: int = 0) -> ScanCounts:
+    """Nothing is counted for `k` rungs and so many modes; `parity` says which pairs are next."""
+    clock = np.array([0, 1, parity], np.int64)
+    sums, visits = np.zeros((BATCHES, k - 1, 2)), np.zeros((BATCHES, modes))
+    return ScanCounts(np.zeros(k - 1), np.zeros(k - 1), sums, visits, np.zeros(2, np.int64), clock)
+
+
+def empty_notes(k: int, d: int, rows: int) -> Notes:
+    """Room for so many rows of each rung."""
+    return Notes(np.empty((k, rows, d)), np.empty((k, rows, d)), np.array([0, 1], np.int64))
+
+
+@kernel(ordered=True)
+def evaluate_at(rung: Rung, z: Vector) -> None:
+    """`evaluate_parts` for plain Python."""
+    evaluate_parts(rung, z)
+
+
+rung_steps = kernel_from(split_steps.py_func, "rung_steps", evaluate_at, log_density_gradient=rung_density)
+rung_trajectory = kernel_from(trajectory.py_func, "rung_trajectory", evaluate_at, split_steps=rung_steps)
+
+
+@kernel(ordered=True)
+def copy_for_sweep(replicas: Replicas, counts: ScanCounts, anew: Any) -> tuple[Replicas, ScanCounts]:
+    """Copies that a sweep may change; if `anew`, nothing is counted yet, and replicas come from nowhere."""
+    points, heights, slopes, names, origins = replicas
+    refused, tried, sums, visits, trips, clock = counts
+    origins, clock, keep = origins.copy(), clock.copy(), 1
+    if anew:
+        for j in range(origins.size):
+            origins[j] = 0
+        clock[0], clock[1], keep = 0, 1, 0
+    counted = ScanCounts(keep * refused, keep * tried, keep * sums, keep * visits, keep * trips, clock)
+    return Replicas(points.copy(), heights.copy(), slopes.copy(), names.copy(), origins), counted
+
+
+@kernel(ordered=True, counted=False)
+def come_from(weights: Any, cold: Any, replicas: Replicas, counts: ScanCounts) -> Any:
+    """Note where replicas have been after exchanges.
+
+    Returns 1.0 if the posterior's replica has come from a reference since it was at the posterior before.
+    """
+    origins, last = replicas.origins, len(weights) - 1
+    if last > 0:
+        if weights[0, POSTERIOR] == 0.0:
+            origins[0] = 1
+        if weights[last, POSTERIOR] == 0.0:
+            origins[last] = 2
+    origin = origins[cold]
+    if origin == 0:
+        return 0.0
+    counts.trips[origin - 1] += 1
+    origins[cold] = 0
+    return 1.0
+
+
+@kernel(ordered=True, counted=False)
+def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generator) -> None:
+    """One round of exchanges, between the pairs whose turn it is; all arrays change in place."""
+    points, heights, slopes, names, origins = replicas
+    for j in range(counts.clock[2] % 2, len(weights) - 1, 2):
+        ratio = step_up(weights, j, heights[j]) - step_up(weights, j, heights[j + 1])
+        accept_prob = accept_probability(ratio)
+        counts.refused[j] += 1.0 - accept_prob
+        counts.tried[j] += 1.0
+        if rng.random() < accept_prob:
+            names[j], names[j + 1] = names[j + 1], names[j]
+            origins[j], origins[j + 1] = origins[j + 1], origins[j]
+            for i in range(points.shape[1]):
+                points[j, i], points[j + 1, i] = points[j + 1, i], points[j, i]
+            for part in range(3):
+                heights[j, part], heights[j + 1, part] = heights[j + 1, part], heights[j, part]
+                for i in range(points.shape[1]):
+                    above = slopes[j + 1, part, i]
+                    slopes[j + 1, part, i] = slopes[j, part, i]
+                    slopes[j, part, i] = above
+    counts.clock[2] += 1
+
+
+@kernel(ordered=True, counted=False)
+def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCounts, batch: Any) -> None:
+    """Add the logistic terms of all neighbours to a batch, for the ratios of their integrals."""
+    for j in range(len(constants)):
+        counts.sums[batch, j, 0] += logistic(step_up(weights, j, heights[j]) - constants[j])
+        counts.sums[batch, j, 1] += logistic(constants[j] - step_up(weights, j, heights[j + 1]))
+
+
+@kernel(ordered=True, counted=False)
+def open_batch(counts: ScanCounts) -> Any:
+    """The batch that the present scan belongs to. Where none is left, two of them become one."""
+    scans, length = counts.clock[0], counts.clock[1]
+    if scans == BATCHES * length:
+        half = BATCHES // 2
+        for b in range(BATCHES):
+            for j in range(counts.sums.shape[1]):
+                for side in range(2):
+                    pair = counts.sums[2 * b, j, side] + counts.sums[2 * b + 1, j, side] if b < half else 0.0
+                    counts.sums[b, j, side] = pair
+            for m in range(counts.visits.shape[1]):
+                both = counts.visits[2 * b, m] + counts.visits[2 * b + 1, m] if b < half else 0.0
+                counts.visits[b, m] = both
+        counts.clock[1] = length = 2 * length
+    counts.clock[0] += 1
+    return scans // length
+
+
+@kernel(ordered=True, counted=False)
+def note_points(notes: Notes, scan: Any, weights: Any, replicas: Replicas) -> None:
+    """Note where the replicas are after `scan`, and the scores of their rungs."""
+    used, stride = notes.clock[0], notes.clock[1]
+    if scan % stride != stride - 1:
+        return
+    if used == notes.points.shape[1]:
+        for j in range(len(weights)):
+            for row in range(used // 2):
+                for i in range(notes.points.shape[2]):
+                    notes.points[j, row, i] = notes.points[j, 2 * row + 1, i]
+                    notes.scores[j, row, i] = notes.scores[j, 2 * row + 1, i]
+        used //= 2
+        notes.clock[1] = 2 * stride
+        notes.clock[0] = used
+        if scan % (2 * stride) != 2 * stride - 1:
+            return
+    for j in range(len(weights)):
+        for i in range(notes.points.shape[2]):
+            notes.points[j, used, i] = replicas.points[j, i]
+        slope_of_rung(weights[j], replicas.slopes[j], notes.scores[j, used])
+    notes.clock[0] = used + 1

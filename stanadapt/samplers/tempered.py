@@ -1,0 +1,266 @@
+"""Parallel tempering along a path that is learnt, with trajectories of Fisher HMC on every rung.
+
+For posteriors with several modes, which a single chain does not leave. A chain here is a set of replicas, one
+on each rung of a path from a broad reference to the posterior and on to a fitted reference. Neighbours are
+exchanged, so that draws of the references, which are independent, travel to the posterior.
+
+Syed, Bouchard-Côté, Deligiannidis and Doucet (2022), Non-reversible parallel tempering: a scalable highly
+parallel MCMC scheme, J. R. Stat. Soc. B 84, Algorithms 1 and 4; references on two legs, one of them fitted:
+Surjanovic, Syed, Bouchard-Côté and Campbell (2022), Parallel tempering with a variational reference.
+
+    paper       here                     shape     meaning
+    pi_beta     weights                  (K, 3)    exponents of both references and of the posterior, by rung
+    pi_0, pi_1  cold                     ()        the rung of the posterior; the references are at both ends
+    x^j         replicas.points          (K, d)    where the replica on rung j is
+    r^(j, j+1)  counts.refused / tried    (K - 1,)  rate at which exchanges between neighbours are refused
+    Lambda      barrier                  (2,)      the sum of these rates on a leg
+    N           settings.rungs           ()        number of rungs; by default about 2 Lambda + 1 on each leg
+    c_j         constants                (K - 1,)  log ratio of the integrals of neighbours, to begin with
+
+A scan moves every replica by one trajectory (numerics/trajectory.py), and one on a reference's rung to a new
+draw of it. Then pairs of neighbours are exchanged: (0, 1), (2, 3), ... after even scans, (1, 2), (3, 4),
+... after odd ones. This is what makes replicas keep their direction ("non-reversible").
+
+Warm-up is in rounds, each twice as long as the one before. Between rounds the chain learns
+  - the schedule, from the rates of refusals (numerics/tempering.py), and the number of rungs,
+  - the metric of each rung from its draws and scores, relative to the middle of the mode that a draw is at,
+  - the fitted reference: weights, middles and scales of its components, from draws of the posterior's rung.
+    A draw that no component explains is the start of a climb to a mode that is not known yet.
+Before the first round it looks for modes (numerics/mode_search.py). The pilot, Fisher HMC, learns the
+coordinates z that all of this is in.
+
+Departures from the papers:
+1. References are Student t laws or mixtures of them, not normal. On each leg is the posterior once.
+2. Ratios of integrals are Bennett's, not means of one side (numerics/tempering.py).
+3. A leg has as many rungs as its barrier asks for.
+
+Of every iteration results have the replica that is on the posterior's rung, `replica`; whether it has come
+there from a reference since it was there before, `restarted`; and the rung that replica 0 is on, `rung`.
+
+Cost of an iteration: a trajectory on every rung, 2 K gradients where all is learnt, and O(K M d²) with M
+modes.
+Memory: two (d, d) arrays a rung, up to d = 100.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from ..jit import kernel
+from ..kinds import Flag, Generator, Target
+from ..numerics import tempering
+from ..numerics.energy import HARMLESS_SHARE
+from ..numerics.metric import Metric
+from ..numerics.mixtures import Mixture, component_of, draw_mixture, mixture
+from ..numerics.replicas import (
+    Notes,
+    Replicas,
+    ScanCounts,
+    come_from,
+    copy_for_sweep,
+    count_terms,
+    empty_notes,
+    exchange,
+    no_counts,
+    note_points,
+    open_batch,
+    replicas_at,
+    rung_trajectory,
+)
+from ..numerics.splitting import room
+from ..numerics.step_size import average_step_size, dual_averaging, final_step_size, put_search, search_in
+from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_parts, height_of_rung, slope_of_rung
+from ..trace import Info, Trace, record
+from . import tempering_rounds
+from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts
+from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
+
+
+class Settings(NamedTuple):
+    rungs: Annotated[int | None, Limit(1, 500), "rungs of the path in all; none: by the barrier"] = None
+    most_rungs: Annotated[int, Limit(3, 500), "most rungs, where their number is learnt"] = 65
+    search: Annotated[
+        int, Limit(0, 10_000_000), "evaluations of the search for modes before the first round"
+    ] = 10_000
+    heat: Annotated[float, Limit(1.0, 1e6), "scale of the broad reference, as a multiple of all modes'"] = 3.0
+    reach: Annotated[float, SCALE, "least scale of the broad reference, by coordinate"] = 10.0
+    degrees: Annotated[float, Limit(2.5, 1e12), "degrees of freedom of the fitted reference"] = 30.0
+    trajectory: Annotated[float, SCALE, "T: length of a trajectory where the target is a Gaussian"] = 1.9
+    stretch: Annotated[float, Limit(0.0, 2.0), "exponent by which short steps prolong trajectories"] = 0.5
+    jitter: Annotated[float, Limit(0.0, 0.99), "share by which step sizes vary at random"] = 0.1
+    target_accept: Annotated[float, PROBABILITY, "acceptance rate that step sizes aim at"] = 0.8
+    max_steps: Annotated[int, Limit(1, 100_000), "largest number of steps of a trajectory"] = 32
+    pilot: Annotated[int, NOT_NEGATIVE, "first iterations, of Fisher HMC; by default a quarter at most"] = 200
+
+
+FACTS = Facts(
+    module=__name__,
+    family=HAMILTONIAN,
+    needs="gradients, on every rung",
+    learns=("path", "references", "metrics", "step sizes"),
+    warmup=1_000,
+    draws=1_000,
+    gradient=True,
+    acceptance=TOO_LOW,
+    climbs=ALWAYS,
+    columns=(*TRAJECTORY_COLUMNS, ("replica", np.int32), ("restarted", np.bool_), ("rung", np.int32)),
+    harmless_divergences=HARMLESS_SHARE,
+    leapfrogs=2.0,
+    outcomes="tempering",
+    dims=tempering_rounds.OUTCOME_DIMS,
+)
+
+
+class State(NamedTuple):
+    x: np.ndarray  # (d,) where the posterior's replica is
+    logp: float
+    replicas: Replicas
+    counts: ScanCounts
+    step_sizes: np.ndarray  # (K,)
+    searches: np.ndarray  # (K, 4) for the step sizes
+    frozen: bool
+    weights: np.ndarray  # (K, 3) from here on, sweeps change nothing
+    cold: int
+    broad: Mixture
+    fitted: Mixture
+    metrics: Metric  # of all rungs: its matrices are (K, d, d), or (K, 0, 0) where metrics are diagonal
+    most: int  # largest number of steps of a trajectory
+    constants: np.ndarray  # (K - 1,)
+    notes: Notes
+    seed: int  # of random numbers in plain Python
+    gradients: float  # that the search for modes has taken
+
+
+FIRST_RUNGS = 6  # of each leg, without the posterior's
+SHORT = 3.0  # steps are short if a trajectory is longer than so many of them
+CAREFUL = 0.9  # then the acceptance rate to aim at, as in fisher_hmc.py
+
+n_matrices, stages, move = tempering_rounds.n_matrices, tempering_rounds.stages, tempering_rounds.move
+take_over, explore, history = tempering_rounds.take_over, tempering_rounds.explore, tempering_rounds.history
+learnt, outcome = tempering_rounds.learnt, tempering_rounds.outcome
+
+
+def start(target: Target, settings: Any, x: np.ndarray, rng: Generator) -> State:
+    """The state at `x` (d,): all replicas are there, and both references are around it."""
+    d = x.size
+    unit = np.eye(d) if d <= tempering_rounds.LARGEST_DENSE else np.ones((1, d))
+    n = (settings.rungs - 1) // 2 if settings.rungs else FIRST_RUNGS
+    rest = settings.rungs - 1 - n if settings.rungs else n
+    weights = tempering.path_weights(tempering.first_betas(n), tempering.first_betas(rest))
+    k = len(weights)
+    state = State(
+        x=x.copy(),
+        logp=-np.inf,
+        replicas=replicas_at(np.repeat(x[None], k, axis=0)),
+        weights=weights,
+        cold=n,
+        broad=mixture(np.zeros(1), x[None], np.full((1, 1, d), 0.5), tempering_rounds.BROAD_DEGREES),
+        fitted=mixture(np.zeros(1), x[None], unit[None], settings.degrees),
+        metrics=Metric(
+            np.empty((k, 0, 0)), np.empty((k, 0, 0)), np.ones((k, d)), np.empty((0, d)), np.empty(0)
+        ),
+        step_sizes=np.ones(k),
+        searches=np.array([dual_averaging(1.0)] * k),
+        most=4,
+        constants=np.zeros(k - 1),
+        counts=no_counts(k, 1),
+        notes=empty_notes(k, d, tempering_rounds.rows_of(d)),
+        frozen=False,
+        seed=int(rng.integers(2**31)),
+        gradients=0.0,
+    )
+    found: State = tempering_rounds.evaluate_all(target, tempering_rounds.with_first_metrics(state, unit))
+    return found
+
+
+class ScanRoom(NamedTuple):
+    """ScanRoom space of a scan."""
+
+    room: Any  # of a trajectory
+    heights: np.ndarray  # (3,)
+    slopes: np.ndarray  # (3, d)
+    away: np.ndarray  # (d,) as are the others
+    white: np.ndarray
+    score: np.ndarray
+
+
+@kernel
+def step(target: Target, settings: Any, state: State, adapting: Flag, work: ScanRoom, rng: Generator) -> Info:
+    """One scan: every replica moves, then neighbours are exchanged. All arrays of the state change in place.
+
+    Returns the report on the posterior's rung, with the evaluations on all rungs.
+    """
+    weights, replicas, counts, cold = state.weights, state.replicas, state.counts, state.cold
+    d, taken, info = state.x.size, 0, Info(1.0, True, 1.0, 0, (0.0, 0.0, 0.0))
+    metrics, places = state.metrics, (work.heights, work.slopes, work.away, work.white)
+    for j in range(len(weights)):
+        rung = Rung(target, state.broad, state.fitted, weights[j], *places)
+        accepted, failed = True, target.failures.total[0]
+        if weights[j, POSTERIOR] == 0.0:
+            draw_mixture(state.broad if weights[j, BROAD] > 0.0 else state.fitted, replicas.points[j], rng)
+            evaluate_parts(rung, replicas.points[j])
+            taken += 1
+        else:
+            matrices = metrics.inverse_mass[j], metrics.chol_t[j], metrics.scale[j]
+            metric = Metric(*matrices, metrics.directions, metrics.variances)
+            slope_of_rung(weights[j], replicas.slopes[j], work.score)
+            height, point = height_of_rung(weights[j], replicas.heights[j]), replicas.points[j]
+            h, longer = state.step_sizes[j], 1 if adapting else d
+            _, own, _ = rung_trajectory(
+                rung, settings, metric, point, work.score, height, h, state.most, longer, work.room, rng
+            )
+            taken += own.n_steps
+            accepted = own.accepted
+            if adapting:
+                is_short = SHORT * h < settings.trajectory
+                aim = max(settings.target_accept, CAREFUL) if is_short else settings.target_accept
+                search = search_in(state.searches[j])
+                search, state.step_sizes[j] = average_step_size(
+                    search, own.accept_prob, aim, settings.trajectory
+                )
+                put_search(state.searches[j], search)
+            if j == cold:
+                info, failed = own, target.failures.total[0]
+        target.failures.total[0] = failed  # far out, on the other rungs, a density may overflow
+        if accepted:
+            for part in range(3):
+                replicas.heights[j, part] = work.heights[part]
+                for i in range(d):
+                    replicas.slopes[j, part, i] = work.slopes[part, i]
+    batch = open_batch(counts)
+    count_terms(weights, state.constants, replicas.heights, counts, batch)
+    exchange(weights, replicas, counts, rng)
+    restarted = come_from(weights, cold, replicas, counts)
+    counts.visits[batch, component_of(state.fitted, replicas.points[cold], work.away, work.white)] += 1.0
+    if adapting:
+        note_points(state.notes, counts.clock[0] - 1, weights, replicas)
+    place = 0
+    while replicas.names[place] != 0:
+        place += 1
+    energy: Any = info.own
+    columns = (energy[0], energy[1], energy[2], 1.0 * replicas.names[cold], restarted, 1.0 * place)
+    return Info(info.accept_prob, info.accepted, state.step_sizes[cold], taken, columns)
+
+
+@kernel
+def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag, trace: Trace) -> State:
+    """Run one scan for every row of `trace`."""
+    d, x, begins = state.x.size, state.x.copy(), not adapting and not state.frozen
+    replicas, counts = copy_for_sweep(state.replicas, state.counts, begins)
+    step_sizes, searches = state.step_sizes.copy(), state.searches.copy()
+    if begins:
+        for j in range(len(step_sizes)):
+            if searches[j, 3] > 0.0:
+                step_sizes[j] = final_step_size(search_in(searches[j]), settings.trajectory)
+    rest = state[7:]
+    state = State(x, state.logp, replicas, counts, step_sizes, searches, not adapting, *rest)
+    work = ScanRoom(room(d), np.empty(3), np.empty((3, d)), np.empty(d), np.empty(d), np.empty(d))
+    for i in range(trace.logp.size):
+        info = step(target, settings, state, adapting, work, rng)
+        for j in range(d):
+            x[j] = replicas.points[state.cold, j]
+        record(trace, i, x, replicas.heights[state.cold, POSTERIOR], info)
+    logp = replicas.heights[state.cold, POSTERIOR]
+    return State(x, logp, replicas, counts, step_sizes, searches, not adapting, *rest)

@@ -1,0 +1,477 @@
+"""What parallel tempering learns between its rounds: references, metrics, and the path. See tempered.py.
+
+The chain's state is that of tempered.py; nothing here changes it in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ..jit import kernel
+from ..kinds import Generator, Target, Vector
+from ..numerics import tempering
+from ..numerics.metric import Metric, learn_metric
+from ..numerics.metric_choice import learn_diagonal
+from ..numerics.mixtures import Mixture, draw_mixture, fit_components, log_parts, mixture, root_of_covariance
+from ..numerics.mode_search import Known, Peak, Surface, is_same_mode, new_peaks, search
+from ..numerics.replicas import copy_for_sweep, empty_notes, evaluate_at, no_counts, replicas_at
+from ..numerics.step_size import dual_averaging
+from ..numerics.tempering import POSTERIOR, Rung
+from ..target import log_density_gradient
+from ..transport.composition import into_x
+from .base import Handover, Stage
+
+LARGEST_DENSE = 100  # dimension up to which metrics and components have full matrices
+_ROWS, _FEW_ROWS = 200, 60  # W, and beyond LARGEST_DENSE
+BROAD_DEGREES = 10.0
+_UNEXPLAINED = 10.0  # nats below the usual, and d / 2 more: a draw that no component of the mixture explains
+_MOST_MODES, _MOST_NEW = 40, 4  # components in all, and new ones in a round
+_LEAST_MASS = 1e-8  # share of a mode's mass from which it has a component
+_WARM, _MOST_WARM = (
+    10,
+    10,
+)  # climbs from warm rungs after a round; again, while they find modes, at most so often
+_SEARCH_EACH = 100  # evaluations of the first search for each dimension, beside those of the settings
+_NEXT_RUNGS = 3  # beside the posterior's, whose draws may show a law without a mode
+_HOME_ROWS = 40  # draws of the pilot's law, which give the search directions
+_FEWEST = 10  # draws, and 2 d more, from which a component is fitted to its draws
+
+
+OUTCOME_DIMS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("weights", ("rung", "factor")),
+    ("refusal_rate", ("neighbours",)),
+    ("barrier", ("leg",)),
+    ("round_trips", ("leg",)),
+    ("log_integral_of_leg", ("leg",)),
+    ("log_integral_error_of_leg", ("leg",)),
+    ("mode", ("component", "unconstrained")),
+    ("mode_scale", ("component", "unconstrained")),
+    ("mode_weight", ("component",)),
+    ("mode_weight_error", ("component",)),
+)
+
+
+def n_matrices(settings: Any) -> int:
+    """Two for each rung, as far as their number is known before the run."""
+    return 2 * int(settings.rungs or settings.most_rungs)
+
+
+def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
+    """Rounds that double, the first of about a dozen scans."""
+    count = max(1, int(np.log2(warmup / 12.0 + 1.0))) if warmup else 0
+    lengths = [warmup * 2**i // (2**count - 1) for i in range(count - 1)]
+    lengths = [*lengths, warmup - sum(lengths)] if count else []
+    return [Stage(f"round_{i}", length) for i, length in enumerate(lengths, 1)]
+
+
+def rows_of(d: int) -> int:
+    """How many points of each rung are noted for its metric."""
+    return _ROWS if d <= LARGEST_DENSE else _FEW_ROWS
+
+
+def evaluate_rung(target: Target, state: Any, j: int) -> Rung:
+    """Evaluate the replica on rung `j`, in place. Returns the rung, with all parts."""
+    d, replicas = state.x.size, state.replicas
+    work = np.empty(3), np.empty((3, d)), np.empty(d), np.empty(d)
+    rung = Rung(target, state.broad, state.fitted, state.weights[j], *work)
+    evaluate_at(rung, replicas.points[j])
+    replicas.heights[j], replicas.slopes[j] = rung.heights, rung.slopes
+    return rung
+
+
+def _metrics(inverse_mass: np.ndarray, chol_t: np.ndarray, scale: np.ndarray) -> Metric:
+    """The metrics of all rungs together."""
+    d = scale.shape[1]
+    return Metric(inverse_mass, chol_t, scale, np.empty((0, d)), np.empty(0))
+
+
+def evaluate_all(target: Target, state: Any) -> Any:
+    """The state with the densities of all replicas; one on a rung where it has none moves to `state.x`."""
+    replicas = state.replicas
+    for j in range(len(state.weights)):
+        rung = evaluate_rung(target, state, j)
+        if rung.heights[POSTERIOR] == -np.inf and state.weights[j, POSTERIOR] > 0.0:
+            replicas.points[j] = state.x
+            evaluate_rung(target, state, j)
+    logp = float(replicas.heights[state.cold, POSTERIOR])
+    return state._replace(x=replicas.points[state.cold].copy(), logp=logp)
+
+
+def take_over(state: Any, handover: Handover, settings: Any) -> Any:
+    """Begin around the pilot's last draws, with its metric."""
+    d = state.x.size
+    cov = np.asarray(handover.cov)
+    if d > LARGEST_DENSE and cov.ndim == 2:
+        cov = np.diag(cov).copy()
+    elif d <= LARGEST_DENSE and cov.ndim == 1:
+        cov = np.diag(cov)
+    root = root_of_covariance(cov)
+    fitted = mixture(np.zeros(1), np.asarray(handover.mean)[None], root[None], settings.degrees)
+    return with_first_metrics(state._replace(fitted=fitted), root)
+
+
+def with_first_metrics(state: Any, root: np.ndarray) -> Any:
+    """The state with the metrics that rungs would have, if the posterior were normal with this root.
+
+    Products of normal densities add their inverse covariances.
+    """
+    d = state.x.size
+    own = root[0] ** 2 if d > LARGEST_DENSE or root.shape[0] == 1 else root.T @ root
+    broad = state.broad.roots[0, 0] ** 2
+    metrics = []
+    for a, b, beta in state.weights:
+        precision = (b + beta) * own
+        if precision.ndim == 1 and d <= LARGEST_DENSE:
+            precision = np.diag(precision)
+        metrics.append(precision + (a * broad if precision.ndim == 1 else np.diag(a * broad)))
+    return _with_metrics(state, metrics)
+
+
+def _with_metrics(state: Any, precisions: list[np.ndarray]) -> Any:
+    """The state with metrics whose inverses are these (d, d), or (d,)."""
+    d, k = state.x.size, len(precisions)
+    if d > LARGEST_DENSE:
+        none = np.empty((k, 0, 0))
+        return state._replace(metrics=_metrics(none, none, np.array(precisions) ** -0.5))
+    inverse_mass, chol_t = np.empty((k, d, d)), np.empty((k, d, d))
+    for j, precision in enumerate(precisions):
+        factor = np.linalg.cholesky(0.5 * (precision + precision.T))
+        chol_t[j], inverse_mass[j] = factor.T, np.linalg.inv(precision)
+    return state._replace(metrics=_metrics(inverse_mass, chol_t, np.ones((k, d))))
+
+
+def move(target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | None) -> Any:
+    """The state with the posterior's replica at `x` (d,), in z; the other replicas stay where they are."""
+    replicas, counts = copy_for_sweep(state.replicas, state.counts, False)
+    replicas.points[state.cold] = x
+    state = state._replace(x=x.copy(), replicas=replicas, counts=counts)
+    rung = evaluate_rung(target, state, state.cold)
+    return state._replace(logp=float(rung.heights[POSTERIOR]))
+
+
+def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
+    """What is learnt between rounds, with the density at hand."""
+    if stage == "round_1":
+        return _begin(target, state, settings)
+    state = _learn_metrics(state)
+    state = _learn_references(target, state, settings)
+    state = _learn_path(state, settings)
+    k = len(state.weights)
+    return evaluate_all(target, state)._replace(
+        searches=np.array([dual_averaging(step_size) for step_size in state.step_sizes]),
+        most=min(2 * state.most, settings.max_steps),
+        counts=no_counts(k, len(state.fitted.means), int(state.counts.clock[2]) % 2),
+        notes=empty_notes(k, state.x.size, rows_of(state.x.size)),
+    )
+
+
+def _begin(target: Any, state: Any, settings: Any) -> Any:
+    """Look for modes, make the references of what is found, and put replicas on the fitted one."""
+    home = state.fitted
+    rng = np.random.default_rng(state.seed)
+    surface = Surface(target, state.x.size)
+    fitted = home
+    if settings.search:
+        rows = np.array([draw_new(home, rng) for _ in range(_HOME_ROWS)])
+        spread = np.sqrt(_diagonal(_covariance(home.roots[0])))
+        none = np.zeros(state.x.size, np.int64)
+        known = Known(rows, spread, state.x, np.ones(state.x.size, bool), none)
+        most = settings.search + _SEARCH_EACH * state.x.size
+        tops = search(known, surface, most, rng, climbs=most).points
+        fitted = _with_modes(home, new_peaks(surface, [home.means[0], state.x, *tops], _peaks(home)), target)
+    state = state._replace(
+        fitted=fitted,
+        broad=_broad_reference(fitted, settings),
+        gradients=state.gradients + float(surface.evaluations),
+        seed=state.seed + 1,
+    )
+    points = np.array([draw_new(fitted, rng) for _ in state.weights])
+    points[state.cold] = state.x
+    state = state._replace(replicas=replicas_at(points), counts=no_counts(len(points), len(fitted.means)))
+    return evaluate_all(target, with_first_metrics(state, home.roots[0]))
+
+
+def draw_new(law: Mixture, rng: np.random.Generator) -> np.ndarray:
+    """A draw (d,) of a mixture."""
+    x = np.empty(law.means.shape[1])
+    draw_from(law, x, rng)
+    return x
+
+
+@kernel
+def draw_from(law: Mixture, x: Vector, rng: Generator) -> None:
+    """`draw_mixture` for plain Python."""
+    draw_mixture(law, x, rng)
+
+
+def _covariance(root: np.ndarray) -> np.ndarray:
+    """The covariance (d, d), or (d,), with this root of its inverse."""
+    if root.shape[0] == 1:
+        return np.asarray(root[0] ** -2)
+    inverse = np.linalg.inv(root)
+    return np.asarray(inverse @ inverse.T)
+
+
+def _diagonal(cov: np.ndarray) -> np.ndarray:
+    return cov if cov.ndim == 1 else np.diagonal(cov).copy()
+
+
+def _root_of_peak(peak: Peak) -> np.ndarray:
+    """R with R^T R the negative Hessian, (d, d), or (1, d) where only its diagonal is known."""
+    if peak.negative.ndim == 1:
+        return np.asarray(np.sqrt(peak.negative)[None])
+    return np.ascontiguousarray(np.linalg.cholesky(peak.negative).T)
+
+
+def _broad_reference(fitted: Mixture, settings: Any) -> Mixture:
+    """One wide component over all modes."""
+    widths = np.array([np.sqrt(_diagonal(_covariance(root))) for root in fitted.roots])
+    low, high = fitted.means.min(axis=0), fitted.means.max(axis=0)
+    spread = settings.heat * (0.5 * (high - low) + widths.max(axis=0))
+    root = 1.0 / np.maximum(spread, settings.reach)
+    return mixture(np.zeros(1), (0.5 * (low + high))[None], root[None, None], BROAD_DEGREES)
+
+
+def _learn_metrics(state: Any) -> Any:
+    """New metrics, from draws and scores of each rung in the round that has ended.
+
+    A draw counts from the middle of its component, so that the distance between modes is in no metric.
+    """
+    notes, n, d = state.notes, int(state.notes.clock[0]), state.x.size
+    inverse_mass, chol_t, scale = (array.copy() for array in state.metrics[:3])
+    if n < 3:
+        return state
+    for j in range(len(state.weights)):
+        if state.weights[j, POSTERIOR] == 0.0:
+            continue
+        points, scores = notes.points[j, :n], notes.scores[j, :n]
+        points = points - state.fitted.means[log_parts(state.fitted, points).argmax(axis=1)]
+        if d > LARGEST_DENSE:
+            found = learn_diagonal(points, scores)
+            if found is not None and np.isfinite(found.scale).all() and (found.scale > 0.0).all():
+                scale[j] = found.scale
+            continue
+        present = Metric(inverse_mass[j], chol_t[j], scale[j], np.empty((0, d)), np.empty(0))
+        found = learn_metric(present, points, scores)
+        if found is not None:
+            inverse_mass[j], chol_t[j] = found.inverse_mass, found.chol_t
+    return state._replace(metrics=_metrics(inverse_mass, chol_t, scale))
+
+
+def _learn_references(target: Any, state: Any, settings: Any) -> Any:
+    """New components for modes that rungs have come near; then all are fitted to draws of the posterior."""
+    n, d = int(state.notes.clock[0]), state.x.size
+    if n < 4:
+        return state
+    surface, draws = Surface(target, d), state.notes.points[state.cold, :n]
+    excess = surface.heights(draws) - _log_density(state.fitted, draws)
+    limit = float(np.median(excess)) + _UNEXPLAINED + 0.5 * d
+    strange = np.flatnonzero(excess > limit)
+    strange = strange[np.argsort(-excess[strange], kind="stable")][:_MOST_NEW]
+    found = new_peaks(surface, draws[strange], _peaks(state.fitted))
+    law = _with_modes(state.fitted, found, target)
+    for row in range(n - 1, max(n - 1 - _MOST_WARM, -1), -1):
+        new = new_peaks(surface, _warm_draws(state, row), _peaks(law))
+        if not new:
+            break
+        law, found = _with_modes(law, new, target), [*found, *new]
+    wide = _peak_without_top(surface, state, law, limit)
+    law, found = _with_modes(law, wide, target), [*found, *wide]
+    law = _with_masses(fit_components(law, draws, _FEWEST + 2 * d), surface)
+    gradients = state.gradients + float(surface.evaluations)
+    broad = _broad_reference(law, settings) if found else state.broad
+    return state._replace(fitted=law, broad=broad, gradients=gradients)
+
+
+def _log_density(law: Mixture, points: np.ndarray) -> np.ndarray:
+    return np.asarray(logsumexp(log_parts(law, points), axis=1))
+
+
+def _peak_without_top(surface: Surface, state: Any, law: Mixture, limit: float) -> list[Peak]:
+    """The law of draws near the posterior's rung that no component explains, as if it were a mode.
+
+    A wide law beneath a spike has no mode to climb to. The posterior may be stuck in the spike, while the
+    rungs of the broad leg are in the wide law, which has more room. The mass is that of a normal law with the
+    same entropy.
+    """
+    n, d = int(state.notes.clock[0]), state.x.size
+    for j in range(state.cold - 1, max(state.cold - 1 - _NEXT_RUNGS, 0), -1):
+        draws = state.notes.points[j, :n]
+        heights = surface.heights(draws)
+        strange = np.isfinite(heights) & (heights - _log_density(law, draws) > limit)
+        if np.count_nonzero(strange) < _FEWEST + n // 5:
+            continue
+        own = draws[strange]
+        negative = 1.0 / own.var(axis=0)
+        if len(own) > 2 * d and d <= LARGEST_DENSE:
+            negative = np.atleast_2d(np.linalg.inv(np.atleast_2d(np.cov(own.T))))
+        elif d <= LARGEST_DENSE:
+            negative = np.diag(negative)
+        peak = Peak(own.mean(axis=0), float(heights[strange].mean()) + 0.5 * d, negative)
+        if np.isfinite(negative).all() and not any(is_same_mode(peak, other) for other in _peaks(law)):
+            return [peak]
+    return []
+
+
+def _warm_draws(state: Any, row: int) -> list[np.ndarray]:
+    """Draws of the broad leg in a row of the notes, from the broadest rung on: they are at every scale."""
+    rungs = np.linspace(0, state.cold, min(state.cold, _WARM), endpoint=False).astype(int)
+    return [state.notes.points[j, row] for j in rungs]
+
+
+def _peaks(law: Mixture) -> list[Peak]:
+    return [_peak_of(law, m) for m in range(len(law.means))]
+
+
+def _peak_of(law: Mixture, m: int) -> Peak:
+    root = law.roots[m]
+    is_diagonal = len(root) == 1 and law.means.shape[1] > 1
+    return Peak(law.means[m], 0.0, root[0] ** 2 if is_diagonal else root.T @ root)
+
+
+def _with_masses(law: Mixture, surface: Surface) -> Mixture:
+    """The mixture with weights half from draws and half from Laplace masses.
+
+    While few replicas travel, draws alone would make the weight of a mode ever smaller that none has visited.
+    """
+    masses = np.array([peak.log_mass for peak in _peaks(law)]) + surface.heights(law.means)
+    if not np.isfinite(masses).any():
+        return law
+    weights = np.logaddexp(law.log_weights, masses - logsumexp(masses))
+    return mixture(weights, law.means, law.roots, law.degrees)
+
+
+def _with_modes(law: Mixture, peaks: list[Peak], target: Any) -> Mixture:
+    """The mixture with components for new modes, whose weights are Laplace masses beside those it has."""
+    peaks = peaks[: _MOST_MODES - len(law.means)]
+    if not peaks:
+        return law
+    score = np.empty(law.means.shape[1])
+    heights = [log_density_gradient(target, mean, score) for mean in law.means]
+    known = [
+        peak._replace(logp=float(height)).log_mass for peak, height in zip(_peaks(law), heights, strict=True)
+    ]
+    biggest = int(np.argmax(known))
+    unit = law.log_weights[biggest] - known[biggest]
+    shares = np.array([unit + peak.log_mass for peak in peaks])
+    weights = np.concatenate((law.log_weights, shares))
+    means = np.array([*law.means, *(peak.x for peak in peaks)])
+    kept = weights > weights.max() + np.log(_LEAST_MASS)
+    kept[: len(law.means)] = True
+    least = weights.max() + np.log(_LEAST_MASS)
+    roots = np.array([*law.roots, *map(_root_of_peak, peaks)])
+    return mixture(np.maximum(weights[kept], least), means[kept], roots[kept], law.degrees)
+
+
+def _learn_path(state: Any, settings: Any) -> Any:
+    """A schedule with equal rates of refusals, and as many rungs as it needs."""
+    counts, cold = state.counts, state.cold
+    k = len(state.weights)
+    if k == 1:
+        return state
+    rates = counts.refused / np.maximum(counts.tried, 1.0)
+    constants = np.nan_to_num(tempering.log_ratios(state.constants, counts.sums), posinf=0.0, neginf=0.0)
+    broad, fitted = tempering.betas_of(state.weights, cold)
+    legs = []
+    for betas, own in ((broad, rates[:cold]), (fitted, rates[cold:][::-1])):
+        n = len(betas) - 1
+        if not settings.rungs:
+            n = tempering.count_rungs(tempering.barrier(own), (settings.most_rungs - 1) // 2)
+        legs.append(tempering.spread_betas(betas, own, n) if len(own) else betas)
+    weights = tempering.path_weights(*legs)
+    where = _nearest_rungs(state.weights, cold, weights, len(legs[0]) - 1)
+    return _onto_path(state, weights, len(legs[0]) - 1, where, constants)
+
+
+def _nearest_rungs(before: np.ndarray, cold_before: int, after: np.ndarray, cold: int) -> np.ndarray:
+    """For each new rung, the old one of the same leg with the next beta."""
+    found = np.empty(len(after), np.int64)
+    for j, weights in enumerate(after):
+        leg = np.arange(cold_before + 1) if j <= cold else np.arange(cold_before, len(before))
+        if j == cold:
+            leg = np.array([cold_before])
+        found[j] = leg[np.argmin(np.abs(before[leg, POSTERIOR] - weights[POSTERIOR]))]
+    return found
+
+
+def _onto_path(state: Any, weights: np.ndarray, cold: int, where: np.ndarray, constants: np.ndarray) -> Any:
+    """The state on other rungs, each with the replica and the metric of the old rung `where` says.
+
+    The log integral of a rung is interpolated, for the constants.
+    """
+    integrals = np.concatenate(([0.0], np.cumsum(constants)))
+    before, cold_before = state.weights[:, POSTERIOR], state.cold
+    new = np.empty(len(weights))
+    new[: cold + 1] = np.interp(
+        weights[: cold + 1, POSTERIOR], before[: cold_before + 1], integrals[: cold_before + 1]
+    )
+    new[cold:] = np.interp(
+        weights[cold:, POSTERIOR][::-1], before[cold_before:][::-1], integrals[cold_before:][::-1]
+    )[::-1]
+    return state._replace(
+        replicas=replicas_at(state.replicas.points[where].copy()),
+        weights=weights,
+        cold=cold,
+        metrics=_metrics(*(array[where] for array in state.metrics[:3])),
+        step_sizes=state.step_sizes[where].copy(),
+        constants=np.diff(new),
+    )
+
+
+def outcome(state: Any, settings: Any, transport: np.ndarray) -> dict[str, np.ndarray]:
+    """What the draws have shown of the path, of the integral of the density, and of the modes."""
+    counts, cold, n = state.counts, state.cold, int(state.counts.clock[0])
+    if not state.frozen or n == 0:
+        return {}
+    batches = max(1, -(-n // int(counts.clock[1])))
+    rates = counts.refused / np.maximum(counts.tried, 1.0)
+    legs = [
+        tempering.leg_evidence(state.constants, counts.sums[:batches], slice(0, cold), 1.0),
+        tempering.leg_evidence(state.constants, counts.sums[:batches], slice(cold, None), -1.0),
+    ]
+    both = tempering.combine_legs(*legs)
+    visits = counts.visits[:batches]
+    lengths = visits.sum(axis=1)
+    shares = visits.sum(axis=0) / n
+    errors = np.sqrt([tempering.long_run_variance(row) / batches for row in (visits / lengths.mean()).T])
+    modes = np.empty_like(state.fitted.means)
+    scales = np.empty_like(modes)
+    for m, z in enumerate(state.fitted.means):
+        into_x(transport, z, modes[m])
+        into_x(transport, z + np.sqrt(_diagonal(_covariance(state.fitted.roots[m]))), scales[m])
+        scales[m] -= modes[m]
+    return {
+        "weights": state.weights,
+        "refusal_rate": rates,
+        "barrier": np.array([tempering.barrier(rates[:cold]), tempering.barrier(rates[cold:])]),
+        "round_trips": counts.trips.astype(float),
+        "log_integral_of_leg": np.array([leg.log_integral for leg in legs]),
+        "log_integral_error_of_leg": np.array([leg.standard_error for leg in legs]),
+        "log_integral": np.array(both.log_integral),
+        "log_integral_error": np.array(both.standard_error),
+        "mode": modes,
+        "mode_scale": np.abs(scales),
+        "mode_weight": shares,
+        "mode_weight_error": errors,
+    }
+
+
+def history(state: Any) -> dict[str, float]:
+    """The number of rungs and the barriers of both legs, in the present round."""
+    rates = state.counts.refused / np.maximum(state.counts.tried, 1.0)
+    return {
+        "rungs": float(len(state.weights)),
+        "barrier_broad": tempering.barrier(rates[: state.cold]),
+        "barrier_fitted": tempering.barrier(rates[state.cold :]),
+    }
+
+
+def learnt(state: Any) -> dict[str, Any]:
+    """The metric of the posterior's rung, in z; and what the search for modes took."""
+    taken, metrics = {"search_gradients": np.array(state.gradients)}, state.metrics
+    if metrics.inverse_mass.size:
+        return taken | {"preconditioner": metrics.inverse_mass[state.cold].copy()}
+    return taken | {"preconditioner_diagonal": metrics.scale[state.cold] ** 2}

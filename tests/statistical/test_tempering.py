@@ -1,0 +1,185 @@
+"""Parallel tempering draws from the right law: on every rung, through exchanges, and where there are modes.
+
+Chains begin with exact draws on all rungs, which only works where the laws of all rungs are known: the
+posterior and both references are normal here, so each rung's law is, too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import stanadapt
+from broken import edited_sampler
+from cases import resolve
+from stanadapt import Target
+from stanadapt.numerics import tempering
+from stanadapt.numerics.mixtures import NORMAL, mixture, root_of_covariance
+from stanadapt.numerics.replicas import empty_notes, no_counts, replicas_at
+from stanadapt.result.container import datasets
+from stanadapt.samplers import tempering_rounds
+from stanadapt.trace import empty_trace
+
+LEVEL = 0.001  # family-wise, over all projections of all rungs
+D, REPLICATES, SCANS = 3, 2_500, 4
+BETAS = np.array([0.0, 0.3, 0.6, 1.0]), np.array([0.0, 0.4, 1.0])
+MEAN = np.array([1.0, -0.5, 0.0])
+COV = np.array([[1.0, 0.6, 0.0], [0.6, 2.0, -0.3], [0.0, -0.3, 0.5]])
+BROAD_SCALE, FITTED_MEAN, FITTED_COV = 2.5, np.array([0.5, 0.0, 0.3]), np.diag([1.5, 1.0, 1.0])
+
+
+def normal_target() -> Any:
+    precision = np.linalg.inv(COV)
+    return Target.from_python(
+        lambda x: float(-0.5 * (x - MEAN) @ precision @ (x - MEAN)), D, lambda x: -precision @ (x - MEAN)
+    )
+
+
+def laws(weights: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Mean and covariance of each rung: products of normal densities."""
+    parts = [
+        (np.zeros(D), BROAD_SCALE**2 * np.eye(D)),
+        (FITTED_MEAN, FITTED_COV),
+        (MEAN, COV),
+    ]
+    found = []
+    for row in weights:
+        precision = sum(w * np.linalg.inv(cov) for w, (_, cov) in zip(row, parts, strict=True))
+        pull = sum(w * np.linalg.inv(cov) @ mean for w, (mean, cov) in zip(row, parts, strict=True))
+        cov = np.linalg.inv(precision)
+        found.append((cov @ pull, cov))
+    return found
+
+
+def frozen_state(sampler: Any, settings: Any, target: Any, weights: np.ndarray) -> Any:
+    rng = np.random.default_rng(0)
+    state = sampler.start(target, settings, np.zeros(D), rng)
+    k = len(weights)
+    root = root_of_covariance(FITTED_COV)
+    state = state._replace(
+        replicas=type(state.replicas)(*replicas_at(np.zeros((k, D)))),
+        counts=type(state.counts)(*no_counts(k, 1)),
+        notes=type(state.notes)(*empty_notes(k, D, 5)),
+        weights=weights,
+        cold=len(BETAS[0]) - 1,
+        broad=mixture(np.zeros(1), np.zeros((1, D)), np.full((1, 1, D), 1.0 / BROAD_SCALE), NORMAL),
+        fitted=mixture(np.zeros(1), FITTED_MEAN[None], root[None], NORMAL),
+        step_sizes=np.full(k, 1.2),
+        searches=np.zeros((k, 4)),
+        constants=np.zeros(k - 1),
+        frozen=True,
+    )
+    return tempering_rounds.with_first_metrics(state, root)
+
+
+def rung_p_values(sampler: Any, seed: int) -> tuple[np.ndarray, float]:
+    """P-values of all coordinates of all rungs after some scans from exact draws; share of exchanges."""
+    settings = resolve("tempered", {})[1]
+    weights = tempering.path_weights(*BETAS)
+    model = normal_target()  # the target holds addresses of its functions
+    target, rng = model.target(), np.random.default_rng(seed)
+    state, known = frozen_state(sampler, settings, target, weights), laws(weights)
+    roots = [np.linalg.cholesky(cov) for _, cov in known]
+    ends, swapped = np.empty((REPLICATES, len(weights), D)), 0.0
+    trace = empty_trace(SCANS, D, 6)
+    for row in range(REPLICATES):
+        parity = row % 2
+        exact = np.array(
+            [mean + root @ rng.standard_normal(D) for (mean, _), root in zip(known, roots, strict=True)]
+        )
+        at = state._replace(
+            replicas=type(state.replicas)(*replicas_at(exact)),
+            counts=type(state.counts)(*no_counts(len(weights), 1, parity)),
+        )
+        end = sampler.sweep(target, settings, tempering_rounds.evaluate_all(target, at), rng, False, trace)
+        ends[row] = end.replicas.points
+        swapped += np.mean(end.replicas.names != np.arange(len(weights))) / REPLICATES
+    found = []
+    for j, (mean, cov) in enumerate(known):
+        white = np.linalg.solve(np.linalg.cholesky(cov), (ends[:, j] - mean).T)
+        found += [
+            stats.kstest(column, "norm").pvalue for column in (*white, np.sum(white, axis=0) / np.sqrt(D))
+        ]
+    # Pairs of neighbours are independent of each other.
+    for j in range(len(weights) - 1):
+        found.append(stats.pearsonr(ends[:, j, 0], ends[:, j + 1, 0]).pvalue)
+    return np.array(found), swapped
+
+
+@pytest.mark.seeds(1, rate=LEVEL)
+def test_scans_leave_the_laws_of_all_rungs_invariant(seed: int) -> None:
+    p_values, swapped = rung_p_values(resolve("tempered", {})[0], seed)
+    assert swapped > 0.5
+    assert p_values.min() > LEVEL / p_values.size
+
+
+BROKEN = {
+    "exchanges that look at one side": (
+        "numerics/replicas.py",
+        "ratio = step_up(weights, j, heights[j]) - step_up(weights, j, heights[j + 1])",
+        "ratio = step_up(weights, j, heights[j])",
+    ),
+    "exchanges that leave the densities behind": (
+        "numerics/replicas.py",
+        "            for part in range(3):\n                heights[j, part], heights[j + 1, part] =",
+        "            for part in range(2):\n                heights[j, part], heights[j + 1, part] =",
+    ),
+    "trajectories along the posterior on every rung": (
+        "samplers/tempered.py",
+        "Rung(target, state.broad, state.fitted, weights[j], *places)",
+        "Rung(target, state.broad, state.fitted, weights[cold], *places)",
+    ),
+    "draws of the other reference": (
+        "samplers/tempered.py",
+        "state.broad if weights[j, BROAD] > 0.0 else state.fitted",
+        "state.fitted",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_scan_is_seen(name: str, tmp_path: Path) -> None:
+    file, text, other = BROKEN[name]
+    sampler = edited_sampler("tempered", {file: {text: other}}, tmp_path)
+    p_values, _ = rung_p_values(sampler, 1)
+    assert p_values.min() < LEVEL / p_values.size
+
+
+TWO = """
+parameters { vector[2] x; }
+model {
+  target += log_mix(0.3, normal_lpdf(x | -10, 1), normal_lpdf(x | 10, 0.3));
+}
+"""
+SPIKE = (
+    "parameters { vector[4] x; } model { target += log_mix(0.5, normal_lpdf(x|0,1), normal_lpdf(x|0,0.01)); }"
+)
+CORNERS = (
+    "parameters { vector[50] x; } model { target += log_mix(0.75, normal_lpdf(x|-2,1), normal_lpdf(x|2,1)); }"
+)
+MODES = {
+    "two normals far from each other": (TWO, lambda x: x[..., 0] > 0.0, 0.7),
+    "a spike of half the mass": (SPIKE, lambda x: np.square(x).sum(axis=-1) < 0.01, 0.5),
+    "two corners in fifty dimensions": (CORNERS, lambda x: x.mean(axis=-1) < 0.0, 0.75),
+}
+
+
+@pytest.mark.seeds(1, rate=0.01)
+@pytest.mark.parametrize("name", MODES)
+def test_weights_of_modes_and_the_evidence(name: str, seed: int) -> None:
+    """Within 4 standard errors; the evidence, which is 1, within 0.02 more. A chain has ten round trips."""
+    program, at_mode, weight = MODES[name]
+    result = stanadapt.sample(program, method="tempered", seed=seed, progress=False)
+    groups = datasets(result)
+    shares = at_mode(groups["posterior"]["x"].values).mean(axis=1)
+    group = groups["tempering"]
+    error = max(group["mode_weight_error"].mean().item() / np.sqrt(4), 0.005)
+    assert abs(shares.mean() - weight) < 4.0 * error
+    assert group["round_trips"].sum("leg").min() >= 10
+    attrs = groups["posterior"].attrs
+    assert abs(attrs["log_evidence"]) < 4.0 * attrs["log_evidence_error"] + 0.02
+    assert {finding.kind for finding in stanadapt.diagnose(result)} <= {"acceptance", "ess_bulk", "ess_tail"}

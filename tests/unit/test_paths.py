@@ -1,0 +1,272 @@
+"""Parallel tempering: its references, its schedule, what it counts, and what it says of itself."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray
+from scipy import stats
+
+from stanadapt.diagnostics.path_findings import path_findings as findings
+from stanadapt.numerics import tempering
+from stanadapt.numerics.mixtures import (
+    NORMAL,
+    Mixture,
+    fit_components,
+    log_parts,
+    mixture,
+    mixture_log_density,
+    root_of_covariance,
+)
+from stanadapt.numerics.replicas import (
+    ScanCounts,
+    empty_notes,
+    no_counts,
+    note_points,
+    open_batch,
+    replicas_at,
+)
+from stanadapt.samplers.tempered import stages
+from stanadapt.samplers.tempering_rounds import draw_new
+
+MEANS = np.array([[0.0, 1.0, -1.0], [5.0, 5.0, 5.0]])
+COVS = [
+    np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.3], [0.0, 0.3, 0.5]]),
+    np.diag([0.1, 0.2, 0.3]),
+]
+
+
+def law(degrees: float, *, diagonal: bool = False) -> Mixture:
+    covs = [np.diag(cov).copy() for cov in COVS] if diagonal else COVS
+    return mixture(np.log([0.3, 0.7]), MEANS, np.array([root_of_covariance(cov) for cov in covs]), degrees)
+
+
+def density(of: Mixture, x: np.ndarray) -> tuple[float, np.ndarray]:
+    slope = np.empty(3)
+    height = mixture_log_density.py_func(of, x, slope, np.empty(3), np.empty(3))
+    return float(height), slope
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("degrees", [4.0, 30.0, NORMAL])
+def test_mixture_has_the_density_that_scipy_says(degrees: float, diagonal: bool) -> None:
+    of = law(degrees, diagonal=diagonal)
+    covs = [np.diag(np.diag(cov)) for cov in COVS] if diagonal else COVS
+    rng = np.random.default_rng(1)
+    for x in rng.normal(2.0, 4.0, (20, 3)):
+        if degrees == NORMAL:
+            parts = [stats.multivariate_normal(m, c).pdf(x) for m, c in zip(MEANS, covs, strict=True)]
+        else:
+            parts = [stats.multivariate_t(m, c, degrees).pdf(x) for m, c in zip(MEANS, covs, strict=True)]
+        height, slope = density(of, x)
+        np.testing.assert_allclose(height, np.log(0.3 * parts[0] + 0.7 * parts[1]), rtol=1e-6)
+        np.testing.assert_allclose(
+            np.exp(log_parts(of, x[None])[0]), [0.3 * parts[0], 0.7 * parts[1]], rtol=1e-6, atol=1e-300
+        )
+        for i in range(3):
+            step = 1e-5 * np.eye(3)[i]
+            difference = (density(of, x + step)[0] - density(of, x - step)[0]) / 2e-5
+            np.testing.assert_allclose(slope[i], difference, rtol=1e-5, atol=1e-5)
+
+
+def test_a_density_does_not_depend_on_where_arrays_are_in_memory() -> None:
+    """The compiler may choose between two loops by whether arrays are close to each other."""
+    d, rng = 5, np.random.default_rng(7)
+    roots = np.triu(rng.normal(size=(2, d, d))) + 3.0 * np.eye(d)
+    of = mixture(np.log([0.3, 0.7]), rng.normal(size=(2, d)), roots, 10.0)
+    for x in rng.normal(0.0, 5.0, (2_000, d)):
+        found = []
+        for gap in (0, 1, 3, 100):
+            room = np.zeros(4 * (d + gap) + 8)
+            parts = [room[i * (d + gap) + gap % 3 :][:d] for i in range(4)]
+            parts[0][:] = x
+            found.append((mixture_log_density(of, *parts), parts[1].tobytes()))
+        assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("degrees", [6.0, NORMAL])
+def test_draws_of_a_mixture_have_its_law(degrees: float, diagonal: bool) -> None:
+    """One draw in each direction has a known law: whitened squares of the component it is nearest to."""
+    of = law(degrees, diagonal=diagonal)
+    rng = np.random.default_rng(2)
+    draws = np.array([draw_new(of, rng) for _ in range(4_000)])
+    owner = log_parts(of, draws).argmax(axis=1)
+    assert abs(owner.mean() - 0.7) < 0.03
+    root = np.diag(of.roots[1][0]) if diagonal else of.roots[1]
+    white = (draws[owner == 1] - MEANS[1]) @ root.T
+    squares = (white**2).sum(axis=1)
+    wanted = stats.chi2(3) if degrees == NORMAL else stats.f(3, degrees, scale=3)
+    assert stats.kstest(squares, wanted.cdf).pvalue > 1e-4
+    assert (
+        stats.kstest(white[:, 0], (stats.norm if degrees == NORMAL else stats.t(degrees)).cdf).pvalue > 1e-4
+    )
+
+
+def test_components_are_fitted_to_their_own_draws() -> None:
+    truth, rng = law(NORMAL), np.random.default_rng(3)
+    draws = np.array([draw_new(truth, rng) for _ in range(5_000)])
+    start = mixture(np.log([0.5, 0.5]), MEANS + 0.3, np.array([np.eye(3), np.eye(3)]), NORMAL)
+    found = fit_components(start, draws, 20)
+    np.testing.assert_allclose(np.exp(found.log_weights), [0.3, 0.7], atol=0.03)
+    np.testing.assert_allclose(found.means, MEANS, atol=0.15)
+    for root, cov in zip(found.roots, COVS, strict=True):
+        np.testing.assert_allclose(np.linalg.inv(root.T @ root), cov, atol=0.2)
+    few = fit_components(start, draws[:10], 20)
+    np.testing.assert_array_equal(few.means, start.means)
+    np.testing.assert_allclose(np.exp(few.log_weights).sum(), 1.0)
+
+
+def test_schedule_makes_rates_of_refusals_equal() -> None:
+    """With a barrier Lambda(beta) = 3 sqrt(beta), the schedule of n rungs is (j / n)²."""
+    betas = np.linspace(0.0, 1.0, 41) ** 2
+    rates = np.diff(3.0 * np.sqrt(betas))
+    found = tempering.spread_betas(betas, rates, 8)
+    np.testing.assert_allclose(found, (np.arange(9) / 8) ** 2, atol=2e-3)
+    assert tempering.count_rungs(3.0, 100) == 7
+    assert tempering.count_rungs(30.0, 32) == 32
+    assert tempering.count_rungs(0.0, 32) == 2
+
+
+def test_path_goes_from_one_reference_over_the_posterior_to_the_other() -> None:
+    weights = tempering.path_weights(np.array([0.0, 0.2, 1.0]), np.array([0.0, 1.0]))
+    np.testing.assert_allclose(weights, [[1, 0, 0], [0.8, 0, 0.2], [0, 0, 1], [0, 1, 0]])
+    broad, fitted = tempering.betas_of(weights, 2)
+    np.testing.assert_array_equal(broad, [0.0, 0.2, 1.0])
+    np.testing.assert_array_equal(fitted, [0.0, 1.0])
+    alone = tempering.path_weights(tempering.first_betas(0), tempering.first_betas(0))
+    np.testing.assert_array_equal(alone, [[0.0, 0.0, 1.0]])
+
+
+def test_ratios_of_integrals_of_normal_laws() -> None:
+    """Two normal laws with scales 1 and 2 and without their constants: the ratio of integrals is 2."""
+    rng = np.random.default_rng(4)
+    n, constant = 200_000, 0.3
+    near, far = rng.normal(0.0, 1.0, n), rng.normal(0.0, 2.0, n)
+
+    def up(x: np.ndarray) -> np.ndarray:
+        return -0.125 * x**2 + 0.5 * x**2
+
+    sums = np.zeros((4, 1, 2))
+    for b, (here, there) in enumerate(zip(near.reshape(4, -1), far.reshape(4, -1), strict=True)):
+        sums[b, 0] = (
+            np.sum(1 / (1 + np.exp(constant - up(here)))),
+            np.sum(1 / (1 + np.exp(up(there) - constant))),
+        )
+    constants = np.array([constant])
+    np.testing.assert_allclose(tempering.log_ratios(constants, sums), np.log(2.0), atol=0.01)
+    there = tempering.leg_evidence(constants, sums, slice(0, 1), 1.0)
+    back = tempering.leg_evidence(constants, sums, slice(0, 1), -1.0)
+    assert there.log_integral == -back.log_integral
+    assert 0.0 < there.standard_error < 0.02
+
+
+def test_variance_of_a_mean_counts_correlation() -> None:
+    """An autoregression with coefficient 0.8 has a long-run variance of 1 / (1 - 0.8)² = 25."""
+    rng = np.random.default_rng(5)
+    found = []
+    for _ in range(200):
+        series = np.zeros(600)
+        noise = rng.standard_normal(600)
+        for i in range(1, 600):
+            series[i] = 0.8 * series[i - 1] + noise[i]
+        found.append(tempering.long_run_variance(series[100:]))
+    assert 20.0 < np.mean(found) < 35.0
+    independent = [tempering.long_run_variance(rng.normal(size=128)) for _ in range(400)]
+    assert 0.95 < np.mean(independent) < 1.4
+
+
+def test_variance_of_a_mean_sees_a_weak_and_long_correlation() -> None:
+    """White noise with variance 1, and an autoregression of variance 0.1 whose correlation lasts 10 terms."""
+    rng = np.random.default_rng(6)
+    found, wanted = [], []
+    for _ in range(300):
+        slow, phi = np.zeros(328), np.exp(-1 / 10)
+        for i in range(1, 328):
+            slow[i] = phi * slow[i - 1] + np.sqrt(0.1 * (1.0 - phi**2)) * rng.standard_normal()
+        series = slow[200:] + rng.standard_normal(128)
+        found.append(tempering.long_run_variance(series))
+        wanted.append(128 * series.mean() ** 2)
+    assert 0.6 < np.mean(found) / np.mean(wanted) < 1.3
+
+
+def test_batches_hold_all_scans_and_become_longer() -> None:
+    counts: ScanCounts = no_counts(3, 2)
+    n = 3 * tempering.BATCHES + 17
+    for scan in range(n):
+        batch = open_batch.py_func(counts)
+        counts.sums[batch, :, 0] += scan
+        counts.visits[batch, 0] += 1.0
+    length = counts.clock[1]
+    assert (counts.clock[0], length) == (n, 4)
+    np.testing.assert_array_equal(counts.visits[: n // length, 0], length)
+    assert counts.visits.sum() == n
+    expected = np.add.reduceat(np.arange(float(n)), np.arange(0, n, length))
+    np.testing.assert_array_equal(counts.sums[: len(expected), 1, 0], expected)
+
+
+def test_notes_keep_evenly_spaced_scans() -> None:
+    notes, weights = empty_notes(2, 1, 8), np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    replicas = replicas_at(np.zeros((2, 1)))
+    for scan in range(45):
+        replicas.points[:, 0] = scan
+        replicas.slopes[:, 2, 0], replicas.slopes[:, 0, 0] = -scan, 7.0
+        note_points.py_func(notes, scan, weights, replicas)
+    used, stride = notes.clock
+    np.testing.assert_array_equal(notes.points[0, :used, 0], np.arange(stride - 1, 45, stride))
+    np.testing.assert_array_equal(notes.scores[0, :used, 0], -np.arange(stride - 1, 45, stride))
+    np.testing.assert_array_equal(notes.scores[1, :used, 0], 7.0)
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 7, 12, 100, 800, 12_345])
+def test_rounds_take_all_of_warmup_and_double(warmup: int) -> None:
+    lengths = [stage.length for stage in stages(None, warmup, 3)]
+    assert sum(lengths) == warmup
+    for before, after in itertools.pairwise(lengths):
+        assert after >= 2 * before - 1
+    assert not lengths or lengths[0] <= max(24, warmup)
+
+
+def group(**changes: Any) -> xarray.Dataset:
+    variables: dict[str, Any] = {
+        "refusal_rate": (("chain", "neighbours"), np.full((2, 3), 0.3)),
+        "round_trips": (("chain", "leg"), np.full((2, 2), 40.0)),
+        "log_integral_of_leg": (("chain", "leg"), np.full((2, 2), -3.0)),
+        "log_integral_error_of_leg": (("chain", "leg"), np.full((2, 2), 0.02)),
+        "mode": (("chain", "component", "unconstrained"), np.array([[[0.0], [10.0]], [[10.1], [0.1]]])),
+        "mode_scale": (("chain", "component", "unconstrained"), np.ones((2, 2, 1))),
+        "mode_weight": (("chain", "component"), np.array([[0.3, 0.7], [0.68, 0.32]])),
+        "mode_weight_error": (("chain", "component"), np.full((2, 2), 0.02)),
+    }
+    for name, value in changes.items():
+        variables[name] = (variables[name][0], np.array(value))
+    return xarray.Dataset(variables, coords={"chain": [0, 1]})
+
+
+def test_findings_on_what_replicas_did() -> None:
+    assert findings(group()) == []
+    kinds = {
+        "round_trips": group(round_trips=[[40.0, 40.0], [3.0, 4.0]]),
+        "legs": group(log_integral_of_leg=[[-3.0, -3.0], [-3.0, -2.0]]),
+        "mode_weights": group(mode_weight=[[0.3, 0.7], [1.0, 0.0]]),
+    }
+    for kind, bad in kinds.items():
+        (finding,) = findings(bad)
+        assert finding.kind == kind
+        assert 1 in finding.chains
+    (finding,) = findings(group(round_trips=[[40.0, 40.0], [1.0, 400.0]]))
+    assert "the broad reference" in finding.text
+    (finding,) = findings(group(log_integral_of_leg=[[-3.0, np.nan], [-3.0, -3.0]]))
+    assert finding.chains == (0,)
+    assert findings(group().isel(neighbours=slice(0, 0))) == []  # one rung: nothing to exchange
+
+
+def test_a_mode_that_one_chain_does_not_know_is_a_finding() -> None:
+    alone = group(mode=[[[0.0], [10.0]], [[10.1], [50.0]]], mode_weight=[[0.3, 0.7], [0.7, 0.3]])
+    (finding,) = findings(alone)
+    assert finding.kind == "mode_weights"
+    assert finding.numbers["weight"] == pytest.approx(0.3)
+    assert finding.numbers["other"] == 0.0
