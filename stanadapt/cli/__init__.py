@@ -3,10 +3,12 @@
 Everything but click is imported inside the commands, so that help comes at once.
 """
 
+from .approximating import laplace, optimize, pathfinder
 from .command_group import main
 from .comparing import compare
 from .completion import completion
 from .exporting import export
+from .generating import generate
 from .models import check_model, compile_methods, methods
 from .pages import report, watch
 from .results import diagnose, evidence, replay, summary
@@ -21,8 +23,12 @@ __all__ = [
     "evidence",
     "export",
     "extend",
+    "generate",
+    "laplace",
     "main",
     "methods",
+    "optimize",
+    "pathfinder",
     "replay",
     "report",
     "resume",

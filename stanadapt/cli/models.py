@@ -12,7 +12,7 @@ from ..method_names import METHODS
 from ..model import BACKENDS
 from .command_group import main
 from .completion import complete_method
-from .options import EXISTING, JSON, RADIUS, SEED
+from .options import EXISTING, INCLUDE_PATH, JSON, RADIUS, SEED
 from .output import shown, warnings_as_lines
 
 if TYPE_CHECKING:
@@ -96,11 +96,22 @@ def compile_methods(methods: Sequence[str], every: bool, no_progress: bool) -> N
 @click.argument("model", type=EXISTING)
 @click.option("--data", type=EXISTING, metavar="FILE", help="Data, as JSON.")
 @click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@click.option("--include-path", "include_paths", **INCLUDE_PATH)
+@click.option(
+    "--pedantic", is_flag=True, help="Also warn of what the pedantic mode of Stan's compiler finds, by stanc."
+)
 @click.option("--init-radius", **RADIUS, show_default=True, help="As for sampling.")
 @click.option("--seed", **SEED, default=0, show_default=True, help="For the start.")
 @click.option("--json", "as_json", **JSON)
 def check_model(
-    model: str, data: str | None, backend: str, init_radius: float, seed: int, as_json: bool
+    model: str,
+    data: str | None,
+    backend: str,
+    include_paths: Sequence[str],
+    pedantic: bool,
+    init_radius: float,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Open MODEL, and say what it holds and costs.
 
@@ -123,7 +134,7 @@ def check_model(
 
     init_radius = check.number("init_radius", init_radius, 0.0, check.LARGEST_RADIUS)
     with warnings_as_lines(quiet=False):
-        opened = Posterior(model, data, backend=backend)
+        opened = Posterior(model, data, backend=backend, include_paths=include_paths, pedantic=pedantic)
     if not as_json:
         _describe(model, opened)
     start = None

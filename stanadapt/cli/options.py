@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,12 @@ STORE = click.Path(exists=True, file_okay=False)
 COUNT: dict[str, Any] = {"type": click.IntRange(min=1), "metavar": "N"}
 SEED: dict[str, Any] = {"type": click.IntRange(0, 2**32 - 1), "metavar": "N"}
 RADIUS: dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "R", "default": 2.0}
-
+INCLUDE_PATH: dict[str, Any] = {
+    "multiple": True,
+    "type": click.Path(exists=True, file_okay=False),
+    "metavar": "DIR",
+    "help": "A folder for included files, looked at after those of the files themselves. May be repeated.",
+}
 
 JSON: dict[str, Any] = {
     "is_flag": True,
@@ -71,14 +77,25 @@ def parse_settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_quantities(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """NAME, or DATA=NAME of the data that a quantity is of, as a dict from names in the result."""
+    """NAME, DATA=NAME of the data that a quantity is of, or a JSON object of such, as a dict by own name."""
     named: dict[str, str] = {}
     for text in texts:
-        own, _, quantity = text.partition("=")
-        if own in named:
-            raise click.BadParameter(f"{own} is named twice", param_hint=option)
-        named[own] = quantity or own
+        for own, quantity in _pairs(option, text).items():
+            if own in named:
+                raise click.BadParameter(f"{own} is named twice", param_hint=option)
+            named[own] = quantity
     return named
+
+
+def _pairs(option: str, text: str) -> dict[str, Any]:
+    if not text.lstrip().startswith("{"):
+        own, _, quantity = (part.strip() for part in text.partition("="))
+        return {own: quantity or own}
+    try:
+        pairs = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is not valid JSON: {error}", param_hint=option) from error
+    return dict(pairs)
 
 
 def parse_inits(text: str) -> Any:

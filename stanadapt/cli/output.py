@@ -45,7 +45,7 @@ def draw_and_write(ctx: click.Context, draw: Callable[[], Any], out: str, quiet:
     # Once there are draws, signals wait until they are in the file.
     with warnings_as_lines(quiet) as findings, delayed_interrupts() as caught:
         idata = draw()
-        _write(idata, out)
+        write_result(idata, out)
         ctx.meta[WRITTEN] = out
     note = attributes(idata).get("interrupted_note", "")
     ended = caught.signal or (signal.SIGINT if note else 0)
@@ -61,7 +61,53 @@ def draw_and_write(ctx: click.Context, draw: Callable[[], Any], out: str, quiet:
         ctx.exit(128 + ended)
 
 
-def _write(idata: Any, out: str) -> None:
+def approximate_and_write(ctx: click.Context, approximate: Callable[[], Any], out: str, quiet: bool) -> None:
+    """Have a maximum or an approximation made, write it to a file, and report on it."""
+    with warnings_as_lines(quiet) as findings:
+        idata = approximate()
+        write_result(idata, out)
+        ctx.meta[WRITTEN] = out
+    if not quiet:
+        _report_approximation(idata, findings)
+        click.echo(f"\nWritten to {out}")
+
+
+def _report_approximation(idata: Any, findings: Sequence[Any]) -> None:
+    """What was found, a table of the parameters, and the findings."""
+    from ..diagnostics import statistics, table
+    from ..diagnostics.approximation import APPROXIMATIONS, describe_approximation
+    from ..result.container import datasets
+
+    groups = datasets(idata)
+    draws = groups["posterior"]
+    attrs = draws.attrs
+    evaluated = [f"{attrs[name]} {name}" for name in ("gradients", "densities") if name in attrs]
+    click.echo(
+        f"{attrs['method']} with {attrs['backend']}: {APPROXIMATIONS[attrs['approximation']]}, seed "
+        f"{attrs['seed']}, {' and '.join(evaluated)} in {table.duration(attrs['sampling_time'])}"
+    )
+    if not findings:
+        click.echo(f"{describe_approximation(groups, attrs)}.")
+    if "coordinates" in groups["adaptation"].attrs:
+        click.echo(f"Coordinates: {groups['adaptation'].attrs['coordinates']}.")
+    chosen = statistics.select(idata, list(json.loads(attrs["parameters"])))
+    if attrs["approximation"] == "optimum":
+        names = statistics.row_names(chosen)
+        values = statistics.rows_of(chosen, range(len(names))).ravel()
+        rows = [[name, f"{value:.6g}"] for name, value in zip(names, values, strict=True)]
+        click.echo(f"\nlog density {attrs['lp']:.6g}\n")
+        click.echo(table.aligned(["parameter", "value"], rows[:_MOST_ROWS]))
+    else:
+        frame = table.summary(idata, list(map(str, chosen.data_vars)))
+        rows = [[name] for name in frame.index]
+        click.echo("\n" + table.summary_table(frame[:_MOST_ROWS]))
+    if len(rows) > _MOST_ROWS:
+        click.echo(f"and {len(rows) - _MOST_ROWS} rows more: see the file")
+    if findings:
+        click.echo("\n" + in_words(findings))
+
+
+def write_result(idata: Any, out: str) -> None:
     """Write the result; where `out` has become impossible meanwhile, beside other temporary files."""
     from ..result.files import rescue_result, write
 
@@ -117,6 +163,8 @@ def _report(idata: Any, findings: Sequence[Any]) -> None:
         click.echo(f"Chosen because {attrs['auto_reason']}.")
     if "until_reason" in attrs:
         click.echo(f"Drawn until {attrs['until']}: {attrs['until_reason']}.")
+    if "log_evidence" in attrs:
+        click.echo(f"Log evidence {attrs['log_evidence']:.4g} ± {attrs['log_evidence_error']:.2g}.")
     names = list(json.loads(attrs["parameters"])) or [str(name) for name in draws.data_vars]
     if sizes["draw"]:
         frame = table.summary(idata, names)

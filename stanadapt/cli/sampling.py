@@ -14,6 +14,7 @@ from .completion import complete_method, complete_setting
 from .options import (
     COUNT,
     EXISTING,
+    INCLUDE_PATH,
     RADIUS,
     RESULT,
     SEED,
@@ -55,7 +56,7 @@ from .output import check_output, draw_and_write, warnings_as_lines
     "--init",
     metavar="FILE|R",
     help="Where chains start: a JSON file with values of some or all parameters, the .nc file of an earlier "
-    "run (its last draws), or a radius, as --init-radius has it.",
+    "run (its last draws) or of `stanadapt pathfinder`, or a radius, as --init-radius has it.",
 )
 @click.option(
     "--init-radius",
@@ -86,19 +87,23 @@ from .output import check_output, draw_and_write, warnings_as_lines
     shell_complete=complete_setting,
     help="A setting of the method, such as damping=1; see `stanadapt methods NAME`. May be repeated.",
 )
+@click.option("--include-path", "include_paths", **INCLUDE_PATH)
 @click.option("--save-warmup", is_flag=True, help="Keep the iterations of warm-up too.")
 @click.option(
     "--log-likelihood",
     multiple=True,
     metavar="[DATA=]NAME",
-    help="Generated quantity that is the pointwise log likelihood; y=log_lik names it as the data y. May be "
-    "repeated.",
+    help="Generated quantity that is the pointwise log likelihood; y=log_lik names it as the data y, "
+    'and so does {"y": "log_lik"}. May be repeated.',
 )
 @click.option(
     "--posterior-predictive",
     multiple=True,
     metavar="[DATA=]NAME",
     help="Generated quantity that is replicated data; likewise.",
+)
+@click.option(
+    "--log-prior", is_flag=True, help="Add the log density of the prior at each draw, for power-scaling."
 )
 @click.option("--keep-unconstrained", is_flag=True, help="Keep the unconstrained draws too.")
 @click.option(
@@ -123,6 +128,7 @@ def sample(
     method: str,
     settings: Sequence[str],
     backend: str,
+    include_paths: Sequence[str],
     init: str | None,
     log_likelihood: Sequence[str],
     posterior_predictive: Sequence[str],
@@ -160,7 +166,7 @@ def sample(
     predictions = parse_quantities("--posterior-predictive", posterior_predictive)
 
     def draw() -> Any:
-        opened = open_posterior(method, model, data, backend)
+        opened = open_posterior(method, model, data, backend, include_paths)
         return api.sample(
             opened,
             method=method,

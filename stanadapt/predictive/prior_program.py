@@ -1,0 +1,62 @@
+"""The prior of a Stan program, as a program: by a flag among its data, or without its likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from ..errors import ArgumentError, ModelError
+from ..model.data import read
+from ..model.likelihood import without_likelihood
+from ..model.posterior import Posterior
+from ..model.program import data_declarations, has_includes
+from ..model.source import is_opened, read_source
+
+FLAG = "prior_only"  # brms and others have it among their data: 1 leaves the likelihood out
+
+
+class PriorProgram(NamedTuple):
+    """A program whose density is the prior, with its data."""
+
+    whole: str  # the program as it was, with includes written in place
+    code: str
+    data: Any
+    likelihood: tuple[str, ...]  # the statements that were left out, where that was done here
+    how: str  # in words
+
+
+def prior_program(
+    model: Any, data: Any, observed: Collection[str] | None, *, is_proper: bool = True
+) -> PriorProgram:
+    """The prior of what stands for a program; the arguments are those of `prior_predictive`.
+
+    Raises
+    ------
+    ArgumentError, ModelError, DataError
+        It is no Stan program whose text is known, or it cannot be told what its likelihood is.
+    """
+    if isinstance(model, Posterior):
+        if data is not None:
+            raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
+        code, data = model.code, model.data
+    elif is_opened(model):
+        raise _no_text("it is none")
+    else:
+        code = read_source(model).code
+    if not code:
+        raise _no_text("a compiled library does not tell its text")
+    if has_includes(code):
+        raise _no_text("it includes a file that cannot be read here")
+    if observed is None and FLAG in data_declarations(code):
+        return PriorProgram(code, code, {**read(data), FLAG: 1}, (), f"{FLAG} = 1 in the data")
+    prior = without_likelihood(code, observed, is_proper=is_proper)
+    how = f"the program without its likelihood of {', '.join(sorted(prior.observed))}"
+    return PriorProgram(code, prior.code, data, prior.likelihood, how)
+
+
+def _no_text(reason: str) -> ModelError:
+    return ModelError(
+        f"model: the prior is found in the text of a Stan program, and {reason}. For models of PyMC and "
+        "NumPyro their own functions draw from the prior: pymc.sample_prior_predictive, "
+        "numpyro.infer.Predictive"
+    )
