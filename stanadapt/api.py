@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from . import check, samplers
 from .diagnostics.earlier import begin_from
-from .diagnostics.statistics import statistics_step
 from .errors import ArgumentError
+from .predictive.log_prior import LogPrior
 from .result.build import try_build
 from .result.labels import Labels
 from .result.stores.run_folder import check_folder, lock
@@ -92,11 +92,13 @@ def sample(
     dims: Mapping[str, Sequence[str]] | None = None,
     log_likelihood: str | Sequence[str] | Mapping[str, str] = (),
     posterior_predictive: str | Sequence[str] | Mapping[str, str] = (),
+    log_prior: bool = False,
     keep_unconstrained: bool = False,
     until: str | Mapping[str, Any] | Until | None = None,
     store: str | os.PathLike[str] | None = None,
     cluster: Any = None,
     warm: Any = None,
+    include_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> InferenceData:
     """Draw from the posterior of a Stan program, or of any log density, in parallel chains.
 
@@ -111,7 +113,8 @@ def sample(
         as `abc` makes of a simulator and `Target.from_jax` makes of a function in JAX; a model of PyMC, see
         `Target.from_pymc`; a model of NumPyro.
     data
-        A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
+        A dict of numbers, arrays, lists, pandas or xarray objects; a DataFrame of pandas or polars; a Dataset
+        or DataArray of xarray; a path to a JSON file; JSON text; or None; see `Posterior` for tables.
         A model of NumPyro takes its arguments by name here.
     method
         A name that `methods()` lists, or "auto", which tries the posterior and chooses one of them:
@@ -130,7 +133,9 @@ def sample(
         Where the chains start. None: uniformly on (-init_radius, init_radius) on the unconstrained scale, in
         up to 100 tries. A number: the same with this radius. A dict of constrained values, which may leave
         some parameters out, a list of one such dict for each chain, or a path to one in JSON. An array of
-        unconstrained points (chains, d). An earlier InferenceData: its last draws.
+        unconstrained points (chains, d). A function of a chain's number, from 0, and a numpy Generator, which
+        depends on the seed and the chain alone; it returns such a dict, an unconstrained point (d,), or None.
+        An earlier InferenceData: its last draws, of its chains in turn if it has another number of them.
     init_radius
         Radius of the starts of what `inits` leaves open; 0 starts all chains at the origin.
     warm
@@ -142,6 +147,9 @@ def sample(
         other, further out than the posterior, and loses some of its power if they start at draws.
     backend
         "auto", "stanli" or "bridgestan", or a backend that another package brings; see `Posterior`.
+    include_paths
+        Folders, one or a list, for the files that the program includes. They are looked at after the folder
+        of the including file and that of the program.
 
     How long
     --------
@@ -187,11 +195,15 @@ def sample(
     log_likelihood
         Names of the generated quantities that are pointwise log likelihoods. Or a dict from data to
         quantities: {"y": "log_lik"} calls log_lik y in the group log_likelihood and gives it the dimensions
-        of y, as ArviZ's functions expect; the attribute `quantities` keeps the program's name. For a model of
+        of y, as ArviZ's functions expect; the attribute `quantities` keeps the program's name. "y=log_lik",
+        as in a shell, is the same, by itself or in a list. For a model of
         PyMC or NumPyro these are names of observed variables, and the log likelihood is computed then.
     posterior_predictive
-        Names of the generated quantities that are replicated data, or a dict such as {"y": "y_rep"},
-        likewise.
+        Names of the generated quantities that are replicated data, or {"y": "y_rep"} or "y=y_rep", likewise.
+    log_prior
+        Add the group log_prior: the log density of the prior at each draw, for ArviZ's power-scaling. It
+        comes from the statements of a Stan program that are not its likelihood; `prior_predictive` says how
+        these are told. It is computed from the draws, and a store does not keep it.
 
     Returns
     -------
@@ -250,16 +262,17 @@ def sample(
     with raised_interrupts(), memory_in_words(), contextlib.ExitStack() as held:
         if store is not None:
             held.enter_context(lock(check_folder(store)))
-        posterior = open_posterior(request.method, model, data, request.backend)
+        posterior = open_posterior(request.method, model, data, request.backend, include_paths)
+        prior = LogPrior(posterior) if check.boolean("log_prior", log_prior) else None
         posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
         labels = Labels.checked(request.coords, request.dims, posterior)
         request = request._replace(coords=labels.coords, dims=labels.dims)
         request = name_quantities(request, posterior)
         try_build(posterior, request)
-        also = [statistics_step()]
-        prepared = prepare(request, posterior, stored=store is not None, cluster=cluster, also=also)
+        prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
         kept = None if store is None else create_store(store, request, prepared)
-        return complete(Fit(prepared, request, kept), began)
+        drawn = complete(Fit(prepared, request, kept), began)
+        return drawn if prior is None else prior.add(drawn)
 
 
 def compile(methods: str | Sequence[str] | None = None, *, progress: bool = True) -> None:
@@ -290,8 +303,7 @@ def compile(methods: str | Sequence[str] | None = None, *, progress: bool = True
     wanted = [check.choice("methods", name, samplers.METHODS) for name in wanted]
     progress = check.boolean("progress", progress)
     with raised_interrupts():
-        steps = [*ahead_steps(wanted), statistics_step()]
-        compile_steps(steps, progress, loading=False, methods=wanted)
+        compile_steps(ahead_steps(wanted), progress, loading=False, methods=wanted)
 
 
 def methods(name: str | None = None) -> pandas.DataFrame:

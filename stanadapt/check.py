@@ -115,10 +115,15 @@ def names(name: str, value: Any, meaning: str) -> list[Any]:
 
 def label(name: str, value: str) -> str:
     """`value` if a variable or a dimension can have this name in a file."""
-    if value in (".", "..") or "/" in value or not value.isprintable():
+    if not is_label(value):
         allowed = "a name without a slash and without control characters, and not . or .."
         raise refused(name, value, allowed)
     return value
+
+
+def is_label(value: str) -> bool:
+    """Whether a variable or a dimension can have this name in a file."""
+    return value not in ("", ".", "..") and "/" not in value and value.isprintable()
 
 
 def nearest(value: Any, allowed: Iterable[str]) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import check
 from .diagnostics.findings import diagnose
 from .diagnostics.goals import Goals
-from .diagnostics.statistics import statistics_step
 from .errors import ArgumentError, ChainError, FindingsWarning, OutputError, StoreError, warn
 from .result.build import bare, build
 from .result.container import attributes
@@ -224,8 +223,7 @@ def _go_on(
         posterior = reopen_posterior(store, model, data)
         store.check_machine(posterior.library)
         asked = store.asked
-        also = [statistics_step()]
-        prepared = prepare_again(request, job, posterior, asked.inits, asked.notes, cluster, also)
+        prepared = prepare_again(request, job, posterior, asked.inits, asked.notes, cluster)
         store.begin_again(job, request)
         return complete(Fit(prepared, request, store), began)
 

@@ -66,7 +66,10 @@ def record(trace: Trace, i: Integer, x: Vector, logp: Real, info: Info) -> None:
 
 @kernel(counted=False)
 def _record_own(rows: Matrix, i: Integer, own: Any) -> None:
-    """Write the columns of the method's own. If it has none, `own` is None and numba drops the branch."""
+    """Write the columns of the method's own. If it has none, `own` is None and numba drops the branch.
+
+    Rows may have more columns, of the method that goes on after a pilot; they are zero.
+    """
     if own is not None:
         for j in range(rows.shape[1]):
-            rows[i, j] = own[j]
+            rows[i, j] = own[j] if j < len(own) else 0.0

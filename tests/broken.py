@@ -61,12 +61,15 @@ FAULTS = [
     "number of steps that depends on where they begin",
 ]
 WITH_FAULTS = {
-    "samplers/fisher_hmc.py": {
-        'coordinates where they help"] = "auto"\n': (
-            'coordinates where they help"] = "auto"\n    fault: Annotated[int, Limit(0, 6), "which"] = 0\n'
+    "numerics/splitting.py": {
+        "    n: Integer,\n) ->": "    n: Integer,\n    fault: Any,\n) ->",
+        "momentum[i] += B * h": "momentum[i] += (0.5 if fault == 4 else 1.0) * B * h",
+        "momentum[i] += push * score[i]": (
+            "momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"
         ),
+    },
+    "numerics/trajectory.py": {
         "    rng: Generator,\n) ->": "    rng: Generator,\n    fault: Any,\n) ->",
-        "h, adapting, room, rng)": "h, adapting, room, rng, 0 if adapting else settings.fault)",
         "    energy = energy_of": (
             "    if fault == 1:\n        for i in range(x.size):\n            room.momentum[i] = z[i]\n"
             "    energy = energy_of"
@@ -80,12 +83,11 @@ WITH_FAULTS = {
         "room.velocity, h, n)": "room.velocity, h, n, fault)",
         "    logp_y, taken =": "    if fault == 6 and x[0] > 0.0:\n        n += 1\n    logp_y, taken =",
     },
-    "numerics/splitting.py": {
-        "    n: Integer,\n) ->": "    n: Integer,\n    fault: Any,\n) ->",
-        "momentum[i] += B * h": "momentum[i] += (0.5 if fault == 4 else 1.0) * B * h",
-        "momentum[i] += push * score[i]": (
-            "momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"
+    "samplers/fisher_hmc.py": {
+        'coordinates where they help"] = "auto"\n': (
+            'coordinates where they help"] = "auto"\n    fault: Annotated[int, Limit(0, 6), "which"] = 0\n'
         ),
+        "state.most, d, room, rng\n": "state.most, d, room, rng, 0 if adapting else settings.fault\n",
     },
 }
 
@@ -114,20 +116,30 @@ def edited_sampler(
 ) -> ModuleType:
     """The method's module with texts replaced in its sources: file -> text -> what it becomes.
 
-    With `frozen` its kernels take `adapting` for False, whatever they are told.
+    A file that others of them import comes before these. With `frozen` kernels take `adapting` for False,
+    whatever they are told.
     """
     own = f"samplers/{method}.py"
-    importing = _edited(own, edits.get(own, {}))
-    for file in set(edits) - {own}:  # shared with other methods
+    importing, broken = _edited(own, edits.get(own, {})), []
+    for file in [file for file in edits if file != own]:  # shared with other methods
         room, name = Path(file).parent.name, Path(file).stem
-        _load(f"stanadapt.{room}.broken_{name}", _edited(file, edits[file]), folder)
-        where = "..numerics." if room == "numerics" else "."
-        redirected = importing.replace(f"from {where}{name} import", f"from {where}broken_{name} import")
-        assert redirected != importing
-        importing = redirected
+        source = _redirected(_edited(file, edits[file]), broken, room)
+        _load(f"stanadapt.{room}.broken_{name}", source, folder)
+        broken.append((room, name))
+    redirected = _redirected(importing, broken, "samplers")
+    assert redirected != importing or not broken
+    importing = redirected
     if frozen:
         importing = ast.unparse(_Frozen().visit(ast.parse(importing)))
     return _load(f"stanadapt.samplers.broken_{method}", importing, folder)
+
+
+def _redirected(source: str, broken: list[tuple[str, str]], room: str) -> str:
+    """The source of a file in `room` that imports from the broken files in place of the sound ones."""
+    for other, name in broken:
+        where = "." if other == room else f"..{other}."
+        source = source.replace(f"from {where}{name} import", f"from {where}broken_{name} import")
+    return source
 
 
 @contextlib.contextmanager

@@ -46,6 +46,7 @@ SPACING = {
     "rlmh": 400,
     "rlmh_mala": 100,
     "fisher_hmc": 20,
+    "tempered": 5,
     "nuts": 10,
 }
 DEFAULT_SPACING = 200

@@ -66,6 +66,8 @@ CASES = {
     "kmc_finite": Case(UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"})),
     "rlmh": Case(UNLIKE_SCALES, ({}, {"faithful": True, "warm_start": 1_500}), draws=40_000),
     "rlmh_mala": Case(UNLIKE_SCALES, ({}, {"faithful": True, "warm_start": 1_500})),
+    # One rung is that of the posterior alone; exchanges are tested in test_tempering.py.
+    "tempered": Case(SKEWED, ({"rungs": 1},), draws=2_000),
     "nuts": Case(SKEWED, draws=5_000),
 }
 

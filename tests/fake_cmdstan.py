@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+DEFAULTS = {"num_warmup": "1000", "num_samples": "1000", "thin": "1", "save_warmup": "0", "engaged": "1"}
+DEFAULTS |= {"metric": "diag_e", "max_depth": "10", "sig_figs": "8", "id": "1", "init": "2"}
 INFO = "stan_version_major = 2\nstan_version_minor = 36\nstan_version_patch = 0\nSTAN_THREADS = false\n"
 
 
@@ -37,7 +39,7 @@ def main(stan_file: str, words: list[str]) -> int:
     if words == ["info"]:
         print(INFO, end="")
         return 0
-    given = dict(word.split("=", 1) for word in words if "=" in word and word != "file")
+    given = DEFAULTS | dict(word.split("=", 1) for word in words if "=" in word and word != "file")
     files = [word.partition("=")[2] for word in words if word.startswith("file=")]
     if given.get("method") != "sample" or len(files) != 2:
         print(f"Error: {' '.join(words)}")
@@ -56,7 +58,7 @@ def _run(stan_file: str, data: str, given: dict[str, str]) -> Any:
 
     text, chain = Path(data).read_text(), int(given["id"])
     start = stanli.bridgestan_model(stan_file=stan_file, data=text)
-    inits = start.param_unconstrain_json(Path(given["init"]).read_text())
+    inits = _start(start, given)
     model = stanli.Model(stan_file=stan_file, data=text, seed=int(given["seed"]))
     return model.sample(
         chains=chain,  # the last of them has the stream of this one
@@ -71,6 +73,17 @@ def _run(stan_file: str, data: str, given: dict[str, str]) -> Any:
         delta=float(given.get("delta", 0.8)),
         refresh=0,
     )
+
+
+def _start(model: Any, given: dict[str, str]) -> np.ndarray:
+    """The start that a file names; or a random one, also where the file leaves parameters out."""
+    if Path(given["init"]).is_file():
+        try:
+            return np.asarray(model.param_unconstrain_json(Path(given["init"]).read_text()))
+        except RuntimeError:
+            given["init"] = "2"
+    rng, radius = np.random.default_rng([int(given["seed"]), int(given["id"])]), float(given["init"])
+    return rng.uniform(-radius, radius, model.param_unc_num())
 
 
 def _csv(fit: Any, given: dict[str, str]) -> str:
@@ -88,12 +101,12 @@ def _csv(fit: Any, given: dict[str, str]) -> str:
         [
             *_comments(given),
             ",".join([*stanli.SAMPLER_COLUMNS, *names]),
-            *lines[:saved],
+            *lines[: saved : int(given["thin"])],
             "# Adaptation terminated",
             f"# Step size = {fit.step_size[-1]:.{digits}g}",
             f"# {title}",
             *("# " + ", ".join(f"{value:.{digits}g}" for value in row) for row in metric),
-            *lines[saved:],
+            *lines[saved :: int(given["thin"])],
             "# ",
             "#  Elapsed Time: 0.25 seconds (Warm-up)",
             "#                0.5 seconds (Sampling)",
@@ -114,7 +127,7 @@ def _comments(given: dict[str, str]) -> list[str]:
         "num_samples": given["num_samples"],
         "num_warmup": given["num_warmup"],
         "save_warmup": "true" if given.get("save_warmup") == "1" else "false",
-        "thin": "1 (Default)",
+        "thin": given["thin"],
         "algorithm": "hmc (Default)",
         "engine": "nuts (Default)",
         "max_depth": given["max_depth"],

@@ -163,7 +163,7 @@ def arguments_of_sample(rng: np.random.Generator, folder: Path) -> Example:
 
     names = ["model", "data", "method", "settings", "chains", "warmup", "draws", "thin", "seed", "inits"]
     names += ["init_radius", "workers", "backend", "progress", "save_warmup", "coords", "dims"]
-    names += ["log_likelihood", "posterior_predictive", "keep_unconstrained"]
+    names += ["log_likelihood", "posterior_predictive", "keep_unconstrained", "include_paths"]
     given = with_some(rng, odd_values(), names)
     if rng.random() < 0.2:
         given["method"] = pick(rng, ["nuts", "fisher_MALA", "hmc "])
@@ -335,6 +335,7 @@ def options(rng: np.random.Generator, folder: Path) -> Example:
         "--init-radius": numbers,
         "--workers": numbers,
         "--backend": ["auto", "stanli", "bridge", ""],
+        "--include-path": files,
         "--set": settings,
         "--log-likelihood": names,
         "--posterior-predictive": names,

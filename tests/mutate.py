@@ -155,7 +155,7 @@ MUTATIONS = [
         unit("test_fisher_hmc", "test_squares_mix_where_steps_are_short[1000-0.38]"),
     ),
     Mutation(
-        "samplers/fisher_hmc.py",
+        "numerics/trajectory.py",
         "        z[i] = rng.standard_normal()",
         "        z[i] = 0.9 * rng.standard_normal()",
         law("fisher_hmc"),
@@ -530,15 +530,82 @@ MUTATIONS = [
     ),
     Mutation(
         "model/full_densities.py",
-        'yield _Edit(token.start, token.end, f"{found[1]}_lp{found[2]}")',
+        'yield Edit(token.start, token.end, f"{found[1]}_lp{found[2]}")',
         "pass",
         unit("test_full_densities", "test_statements"),
     ),
     Mutation(
         "model/full_densities.py",
-        'for block, bodies in (("functions", self._bodies()), ',
+        'for block, bodies in (("functions", self.bodies()), ',
         "for block, bodies in (",
         unit("test_full_densities", "test_functions_that_the_program_defines"),
+    ),
+    # inputs, and draws as a frame
+    Mutation(
+        "result/formats/tidy_draws.py",
+        "+ first + int(index[0, 1]) - 1",
+        "+ int(index[0, 1]) - 1",
+        unit("test_tidy_draws", "test_warm_up_comes_before_the_draws_of_each_chain"),
+    ),
+    Mutation(
+        "model/labelled_data.py",
+        "return codes.astype(np.int64) + 1",
+        "return codes.astype(np.int64)",
+        unit("test_labelled_data", "test_columns_sizes_and_levels"),
+    ),
+    Mutation(
+        "model/includes.py",
+        "(folder, self.folder, *self.include_paths)",
+        "(self.folder, folder, *self.include_paths)",
+        unit("test_includes", "test_the_nearest_file_comes_first"),
+    ),
+    Mutation(
+        "model/includes.py",
+        'number += code.count("\\n", place, token.start())',
+        'number += code.count("\\n", 0, token.start())',
+        unit("test_includes", "test_errors_after_includes_name_the_line_of_the_program"),
+    ),
+    Mutation(
+        "run/inits.py",
+        "SeedSequence(seed, spawn_key=(_SPAWN_KEY, chain))",
+        "SeedSequence(seed, spawn_key=(_SPAWN_KEY,))",
+        unit("test_inits", "test_a_function_of_the_chain_and_a_generator"),
+    ),
+    Mutation(
+        "model/backends/stan/native.py",
+        "with no_prints(), without_notes(), checked_divisions():",
+        "with without_notes(), checked_divisions():",
+        ("end_to_end/test_prints.py::test_lines_come_once_with_their_chain",),
+    ),
+    Mutation(
+        "predictive/generation.py",
+        "    out[:, :p] = flat\n",
+        "",
+        unit("test_generate_quantities", "test_copies_are_the_draws"),
+    ),
+    Mutation(
+        "predictive/generation.py",
+        "spawn_key=(_SPAWN_KEY, chain)",
+        "spawn_key=(_SPAWN_KEY,)",
+        unit("test_generate_quantities", "test_a_draw_has_its_numbers_whatever_is_beside_it"),
+    ),
+    Mutation(
+        "model/backends/stan/native.py",
+        "failed[rows] = parts < len(_PARTS)",
+        "failed[rows] = False",
+        unit("test_generate_quantities", "test_quantities_that_fail_are_told"),
+    ),
+    Mutation(
+        "predictive/log_prior.py",
+        " - transforms.log_density(point)",
+        "",
+        unit("test_prior_predictive", "test_the_log_prior_of_a_fit"),
+    ),
+    Mutation(
+        "model/likelihood.py",
+        "if term.parameters and (term.observed or term.depends):",
+        "if False:",
+        unit("test_likelihood", "test_what_cannot_be_told_is_refused"),
     ),
 ]
 

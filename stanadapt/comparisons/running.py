@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from .. import api, check
 from ..diagnostics.convergence import FEWEST
-from ..diagnostics.statistics import statistics_step
 from ..errors import FindingsWarning, StanAdaptError
 from ..model.posterior import Posterior
 from ..result.container import attributes, container, datasets
 from ..run.interrupts import delayed_interrupts, give_up, raised_interrupts
-from ..run.preparation.compiling import compile_steps
 from ..run.preparation.prepare import prepare
 from ..run.progress import tell
 from .entrants import Entrant
@@ -62,7 +60,6 @@ def run_all(plan: ComparisonPlan) -> tuple[list[Attempt], int]:
     ]
     ready: set[str] = set()
     stopped: BaseException | None = None
-    compile_steps([statistics_step()], plan.progress)
     with delayed_interrupts() as caught:
         for place, attempt in enumerate(attempts):
             if caught.signal or stopped:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import api, check, samplers
 from ..diagnostics.earlier import begin_from
 from ..errors import ArgumentError, warn
+from ..model.includes import check_include_paths
 from ..model.portable_programs import check_program, portable, program_digest
 from ..model.posterior import Posterior
 from ..model.source import is_function, is_opened
@@ -119,8 +120,12 @@ def sample_many(
             f"model={check.shown(model)} has its own data: pass a program, or model=None and datasets with "
             "(model, None) for each key"
         )
-    program = None if model is None or is_function(model) else portable(model)  # or each fit has its own
-    check_program(program, request.backend)
+    include_paths = [str(folder) for folder in check_include_paths(arguments["include_paths"])]
+    program = None  # each fit has its own
+    if model is not None and not is_function(model):
+        check_program(model, request.backend, include_paths)
+        program = portable(model, include_paths)
+    arguments |= {"include_paths": include_paths}
     folder, seed = _folder(out, program, request, arguments, seed)
     try:
         pool, share = _pool(cluster, workers, request.workers, total, timeout)
@@ -173,6 +178,7 @@ def _folder(
 def _plain_arguments(request: Request, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments as an index can hold them: the method's defaults are written out."""
     written = dict(arguments)
+    del written["include_paths"]  # the hash of the program tells what it includes
     if request.method != auto.NAME:
         job = request.job(request.method, request.settings)
         settings = samplers.named(samplers.sampler(job.method), job.settings)

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError
+from ..model.labelled_data import is_table
 
 _FORMS = (
     "a mapping of keys to data, or an iterable of (key, data) tuples or of data; data are a mapping, a path "
@@ -97,7 +98,7 @@ def _check_mapping(model: Any, datasets: Mapping[Any, Any]) -> None:
     for key, value in datasets.items():
         if model is None and not _is_pair(value):
             raise check.refused(f"datasets[{key!r}]", value, f"(model, data): {_PAIR_FORMS}")
-        if model is not None and not isinstance(value, _DATA):
+        if model is not None and not (isinstance(value, _DATA) or is_table(value)):
             raise ArgumentError(
                 f"datasets seems to be a single data set: datasets[{key!r}] is {check.shown(value)}, where "
                 "data are expected. Use stanadapt.sample for one data set, or [data]"
@@ -128,7 +129,7 @@ def _key_and_value(model: Any, number: int, item: Any, with_keys: bool) -> tuple
         if model is None and not _is_pair(item[1]):
             raise _wrong_item(model, number, item)
         return item
-    if model is None or not isinstance(item, _DATA):
+    if model is None or not (isinstance(item, _DATA) or is_table(item)):
         raise _wrong_item(model, number, item)
     return number, item
 

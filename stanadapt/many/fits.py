@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import check
-from ..diagnostics.statistics import statistics_step
 from ..errors import ChainError, DataError, OutputError, StanAdaptWarning, warn
 from ..model.data import EVERY, load, read
+from ..model.labelled_data import as_pandas, is_table
 from ..model.portable_programs import compile_program, portable, program_digest
 from ..model.posterior import Posterior
 from ..model.source import is_opened
@@ -198,7 +198,7 @@ class Fits:
         own = None
         if self.common.model is None:
             own = Posterior(model, data, backend=self.request.backend) if _is_object(model) else model
-            own = own if isinstance(own, Posterior) else portable(own)
+            own = own if isinstance(own, Posterior) else portable(own, self._include_paths)
         if own is not None and _is_object(model):
             data = None  # it has them
         elif isinstance(data, str) or hasattr(data, "__fspath__"):
@@ -210,6 +210,10 @@ class Fits:
             program = own.digest() if isinstance(own, Posterior) else program_digest(own)
         values = own.data if isinstance(own, Posterior) else _values(data)
         return own, data, digest("data", [program, values])
+
+    @property
+    def _include_paths(self) -> Any:
+        return self.common.arguments["include_paths"]
 
     def _submit(self, fit: _Fit) -> None:
         self.under_way[self.pool.submit(fit.task)] = fit
@@ -228,11 +232,12 @@ class Fits:
             warnings.simplefilter("ignore", StanAdaptWarning)
             if self.timeout is not None and not is_opened(entry.model):
                 refused = functools.partial(self._is_refused, fit, caught)
-                compile_program(portable(entry.model), self.request.backend, refused)
+                program = portable(entry.model, self._include_paths)
+                compile_program(program, self.request.backend, refused)
             elif not is_opened(entry.model):
-                open_posterior(method, entry.model, entry.data, self.request.backend)
+                open_posterior(method, entry.model, entry.data, self.request.backend, self._include_paths)
         steps = ahead_steps([warmup.PILOT if method == auto.NAME else method])
-        compile_steps([*steps, statistics_step()], self.request.progress, loading=False)
+        compile_steps(steps, self.request.progress, loading=False)
 
     def _is_refused(self, fit: _Fit, caught: Caught) -> bool:
         """Whether stanli refuses the program of a fit, which a worker process says; no, where it is late."""
@@ -408,7 +413,9 @@ def _is_object(model: Any) -> bool:
 
 
 def _values(data: Any) -> Any:
-    """Data as `sample` reads them, for both meanings of Python's tuples."""
+    """Data as `sample` reads them, for both meanings of Python's tuples; a table as text with all digits."""
+    if is_table(data):
+        return as_pandas(data).to_json(orient="split", double_precision=15)
     try:
         return read(data)
     except DataError:

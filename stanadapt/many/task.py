@@ -55,13 +55,16 @@ def fit(task: Task) -> Outcome:
         began = time.perf_counter()
         try:
             common, (model, data) = _common(task.common), _unpacked(task.own)
+            program = common.model if model is None else model
+            # A text has its includes in place; another machine need not have the folders.
+            own = {"include_paths": ()} if isinstance(program, str) else {}
             result = api.sample(
-                common.model if model is None else model,
+                program,
                 data,
                 seed=task.seed,
                 workers=task.workers or _threads(),
                 progress=False,
-                **common.arguments,
+                **(common.arguments | own),
             )
         except Exception as error:
             failure = ChainFailure.of(None, error)

@@ -64,9 +64,10 @@ def read(data: Any, what: str = "data", tuples: Container[str] = ()) -> dict[str
     if isinstance(data, str | os.PathLike):
         data = load(data, what)
     if not isinstance(data, Mapping):
+        table = "a DataFrame, an xarray Dataset, " if what == "data" else ""
         raise DataError(
             f"{what}={shown(data)} of type {type(data).__name__} is not allowed: {what} must be a dict, "
-            "a path to a JSON file, JSON text, or None"
+            f"{table}a path to a JSON file, JSON text, or None"
         )
     values = {}
     for name in data:

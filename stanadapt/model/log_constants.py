@@ -13,8 +13,8 @@ from .. import check
 from ..errors import ModelError, StanAdaptError
 from .data import to_json
 from .full_densities import keep_constants
+from .includes import ProgramText
 from .posterior import Posterior
-from .program import has_includes
 from .variables import variable_of
 
 _CLOSE = 1e-9  # relative difference that rounding leaves in sums of many terms
@@ -83,16 +83,14 @@ def _densities_of_rewritten(posterior: Posterior, points: np.ndarray) -> np.ndar
     """Log densities (n,) of the program that keeps its constants."""
     from .backends.stan import stanli
 
-    reason = ""
     if not posterior.code:
-        reason = "its text is not known: pass the program rather than an opened model"
-    elif has_includes(posterior.code):
-        reason = "it includes a file that cannot be read here"
-    if reason:
-        raise ModelError(f"model: the constants that its log density lacks cannot be found: {reason}")
+        raise ModelError(
+            "model: the constants that its log density lacks cannot be found: its text is not known: pass "
+            "the program rather than an opened model"
+        )
     try:
         code = keep_constants(posterior.code)
-        full = stanli.open_program(code, None, to_json(posterior.data), posterior.seed)
+        full = stanli.open_program(ProgramText(code), to_json(posterior.data), posterior.seed)
         values = np.array([full.log_density(x) for x in points])
         pairs = [
             (posterior.model.log_density_gradient(x)[1], full.log_density_gradient(x)[1])

@@ -8,13 +8,24 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from .. import check
-from ..errors import DataError, ModelError, warn
+from ..errors import ArgumentError, DataError, ModelError, warn
 from . import BACKENDS, OBJECT_BACKENDS, PROGRAM_BACKENDS
 from .backends.contract import Model, ObjectBackend, ProgramBackend, RefusedDataError, RefusedError
 from .data import EVERY, read, to_json
+from .includes import check_include_paths
+from .labelled_data import DataLabels, is_table, unpack
 from .plugins import check_backend, claim, open_outside
-from .program_data import read_data, tell_unused
-from .source import ProgramSource, is_opened, model_name, read_source, refused_model
+from .program_data import read_labelled, tell_unused
+from .source import (
+    ProgramSource,
+    is_opened,
+    model_name,
+    read_source,
+    refused_include_paths,
+    refused_model,
+)
+
+NO_LABELS = DataLabels.none()
 
 
 class Opened(NamedTuple):
@@ -26,6 +37,12 @@ class Opened(NamedTuple):
     executable: str  # the path of a CmdStanModel's executable, or nothing
     name: str  # what the model is called, or nothing
     seed: int  # of the random numbers in `transformed data`
+    labels: DataLabels = NO_LABELS
+
+
+_NOT_PEDANTIC = ArgumentError(
+    "pedantic=True is not allowed with a model that is no Stan program: stanc reads the text of a program"
+)
 
 
 # Called with a program and its data as JSON, before a backend may take a minute to compile it.
@@ -33,7 +50,13 @@ Check = Callable[[str, str], None]
 
 
 def open_model(
-    model: Any, data: Any, backend: str, seed: int = 0, before_compiling: Check | None = None
+    model: Any,
+    data: Any,
+    backend: str,
+    seed: int = 0,
+    before_compiling: Check | None = None,
+    include_paths: Any = (),
+    pedantic: bool = False,
 ) -> Opened:
     """Open a user's model with its data; see `Posterior`.
 
@@ -45,9 +68,29 @@ def open_model(
     ArgumentError, ModelError, DataError
     """
     if check_backend(backend) in BACKENDS and not is_opened(model):
-        return open_source(read_source(model), data, backend, seed, before_compiling)
+        source = read_source(model, include_paths)
+        if pedantic:
+            tell_pedantic(source)
+        return open_source(source, data, backend, seed, before_compiling)
+    if pedantic:
+        raise _NOT_PEDANTIC
+    if check_include_paths(include_paths):
+        raise refused_include_paths("a model that is no Stan program")
     adopted, held = _adopt(model, data) if backend in BACKENDS else open_outside(backend, model, data)
     return Opened(adopted, "", held, "", model_name(model), seed)
+
+
+def tell_pedantic(source: ProgramSource) -> None:
+    """Warn of what stanc's pedantic mode finds; or that it cannot be asked."""
+    from .backends.stan.stanc import pedantic_warnings
+
+    if source.library is not None:
+        raise _NOT_PEDANTIC
+    try:
+        for text in pedantic_warnings(source.program):
+            warn(f"stanc: {text}")
+    except ModelError as error:
+        warn(f"pedantic=True: {error}")
 
 
 def _adopt(model: Any, data: Any) -> tuple[Model, dict[str, Any]]:
@@ -68,17 +111,23 @@ def open_source(
     """Open a program, or a library, that has been read; see `open_model`."""
     if source.library is not None:
         model, values = _open_library(source.library, data, seed)
+        labels = NO_LABELS
     else:
-        values = read_data(source, data)
+        values, labels = read_labelled(source, data)
         model = _open_program(source, values, backend, seed, before_compiling)
         tell_unused(source.code, values)
-    return Opened(model, source.code, values, source.executable, source.name, seed)
+    return Opened(model, source.code, values, source.executable, source.name, seed, labels)
 
 
 def _open_library(library: Path, data: Any, seed: int) -> tuple[Model, dict[str, Any]]:
     """A library that BridgeStan compiled. It does not say which data it declares."""
     from .backends.stan import bridgestan
 
+    if is_table(data):
+        raise DataError(
+            "data are a table, and a library does not say which of its columns it declares: pass a dict"
+        )
+    data, _ = unpack(data, {}, "")
     readings: list[Container[str]] = [(), EVERY] if isinstance(data, Mapping) else [()]
     failures = []
     for tuples in readings:  # Python's tuples are arrays; or, where the library takes none, Stan tuples
@@ -99,7 +148,7 @@ def _open_program(
     source: ProgramSource, values: dict[str, Any], backend: str, seed: int, before_compiling: Check | None
 ) -> Model:
     """Open a program with the backend asked for; "auto" takes the first that does not refuse it."""
-    code, folder, data = source.text, source.folder, to_json(values)
+    program, data = source.program, to_json(values)
     if source.executable:  # it has been compiled
         before_compiling = None
     refusal: RefusedError | RefusedDataError | None = None
@@ -107,12 +156,12 @@ def _open_program(
         opener = cast(ProgramBackend, _backend(PROGRAM_BACKENDS[name]))
         if before_compiling is not None and name == "bridgestan":
             before_compiling(source.code, data)
-        if refusal is not None and opener.is_at_hand(code, folder):
+        if refusal is not None and opener.is_at_hand(program):
             warn(f"{refusal}. {opener.ATTEMPT} instead.")
         elif isinstance(refusal, RefusedDataError):
             continue
         try:
-            return opener.open_program(code, folder, data, seed)
+            return opener.open_program(program, data, seed)
         except (RefusedError, RefusedDataError) as error:
             if backend != "auto" or (before_compiling is not None and isinstance(error, RefusedDataError)):
                 raise

@@ -9,11 +9,12 @@ from typing import Any
 
 from ..errors import ModelError
 from .backends.contract import RefusedDataError, RefusedError
+from .includes import ProgramText
 from .opening import open_model
 from .source import Contents, executable, is_opened, read_source
 
 
-def portable(model: Any) -> Any:
+def portable(model: Any, include_paths: Any = ()) -> Any:
     """A program in the form in which another process or machine can open it, without the user's files.
 
     A program becomes its text with includes written in place. A library that BridgeStan compiled becomes its
@@ -26,7 +27,7 @@ def portable(model: Any) -> Any:
     """
     if is_opened(model) or executable(model):
         return model
-    source = read_source(model)
+    source = read_source(model, include_paths)
     return Contents(source.code) if source.library is None else source.library.resolve()
 
 
@@ -48,12 +49,15 @@ def program_digest(model: Any) -> str:
         raise ModelError(f"model={str(model)!r} cannot be read: {error}") from error
 
 
-def check_program(model: Any, backend: str) -> None:
-    """Refuse a program, as `portable` gives it, that compiles with no data. Raises ModelError."""
-    if isinstance(model, str) and backend != "bridgestan":
+def check_program(model: Any, backend: str, include_paths: Any = ()) -> None:
+    """Refuse a program that compiles with no data. Raises ModelError."""
+    if is_opened(model) or executable(model) or backend == "bridgestan":
+        return
+    source = read_source(model, include_paths)
+    if source.library is None:
         from .backends.stan import stanli
 
-        stanli.compiled(model, None)
+        stanli.compiled(source.program)
 
 
 def compile_program(model: Any, backend: str, is_refused: Callable[[], bool]) -> None:
@@ -71,8 +75,8 @@ def compile_program(model: Any, backend: str, is_refused: Callable[[], bool]) ->
         return
     from .backends.stan import bridgestan
 
-    if backend == "bridgestan" or (bridgestan.is_at_hand(model, None) and is_refused()):
-        bridgestan.compiled(model, None)
+    if backend == "bridgestan" or (bridgestan.is_at_hand(ProgramText(model)) and is_refused()):
+        bridgestan.compiled(ProgramText(model))
 
 
 def is_refused(model: Any, data: Any) -> bool:

@@ -13,8 +13,11 @@ from .. import check
 from ..errors import ArgumentError, EvaluationError
 from .data import holds_tuples, read
 from .description import Description
+from .includes import check_include_paths
 from .opening import Check, Opened, open_model
+from .printing import no_prints
 from .program import observed_names
+from .source import refused_include_paths
 
 
 class Posterior:
@@ -29,7 +32,10 @@ class Posterior:
         whose `data` are its arguments by name; or an object for a backend from outside. A string that ends in
         .stan, .so, .dylib or .dll, or names a file, is a path.
     data
-        A dict of numbers, arrays, lists, pandas or xarray objects; a path to a JSON file; JSON text; or None.
+        A dict of numbers, arrays, lists, pandas or xarray objects; a DataFrame of pandas or polars; a Dataset
+        or DataArray of xarray; a path to a JSON file; JSON text; or None. Of a DataFrame the columns that the
+        program declares are taken by name, their length is the size that they declare, and a categorical is
+        the numbers of its levels, from 1 on. Labels of tables and of xarray go on into results.
         NaN and infinity are numbers, in JSON as bare words or as texts. A Python tuple is an array, unless
         the program declares a Stan tuple, or a ready library takes no array; dicts with the keys 1, 2, ...
         are Stan tuples. Values are checked against the program's declarations.
@@ -39,6 +45,13 @@ class Posterior:
         the name of a backend that another package brings.
     seed
         For random numbers in the `transformed data` block only, 0 to 2**32 - 1.
+    include_paths
+        Folders, one or a list, for the files that the program includes. They are looked at after the folder
+        of the including file and that of the program.
+    pedantic
+        Whether to warn of what the pedantic mode of Stan's compiler finds in the program: parameters without
+        a prior, priors that are no good idea, divisions of integers and the like. It needs a program named
+        stanc: of CmdStan, of BridgeStan, of PyStan, on the path, or named by the environment variable STANC.
 
     Attributes
     ----------
@@ -61,8 +74,19 @@ class Posterior:
         The data do not fit the program.
     """
 
-    def __init__(self, model: Any, data: Any = None, *, backend: str = "auto", seed: int = 0) -> None:
-        self._hold(open_model(model, data, backend, check.integer("seed", seed, 0, 2**32 - 1)))
+    def __init__(
+        self,
+        model: Any,
+        data: Any = None,
+        *,
+        backend: str = "auto",
+        seed: int = 0,
+        include_paths: Any = (),
+        pedantic: bool = False,
+    ) -> None:
+        pedantic = check.boolean("pedantic", pedantic)
+        seed = check.integer("seed", seed, 0, 2**32 - 1)
+        self._hold(open_model(model, data, backend, seed, None, include_paths, pedantic))
 
     @classmethod
     def of(cls, opened: Opened) -> Posterior:
@@ -177,10 +201,11 @@ class Posterior:
         if self.model.noisy:
             return "the estimate of the density is zero"
         try:
-            if not with_gradient:
-                value, score = self.model.log_density(x), np.zeros(0)
-            else:
-                value, score = self.model.log_density_gradient(x)
+            with no_prints():  # it was evaluated before
+                if not with_gradient:
+                    value, score = self.model.log_density(x), np.zeros(0)
+                else:
+                    value, score = self.model.log_density_gradient(x)
         except RuntimeError as error:
             return check.one_line(error)
         if not np.isfinite(value):
@@ -253,7 +278,8 @@ class Posterior:
         return point
 
     def _hold(self, opened: Opened) -> None:
-        self.model, self.code, self.data, self.executable, self.name, self.seed = opened
+        self.model, self.code, self.data, self.executable, self.name, self.seed = opened[:6]
+        self.labels = opened.labels
         self._describe()
 
     def _describe(self) -> None:
@@ -276,7 +302,11 @@ class Posterior:
 
 
 def as_posterior(
-    model: Any, data: Any, backend: str = "auto", before_compiling: Check | None = None
+    model: Any,
+    data: Any,
+    backend: str = "auto",
+    before_compiling: Check | None = None,
+    include_paths: Any = (),
 ) -> Posterior:
     """A user's Posterior as it is, or another model opened; see `opening.open_model`.
 
@@ -285,7 +315,11 @@ def as_posterior(
     ArgumentError, ModelError, DataError
     """
     if not isinstance(model, Posterior):
-        return Posterior.of(open_model(model, data, backend, before_compiling=before_compiling))
+        return Posterior.of(
+            open_model(model, data, backend, before_compiling=before_compiling, include_paths=include_paths)
+        )
+    if check_include_paths(include_paths):
+        raise refused_include_paths("a Posterior")
     if data is not None:
         raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
     return model

@@ -9,27 +9,21 @@ set must not be refused.
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import check
-from ..errors import ModelError
-
 # Strings come first, so that `//` inside of one starts no comment; includes last, so that one in a comment is
 # none.
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r'(?P<text>"[^"\n]*")|(?P<comment>//[^\n]*|/\*.*?\*/)'
     r'|#include[ \t]+(?P<include>"[^"\n]*"|<[^>\n]*>|\S+)',
     re.DOTALL,
 )
-MOST_INCLUDES = 1_000
 _WORD = re.compile(r"\s*([A-Za-z]\w*)\s*")
 _NAMES = re.compile(r"\s*[A-Za-z]\w*\s*(,\s*[A-Za-z]\w*\s*)*")
 _CLOSING = {"[": "]", "(": ")", "<": ">"}
@@ -58,84 +52,19 @@ class Declaration(NamedTuple):
         return f"{self.type}, sizes [{', '.join(self.sizes)}]" if self.sizes else f"a single {self.type}"
 
 
-def with_includes(code: str, folder: Path | None) -> str:
-    """The program with included files written in place; an #include that cannot be read stays.
-
-    Raises
-    ------
-    ModelError
-        There are too many includes. Files that include others twice, which include others twice, and so on,
-        would give more text than memory holds.
-    """
-    count = 0
-
-    def written(code: str, including: tuple[Path, ...]) -> str:
-        def written_out(token: re.Match[str]) -> str:
-            nonlocal count
-            if token["include"] is None:
-                return token[0]
-            path = ((folder or Path()) / token["include"].strip('"<>')).resolve()
-            if path in including:
-                return token[0]
-            try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, ValueError):
-                return token[0]
-            count += 1
-            if count > MOST_INCLUDES:
-                raise ModelError(
-                    f"model: the Stan program includes files more than {MOST_INCLUDES} times, those that "
-                    f"included files include among them, the last one {path.name}; write each of them once"
-                )
-            return written(text, (*including, path))
-
-        return _TOKEN.sub(written_out, code)
-
-    return written(code, ())
-
-
-def find_place(code: str, folder: Path | None, pattern: str) -> str:
-    """Where a program first has text of a pattern, in words: its line; empty where it has none.
-
-    In the program itself, else in the files that it includes. Comments and texts are not looked at.
-    """
-    for name, text in _texts(code, folder):
-        found = re.search(pattern, _blanked(text))
-        if found is not None:
-            line = text.count("\n", 0, found.start()) + 1
-            shown = check.shown(text.splitlines()[line - 1].strip())
-            return f"line {line}{f' of {name}' if name else ''}: {shown}"
-    return ""
-
-
-def _texts(code: str, folder: Path | None) -> Iterator[tuple[str, str]]:
-    """The program, without a name, and the files that it includes, each once."""
-    waiting, seen = [("", code)], {""}
-    while waiting:
-        name, text = waiting.pop(0)
-        yield name, text
-        for token in _TOKEN.finditer(text):
-            included = (token["include"] or "").strip('"<>')
-            if included not in seen:
-                seen.add(included)
-                with contextlib.suppress(OSError, ValueError):
-                    path = (folder or Path()) / included
-                    waiting.append((included, path.read_text(encoding="utf-8")))
-
-
-def _blanked(code: str) -> str:
+def blanked(code: str) -> str:
     """The program with blanks for comments, texts and #include directives, all else where it was."""
-    return _TOKEN.sub(lambda token: re.sub(r"[^\n]", " ", token[0]), code)
+    return TOKEN.sub(lambda token: re.sub(r"[^\n]", " ", token[0]), code)
 
 
 def has_includes(code: str) -> bool:
     """Whether a program asks for other files, beside what it says in comments and texts."""
-    return any(token["include"] is not None for token in _TOKEN.finditer(code))
+    return any(token["include"] is not None for token in TOKEN.finditer(code))
 
 
 def without_comments(code: str) -> str:
     """The program with comments and #include directives blanked, and texts emptied."""
-    return _TOKEN.sub(lambda token: '""' if token["text"] else " ", code)
+    return TOKEN.sub(lambda token: '""' if token["text"] else " ", code)
 
 
 @functools.lru_cache(maxsize=64)  # of some programs that are opened again and again
@@ -171,7 +100,7 @@ def data_declarations(code: str) -> dict[str, Declaration]:
 
 def undeclared(code: str, names: Iterable[str]) -> list[str]:
     """The names that the data block does not contain; an empty list where a part of it cannot be read."""
-    if any(token["include"] for token in _TOKEN.finditer(code)):
+    if any(token["include"] for token in TOKEN.finditer(code)):
         return []
     words = set(re.findall(r"[A-Za-z]\w*", block(code, "data")))
     return [name for name in names if name not in words]

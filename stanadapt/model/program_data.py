@@ -11,6 +11,7 @@ from typing import Any
 from .. import check
 from ..errors import DataError, ModelError, warn
 from .data import conform, read
+from .labelled_data import DataLabels, unpack
 from .program import data_declarations, declarations, undeclared
 from .source import ProgramSource
 
@@ -20,7 +21,13 @@ _NAMED = 5  # entries that a warning names
 
 def read_data(source: ProgramSource, data: Any) -> dict[str, Any]:
     """Data that fit the program."""
+    return read_labelled(source, data)[0]
+
+
+def read_labelled(source: ProgramSource, data: Any) -> tuple[dict[str, Any], DataLabels]:
+    """Data that fit the program, and the labels that they bring."""
     declared = data_declarations(source.code)
+    data, labels = unpack(data, declared, source.code)
     tuples = [name for name, declaration in declared.items() if declaration.type == "tuple"]
     try:
         values = conform(read(data, tuples=tuples), declared)
@@ -28,9 +35,9 @@ def read_data(source: ProgramSource, data: Any) -> dict[str, Any]:
     except DataError:
         from .backends.stan import stanli
 
-        stanli.compiled(source.text, source.folder)  # where the program does not compile, the user hears that
+        stanli.compiled(source.program)  # where the program does not compile, the user hears that
         raise
-    return values
+    return values, labels
 
 
 def tell_unused(code: str, values: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from .. import check
 from ..errors import ArgumentError, ModelError
-from .program import with_includes
+from .includes import ProgramText, check_include_paths, write_in_place
 
 LIBRARIES = (".so", ".dll", ".dylib")  # endings of the files that BridgeStan compiles
 _LIBRARY_OF = "_model"  # BridgeStan writes NAME_model.so for NAME.stan
@@ -27,11 +27,14 @@ class ProgramSource(NamedTuple):
     """A program as it is read: a library that BridgeStan compiled, or text."""
 
     library: Path | None
-    text: str
-    folder: Path | None  # to which the paths of the includes are relative
-    code: str  # the text with its includes in place
+    program: ProgramText  # with its includes in place; empty for a library
     executable: str  # the path of a CmdStanModel's executable, or nothing
     name: str  # see `model_name`
+
+    @property
+    def code(self) -> str:
+        """The program's text."""
+        return self.program.code
 
 
 def is_path(given: str | os.PathLike[str], endings: tuple[str, ...], *, looks_like_contents: bool) -> bool:
@@ -115,20 +118,39 @@ def _locate(model: Any) -> Path | str:
     raise refused_model(model)
 
 
-def read_source(model: Any) -> ProgramSource:
-    """Read what stands for a program.
+def read_source(model: Any, include_paths: Any = ()) -> ProgramSource:
+    """Read what stands for a program, and the files that it includes.
+
+    `include_paths` are more folders for these, see `includes.write_in_place`. Those of a CmdStanModel come
+    after them.
 
     Raises
     ------
     ArgumentError, ModelError
-        It is no model, or its file cannot be read.
+        It is no model, or its file or an included one cannot be read.
     """
+    folders = check_include_paths(include_paths)
     found = _locate(model)
     if isinstance(found, Path) and found.suffix in LIBRARIES:
-        return ProgramSource(found, "", None, "", "", model_name(model))
+        if folders:
+            raise refused_include_paths("a library that is compiled")
+        return ProgramSource(found, ProgramText(""), "", model_name(model))
     text, folder = _read_code(found)
-    code = with_includes(text, folder)
-    return ProgramSource(None, text, folder, code, executable(model), model_name(model))
+    program = write_in_place(text, folder, (*folders, *_own_include_paths(model)))
+    return ProgramSource(None, program, executable(model), model_name(model))
+
+
+def refused_include_paths(what: str) -> ArgumentError:
+    """The error for `include_paths` where nothing is included any more."""
+    return ArgumentError(f"include_paths are not allowed with {what}: it includes no files")
+
+
+def _own_include_paths(model: Any) -> list[Path]:
+    """The folders in which a CmdStanModel looks for included files."""
+    options = getattr(model, "stanc_options", None) if hasattr(model, "stan_file") else None
+    given = options.get("include-paths", ()) if isinstance(options, dict) else ()
+    folders = given.split(",") if isinstance(given, str) else given
+    return [Path(each).resolve() for each in folders]
 
 
 def _read_code(source: Path | str) -> tuple[str, Path | None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import check
+from ..diagnostics.approximation import describe_approximation, is_approximation
 from ..diagnostics.convergence import FEWEST
 from ..diagnostics.findings import diagnose
 from ..diagnostics.statistics import select
@@ -121,7 +122,10 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
     if posterior.sizes["draw"]:
         frame = summary(idata)
         known = Worst.of(frame)
-        worst = known.clause(chains) if posterior.sizes["draw"] >= FEWEST else ""
+        if is_approximation(attrs):
+            worst = describe_approximation(groups, attrs)
+        elif posterior.sizes["draw"] >= FEWEST:
+            worst = known.clause(chains)
         keys = key_figures(groups, attrs, known)
         table = summary_rows(frame, posterior, attrs)
         pictures = list(draw_pictures(idata))

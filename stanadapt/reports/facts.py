@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import samplers
+from ..diagnostics.approximation import APPROXIMATIONS, is_approximation
 from ..diagnostics.table import duration
 from ..result.container import Groups
 from ..result.labels import SAMPLE_DIMS
@@ -44,6 +45,8 @@ def run_facts(groups: Groups, attrs: Mapping[str, Any]) -> list[Fact]:
     method = str(attrs.get("method", ""))
     sizes = groups["posterior"].sizes
     found = []
+    if is_approximation(attrs):
+        return _approximation_facts(attrs, sizes["draw"]) + _record_facts(groups, attrs)
     if method:
         found.append(Fact("Method", method, samplers.METHODS.get(method, "")))
     else:
@@ -65,9 +68,34 @@ def run_facts(groups: Groups, attrs: Mapping[str, Any]) -> list[Fact]:
         found.append(Fact("Starts", "given by the user"))
     elif math.isfinite(radius := number(attrs, "init_radius")):
         found.append(Fact("Starts", f"uniform on (-{radius:g}, {radius:g}), unconstrained"))
+    return found + _record_facts(groups, attrs)
+
+
+def _approximation_facts(attrs: Mapping[str, Any], draws: int) -> list[Fact]:
+    """List how an approximation, or a maximum, was made."""
+    words = APPROXIMATIONS.get(str(attrs["approximation"]), str(attrs["approximation"]))
+    found = [Fact("Approximation", words, "These are no chains, and no draws of the posterior itself.")]
+    if "pareto_k" in attrs:
+        found.append(Fact("Draws", f"{draws:,}"))
+        found.append(Fact("Pareto k", f"{number(attrs, 'pareto_k'):.2f}"))
+        found.append(Fact("Effective draws", f"{number(attrs, 'effective_draws'):,.0f}"))
+    if "density" in attrs:
+        found.append(Fact("Density", str(attrs["density"])))
+    for label, name in (("Gradients", "gradients"), ("Densities", "densities")):
+        if name in attrs:
+            found.append(Fact(label, f"{number(attrs, name):,.0f}"))
+    return found
+
+
+def _record_facts(groups: Groups, attrs: Mapping[str, Any]) -> list[Fact]:
+    """List what every result records."""
+    found = []
     coordinates = groups["adaptation"].attrs.get("coordinates") if "adaptation" in groups else None
     if coordinates:
         found.append(Fact("Learned coordinates", str(coordinates)))
+    if math.isfinite(evidence := number(attrs, "log_evidence")):
+        error = number(attrs, "log_evidence_error")
+        found.append(Fact("Log evidence", f"{evidence:.4g} ± {error:.2g}", "from the path of rungs"))
     for label, name in (("Seed", "seed"), ("Evaluated by", "backend"), ("Model hash", "model_hash")):
         if name in attrs:
             found.append(Fact(label, str(attrs[name])))
@@ -121,7 +149,7 @@ def data_rows(groups: Groups) -> Table | None:
 def quantity_rows(groups: Groups) -> Table:
     """List names and shapes of all drawn quantities."""
     rows = []
-    for group in ("posterior", "posterior_predictive", "log_likelihood"):
+    for group in ("posterior", "posterior_predictive", "predictions", "log_likelihood", "log_prior"):
         for name, values in (groups[group].data_vars if group in groups else {}).items():
             own = [f"{values.sizes[dim]}" for dim in values.dims if dim not in SAMPLE_DIMS]
             rows.append([str(name), group, " x ".join(own) or "scalar"])

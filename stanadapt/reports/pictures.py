@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import check
 from ..errors import ArgumentError
 from ..plots.adaptation import plot_adaptation
+from ..plots.approximation_plot import plot_approximation
 from ..plots.canvas import draw_detached
 from ..plots.chains import plot_chains
 from ..plots.energy_plot import plot_energy
 from ..plots.ess import plot_ess
 from ..plots.field_plot import plot_field
+from ..plots.path_plot import plot_path
 from ..plots.policy_plot import plot_policy
 from ..plots.preconditioner import plot_preconditioner
 from .vector import Picture, picture
@@ -44,6 +46,13 @@ class Plan(NamedTuple):
 
 
 PLANS = (
+    Plan(
+        "approximation",
+        "Approximation",
+        "How the density of the posterior differs from that of the approximation at its draws, or where "
+        "climbs have ended. Weights correct a narrow spread; a long tail to the right they cannot.",
+        plot_approximation,
+    ),
     Plan(
         "chains",
         "Chains",
@@ -84,6 +93,13 @@ PLANS = (
         "Latents, given their neighbours, against the parameter on which their scales depend most, and "
         "below the coordinates that the chains learned, where the funnel should be gone.",
         plot_field,
+    ),
+    Plan(
+        "path",
+        "Path",
+        "How often exchanges along the path to the posterior are refused, and the way of one replica of each "
+        "chain: it should go from end to end.",
+        plot_path,
     ),
     Plan(
         "policy",

@@ -12,6 +12,7 @@ UNFINISHED = ("interrupted", "until", "short")  # kinds that do not count while 
 _LONGEST = 2_000  # characters of a finding; it may quote long names
 _SAID = 3  # the sentence names up to so many findings
 _CHAINS, _ESS, _ADAPTATION, _ENERGY = "chains", "ess", "adaptation", "energy"
+_APPROXIMATION = "approximation"
 
 
 class Kind(NamedTuple):
@@ -32,6 +33,12 @@ KINDS = {
     "still": Kind(SERIOUS, "chains stood still", _CHAINS),
     "improper": Kind(SERIOUS, "the posterior seems to be improper", _CHAINS),
     "modes": Kind(SERIOUS, "there is a mode that no chain has visited", _CHAINS),
+    "pareto_k": Kind(SERIOUS, "the approximation is too far from the posterior", _APPROXIMATION),
+    "edge": Kind(SERIOUS, "climbs ran to the boundary of the support, or to infinity", _APPROXIMATION),
+    "flat": Kind(SERIOUS, "the maximum is not one point", _APPROXIMATION),
+    "unfinished": Kind(SERIOUS, "climbs did not converge", _APPROXIMATION),
+    "optima": Kind(CARE, "starts ended at different maxima", _APPROXIMATION),
+    "paths": Kind(CARE, "some paths gave no draws", _APPROXIMATION),
     "divergences": Kind(SERIOUS, "trajectories diverged", _ENERGY),
     "interrupted": Kind(CARE, "the run is not complete"),
     "until": Kind(CARE, "the run ended before its goals held", _ESS),

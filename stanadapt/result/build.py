@@ -16,6 +16,7 @@ from .. import check, samplers
 from ..errors import ArgumentError
 from ..model.description import Description
 from ..model.posterior import Posterior
+from ..model.printing import no_prints
 from ..run.draws import ChainResult, Run, Stack
 from ..run.job import Job
 from ..run.preparation.prepare import Prepared
@@ -24,7 +25,8 @@ from .container import OWN_GROUP, Groups, container
 from .coordinates import coordinates_text
 from .machine import versions
 from .modes import unvisited
-from .schema import Schema
+from .path_results import evidence_of, tempering_group
+from .schema import Schema, stacked
 from .tails import tail_indices
 
 if TYPE_CHECKING:
@@ -63,6 +65,8 @@ def build(
     schema = Schema.of(request, posterior.description)
     facts = attributes_of(run, job, schema.description, seconds) | prepared.notes | dict(notes or {})
     groups = run_groups(shown or run, job, schema, posterior) | data_groups(posterior, schema)
+    if "tempering" in groups and "log_evidence" in groups["tempering"]:
+        facts |= evidence_of(groups["tempering"])
     return finish(groups, facts, posterior.code)
 
 
@@ -86,9 +90,14 @@ def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) 
         chains = [run.chains[i] for i in kept]
         known = _last_step_sizes(draws)
         if posterior is not None:
-            known |= _missed(chains, draws, posterior, job.seed)
+            with no_prints():  # these evaluations are of no chain
+                known |= _missed(chains, draws, posterior, job.seed)
         own_dims = {"transport": _TRANSPORT_DIMS, **dict(samplers.facts(job.method).dims)}
         groups[OWN_GROUP] = _adaptation(chains, schema.description, own_dims, known)
+        facts = samplers.facts(job.method)
+        if facts.outcomes and all(chain.outcome for chain in chains):
+            names = schema.description.unconstrained_names
+            groups[facts.outcomes] = tempering_group(chains, names, dict(facts.dims), posterior)
         learnt = [chain.learnt for chain in chains]
         if text := coordinates_text(learnt, schema.description.unconstrained_names):
             groups[OWN_GROUP].attrs["coordinates"] = text
@@ -138,7 +147,11 @@ def data_groups(posterior: Posterior, schema: Schema) -> Groups:
         "observed_data": observed | {name: constant[name] for name in named},
         "constant_data": {name: data for name, data in constant.items() if name not in named},
     }
-    return {name: schema.labels.dataset(data, {}) for name, data in groups.items() if data}
+    built = {name: schema.labels.dataset(data, {}) for name, data in groups.items() if data}
+    for group in built.values():
+        levels = {f"{name}_levels": given for name, given in posterior.labels.levels.items() if name in group}
+        group.coords.update({name: given for name, given in levels.items() if name not in group})
+    return built
 
 
 def common_length(run: Run) -> tuple[list[int], int]:
@@ -206,9 +219,9 @@ def _adaptation(
             coords[name] = ("note", column)
         else:
             notes = [np.array(chain.history.get(name, ()), float) for chain in chains]
-            variables[name] = (("chain", "note"), _stacked(notes))
+            variables[name] = (("chain", "note"), stacked(notes))
     for name in _common([chain.learnt for chain in chains]):
-        value = _stacked([chain.learnt[name] for chain in chains])
+        value = stacked([chain.learnt[name] for chain in chains])
         if name == "transport" and not value.size:
             continue
         dims: tuple[str, ...] = tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
@@ -265,17 +278,6 @@ def _last_step_sizes(draws: Stack) -> dict[str, Any]:
     return {"final_step_size": ("chain", draws.stats["step_size"][:, -1].copy())}
 
 
-def _stacked(arrays: list[np.ndarray]) -> np.ndarray:
-    """One array (chains, ...); where chains have come to different lengths, shorter ones end in NaN."""
-    if len({array.shape for array in arrays}) == 1:
-        return np.stack(arrays)
-    sides = np.max([array.shape for array in arrays], axis=0)
-    stacked = np.full((len(arrays), *sides), np.nan)
-    for row, array in zip(stacked, arrays, strict=True):
-        row[tuple(slice(n) for n in array.shape)] = array
-    return stacked
-
-
 @functools.cache
 def _version() -> str:
     """Of this package, as installed: looking for it takes a millisecond."""
@@ -285,31 +287,39 @@ def _version() -> str:
 def attributes_of(run: Run, job: Job, description: Description, seconds: float) -> dict[str, Any]:
     """Facts about the run, as strings and numbers: netCDF takes nothing else."""
     method = samplers.sampler(job.method)
-    attrs = {
-        "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "creation_library": "stanadapt",
-        "inference_library": "stanadapt",
-        "inference_library_version": _version(),
-        "sampling_time": seconds,
+    attrs = record_attributes(description, run.chains[0].library, job.seed, seconds)
+    attrs |= {
         "chains": job.chains,
         "tuning_steps": job.warmup,
         "draws": job.draws,
         "thin": job.thin,
         "method": job.method,
         "settings": json.dumps(samplers.named(method, job.settings)),
-        "seed": job.seed,
-        "backend": run.chains[0].library,
+        "interrupted": int(run.interrupted),
+    }
+    if run.interrupted:
+        attrs["interrupted_note"] = interrupted_note(run, job)
+        attrs["ended_by"] = run.ended_by
+    return attrs
+
+
+def record_attributes(description: Description, library: str, seed: int, seconds: float) -> dict[str, Any]:
+    """Facts that every result records, whatever has made its draws."""
+    attrs = {
+        "created_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "creation_library": "stanadapt",
+        "inference_library": "stanadapt",
+        "inference_library_version": _version(),
+        "sampling_time": seconds,
+        "seed": seed,
+        "backend": library,
         "versions": json.dumps(versions()),
         "noisy": int(description.noisy),
         "model_hash": description.hash,
         "parameters": json.dumps(list(description.parameters)),
-        "interrupted": int(run.interrupted),
     }
     if names := description.complex_variables:
         attrs["complex"] = json.dumps(names)
-    if run.interrupted:
-        attrs["interrupted_note"] = interrupted_note(run, job)
-        attrs["ended_by"] = run.ended_by
     return attrs
 
 

@@ -16,7 +16,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import numpy as np
 import xarray
+from scipy.special import logsumexp
 
 from .. import check
 from ..cache import import_with_home
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 Groups = dict[str, xarray.Dataset]
 OWN_GROUP = "adaptation"  # which is not of the schema
+_SAME_RATIOS = 0.01  # range of the largest log ratios in which no tail is looked for
+_FEWEST_IN_TAIL = 4
 
 
 @functools.cache
@@ -46,6 +50,33 @@ def statistics() -> Any:
         if has_datatree():
             return import_with_home(lambda: importlib.import_module("arviz_stats"))
         return import_with_home(lambda: importlib.import_module("arviz"))
+
+
+def smooth_weights(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
+    """Pareto-smoothed importance weights of log ratios (n,), as normalised logs (n,), and Pareto k.
+
+    Ratios of zero, which are -inf, keep the weight zero. If the largest ratios are the same to one percent,
+    as those of a bounded ratio are, there is no tail to smooth, and k is zero. If there are too few draws for
+    a tail, k is infinite.
+
+    Source: Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling.
+    """
+    weights, inside = np.full(log_ratios.shape, -np.inf), np.isfinite(log_ratios)
+    ratios = log_ratios[inside]
+    if not ratios.size:
+        return weights, np.inf
+    tail = int(np.ceil(min(0.2 * ratios.size, 3.0 * np.sqrt(ratios.size))))  # as long as arviz takes it
+    largest = np.sort(ratios)[-tail:]
+    if tail <= _FEWEST_IN_TAIL:
+        smooth, k = ratios, np.inf
+    elif largest[-1] - largest[0] < _SAME_RATIOS:
+        smooth, k = ratios, 0.0
+    elif has_datatree():  # it takes log likelihoods, of which the ratios of leaving one out are the negatives
+        smooth, k = importlib.import_module("arviz_stats.base").array_stats.psislw(-ratios)
+    else:
+        smooth, k = statistics().psislw(ratios)
+    weights[inside] = smooth - logsumexp(smooth)
+    return weights, float(k)
 
 
 @functools.cache

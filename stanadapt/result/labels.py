@@ -10,6 +10,7 @@ import xarray
 
 from .. import check
 from ..errors import ArgumentError, ModelError
+from ..model.labelled_data import labels_of
 from ..model.posterior import Posterior
 
 SAMPLE_DIMS = ("chain", "draw")
@@ -59,7 +60,9 @@ class Labels:
 
     def _with_own(self, posterior: Posterior, shapes: Mapping[str, tuple[int, ...]]) -> Labels:
         """Add the labels of the model itself, where the user gives no others."""
-        own_dims, own_coords = (getattr(posterior.model, name, {}) for name in ("dims", "coords"))
+        own_dims, own_coords = (dict(getattr(posterior.model, name, {})) for name in ("dims", "coords"))
+        coords_of_data, dims_of_data = labels_of(posterior.code, posterior.labels)
+        own_dims, own_coords = own_dims | dims_of_data, own_coords | coords_of_data
         dims = {name: given for name, given in own_dims.items() if name in shapes} | dict(self.dims)
         used = {name for given in dims.values() for name in given}
         coords = {name: given for name, given in own_coords.items() if name in used} | dict(self.coords)

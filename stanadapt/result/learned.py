@@ -12,12 +12,15 @@ import xarray
 from .. import check, samplers
 from ..errors import ArgumentError, OutputError, StoreError
 from ..model.variables import variable_of
+from ..run.inits import approximate_order
 from ..run.preparation.warm_start import Warm
+from ..run.warmup import PILOT
 from ..transport.composition import is_map
 from ..transport.map_table import COLUMNS, KIND, no_transport
 from .container import OWN_GROUP, Groups, datasets, readable
 from .files import read
 from .formats.cmdstan_fit import is_fit, read_fit
+from .formats.stancsv_files import is_stancsv, read_stancsv
 from .labels import SAMPLE_DIMS
 from .stores.disk_draws import read_store
 from .stores.store import open_store
@@ -29,7 +32,8 @@ _MOST_DRAWS = 2_000
 # Where coordinates are the program's own.
 _UNMOVED = {"tail_rate": 0.0, "bend": 0.0, "scale_head": -1, "ridge_terms": 0}
 _ALLOWED = (
-    "an earlier InferenceData of stanadapt.sample, the path of its netCDF file, or a cmdstanpy.CmdStanMCMC"
+    "an earlier InferenceData of stanadapt.sample, the path of its netCDF file, a cmdstanpy.CmdStanMCMC, or "
+    "Stan CSV files"
 )
 
 
@@ -52,6 +56,10 @@ def read_warm(given: Any) -> Warm:
     adaptation, posterior = groups[OWN_GROUP], _posterior(groups)
     attrs = adaptation.attrs | posterior.attrs
     method = str(attrs.get("method", ""))
+    source = method
+    if attrs.get("approximation"):
+        groups = _in_order(groups)
+        posterior, method = groups["posterior"], PILOT  # the scale of its metric is that of a covariance
     if method not in samplers.METHODS:
         raise ArgumentError(f"warm was drawn by the method {method!r}, which is not known here")
     m, names = posterior.sizes["chain"], _unconstrained_names(adaptation)
@@ -70,12 +78,12 @@ def read_warm(given: Any) -> Warm:
         has_scale=not samplers.facts(method).unscaled,
         step_size=_step_sizes(adaptation, m),
         transport=transport,
-        source=f"{method}, seed {attrs.get('seed', 'unknown')}, model {attrs.get('model_hash', 'unknown')}",
+        source=f"{source}, seed {attrs.get('seed', 'unknown')}, model {attrs.get('model_hash', 'unknown')}",
     )
 
 
 def open_result(given: Any, name: str = "warm") -> InferenceData:
-    """Open an earlier result, which may be given by its path, or as a fit of CmdStanPy.
+    """Open an earlier result, which may be given by its path, as a fit of CmdStanPy, or as Stan CSV files.
 
     `name` is that of the argument, for messages.
 
@@ -84,6 +92,8 @@ def open_result(given: Any, name: str = "warm") -> InferenceData:
     ArgumentError
         It is neither a result nor a file with one.
     """
+    if is_stancsv(given):
+        return read_stancsv(given, name)
     if isinstance(given, str | os.PathLike):
         try:
             return read_store(open_store(given)) if Path(given).is_dir() else read(os.fspath(given))
@@ -105,6 +115,17 @@ def _posterior(groups: Groups) -> xarray.Dataset:
             "ended, and what it had learnt by then is not kept"
         )
     return posterior
+
+
+def _in_order(groups: Groups) -> Groups:
+    """The groups of an approximation with draws in the order in which chains begin at them.
+
+    The half with the smaller weights is left out, as those are draws that may be far from the posterior.
+    """
+    order = approximate_order(groups["posterior"], groups)
+    order = order[: max(len(order) // 2, 1)]
+    drawn = {name: group for name, group in groups.items() if "draw" in group.sizes}
+    return groups | {name: group.isel(draw=order) for name, group in drawn.items()}
 
 
 def _thin(group: xarray.Dataset) -> xarray.Dataset:

@@ -25,12 +25,7 @@ class Schema(NamedTuple):
     @classmethod
     def of(cls, request: Request, description: Description) -> Schema:
         """The schema for the arguments of a run."""
-        asked = {
-            "log_likelihood": request.log_likelihood,
-            "posterior_predictive": request.posterior_predictive,
-        }
-        moved = {quantity: (group, own) for group, names in asked.items() for quantity, own in names.items()}
-        return cls(description, Labels(request.coords, request.dims), moved)
+        return cls(description, Labels(request.coords, request.dims), moved_quantities(request.quantities))
 
     def quantity(self, group: str, name: str) -> str:
         """The quantity of the program that a variable of a group holds."""
@@ -69,6 +64,11 @@ class Schema(NamedTuple):
         return xarray.Dataset({"x": ((*SAMPLE_DIMS, "unconstrained"), x)}, coords=coords)
 
 
+def moved_quantities(names: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str, str]]:
+    """Group and name of each quantity that is not in the posterior; `names` has quantities by group."""
+    return {quantity: (group, own) for group, given in names.items() for quantity, own in given.items()}
+
+
 def _sample_coords(chains: Sequence[int], n: int) -> dict[str, Any]:
     return {"chain": list(chains), "draw": np.arange(n)}
 
@@ -76,3 +76,14 @@ def _sample_coords(chains: Sequence[int], n: int) -> dict[str, Any]:
 def _stats(stats: Mapping[str, np.ndarray], chains: Sequence[int]) -> xarray.Dataset:
     coords = _sample_coords(chains, next(iter(stats.values())).shape[1])
     return xarray.Dataset({name: (SAMPLE_DIMS, value) for name, value in stats.items()}, coords=coords)
+
+
+def stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """One array (chains, ...); where chains have come to different lengths, shorter ones end in NaN."""
+    if len({array.shape for array in arrays}) == 1:
+        return np.stack(arrays)
+    sides = np.max([array.shape for array in arrays], axis=0)
+    whole = np.full((len(arrays), *sides), np.nan)
+    for row, array in zip(whole, arrays, strict=True):
+        row[tuple(slice(n) for n in array.shape)] = array
+    return whole

@@ -18,7 +18,17 @@ import numpy as np
 
 from ..model.backends.contract import Model, Writer
 from ..model.posterior import Posterior
-from ..samplers import Handover, Sampler, advance, climbs, history, keeps_adapting, knowledge, sampler
+from ..samplers import (
+    Handover,
+    Sampler,
+    advance,
+    climbs,
+    history,
+    keeps_adapting,
+    knowledge,
+    outcome,
+    sampler,
+)
 from ..target import Failures
 from ..trace import Trace, empty_trace
 from ..transport.learning import describe
@@ -147,6 +157,9 @@ class ChainValue:
             out.evaluations_warmup = self.evaluations
         else:
             out.learnt, out.failures_warmup = self.learnt, self.failures_warmup
+            if self.state is not None:
+                method = cast(Sampler, sampler(job.method))
+                out.outcome = outcome(method, self.state, job.settings, self.transport)
             out.counts_warmup, out.warmup_iterations = self.counts_warmup, self.warmup_iterations
             out.evaluations_warmup = self.evaluations_warmup
         out.failures = total - out.failures_warmup

@@ -186,6 +186,7 @@ class ChainResult:
     history: dict[str, list[Any]] = field(default_factory=dict)
     tops: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))  # (k, d) of the climbs to the start
     learnt: dict[str, np.ndarray] = field(default_factory=dict)
+    outcome: dict[str, np.ndarray] = field(default_factory=dict)  # what the method says of its draws so far
     warmup_iterations: int = 0  # fewer than asked for, where warm-up has ended by itself
     failures_warmup: int | None = 0
     failures: int | None = 0

@@ -22,6 +22,7 @@ TRIES = 100  # Stan's number
 # PosteriorDB one such mode attracts six starts in ten (bball_drive_event_0-hmm_drive_0), so that a few climbs
 # to the same mode prove nothing.
 CLIMBS = 10
+_SPAWN_KEY = 0x696E6974  # of the random numbers of a user's function
 
 
 class Init(NamedTuple):
@@ -41,8 +42,11 @@ class Start(NamedTuple):
     tops: np.ndarray  # (k, d) the highest points of the climbs; k = 0 where there were none
 
 
-def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
-    """One `Init` for each chain from the user's `inits`, which `stanadapt.sample` describes."""
+def plan(inits: Any, radius: float, posterior: Posterior, chains: int, seed: int) -> list[Init]:
+    """One `Init` for each chain from the user's `inits`, which `stanadapt.sample` describes.
+
+    The random numbers of a function depend on `seed` and the chain alone.
+    """
     if inits is None:
         return [Init(radius)] * chains
     if isinstance(inits, bool | np.bool_):
@@ -51,6 +55,8 @@ def plan(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[I
         return [Init(check.number("inits", inits, 0.0, check.LARGEST_RADIUS))] * chains
     if isinstance(inits, str | os.PathLike):
         inits = read(inits, "inits")
+    if callable(inits) and not hasattr(inits, "groups"):
+        return [_read_function(inits, radius, posterior, chain, seed) for chain in range(chains)]
     if isinstance(inits, Mapping) and not hasattr(inits, "groups"):  # an earlier result is a Mapping too
         return [_read_values(inits, radius, posterior, "inits")] * chains
     if hasattr(inits, "groups"):
@@ -84,8 +90,8 @@ def describe(inits: Any, radius: float) -> dict[str, Any]:
 
 _PER_CHAIN = (Mapping, str, os.PathLike)
 _ALLOWED = (
-    "None, a radius, a dict of constrained values or a list of one per chain, a path to JSON, an array of "
-    "shape (chains, d), or an earlier InferenceData"
+    "None, a radius, a dict of constrained values or a list of one per chain, a path to JSON, a function of "
+    "a chain's number and a numpy Generator, an array of shape (chains, d), or an earlier InferenceData"
 )
 
 
@@ -226,6 +232,28 @@ def _read_values(values: Any, radius: float, posterior: Posterior, what: str) ->
     return Init(radius, values=plain)
 
 
+def _read_function(function: Any, radius: float, posterior: Posterior, chain: int, seed: int) -> Init:
+    """The start that a user's function gives a chain: constrained values, an unconstrained point, or None."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_SPAWN_KEY, chain)))
+    what = f"inits({chain}, rng)"
+    try:
+        given = function(chain, rng)
+    except Exception as error:
+        raise ArgumentError(f"{what} fails: {type(error).__name__}: {check.one_line(error)}") from error
+    if given is None:
+        return Init(radius)
+    if isinstance(given, Mapping):
+        return _read_values(given, radius, posterior, what)
+    allowed = f"a dict of constrained values, an unconstrained point of shape ({posterior.dim},), or None"
+    try:
+        point = np.asarray(given)
+    except Exception as error:
+        raise check.refused(what, given, allowed) from error
+    if point.dtype.kind not in "iuf" or point.shape != (posterior.dim,) or not np.all(np.isfinite(point)):
+        raise check.refused(what, given, allowed)
+    return Init(radius, point=point.astype(float))
+
+
 def _check_support(values: dict[str, Any], posterior: Posterior, what: str) -> None:
     """Refuse values of all parameters that are outside the support or on its boundary."""
     try:
@@ -238,7 +266,10 @@ def _check_support(values: dict[str, Any], posterior: Posterior, what: str) -> N
 
 
 def _read_inference_data(inits: Any, radius: float, posterior: Posterior, chains: int) -> list[Init]:
-    """Starts at the last draw of every chain of an earlier result."""
+    """Starts at the last draws of an earlier result, of its chains in turn, or some of an approximation.
+
+    Where it has fewer chains, those that begin in the same one do so at draws that are far apart.
+    """
     try:
         group = inits["posterior"]
         given = int(group.sizes["chain"])
@@ -249,17 +280,47 @@ def _read_inference_data(inits: Any, radius: float, posterior: Posterior, chains
         ) from None
     if length == 0:
         raise ArgumentError("inits has no draws in its posterior group; its last draws are needed")
-    _check_chains(given, chains)
     missing = [name for name in posterior.parameters if name not in group]
     if missing:
         raise ArgumentError(f"inits lacks parameters of the model: {', '.join(missing)}")
-    last = {name: group[name].isel(draw=-1).transpose("chain", ...).values for name in posterior.parameters}
+    if group.attrs.get("approximation"):
+        order = approximate_order(group, inits)
+        rows = [(0, int(order[i % len(order)])) for i in range(chains)]
+    else:
+        shares = [len(range(i % given, chains, given)) for i in range(chains)]  # that begin in the same chain
+        rows = [(i % given, length - 1 - (i // given) * length // shares[i]) for i in range(chains)]
     return [
         _read_values(
-            {name: value[i] for name, value in last.items()}, radius, posterior, f"inits (chain {i})"
+            {name: group[name].isel(chain=source, draw=row).values for name in posterior.parameters},
+            radius,
+            posterior,
+            f"inits (chain {source})",
         )
-        for i in range(chains)
+        for source, row in rows
     ]
+
+
+def approximate_order(group: Any, result: Any) -> np.ndarray:
+    """Draws of an approximation in the order in which chains begin at them.
+
+    Draws are taken by their importance weights, where the result has them, and without replacement: the
+    largest of log weights with Gumbel noise come first (Efraimidis and Spirakis, 2006, Weighted random
+    sampling with a reservoir). Repeated draws come last. The noise depends on the seed of the approximation.
+    """
+    n = int(group.sizes["draw"])
+    try:
+        stats = result["sample_stats"]
+    except KeyError:
+        stats = {}
+    weights = np.zeros(n) if "log_weight" not in stats else np.ravel(stats["log_weight"].values)
+    noise = np.random.default_rng(int(group.attrs.get("seed", 0))).gumbel(size=n)
+    order = np.argsort(-(weights + noise), kind="stable")
+    if "lp" not in stats:
+        return order
+    _, first = np.unique(np.ravel(stats["lp"].values)[order], return_index=True)
+    is_first = np.zeros(n, dtype=bool)
+    is_first[first] = True
+    return np.concatenate((order[is_first], order[~is_first]))
 
 
 def _check_chains(given: int, chains: int) -> None:

@@ -40,6 +40,11 @@ class Request(NamedTuple):
     until: Until | None
     warm: Warm | None = None
 
+    @property
+    def quantities(self) -> dict[str, Mapping[str, str]]:
+        """By group of the result: the generated quantities that go there, with their names in it."""
+        return {"log_likelihood": self.log_likelihood, "posterior_predictive": self.posterior_predictive}
+
     def job(self, method: str, settings: Any) -> Job:
         """The job for a method, with the method's default where an entry here is None."""
         sampler = samplers.sampler(method)
@@ -109,10 +114,10 @@ def resolve(
         backend=check_backend(backend),
         progress=check.boolean("progress", progress),
         save_warmup=check.boolean("save_warmup", save_warmup),
-        coords=_names_to_lists("coords", coords),
-        dims=_names_to_lists("dims", dims),
-        log_likelihood=_quantities("log_likelihood", log_likelihood),
-        posterior_predictive=_quantities("posterior_predictive", posterior_predictive),
+        coords=parse_labels("coords", coords),
+        dims=parse_labels("dims", dims),
+        log_likelihood=parse_quantities("log_likelihood", log_likelihood),
+        posterior_predictive=parse_quantities("posterior_predictive", posterior_predictive),
         keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
         until=Until.parse(until),
         warm=warm,
@@ -122,7 +127,8 @@ def resolve(
     return request
 
 
-def _names_to_lists(name: str, given: Any) -> Mapping[str, Any]:
+def parse_labels(name: str, given: Any) -> Mapping[str, Any]:
+    """The argument `coords` or `dims`, checked without the model. Raises ArgumentError."""
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(isinstance(key, str) and key for key in given):
@@ -130,21 +136,42 @@ def _names_to_lists(name: str, given: Any) -> Mapping[str, Any]:
     return given
 
 
-def _quantities(name: str, given: Any) -> dict[str, str]:
-    """Generated quantities with their names in the group: their own names, or those of their data."""
-    if isinstance(given, str):
-        return {given: given}
-    if isinstance(given, Mapping):
-        pairs = [(quantity, own) for own, quantity in given.items()]
-    elif isinstance(given, Sequence):
-        pairs = [(quantity, quantity) for quantity in given]
+def parse_quantities(name: str, given: Any) -> dict[str, str]:
+    """Generated quantities with their names in the group: their own names, or those of their data.
+
+    A text is a name, or `y=log_lik` with the data that the quantity is of.
+
+    Raises
+    ------
+    ArgumentError
+        The argument `name` is of another kind, or names a quantity twice.
+    """
+    listed = [given] if isinstance(given, str) else given
+    if isinstance(listed, Mapping):
+        pairs = [(quantity, own) for own, quantity in listed.items()]
+    elif isinstance(listed, Sequence):
+        pairs = [_pair(name, each) for each in listed]
     else:
         raise check.refused(
-            name, given, "a name or a list of names of generated quantities, or a dict of them"
+            name,
+            given,
+            "a name or a list of names of generated quantities, with their data as in 'y=log_lik', or a dict "
+            "from data to quantities",
         )
     for quantity, own in pairs:  # the open model tells whether they are its quantities
         if not isinstance(quantity, Hashable) or not (isinstance(own, str) or own is quantity):
             raise check.refused(name, given, "made of names, which are texts")
-    if len(dict(pairs)) < len(set(pairs)):
-        raise check.refused(name, given, "made of different generated quantities")
+    owners = [own for _, own in pairs]
+    if len(dict(pairs)) < len(set(pairs)) or len(set(owners)) < len({*pairs}):
+        raise check.refused(name, given, "made of different generated quantities, with different names")
     return dict(pairs)
+
+
+def _pair(name: str, given: Any) -> tuple[Any, Any]:
+    """A quantity and its name in the group, of `log_lik` or `y=log_lik`."""
+    if not isinstance(given, str) or "=" not in given:
+        return given, given
+    own, _, quantity = (part.strip() for part in given.partition("="))
+    if not own or not quantity:
+        raise check.refused(name, given, "a name of a generated quantity, or DATA=NAME such as 'y=log_lik'")
+    return quantity, own

@@ -60,7 +60,7 @@ def pilot() -> tuple[Sampler, Any]:
 
 
 def pilot_length(method: Sampler, settings: Any, warmup: int) -> int:
-    """Iterations of warm-up that belong to the pilot.
+    """Iterations of warm-up that belong to the pilot; where a method has one by default, a quarter at most.
 
     Raises
     ------
@@ -68,7 +68,9 @@ def pilot_length(method: Sampler, settings: Any, warmup: int) -> int:
         They are more than there are, or the run is to be faithful to a paper.
     """
     n = int(settings.pilot) if method.FACTS.piloted else 0
-    if n and settings.faithful:
+    if n and n == method.Settings._field_defaults["pilot"]:
+        n = min(n, warmup // 4)
+    if n and getattr(settings, "faithful", False):
         raise ArgumentError(
             f"settings['pilot']={n} is not allowed with faithful=True: no paper has a "
             "pilot; leave one of them out"

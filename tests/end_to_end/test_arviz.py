@@ -228,6 +228,9 @@ REFUSED = {
     "unknown quantity": ({"posterior_predictive": {"y": "y_hat"}}, "posterior_predictive='y_hat'.*y_rep"),
     "another shape": ({"posterior_predictive": {"n": "y_rep"}}, r"shape \(20,\), and the data n have \(\)"),
     "twice": ({"log_likelihood": {"y": "log_lik", "n": "log_lik"}}, "made of different generated"),
+    "one name": ({"posterior_predictive": ["y=y_rep", "y=log_lik"]}, "made of different generated"),
+    "no data": ({"log_likelihood": "=log_lik"}, "log_likelihood='=log_lik' is not allowed"),
+    "no quantity": ({"log_likelihood": ["y="]}, "DATA=NAME such as 'y=log_lik'"),
     "no text": ({"log_likelihood": {3: "log_lik"}}, "made of names, which are texts"),
     "dims of the quantity": ({"dims": {"y_rep": ["i"]}}, r"dims\['y_rep'\] is not allowed: y_rep is named y"),
 }

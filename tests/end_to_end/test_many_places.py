@@ -131,7 +131,7 @@ def test_ctrl_c_ends_with_the_fits_that_are_done(workers: int, tmp_path: Path) -
     status, stdout, stderr = child.end()
     assert (status, stdout) == (0, "[0, 1]\n"), stderr
     assert "The run was interrupted after 2 fits" in stderr
-    assert members(child.process.pid) == []
+    assert members(child.process.pid) == {}
     assert len((tmp_path / "index.jsonl").read_text().splitlines()) == 2
     assert len(list((tmp_path / "fits").iterdir())) == 2
 

@@ -395,3 +395,22 @@ def test_a_function_is_no_model_where_numpyro_is_not_imported(monkeypatch):
     monkeypatch.delitem(sys.modules, "numpyro")
     with pytest.raises(ArgumentError, match=r"model=<function.*NumPyro model \(with numpyro imported\)"):
         stanadapt.Posterior(twice)
+
+
+def test_quantities_for_other_data():
+    """The predictions of new data have their size, and their means: a times x."""
+
+    def model(x, y=None):
+        a, s = numpyro.sample("a", dist.Normal(0, 5)), numpyro.sample("s", dist.HalfNormal(2))
+        numpyro.sample("y", dist.Normal(a * x, s), obs=y)
+
+    fit = sample(model, {"x": np.ones(3), "y": np.array([1.0, 2.0, 3.0])}, draws=300)
+    there = {"x": np.array([1.0, 10.0]), "y": np.zeros(2)}
+    made = stanadapt.generate_quantities(model, fit, there, seed=1, predictions="y", progress=False)
+    drawn, groups = draws(fit), datasets(made)
+    y, mean = groups["predictions"]["y"].values, drawn["a"][..., None] * there["x"]
+    z = (y - mean) / drawn["s"][..., None]
+    assert y.shape == (2, 300, 2)
+    assert np.abs(z.mean(axis=(0, 1))).max() * np.sqrt(600) < stats.norm.isf(LEVEL / 4)
+    np.testing.assert_array_equal(groups["predictions_constant_data"]["x"], there["x"])
+    assert groups["observed_data"]["y"].shape == (3,)

@@ -222,3 +222,33 @@ def test_a_run_begins_where_an_earlier_one_ended(model):
             name: datasets(first)["posterior"][name].values[i, -1] for name in ("mu", "tau", "theta_trans")
         }
         np.testing.assert_allclose(datasets(ended)["adaptation"]["start"][i], last.unconstrain(draw))
+
+
+def test_quantities_over_saved_draws():
+    """Random numbers depend on the seed alone, and the log likelihood is that of PyMC's normal law."""
+    y = np.array([1.0, 2.0, 4.0])
+    with pm.Model(coords={"obs": ["a", "b", "c"]}) as model:
+        mu, s = pm.Normal("mu", 0, 5), pm.HalfNormal("s", 2)
+        pm.Deterministic("twice", 2 * mu)
+        pm.Normal("y", mu, s, observed=y, dims="obs")
+    fit = sample(model)
+    made, again = (
+        stanadapt.generate_quantities(
+            model,
+            fit,
+            seed=3,
+            workers=workers,
+            log_likelihood="y",
+            posterior_predictive="y",
+            progress=False,
+        )
+        for workers in (1, 2)
+    )
+    assert_same(made, again)
+    groups, drawn = datasets(made), datasets(fit)["posterior"]
+    np.testing.assert_allclose(groups["posterior"]["twice"], 2 * drawn["mu"], rtol=1e-12)
+    expected = stats.norm(drawn["mu"].values[..., None], drawn["s"].values[..., None]).logpdf(y)
+    np.testing.assert_allclose(groups["log_likelihood"]["y"], expected, rtol=1e-10)
+    assert groups["posterior_predictive"]["y"].dims == ("chain", "draw", "obs")
+    new = stanadapt.generate_quantities(model, fit, seed=3, predictions="y", progress=False)
+    np.testing.assert_array_equal(datasets(new)["predictions"]["y"], groups["posterior_predictive"]["y"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -80,18 +81,18 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def members(group: int) -> list[str]:
-    """The command lines of the processes of a group that are alive, the trackers of resources left out.
+def members(group: int) -> dict[int, str]:
+    """The processes of a group that are alive, with their command lines, the trackers of resources left out.
 
     A process that is ending has given up its memory, and so its command line, before it closes its files.
     """
-    found = []
+    found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             state, _, leader = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
             command = (folder / "cmdline").read_text().replace("\0", " ")
             if command and int(leader) == group and state != "Z" and "resource_tracker" not in command:
-                found.append(command)
+                found[int(folder.name)] = command
     return found
 
 
@@ -106,18 +107,18 @@ def test_a_script_ends_with_its_processes(tmp_path: Path, temporary: Path) -> No
     assert posterior.sizes["draw"] > 0
     assert posterior.attrs["interrupted"] == 1
     assert list(temporary.iterdir()) == []
-    assert members(child.process.pid) == []
+    assert members(child.process.pid) == {}
 
 
 def test_nuts_ends_with_its_workers(tmp_path: Path, temporary: Path) -> None:
     child = Child(RUN, CODE, tmp_path / "store", "nuts", ENDLESS // 100)
     child.wait_for(" left, 0/2 chains")
-    assert sum("stanli_worker" in line for line in members(child.process.pid)) == 2
+    assert sum("stanli_worker" in line for line in members(child.process.pid).values()) == 2
     os.killpg(child.process.pid, signal.SIGHUP)
     status, stdout, stderr = child.end()
     assert (status, stdout) == (-signal.SIGHUP, ""), stderr
     assert list(temporary.iterdir()) == []
-    assert members(child.process.pid) == []
+    assert members(child.process.pid) == {}
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked for in /proc")
@@ -125,10 +126,15 @@ def test_nuts_ends_with_its_workers(tmp_path: Path, temporary: Path) -> None:
 def test_workers_notice_that_their_parent_is_killed(mode: str, tmp_path: Path, temporary: Path) -> None:
     child = Child(RUN, CODE, tmp_path / "store", mode, ENDLESS // 100)
     child.wait_for(" left, 0/2 chains" if mode == "nuts" else " sampling, accept")
-    assert len(members(child.process.pid)) == 3
+    alive = members(child.process.pid)
+    assert len(alive) == 3
+    ends = [os.pidfd_open(number) for number in alive if number != child.process.pid]
     child.process.kill()
-    child.end()  # of what it says, which its workers would go on saying for minutes
-    assert members(child.process.pid) == []
+    child.end()
+    for end in ends:  # workers look for their parent now and then; without that they would go on for minutes
+        select.select([end], [], [])
+        os.close(end)
+    assert members(child.process.pid) == {}
     assert list(temporary.glob("stanadapt-*")) == []
 
 

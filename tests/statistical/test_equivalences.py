@@ -102,7 +102,7 @@ NO_LEARNING = {
 
 def test_every_method_can_be_kept_from_learning() -> None:
     never = {"arwmh", "rlmh", "rlmh_mala"}  # begin with a walk whose rate, a power of i + 1, is never zero
-    never |= {"fisher_hmc"}  # has no rate; see test_fisher_hmc.py for what a frozen one keeps
+    never |= {"fisher_hmc", "tempered"}  # have no rate; see test_fisher_hmc.py and test_tempering.py
     assert set(NO_LEARNING) == set(kernel_methods()) - never
 
 

@@ -35,6 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("lean_compiler",),
     ("direct_call",),
     ("cache",),
+    ("garbage",),
     ("check",),
     ("child_processes",),
     ("errors",),
@@ -42,7 +43,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("method_names",),
     ("kinds",),
 )
-DOORS = ("__init__", "api", "cli", "comparisons", "evidence", "many", "runs")
+DOORS = ("__init__", "api", "approximations", "cli", "comparisons", "evidence", "many", "predictive", "runs")
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 

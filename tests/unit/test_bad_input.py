@@ -189,7 +189,6 @@ SYNTAX = {
     "undeclared": ("model {\n target += zzz;\n}", ["line 2", "zzz"]),
     "old arrays": ("data { int N; real y[N]; }", ["line 1"]),
     "prose": ("model {{ fit me a line }}", ["line 1"]),
-    "no such include": ("functions {\n#include nowhere.stan\n}", ["nowhere.stan"]),
 }
 
 
@@ -204,6 +203,11 @@ class TestModels:
                 draw(model)
             for part in ["model: the Stan program does not compile", *parts]:
                 assert part in str(caught.value)
+
+    def test_missing_includes(self):
+        refused(
+            ModelError, ["model: line 2 includes 'nowhere.stan'"], "functions {\n#include nowhere.stan\n}"
+        )
 
     @pytest.mark.parametrize(
         "model", ["nowhere.stan", "nowhere.so", "a" * 5000 + ".stan", "x.stan\0", "fit me"]

@@ -485,6 +485,14 @@ def test_quantities_may_be_named_in_the_command(tmp_path: Path) -> None:
     assert command(*run, *named, "--out", tmp_path / "fit.nc").exit_code == 0
     groups = datasets(files.read(tmp_path / "fit.nc"))
     assert list(groups["log_likelihood"].data_vars) == list(groups["posterior_predictive"].data_vars) == ["y"]
+    as_json = ["--log-likelihood", '{"y": "log_lik"}', "--posterior-predictive", '{"y": "k"}', "--quiet"]
+    done = command(*run, *as_json, "--out", tmp_path / "json.nc")
+    assert done.exit_code == 0, done.output
+    groups = datasets(files.read(tmp_path / "json.nc"))
+    assert list(groups["log_likelihood"]) == list(groups["posterior_predictive"]) == ["y"]
+    wrong = command(*run, "--log-likelihood", "{y: log_lik}", "--out", tmp_path / "other.nc")
+    assert wrong.exit_code == 2
+    assert "is not valid JSON" in wrong.stderr
     twice = command(*run, *named, "--log-likelihood", "y=k", "--out", tmp_path / "other.nc")
     assert twice.exit_code == 2
     assert "y is named twice" in twice.stderr

@@ -11,6 +11,7 @@ from scipy import stats
 
 import language
 import stanadapt
+from stanadapt.errors import ModelError
 from stanadapt.model.full_densities import keep_constants
 from stanadapt.model.program import without_comments
 
@@ -163,3 +164,11 @@ def test_rewritten_programs_have_all_constants(statement: str, expected: float) 
     posterior = stanadapt.Posterior(keep_constants(f"{HEAD}{statement} }}"), DATA)
     at: Any = posterior.unconstrain({"x": X, "s": S})
     assert posterior.log_density(at) == pytest.approx(expected + math.log(S), rel=1e-10)
+
+
+@pytest.mark.parametrize("outcome", ["y", "y[1:2]", "to_vector(y)", "k"])
+def test_a_truncation_of_many_numbers_is_refused(outcome: str) -> None:
+    """stanli drops its term where bounds and arguments are constant, which no comparison would notice."""
+    with pytest.raises(ModelError, match="more than one number"):
+        written(f"{outcome} ~ normal(0, 1) T[0, ];")
+    assert "T[0, ]" in written("y[1] ~ normal(x, 1) T[0, ];")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -121,10 +122,69 @@ def test_an_earlier_result_goes_on_from_its_last_draws(posterior):
             np.testing.assert_allclose(values[name], last[name].values[i], atol=1e-8)
 
 
+@pytest.mark.parametrize(("chains", "rows"), [(1, [-1]), (3, [-1, -1, 9]), (5, [-1, -1, 13, 9, 6])])
+def test_an_earlier_result_with_another_number_of_chains(posterior, chains, rows):
+    """Chains take the earlier ones in turn, and begin far apart in the same one."""
+    first = draw(posterior, draws=20)
+    second = starts(draw(posterior, first, chains=chains))
+    for i, row in enumerate(rows):
+        draws = datasets(first)["posterior"].isel(chain=i % 2, draw=row)
+        values = posterior.constrain(second[i])
+        for name in posterior.parameters:
+            np.testing.assert_allclose(values[name], draws[name].values, atol=1e-8)
+
+
+def test_many_chains_from_one_draw(posterior):
+    first = draw(posterior, draws=1, chains=1)
+    x = starts(draw(posterior, first, chains=3))
+    np.testing.assert_allclose(x[1:], x[:1].repeat(2, axis=0))
+
+
+def test_a_function_of_the_chain_and_a_generator(posterior):
+    """What it draws depends on the seed and the chain alone."""
+    calls = []
+
+    def begin(chain, rng):
+        calls.append(chain)
+        return {"mu": 10.0 * chain + rng.uniform(), "s": np.exp(rng.normal())}
+
+    x = starts(draw(posterior, begin, chains=3))
+    assert calls == [0, 1, 2]
+    assert np.floor(x[:, 3]).tolist() == [0, 10, 20]
+    assert len(set(x[:, 3] % 10)) == 3
+    np.testing.assert_array_equal(starts(draw(posterior, begin, chains=2)), x[:2])
+    assert (starts(draw(posterior, begin, chains=3, seed=2))[:, 3] != x[:, 3]).all()
+
+
+def test_a_function_may_give_points_or_nothing(posterior):
+    given = [np.arange(DIM) / 16, None, COMPLETE]
+    x = starts(draw(posterior, lambda chain, _: given[chain], chains=3))
+    np.testing.assert_array_equal(x[0], given[0])
+    assert np.all(np.abs(x[1]) < 2)
+    np.testing.assert_allclose(posterior.constrain(x[2])["m"], COMPLETE["m"])
+
+
+FUNCTIONS = {
+    "fails": (lambda chain, rng: {}[chain], "inits(0, rng) fails: KeyError: 0"),
+    "one argument": (lambda chain: {}, "inits(0, rng) fails: TypeError: "),
+    "number": (lambda chain, rng: 3.0, "inits(0, rng)=3.0 is not allowed: inits(0, rng) must be a dict of"),
+    "text": (lambda chain, rng: "mu", "an unconstrained point of shape (11,), or None"),
+    "short": (lambda chain, rng: np.zeros(3), "an unconstrained point of shape (11,), or None"),
+    "NaN": (lambda chain, rng: np.full(DIM, np.nan), "an unconstrained point of shape (11,), or None"),
+    "unknown": (lambda chain, rng: {"sigma": 1.0}, "inits(0, rng)['sigma'] is no parameter of the model"),
+    "outside": (lambda chain, rng: COMPLETE | {"s": -1.0}, "inits(0, rng): outside the support"),
+}
+
+
+@pytest.mark.parametrize("what", FUNCTIONS)
+def test_functions_that_give_no_start(posterior, what):
+    function, said = FUNCTIONS[what]
+    with pytest.raises(ArgumentError, match=re.escape(said)):
+        draw(posterior, function)
+
+
 def test_an_earlier_result_that_does_not_fit(posterior):
     first = draw(posterior)
-    with pytest.raises(ArgumentError, match="starting points for 2 chains; chains=3"):
-        draw(posterior, first, chains=3)
     other = Posterior("parameters { real<lower=0> s; real mu; real new; } model { new ~ normal(0, 1); }")
     with pytest.raises(ArgumentError, match="inits lacks parameters of the model: new"):
         draw(other, first)

@@ -12,6 +12,7 @@ import stanadapt
 from stanadapt.errors import DataError, ModelError
 from stanadapt.model.backends.contract import RefusedDataError, RefusedError
 from stanadapt.model.backends.stan.stanli_words import in_words
+from stanadapt.model.includes import ProgramText
 
 NORMAL = "parameters { real x; }\nmodel { x ~ normal(0, 1); }\n"
 
@@ -117,7 +118,7 @@ def test_a_branch_that_is_never_taken_is_not_blamed_on_data() -> None:
     "reason", ["std::bad_alloc", "stanli compile: std::bad_alloc", "vector::_M_default_append"]
 )
 def test_too_little_memory_is_memory(reason: str) -> None:
-    error = in_words(reason, "data { int N; }" + NORMAL, None)
+    error = in_words(reason, ProgramText("data { int N; }" + NORMAL))
     assert type(error) is ModelError
     assert "there is not enough memory" in str(error)
 

@@ -569,6 +569,8 @@ def _root_of(method: str, state: Any) -> np.ndarray:
         return state.root_t.T
     if method == "fisher_hmc":
         return np.linalg.inv(state.metric.chol_t)  # momenta are drawn with the factor of the inverse
+    if method == "tempered":
+        return np.linalg.inv(state.metrics.chol_t[state.cold])
     return np.sqrt(getattr(state, "scale", 1.0)) * state.chol_t.T
 
 
@@ -620,10 +622,15 @@ def test_a_chain_that_is_moved_is_there_with_all_that_it_has_learned(method: str
     if hasattr(moved, "score"):
         np.testing.assert_allclose(moved.score, score, rtol=1e-12)
     of_place = {"x", "logp", "score", "rotated"}
+    if method == "tempered":  # copies of what scans change
+        of_place |= {"replicas", "counts"}
+        np.testing.assert_array_equal(moved.replicas.points[state.cold], y)
+        others = np.arange(len(state.weights)) != state.cold
+        np.testing.assert_array_equal(moved.replicas.points[others], state.replicas.points[others])
     for name in {"step_size"} if method == "mmala" else set(state._fields) - of_place:  # its metric is local
         assert getattr(moved, name) is getattr(state, name) or getattr(moved, name) == getattr(state, name)
     back = sampler.move(target, settings, moved, state.x, None)
-    for name in of_place & set(state._fields):
+    for name in (of_place & set(state._fields)) - {"replicas", "counts"}:
         np.testing.assert_allclose(getattr(back, name), getattr(state, name), rtol=1e-9, atol=1e-12)
 
 

@@ -31,6 +31,7 @@ PICTURES = (
     "plot_adaptation",
     "plot_preconditioner",
     "plot_field",
+    "plot_path",
     "plot_policy",
     "plot_ess",
     "plot_chains",
@@ -128,7 +129,18 @@ def title(ax: Any) -> str:
 
 
 # The first of those that tell of their adaptation in the same way; `make thorough` draws the others too.
-PICTURED = ("rwm", "gad_rwm", "fisher_mala", "fisher_hmc", "mmala", "rlmh", "rlmh_mala", "kmc_lite", "nuts")
+PICTURED = (
+    "rwm",
+    "gad_rwm",
+    "fisher_mala",
+    "fisher_hmc",
+    "mmala",
+    "rlmh",
+    "rlmh_mala",
+    "kmc_lite",
+    "tempered",
+    "nuts",
+)
 
 
 @pytest.mark.parametrize("method", partly_thorough(methods(), PICTURED))
@@ -139,6 +151,7 @@ def test_pictures_of_every_method(runs: dict[str, Any], method: str) -> None:
         "plot_adaptation": "note" in own.dims,
         "plot_preconditioner": bool({"preconditioner", "preconditioner_diagonal"} & set(own.data_vars)),
         "plot_field": False,  # three coordinates are no field
+        "plot_path": method == "tempered",
         "plot_policy": find_sampler(method).FACTS.family == POLICY,
         "plot_ess": True,
         "plot_chains": True,

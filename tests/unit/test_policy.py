@@ -21,7 +21,7 @@ from stanadapt.errors import ArgumentError, InitializationError, StanAdaptWarnin
 from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
 from stanadapt.numerics import actor_critic
 from stanadapt.numerics.actor_critic import fresh_adam, layers, n_weights
-from stanadapt.result import build, files
+from stanadapt.result import files, schema
 from stanadapt.result.container import datasets
 from stanadapt.run import chain
 from stanadapt.samplers import policy as shared
@@ -586,9 +586,9 @@ def test_draws_do_not_depend_on_blocks_workers_or_processes(
 
 
 def test_learnt_arrays_of_unlike_length_end_in_nan() -> None:
-    stacked = build._stacked([np.arange(3.0), np.arange(1.0), np.zeros(0)])
+    stacked = schema.stacked([np.arange(3.0), np.arange(1.0), np.zeros(0)])
     np.testing.assert_array_equal(stacked, [[0.0, 1.0, 2.0], [0.0, np.nan, np.nan], [np.nan, np.nan, np.nan]])
-    matrices = build._stacked([np.zeros((0, 0)), np.ones((2, 2))])
+    matrices = schema.stacked([np.zeros((0, 0)), np.ones((2, 2))])
     np.testing.assert_array_equal(matrices, [np.full((2, 2), np.nan), np.ones((2, 2))])
 
 

@@ -11,7 +11,7 @@ import pytest
 from stanadapt import Posterior
 from stanadapt.errors import DataError, ModelError
 from stanadapt.model import data as data_module
-from stanadapt.model.program import block, data_declarations, declarations, observed_names, with_includes
+from stanadapt.model.program import block, data_declarations, declarations, observed_names
 
 KNOWN = {"N": 5, "K": 3, "z": np.array([1, 4, 2]), "X": np.zeros((5, 11)), "r": 2.5}
 
@@ -107,22 +107,6 @@ def test_comments_texts_and_other_blocks_are_left_out():
 )
 def test_text_that_is_no_program_declares_nothing(code):
     assert data_declarations(code) == {}
-
-
-def test_includes_are_written_in_place(tmp_path):
-    (tmp_path / "sizes.stan").write_text("int N;\n#include <more.stan>\n")
-    (tmp_path / "more.stan").write_text("vector[N] v; // #include nothing.stan\n")
-    code = 'data {\n#include "sizes.stan"\n} // #include sizes.stan\n/* #include sizes.stan */'
-    assert list(data_declarations(with_includes(code, tmp_path))) == ["N", "v"]
-    assert with_includes(code, tmp_path).count("vector[N] v") == 1
-
-
-def test_includes_that_are_missing_or_circular_stay(tmp_path):
-    (tmp_path / "a.stan").write_text("#include b.stan\nint a;")
-    (tmp_path / "b.stan").write_text("#include a.stan\nint b;")
-    code = "data {\n#include a.stan\n#include missing.stan\n}"
-    assert set(data_declarations(with_includes(code, tmp_path))) == {"a", "b"}
-    assert with_includes("#include x.stan", None) == "#include x.stan"
 
 
 @pytest.mark.parametrize("model", ["path", "text"])

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import stanadapt
 from pages import EVIL, EVIL_LABELS, EVIL_NAME, Elements, evil_result, wide_result
 from stanadapt import cli
-from stanadapt.diagnostics import findings, missed
+from stanadapt.diagnostics import approximation, findings, missed
 from stanadapt.diagnostics.finding import Finding
 from stanadapt.errors import ArgumentError, OutputError
 from stanadapt.model.source import Contents, model_name
@@ -241,7 +241,7 @@ def test_verdicts_are_one_sentence() -> None:
 
 
 def test_every_kind_of_findings_is_known() -> None:
-    source = "".join(Path(each.__file__).read_text("utf-8") for each in (findings, missed))
+    source = "".join(Path(each.__file__).read_text("utf-8") for each in (findings, missed, approximation))
     kinds = set(re.findall(r'Finding\(\s*"(\w+)"', source))
     assert 'f"ess_{kind}"' in source
     kinds |= {"ess_bulk", "ess_tail"}

@@ -16,6 +16,7 @@ class Outcome(NamedTuple):
     cpu_seconds: float  # of all threads
     gradients: float  # of warm-up and draws together
     draws: np.ndarray  # (chains, n, k), the parameters and then the transformed ones
+    steps: np.ndarray | None = None  # (chains, n), leapfrog steps of each draw, where a sampler tells them
 
 
 class Clock:

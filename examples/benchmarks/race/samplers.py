@@ -157,16 +157,18 @@ def nutpie(**settings: Any) -> Callable[[Problem, int, int], Racer]:
                 )
                 running._sampler.wait(None)
             gradients = shim.gradients() - before
-            return lambda: Outcome(clock.seconds, clock.cpu_seconds, gradients, self._draws(running))
+            return lambda: Outcome(clock.seconds, clock.cpu_seconds, gradients, *self._drawn(running))
 
-        def _draws(self, running: Any) -> np.ndarray:
+        def _drawn(self, running: Any) -> tuple[np.ndarray, np.ndarray]:
+            """The draws, and the leapfrog steps of each."""
             from stanadapt.model.variables import variables
             from stanadapt.result.container import datasets
 
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = running.wait()
-            return side_by_side(datasets(result)["posterior"], variables(self.names))
+                groups = datasets(running.wait())
+            draws = side_by_side(groups["posterior"], variables(self.names))
+            return draws, groups["sample_stats"]["n_steps"].values
 
     return Nutpie
 

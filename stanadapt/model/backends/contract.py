@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...errors import DataError, ModelError
 from ...target import NativeTarget
+from ..includes import ProgramText
 
 # Writes n unconstrained points (n, d) as rows of constrained values (n, c), in place. The last argument, (n,)
 # int64, has the iterations of the points, from 0 on: the random numbers of a row depend on them.
 Writer = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+# The same, and returns which rows (n,) have quantities that failed, whose values are NaN.
+CheckedWriter = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 class Model(Protocol):
@@ -54,12 +56,24 @@ class Model(Protocol):
         """
         ...
 
+    def checked_writer(self, seed: int) -> CheckedWriter:
+        """The same, which says where quantities failed."""
+        ...
+
+    def refusal(self, x: np.ndarray, seed: int, iteration: int) -> str:
+        """The model's message where quantities failed at the point `x` (d,); nothing where it has none."""
+        ...
+
     def unconstrain(self, values: Mapping[str, Any]) -> np.ndarray:
         """The point (d,) of constrained values. Raises RuntimeError with the model's message."""
         ...
 
     def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
         """The same for values in the order of `names`; no other values follow."""
+        ...
+
+    def unconstrain_rows(self, values: np.ndarray) -> np.ndarray:
+        """The points (n, d) of rows (n, c) in the order of `names`; NaN where the model refuses a row."""
         ...
 
     def identity(self) -> bytes:
@@ -104,12 +118,12 @@ class ProgramBackend(Protocol):
 
     ATTEMPT: str  # what it is about to do with a program that another one refused, such as "Compiling it"
 
-    def is_at_hand(self, code: str, folder: Path | None) -> bool:
+    def is_at_hand(self, program: ProgramText) -> bool:
         """Whether it can open a program here and now, without anything that would have to be downloaded."""
         ...
 
-    def open_program(self, code: str, folder: Path | None, data: str, seed: int) -> Model:
-        """Open a Stan program with data (JSON text); `folder` is where its includes are searched.
+    def open_program(self, program: ProgramText, data: str, seed: int) -> Model:
+        """Open a Stan program with data (JSON text).
 
         Raises
         ------

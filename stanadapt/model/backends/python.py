@@ -20,6 +20,7 @@ from ...jit import callback, intrinsic
 from ...target import NativeTarget, native_target
 from . import own
 from .contract import Writer
+from .defaults import RowDefaults
 from .own import OwnModel
 
 _Pointer = types.CPointer(types.float64)
@@ -30,7 +31,7 @@ LOG_DENSITY = types.float64(_Pointer)
 LOG_DENSITY_GRADIENT = types.float64(_Pointer, _Pointer)
 
 
-class Target:
+class Target(RowDefaults):
     """A log density on R^d without a Stan program. Made by `Target.from_python`; goes where a model goes."""
 
     #: Signature of a numba cfunc for the log density, see `from_python`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ... import samplers
 from ...errors import ArgumentError
 from ...model.backends.stan.native import demangled
 from ...model.variables import variables
-from ..container import OWN_GROUP, container
+from ..container import OWN_GROUP, Groups, container
 from ..labels import SAMPLE_DIMS, Labels
 from .stancsv import STAN_COLUMNS, own_method
 
@@ -45,27 +46,35 @@ def read_fit(fit: Any, name: str = "warm") -> InferenceData:
         raise ArgumentError(f"{name}: the files of the CmdStanMCMC cannot be read: {error}") from error
     if steps is None or str(config.get("algorithm")) == "fixed_param":
         raise ArgumentError(f"{name} was drawn by CmdStan with fixed_param: its chains have learnt nothing")
-    values = draws.transpose(1, 0, 2)
-    header = [demangled(name) for name in str(config["raw_header"]).split(",")]
-    places = [i for i, name in enumerate(header) if not name.endswith("__")]
-    coords = {"chain": np.arange(values.shape[0]), "draw": np.arange(values.shape[1])}
-    quantities = variables([header[i] for i in places]).items()
-    drawn = values[:, :, places]
-    posterior = Labels({}, {}).dataset({name: each.take(drawn) for name, each in quantities}, coords)
-    stats = {
-        own: (SAMPLE_DIMS, values[:, :, header.index(name)].astype(bool if own == "diverging" else float))
-        for name, own in STAN_COLUMNS.items()
-        if name in header
-    }
-    groups = {
-        "posterior": posterior,
-        "sample_stats": xarray.Dataset(stats, coords=coords),
-        OWN_GROUP: _adaptation(fit, config, np.asarray(steps, dtype=float), coords["chain"]),
-    }
+    header = str(config["raw_header"]).split(",")
+    groups = cmdstan_groups(header, draws.transpose(1, 0, 2))
+    chains = groups["posterior"]["chain"].values
+    groups[OWN_GROUP] = _adaptation(fit, config, np.asarray(steps, dtype=float), chains)
     attrs = _attributes(config)
     for group in groups.values():
         group.attrs.update(attrs)
     return container(groups, attrs)
+
+
+def cmdstan_groups(header: Sequence[str], values: np.ndarray) -> Groups:
+    """The posterior and the statistics of iterations, from columns (chain, draw, column) of CmdStan's files.
+
+    `header` has the names of the columns.
+    """
+    names = [demangled(name) for name in header]
+    places = [i for i, name in enumerate(names) if not name.endswith("__")]
+    coords = {"chain": np.arange(values.shape[0]), "draw": np.arange(values.shape[1])}
+    drawn = values[:, :, places]
+    held = {name: each.take(drawn) for name, each in variables([names[i] for i in places]).items()}
+    stats = {
+        own: (SAMPLE_DIMS, values[:, :, names.index(name)].astype(bool if own == "diverging" else float))
+        for name, own in STAN_COLUMNS.items()
+        if name in names
+    }
+    return {
+        "posterior": Labels({}, {}).dataset(held, coords),
+        "sample_stats": xarray.Dataset(stats, coords=coords),
+    }
 
 
 def _adaptation(fit: Any, config: dict[str, Any], steps: np.ndarray, chains: np.ndarray) -> xarray.Dataset:

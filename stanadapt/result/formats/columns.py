@@ -16,7 +16,8 @@ from ..container import Groups, json_attribute
 from ..labels import SAMPLE_DIMS
 
 LP = "lp__"  # what Stan calls the log density
-_GROUPS = ("posterior", "log_likelihood", "posterior_predictive")  # with what Stan draws, in this order
+# With what Stan draws, in this order.
+_GROUPS = ("posterior", "log_likelihood", "posterior_predictive", "predictions")
 _NUMBERS = "biufc"  # kinds of arrays
 _CHUNK_VALUES = 2**22  # of a table that are in memory at a time, 32 MiB: more than a block of a store has
 _PARTS = (".real", ".imag")
@@ -93,6 +94,37 @@ class ColumnTable:
             ]
             parts += [each.rows(place, draws) for each in self.quantities]
             yield np.concatenate(parts, axis=1)
+
+    def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Some rows at a time of all chains: chain, iteration and draw (n, 3), and values (n, width).
+
+        All three count from 1, as in R; draws go on from one chain to the next.
+        """
+        for place, chain in enumerate(self.chains):
+            first = 1
+            for rows in self.chunks(place):
+                iterations = np.arange(first, first + len(rows))
+                draws = place * self.draws + iterations
+                yield np.stack([np.full(len(rows), chain), iterations, draws], axis=1), rows
+                first += len(rows)
+
+
+def chain_numbers(posterior: xarray.Dataset) -> list[int]:
+    """The numbers of the chains, which count from 1; a run that was stopped may lack some of them."""
+    numbers = posterior["chain"].values
+    if numbers.dtype.kind not in "iu" or len(set(numbers.tolist())) < len(numbers) or numbers.min() < 0:
+        numbers = np.arange(len(numbers))
+    return [int(number) + 1 for number in numbers]
+
+
+def names_of(var_names: Any) -> list[str] | None:
+    """The names of variables that a user gives: one, a list of them, or None for all."""
+    if var_names is None:
+        return None
+    given = [var_names] if isinstance(var_names, str) else var_names
+    if not isinstance(given, Sequence) or not given:
+        raise check.refused("var_names", var_names, "a list of variables")
+    return list(given)
 
 
 def quantities(

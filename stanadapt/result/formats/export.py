@@ -22,7 +22,7 @@ from ...run.progress import tell
 from ..container import OWN_GROUP, attributes, datasets
 from ..files import whole_files
 from . import stancsv
-from .columns import LP, ColumnTable, QuantityDraws, quantities
+from .columns import LP, ColumnTable, chain_numbers, names_of, quantities
 
 if TYPE_CHECKING:
     from ..container import InferenceData
@@ -93,15 +93,16 @@ def export(
     kind = choose_format(path, format)
     overwrite, progress = check.boolean("overwrite", overwrite), check.boolean("progress", progress)
     groups, attrs = datasets(idata), attributes(idata)
-    chosen = quantities(groups, attrs, _names(var_names))
+    chosen = quantities(groups, attrs, names_of(var_names))
     stats = groups.get("sample_stats", xarray.Dataset())
     adaptation = groups.get(OWN_GROUP, xarray.Dataset())
+    chains = chain_numbers(groups["posterior"])
     if kind == "stancsv":
-        table = _table(chosen, stancsv.stan_columns(stats), groups["posterior"])
+        table = ColumnTable(chosen, stancsv.stan_columns(stats), chains)
         stancsv.check_names(table)
         return _write_stancsv(table, path, attrs, adaptation, overwrite, _Told(table, progress))
     lp = {LP: stats.variables["lp"]} if _has_lp(stats) else {}
-    table = _table(chosen, lp, groups["posterior"])
+    table = ColumnTable(chosen, lp, chains)
     write = _write_parquet if kind == "parquet" else _write_csv
     with whole_files([Path(path)], overwrite=overwrite) as (file,):
         write(table, file, _Told(table, progress))
@@ -160,27 +161,8 @@ def chain_paths(path: str | os.PathLike[str], chains: Sequence[int]) -> list[Pat
     return paths
 
 
-def _names(var_names: Any) -> list[str] | None:
-    if var_names is None:
-        return None
-    given = [var_names] if isinstance(var_names, str) else var_names
-    if not isinstance(given, Sequence) or not given:
-        raise check.refused("var_names", var_names, "a list of variables")
-    return list(given)
-
-
 def _has_lp(stats: xarray.Dataset) -> bool:
     return "lp" in stats.data_vars and stats["lp"].dims == ("chain", "draw")
-
-
-def _table(
-    chosen: list[QuantityDraws], stats: dict[str, xarray.Variable], posterior: xarray.Dataset
-) -> ColumnTable:
-    """The table, with chains that count from 1; a run that was stopped may lack some of them."""
-    numbers = posterior["chain"].values
-    if numbers.dtype.kind not in "iu" or len(set(numbers.tolist())) < len(numbers) or numbers.min() < 0:
-        numbers = np.arange(len(numbers))
-    return ColumnTable(chosen, stats, [int(number) + 1 for number in numbers])
 
 
 class _Told:
@@ -211,16 +193,11 @@ def _write_csv(table: ColumnTable, file: Path, told: _Told) -> None:
 
 def _indexed(table: ColumnTable, told: _Told) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Some lines at a time: chain, iteration and draw (n, 3), and values (n, columns)."""
-    for place, chain in enumerate(table.chains):
-        first = 1
-        for chunk in table.chunks(place):
-            for start in range(0, len(chunk), _LINES):
-                rows = chunk[start : start + _LINES]
-                iterations = np.arange(first, first + len(rows))
-                draws = place * table.draws + iterations
-                yield np.stack([np.full(len(rows), chain), iterations, draws], axis=1), rows
-                first += len(rows)
-                told(len(rows))
+    for index, rows in table.blocks():
+        for start in range(0, len(rows), _LINES):
+            lines = slice(start, start + _LINES)
+            yield index[lines], rows[lines]
+            told(len(rows[lines]))
 
 
 def _word(value: float) -> Any:
@@ -238,16 +215,11 @@ def _write_parquet(table: ColumnTable, file: Path, told: _Told) -> None:
     fields = [(name, pyarrow.int32()) for name in _INDEX] + [(name, pyarrow.float64()) for name in names]
     schema = pyarrow.schema(fields)
     with pyarrow.parquet.ParquetWriter(file, schema) as out:
-        for place, chain in enumerate(table.chains):
-            first = 1
-            for chunk in table.chunks(place):
-                iterations = np.arange(first, first + len(chunk), dtype=np.int64)
-                index = [np.full(len(chunk), chain), iterations, place * table.draws + iterations]
-                columns = [pyarrow.array(each, type=pyarrow.int32()) for each in index]
-                columns += [pyarrow.array(np.ascontiguousarray(column)) for column in chunk.T]
-                out.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
-                first += len(chunk)
-                told(len(chunk))
+        for index, rows in table.blocks():
+            columns = [pyarrow.array(each, type=pyarrow.int32()) for each in index.T]
+            columns += [pyarrow.array(np.ascontiguousarray(column)) for column in rows.T]
+            out.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
+            told(len(rows))
 
 
 def _write_stancsv(

@@ -10,19 +10,20 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numba
 import numpy as np
 
 from ...cache import private_folder
+from ...garbage import paused_collector
 from ...jit import cache_folder, processor
 from ...model import PROGRAM_BACKENDS
 from ...model.posterior import Posterior
 from ...numerics.ascent import climb, write_heights
 from ...numerics.blas import one_thread
 from ...numerics.reference import reference_steps
-from ...samplers import history, is_engine, knowledge, resolve, sampler
+from ...samplers import Sampler, history, is_engine, knowledge, resolve, sampler
 from ...samplers.base import POLICY
 from ...target import hessian, log_density, log_density_gradient
 from ...trace import empty_trace
@@ -80,7 +81,8 @@ def compile_steps(
             if not is_known:
                 begin(step.name)
             if not is_known or (loading and not step.is_lazy):
-                step.run()
+                with paused_collector():
+                    step.run()
                 _mark(step)
             yield
 
@@ -98,7 +100,8 @@ def compile_for(parent: int, methods: Sequence[str]) -> None:
     follow(parent)
     for step in reversed(ahead_steps(methods, wholly=False)):
         if not _is_marked(step):
-            step.run()
+            with paused_collector():
+                step.run()
             _mark(step)
 
 
@@ -150,7 +153,9 @@ def job_methods(job: Job, posterior: Posterior) -> list[str]:
 
 def _begins_with_pilot(job: Job) -> bool:
     method = sampler(job.method)
-    return not is_engine(method) and method.FACTS.piloted and job.settings.pilot > 0
+    if is_engine(method):
+        return False
+    return warmup.pilot_length(cast(Sampler, method), job.settings, job.warmup) > 0
 
 
 def pilot_steps(posterior: Posterior) -> list[Step]:
@@ -188,9 +193,13 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
     else:
         own = f"{common} {kind}"
 
+        def state() -> Any:
+            if hasattr(module.start, "prepare"):
+                return module.start.prepare((target, kind, x, rng))
+            return numba.typeof(module.start(*arguments))  # plain Python
+
         def sweep() -> None:
-            state = module.start.prepare((target, kind, x, rng))
-            module.sweep.prepare((target, kind, state, rng, numba.types.boolean, trace))
+            module.sweep.prepare((target, kind, state(), rng, numba.types.boolean, trace))
 
         def start() -> None:
             if module.FACTS.gradient:  # the search for a starting point calls these
@@ -199,7 +208,7 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
                 log_density.prepare((target, x))
             if module.FACTS.hessian:
                 hessian.prepare((target, x, numba.typeof(np.empty((1, 1)))))
-            module.start.prepare((target, kind, x, rng))
+            state()
 
         steps.append(Step(f"the start of {method}", own, start))
         steps.append(Step(f"the iterations of {method}", own, sweep))

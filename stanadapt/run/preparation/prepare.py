@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import multiprocessing
-from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from ... import check, samplers
@@ -24,7 +23,7 @@ from ..workers.processes import Processes, pack
 from ..workers.threads import Threads
 from ..workers.turns import Turns
 from . import auto, warm_start
-from .compiling import Step, compile_model, compile_steps, job_methods, job_steps, pilot_steps
+from .compiling import compile_model, compile_steps, job_methods, job_steps, pilot_steps
 from .memory import check_chains, check_memory, stays_on_disk
 from .named_quantities import check_quantities, describe_quantities
 
@@ -39,7 +38,7 @@ class Prepared(NamedTuple):
     notes: dict[str, Any]  # for the result's attributes: texts and numbers
 
 
-def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterior:
+def open_posterior(method: str, model: Any, data: Any, backend: str, include_paths: Any = ()) -> Posterior:
     """Open a model for a method; a Posterior is open already.
 
     Raises
@@ -48,7 +47,7 @@ def open_posterior(method: str, model: Any, data: Any, backend: str) -> Posterio
     """
     is_engine = method != auto.NAME and samplers.is_engine(samplers.sampler(method))
     before_compiling = functools.partial(refuse_before_compiling, method) if is_engine else None
-    return as_posterior(model, data, backend, before_compiling)
+    return as_posterior(model, data, backend, before_compiling, include_paths)
 
 
 def prepare(
@@ -57,11 +56,8 @@ def prepare(
     *,
     stored: bool = False,
     cluster: Any = None,
-    also: Sequence[Step] = (),
 ) -> Prepared:
     """Prepare all that comes before the first iteration. `stored`: draws go to a disk where they are many.
-
-    `also` is what else is to be compiled.
 
     Raises
     ------
@@ -91,8 +87,7 @@ def prepare(
     if sampler.FACTS.cautious and (advice := sampler.caution(job.settings, posterior.dim)):
         warn(f"method={job.method!r}: {advice}")
     turns = _turns(request, posterior, cluster)
-    steps = [*job_steps(job, posterior), *also]
-    compile_steps(steps, request.progress, methods=job_methods(job, posterior))
+    compile_steps(job_steps(job, posterior), request.progress, methods=job_methods(job, posterior))
     return Prepared(posterior, job, starts, turns, notes)
 
 
@@ -103,14 +98,12 @@ def prepare_again(
     starts: list[Init],
     notes: dict[str, Any],
     cluster: Any = None,
-    also: Sequence[Step] = (),
 ) -> Prepared:
     """Prepare a run that has begun already, in a store: its job, its starts and its notes are known."""
     check_memory(posterior, job, request.workers, stays_on_disk(request, job, posterior.description))
     compile_model(posterior, request.progress)
     turns = _turns(request, posterior, cluster)
-    steps = [*job_steps(job, posterior), *also]
-    compile_steps(steps, request.progress, methods=job_methods(job, posterior))
+    compile_steps(job_steps(job, posterior), request.progress, methods=job_methods(job, posterior))
     return Prepared(posterior, job, starts, turns, notes)
 
 
@@ -122,7 +115,7 @@ def _starts(request: Request, posterior: Posterior) -> list[Init]:
             return warm_start.plan_starts(
                 request.warm, posterior, request.chains, request.init_radius, request.seed
             )
-    return inits.plan(request.inits, request.init_radius, posterior, request.chains)
+    return inits.plan(request.inits, request.init_radius, posterior, request.chains, request.seed)
 
 
 def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, dict[str, Any]]:
@@ -143,12 +136,10 @@ def _choose(request: Request, posterior: Posterior, init: Init) -> tuple[Job, di
 def _check_method(job: Job, posterior: Posterior) -> None:
     """Refuse a method that cannot draw from this posterior, and settings that do not go together."""
     sampler = samplers.sampler(job.method)
-    # Methods that call nothing but the density; they never call it again at the current point.
-    able = [name for name in samplers.METHODS if not samplers.facts(name).gradient]
-    if posterior.model.noisy and job.method not in able:
+    if posterior.model.noisy and sampler.FACTS.gradient:
         raise ArgumentError(
             f"method={job.method!r} is not allowed for a noisy target, whose density is only estimated: use "
-            f"one of {', '.join(able)}"
+            f"one of {_gradient_free()}"
         )
     if samplers.is_engine(sampler):
         check_nuts(job.method, posterior)
@@ -156,10 +147,18 @@ def _check_method(job: Job, posterior: Posterior) -> None:
         advice = "pass gradient=... to Target.from_python, or " * (posterior.model.backend == "python")
         raise ArgumentError(
             f"method={job.method!r} needs a gradient and this target has none: {advice}use one of "
-            f"{', '.join(able)}"
+            f"{_gradient_free()}"
         )
     if not samplers.is_engine(sampler):
         warmup.plan(cast(samplers.Sampler, sampler), job.settings, job.warmup, posterior.dim)
+
+
+def _gradient_free() -> str:
+    """Methods that call nothing but the density; they never call it again at the current point.
+
+    This imports every method, which takes a quarter of a second.
+    """
+    return ", ".join(name for name in samplers.METHODS if not samplers.facts(name).gradient)
 
 
 def _check_goals(request: Request, until: Until, job: Job, posterior: Posterior) -> Job:

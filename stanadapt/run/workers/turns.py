@@ -21,6 +21,7 @@ import numpy as np
 
 from ...model.backends.contract import Model
 from ...model.posterior import Posterior
+from ...model.printing import prints_of
 from ...numerics.blas import one_thread
 from ...samplers import is_engine, sampler
 from ..chain import Chain, KernelChain
@@ -196,7 +197,8 @@ def take_turns(
         except IndexError:
             return None
         try:
-            next(blocks)
+            with prints_of(chain):
+                next(blocks)
             if after is not None:
                 after(chain)
         except StopIteration:

@@ -18,14 +18,15 @@ from bridgestan.download import CURRENT_BRIDGESTAN
 from ....cache import cache_folder, private_folder
 from ....errors import DataError, ModelError
 from ...data import load, read
-from ...program import with_includes
+from ...includes import ProgramText
 from .division import checked_divisions
-from .native import PROGRAM, NativeModel, in_plain_words
+from .native import PROGRAM, NativeModel, in_plain_words, open_model
 
 # Without it a library's autodiff stack is shared by all threads, and a second thread crashes the process.
 MAKE_ARGS = ("STAN_THREADS=true",)
 _LINES = 20  # of a compiler's output that an error shows
 ATTEMPT = "Compiling it with BridgeStan"
+_UNKNOWN = ProgramText("")  # of a library that was compiled elsewhere
 
 
 def adopt(model: Any, data: Any) -> tuple[NativeModel, dict[str, Any]] | None:
@@ -39,13 +40,13 @@ def adopt(model: Any, data: Any) -> tuple[NativeModel, dict[str, Any]] | None:
     return NativeModel(model, backend), read(held)
 
 
-def open_program(code: str, folder: Path | None, data: str, seed: int) -> NativeModel:
+def open_program(program: ProgramText, data: str, seed: int) -> NativeModel:
     """Compile a Stan program (once per program, flags and version) and open it with data (JSON text)."""
-    return open_library(compiled(code, folder), data, seed)
+    return open_library(compiled(program), data, seed, program)
 
 
-def open_library(library: Path, data: str, seed: int) -> NativeModel:
-    """Open a library that BridgeStan compiled.
+def open_library(library: Path, data: str, seed: int, program: ProgramText = _UNKNOWN) -> NativeModel:
+    """Open a library that BridgeStan compiled; its messages name lines of `program`.
 
     Raises
     ------
@@ -58,19 +59,19 @@ def open_library(library: Path, data: str, seed: int) -> NativeModel:
         raise ModelError(f"model={str(library)!r}: there is no such file (working directory {Path.cwd()})")
     try:
         with checked_divisions():
-            model = bridgestan.StanModel(library, data, seed=seed, warn=False)
+            model = open_model(library, data, seed)
     except (OSError, AttributeError, ValueError) as error:
         raise ModelError(
             f"model={str(library)!r} is not a library that BridgeStan "
             f"{bridgestan.__version__} can open: {error}"
         ) from error
     except RuntimeError as error:
-        reason = in_plain_words(str(error))
+        reason = in_plain_words(str(error), program)
         raise DataError(f"data do not fit the Stan program: {reason}") from error
-    return NativeModel(model, "bridgestan")
+    return NativeModel(model, "bridgestan", program=program)
 
 
-def compiled(code: str, folder: Path | None) -> Path:
+def compiled(program: ProgramText) -> Path:
     """The library of a program, from the cache or the compiler.
 
     BridgeStan itself returns an existing library when only the flags changed, so the folder is named by a
@@ -83,9 +84,8 @@ def compiled(code: str, folder: Path | None) -> Path:
     ModelError
         BridgeStan's sources or the compiler are missing, or the program does not compile.
     """
-    whole = with_includes(code, folder)
     try:
-        library = _library(whole)
+        library = _library(program.code)
         if library.exists():
             private_folder(library.parent)
             return library
@@ -98,33 +98,37 @@ def compiled(code: str, folder: Path | None) -> Path:
         building = Path(scratch) / "model"
         building.mkdir(mode=0o700)
         source = building / PROGRAM
-        source.write_text(code, encoding="utf-8")
-        include = [f"--include-paths={folder}"] if whole != code else []
+        source.write_text(program.code, encoding="utf-8")
         try:
-            compile_model(source, stanc_args=include, make_args=list(MAKE_ARGS))
+            compile_model(source, make_args=list(MAKE_ARGS))
         except (RuntimeError, ValueError, OSError) as error:
-            reason = in_plain_words(_shortened(str(error)))
+            reason = in_plain_words(_shortened(str(error)), program)
             raise ModelError(f"BridgeStan cannot compile the program: {reason}") from error
         with contextlib.suppress(OSError):  # another process has put the same library there meanwhile
             building.rename(home)
     return library
 
 
-def is_at_hand(code: str, folder: Path | None) -> bool:
+def is_at_hand(program: ProgramText) -> bool:
     """Whether a program can be opened without a download: it is compiled, or the sources are here."""
-    return _library(with_includes(code, folder)).exists() or sources_present()
+    return _library(program.code).exists() or sources_present()
+
+
+def sources_path() -> Path | None:
+    """Where BridgeStan's C++ sources are: in `BRIDGESTAN`, or where it downloads them; None without any."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        path = get_bridgestan_path(download=False)
+    return Path(path) if path and (Path(path) / "Makefile").exists() else None
 
 
 def sources_present() -> bool:
-    """Whether BridgeStan's C++ sources are on this machine, in `BRIDGESTAN` or where it downloads them."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        path = get_bridgestan_path(download=False)
-    return bool(path) and (Path(path) / "Makefile").exists()
+    """Whether BridgeStan's C++ sources are on this machine."""
+    return sources_path() is not None
 
 
-def _library(whole: str) -> Path:
+def _library(code: str) -> Path:
     """Where the library of a program, includes written in place, is or will be."""
-    return cache_folder("models") / _key(whole) / "program_model.so"
+    return cache_folder("models") / _key(code) / "program_model.so"
 
 
 def _no_sources() -> str:

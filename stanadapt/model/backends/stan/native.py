@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import io
 import json
 import re
-import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import bridgestan
@@ -24,36 +22,53 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
+from .... import check
 from ....errors import EvaluationError, ModelError
 from ....jit import intrinsic, kernel
 from ....target import NativeTarget, native_target
-from ..contract import Writer
+from ...includes import ProgramText, in_files
+from ...printing import gather_prints, log_lines, no_prints, print_bytes
+from ..contract import CheckedWriter, Writer
 from ..defaults import ModelDefaults
 from .division import check_division, checked_divisions, watch_divisions
 from .streams import Streams, begin
 
 THREADS = "STAN_THREADS=true"
+_UNKNOWN = ProgramText("")
 _PARTS = ((False, False), (True, False), (True, True))  # with transformed parameters; and generated
 PROGRAM = "program.stan"  # the file that BridgeStan compiles a program from; it is gone afterwards
-_STDOUT = threading.Lock()  # two threads that redirect it at a time would restore each other's
 
 
 class NativeModel(ModelDefaults):
     """See `backends.contract.Model`."""
 
-    def __init__(self, model: bridgestan.StanModel, backend: str, spare: str = "") -> None:
-        """`spare` is stanli's form of the same program without its generated quantities."""
+    def __init__(
+        self,
+        model: bridgestan.StanModel,
+        backend: str,
+        spare: str = "",
+        program: ProgramText = _UNKNOWN,
+    ) -> None:
+        """`spare` is stanli's form of the same program without its generated quantities.
+
+        `program` is the text whose lines a message names, if it is known.
+        """
         self.model = model
         watch_divisions()
-        _print_whole_lines(model)
-        self.spare = spare
+        hear(model.lib_path)  # a user's own model may have been opened otherwise
+        self.spare, self.program = spare, program
         self.backend = backend
         self.library = _library(model, backend)
         self.dim = model.param_unc_num()
         self.thread_safe = THREADS in model.model_info()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reopen, (self.model.lib_path, self.model.data, self.model.seed, self.backend, self.spare)
+        return reopen, self._parts()
+
+    def _parts(self) -> tuple[Any, ...]:
+        """The arguments that open the model again."""
+        held = self.model
+        return held.lib_path, held.data, held.seed, self.backend, self.spare, self.program
 
     def names(self, *, transformed: bool, generated: bool) -> list[str]:
         return _split(self.model.param_names(include_tp=transformed, include_gq=generated))
@@ -70,39 +85,69 @@ class NativeModel(ModelDefaults):
         )
 
     def log_density(self, x: np.ndarray) -> float:
-        with _plain_errors():
+        with _plain_errors(self.program):
             return float(self.model.log_density(x))
 
     def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
-        with _plain_errors():
+        with _plain_errors(self.program):
             value, score = self.model.log_density_gradient(x)
         return value, np.asarray(score)
 
     def writer(self, seed: int) -> Writer:
+        write_checked = self.checked_writer(seed)
+
+        def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
+            write_checked(x, values, iterations)
+
+        return write
+
+    def checked_writer(self, seed: int) -> CheckedWriter:
         streams = Streams(self.model, seed)
         address = self._address("bs_param_constrain")
         sizes = np.array([self.model.param_num(include_tp=tp, include_gq=gq) for tp, gq in _PARTS])
 
-        def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> None:
+        def write(x: np.ndarray, values: np.ndarray, iterations: np.ndarray) -> np.ndarray:
             x = np.ascontiguousarray(x)
+            failed = np.zeros(len(x), np.bool_)
             for rows, stream in streams.parts(iterations):
                 points, at, out = x[rows], iterations[rows], values[rows]
-                failed = np.zeros(len(points), np.bool_)
-                _constrain(address, self.model.model, stream, sizes, points, at, out, failed)
-                if self.spare and failed.any():
+                parts = np.zeros(len(points), np.int64)
+                _constrain(address, self.model.model, stream, sizes, points, at, out, parts)
+                hopeless = parts == 0
+                if self.spare and hopeless.any():
                     n = sizes[1]
-                    some = np.empty((int(failed.sum()), n))
+                    some = np.empty((int(hopeless.sum()), n))
                     model, smaller = self._spare_model.model, np.minimum(sizes, n)
-                    rest = points[failed], at[failed], some, np.zeros(len(some), np.bool_)
+                    rest = points[hopeless], at[hopeless], some, np.zeros(len(some), np.int64)
                     _constrain(address, model, stream, smaller, *rest)
-                    out[failed, :n] = some
+                    out[hopeless, :n] = some
+                failed[rows] = parts < len(_PARTS)
             self.raise_pending()
+            return failed
 
         return write
 
+    def refusal(self, x: np.ndarray, seed: int, iteration: int) -> str:
+        for _, stream in Streams(self.model, seed).parts(np.array([iteration])):
+            begin(stream, np.int64(iteration))
+            generator: Any = SimpleNamespace(ptr=stream.handle)
+            try:
+                with _plain_errors(self.program):
+                    self.model.param_constrain(x, include_tp=True, include_gq=True, rng=generator)
+            except RuntimeError as error:
+                return check.one_line(error)
+        return ""
+
     def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
-        with _plain_errors():
+        with _plain_errors(self.program):
             return np.asarray(self.model.param_unconstrain(values))
+
+    def unconstrain_rows(self, values: np.ndarray) -> np.ndarray:
+        values = np.ascontiguousarray(values, dtype=float)
+        x = np.empty((len(values), self.dim))
+        _unconstrain(self._address("bs_param_unconstrain"), self.model.model, values, x)
+        self.raise_pending()
+        return x
 
     def identity(self) -> bytes:
         if self.backend == "stanli":
@@ -113,7 +158,7 @@ class NativeModel(ModelDefaults):
         # stanli locks a model while it evaluates it: two threads on one model get less done than one thread.
         if index == 0 or self.backend != "stanli":
             return self
-        return reopen(self.model.lib_path, self.model.data, self.model.seed, self.backend, self.spare)
+        return reopen(*self._parts())
 
     def raise_pending(self) -> None:
         try:
@@ -129,12 +174,8 @@ class NativeModel(ModelDefaults):
         """
         data = json.loads(self.model.data)
         data["__stanli"]["mir"] = self.spare
-        with without_notes():
-            model = bridgestan.StanModel(
-                self.model.lib_path, json.dumps(data), seed=self.model.seed, warn=False
-            )
-        _print_whole_lines(model)
-        return model
+        with no_prints(), without_notes():
+            return open_model(self.model.lib_path, json.dumps(data), self.model.seed)
 
     def _address(self, name: str) -> int:
         address = ctypes.cast(getattr(self.model.stanlib, name), ctypes.c_void_p).value
@@ -142,12 +183,12 @@ class NativeModel(ModelDefaults):
         return address
 
 
-def reopen(library: str, data: str, seed: int, backend: str, spare: str) -> NativeModel:
+def reopen(library: str, data: str, seed: int, backend: str, spare: str, program: ProgramText) -> NativeModel:
     """Open a model again, in this process or another."""
     try:
-        with without_notes(), checked_divisions():
-            model = bridgestan.StanModel(library, data, seed=seed, warn=False)
-        return NativeModel(model, backend, spare)
+        with no_prints(), without_notes(), checked_divisions():
+            model = open_model(library, data, seed)
+        return NativeModel(model, backend, spare, program)
     except (OSError, RuntimeError) as error:
         raise ModelError(f"model: {library} can no longer be opened: {error}") from error
 
@@ -156,62 +197,65 @@ _CALL = re.compile(r"\w+\([\s\S]*?\) failed with exception:\s*")
 _SCRATCH = re.compile(rf"'[^'\n]*/model/{re.escape(PROGRAM)}'")
 
 
-def in_plain_words(message: str) -> str:
+def in_plain_words(message: str, program: ProgramText = _UNKNOWN) -> str:
     """A message of BridgeStan's without its function's name, C++'s exception, and a file that is gone."""
     message = _CALL.sub("", message.strip(), count=1) if _CALL.match(message.strip()) else message.strip()
     while message.startswith("Exception: "):
         message = message.removeprefix("Exception: ")
-    return _SCRATCH.sub("the program", message)
+    return in_files(_SCRATCH.sub("the program", message), program)
 
 
 @contextlib.contextmanager
-def _plain_errors() -> Iterator[None]:
+def _plain_errors(program: ProgramText) -> Iterator[None]:
     try:
         with checked_divisions():
             yield
     except RuntimeError as error:
-        raise RuntimeError(in_plain_words(str(error))) from error
-
-
-_lines = threading.local()
+        raise RuntimeError(in_plain_words(str(error), program)) from error
 
 
 def _print(text: Any, length: int) -> None:
-    """Print the output of a Stan program in whole lines: other threads may be in the middle of theirs."""
-    begun = getattr(_lines, "begun", b"") + ctypes.string_at(text, length)
-    whole, newline, _lines.begun = begun.rpartition(b"\n")
-    if newline:
-        sys.stdout.write((whole + newline).decode("utf-8", errors="replace"))
+    """Pass on the output of a Stan program."""
+    print_bytes(ctypes.string_at(text, length))
 
 
 _PRINT = bridgestan.model.c_print_callback(_print)
 
 
-def _print_whole_lines(model: bridgestan.StanModel) -> None:
-    """Have the library print by `_print`; it has one such function, which every model opened there sets."""
-    model.stanlib.bs_set_print_callback(_PRINT, None)
+def hear(library: str | Path) -> None:
+    """Have a library print by `_print`; it has one such function for all models that are opened in it.
+
+    To be called before a model is opened, with `capture_stan_prints=False`: BridgeStan would set its own.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # opening a model says what is wrong with the library
+        ctypes.CDLL(str(library)).bs_set_print_callback(_PRINT, None)
+
+
+def open_model(library: str | Path, data: str, seed: int) -> bridgestan.StanModel:
+    """A model of a library, which prints by `_print`."""
+    hear(library)
+    return bridgestan.StanModel(library, data, seed=seed, warn=False, capture_stan_prints=False)
 
 
 @contextlib.contextmanager
 def without_notes() -> Iterator[list[str]]:
-    """Collect the lines that stanli itself prints; lines of the Stan program go on to stdout.
+    """Collect the lines that stanli itself prints; lines of the Stan program go on to the log.
 
     No warning is passed on about another version of the C interface: stanli cannot be recompiled, and for a
     library the user was warned at its first opening.
     """
     notes: list[str] = []
-    said = io.StringIO()
-    with _STDOUT, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The version of the compiled model", RuntimeWarning)
-        try:
-            with contextlib.redirect_stdout(said):
-                yield notes
-        finally:
-            for line in said.getvalue().splitlines(keepends=True):
-                if line.startswith("stanli: "):
-                    notes.append(line.removeprefix("stanli: ").strip())
-                else:
-                    sys.stdout.write(line)
+    lines: list[str] = []
+    try:
+        with warnings.catch_warnings(), gather_prints() as lines:
+            warnings.filterwarnings("ignore", "The version of the compiled model", RuntimeWarning)
+            yield notes
+    finally:
+        for line in lines:
+            if line.startswith("stanli: "):
+                notes.append(line.removeprefix("stanli: ").strip())
+            else:
+                log_lines(line)
 
 
 def strings_for_non_finite(text: str) -> str:
@@ -259,6 +303,33 @@ def _call_constrain(
     return types.int32(word, word, types.boolean, types.boolean, word, word, word), generate
 
 
+@intrinsic
+def _call_unconstrain(typing_context: Any, address: Any, model: Any, values: Any, out: Any) -> Any:
+    def generate(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(64)
+        at, handle, given, point = arguments
+        function = builder.inttoptr(at, ir.FunctionType(ir.IntType(32), [word] * 4).as_pointer())
+        return builder.call(function, [handle, given, point, word(0)])
+
+    word = types.uintp
+    return types.int32(word, word, word, word), generate
+
+
+@kernel
+def _unconstrain(address: Any, model: Any, values: Any, x: Any) -> None:
+    """Write rows of constrained parameters (n, c) as rows of `x` (n, d); NaN where the model refuses one."""
+    for i in range(len(x)):
+        failed = _call_unconstrain(
+            np.uint64(address),
+            np.uint64(model),
+            np.uint64(values[i].ctypes.data),
+            np.uint64(x[i].ctypes.data),
+        )
+        if failed != 0:
+            for j in range(x.shape[1]):
+                x[i, j] = np.nan
+
+
 @kernel
 def _is_same(x: Any, i: Any) -> Any:
     """Whether row `i` of x (n, d) is the one before."""
@@ -270,9 +341,12 @@ def _is_same(x: Any, i: Any) -> Any:
 
 @kernel
 def _constrain(
-    address: Any, model: Any, stream: Any, sizes: Any, x: Any, iterations: Any, values: Any, hopeless: Any
+    address: Any, model: Any, stream: Any, sizes: Any, x: Any, iterations: Any, values: Any, parts: Any
 ) -> None:
-    """Constrain every row of `x` (n, d) into `values` (n, c). `hopeless` (n,) tells which rows are all NaN.
+    """Constrain every row of `x` (n, d) into `values` (n, c).
+
+    `parts` (n,) gets how many parts of a row there are: 3, or 2 without generated quantities, or 1 with
+    parameters alone, or 0 for a row of NaN alone.
 
     Where generated quantities fail (they may reject), they are NaN and the parameters still come out; the
     same for transformed parameters. A point that is the one before, which is what a rejected proposal leaves,
@@ -282,7 +356,7 @@ def _constrain(
         if i > 0 and sizes[2] == sizes[1] and _is_same(x, i):
             for j in range(values.shape[1]):
                 values[i, j] = values[i - 1, j]
-            hopeless[i] = hopeless[i - 1]
+            parts[i] = parts[i - 1]
             continue
         for j in range(values.shape[1]):
             values[i, j] = np.nan
@@ -298,7 +372,7 @@ def _constrain(
                 np.uint64(stream.handle),
             )
             if failed == 0:
+                parts[i] = included + 1
                 break
             for j in range(sizes[included - 1] if included > 0 else 0, values.shape[1]):
                 values[i, j] = np.nan
-            hopeless[i] = included == 0

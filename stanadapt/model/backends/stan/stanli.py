@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import stanli
 
 from .... import check
 from ....errors import ModelError, warn
-from ...program import with_includes, without_comments
+from ...includes import ProgramText, in_files
+from ...program import without_comments
 from .division import checked_divisions
-from .native import NativeModel, strings_for_non_finite, without_notes
+from .native import NativeModel, hear, strings_for_non_finite, without_notes
 from .stanli_words import in_words
 
 ATTEMPT = "Running it with stanli"
 _PROGRAMS = 16  # compiled programs that are kept: a program is most likely fitted again soon after
 
-# Stan's compiler in a process of its own: the program and its include folders in, the result or an error out.
+# Stan's compiler in a process of its own: the program in, the result or an error out.
 _APART = """
 import json, sys, stanli
-code, include = json.load(sys.stdin)
+code = json.load(sys.stdin)
 try:
-    found = [stanli.stan_to_mir(code, include_paths=include), None]
+    found = [stanli.stan_to_mir(code), None]
 except RuntimeError as error:
     found = [None, str(error)]
 json.dump(found, sys.stdout)
@@ -34,29 +35,26 @@ json.dump(found, sys.stdout)
 _begun = False  # whether Stan's compiler has run in this process
 
 
-def is_at_hand(code: str, folder: Path | None) -> bool:
+def is_at_hand(program: ProgramText) -> bool:
     """Whether a program can be opened here and now: it always can."""
     return True
 
 
-def compiled(code: str, folder: Path | None) -> str:
+def compiled(program: ProgramText) -> str:
     """The program in stanli's intermediate form. Raises ModelError with Stan's own message and the line."""
-    whole = with_includes(code, folder)
-    # An include that is still there comes from a place that is not looked at here, and may have changed.
-    compile_program = _compile.__wrapped__ if "#include" in whole else _compile
-    return str(compile_program(code, folder, whole))
+    try:
+        return _compile(program.code)
+    except RuntimeError as error:
+        said = in_files(str(error).strip(), program)
+        raise ModelError(f"model: the Stan program does not compile.\n{said}") from error
 
 
 @functools.lru_cache(maxsize=_PROGRAMS)
-def _compile(code: str, folder: Path | None, whole: str) -> str:
-    """The same; `whole` has the includes written in place, so that an edit of one is noticed."""
-    try:
-        return _intermediate(code, [str(folder)] if folder is not None else None)
-    except RuntimeError as error:
-        raise ModelError(f"model: the Stan program does not compile.\n{str(error).strip()}") from error
+def _compile(code: str) -> str:
+    return _intermediate(code)
 
 
-def _intermediate(code: str, include: list[str] | None = None) -> str:
+def _intermediate(code: str) -> str:
     """What Stan's compiler makes of a program. Raises RuntimeError with its message.
 
     It is written in OCaml, whose runtime makes a stack for signals when it starts. Where XLA has asked the
@@ -66,10 +64,10 @@ def _intermediate(code: str, include: list[str] | None = None) -> str:
     global _begun
     if _begun or "jaxlib" not in sys.modules or not sys.executable:
         _begun = True
-        return str(stanli.stan_to_mir(code, include_paths=include))
+        return str(stanli.stan_to_mir(code))
     done = subprocess.run(
         [sys.executable, "-P", "-c", _APART],
-        input=json.dumps([code, include]),
+        input=json.dumps(code),
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -83,8 +81,8 @@ def _intermediate(code: str, include: list[str] | None = None) -> str:
     return str(found)
 
 
-def open_program(code: str, folder: Path | None, data: str, seed: int) -> NativeModel:
-    """Open a Stan program with data (JSON text); `folder` is where its includes are searched.
+def open_program(program: ProgramText, data: str, seed: int) -> NativeModel:
+    """Open a Stan program with data (JSON text).
 
     Raises
     ------
@@ -97,21 +95,32 @@ def open_program(code: str, folder: Path | None, data: str, seed: int) -> Native
     DataError
         The data do not fit the program: Stan's own checks of them say so, or the program rejects them.
     """
-    intermediate = compiled(code, folder)
+    intermediate = compiled(program)
     try:
         with without_notes() as notes, checked_divisions():
+            _hear()
             model = stanli.bridgestan_model(
-                mir=intermediate, data=strings_for_non_finite(data), seed=seed, name="stanadapt_model"
+                mir=intermediate,
+                data=strings_for_non_finite(data),
+                seed=seed,
+                name="stanadapt_model",
+                capture_stan_prints=False,
             )
     except RuntimeError as error:
-        raise in_words(check.one_line(error), code, folder) from error
-    opened = NativeModel(model, "stanli", without_generated(code, folder))
+        raise in_words(check.one_line(error), program) from error
+    opened = NativeModel(model, "stanli", without_generated(program.code))
     for note in notes:
         text = note.partition(" Please report")[0]
         if "unavailable" in text:  # it would run, and drop transformed parameters and generated quantities
-            raise in_words(_reason(text), code, folder)
+            raise in_words(_reason(text), program)
         warn(f"stanli: {text}")
     return opened
+
+
+def _hear() -> None:
+    """Have stanli's library print where others do, from the first program on that is opened in it."""
+    with contextlib.suppress(AttributeError):  # of another version; the second program's lines are heard
+        hear(stanli._runtime_lib_path())
 
 
 def _reason(note: str) -> str:
@@ -120,14 +129,10 @@ def _reason(note: str) -> str:
     return found[1] if found else note.rstrip(".")
 
 
-def without_generated(code: str, folder: Path | None) -> str:
-    """stanli's form of the program without its last block, the generated quantities; empty if it has none."""
-    return _without_generated(with_includes(code, folder))
-
-
 @functools.lru_cache(maxsize=_PROGRAMS)
-def _without_generated(whole: str) -> str:
-    text = without_comments(whole)
+def without_generated(code: str) -> str:
+    """stanli's form of the program without its last block, the generated quantities; empty if it has none."""
+    text = without_comments(code)
     start = re.search(r"\bgenerated\s+quantities\s*\{", text)
     if start is None:
         return ""

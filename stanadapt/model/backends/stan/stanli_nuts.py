@@ -14,6 +14,8 @@ import numpy as np
 import stanli
 
 from ....child_processes import blocked_signals
+from ...includes import ProgramText
+from ...printing import log_lines, no_prints
 from ..contract import ChainPlan, StanDraws
 from .native import NativeModel, demangled, strings_for_non_finite, without_notes
 from .stanli import compiled, without_generated
@@ -22,6 +24,7 @@ WORKER = (sys.executable, "-P", "-m", "stanadapt.model.backends.stan.stanli_work
 _CHAIN_FAILED = re.compile(r"^1 of 1 chains failed; first: (chain 1: )?")
 _LOOK_SECONDS = 0.05  # how often a running chain is looked at
 _REPORTS = 50  # of its progress
+PRINTED, OPENED = "printed", "opened"  # files: what the program prints, and that the worker has opened it
 
 
 class StanliProgram:
@@ -50,7 +53,7 @@ class StanliProgram:
     @classmethod
     def of_code(cls, code: str, data: str) -> StanliProgram:
         """A program that another backend has open. ModelError or RuntimeError where stanli cannot open it."""
-        program = cls(without_generated(code, None) or compiled(code, None), strings_for_non_finite(data))
+        program = cls(without_generated(code) or compiled(ProgramText(code)), strings_for_non_finite(data))
         program._density(1)
         return program
 
@@ -82,11 +85,14 @@ class StanliProgram:
 
     def _density(self, seed: int) -> tuple[int, float]:
         """The dimension, and the log density at a point."""
-        with without_notes():
-            model = stanli.bridgestan_model(mir=self.intermediate, data=self.data, seed=seed)
+        with no_prints(), without_notes():
+            model = stanli.bridgestan_model(
+                mir=self.intermediate, data=self.data, seed=seed, capture_stan_prints=False
+            )
         d = model.param_unc_num()
         try:
-            return d, float(model.log_density(np.full(d, 0.1)))
+            with no_prints():
+                return d, float(model.log_density(np.full(d, 0.1)))
         except RuntimeError:  # the point is outside of the support
             return d, -np.inf
 
@@ -96,15 +102,19 @@ def _work(folder: Path, plan: ChainPlan) -> None:
     progress = np.memmap(folder / "progress", dtype=np.int64, mode="w+", shape=(1,))
     paths = os.pathsep.join(path for path in sys.path if path)  # what can be imported here can be there
     said = folder / "said"
-    with said.open("wb") as stderr, blocked_signals():
+    printed = folder / PRINTED
+    with said.open("wb") as stderr, printed.open("ab") as stdout, blocked_signals():
         process = subprocess.Popen(
             [*WORKER, str(folder), str(os.getpid())],
             stdin=subprocess.DEVNULL,
+            stdout=stdout,
             stderr=stderr,
             env=os.environ | {"PYTHONPATH": paths},
         )
+    heard = 0
     try:
         while process.poll() is None:
+            heard = _pass_on(folder, heard)
             if plan.stopped():
                 raise RuntimeError("it was stopped")
             plan.tell(int(progress[0]))
@@ -115,11 +125,28 @@ def _work(folder: Path, plan: ChainPlan) -> None:
     finally:
         process.kill()
         process.wait()
+        _pass_on(folder, heard)
     if (folder / "error").exists():
         raise RuntimeError(_CHAIN_FAILED.sub("", (folder / "error").read_text("utf-8")))
     if not (folder / "found.json").exists():
         last = said.read_text("utf-8", errors="replace").strip().rpartition("\n")[2]
         raise RuntimeError(f"its process died with exit status {process.returncode}{last and f': {last}'}")
+
+
+def _pass_on(folder: Path, heard: int) -> int:
+    """Log what the program has printed since the first `heard` bytes; returns their number by now.
+
+    Until the worker has opened the program, these are the lines that were logged when it was opened here.
+    """
+    if not (folder / OPENED).exists():
+        return 0
+    with (folder / PRINTED).open("rb") as file:
+        file.seek(heard)
+        text = file.read().rpartition(b"\n")[0]
+    if not text:
+        return heard
+    log_lines(text.decode("utf-8", errors="replace"))
+    return heard + len(text) + 1
 
 
 def _found(folder: Path) -> StanDraws:

@@ -7,12 +7,12 @@ a feature of the language, with the first place in the program's text where that
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 from .... import check
 from ....errors import DataError, ModelError, StanAdaptError
-from ...program import block, find_place, with_includes
+from ...includes import ProgramText, find_place
+from ...program import block
 from ..contract import RefusedDataError, RefusedError
 
 WHO = "stanli, which runs Stan programs without a compiler,"
@@ -85,7 +85,7 @@ _FORM = re.compile(r" \| in: .*|\(\(pattern .*")
 _MEMORY = re.compile(r"bad_alloc|length_error|bad_array_new_length|vector::\w+")
 
 
-def in_words(reason: str, code: str, folder: Path | None) -> StanAdaptError:
+def in_words(reason: str, program: ProgramText) -> StanAdaptError:
     """The error for a program that stanli does not open, by its reason.
 
     It is a RefusedError for features that stanli does not cover and a RefusedDataError for values that
@@ -93,7 +93,6 @@ def in_words(reason: str, code: str, folder: Path | None) -> StanAdaptError:
     or Stan Math say that the data are wrong; and a ModelError where there are no data that could be, or too
     little memory.
     """
-    whole = with_includes(code, folder)
     if _MEMORY.search(reason):
         return ModelError(
             "model: there is not enough memory to open the Stan program with sizes as large as its data make "
@@ -103,8 +102,8 @@ def in_words(reason: str, code: str, folder: Path | None) -> StanAdaptError:
     if is_own:
         for feature in _FEATURES:
             if found := re.search(feature.reason, reason):
-                return _refused(feature, found, code, folder)
-    has_data = bool(block(whole, "data").strip())
+                return _refused(feature, found, program)
+    has_data = bool(block(program.code, "data").strip())
     text = _plain(reason)
     if is_own and not _OF_VALUES.search(text):
         return RefusedError(f"{WHO} does not cover this program: {text}")
@@ -117,10 +116,10 @@ def in_words(reason: str, code: str, folder: Path | None) -> StanAdaptError:
     return DataError(f"data do not fit the Stan program: {text}")
 
 
-def _refused(feature: _Feature, found: re.Match[str], code: str, folder: Path | None) -> RefusedError:
+def _refused(feature: _Feature, found: re.Match[str], program: ProgramText) -> RefusedError:
     """The error for a feature that is not covered, with its place in the program."""
     name = found[1] if found.re.groups and found[1] else ""
-    place = find_place(code, folder, feature.place.replace("NAME", re.escape(name)))
+    place = find_place(program, feature.place.replace("NAME", re.escape(name)))
     where = f", {place}" if place else ""
     advice = f" ({feature.advice})" if feature.advice else ""
     return RefusedError(f"{WHO} does not cover {feature.name.replace('NAME', name)}{where}{advice}")

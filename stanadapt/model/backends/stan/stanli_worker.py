@@ -13,8 +13,10 @@ is the process that started this one, which ends with it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -43,6 +45,14 @@ class _Listener(io.TextIOBase):
         return len(text)
 
 
+def _forget_printed(folder: Path) -> None:
+    """Drop what the program has printed so far, when it was opened: its first opening has logged this."""
+    with contextlib.suppress(OSError, AttributeError):  # no file, or a system without this function
+        ctypes.CDLL(None).fflush(None)
+        os.ftruncate(1, 0)
+    (folder / "opened").touch()
+
+
 def run(folder: Path) -> None:
     """Read the request, draw, and write what came of it."""
     import stanli
@@ -57,6 +67,7 @@ def run(folder: Path) -> None:
                 data=(folder / "data.json").read_text("utf-8"),
                 seed=request["seed"],
             )
+            _forget_printed(folder)
             fit = model.sample(chains=1, parallel_chains=1, inits=np.load(folder / "inits.npy"), **request)
     except RuntimeError as error:
         (folder / "error").write_text(str(error), "utf-8")

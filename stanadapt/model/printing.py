@@ -1,0 +1,77 @@
+"""What Stan programs print: whole lines in the log, each with the chain that printed it.
+
+The log is Python's logger `stanadapt`, at level INFO. Where nobody has set logging up, its lines go to
+stderr. A line is written once: not again where a chain opens the same program for itself, or where a point is
+evaluated a second time for the reason of a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+
+LOGGER = logging.getLogger("stanadapt")
+if LOGGER.level == logging.NOTSET:
+    LOGGER.setLevel(logging.INFO)
+
+_here = threading.local()  # chain, whether nothing is written, and the line that is not complete yet
+
+
+@contextlib.contextmanager
+def prints_of(chain: int) -> Iterator[None]:
+    """What this thread prints meanwhile is of this chain."""
+    before, _here.chain = getattr(_here, "chain", None), chain
+    try:
+        yield
+    finally:
+        _here.chain = before
+
+
+@contextlib.contextmanager
+def gather_prints() -> Iterator[list[str]]:
+    """Collect the lines that this thread prints meanwhile, in place of logging them."""
+    before = getattr(_here, "lines", None)
+    lines: list[str] = []
+    _here.lines = lines
+    try:
+        yield lines
+    finally:
+        _here.lines = before
+
+
+@contextlib.contextmanager
+def no_prints() -> Iterator[None]:
+    """What this thread prints meanwhile was printed before, or the user did not ask for the evaluation."""
+    before, _here.is_silent = getattr(_here, "is_silent", False), True
+    try:
+        yield
+    finally:
+        _here.is_silent = before
+
+
+def print_bytes(text: bytes) -> None:
+    """Log the lines that are complete now; other threads may be in the middle of theirs."""
+    begun = getattr(_here, "begun", b"") + text
+    whole, newline, _here.begun = begun.rpartition(b"\n")
+    if newline:
+        log_lines(whole.decode("utf-8", errors="replace"))
+
+
+def log_lines(text: str) -> None:
+    """Log lines of this thread's chain."""
+    gathered = getattr(_here, "lines", None)
+    if gathered is not None:
+        gathered += text.split("\n")
+        return
+    if getattr(_here, "is_silent", False):
+        return
+    chain = getattr(_here, "chain", None)
+    head = "" if chain is None else f"chain {chain}: "
+    for line in text.split("\n"):
+        if LOGGER.hasHandlers():
+            LOGGER.info("%s%s", head, line)
+        elif LOGGER.isEnabledFor(logging.INFO) and sys.stderr is not None:
+            sys.stderr.write(f"{head}{line}\n")
