@@ -6,7 +6,9 @@ import importlib
 import importlib.metadata
 import importlib.util
 import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -139,6 +141,31 @@ def test_threads_of_one_process_draw_the_same():
     one, other = datasets(sample(target, **keywords)), datasets(sample(pair.model, pair.data, **keywords))
     for group in ("posterior", "log_likelihood", "observed_data", "constant_data"):
         assert one[group].equals(other[group]), group
+
+
+def test_one_thread_at_a_time_is_in_a_model():
+    # NumPyro's handlers stand on one stack of the process: a second thread's model would meet the first's.
+    meeting, met = threading.Barrier(2), []
+
+    def model():
+        met.append(wait_for_another())
+        numpyro.sample("x", dist.Normal())
+
+    def wait_for_another():
+        try:
+            meeting.wait(timeout=0.2)
+        except threading.BrokenBarrierError:
+            meeting.reset()
+            return False
+        return True
+
+    source = stanadapt.Target.from_numpyro(model, threads=True)._model.source
+    met.clear()
+    with ThreadPoolExecutor(2) as threads:
+        traces = [threads.submit(jax.eval_shape, source.log_density, jnp.zeros(1)) for _ in range(2)]
+        assert [trace.result().shape for trace in traces] == [(), ()]
+    assert len(met) >= 2
+    assert not any(met)
 
 
 @pytest.mark.parametrize("model", [None, 3.0, dist.Normal, "parameters { real x; }"])

@@ -1,13 +1,15 @@
 """Models of NumPyro: functions with `numpyro.sample` in them, and the arguments that they are called with.
 
 Everything of NumPyro's own is asked for inside of a function that JAX traces. So nothing of it is evaluated
-operation by operation, which takes seconds, and what it makes stays within one trace.
+operation by operation, which takes seconds, and what it makes stays within one trace. Its handlers stand on one
+stack, which all threads of the process share: one thread at a time may be among them.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -25,6 +27,7 @@ from .jax_programs import put_together, take_apart
 from .numpyro_arguments import constants_of, name_of, read_arguments, whole_numbers
 
 _GROUPS = ("log_likelihood", "posterior_predictive")
+_HANDLERS = threading.RLock()
 
 
 class _Site(NamedTuple):
@@ -83,26 +86,30 @@ class NumPyroSource:
         return flat_names(self.unconstrained)
 
     def log_density(self, x: Any) -> Any:
-        return -self._info().potential_fn(self._params(x))
+        with _alone():
+            return -self._info().potential_fn(self._params(x))
 
     def row(self, x: Any, key: Any) -> Any:
-        values = self._info().postprocess_fn(self._params(x))
-        found = [values[name] for name in (*self.parameters, *self.deterministic)]
-        if self.quantities:
-            latent = {name: values[name] for name in self.parameters}
-            made = self._made(latent, key)
-            found += [made[name] for name in self.quantities]
+        with _alone():
+            values = self._info().postprocess_fn(self._params(x))
+            found = [values[name] for name in (*self.parameters, *self.deterministic)]
+            if self.quantities:
+                latent = {name: values[name] for name in self.parameters}
+                made = self._made(latent, key)
+                found += [made[name] for name in self.quantities]
         return put_together(found)
 
     def inverse(self, values: Any) -> Any:
         from numpyro.infer.util import unconstrain_fn
 
         given = dict(zip(self.parameters, take_apart(values, self.parameters.values()), strict=True))
-        found = unconstrain_fn(self._seeded(0), (), self.arguments, given)
+        with _alone():
+            found = unconstrain_fn(self._seeded(0), (), self.arguments, given)
         return put_together([found[name] for name in self.unconstrained])
 
     def constrained(self, x: Any) -> Any:
-        values = self._info().postprocess_fn(self._params(x))
+        with _alone():
+            values = self._info().postprocess_fn(self._params(x))
         return put_together([values[name] for name in self.parameters])
 
     def with_quantities(self, log_likelihood: Sequence[str], posterior_predictive: Sequence[str]) -> Self:
@@ -140,10 +147,9 @@ class NumPyroSource:
         import jax
         from numpyro.infer.util import initialize_model
 
-        with _quiet():
-            return initialize_model(
-                jax.random.key(0), self.model, model_kwargs=self.arguments, validate_grad=False
-            )
+        return initialize_model(
+            jax.random.key(0), self.model, model_kwargs=self.arguments, validate_grad=False
+        )
 
     def _made(self, latent: Mapping[str, Any], key: Any) -> dict[str, Any]:
         """Log likelihoods and predictions at values of the latent variables."""
@@ -181,7 +187,7 @@ class NumPyroSource:
                     _check_value(self.model, name, site["value"])
                     found[name] = _Site(kind, np.shape(site["value"]), _site_dims(site))
 
-        with _reading(self.model), _quiet():
+        with _reading(self.model), _alone():
             jax.eval_shape(look)
         return found
 
@@ -212,7 +218,7 @@ class NumPyroSource:
             info = self._info()
             return info.param_info.z, info.postprocess_fn(info.param_info.z)
 
-        with _reading(self.model):
+        with _reading(self.model), _alone():
             unconstrained, values = jax.eval_shape(look)
         for name, value in values.items():
             if np.dtype(value.dtype).kind not in "iufb":
@@ -224,7 +230,7 @@ class NumPyroSource:
         import jax
 
         latent = {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in self.parameters.items()}
-        with _reading(self.model), _quiet():
+        with _reading(self.model), _alone():
             made = jax.eval_shape(lambda latent: self._made(latent, jax.random.key(0)), latent)
         return {name: made[name].shape for name in self.quantities}
 
@@ -239,7 +245,7 @@ class NumPyroSource:
             trace = handlers.trace(ready).get_trace(**self.arguments)
             return {name: trace[name]["value"] for name in self.observed}
 
-        with _quiet():
+        with _alone():
             return {name: whole_numbers(value) for name, value in jax.jit(observed)().items()}
 
     def _dims(self) -> dict[str, list[str]]:
@@ -349,8 +355,8 @@ def _installed(names: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Without notes that NumPyro repeats at every trace."""
-    with warnings.catch_warnings():
+def _alone() -> Iterator[None]:
+    """NumPyro's handlers for this thread alone, and without notes that NumPyro repeats at every trace."""
+    with _HANDLERS, warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         yield
