@@ -640,10 +640,16 @@ class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  #
         self._lineno = function.__code__.co_firstlineno
 
     def get_cache_path(self) -> str:
-        return str(cache_folder() / self.get_suitable_cache_subpath(self._py_file))
+        return _folder_of(self._py_file)
 
     def ensure_cache_path(self) -> None:
-        cache.private_folder(Path(self.get_cache_path()))
+        self.get_cache_path()
+
+
+@functools.cache
+def _folder_of(file: str) -> str:
+    """The folder with the kernels of a source file, which is made."""
+    return str(cache.private_folder(cache_folder() / _Locator.get_suitable_cache_subpath(file)))
 
 
 class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]

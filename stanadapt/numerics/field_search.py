@@ -13,18 +13,22 @@ Fisher divergence (metric_choice.py). Where it fits, the divergence is a hundred
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..target import Failures, log_density_gradient
 from ..transport.composition import transport_draws
 from ..transport.field import split
-from ..transport.fields.field_learning import LARGEST_SIZE, LEAST_SIZE, Learned, learn_field
 from ..transport.map_table import no_transport
 from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric
 
+if TYPE_CHECKING:
+    from ..transport.fields.field_learning import Learned
+
+LEAST_SIZE = 20  # fewer coordinates need no field
+LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
 LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordinates
 LONG = 8.0  # a search pays if a trajectory takes at least so many gradients,
 SHARE = 4.0  # and if the look for neighbours takes at most this multiple of those that the chain has taken
@@ -54,6 +58,8 @@ def search_field(
     `target` may have a map; `x`, draws and scores (n, d) are in the program's own coordinates. The spread of
     draws and scores gives the units. Failures of the density are not the chain's.
     """
+    from ..transport.fields.field_learning import learn_field  # here, since few runs come to it
+
     failures = Failures(np.zeros(1, np.int64), np.zeros(x.size))
     plain = target._replace(transport=no_transport(), failures=failures)
     unit = np.sqrt(points.std(axis=0) / scores.std(axis=0))

@@ -2,7 +2,7 @@
 
 Python 3.11 gets arviz 0.23 with InferenceData, 3.12 and later get arviz 1.x with xarray's DataTree. The
 package builds one plain set of xarray datasets, and this file turns it into either. arviz is imported late:
-it takes 1.7 s.
+it takes seconds.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from scipy.special import logsumexp
 from .. import check
 from ..cache import import_with_home
 from ..errors import ArgumentError, StanAdaptError
+from .light_arviz import inference_data_class
 
 if TYPE_CHECKING:
     from arviz import InferenceData as _Collection
@@ -95,7 +96,7 @@ def container(groups: Groups, attrs: Mapping[str, Any] | None = None) -> Inferen
         return tree
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # "adaptation" is no group of the schema
-        return cast("InferenceData", statistics().InferenceData(attrs=dict(attrs or {}), **groups))
+        return cast("InferenceData", inference_data_class()(attrs=dict(attrs or {}), **groups))
 
 
 def datasets(result: InferenceData) -> Groups:

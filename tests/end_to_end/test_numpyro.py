@@ -159,11 +159,14 @@ def test_one_thread_at_a_time_is_in_a_model():
             return False
         return True
 
-    source = stanadapt.Target.from_numpyro(model, threads=True)._model.source
+    source = stanadapt.Target.from_numpyro(model, threads=True).source
     met.clear()
     with ThreadPoolExecutor(2) as threads:
-        traces = [threads.submit(jax.eval_shape, source.log_density, jnp.zeros(1)) for _ in range(2)]
-        assert [trace.result().shape for trace in traces] == [(), ()]
+        traces = [
+            threads.submit(jax.eval_shape, function, jnp.zeros(1))
+            for function in (source.log_density, source.constrained)
+        ]
+        assert [trace.result().shape for trace in traces] == [(), (1,)]
     assert len(met) >= 2
     assert not any(met)
 

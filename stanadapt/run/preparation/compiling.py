@@ -27,7 +27,6 @@ from ...samplers import Sampler, history, is_engine, knowledge, resolve, sampler
 from ...samplers.base import POLICY
 from ...target import hessian, log_density, log_density_gradient
 from ...trace import empty_trace
-from ...transport.fields.field_learning import learn_walk
 from ...transport.learning import learn_funnel
 from ...transport.map_table import no_transport
 from .. import warmup
@@ -53,10 +52,16 @@ class Step(NamedTuple):
     is_lazy: bool = False  # whether it may be left out where it was compiled before: nothing is loaded then
 
 
+def _learn_walk() -> object:
+    from ...transport.fields.field_learning import learn_walk  # here, since few runs come to it
+
+    return learn_walk()
+
+
 # What few runs come to: chains compile it where they need it, which the progress bar shows.
 _RARE = (
     Step("the coordinates of hierarchies", "", learn_funnel, is_lazy=True),
-    Step("the coordinates of latent fields", "", learn_walk, is_lazy=True),
+    Step("the coordinates of latent fields", "", _learn_walk, is_lazy=True),
 )
 
 

@@ -18,8 +18,6 @@ from .law_fit import fit_law
 from .precision import Precision, background_directions
 from .probes import Coupling, ScaledDensity, couple, strengths_of
 
-LEAST_SIZE = 20  # fewer coordinates need no field
-LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
 LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
 MOST_HEADS = 4
 HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
@@ -106,7 +104,7 @@ def learn_walk() -> np.ndarray:
     A process calls this function once, before chains start (run/preparation/compiling.py). The call compiles
     or loads the functions that learning a field needs, so that no chain waits for them during its warm-up.
     """
-    n = LEAST_SIZE
+    n = 20
     data = np.cumsum(np.random.default_rng(1).standard_normal(n))
 
     def evaluate(point: np.ndarray, score: np.ndarray) -> float:
