@@ -64,7 +64,7 @@ class _Pyplot(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if sys.modules.get(_PYPLOT) is self:
             raise AttributeError(name)
-        return getattr(importlib.import_module(_PYPLOT), name)
+        return getattr(importlib.import_module("matplotlib.pyplot"), name)
 
 
 def _import_without_pictures() -> ModuleType:
@@ -98,7 +98,7 @@ def _run(package: ModuleType) -> None:
         package.__class__ = ModuleType
         package.__path__ = spec.submodule_search_locations
         spec.loader.exec_module(package)
-        sys.modules["arviz.utils"].plt = importlib.import_module(_PYPLOT)  # type: ignore[attr-defined]
+        sys.modules["arviz.utils"].plt = importlib.import_module("matplotlib.pyplot")  # type: ignore[attr-defined]
 
 
 def _forget() -> None:

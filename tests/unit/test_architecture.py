@@ -219,13 +219,13 @@ def test_no_parameter_hides_a_module() -> None:
 @pytest.mark.parametrize(
     ("library", "door"),
     [
-        ("arviz", "result/container.py"),
+        ("arviz", "result/container.py result/light_arviz.py"),
         ("click", "cli"),
         ("distributed", "run/workers/pools.py many/task.py"),
         ("filelock", "result/stores/run_folder.py"),
         ("loky", "run/workers/processes.py run/workers/pools.py"),  # chains of a fit, and many fits
         ("jinja2", "reports"),
-        ("matplotlib", "plots"),
+        ("matplotlib", "plots result/light_arviz.py"),
         (
             "pymc",
             " ".join(
