@@ -15,6 +15,7 @@ from .density import ClimbedDensity
 
 _STEEP = 2.0  # rises of a failed step, in units of what the slope promised, see `_Descent`
 _SEARCHES = 50  # evaluations of one line search
+_EVALUATIONS = 3  # for each iteration on average, beyond which a climb ends: the density rises for ever
 _FLAT = 1e-13  # relative gain of an iteration that ends a climb
 _SLOPE = 1e-8  # of the steepest coordinate, which ends a climb
 
@@ -84,7 +85,7 @@ def climb_from(density: ClimbedDensity, x: np.ndarray, *, memory: int, most: int
         options={
             "maxcor": memory,
             "maxiter": most,
-            "maxfun": most * _SEARCHES,
+            "maxfun": most * _EVALUATIONS + _SEARCHES,
             "maxls": _SEARCHES,
             "ftol": _FLAT,
             "gtol": _SLOPE,

@@ -8,14 +8,14 @@ import fuzz
 
 # Examples of each suite; all of them together take about a minute.
 COUNTS = {
-    "sample": 120,
-    "results": 120,
-    "posterior": 120,
-    "targets": 120,
-    "options": 60,
-    "result_files": 60,
-    "json": 120,
-    "programs": 120,
+    "sample": 60,
+    "results": 60,
+    "posterior": 60,
+    "targets": 60,
+    "options": 30,
+    "result_files": 20,
+    "json": 60,
+    "programs": 60,
 }
 
 

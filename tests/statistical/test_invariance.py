@@ -25,6 +25,16 @@ VARIANTS = [
 ]
 
 
+# Settings that are not the default meet the law that is not symmetric; the other one in `make thorough`.
+FROZEN = [
+    pytest.param(
+        method, settings, target, marks=pytest.mark.thorough if settings and target == "gaussian" else ()
+    )
+    for method, settings in VARIANTS
+    for target in ("gaussian", "skewed")
+]
+
+
 def _law_is_kept(sampler: Any, settings: Any, exact: Exact, seed: int, learner: Any = None) -> bool:
     p_values = p_values_after(sampler, settings, exact, n=DRAWS, steps=STEPS, seed=seed, learner=learner)
     return bool(p_values.min() > LEVEL / p_values.size)
@@ -35,8 +45,7 @@ def test_every_method_has_a_case() -> None:
 
 
 @pytest.mark.seeds(1, rate=LEVEL)
-@pytest.mark.parametrize("target", ["gaussian", "skewed"])
-@pytest.mark.parametrize(("method", "settings"), VARIANTS, ids=str)
+@pytest.mark.parametrize(("method", "settings", "target"), FROZEN, ids=str)
 def test_frozen_kernel_leaves_the_law_invariant(
     method: str, settings: dict[str, Any], target: str, seed: int
 ) -> None:
@@ -185,8 +194,21 @@ BROKEN = {
 }
 
 
+# Others in the list have the same fault in another method, or another fault in the same one.
+SEEN_ELSEWHERE = {
+    "mala with half the drift",
+    "ada_mala without the proposal ratio",
+    "fisher_mala with half the drift",
+    "am that accepts too much",
+    "gad_rwm that accepts too much",
+    "kmc_lite that accepts too much",
+    "rlmh without the proposal ratio",
+    "fisher_mala that keeps the old rotated score",
+}
+
+
 @pytest.mark.seeds(1, rate=0.01)
-@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize("what", partly_thorough(BROKEN, BROKEN.keys() - SEEN_ELSEWHERE))
 def test_suite_goes_red_for_a_broken_kernel(what: str, tmp_path: Path, seed: int) -> None:
     method, file, text, other = BROKEN[what]
     sampler = broken_sampler(method, file, text, other, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,7 @@ def _sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@functools.cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -104,11 +106,16 @@ def _part(path: Path, part: ast.expr) -> str:
     return _module(path) if is_own_name else "*"
 
 
-def _names_imported(path: Path) -> Iterator[str]:
+@functools.cache
+def _names_imported(path: Path) -> tuple[str, ...]:
     """Dotted names of all modules that a file imports: in functions, for type checkers and by importlib too.
 
     Of `from a import b` both `a` and `a.b`, because `b` may be a module.
     """
+    return tuple(_each_name(path))
+
+
+def _each_name(path: Path) -> Iterator[str]:
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -175,6 +182,7 @@ def test_imports_run_down_only() -> None:
 def test_an_import_upwards_is_seen(file: str, line: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = PACKAGE / file
     monkeypatch.setitem(globals(), "_tree", lambda _: ast.parse(line))
+    monkeypatch.setitem(globals(), "_names_imported", _each_name)
     assert PACKAGE / other in _imported(path)
     assert not _is_allowed(path, PACKAGE / other)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from stanadapt.diagnostics.worst import Ranking
 from stanadapt.errors import ArgumentError, StanAdaptError
 from stanadapt.plots import canvas
 from stanadapt.result.container import container, datasets
-from stanadapt.samplers import rlmh, rlmh_mala
+from stanadapt.samplers import fisher_hmc, rlmh, rlmh_mala
 from stanadapt.samplers import sampler as find_sampler
 from stanadapt.samplers.base import POLICY
 from stanadapt.transport.field import Field, field_rows, n_features
@@ -204,8 +205,10 @@ def test_adaptation_shades_every_second_stage(runs: dict[str, Any]) -> None:
     assert shade.get_x() + shade.get_width() == ends["forgetting"]
 
 
-def test_adaptation_of_chains_whose_warmup_ends_at_different_times() -> None:
+def test_adaptation_of_chains_whose_warmup_ends_at_different_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of what the longest chain has noted is there; the others end in NaN."""
+    answers = itertools.cycle([True, False])  # one worker asks for each chain in its turn
+    monkeypatch.setattr(fisher_hmc, "is_settled", lambda state: next(answers))
     model = Path(__file__).parents[2] / "models" / "eight_schools_centered"
     idata = stanadapt.sample(
         model / "eight_schools_centered.stan",

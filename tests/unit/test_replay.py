@@ -78,8 +78,9 @@ def test_exact_draws_have_the_null_rate() -> None:
     p = np.array([each.p_value for each in found])
     assert (p < 0.05).sum() <= stats.binom(40, 0.05).ppf(0.999)
     assert all(each.finding is None for each in found)
-    pooled = np.concatenate([each.tests["p"] for each in found])
-    assert abs(np.mean(pooled < 0.1) - 0.1) < 0.02
+    # Tests of one replay are not independent of each other, so the error is that of replays.
+    shares = np.array([np.mean(each.tests["p"] < 0.1) for each in found])
+    assert abs(shares.mean() - 0.1) < 4.0 * shares.std(ddof=1) / np.sqrt(len(shares)) < 0.1
 
 
 def test_draws_that_are_too_wide_are_found_with_their_width() -> None:

@@ -250,7 +250,7 @@ def light(kind: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", ["normal", "correlated", "skewed", "t"])
-@pytest.mark.parametrize("n", [45, 100, 250])
+@pytest.mark.parametrize("n", [45, pytest.param(100, marks=pytest.mark.thorough), 250])
 def test_what_is_no_hierarchy_is_left_alone(kind: str, n: int) -> None:
     """With and without names of variables, at most two of a hundred windows find something."""
     found = 0
