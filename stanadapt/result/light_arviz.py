@@ -95,7 +95,7 @@ def _run(package: ModuleType) -> None:
         if type(package) is not _Package:
             return  # another thread was first
         spec: Any = package.__spec__
-        package.__class__ = ModuleType
+        package.__class__ = ModuleType  # type: ignore[assignment]
         package.__path__ = spec.submodule_search_locations
         spec.loader.exec_module(package)
         sys.modules["arviz.utils"].plt = importlib.import_module("matplotlib.pyplot")  # type: ignore[attr-defined]
