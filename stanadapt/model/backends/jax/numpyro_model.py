@@ -1,8 +1,8 @@
 """Models of NumPyro: functions with `numpyro.sample` in them, and the arguments that they are called with.
 
 Everything of NumPyro's own is asked for inside of a function that JAX traces. So nothing of it is evaluated
-operation by operation, which takes seconds, and what it makes stays within one trace. Its handlers stand on one
-stack, which all threads of the process share: one thread at a time may be among them.
+operation by operation, which takes seconds, and what it makes stays within one trace. Its handlers stand on
+one stack, which all threads of the process share: one thread at a time may be among them.
 """
 
 from __future__ import annotations
