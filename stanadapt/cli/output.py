@@ -186,7 +186,8 @@ def report_prior(idata: Any, findings: Sequence[Any]) -> None:
     from ..result.container import container, datasets
 
     groups = datasets(idata)
-    prior, predicted = groups["prior"], groups.get("prior_predictive", {})
+    prior = groups["prior"]
+    predicted = groups["prior_predictive"].data_vars if "prior_predictive" in groups else ()
     attrs, sizes = prior.attrs, prior.sizes
     click.echo(
         f"{attrs['method']} with {attrs['backend']}: {sizes['chain']} chains, {sizes['draw']} draws each, "
