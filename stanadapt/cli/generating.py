@@ -11,7 +11,18 @@ import click
 from ..model import BACKENDS
 from .command_group import WRITTEN, main
 from .completion import complete_method, complete_setting
-from .options import COUNT, EXISTING, RESULT, SEED, output_options, parse_quantities, parse_settings
+from .options import (
+    CHAINS,
+    COUNT,
+    DRAWS,
+    EXISTING,
+    RESULT,
+    SEED,
+    WARMUP,
+    output_options,
+    parse_quantities,
+    parse_settings,
+)
 from .output import check_output, draw_and_write, report_prior, warnings_as_lines, write_result
 
 
@@ -135,14 +146,9 @@ def _report(made: Any, out: str) -> None:
 @click.option(
     "--method", metavar="NAME", default="fisher_hmc", show_default=True, shell_complete=complete_method
 )
-@click.option("--chains", **COUNT, default=4, show_default=True, help="Number of chains.")
-@click.option(
-    "--warmup",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Iterations of each chain in which the method adapts. [default: the method's]",
-)
-@click.option("--draws", **COUNT, help="Iterations of each chain after that. [default: the method's]")
+@click.option("--chains", **CHAINS)
+@click.option("--warmup", **WARMUP)
+@click.option("--draws", **DRAWS)
 @click.option("--seed", **SEED, help="[default: a new one, kept in the file]")
 @click.option(
     "--set",

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, ModelError
+from ..model import PROGRAM_BACKENDS
 from ..model.data import read
 from ..model.likelihood import without_likelihood
 from ..model.posterior import Posterior
@@ -30,9 +31,9 @@ DRAWN_ELSEWHERE = (
     "numpyro.infer.Predictive"
 )
 EVALUATED_ELSEWHERE = (
-    "Of a model of PyMC, pymc.compute_log_prior(idata, model=model) adds the group to a result; of one of "
-    "NumPyro, numpyro.infer.util.compute_log_probs gives the log density of each site at a draw, and those "
-    "of the parameters add up to it"
+    "Of a model of PyMC, pymc.stats.compute_log_prior(idata, model=model) adds the group to a result; of one "
+    "of NumPyro, numpyro.infer.util.compute_log_probs gives the log density of each site at a draw, and "
+    "those of the parameters add up to it"
 )
 
 
@@ -62,7 +63,8 @@ def prior_program(
     else:
         code = read_source(model).code
     if not code:
-        raise _no_text("a compiled library does not tell its text", elsewhere)
+        is_stan = isinstance(model, Posterior) and model.model.backend in PROGRAM_BACKENDS
+        raise _no_text("a compiled library does not tell its text" if is_stan else "it is none", elsewhere)
     if has_includes(code):
         raise _no_text("it includes a file that cannot be read here", elsewhere)
     if observed is None and FLAG in data_declarations(code):

@@ -144,7 +144,9 @@ def test_other_models_are_refused_in_words() -> None:
         ModelError, match=r"in the text of a Stan program, and it is none.*pymc\.sample_prior"
     ):
         stanadapt.prior_predictive(target)
-    with pytest.raises(ModelError, match=r"in the text of a Stan program.*pymc\.compute_log_prior"):
+    with pytest.raises(
+        ModelError, match=r"in the text of a Stan program, and it is none.*pymc\.stats\.compute_log_prior"
+    ):
         stanadapt.sample(target, log_prior=True, progress=False)
     with pytest.raises(ArgumentError, match="log_prior=1 is not allowed"):
         stanadapt.sample(CONJUGATE, DATA, log_prior=1, progress=False)
