@@ -203,7 +203,7 @@ def sample(
     log_prior
         Add the group log_prior: the log density of the prior at each draw, for ArviZ's power-scaling. It
         comes from the statements of a Stan program that are not its likelihood; `prior_predictive` says how
-        these are told. It is computed from the draws, and a store does not keep it.
+        these are told. A store keeps it with the result, unless its draws stay on the disk.
 
     Returns
     -------
@@ -257,13 +257,14 @@ def sample(
         keep_unconstrained=keep_unconstrained,
         until=until,
         warm=None if warm is None else begin_from(warm),
+        log_prior=log_prior,
     )
     began = time.perf_counter()
     with raised_interrupts(), memory_in_words(), contextlib.ExitStack() as held:
         if store is not None:
             held.enter_context(lock(check_folder(store)))
         posterior = open_posterior(request.method, model, data, request.backend, include_paths)
-        prior = LogPrior(posterior) if check.boolean("log_prior", log_prior) else None
+        prior = LogPrior(posterior) if request.log_prior else None
         posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
         labels = Labels.checked(request.coords, request.dims, posterior)
         request = request._replace(coords=labels.coords, dims=labels.dims)
@@ -271,8 +272,7 @@ def sample(
         try_build(posterior, request)
         prepared = prepare(request, posterior, stored=store is not None, cluster=cluster)
         kept = None if store is None else create_store(store, request, prepared)
-        drawn = complete(Fit(prepared, request, kept), began)
-        return drawn if prior is None else prior.add(drawn)
+        return complete(Fit(prepared, request, kept, prior), began)
 
 
 def compile(methods: str | Sequence[str] | None = None, *, progress: bool = True) -> None:

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import check
 from .diagnostics.findings import diagnose
 from .diagnostics.goals import Goals
-from .errors import ArgumentError, ChainError, FindingsWarning, OutputError, StoreError, warn
+from .errors import (
+    ArgumentError,
+    ChainError,
+    FindingsWarning,
+    OutputError,
+    StanAdaptError,
+    StoreError,
+    warn,
+)
+from .predictive.log_prior import LogPrior
 from .result.build import bare, build
 from .result.container import attributes
 from .result.files import rescue
@@ -37,6 +46,7 @@ class Fit(NamedTuple):
     prepared: Prepared
     request: Request
     store: Store | None = None
+    log_prior: LogPrior | None = None  # which the result is to have
 
 
 def complete(fit: Fit, began: float) -> InferenceData:
@@ -67,8 +77,13 @@ def complete(fit: Fit, began: float) -> InferenceData:
         store = fit.store
         shown = thin_run(store, work, drawn) if store is not None and store.is_lazy else drawn
         idata = seen = _build(drawn, fit, seconds, notes, shown)
+        is_lazy = store is not None and store.is_lazy  # then `shown` has some of the draws only
+        if not is_lazy:
+            idata = _with_log_prior(idata, fit)
         if store is not None:
             idata = _keep(idata, drawn, work, store, notes)
+        if is_lazy:
+            idata = _with_log_prior(idata, fit)
         _leave(caught, fit)
         _warn(seen, fit, drawn, caught)
     return idata
@@ -225,7 +240,8 @@ def _go_on(
         asked = store.asked
         prepared = prepare_again(request, job, posterior, asked.inits, asked.notes, cluster)
         store.begin_again(job, request)
-        return complete(Fit(prepared, request, store), began)
+        prior = LogPrior(posterior) if request.log_prior else None
+        return complete(Fit(prepared, request, store, prior), began)
 
 
 def _work(fit: Fit, began: float) -> tuple[Work, Goals | None]:
@@ -297,6 +313,17 @@ def _build(drawn: Run, fit: Fit, seconds: float, notes: dict[str, Any], shown: R
             f"the result cannot be built ({type(error).__name__}: {check.one_line(error)}). The draws are "
             f"{where}, for stanadapt summary and stanadapt diagnose, and for numpy.load"
         ) from error
+
+
+def _with_log_prior(idata: InferenceData, fit: Fit) -> InferenceData:
+    """The result with the group log_prior, if one was asked for; without it where it fails, and a warning."""
+    if fit.log_prior is None:
+        return idata
+    try:
+        return fit.log_prior.add(idata)
+    except StanAdaptError as error:
+        warn(f"the result has no group log_prior: {error}")
+        return idata
 
 
 def _keep(idata: InferenceData, drawn: Run, work: Work, store: Store, notes: dict[str, Any]) -> InferenceData:

@@ -475,6 +475,12 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/grouping/scores.py",
+        "numbers=not offset), *(_key(group, numbers=True)",
+        "numbers=False), *(_key(group, numbers=True)",
+        unit("test_transport_scores", "test_what_is_known_of_draws_changes_no_answer"),
+    ),
+    Mutation(
+        "transport/grouping/scores.py",
         "np.flatnonzero(spread < _SAME)",
         "np.flatnonzero(spread > _SAME)",
         unit("test_transport_scores", "test_a_law_is_found_where_the_error_and_slopes_are_unknown"),
@@ -594,6 +600,12 @@ MUTATIONS = [
         "failed[rows] = parts < len(_PARTS)",
         "failed[rows] = False",
         unit("test_generate_quantities", "test_quantities_that_fail_are_told"),
+    ),
+    Mutation(
+        "diagnostics/goals.py",
+        "seen.not_before if seen is not None and seen.rows == rows else 0.0",
+        "0.0",
+        ("end_to_end/test_goals.py::test_looks_that_cannot_be_good_yet_are_left_out",),
     ),
     Mutation(
         "predictive/log_prior.py",

@@ -25,6 +25,7 @@ from ..run.inits import describe as describe_starts
 from ..run.inits import find, plan
 from ..run.interrupts import raised_interrupts
 from ..run.preparation.named_quantities import check_quantities, describe_quantities, name_quantities
+from ..run.progress import StepProgress
 from ..run.request import Request, resolve
 from ..runs import memory_in_words
 
@@ -84,6 +85,7 @@ def pose(
     dims: Any,
     log_likelihood: Any,
     posterior_predictive: Any,
+    progress: Any,
 ) -> Problem:
     """Check the arguments that all approximations have, and open the model.
 
@@ -108,7 +110,7 @@ def pose(
         workers=1,
         backend=backend,
         settings=None,
-        progress=False,
+        progress=progress,
         save_warmup=False,
         coords=coords,
         dims=dims,
@@ -137,10 +139,18 @@ def pose(
 
 
 @contextlib.contextmanager
-def computing() -> Iterator[None]:
-    """The surroundings of all that is computed: signals raise, and sums do not depend on cores."""
-    with raised_interrupts(), memory_in_words(), one_thread():
-        yield
+def computing(problem: Problem, function: str, steps: int) -> Iterator[StepProgress]:
+    """The surroundings of all that is computed: signals raise, and sums do not depend on cores.
+
+    Yields what shows the progress of so many steps.
+    """
+    with (
+        raised_interrupts(),
+        memory_in_words(),
+        one_thread(),
+        StepProgress(function, steps, problem.request.progress) as bar,
+    ):
+        yield bar
 
 
 def build_approximation(

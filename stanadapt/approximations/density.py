@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,6 +13,10 @@ from ..transport.composition import into_x, pull_back
 from ..transport.map_table import no_transport
 
 _DIFFERENCE = np.finfo(float).eps ** (1 / 3)  # relative step that balances truncation and rounding
+
+
+def _look_away(words: str) -> None:
+    """Nobody wants to know how far it is."""
 
 
 class ClimbedDensity:
@@ -29,17 +34,20 @@ class ClimbedDensity:
         self.transport = no_transport() if transport is None else transport
         self.gradients = 0  # evaluations of the gradient
         self.densities = 0  # evaluations of the log density alone
+        self.look: Callable[[str], None] = _look_away  # is told at each evaluation how many there were
 
     def moved(self, transport: np.ndarray) -> ClimbedDensity:
         """The same density in other coordinates, with a count of its own."""
         other = ClimbedDensity.__new__(ClimbedDensity)
         other.posterior, other.dim, other._model = self.posterior, self.dim, self._model
         other.transport, other.gradients, other.densities = transport, 0, 0
+        other.look = self.look
         return other
 
     def value(self, z: np.ndarray) -> float:
         """Log density at `z` (d,)."""
         self.densities += 1
+        self.look(f"{self.densities} densities")
         x, log_det = self.to_x(z)
         if not np.isfinite(log_det):
             return -np.inf
@@ -56,6 +64,7 @@ class ClimbedDensity:
     def gradient(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Log density at `z` (d,) and its gradient (d,); the gradient is zero where the density is."""
         self.gradients += 1
+        self.look(f"{self.gradients} gradients")
         nothing = -np.inf, np.zeros(self.dim)
         x, log_det = self.to_x(z)
         if not np.isfinite(log_det):

@@ -12,6 +12,7 @@ from .. import check
 from ..diagnostics.approximation import PARETO_K
 from ..errors import ArgumentError
 from ..result.coordinates import coordinates_text
+from ..run.progress import StepProgress
 from ..run.warmup import variable_groups
 from ..transport.composition import transport_draws
 from ..transport.learning import describe, learn_transport
@@ -66,6 +67,7 @@ def laplace(
     dims: Mapping[str, Sequence[str]] | None = None,
     log_likelihood: str | Sequence[str] | Mapping[str, str] = (),
     posterior_predictive: str | Sequence[str] | Mapping[str, str] = (),
+    progress: bool = True,
 ) -> InferenceData:
     """Approximate a posterior by a normal law around its mode (Laplace), and weigh draws of it.
 
@@ -91,6 +93,8 @@ def laplace(
         Where climbs start, as for `sample`; a result of `optimize` is one of them.
     coords, dims, log_likelihood, posterior_predictive
         How the result is labelled, as for `sample`.
+    progress
+        Show a progress bar: a step for each climb, and for what comes after them.
 
     Returns
     -------
@@ -144,23 +148,28 @@ def laplace(
         dims=dims,
         log_likelihood=log_likelihood,
         posterior_predictive=posterior_predictive,
+        progress=progress,
     )
-    with computing():
-        return _approximate(problem, {"draws": draws, "learn": learn, "starts": starts})
+    with computing(problem, "laplace", starts + (3 if learn else 2)) as bar:
+        return _approximate(problem, {"draws": draws, "learn": learn, "starts": starts}, bar)
 
 
-def _approximate(problem: Problem, settings: dict[str, Any]) -> InferenceData:
+def _approximate(problem: Problem, settings: dict[str, Any], bar: StepProgress) -> InferenceData:
     draws, learn, starts = settings.values()
     costs = _Costs()
     density = costs.counted(ClimbedDensity(problem.posterior))
-    ways, _ = climb_all(density, problem.starts(starts), _ITERATIONS)
+    density.look = bar.refresh
+    ways, _ = climb_all(density, problem.starts(starts), _ITERATIONS, bar)
+    bar.begin("their ends")
     ends = sort_ends(density, ways)
     first = _fit(density, ends.places[0], problem.rng(_ROUND))
     fit = first
     if learn and problem.posterior.dim > 1:
+        bar.begin("coordinates")
         fit = _learn(problem, density, first, costs)
     if fit is None:
         raise ArgumentError(_no_mode(problem, ends.places[0], learn))
+    bar.begin("draws")
     final = weigh(fit.density, fit.law, draws, problem.rng(_FINAL))
     stats = {"lp": final.logp, "lp_approximation": final.logq, "log_weight": final.log_weights}
     notes = {

@@ -10,6 +10,7 @@ import xarray
 
 from .. import check
 from ..errors import ModelError
+from ..run.progress import StepProgress
 from .approximate_result import Problem, build_approximation, check_count, computing, constrained, pose
 from .density import ClimbedDensity
 from .ends import MAXIMUM, End, Ends, sort_ends
@@ -37,6 +38,7 @@ def optimize(
     dims: Mapping[str, Sequence[str]] | None = None,
     log_likelihood: str | Sequence[str] | Mapping[str, str] = (),
     posterior_predictive: str | Sequence[str] | Mapping[str, str] = (),
+    progress: bool = True,
 ) -> InferenceData:
     """Find the maximum of a program's density, from several starts.
 
@@ -61,6 +63,8 @@ def optimize(
         Of each climb.
     coords, dims, log_likelihood, posterior_predictive
         How the result is labelled, as for `sample`.
+    progress
+        Show a progress bar: a step for each climb, and for what comes after them.
 
     Returns
     -------
@@ -116,19 +120,23 @@ def optimize(
         dims=dims,
         log_likelihood=log_likelihood,
         posterior_predictive=posterior_predictive,
+        progress=progress,
     )
     if OPTIMUM in problem.posterior.variables:
         raise ModelError(
             f"model: its variable {OPTIMUM} has the name of a dimension of the result; rename it"
         )
-    with computing():
-        return _optimize(problem, {"jacobian": jacobian, "starts": starts, "max_iterations": max_iterations})
+    with computing(problem, "optimize", starts + 1) as bar:
+        settings = {"jacobian": jacobian, "starts": starts, "max_iterations": max_iterations}
+        return _optimize(problem, settings, bar)
 
 
-def _optimize(problem: Problem, settings: dict[str, Any]) -> InferenceData:
+def _optimize(problem: Problem, settings: dict[str, Any], bar: StepProgress) -> InferenceData:
     jacobian, starts, max_iterations = settings.values()
     density = ClimbedDensity(problem.posterior, jacobian=jacobian)
-    ways, costs = climb_all(density, problem.starts(starts), max_iterations)
+    density.look = bar.refresh
+    ways, costs = climb_all(density, problem.starts(starts), max_iterations, bar)
+    bar.begin("their ends")
     ends = sort_ends(density, ways)
     best = ends.places[0]
     notes = {
@@ -150,10 +158,13 @@ def _optimize(problem: Problem, settings: dict[str, Any]) -> InferenceData:
     )
 
 
-def climb_all(density: ClimbedDensity, points: np.ndarray, most: int) -> tuple[list[Way], list[int]]:
+def climb_all(
+    density: ClimbedDensity, points: np.ndarray, most: int, bar: StepProgress
+) -> tuple[list[Way], list[int]]:
     """Climbs from points (n, d), and the gradients that each has taken."""
     ways, costs = [], []
-    for x in points:
+    for i, x in enumerate(points, 1):
+        bar.begin(f"climb {i}")
         before = density.gradients
         ways.append(climb_from(density, x, memory=MEMORY, most=most))
         costs.append(density.gradients - before)

@@ -13,7 +13,7 @@ Departures from the paper:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ import xarray
 from scipy.special import logsumexp
 
 from ..errors import ArgumentError
+from ..run.progress import StepProgress
 from .approximate_result import (
     Problem,
     build_approximation,
@@ -76,6 +77,7 @@ def pathfinder(
     dims: Mapping[str, Sequence[str]] | None = None,
     log_likelihood: str | Sequence[str] | Mapping[str, str] = (),
     posterior_predictive: str | Sequence[str] | Mapping[str, str] = (),
+    progress: bool = True,
 ) -> InferenceData:
     """Approximate a posterior by Pathfinder: draws of normal laws along climbs, at the cost of a few climbs.
 
@@ -103,6 +105,8 @@ def pathfinder(
         Of each climb.
     coords, dims, log_likelihood, posterior_predictive
         How the result is labelled, as for `sample`.
+    progress
+        Show a progress bar: a step for each climb, and for what comes after them.
 
     Returns
     -------
@@ -156,8 +160,9 @@ def pathfinder(
         dims=dims,
         log_likelihood=log_likelihood,
         posterior_predictive=posterior_predictive,
+        progress=progress,
     )
-    with computing():
+    with computing(problem, "pathfinder", paths + 1) as bar:
         settings = {
             "draws": draws,
             "paths": paths,
@@ -165,13 +170,14 @@ def pathfinder(
             "elbo_draws": elbo_draws,
             "max_iterations": max_iterations,
         }
-        return _approximate(problem, settings)
+        return _approximate(problem, settings, bar)
 
 
-def _approximate(problem: Problem, settings: dict[str, int]) -> InferenceData:
+def _approximate(problem: Problem, settings: dict[str, int], bar: StepProgress) -> InferenceData:
     draws, *plan = settings.values()
     density = ClimbedDensity(problem.posterior)
-    found = find_paths(problem, density, *plan)
+    density.look = bar.refresh
+    found = find_paths(problem, density, *plan, begin=bar.begin)
     if found is None:
         raise ArgumentError(
             "model: no path has found a normal law with a finite ELBO: the climbs end at once, or the log "
@@ -201,11 +207,17 @@ def find_paths(
     draws_per_path: int,
     elbo_draws: int,
     max_iterations: int,
+    *,
+    begin: Callable[[str], None] = lambda step: None,
 ) -> Paths | None:
-    """Run several paths, and weigh the draws of all of them; None if no path has found a law."""
+    """Run several paths, and weigh the draws of all of them; None if no path has found a law.
+
+    `begin` is told of each path, and of the weights.
+    """
     ways, found, costs = [], [], []
     points, of_path = [], []
     for i, x in enumerate(problem.starts(paths)):
+        begin(f"path {i + 1}")
         rng, before = problem.rng(i, _PATH), (density.gradients, density.densities)
         way = climb_from(density, x, memory=MEMORY, most=max_iterations)
         path = find_law(density, way, MEMORY, elbo_draws, rng)
@@ -219,6 +231,7 @@ def find_paths(
         costs.append((density.gradients - before[0], densities))
     if not points:
         return None
+    begin("weights")
     x = np.concatenate(points)
     laws = [path.law for path in found if path.law is not None]
     logq = logsumexp([law.log_density(x) for law in laws], axis=0) - np.log(len(laws))

@@ -8,7 +8,7 @@ from .command_group import main
 from .comparing import compare
 from .completion import completion
 from .exporting import export
-from .generating import generate
+from .generating import generate, prior
 from .models import check_model, compile_methods, methods
 from .pages import report, watch
 from .results import diagnose, evidence, replay, summary
@@ -29,6 +29,7 @@ __all__ = [
     "methods",
     "optimize",
     "pathfinder",
+    "prior",
     "replay",
     "report",
     "resume",

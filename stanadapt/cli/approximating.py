@@ -11,7 +11,7 @@ import click
 
 from ..model import BACKENDS
 from .command_group import main
-from .options import COUNT, EXISTING, RADIUS, SEED, parse_inits, parse_quantities
+from .options import COUNT, EXISTING, RADIUS, SEED, output_options, parse_inits, parse_quantities
 from .output import approximate_and_write, check_output
 
 _DRAWS: dict[str, Any] = {"type": click.IntRange(min=100), "metavar": "N", "default": 1000}
@@ -51,14 +51,7 @@ def _shared_options(command: Any) -> Any:
             metavar="[DATA=]NAME",
             help="Generated quantity that is replicated data. May be repeated.",
         ),
-        click.option("--quiet", is_flag=True, help="Print errors only."),
-        click.option(
-            "--out",
-            type=click.Path(),
-            metavar="FILE",
-            help="The netCDF file to write. [default: the model's name with .nc, in this folder]",
-        ),
-        click.option("--force", is_flag=True, help="Replace the file if it exists."),
+        output_options("the model's name with .nc, in this folder"),
         click.pass_context,
     ]
     return functools.reduce(lambda made, option: option(made), reversed(options), command)
@@ -148,6 +141,7 @@ def _run(
     init: str | None,
     log_likelihood: Sequence[str],
     posterior_predictive: Sequence[str],
+    no_progress: bool,
     quiet: bool,
     out: str | None,
     force: bool,
@@ -159,5 +153,6 @@ def _run(
         "inits": None if init is None else parse_inits(init),
         "log_likelihood": parse_quantities("--log-likelihood", log_likelihood),
         "posterior_predictive": parse_quantities("--posterior-predictive", posterior_predictive),
+        "progress": not (quiet or no_progress),
     }
     approximate_and_write(ctx, lambda: function(model, data, **named, **keywords), out, quiet)

@@ -1,4 +1,4 @@
-"""The command generate: quantities of a model over the draws of an earlier run."""
+"""Commands of generated quantities: generate, over the draws of a run, and prior, over those of the prior."""
 
 from __future__ import annotations
 
@@ -10,8 +10,20 @@ import click
 
 from ..model import BACKENDS
 from .command_group import WRITTEN, main
-from .options import COUNT, EXISTING, RESULT, SEED, output_options, parse_quantities
-from .output import check_output, warnings_as_lines, write_result
+from .completion import complete_method, complete_setting
+from .options import (
+    CHAINS,
+    COUNT,
+    DRAWS,
+    EXISTING,
+    RESULT,
+    SEED,
+    WARMUP,
+    output_options,
+    parse_quantities,
+    parse_settings,
+)
+from .output import check_output, draw_and_write, report_prior, warnings_as_lines, write_result
 
 
 @main.command()
@@ -113,3 +125,83 @@ def _report(made: Any, out: str) -> None:
         if group in groups:
             click.echo(f"{group}: {', '.join(map(str, groups[group].data_vars)) or 'nothing'}")
     click.echo(f"\nWritten to {out}")
+
+
+@main.command()
+@click.argument("model", type=EXISTING)
+@click.option("--data", type=EXISTING, metavar="FILE", help="Data, as JSON.")
+@click.option(
+    "--predictive",
+    multiple=True,
+    metavar="[DATA=]NAME",
+    help="Generated quantity that is replicated data; y=y_rep names it as the data y. May be repeated.",
+)
+@click.option(
+    "--observed",
+    multiple=True,
+    metavar="NAME",
+    help="Data that the likelihood is of: statements that depend on them are left out. May be repeated. "
+    "[default: what the program models]",
+)
+@click.option(
+    "--method", metavar="NAME", default="fisher_hmc", show_default=True, shell_complete=complete_method
+)
+@click.option("--chains", **CHAINS)
+@click.option("--warmup", **WARMUP)
+@click.option("--draws", **DRAWS)
+@click.option("--seed", **SEED, help="[default: a new one, kept in the file]")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    shell_complete=complete_setting,
+    help="A setting of the method, as for sampling. May be repeated.",
+)
+@click.option("--workers", **COUNT, help="Chains that run at a time. [default: one a core]")
+@click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@output_options("the model's name with _prior.nc, in this folder")
+@click.pass_context
+def prior(
+    ctx: click.Context,
+    /,
+    model: str,
+    predictive: Sequence[str],
+    observed: Sequence[str],
+    method: str,
+    settings: Sequence[str],
+    no_progress: bool,
+    quiet: bool,
+    out: str | None,
+    force: bool,
+    **keywords: Any,
+) -> None:
+    """Draw from the prior of MODEL, with its generated quantities.
+
+    MODEL is a .stan file. Its flag prior_only is set, if it has one among its data; otherwise the statements
+    of the likelihood are left out, where it can be told which these are.
+
+    \b
+    Example:
+      stanadapt prior eight_schools.stan --data eight_schools.json --predictive y=y_rep --seed 1
+    """
+    with warnings_as_lines(quiet):
+        from ..predictive.prior_draws import prior_predictive
+
+    out = out or f"{Path(model).stem}_prior.nc"
+    check_output(ctx, out, force)
+    named = parse_quantities("--predictive", predictive)
+    chosen = parse_settings(method, settings)
+
+    def draw() -> Any:
+        return prior_predictive(
+            model,
+            predictive=named,
+            observed=list(observed) or None,
+            method=method,
+            settings=chosen,
+            progress=not (quiet or no_progress),
+            **keywords,
+        )
+
+    draw_and_write(ctx, draw, out, quiet, report_prior)

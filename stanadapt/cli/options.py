@@ -17,6 +17,13 @@ EXISTING = click.Path(exists=True, dir_okay=False)
 RESULT = click.Path(exists=True)  # a file, or the folder of a run
 STORE = click.Path(exists=True, file_okay=False)
 COUNT: dict[str, Any] = {"type": click.IntRange(min=1), "metavar": "N"}
+CHAINS: dict[str, Any] = COUNT | {"default": 4, "show_default": True, "help": "Number of chains."}
+WARMUP: dict[str, Any] = {
+    "type": click.IntRange(min=0),
+    "metavar": "N",
+    "help": "Iterations of each chain in which the method adapts. [default: the method's]",
+}
+DRAWS: dict[str, Any] = COUNT | {"help": "Iterations of each chain after that. [default: the method's]"}
 SEED: dict[str, Any] = {"type": click.IntRange(0, 2**32 - 1), "metavar": "N"}
 RADIUS: dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "R", "default": 2.0}
 INCLUDE_PATH: dict[str, Any] = {

@@ -37,8 +37,14 @@ def check_output(ctx: click.Context, out: str, force: bool) -> None:
         raise click.BadParameter(f"{error}{hint}", ctx, param_hint="--out") from error
 
 
-def draw_and_write(ctx: click.Context, draw: Callable[[], Any], out: str, quiet: bool) -> None:
-    """Have a result drawn, write it to a file, and report on it."""
+def draw_and_write(
+    ctx: click.Context,
+    draw: Callable[[], Any],
+    out: str,
+    quiet: bool,
+    report: Callable[[Any, Sequence[Any]], None] | None = None,
+) -> None:
+    """Have a result drawn, write it to a file, and report on it, by `report` if it is no posterior."""
     from ..result.container import attributes
     from ..run.interrupts import delayed_interrupts
 
@@ -51,7 +57,7 @@ def draw_and_write(ctx: click.Context, draw: Callable[[], Any], out: str, quiet:
     ended = caught.signal or (signal.SIGINT if note else 0)
     is_hurried = ended and (ended != signal.SIGINT or not note)  # a kill may follow, or the run was over
     if not quiet and not is_hurried:
-        _report(idata, findings)
+        (report or _report)(idata, findings)
     if not quiet:
         with contextlib.suppress(OSError):  # the terminal is closed
             click.echo(f"\nWritten to {out}")
@@ -172,6 +178,30 @@ def _report(idata: Any, findings: Sequence[Any]) -> None:
         if len(frame) > _MOST_ROWS:
             click.echo(f"and {len(frame) - _MOST_ROWS} rows more: see `stanadapt summary`")
     click.echo("\n" + in_words(findings))
+
+
+def report_prior(idata: Any, findings: Sequence[Any]) -> None:
+    """How the prior was found, a summary of the parameters under it, and the findings."""
+    from ..diagnostics import table
+    from ..result.container import container, datasets
+
+    groups = datasets(idata)
+    prior = groups["prior"]
+    predicted = groups["prior_predictive"].data_vars if "prior_predictive" in groups else ()
+    attrs, sizes = prior.attrs, prior.sizes
+    click.echo(
+        f"{attrs['method']} with {attrs['backend']}: {sizes['chain']} chains, {sizes['draw']} draws each, "
+        f"seed {attrs['seed']}, in {table.duration(attrs['sampling_time'])}"
+    )
+    click.echo(f"Drawn from {attrs['prior_from']}.")
+    if sizes["draw"]:
+        names = list(json.loads(attrs["parameters"])) or [str(name) for name in prior.data_vars]
+        frame = table.summary(container({"posterior": prior}, attrs), names)
+        click.echo("\n" + table.summary_table(frame[:_MOST_ROWS]))
+        if len(frame) > _MOST_ROWS:
+            click.echo(f"and {len(frame) - _MOST_ROWS} rows more: see the file")
+    click.echo(f"\nprior_predictive: {', '.join(map(str, predicted)) or 'nothing'}")
+    click.echo(in_words(findings))
 
 
 def in_words(findings: Sequence[Any]) -> str:

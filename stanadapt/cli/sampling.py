@@ -12,13 +12,16 @@ from ..model import BACKENDS
 from .command_group import main
 from .completion import complete_method, complete_setting
 from .options import (
+    CHAINS,
     COUNT,
+    DRAWS,
     EXISTING,
     INCLUDE_PATH,
     RADIUS,
     RESULT,
     SEED,
     STORE,
+    WARMUP,
     output_options,
     parse_inits,
     parse_quantities,
@@ -38,14 +41,9 @@ from .output import check_output, draw_and_write, warnings_as_lines
     shell_complete=complete_method,
     help="See `stanadapt methods`; auto takes one of them by what it sees of the posterior.",
 )
-@click.option("--chains", **COUNT, default=4, show_default=True, help="Number of chains.")
-@click.option(
-    "--warmup",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Iterations of each chain in which the method adapts. [default: the method's]",
-)
-@click.option("--draws", **COUNT, help="Iterations of each chain after that. [default: the method's]")
+@click.option("--chains", **CHAINS)
+@click.option("--warmup", **WARMUP)
+@click.option("--draws", **DRAWS)
 @click.option("--thin", **COUNT, default=1, show_default=True, help="Keep every so-many-th iteration.")
 @click.option(
     "--seed",

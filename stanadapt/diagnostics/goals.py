@@ -44,7 +44,10 @@ class Goals:
             self.limit = self.schedule.limit(rows, evaluations, before)
             if self.limit:
                 return None
-        return self.schedule.next(rows, evaluations, before)
+        # After a pause without a look nothing is left out, since a run that is taken up there knows of none.
+        seen = self.status
+        not_before = seen.not_before if seen is not None and seen.rows == rows else 0.0
+        return self.schedule.next(rows, evaluations, before, not_before)
 
     def watched(self, look: Look) -> Look:
         """`look`, and a watch on the limit of time."""

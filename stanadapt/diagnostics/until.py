@@ -22,7 +22,7 @@ import numpy as np
 
 from ..model.posterior import Posterior
 from ..run.stopping import MINIMUM, Until
-from .convergence import convergence, mcse_mean, r_hat
+from .convergence import Convergence, Sizes, convergence, effective_sizes, mcse_mean, r_hat
 from .statistics import each_column
 from .status import Figure, Status
 
@@ -188,11 +188,16 @@ class GoalWatch:
         ranked = np.flatnonzero(~np.isnan(self.limits[:2, batch]).all(axis=0))
         with_error = np.flatnonzero(~np.isnan(self.limits[2, batch]))
         if ranked.size:
-            found = each_column(convergence, _thin(values, strides[0], self.columns[batch[ranked]]))
-            measures[0, ranked] = np.minimum(found.ess_bulk, found.ess_tail)
-            # With the number of all rows: the variance between means is weighted as for chains of that
-            # length, and means of thinned chains vary no less.
-            measures[1, ranked] = r_hat(found.moments, rows)
+            thinned = _thin(values, strides[0], self.columns[batch[ranked]])
+            sizes: Sizes | Convergence
+            if self.until.rhat is None:
+                sizes = each_column(effective_sizes, thinned)
+            else:
+                sizes = found = each_column(convergence, thinned)
+                # With the number of all rows: the variance between means is weighted as for chains of that
+                # length, and means of thinned chains vary no less.
+                measures[1, ranked] = r_hat(found.moments, rows)
+            measures[0, ranked] = np.minimum(sizes.ess_bulk, sizes.ess_tail)
         if with_error.size:
             thinned = _thin(values, strides[1], self.columns[batch[with_error]])
             measures[2, with_error] = each_column(lambda draws: _Errors(mcse_mean(draws)), thinned).mcse

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import gammaln
 
+from ..numerics.mixtures import student_log_top
 from ..transport.composition import into_x, transport_draws
 
 SHRINKAGES = (0.0, 0.02, 0.1, 0.3, 0.6, 1.0)  # of the covariance towards its target
@@ -140,10 +140,9 @@ def _squares(z: np.ndarray, mean: np.ndarray, root: np.ndarray) -> np.ndarray:
 def _log_density(squares: np.ndarray, root: np.ndarray, degrees: float) -> np.ndarray:
     """Log densities of a law with the covariance root root', of either kind."""
     d = len(root)
-    volume = np.log(np.diag(root)).sum()
+    top = student_log_top(d, degrees) - np.log(np.diag(root)).sum()
     if np.isinf(degrees):
-        return np.asarray(-0.5 * (d * np.log(2.0 * np.pi) + squares) - volume)
+        return np.asarray(top - 0.5 * squares)
     # The matrix of scales is (degrees - 2) / degrees times the covariance.
-    top = gammaln(0.5 * (degrees + d)) - gammaln(0.5 * degrees)
-    bottom = 0.5 * d * np.log((degrees - 2.0) * np.pi) + volume
-    return np.asarray(top - bottom - 0.5 * (degrees + d) * np.log1p(squares / (degrees - 2.0)))
+    top -= 0.5 * d * np.log((degrees - 2.0) / degrees)
+    return np.asarray(top - 0.5 * (degrees + d) * np.log1p(squares / (degrees - 2.0)))

@@ -130,17 +130,17 @@ def draw_mixture(law: Mixture, x: Vector, rng: Generator) -> None:
 
 def mixture(log_weights: np.ndarray, means: np.ndarray, roots: np.ndarray, degrees: float) -> Mixture:
     """The mixture with these parts; the weights need not sum to one."""
-    d, nu = means.shape[1], degrees
     log_weights = np.asarray(log_weights - logsumexp(log_weights))
     diagonals = roots[:, 0, :] if roots.shape[1] == 1 else np.diagonal(roots, axis1=1, axis2=2)
-    # With nu as large as NORMAL the difference of log gammas would have lost all digits.
-    shape = (
-        -0.5 * d * np.log(2.0 * np.pi)
-        if nu >= NORMAL
-        else gammaln(0.5 * (nu + d)) - gammaln(0.5 * nu) - 0.5 * d * np.log(nu * np.pi)
-    )
-    log_tops = log_weights + shape + np.log(diagonals).sum(axis=1)
-    return Mixture(log_weights, np.ascontiguousarray(means), np.ascontiguousarray(roots), nu, log_tops)
+    log_tops = log_weights + student_log_top(means.shape[1], degrees) + np.log(diagonals).sum(axis=1)
+    return Mixture(log_weights, np.ascontiguousarray(means), np.ascontiguousarray(roots), degrees, log_tops)
+
+
+def student_log_top(d: int, degrees: float) -> float:
+    """The log density of a Student t law with unit scales in `d` dimensions at its middle."""
+    if degrees >= NORMAL:  # where the difference of log gammas would have lost all digits
+        return float(-0.5 * d * np.log(2.0 * np.pi))
+    return float(gammaln(0.5 * (degrees + d)) - gammaln(0.5 * degrees) - 0.5 * d * np.log(degrees * np.pi))
 
 
 def root_of_covariance(cov: np.ndarray) -> np.ndarray:

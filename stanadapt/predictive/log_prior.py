@@ -20,7 +20,7 @@ from ..model.source import Contents
 from ..model.without_jacobian import term_program
 from ..result.container import attributes, container, datasets
 from ..result.labels import SAMPLE_DIMS
-from .prior_program import prior_program
+from .prior_program import EVALUATED_ELSEWHERE, prior_program
 from .saved_draws import ParameterDraws, read_parameters, read_saved
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class LogPrior:
     """
 
     def __init__(self, posterior: Posterior) -> None:
-        prior = prior_program(posterior, None, None, is_proper=False)
+        prior = prior_program(posterior, None, None, is_proper=False, elsewhere=EVALUATED_ELSEWHERE)
         self.posterior = posterior
         self.prior = Posterior(Contents(keep_constants(prior.code)), prior.data, seed=posterior.seed)
         self.transforms = Posterior(Contents(term_program(prior.whole)), prior.data, seed=posterior.seed)

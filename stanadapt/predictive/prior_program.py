@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, ModelError
+from ..model import PROGRAM_BACKENDS
 from ..model.data import read
 from ..model.likelihood import without_likelihood
 from ..model.posterior import Posterior
@@ -25,10 +26,28 @@ class PriorProgram(NamedTuple):
     how: str  # in words
 
 
+DRAWN_ELSEWHERE = (
+    "For models of PyMC and NumPyro their own functions draw from the prior: pymc.sample_prior_predictive, "
+    "numpyro.infer.Predictive"
+)
+EVALUATED_ELSEWHERE = (
+    "Of a model of PyMC, pymc.stats.compute_log_prior(idata, model=model) adds the group to a result; of one "
+    "of NumPyro, numpyro.infer.util.compute_log_probs gives the log density of each site at a draw, and "
+    "those of the parameters add up to it"
+)
+
+
 def prior_program(
-    model: Any, data: Any, observed: Collection[str] | None, *, is_proper: bool = True
+    model: Any,
+    data: Any,
+    observed: Collection[str] | None,
+    *,
+    is_proper: bool = True,
+    elsewhere: str = DRAWN_ELSEWHERE,
 ) -> PriorProgram:
     """The prior of what stands for a program; the arguments are those of `prior_predictive`.
+
+    `elsewhere` says what to call for models that are no Stan programs.
 
     Raises
     ------
@@ -40,13 +59,14 @@ def prior_program(
             raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
         code, data = model.code, model.data
     elif is_opened(model):
-        raise _no_text("it is none")
+        raise _no_text("it is none", elsewhere)
     else:
         code = read_source(model).code
     if not code:
-        raise _no_text("a compiled library does not tell its text")
+        is_stan = isinstance(model, Posterior) and model.model.backend in PROGRAM_BACKENDS
+        raise _no_text("a compiled library does not tell its text" if is_stan else "it is none", elsewhere)
     if has_includes(code):
-        raise _no_text("it includes a file that cannot be read here")
+        raise _no_text("it includes a file that cannot be read here", elsewhere)
     if observed is None and FLAG in data_declarations(code):
         return PriorProgram(code, code, {**read(data), FLAG: 1}, (), f"{FLAG} = 1 in the data")
     prior = without_likelihood(code, observed, is_proper=is_proper)
@@ -54,9 +74,5 @@ def prior_program(
     return PriorProgram(code, prior.code, data, prior.likelihood, how)
 
 
-def _no_text(reason: str) -> ModelError:
-    return ModelError(
-        f"model: the prior is found in the text of a Stan program, and {reason}. For models of PyMC and "
-        "NumPyro their own functions draw from the prior: pymc.sample_prior_predictive, "
-        "numpyro.infer.Predictive"
-    )
+def _no_text(reason: str, elsewhere: str) -> ModelError:
+    return ModelError(f"model: the prior is found in the text of a Stan program, and {reason}. {elsewhere}")

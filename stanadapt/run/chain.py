@@ -202,7 +202,10 @@ class KernelChain(Chain):
         """
         self.turn_began = time.perf_counter()
         self.resumed_at = self.turn_began - self.value.seconds
-        self._hold()
+        if self.guard.is_slow:
+            self._hold()
+        else:  # its evaluations are not refused, so there will be nothing to go back to
+            self._set_down()
         try:
             yield from self._go_on()
         except StoppedError:

@@ -26,6 +26,7 @@ from .workers.board import Board
 
 _LOG_SHARE = 0.1  # a log file gets a line for every tenth of the run,
 _LOG_SECONDS = 10.0  # but for a long tenth at least one in so many seconds
+_REFRESH_SECONDS = 0.2  # between two refreshes of a bar of steps
 _MANY = 10_000  # counts from here on are written as 10.0k
 _STEPS = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {elapsed}{postfix}"
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
@@ -199,14 +200,17 @@ class Tally:
 class StepProgress:
     """Show which of several steps is under way, and how many there are; a context manager.
 
-    `enabled=False` shows nothing, and neither do no steps.
+    `enabled=False` shows nothing, and neither do no steps. In a log file the first line comes at the first
+    step if `opening`, which are words for it, is given, and else when some seconds have gone by.
     """
 
-    def __init__(self, name: str, total: int, enabled: bool) -> None:
+    def __init__(self, name: str, total: int, enabled: bool, opening: str = "") -> None:
         self.name, self.total, self.enabled = name, total, enabled and total > 0
-        self.done = -1  # before the first
+        self.opening = opening
+        self.done, self.step = -1, ""  # before the first
         self.bar: Any = None
-        self.logged_at = -math.inf
+        self.logged_at = -math.inf if opening else time.perf_counter()
+        self.shown_at = -math.inf
 
     def __enter__(self) -> StepProgress:
         with contextlib.suppress(Exception):  # stderr is closed or None
@@ -224,24 +228,27 @@ class StepProgress:
 
     def begin(self, step: str) -> None:
         """The next step begins."""
-        self.done += 1
+        self.done, self.step = self.done + 1, step
+        self._show(step)
+
+    def refresh(self, words: str = "") -> None:
+        """Show that time passes, and how far the step is. It may be called as often as one likes."""
+        if self.enabled and time.perf_counter() - self.shown_at >= _REFRESH_SECONDS:
+            self._show(f"{self.step}, {words}" if words else self.step)
+
+    def _show(self, text: str) -> None:
         if not self.enabled:
             return
+        self.shown_at = time.perf_counter()
         with contextlib.suppress(Exception):  # nobody reads any longer
             if self.bar is not None:
-                self.bar.set_postfix_str(step, refresh=False)
+                self.bar.set_postfix_str(text, refresh=False)
                 self.bar.update(self.done - self.bar.n)
                 self.bar.refresh()
-            elif (now := time.perf_counter()) - self.logged_at >= _LOG_SECONDS:
-                why = " for this machine, which happens once" if self.done == 0 else ""
-                tell(f"stanadapt: {self.name}{why}: {self.done + 1}/{self.total}, {step}")
-                self.logged_at = now
-
-    def refresh(self) -> None:
-        """Show that time passes."""
-        if self.bar is not None:
-            with contextlib.suppress(Exception):
-                self.bar.refresh()
+            elif self.shown_at - self.logged_at >= _LOG_SECONDS:
+                why = self.opening if self.done == 0 else ""
+                tell(f"stanadapt: {self.name}{why}: {self.done + 1}/{self.total}, {text}")
+                self.logged_at = self.shown_at
 
 
 def tell(text: str) -> None:

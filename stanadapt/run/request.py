@@ -39,6 +39,7 @@ class Request(NamedTuple):
     keep_unconstrained: bool
     until: Until | None
     warm: Warm | None = None
+    log_prior: bool = False
 
     @property
     def quantities(self) -> dict[str, Mapping[str, str]]:
@@ -89,6 +90,7 @@ def resolve(
     keep_unconstrained: Any,
     until: Any = None,
     warm: Warm | None = None,
+    log_prior: Any = False,
 ) -> Request:
     """The arguments of `sample`, checked before anything is opened or run.
 
@@ -121,6 +123,7 @@ def resolve(
         keep_unconstrained=check.boolean("keep_unconstrained", keep_unconstrained),
         until=Until.parse(until),
         warm=warm,
+        log_prior=check.boolean("log_prior", log_prior),
     )
     if method != auto.NAME:
         request.job(method, settings)

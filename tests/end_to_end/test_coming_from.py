@@ -288,7 +288,11 @@ def test_there_in_pymc() -> None:
     public = {name: getattr(pymc, name) for name in ("Metropolis", "Potential", "Simulator")}
     pm = types.SimpleNamespace(
         sample=limited(pymc.sample, progressbar=False, cores=1),
-        compute_log_likelihood=limited(pymc.compute_log_likelihood, progressbar=False),
+        stats=types.SimpleNamespace(
+            compute_log_likelihood=limited(pymc.stats.compute_log_likelihood, progressbar=False),
+            compute_log_prior=limited(pymc.stats.compute_log_prior, progressbar=False),
+        ),
+        sample_prior_predictive=pymc.sample_prior_predictive,
         sample_posterior_predictive=limited(pymc.sample_posterior_predictive, progressbar=False),
         sample_smc=limited(pymc.sample_smc, progressbar=False),
         find_MAP=pymc.find_MAP,
@@ -302,11 +306,13 @@ def test_there_in_numpyro() -> None:
     from jax import random
     from numpyro.infer import MCMC, NUTS, Predictive, init_to_value, log_likelihood
     from numpyro.infer.autoguide import AutoLaplaceApproximation
+    from numpyro.infer.util import compute_log_probs
 
     known = {
         "MCMC": limited(MCMC, progress_bar=False),
         **{"NUTS": NUTS, "init_to_value": init_to_value, "log_likelihood": log_likelihood, "random": random},
         **{"Predictive": Predictive, "AutoLaplaceApproximation": AutoLaplaceApproximation},
+        **{"compute_log_probs": compute_log_probs, "np": np},
         **{"model": numpyro_model(), "data": {"y": np.array(DATA["y"])}, "arviz": arviz},
     }
     run_there("NumPyro", known, "{}")

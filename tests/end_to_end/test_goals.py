@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
 import warnings
 from typing import Any
@@ -10,8 +12,11 @@ import numpy as np
 import pytest
 
 import stanadapt
+from stanadapt.diagnostics.status import Status
+from stanadapt.diagnostics.until import GoalWatch
 from stanadapt.errors import ArgumentError, FindingsWarning
 from stanadapt.result.container import attributes, datasets
+from stanadapt.run.stopping import FACTOR
 
 PROGRAM = "parameters { real mu; real<lower=0> tau; } model { mu ~ normal(1, 2); tau ~ exponential(1); }"
 RUN: dict[str, Any] = {"method": "fisher_hmc", "seed": 4, "progress": False}
@@ -43,6 +48,26 @@ def test_draws_are_the_first_of_a_longer_run() -> None:
     some = draws(sample(until="ess 500"))
     all_draws = draws(sample(draws=3_000))
     np.testing.assert_array_equal(some, all_draws[:, : some.shape[1]])
+
+
+def test_looks_that_cannot_be_good_yet_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    look = GoalWatch.look
+
+    def seeing(watch: GoalWatch, values: np.ndarray, **keywords: Any) -> Status:
+        status = look(watch, values, **keywords)
+        seen.append(status)
+        return status
+
+    monkeypatch.setattr(GoalWatch, "look", seeing)
+    sample(until="mcse mu 0.02, 10000000 gradients", draws=10_000)
+    looked = {status.rows for status in seen}
+    grid = [seen[0].rows]
+    while grid[-1] < seen[-1].rows:
+        grid.append(math.ceil(FACTOR * grid[-1]))
+    assert looked < set(grid)
+    for before, after in itertools.pairwise(seen):
+        assert after.rows > before.not_before / FACTOR
 
 
 @pytest.mark.parametrize("other", [{"workers": 1}, {"workers": 4}, {"progress": True}])

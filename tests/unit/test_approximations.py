@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import io
 import json
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,9 @@ from stanadapt.approximations.normal_law import NormalLaw
 from stanadapt.approximations.path import LocalLaw, find_law, inverse_hessian, laws_along, next_diagonal
 from stanadapt.approximations.quasi_newton import climb_from
 from stanadapt.errors import ArgumentError, FindingsWarning
-from stanadapt.result.container import smooth_weights
+from stanadapt.result.container import datasets, smooth_weights
 from stanadapt.run.inits import approximate_order
+from stanadapt.run.progress import StepProgress
 
 MODELS = Path(__file__).parents[2] / "models"
 APPROXIMATE = {"laplace": stanadapt.laplace, "pathfinder": stanadapt.pathfinder}
@@ -412,3 +415,27 @@ def test_a_density_that_rises_for_ever_has_no_law() -> None:
         stanadapt.pathfinder(target, seed=1)
     with pytest.raises(ArgumentError, match="no maximum"):
         stanadapt.laplace(target, seed=1)
+
+
+@pytest.mark.parametrize(("find", "steps"), [("optimize", 4), ("laplace", 6), ("pathfinder", 4)])
+def test_a_bar_shows_all_steps(find: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[tuple[str, int, str]] = []
+    begin = StepProgress.begin
+
+    def telling(bar: StepProgress, step: str) -> None:
+        began.append((bar.name, bar.total, step))
+        begin(bar, step)
+
+    monkeypatch.setattr(StepProgress, "begin", telling)
+    climbs = {"paths": 3} if find == "pathfinder" else {"starts": 3}
+    code = "parameters { vector[2] x; } model { x ~ std_normal(); }"
+    runs = [getattr(stanadapt, find)(code, seed=1, progress=shown, **climbs) for shown in (True, False)]
+    assert len(began) == 2 * steps
+    assert {total for _, total, _ in began} == {steps}
+    one, two = (datasets(run)["posterior"]["x"].values for run in runs)
+    np.testing.assert_array_equal(one, two)
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    getattr(stanadapt, find)(code, seed=1, **climbs)
+    assert f"{find} 100%|" in terminal.getvalue()

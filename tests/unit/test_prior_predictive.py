@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from scipy import stats
 
 import stanadapt
 from stanadapt.cli import main
-from stanadapt.errors import ArgumentError, ModelError
+from stanadapt.errors import ArgumentError, FindingsWarning, ModelError, StanAdaptWarning
+from stanadapt.predictive.log_prior import LogPrior
 from stanadapt.result.container import attributes, container, datasets, has_datatree, statistics
 from stanadapt.result.files import read, write
 
@@ -142,7 +144,9 @@ def test_other_models_are_refused_in_words() -> None:
         ModelError, match=r"in the text of a Stan program, and it is none.*pymc\.sample_prior"
     ):
         stanadapt.prior_predictive(target)
-    with pytest.raises(ModelError, match="in the text of a Stan program"):
+    with pytest.raises(
+        ModelError, match=r"in the text of a Stan program, and it is none.*pymc\.stats\.compute_log_prior"
+    ):
         stanadapt.sample(target, log_prior=True, progress=False)
     with pytest.raises(ArgumentError, match="log_prior=1 is not allowed"):
         stanadapt.sample(CONJUGATE, DATA, log_prior=1, progress=False)
@@ -185,6 +189,59 @@ def test_the_log_prior_of_a_fit(schools: Any) -> None:
     mu, tau, z = (draws(schools, "posterior", name) for name in ("mu", "tau", "theta_trans"))
     expected = stats.norm(0, 5).logpdf(mu) + stats.cauchy(0, 5).logpdf(tau) + stats.norm.logpdf(z).sum(-1)
     np.testing.assert_allclose(draws(schools, "log_prior", "log_prior"), expected, atol=1e-11)
+
+
+def test_the_log_prior_is_kept_in_a_store(tmp_path: Path) -> None:
+    run: dict[str, Any] = {"method": "fisher_hmc", "seed": 1, "chains": 2, "draws": 50, "progress": False}
+    asked = run | {"log_prior": True, "store": tmp_path / "run"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FindingsWarning)
+        made = stanadapt.sample(CONJUGATE, DATA, **asked)
+        resumed = stanadapt.resume(tmp_path / "run", progress=False)
+        kept = stanadapt.load(tmp_path / "run")
+        longer = stanadapt.extend(tmp_path / "run", 30, progress=False)
+    expected = draws(made, "log_prior", "log_prior")
+    mu, s2 = (draws(longer, "posterior", name) for name in ("mu", "s2"))
+    np.testing.assert_array_equal(draws(kept, "log_prior", "log_prior"), expected)
+    np.testing.assert_array_equal(draws(resumed, "log_prior", "log_prior"), expected)
+    whole = stats.norm(1, 2).logpdf(mu) + stats.invgamma(5, scale=4).logpdf(s2)
+    np.testing.assert_allclose(draws(longer, "log_prior", "log_prior"), whole, atol=1e-11)
+    np.testing.assert_array_equal(
+        draws(stanadapt.load(tmp_path / "run"), "log_prior", "log_prior")[:, :50], expected
+    )
+
+
+def test_a_log_prior_that_fails_loses_no_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ArgumentError("log_prior: some draws lie on the boundary")
+
+    monkeypatch.setattr(LogPrior, "at", fail)
+    run: dict[str, Any] = {"seed": 1, "chains": 1, "draws": 50, "log_prior": True, "progress": False}
+    with pytest.warns(StanAdaptWarning, match="no group log_prior: log_prior: some draws lie on the bound"):
+        made = stanadapt.sample(CONJUGATE, DATA, method="fisher_hmc", **run)
+    assert draws(made, "posterior", "mu").shape == (1, 50)
+
+
+def test_the_command_prior(tmp_path: Path) -> None:
+    named = ["--predictive", "y=y_rep", "--seed=1", "--draws=200", "--chains=2"]
+    done = CliRunner().invoke(
+        main, ["prior", str(SCHOOLS), f"--data={SCHOOLS_DATA}", *named, "--out", str(tmp_path / "prior.nc")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "Drawn from the program without its likelihood of y." in done.output
+    assert "theta_trans[7]" in done.output
+    assert "prior_predictive: y" in done.output
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FindingsWarning)
+        expected = stanadapt.prior_predictive(
+            SCHOOLS, SCHOOLS_DATA, predictive={"y": "y_rep"}, seed=1, draws=200, chains=2, progress=False
+        )
+    for group, name in (("prior", "tau"), ("prior_predictive", "y")):
+        with xarray.open_dataset(tmp_path / "prior.nc", group=group) as made:
+            np.testing.assert_array_equal(made[name].values, draws(expected, group, name))
+    done = CliRunner().invoke(main, ["prior", str(SCHOOLS), f"--data={SCHOOLS_DATA}", "--observed=z"])
+    assert done.exit_code == 2
+    assert "observed" in done.output
 
 
 def test_log_prior_log_likelihood_and_jacobian_are_the_density(schools: Any) -> None:

@@ -218,10 +218,10 @@ with Progress(Job("rwm", None, 10, 20, 1, 1, 0, False, False), True) as look:
 
 def steps(stream: Any, monkeypatch: pytest.MonkeyPatch, enabled: bool = True, total: int = 3) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
-    with StepProgress("compiling", total, enabled) as bar:
+    with StepProgress("compiling", total, enabled, " here") as bar:
         for name in ("one", "two", "three")[:total]:
             bar.begin(name)
-            bar.refresh()
+            bar.refresh("7 gradients")
 
 
 def test_steps_in_a_terminal_show_the_present_one_and_how_many_there_are(
@@ -234,14 +234,29 @@ def test_steps_in_a_terminal_show_the_present_one_and_how_many_there_are(
 
 
 def test_steps_in_a_file_are_a_line_in_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter([0.0, 5.0, 12.0])
+    now = iter([0.0, 0.1, 5.0, 5.1, 12.0, 12.1])
     monkeypatch.setattr(progress.time, "perf_counter", lambda: next(now))
     stream = io.StringIO()
     steps(stream, monkeypatch)
     assert stream.getvalue().splitlines() == [
-        "stanadapt: compiling for this machine, which happens once: 1/3, one",
+        "stanadapt: compiling here: 1/3, one",
         "stanadapt: compiling: 3/3, three",
     ]
+
+
+def test_steps_without_an_opening_are_silent_at_first_and_tell_how_far_one_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = [0.0, 1.0, 1.1, 11.0, 11.0, 11.1]
+    now = iter(times)
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(now))
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with StepProgress("optimize", 2, True) as bar:
+        bar.begin("climb 1")
+        for count in (1, 2, 3):
+            bar.refresh(f"{count} gradients")
+    assert stream.getvalue() == "stanadapt: optimize: 1/2, climb 1, 2 gradients\n"
 
 
 def test_steps_that_nobody_wants_to_see(monkeypatch: pytest.MonkeyPatch) -> None:

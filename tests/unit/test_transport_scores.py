@@ -78,6 +78,31 @@ def test_each_member_finds_its_location_in_twenty_draws() -> None:
     assert (correlations.argmax(axis=1) != PARENTS).mean() > 0.5
 
 
+@pytest.mark.parametrize("spread", [0.5, 20.0])  # with the second some draws are left out, or moved
+def test_what_is_known_of_draws_changes_no_answer(spread: float) -> None:
+    plain, _ = seen(True, True, 60, 8, spread)
+    keeping = plain._replace(known={})
+    lower, upper = law(np.arange(N), TAU, 1.0, UPPER[PARENTS]), law(UPPER, OMEGA, 1.0, np.array([MU0]))
+    asked = [
+        (upper, []),
+        (upper, [lower]),
+        (upper, [lower._replace(slope=0.5)]),
+        (upper, [lower._replace(offset=0.5)]),
+        (upper._replace(slope=0.9), [lower]),
+        (lower, []),
+        (lower._replace(beta=-1.0), []),
+        (lower._replace(second=OMEGA, beta_2=1.0), []),
+        (lower.at(NOWHERE), []),
+    ]
+    for _ in range(2):
+        for one, others in asked:
+            for offset in (True, False):
+                expected = residual_shares(plain, one, others, offset=offset)
+                np.testing.assert_array_equal(residual_shares(keeping, one, others, offset=offset), expected)
+            for function in (places, data_terms):
+                np.testing.assert_array_equal(function(keeping, one, others), function(plain, one, others))
+
+
 def test_an_upper_level_needs_the_terms_of_the_lower_one() -> None:
     """The scores of mu depend on theta."""
     draws, _ = seen(True, True, 60, 3)

@@ -14,7 +14,7 @@ from test_diagnostics import arviz_columns, made_up
 import stanadapt
 from stanadapt import Until
 from stanadapt.diagnostics import until as looks
-from stanadapt.diagnostics.convergence import FEWEST, convergence, mcse_mean, r_hat
+from stanadapt.diagnostics.convergence import FEWEST, convergence, effective_sizes, mcse_mean, r_hat
 from stanadapt.diagnostics.status import Figure, Status, attributes
 from stanadapt.diagnostics.until import GoalWatch
 from stanadapt.errors import ArgumentError
@@ -533,9 +533,19 @@ def test_a_yes_takes_every_quantity_and_most_of_them_once():
     assert 300 <= watch.computed < 320
 
 
+@pytest.mark.parametrize("rows", [3, 250, 251])
+def test_sizes_alone_are_those_of_all_statistics(rows):
+    draws = np.random.default_rng(18).standard_normal((5, 4, rows)).cumsum(axis=2)
+    draws[1, 2, 1], draws[2] = np.nan, np.round(draws[2])
+    alone, found = effective_sizes(draws), convergence(draws)
+    np.testing.assert_array_equal(alone.ess_bulk, found.ess_bulk)
+    np.testing.assert_array_equal(alone.ess_tail, found.ess_tail)
+
+
 def test_long_chains_are_thinned(posterior, monkeypatch):
     seen = []
-    monkeypatch.setattr(looks, "convergence", lambda draws: seen.append(draws.shape) or convergence(draws))
+    seeing = lambda draws: seen.append(draws.shape) or effective_sizes(draws)  # noqa: E731
+    monkeypatch.setattr(looks, "effective_sizes", seeing)
     draws = filled(posterior, autoregressive(np.random.default_rng(16), (4, 50_000, 4), 0.5))
     GoalWatch(Until(ess=400), posterior).look(draws)
     assert {shape[1:] for shape in seen} == {(4, 250), (4, 1000)}  # chains, rows

@@ -93,7 +93,7 @@ def compile_steps(
 
     n = marked.count(False)
     with (
-        StepProgress("compiling", n, progress) as bar,
+        StepProgress("compiling", n, progress, " for this machine, which happens once") as bar,
         raised_interrupts(),
         second_compiler(methods if n >= _MANY else ()),
     ):

@@ -85,7 +85,7 @@ def choose_groups(rows: np.ndarray, training: Training) -> np.ndarray:
 
 def exact_groups(training: Training) -> np.ndarray:
     """The rows of groups that explain scores wholly, and of no other groups, for a chain without a map."""
-    draws = with_likelihood(ScoredDraws(training.points, training.scores), [], training.variables)
+    draws = with_likelihood(ScoredDraws(training.points, training.scores, known={}), [], training.variables)
     groups = with_exact_groups([], draws, training.variables, training.new)
     return group_rows(order_groups(groups) or [], training.points)
 
@@ -93,7 +93,7 @@ def exact_groups(training: Training) -> np.ndarray:
 def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
     points, scores, variables, before, new, _ = training
     old = groups_of(moves)
-    draws = with_likelihood(ScoredDraws(points, scores), old, variables)
+    draws = with_likelihood(ScoredDraws(points, scores, known={}), old, variables)
     groups = _judge(old, draws.part(slice(before, None)), draws)
     for k in range(len(groups)):
         pulled = pull_draws(draws, others_of(groups, groups[k]))

@@ -172,7 +172,8 @@ def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarr
     for error in (None, -1, *map(int, small[:MOST_PARENTS])):
         trial = draws
         if error is not None:
-            trial = draws._replace(likelihood=likelihood_of(draws.points, error, small[: 2 * MOST_PARENTS]))
+            likelihood = likelihood_of(draws.points, error, small[: 2 * MOST_PARENTS])
+            trial = draws._replace(likelihood=likelihood, known={})
         for some in members:
             others = [group for group in groups if not np.isin(group.members, some).any()]
             parents = np.setdiff1d(

@@ -108,6 +108,7 @@ class ScoredDraws(NamedTuple):
     points: np.ndarray
     scores: np.ndarray
     likelihood: Likelihood | None = None  # some law explains scores wholly with its help
+    known: dict[Any, Any] | None = None  # what regressions of these draws have given, see scores.py
 
     def part(self, rows: slice | np.ndarray) -> ScoredDraws:
         more = self.likelihood

@@ -26,6 +26,8 @@ is the b_k for which the ratio of coefficients is the same for all members (`loc
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .groups import Group, Likelihood, ScoredDraws, locations_of, parents_of, scale_of_parts
@@ -37,6 +39,7 @@ _MOST = 160  # only so many draws are looked at, the newest ones
 _PARALLEL = 1e-9  # a column adds nothing if the basis leaves less than this share of its square
 _SAME = 1e-3  # ratios of coefficients that differ by less, relatively, are the same
 _LEAST_SLOPE = 1e-2  # a location has no smaller ratio than this
+_NOTHING = np.empty(0)
 _FARTHEST = 30.0  # draws with a log scale farther from its median than this are left out
 
 
@@ -69,16 +72,37 @@ def residual_shares(
     ndarray
         (m,), or (m, k) with candidates; zeros where there are too few draws to tell.
     """
-    draws, tried = draws.part(slice(-_MOST, None)), candidates
-    points = draws.points
-    eta = _log_scales(points, law)  # (1 or m, n)
+    if candidates is None and draws.known is not None:
+        return _known_shares(draws, draws.known, law, groups, offset)
+    newest = draws.part(slice(-_MOST, None))
+    eta = _log_scales(newest.points, law)  # (1 or m, n)
     near = (np.abs(eta) < _FARTHEST).all(axis=0)
-    if tried is not None:
-        tried = tried[-_MOST:][near]
-    draws, eta = draws.part(near), eta[:, near]
-    points = draws.points
-    left, factor = _left_by(draws, law, groups, eta, offset)
-    return left.share() if tried is None else left.share_with(factor[:, :, None] * tried)
+    left, factor = _left_by(newest.part(near), law, groups, eta[:, near], offset)
+    if candidates is None:
+        return left.share()
+    return left.share_with(factor[:, :, None] * candidates[-_MOST:][near])
+
+
+def _known_shares(
+    draws: ScoredDraws, known: dict[Any, Any], law: Group, groups: list[Group], offset: bool
+) -> np.ndarray:
+    """`residual_shares`, from what is known of these draws if the same was asked before."""
+    key = offset, _key(law, numbers=not offset), *(_key(group, numbers=True) for group in groups)
+    if key not in known:
+        newest = draws.points[-_MOST:]
+        if offset and (np.abs(_log_scales(newest, law)) < _FARTHEST).all():  # no draw is left out or moved
+            known[key] = _left_by_near(draws, law, groups).share()
+        else:
+            known[key] = residual_shares(draws._replace(known=None), law, groups, offset=offset)
+    shares: np.ndarray = known[key]
+    return shares
+
+
+def _key(group: Group, *, numbers: bool) -> tuple[Any, ...]:
+    """What regressions take from a group; C and c if `numbers`."""
+    asked = group._replace(thresholds=_NOTHING, data=_NOTHING)
+    asked = asked if numbers else asked._replace(slope=0.0, offset=0.0)
+    return tuple(value.tobytes() if isinstance(value, np.ndarray) else value for value in asked)
 
 
 def places(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
@@ -132,10 +156,20 @@ def location_in_likelihood(draws: ScoredDraws, law: Group, groups: list[Group]) 
 
 
 def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> _Left:
-    """The regressions of the newest draws under a law; log scales that are too far are moved to the limit."""
-    draws = draws.part(slice(-_MOST, None))
-    eta = np.clip(_log_scales(draws.points, law), -_FARTHEST, _FARTHEST)
-    return _left_by(draws, law, groups, eta, offset=True)[0]
+    """The regressions of the newest draws under a law; log scales that are too far are moved to the limit.
+
+    Of draws that keep what is known, these are kept until others are asked for.
+    """
+    key = _key(law, numbers=False), *(_key(group, numbers=True) for group in groups)
+    if draws.known is not None and draws.known.get("left", ((),))[0] == key:
+        kept: _Left = draws.known["left"][1]
+        return kept
+    newest = draws.part(slice(-_MOST, None))
+    eta = np.clip(_log_scales(newest.points, law), -_FARTHEST, _FARTHEST)
+    left = _left_by(newest, law, groups, eta, offset=True)[0]
+    if draws.known is not None:
+        draws.known["left"] = key, left
+    return left
 
 
 def _left_by(
@@ -194,13 +228,15 @@ class _Left:
         terms: list[np.ndarray],
     ) -> None:
         """Regress on 1, x_i, x_i² if draws are many, `terms` of the law, and the terms of other groups."""
-        points, scores, _ = draws
+        points, scores = draws.points, draws.scores
         x = points[:, members].T
         own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
         self.first = len(own)  # column of the first of `terms`
         terms = own + terms + _terms_of_others(points, scores, members, groups)
-        basis = np.stack([np.broadcast_to(term * weight, x.shape) for term in terms], axis=2)  # (m, n, terms)
-        size = np.linalg.norm(basis, axis=1, keepdims=True)
+        basis = np.empty((*x.shape, len(terms)))
+        for k, term in enumerate(terms):
+            np.multiply(term, weight, out=basis[:, :, k])
+        size = np.sqrt(np.square(basis).sum(axis=1, keepdims=True))
         self.size = np.where(size > 0.0, size, 1.0)
         self.q, self.r = np.linalg.qr(basis / self.size)
         target = scores[:, members].T * weight
