@@ -75,14 +75,16 @@ def _import_without_pictures() -> ModuleType:
     package.__class__ = _Package
     package.__dict__.update(__version__=importlib.metadata.version("arviz"), _log=logging.getLogger("arviz"))
     sys.modules["arviz"] = package
-    stands_in = _PYPLOT not in sys.modules
+    stands_in = "matplotlib" not in sys.modules
     if stands_in:
         sys.modules[_PYPLOT] = _Pyplot(_PYPLOT)
+        sys.modules["matplotlib"] = ModuleType("matplotlib")
+        sys.modules["matplotlib"].pyplot = sys.modules[_PYPLOT]  # type: ignore[attr-defined]
     try:
         importlib.import_module("arviz.utils")
     finally:
         if stands_in:
-            del sys.modules[_PYPLOT]
+            del sys.modules[_PYPLOT], sys.modules["matplotlib"]
     package.InferenceData = importlib.import_module("arviz.data").InferenceData  # type: ignore[attr-defined]
     del package.__dict__["__path__"]
     package.opening = False  # type: ignore[attr-defined]
