@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from ..jit import kernel
 from ..kinds import Generator, Target, Vector
 from ..numerics import tempering
-from ..numerics.metric import Metric, learn_metric
+from ..numerics.metric import PRIOR, Metric, learn_metric
 from ..numerics.metric_choice import learn_diagonal
 from ..numerics.mixtures import Mixture, draw_mixture, fit_components, log_parts, mixture, root_of_covariance
 from ..numerics.mode_search import Known, Peak, Surface, is_same_mode, new_peaks, peaks_above, search
@@ -74,8 +74,8 @@ def rows_of(d: int) -> int:
 def evaluate_rung(target: Target, state: Any, j: int) -> Rung:
     """Evaluate the replica on rung `j`, in place. Returns the rung, with all parts."""
     d, replicas = state.x.size, state.replicas
-    work = np.empty(3), np.empty((3, d)), np.empty(d), np.empty(d)
-    rung = Rung(target, state.broad, state.fitted, state.weights[j], *work)
+    work = np.empty(3), np.zeros((3, d)), np.empty(d), np.empty(d)
+    rung = Rung(target, state.broad, state.fitted, state.weights[j], *work, state.sloped)
     evaluate_at(rung, replicas.points[j])
     replicas.heights[j], replicas.slopes[j] = rung.heights, rung.slopes
     return rung
@@ -251,6 +251,14 @@ def _learn_metrics(state: Any) -> Any:
             continue
         points, scores = notes.points[j, :n], notes.scores[j, :n]
         points = points - state.fitted.means[log_parts(state.fitted, points).argmax(axis=1)]
+        if not state.sloped:
+            covariance = _learn_covariance(inverse_mass[j] if d <= LARGEST_DENSE else scale[j] ** 2, points)
+            if d > LARGEST_DENSE:
+                scale[j] = np.sqrt(covariance)
+            else:
+                inverse_mass[j] = covariance
+                chol_t[j] = np.linalg.cholesky(np.linalg.inv(covariance)).T
+            continue
         if d > LARGEST_DENSE:
             found = learn_diagonal(points, scores)
             if found is not None and np.isfinite(found.scale).all() and (found.scale > 0.0).all():
@@ -263,6 +271,14 @@ def _learn_metrics(state: Any) -> Any:
     return state._replace(metrics=_metrics(inverse_mass, chol_t, scale))
 
 
+def _learn_covariance(present: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """The covariance (d, d), or (d,), of points (n, d) around zero, drawn to the present one."""
+    n, d = points.shape
+    own = (points**2).mean(axis=0) if present.ndim == 1 else points.T @ points / n
+    keep = (PRIOR + d) / (PRIOR + d + n)
+    return np.asarray((1.0 - keep) * own + keep * present)
+
+
 def _learn_references(target: Any, state: Any, settings: Any) -> Any:
     """New components for modes that rungs have come near; then all are fitted to draws of the posterior."""
     n, d = int(state.notes.clock[0]), state.x.size
@@ -273,11 +289,13 @@ def _learn_references(target: Any, state: Any, settings: Any) -> Any:
     limit = float(np.median(excess)) + _UNEXPLAINED + 0.5 * d
     strange = np.flatnonzero(excess > limit)
     strange = strange[np.argsort(-excess[strange], kind="stable")][:_MOST_NEW]
-    found = new_peaks(surface, draws[strange], _peaks(state.fitted, surface))
-    law = _with_modes(state.fitted, found, surface)
-    most = _CLIMBS * _GRADIENTS * float(state.counts.clock[0]) * len(state.weights)
-    new = new_peaks(surface, _warm_draws(state), _peaks(law, surface), most)
-    law, found = _with_modes(law, new, surface), [*found, *new]
+    found, law = list[Peak](), state.fitted
+    if state.sloped or settings.pilot or settings.search:  # else nothing may call a gradient
+        found = new_peaks(surface, draws[strange], _peaks(law, surface))
+        law = _with_modes(law, found, surface)
+        most = _CLIMBS * _GRADIENTS * float(state.counts.clock[0]) * len(state.weights)
+        new = new_peaks(surface, _warm_draws(state), _peaks(law, surface), most)
+        law, found = _with_modes(law, new, surface), [*found, *new]
     wide = _peak_without_top(surface, state, law, limit)
     law, found = _with_modes(law, wide, surface), [*found, *wide]
     law = _with_masses(fit_components(law, draws, _FEWEST + 2 * d), surface)
