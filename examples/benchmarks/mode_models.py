@@ -138,7 +138,7 @@ def _sensors() -> ModeProblem:
     program = (
         "data { int a; int k; array[a] vector[2] anchor; array[k, k] int seen; matrix[k, k] d; } "
         "parameters { array[k - a] vector[2] x; } model { array[k] vector[2] all = append_array(anchor, x); "
-        "for (i in 1:(k - a)) x[i] ~ normal(0.5, 1); for (i in (a + 1):k) for (j in 1:(i - 1)) { "
+        "for (i in 1:(k - a)) x[i] ~ normal([0.5, 0], 1); for (i in (a + 1):k) for (j in 1:(i - 1)) { "
         "real g = sqrt(dot_self(all[i] - all[j])); "
         "real l = -square(g) / (2 * square(0.3)); if (seen[i, j]) { "
         "target += l; d[i, j] ~ normal(g, 0.02); } else target += log1m_exp(l); } }"

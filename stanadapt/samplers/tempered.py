@@ -34,13 +34,7 @@ Departures from the papers:
 2. Ratios of integrals are Bennett's, not means of one side (numerics/tempering.py).
 3. A leg has as many rungs as its barrier asks for.
 
-With the setting `kernel` other kernels move the replicas: `hmc`, leapfrog trajectories of `n_leapfrog` steps;
-`mala`, one such step; `arwmh`, a random walk of 2 d steps a scan, at most `max_steps`, with the covariance of
-the rung's draws. All have the metric and the step size of their rung. With `arwmh`, `pilot=0` and `search=0`
-nothing evaluates a gradient; then there are no climbs, and the fitted reference has one component to begin
-with. Methods whose proposal needs more than a metric and a step size, such as Hessians at every point,
-surrogates or networks, cannot move rungs: they learn in their own way, and a rung's law changes between
-rounds.
+With another `kernel` replicas move otherwise (numerics/rung_kernels.py), or without gradients.
 
 Of every iteration results have the replica that is on the posterior's rung, `replica`; whether it has come
 there from a reference since it was there before, `restarted`; and the rung that replica 0 is on, `rung`.
@@ -57,16 +51,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..kinds import Flag, Generator, Real, Target
+from ..kinds import Flag, Generator, Target
 from ..numerics import tempering
 from ..numerics.energy import HARMLESS_SHARE
 from ..numerics.metric import Metric
 from ..numerics.mixtures import Mixture, component_of, draw_mixture, mixture
 from ..numerics.replicas import (
-    FISHER_HMC,
-    KERNELS,
-    REPORT,
-    WALK,
     Notes,
     Replicas,
     ScanCounts,
@@ -75,13 +65,12 @@ from ..numerics.replicas import (
     count_terms,
     empty_notes,
     exchange,
-    move_otherwise,
     no_counts,
     note_points,
     open_batch,
     replicas_at,
-    rung_trajectory,
 )
+from ..numerics.rung_kernels import KERNELS, REPORT, WALK, accept_aim, longest_step, move_on_rung
 from ..numerics.splitting import room
 from ..numerics.step_size import average_step_size, dual_averaging, final_step_size, put_search, search_in
 from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_parts, height_of_rung, slope_of_rung
@@ -151,11 +140,7 @@ class State(NamedTuple):
     sloped: bool  # whether the kernel needs gradients
 
 
-AIMS = (0.8, 0.8, 0.574, 0.234)  # acceptance rates, by kernel
-LONGEST_WALK = 10.0  # step size
 FIRST_RUNGS = 6  # of each leg, without the posterior's
-SHORT = 3.0  # steps are short if a trajectory is longer than so many of them
-CAREFUL = 0.9  # then the acceptance rate to aim at, as in fisher_hmc.py
 
 n_matrices, stages, move = tempering_rounds.n_matrices, tempering_rounds.stages, tempering_rounds.move
 take_over, explore, history = tempering_rounds.take_over, tempering_rounds.explore, tempering_rounds.history
@@ -209,21 +194,6 @@ class ScanRoom(NamedTuple):
 
 
 @kernel
-def longest_step(settings: Any) -> Real:
-    """The largest step size of the kernel."""
-    return LONGEST_WALK if settings.kernel == WALK else settings.trajectory
-
-
-@kernel
-def accept_aim(settings: Any, step_size: Real) -> Real:
-    """The acceptance rate that a rung's step size aims at."""
-    aim = AIMS[settings.kernel] if np.isnan(settings.target_accept) else settings.target_accept
-    if settings.kernel == FISHER_HMC and SHORT * step_size < settings.trajectory:
-        aim = max(aim, CAREFUL)
-    return aim
-
-
-@kernel
 def step(target: Target, settings: Any, state: State, adapting: Flag, work: ScanRoom, rng: Generator) -> Info:
     """One scan: every replica moves, then neighbours are exchanged. All arrays of the state change in place.
 
@@ -244,20 +214,12 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
             metric = Metric(*matrices, metrics.directions, metrics.variances)
             slope_of_rung(weights[j], replicas.slopes[j], work.score)
             height, point = height_of_rung(weights[j], replicas.heights[j]), replicas.points[j]
-            h, longer, own = state.step_sizes[j], 1 if adapting else d, info
-            if settings.kernel == FISHER_HMC:
-                _, own, _ = rung_trajectory(
-                    rung, settings, metric, point, work.score, height, h, state.most, longer, work.room, rng
-                )
-            else:
-                here, report = (point, work.score, height, h, state.most, work.room, rng), work.report
-                move_otherwise(rung, settings, metric, *here, report)
-                energy = report[3], report[4], report[5]
-                own = Info(report[0], report[1] > 0.0, h, int(report[2]), energy)
+            longer, here = 1 if adapting else d, (point, work.score, height, state.step_sizes[j])
+            own = move_on_rung(rung, settings, metric, *here, state.most, longer, work.room, rng, work.report)
             taken += own.n_steps
             accepted = own.accepted
             if adapting:
-                search, aim = search_in(state.searches[j]), accept_aim(settings, h)
+                search, aim = search_in(state.searches[j]), accept_aim(settings, state.step_sizes[j])
                 search, state.step_sizes[j] = average_step_size(
                     search, own.accept_prob, aim, longest_step(settings)
                 )

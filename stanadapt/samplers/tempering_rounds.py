@@ -18,7 +18,8 @@ from ..numerics.metric import PRIOR, Metric, learn_metric
 from ..numerics.metric_choice import learn_diagonal
 from ..numerics.mixtures import Mixture, draw_mixture, fit_components, log_parts, mixture, root_of_covariance
 from ..numerics.mode_search import Known, Peak, Surface, is_same_mode, new_peaks, peaks_above, search
-from ..numerics.replicas import copy_for_sweep, empty_notes, evaluate_at, no_counts, replicas_at
+from ..numerics.replicas import copy_for_sweep, empty_notes, no_counts, replicas_at
+from ..numerics.rung_kernels import evaluate_at
 from ..numerics.step_size import dual_averaging
 from ..numerics.tempering import POSTERIOR, Rung
 from ..transport.composition import into_x

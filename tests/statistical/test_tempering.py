@@ -132,13 +132,13 @@ OTHERWISE_BROKEN = {
     ),
     "a walk that leaves densities of a refused point behind": (
         "arwmh",
-        "numerics/replicas.py",
+        "numerics/rung_kernels.py",
         "rung.heights[0], rung.heights[1], rung.heights[2] = broad, fitted, posterior",
         "pass",
     ),
     "a walk with a part of the log ratio": (
         "arwmh",
-        "numerics/replicas.py",
+        "numerics/rung_kernels.py",
         "accept_prob = accept_probability(logp_y - logp)",
         "accept_prob = accept_probability(0.7 * (logp_y - logp))",
     ),
@@ -150,7 +150,7 @@ OTHERWISE_BROKEN = {
 def test_a_broken_kernel_is_seen(name: str, tmp_path: Path) -> None:
     kernel, file, text, other = OTHERWISE_BROKEN[name]
     edits: dict[str, dict[str, str]] = {file: {text: other}}
-    edits.setdefault("numerics/replicas.py", {})  # which imports the other file
+    edits.setdefault("numerics/rung_kernels.py", {})  # which imports the other file
     sampler = edited_sampler("tempered", edits, tmp_path)
     p_values, _ = rung_p_values(sampler, 1, kernel, STEPS[kernel])
     assert p_values.min() < LEVEL / p_values.size
