@@ -124,11 +124,11 @@ def test_scans_leave_the_laws_of_all_rungs_invariant(kernel: str, seed: int) -> 
 
 
 OTHERWISE_BROKEN = {
-    "a Langevin step without the last push": (
+    "a Langevin step whose last push has the wrong sign": (
         "mala",
         "numerics/splitting.py",
         "        momentum[i] += 0.5 * h * score[i]",
-        "        momentum[i] += 0.25 * h * score[i]",
+        "        momentum[i] -= 0.5 * h * score[i]",
     ),
     "a walk that leaves densities of a refused point behind": (
         "arwmh",
