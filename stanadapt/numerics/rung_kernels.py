@@ -157,7 +157,8 @@ def move_on_rung(
 ) -> Any:
     """Move the replica at `x` (d,) by the kernel of the settings; the arguments are those of `trajectory`.
 
-    Returns the Info. `report` (6,) is work space. Where the replica moves, the parts of the rung are those of its new point.
+    Returns the Info. `report` (6,) is work space. Where the replica moves, the parts of the rung are those of
+    its new point.
     """
     if settings.kernel == FISHER_HMC:
         _, info, _ = rung_trajectory(rung, settings, metric, x, score, logp, step_size, most, d, room, rng)
