@@ -1,4 +1,4 @@
-"""Twelve posteriors with several modes, whose weights are known by construction.
+"""Twelve posteriors with several modes, whose weights are known by construction, and two with a narrow mode.
 
 Where labels can be exchanged, the weight of one labelling is one over their number. In the localisation of
 sensors the known ones stand in a line, so that the mirror image of all unknown ones is as likely.
@@ -35,19 +35,23 @@ def _mixture(d: int, parts: list[tuple[float, str, str]]) -> str:
     return f"parameters {{ vector[{d}] x; }} model {{ target += log_sum_exp([{terms}]); }}"
 
 
-def _eight() -> ModeProblem:
-    rng = np.random.default_rng(8)
+def _eight(part: int = 0, scale: float = 1.0, seed: int = 8) -> ModeProblem:
+    """Eight modes in ten dimensions; the one that is looked at may have another scale."""
+    rng = np.random.default_rng(seed)
     means, weights = rng.uniform(-10.0, 10.0, (8, 10)), rng.dirichlet(np.full(8, 3.0))
+    scales = np.where(np.arange(8) == part, scale, 1.0)
     program = (
-        "data { matrix[8, 10] m; vector[8] w; } parameters { vector[10] x; } model { vector[8] l; "
-        "for (k in 1:8) l[k] = log(w[k]) + normal_lpdf(x | m[k]', 1); target += log_sum_exp(l); }"
+        "data { matrix[8, 10] m; vector[8] w; vector[8] s; } parameters { vector[10] x; } "
+        "model { vector[8] l; for (k in 1:8) l[k] = log(w[k]) + normal_lpdf(x | m[k]', s[k]); "
+        "target += log_sum_exp(l); }"
     )
 
     def inside(posterior: Any) -> np.ndarray:
         away = posterior["x"].values[..., None, :] - means
-        return np.asarray(np.square(away).sum(axis=-1).argmin(axis=-1) == 0)
+        return np.asarray(np.square(away).sum(axis=-1).argmin(axis=-1) == part)
 
-    return ModeProblem(program, {"m": means.tolist(), "w": weights.tolist()}, inside, float(weights[0]), 0.0)
+    data = {"m": means.tolist(), "w": weights.tolist(), "s": scales.tolist()}
+    return ModeProblem(program, data, inside, float(weights[part]), 0.0)
 
 
 def _labels() -> ModeProblem:
@@ -134,8 +138,9 @@ def _sensors() -> ModeProblem:
     program = (
         "data { int a; int k; array[a] vector[2] anchor; array[k, k] int seen; matrix[k, k] d; } "
         "parameters { array[k - a] vector[2] x; } model { array[k] vector[2] all = append_array(anchor, x); "
-        "for (i in 1:(k - a)) x[i] ~ normal(0.5, 1); for (i in (a + 1):k) for (j in 1:(i - 1)) { "
-        "real g = distance(all[i], all[j]); real l = -square(g) / (2 * square(0.3)); if (seen[i, j]) { "
+        "for (i in 1:(k - a)) x[i] ~ normal([0.5, 0], 1); for (i in (a + 1):k) for (j in 1:(i - 1)) { "
+        "real g = sqrt(dot_self(all[i] - all[j])); "
+        "real l = -square(g) / (2 * square(0.3)); if (seen[i, j]) { "
         "target += l; d[i, j] ~ normal(g, 0.02); } else target += log1m_exp(l); } }"
     )
     data = {"a": 3, "k": k, "anchor": anchors.tolist(), "seen": seen.tolist(), "d": distance.tolist()}
@@ -169,5 +174,7 @@ def problems() -> dict[str, Callable[[], ModeProblem]]:
         "sensors": _sensors,
         "low_dim_gauss_mix": _low_dim,
         "hmm_example": lambda: _hmm(np.array(_of_posteriordb("hmm_example")["y"])),
+        "narrow": lambda: _eight(5, 0.6),
+        "narrow_and_hidden": lambda: _eight(2, 0.6, 9),
         "heavy": plain(heavy, None, lambda p: p["x"].values.mean(axis=-1) < 0.0, 0.6, 0.0),
     }

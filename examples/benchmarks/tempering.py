@@ -1,13 +1,13 @@
-"""Weights of modes by `tempered`, and by methods that stay in a mode, on twelve posteriors.
+"""Weights of modes by `tempered`, and by methods that stay in a mode, on fourteen posteriors.
 
-    python examples/benchmarks/tempering.py [--seeds 20] [--problem NAME ...] [--method NAME ...]
+    python examples/benchmarks/tempering.py [--seeds 20] [--problem NAME ...] [--method NAME ...] [--kernel K]
 
 At the defaults of each method, four chains. The columns: the weight of a part of the posterior
-(mode_models.py); its mean over seeds and the mean distance of single chains from it; the root mean square
-of the errors in standard errors of a run (from the effective size of the part's indicator), and the share
-of seeds within 3 of them; the fewest round trips of a chain; the number of rungs; gradients for a draw; the
-root mean square error of the log evidence, and of its errors in standard errors; the share of seeds with a
-finding.
+(mode_models.py); its mean over seeds, the mean distance of single chains from it, and the share of chains
+without a draw of the part; the root mean square of the errors in standard errors of a run (from the
+effective size of the part's indicator), and the share of seeds within 3 of them; the fewest round trips of
+a chain; the number of rungs; gradients for a draw; the root mean square error of the log evidence, and of
+its errors in standard errors; the share of seeds with a finding.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ HEAD = (
     "weight",
     "mean",
     "chains off by",
+    "chains without",
     "rms of z",
     "within 3",
     "trips",
@@ -39,9 +40,11 @@ HEAD = (
 )
 
 
-def measure(problem: ModeProblem, method: str, seed: int) -> dict[str, Any]:
+def measure(problem: ModeProblem, method: str, seed: int, kernel: str | None) -> dict[str, Any]:
     """One run."""
-    result = stanadapt.sample(problem.program, problem.data, method=method, seed=seed, progress=False)
+    settings = {"kernel": kernel} if kernel and method == "tempered" else None
+    run = {"method": method, "seed": seed, "settings": settings, "progress": False}
+    result = stanadapt.sample(problem.program, problem.data, **run)
     groups = datasets(result)
     inside = problem.inside(groups["posterior"]).astype(float)
     size = float(statistics().ess(inside)) if inside.std() > 0.0 else 1.0
@@ -82,6 +85,7 @@ def row(name: str, problem: ModeProblem, method: str, runs: list[dict[str, Any]]
         f"{problem.weight:.3f}",
         f"{shares.mean():.3f}",
         f"{np.abs(shares - problem.weight).mean():.3f}",
+        f"{np.mean(shares == 0.0):.2f}",
         f"{rms(z):.2f}",
         f"{np.mean(np.abs(z) < 3.0):.2f}",
         shown(column("trips"), np.min, ".0f"),
@@ -97,6 +101,7 @@ def row(name: str, problem: ModeProblem, method: str, runs: list[dict[str, Any]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--kernel", help="setting kernel of tempered")
     parser.add_argument("--problem", nargs="*", default=list(problems()), choices=list(problems()))
     parser.add_argument("--method", nargs="*", default=["tempered"])
     asked = parser.parse_args()
@@ -105,7 +110,7 @@ def main() -> None:
     for name in asked.problem:
         problem = problems()[name]()
         for method in asked.method:
-            runs = [measure(problem, method, seed) for seed in range(asked.seeds)]
+            runs = [measure(problem, method, seed, asked.kernel) for seed in range(asked.seeds)]
             print(row(name, problem, method, runs), flush=True)
 
 

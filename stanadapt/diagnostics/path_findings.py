@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import xarray
+from scipy.sparse.csgraph import connected_components
 
 from ..result.path_results import LEGS
 from .finding import Finding, plain_chains
@@ -12,6 +15,7 @@ FEWEST_TRIPS = 10  # of replicas from a reference to the posterior, in a chain
 APART = 4.0  # standard errors between two estimates of one number that are a finding
 _ROUGH = 0.05  # nats; less is no finding, since standard errors are estimates too
 _LEAST_WEIGHT = 0.02  # differences of a mode's weight below this are no finding
+_OVERLAP = 3.0  # scales between the middles of components that belong to one mode, root mean square
 
 
 def path_findings(group: xarray.Dataset) -> list[Finding]:
@@ -64,37 +68,42 @@ def _legs_apart(group: xarray.Dataset) -> Finding | None:
 
 def _weights_apart(group: xarray.Dataset) -> Finding | None:
     """A mode to which two chains give different weights; a mode that a chain does not know has none there."""
-    modes, weights, errors = (group[name].values for name in ("mode", "mode_weight", "mode_weight_error"))
-    scales = group["mode_scale"].values
-    chains = group["chain"].values
-    worst: tuple[float, int, int, int, float, float] | None = None
-    for one in range(len(chains)):
-        for m in map(int, np.flatnonzero(np.nan_to_num(weights[one]) > _LEAST_WEIGHT)):
-            for other in range(len(chains)):
-                if other == one:
-                    continue
-                same = _same_modes(modes[one, m], scales[one, m], modes[other], scales[other])
-                among = _same_modes(modes[one, m], scales[one, m], modes[one], scales[one])
-                here, there = np.nansum(weights[one][among]), np.nansum(weights[other][same])
-                error = np.sqrt(np.nansum(errors[one][among] ** 2) + np.nansum(errors[other][same] ** 2))
-                gap = abs(here - there)
-                if gap > _LEAST_WEIGHT + APART * error and (worst is None or gap > worst[0]):
-                    worst = (float(gap), one, other, m, float(here), float(there))
+    means, scales, weights, errors = (
+        group[name].values for name in ("mode", "mode_scale", "mode_weight", "mode_weight_error")
+    )
+    chains, known = group["chain"].values, np.isfinite(weights)
+    owner = np.nonzero(known)[0]
+    labels = _overlapping(means[known], scales[known])
+    worst: tuple[float, int, int, float, float] | None = None
+    for label in range(labels.max() + 1):
+        parts = [(labels == label) & (owner == chain) for chain in range(len(chains))]
+        shares = np.array([weights[known][part].sum() for part in parts])
+        squares = np.array([np.nansum(errors[known][part] ** 2) for part in parts])
+        for one, other in itertools.permutations(range(len(chains)), 2):
+            gap = float(shares[one] - shares[other])
+            # A chain that does not know a mode has no draw of it, and no error that would excuse that.
+            limit = APART * np.sqrt(squares[one] + squares[other]) if parts[other].any() else 0.0
+            if gap > _LEAST_WEIGHT + limit and (worst is None or gap > worst[0]):
+                worst = (gap, one, other, float(shares[one]), float(shares[other]))
     if worst is None:
         return None
-    _, one, other, _, here, there = worst
+    _, one, other, here, there = worst
     text = (
         f"Chains disagree on the weight of a mode: {here:.2g} in chain {chains[one]}, {there:.2g} in chain "
-        f"{chains[other]}. It is missed by one of them, or replicas travel too seldom. Warm up longer, draw "
-        "more, or raise the setting search."
+        f"{chains[other]}. It is missed by one of them, or replicas travel too seldom. Other modes may be "
+        "missed by all of them. Warm up longer, draw more, or raise the setting search."
     )
     numbers = {"weight": here, "other": there}
     return Finding("mode_weights", text, chains=plain_chains(chains[[one, other]]), numbers=numbers)
 
 
-def _same_modes(mode: np.ndarray, scale: np.ndarray, modes: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """Which of the modes (M, d) overlap `mode` (d,): components of one wide mode count together."""
+def _overlapping(means: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Which modes (k,) the components (k, d) of all chains belong to, numbered from 0.
+
+    Components that overlap belong to one mode, and those that overlap with one of these: along a ring, each
+    chain has others.
+    """
     with np.errstate(all="ignore"):
-        away = np.abs(modes - mode) / np.maximum(scales, scale)
-        far = np.sqrt(np.mean(away**2, axis=1))
-    return np.asarray(far < 3.0)
+        away = np.abs(means[:, None] - means) / np.maximum(scales[:, None], scales)
+        near = np.sqrt(np.mean(away**2, axis=-1)) < _OVERLAP
+    return np.asarray(connected_components(near, directed=False)[1])

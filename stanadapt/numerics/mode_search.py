@@ -46,6 +46,9 @@ _DIFFERENCE = np.finfo(float).eps ** (1 / 3)
 _ON_THE_WAY = 12  # points on the straight way between two points
 _SAME, _SAME_SCALE = 4.0, 5.0  # of one mode: standard deviations, and 0.5 sqrt(d) more; factor between scales
 _BEYOND = 8.0  # standard deviations from the highest draw in any coordinate, where surroundings begin
+_FALL = 2.0  # nats, at most, that the log density falls one standard deviation from a mode, on one side
+_NARROWER, _MOST_NARROWER = 4.0, 40  # factor by which a curvature grows until it does; how often
+_EXPECTED = 1.0, 0.1  # nats, and for each dimension, within which a mode's normal law predicts a height
 
 
 class Surface:
@@ -317,6 +320,15 @@ class Peak(NamedTuple):
         d = self.x.size
         return np.asarray(self.distances(points) < d + 4.0 * np.sqrt(2.0 * d) + 6.0)
 
+    def explains(self, x: np.ndarray, height: float) -> bool:
+        """Whether a point (d,) lies at the mode, with the log density that the mode's normal law has there.
+
+        The top of a narrow mode within a wide one lies higher.
+        """
+        square = float(self.distances(x[None])[0])
+        gap = abs(height - (self.logp - 0.5 * square))
+        return bool(self.holds(x[None])[0]) and gap < _EXPECTED[0] + _EXPECTED[1] * self.x.size
+
     @property
     def log_mass(self) -> float:
         """Laplace's approximation of the log of its mass, without d/2 log(2 pi)."""
@@ -329,6 +341,8 @@ def climb_to_mode(x: np.ndarray, surface: Surface, most: int) -> Peak | None:
     """Climb from `x` to the mode above it; None if `most` gradients reach no mode.
 
     Beyond `MOST_DENSE` dimensions the mode has the diagonal of its Hessian only, as far as it can be a mode.
+    Where the density is flatter at its top than around it, as along a ring, curvatures are made larger until
+    the mode is as wide as the density (`_as_wide_as_the_density`).
     """
 
     def downhill(point: np.ndarray) -> tuple[float, np.ndarray]:
@@ -345,7 +359,7 @@ def climb_to_mode(x: np.ndarray, surface: Surface, most: int) -> Peak | None:
             diagonal = surface.hessian_diagonal(found.x)
             if diagonal is None or not (diagonal < 0.0).all():
                 return None
-            return Peak(found.x, -float(found.fun), -diagonal)
+            return _as_wide_as_the_density(Peak(found.x, -float(found.fun), -diagonal), surface)
         second = surface.hessian(found.x)
         if second is None:
             return None
@@ -354,7 +368,36 @@ def climb_to_mode(x: np.ndarray, surface: Surface, most: int) -> Peak | None:
             left = 0.5 * found.jac @ np.linalg.solve(-second, found.jac)
         except np.linalg.LinAlgError:  # a ridge, a saddle or a wall
             return None
-    return Peak(found.x, -float(found.fun), -second) if left < _UPHILL * x.size else None
+    if not left < _UPHILL * x.size:
+        return None
+    return _as_wide_as_the_density(Peak(found.x, -float(found.fun), -second), surface)
+
+
+def _as_wide_as_the_density(peak: Peak, surface: Surface) -> Peak:
+    """The mode with curvatures by which the log density falls little within a standard deviation.
+
+    Where the Hessian is singular but for rounding, differences of gradients give a curvature that is positive
+    by chance, and a standard deviation of thousands.
+    """
+    is_diagonal = peak.negative.ndim == 1
+    scale = np.sqrt(peak.negative if is_diagonal else np.diag(peak.negative))
+    if is_diagonal:
+        axes, values = np.eye(scale.size), np.ones(scale.size)
+    else:
+        values, vectors = np.linalg.eigh(peak.negative / np.outer(scale, scale))
+        axes = vectors.T
+    far = np.arange(len(scale))
+    for _ in range(_MOST_NARROWER):
+        away = axes[far] / (np.sqrt(values[far])[:, None] * scale)
+        heights = surface.heights(np.concatenate([peak.x + away, peak.x - away])).reshape(2, -1).max(axis=0)
+        far = far[~(heights > peak.logp - _FALL)]
+        if not len(far):
+            break
+        values[far] *= _NARROWER
+    if is_diagonal:
+        return peak._replace(negative=peak.negative * values)
+    found = (axes.T * values) @ axes * np.outer(scale, scale)
+    return peak._replace(negative=0.5 * (found + found.T))
 
 
 def is_joined(x: np.ndarray, other: np.ndarray, surface: Surface, dip: float) -> bool:
@@ -374,14 +417,38 @@ def is_same_mode(peak: Peak, other: Peak) -> bool:
     return bool(np.abs(np.log(scales[0] / scales[1])).max() < 2.0 * np.log(_SAME_SCALE))
 
 
-def new_peaks(surface: Surface, starts: Iterable[np.ndarray], known: Sequence[Peak]) -> list[Peak]:
-    """The modes that climbs from `starts` end at and that are not `known`, the largest first."""
-    new: list[Peak] = []
+def new_peaks(
+    surface: Surface, starts: Iterable[np.ndarray], known: Sequence[Peak], most: float = np.inf
+) -> list[Peak]:
+    """The modes that climbs from `starts` end at and that are not `known`, the largest first.
+
+    There are as many climbs as `most` evaluations pay for.
+    """
+    began, new = surface.evaluations, list[Peak]()
     for x in starts:
-        if surface.is_stopped:
+        if surface.is_stopped or surface.evaluations - began >= most:
             break
         top, height = surface.climb(np.ascontiguousarray(x), _LONGEST)
-        found = climb_to_mode(top, surface, _LONGEST) if height > -np.inf else None
-        if found is not None and not any(is_same_mode(found, peak) for peak in [*known, *new]):
-            new.append(found)
+        new += _peak_above(surface, top, height, [*known, *new])
     return sorted(new, key=lambda peak: -peak.log_mass)
+
+
+def peaks_above(surface: Surface, tops: Tops, known: Sequence[Peak]) -> list[Peak]:
+    """The modes above the ends of climbs that are not `known`, the largest first."""
+    new: list[Peak] = []
+    for top, height in zip(*tops, strict=True):
+        if surface.is_stopped:
+            break
+        new += _peak_above(surface, top, height, [*known, *new])
+    return sorted(new, key=lambda peak: -peak.log_mass)
+
+
+def _peak_above(surface: Surface, top: np.ndarray, height: float, known: Sequence[Peak]) -> list[Peak]:
+    """The mode above the end of a climb, if it is not `known`.
+
+    To follow an end to its mode takes more than the climb, so that ends which known modes explain are left.
+    """
+    if height == -np.inf or any(peak.explains(top, height) for peak in known):
+        return []
+    found = climb_to_mode(top, surface, _LONGEST)
+    return [] if found is None or any(is_same_mode(found, peak) for peak in known) else [found]

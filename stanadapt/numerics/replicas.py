@@ -1,8 +1,7 @@
 """Replicas on the rungs of a path: where they are, how they are exchanged, and what is counted.
 
 The log densities and gradients of both references and of the posterior are kept for each replica
-(tempering.py), so that an exchange needs no evaluation. Trajectories are those of trajectory.py, along the
-density of a rung.
+(tempering.py), so that an exchange needs no evaluation. What moves them is in rung_kernels.py.
 """
 
 from __future__ import annotations
@@ -13,20 +12,8 @@ import numpy as np
 
 from ..jit import kernel
 from ..kinds import Generator, Vector
-from .kernel_templates import kernel_from
 from .metropolis import accept_probability
-from .splitting import split_steps
-from .tempering import (
-    BATCHES,
-    POSTERIOR,
-    Rung,
-    evaluate_parts,
-    logistic,
-    rung_density,
-    slope_of_rung,
-    step_up,
-)
-from .trajectory import trajectory
+from .tempering import BATCHES, POSTERIOR, logistic, slope_of_rung, step_up
 
 
 class Replicas(NamedTuple):
@@ -74,16 +61,6 @@ def no_counts(k: int, modes: int, parity: int = 0) -> ScanCounts:
 def empty_notes(k: int, d: int, rows: int) -> Notes:
     """Room for so many rows of each rung."""
     return Notes(np.empty((k, rows, d)), np.empty((k, rows, d)), np.array([0, 1], np.int64))
-
-
-@kernel(ordered=True)
-def evaluate_at(rung: Rung, z: Vector) -> None:
-    """`evaluate_parts` for plain Python."""
-    evaluate_parts(rung, z)
-
-
-rung_steps = kernel_from(split_steps.py_func, "rung_steps", evaluate_at, log_density_gradient=rung_density)
-rung_trajectory = kernel_from(trajectory.py_func, "rung_trajectory", evaluate_at, split_steps=rung_steps)
 
 
 @kernel(ordered=True)

@@ -119,3 +119,36 @@ def split_steps(
     for i in range(x.size):
         momentum[i] += B * h * score[i]
     return logp, taken
+
+
+@kernel(counted=False)
+def leapfrog_steps(
+    target: Target,
+    metric: Any,
+    x: Vector,
+    momentum: Vector,
+    score: Vector,
+    velocity: Vector,
+    h: Real,
+    n: Integer,
+) -> tuple[Real, Integer]:
+    """`split_steps` with the leapfrog integrator, which takes one gradient a step.
+
+    A trajectory of one step is a proposal of the Langevin algorithm with the preconditioner A.
+    """
+    logp, taken = -np.inf, 0
+    push = 0.5 * h
+    while taken < n:
+        for i in range(x.size):
+            momentum[i] += push * score[i]
+        velocity_into(velocity, metric, momentum)
+        for i in range(x.size):
+            x[i] += h * velocity[i]
+        logp = log_density_gradient(target, x, score)
+        taken += 1
+        if logp == -np.inf:
+            return logp, taken
+        push = h
+    for i in range(x.size):
+        momentum[i] += 0.5 * h * score[i]
+    return logp, taken

@@ -32,7 +32,7 @@ from scipy.interpolate import PchipInterpolator
 
 from ..jit import kernel
 from ..kinds import Integer, Matrix, Real, Target, Vector
-from ..target import log_density_gradient
+from ..target import log_density, log_density_gradient
 from .mixtures import Mixture, mixture_log_density
 
 BROAD, FITTED, POSTERIOR = 0, 1, 2  # columns of weights, heights and slopes
@@ -53,12 +53,19 @@ class Rung(NamedTuple):
     slopes: np.ndarray  # (3, d) their gradients
     away: np.ndarray  # (d,) work space, as is the next one
     white: np.ndarray
+    sloped: bool  # whether gradients are asked for
 
 
 @kernel(ordered=True, counted=False)
 def evaluate_parts(rung: Rung, z: Vector) -> None:
-    """Write the log densities of q_0, q_1 and p at `z` (d,), and their gradients, to the rung."""
-    rung.heights[POSTERIOR] = log_density_gradient(rung.target, z, rung.slopes[POSTERIOR])
+    """Write the log densities of q_0, q_1 and p at `z` (d,), and their gradients, to the rung.
+
+    If gradients are not asked for, that of p is not evaluated and stays as it is.
+    """
+    if rung.sloped:
+        rung.heights[POSTERIOR] = log_density_gradient(rung.target, z, rung.slopes[POSTERIOR])
+    else:
+        rung.heights[POSTERIOR] = log_density(rung.target, z)
     rung.heights[BROAD] = mixture_log_density(rung.broad, z, rung.slopes[BROAD], rung.away, rung.white)
     rung.heights[FITTED] = mixture_log_density(rung.fitted, z, rung.slopes[FITTED], rung.away, rung.white)
 

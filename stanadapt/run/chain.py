@@ -28,6 +28,7 @@ from ..samplers import (
     knowledge,
     outcome,
     sampler,
+    uses_gradient,
 )
 from ..target import Failures
 from ..trace import Trace, empty_trace
@@ -331,7 +332,7 @@ class KernelChain(Chain):
     def result(self) -> ChainResult:
         value = self.value
         if value.failures.total[0] and not value.first_failure:
-            gradient = self.sampler.FACTS.gradient
+            gradient = uses_gradient(self.sampler, self.job.settings)
             value.first_failure = self.posterior.failure(value.failures.first, gradient)
         return value.result(self.job, self.draws, self.warmup, self.posterior.library)
 
@@ -343,7 +344,7 @@ class KernelChain(Chain):
             cast(Model, self.guard),
             self.index,
             self.value.rng,
-            use_gradient=facts.gradient,
+            use_gradient=uses_gradient(self.sampler, self.job.settings),
             ascend=climbs(self.sampler, self.job.settings),
             use_hessian=facts.hessian,
         )

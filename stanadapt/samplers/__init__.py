@@ -26,7 +26,7 @@ from .base import (
     outcome,
     stats,
 )
-from .settings import declared, named, parse, resolve
+from .settings import declared, named, parse, resolve, uses_gradient
 
 
 def sampler(method: str) -> Sampler | Engine:
@@ -65,4 +65,5 @@ __all__ = [
     "resolve",
     "sampler",
     "stats",
+    "uses_gradient",
 ]

@@ -94,6 +94,7 @@ class Facts(NamedTuple):
     warmup: int  # number of warm-up iterations by default
     draws: int  # number of draws by default
     gradient: bool  # whether it calls the gradient
+    gradient_free: tuple[tuple[str, Any], ...] = ()  # settings with which it calls no gradient, if it can
     hessian: bool = False  # whether it needs a finite Hessian (differences of gradients) at every point
     acceptance: str = NO_TARGET  # BOTH_SIDES, TOO_LOW or NO_TARGET
     climbs: str = NEVER  # ALWAYS, UNLESS_FAITHFUL or NEVER

@@ -171,6 +171,13 @@ def _user_value(setting: Setting, value: Any) -> Any:
     return value
 
 
+def uses_gradient(method: Method, settings: Any) -> bool:
+    """Whether the method calls the gradient, with these resolved settings."""
+    facts, given = method.FACTS, named(method, settings)
+    is_free = bool(facts.gradient_free) and all(given[name] == value for name, value in facts.gradient_free)
+    return facts.gradient and not is_free
+
+
 def parse(setting: Setting, text: str) -> Any:
     """The value that a text stands for. If there is none it is the text itself, which `resolve` refuses."""
     if setting.optional and text.lower() == "none":

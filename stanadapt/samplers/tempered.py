@@ -34,6 +34,8 @@ Departures from the papers:
 2. Ratios of integrals are Bennett's, not means of one side (numerics/tempering.py).
 3. A leg has as many rungs as its barrier asks for.
 
+With another `kernel` replicas move otherwise (numerics/rung_kernels.py), or without gradients.
+
 Of every iteration results have the replica that is on the posterior's rung, `replica`; whether it has come
 there from a reference since it was there before, `restarted`; and the rung that replica 0 is on, `rung`.
 
@@ -67,18 +69,19 @@ from ..numerics.replicas import (
     note_points,
     open_batch,
     replicas_at,
-    rung_trajectory,
 )
+from ..numerics.rung_kernels import KERNELS, REPORT, WALK, accept_aim, longest_step, move_on_rung
 from ..numerics.splitting import room
 from ..numerics.step_size import average_step_size, dual_averaging, final_step_size, put_search, search_in
 from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_parts, height_of_rung, slope_of_rung
 from ..trace import Info, Trace, record
 from . import tempering_rounds
-from .base import ALWAYS, HAMILTONIAN, TOO_LOW, TRAJECTORY_COLUMNS, Facts
-from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Limit
+from .base import ALWAYS, HAMILTONIAN, TRAJECTORY_COLUMNS, Facts
+from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Choice, Limit
 
 
 class Settings(NamedTuple):
+    kernel: Annotated[str, Choice(KERNELS), "how replicas move on their rungs"] = "fisher_hmc"
     rungs: Annotated[int | None, Limit(1, 500), "rungs of the path in all; none: by the barrier"] = None
     most_rungs: Annotated[int, Limit(3, 500), "most rungs, where their number is learnt"] = 65
     search: Annotated[
@@ -90,8 +93,11 @@ class Settings(NamedTuple):
     trajectory: Annotated[float, SCALE, "T: length of a trajectory where the target is a Gaussian"] = 1.9
     stretch: Annotated[float, Limit(0.0, 2.0), "exponent by which short steps prolong trajectories"] = 0.5
     jitter: Annotated[float, Limit(0.0, 0.99), "share by which step sizes vary at random"] = 0.1
-    target_accept: Annotated[float, PROBABILITY, "acceptance rate that step sizes aim at"] = 0.8
-    max_steps: Annotated[int, Limit(1, 100_000), "largest number of steps of a trajectory"] = 32
+    n_leapfrog: Annotated[int, Limit(1, 100_000), "steps of a trajectory with the kernel hmc"] = 10
+    target_accept: Annotated[
+        float | None, PROBABILITY, "acceptance rate that step sizes aim at; None: the best of the kernel"
+    ] = None
+    max_steps: Annotated[int, Limit(1, 100_000), "largest number of steps of a trajectory, or a walk"] = 32
     pilot: Annotated[int, NOT_NEGATIVE, "first iterations, of Fisher HMC; by default a quarter at most"] = 200
 
 
@@ -103,7 +109,7 @@ FACTS = Facts(
     warmup=1_000,
     draws=1_000,
     gradient=True,
-    acceptance=TOO_LOW,
+    gradient_free=(("kernel", "arwmh"), ("pilot", 0), ("search", 0)),
     climbs=ALWAYS,
     columns=(*TRAJECTORY_COLUMNS, ("replica", np.int32), ("restarted", np.bool_), ("rung", np.int32)),
     harmless_divergences=HARMLESS_SHARE,
@@ -131,11 +137,10 @@ class State(NamedTuple):
     notes: Notes
     seed: int  # of random numbers in plain Python
     gradients: float  # that the search for modes has taken
+    sloped: bool  # whether the kernel needs gradients
 
 
 FIRST_RUNGS = 6  # of each leg, without the posterior's
-SHORT = 3.0  # steps are short if a trajectory is longer than so many of them
-CAREFUL = 0.9  # then the acceptance rate to aim at, as in fisher_hmc.py
 
 n_matrices, stages, move = tempering_rounds.n_matrices, tempering_rounds.stages, tempering_rounds.move
 take_over, explore, history = tempering_rounds.take_over, tempering_rounds.explore, tempering_rounds.history
@@ -170,6 +175,7 @@ def start(target: Target, settings: Any, x: np.ndarray, rng: Generator) -> State
         frozen=False,
         seed=int(rng.integers(2**31)),
         gradients=0.0,
+        sloped=settings.kernel != WALK,
     )
     found: State = tempering_rounds.evaluate_all(target, tempering_rounds.with_first_metrics(state, unit))
     return found
@@ -181,9 +187,10 @@ class ScanRoom(NamedTuple):
     room: Any  # of a trajectory
     heights: np.ndarray  # (3,)
     slopes: np.ndarray  # (3, d)
-    away: np.ndarray  # (d,) as are the others
+    away: np.ndarray  # (d,) as are the next two
     white: np.ndarray
     score: np.ndarray
+    report: np.ndarray  # (6,)
 
 
 @kernel
@@ -194,7 +201,7 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
     """
     weights, replicas, counts, cold = state.weights, state.replicas, state.counts, state.cold
     d, taken, info = state.x.size, 0, Info(1.0, True, 1.0, 0, (0.0, 0.0, 0.0))
-    metrics, places = state.metrics, (work.heights, work.slopes, work.away, work.white)
+    metrics, places = state.metrics, (work.heights, work.slopes, work.away, work.white, state.sloped)
     for j in range(len(weights)):
         rung = Rung(target, state.broad, state.fitted, weights[j], *places)
         accepted, failed = True, target.failures.total[0]
@@ -207,18 +214,14 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
             metric = Metric(*matrices, metrics.directions, metrics.variances)
             slope_of_rung(weights[j], replicas.slopes[j], work.score)
             height, point = height_of_rung(weights[j], replicas.heights[j]), replicas.points[j]
-            h, longer = state.step_sizes[j], 1 if adapting else d
-            _, own, _ = rung_trajectory(
-                rung, settings, metric, point, work.score, height, h, state.most, longer, work.room, rng
-            )
+            longer, here = 1 if adapting else d, (point, work.score, height, state.step_sizes[j])
+            own = move_on_rung(rung, settings, metric, *here, state.most, longer, work.room, rng, work.report)
             taken += own.n_steps
             accepted = own.accepted
             if adapting:
-                is_short = SHORT * h < settings.trajectory
-                aim = max(settings.target_accept, CAREFUL) if is_short else settings.target_accept
-                search = search_in(state.searches[j])
+                search, aim = search_in(state.searches[j]), accept_aim(settings, state.step_sizes[j])
                 search, state.step_sizes[j] = average_step_size(
-                    search, own.accept_prob, aim, settings.trajectory
+                    search, own.accept_prob, aim, longest_step(settings)
                 )
                 put_search(state.searches[j], search)
             if j == cold:
@@ -239,8 +242,8 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
     place = 0
     while replicas.names[place] != 0:
         place += 1
-    energy: Any = info.own
-    columns = (energy[0], energy[1], energy[2], 1.0 * replicas.names[cold], restarted, 1.0 * place)
+    reported: Any = info.own
+    columns = (reported[0], reported[1], reported[2], 1.0 * replicas.names[cold], restarted, 1.0 * place)
     return Info(info.accept_prob, info.accepted, state.step_sizes[cold], taken, columns)
 
 
@@ -253,10 +256,11 @@ def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting:
     if begins:
         for j in range(len(step_sizes)):
             if searches[j, 3] > 0.0:
-                step_sizes[j] = final_step_size(search_in(searches[j]), settings.trajectory)
+                step_sizes[j] = final_step_size(search_in(searches[j]), longest_step(settings))
     rest = state[7:]
     state = State(x, state.logp, replicas, counts, step_sizes, searches, not adapting, *rest)
-    work = ScanRoom(room(d), np.empty(3), np.empty((3, d)), np.empty(d), np.empty(d), np.empty(d))
+    three = np.empty(d), np.empty(d), np.empty(d)
+    work = ScanRoom(room(d), np.empty(3), np.empty((3, d)), *three, np.empty(REPORT))
     for i in range(trace.logp.size):
         info = step(target, settings, state, adapting, work, rng)
         for j in range(d):

@@ -5,6 +5,7 @@ The chain's state is that of tempered.py; nothing here changes it in place.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,14 @@ from scipy.special import logsumexp
 from ..jit import kernel
 from ..kinds import Generator, Target, Vector
 from ..numerics import tempering
-from ..numerics.metric import Metric, learn_metric
+from ..numerics.metric import PRIOR, Metric, learn_metric
 from ..numerics.metric_choice import learn_diagonal
 from ..numerics.mixtures import Mixture, draw_mixture, fit_components, log_parts, mixture, root_of_covariance
-from ..numerics.mode_search import Known, Peak, Surface, is_same_mode, new_peaks, search
-from ..numerics.replicas import copy_for_sweep, empty_notes, evaluate_at, no_counts, replicas_at
+from ..numerics.mode_search import Known, Peak, Surface, is_same_mode, new_peaks, peaks_above, search
+from ..numerics.replicas import copy_for_sweep, empty_notes, no_counts, replicas_at
+from ..numerics.rung_kernels import evaluate_at
 from ..numerics.step_size import dual_averaging
 from ..numerics.tempering import POSTERIOR, Rung
-from ..target import log_density_gradient
 from ..transport.composition import into_x
 from .base import Handover, Stage
 
@@ -30,10 +31,9 @@ BROAD_DEGREES = 10.0
 _UNEXPLAINED = 10.0  # nats below the usual, and d / 2 more: a draw that no component of the mixture explains
 _MOST_MODES, _MOST_NEW = 40, 4  # components in all, and new ones in a round
 _LEAST_MASS = 1e-8  # share of a mode's mass from which it has a component
-_WARM, _MOST_WARM = (
-    10,
-    10,
-)  # climbs from warm rungs after a round; again, while they find modes, at most so often
+_WARM = 10  # rungs of the broad leg whose draws climbs start from after a round
+_CLIMBS = 0.25  # share of a round's evaluations that these climbs take
+_GRADIENTS = 2  # of a trajectory, about
 _SEARCH_EACH = 100  # evaluations of the first search for each dimension, beside those of the settings
 _NEXT_RUNGS = 3  # beside the posterior's, whose draws may show a law without a mode
 _HOME_ROWS = 40  # draws of the pilot's law, which give the search directions
@@ -75,8 +75,8 @@ def rows_of(d: int) -> int:
 def evaluate_rung(target: Target, state: Any, j: int) -> Rung:
     """Evaluate the replica on rung `j`, in place. Returns the rung, with all parts."""
     d, replicas = state.x.size, state.replicas
-    work = np.empty(3), np.empty((3, d)), np.empty(d), np.empty(d)
-    rung = Rung(target, state.broad, state.fitted, state.weights[j], *work)
+    work = np.empty(3), np.zeros((3, d)), np.empty(d), np.empty(d)
+    rung = Rung(target, state.broad, state.fitted, state.weights[j], *work, state.sloped)
     evaluate_at(rung, replicas.points[j])
     replicas.heights[j], replicas.slopes[j] = rung.heights, rung.slopes
     return rung
@@ -178,10 +178,13 @@ def _begin(target: Any, state: Any, settings: Any) -> Any:
         rows = np.array([draw_new(home, rng) for _ in range(_HOME_ROWS)])
         spread = np.sqrt(_diagonal(_covariance(home.roots[0])))
         none = np.zeros(state.x.size, np.int64)
-        known = Known(rows, spread, state.x, np.ones(state.x.size, bool), none)
+        seen = Known(rows, spread, state.x, np.ones(state.x.size, bool), none)
         most = settings.search + _SEARCH_EACH * state.x.size
-        tops = search(known, surface, most, rng, climbs=most).points
-        fitted = _with_modes(home, new_peaks(surface, [home.means[0], state.x, *tops], _peaks(home)), target)
+        tops = search(seen, surface, most, rng, climbs=most)
+        known = _peaks(home, surface)
+        own = new_peaks(surface, [home.means[0], state.x], known)
+        found = peaks_above(surface, tops, [*known, *own])
+        fitted = _with_modes(home, sorted([*own, *found], key=lambda peak: -peak.log_mass), surface)
     state = state._replace(
         fitted=fitted,
         broad=_broad_reference(fitted, settings),
@@ -249,6 +252,14 @@ def _learn_metrics(state: Any) -> Any:
             continue
         points, scores = notes.points[j, :n], notes.scores[j, :n]
         points = points - state.fitted.means[log_parts(state.fitted, points).argmax(axis=1)]
+        if not state.sloped:
+            covariance = _learn_covariance(inverse_mass[j] if d <= LARGEST_DENSE else scale[j] ** 2, points)
+            if d > LARGEST_DENSE:
+                scale[j] = np.sqrt(covariance)
+            else:
+                inverse_mass[j] = covariance
+                chol_t[j] = np.linalg.cholesky(np.linalg.inv(covariance)).T
+            continue
         if d > LARGEST_DENSE:
             found = learn_diagonal(points, scores)
             if found is not None and np.isfinite(found.scale).all() and (found.scale > 0.0).all():
@@ -261,6 +272,14 @@ def _learn_metrics(state: Any) -> Any:
     return state._replace(metrics=_metrics(inverse_mass, chol_t, scale))
 
 
+def _learn_covariance(present: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """The covariance (d, d), or (d,), of points (n, d) around zero, drawn to the present one."""
+    n, d = points.shape
+    own = (points**2).mean(axis=0) if present.ndim == 1 else points.T @ points / n
+    keep = (PRIOR + d) / (PRIOR + d + n)
+    return np.asarray((1.0 - keep) * own + keep * present)
+
+
 def _learn_references(target: Any, state: Any, settings: Any) -> Any:
     """New components for modes that rungs have come near; then all are fitted to draws of the posterior."""
     n, d = int(state.notes.clock[0]), state.x.size
@@ -271,15 +290,15 @@ def _learn_references(target: Any, state: Any, settings: Any) -> Any:
     limit = float(np.median(excess)) + _UNEXPLAINED + 0.5 * d
     strange = np.flatnonzero(excess > limit)
     strange = strange[np.argsort(-excess[strange], kind="stable")][:_MOST_NEW]
-    found = new_peaks(surface, draws[strange], _peaks(state.fitted))
-    law = _with_modes(state.fitted, found, target)
-    for row in range(n - 1, max(n - 1 - _MOST_WARM, -1), -1):
-        new = new_peaks(surface, _warm_draws(state, row), _peaks(law))
-        if not new:
-            break
-        law, found = _with_modes(law, new, target), [*found, *new]
+    found, law = list[Peak](), state.fitted
+    if state.sloped or settings.pilot or settings.search:  # else nothing may call a gradient
+        found = new_peaks(surface, draws[strange], _peaks(law, surface))
+        law = _with_modes(law, found, surface)
+        most = _CLIMBS * _GRADIENTS * float(state.counts.clock[0]) * len(state.weights)
+        new = new_peaks(surface, _warm_draws(state), _peaks(law, surface), most)
+        law, found = _with_modes(law, new, surface), [*found, *new]
     wide = _peak_without_top(surface, state, law, limit)
-    law, found = _with_modes(law, wide, target), [*found, *wide]
+    law, found = _with_modes(law, wide, surface), [*found, *wide]
     law = _with_masses(fit_components(law, draws, _FEWEST + 2 * d), surface)
     gradients = state.gradients + float(surface.evaluations)
     broad = _broad_reference(law, settings) if found else state.broad
@@ -311,25 +330,31 @@ def _peak_without_top(surface: Surface, state: Any, law: Mixture, limit: float) 
         elif d <= LARGEST_DENSE:
             negative = np.diag(negative)
         peak = Peak(own.mean(axis=0), float(heights[strange].mean()) + 0.5 * d, negative)
-        if np.isfinite(negative).all() and not any(is_same_mode(peak, other) for other in _peaks(law)):
+        others = _peaks(law, surface)
+        if np.isfinite(negative).all() and not any(is_same_mode(peak, other) for other in others):
             return [peak]
     return []
 
 
-def _warm_draws(state: Any, row: int) -> list[np.ndarray]:
-    """Draws of the broad leg in a row of the notes, from the broadest rung on: they are at every scale."""
+def _warm_draws(state: Any) -> Iterator[np.ndarray]:
+    """Draws of the broad leg, the last ones first, and those of the broadest rung before the others.
+
+    They are at every scale. A mode with s times the scale of others has about s^(d (1 - beta)) times the
+    draws that it has with beta = 1: a narrow one takes many climbs.
+    """
     rungs = np.linspace(0, state.cold, min(state.cold, _WARM), endpoint=False).astype(int)
-    return [state.notes.points[j, row] for j in rungs]
+    for row in range(int(state.notes.clock[0]) - 1, -1, -1):
+        for j in rungs:
+            yield state.notes.points[j, row]
 
 
-def _peaks(law: Mixture) -> list[Peak]:
-    return [_peak_of(law, m) for m in range(len(law.means))]
-
-
-def _peak_of(law: Mixture, m: int) -> Peak:
-    root = law.roots[m]
-    is_diagonal = len(root) == 1 and law.means.shape[1] > 1
-    return Peak(law.means[m], 0.0, root[0] ** 2 if is_diagonal else root.T @ root)
+def _peaks(law: Mixture, surface: Surface) -> list[Peak]:
+    """The components as modes."""
+    d, found = law.means.shape[1], []
+    for mean, root, height in zip(law.means, law.roots, surface.heights(law.means), strict=True):
+        is_diagonal = len(root) == 1 and d > 1
+        found.append(Peak(mean, float(height), root[0] ** 2 if is_diagonal else root.T @ root))
+    return found
 
 
 def _with_masses(law: Mixture, surface: Surface) -> Mixture:
@@ -337,23 +362,19 @@ def _with_masses(law: Mixture, surface: Surface) -> Mixture:
 
     While few replicas travel, draws alone would make the weight of a mode ever smaller that none has visited.
     """
-    masses = np.array([peak.log_mass for peak in _peaks(law)]) + surface.heights(law.means)
+    masses = np.array([peak.log_mass for peak in _peaks(law, surface)])
     if not np.isfinite(masses).any():
         return law
     weights = np.logaddexp(law.log_weights, masses - logsumexp(masses))
     return mixture(weights, law.means, law.roots, law.degrees)
 
 
-def _with_modes(law: Mixture, peaks: list[Peak], target: Any) -> Mixture:
+def _with_modes(law: Mixture, peaks: list[Peak], surface: Surface) -> Mixture:
     """The mixture with components for new modes, whose weights are Laplace masses beside those it has."""
     peaks = peaks[: _MOST_MODES - len(law.means)]
     if not peaks:
         return law
-    score = np.empty(law.means.shape[1])
-    heights = [log_density_gradient(target, mean, score) for mean in law.means]
-    known = [
-        peak._replace(logp=float(height)).log_mass for peak, height in zip(_peaks(law), heights, strict=True)
-    ]
+    known = [peak.log_mass for peak in _peaks(law, surface)]
     biggest = int(np.argmax(known))
     unit = law.log_weights[biggest] - known[biggest]
     shares = np.array([unit + peak.log_mass for peak in peaks])

@@ -26,6 +26,7 @@ from stanadapt.trace import empty_trace
 
 LEVEL = 0.001  # family-wise, over all projections of all rungs
 D, REPLICATES, SCANS = 3, 2_500, 4
+STEPS = {"fisher_hmc": 1.2, "hmc": 0.9, "mala": 1.2, "arwmh": 1.2}  # step sizes, by kernel
 BETAS = np.array([0.0, 0.3, 0.6, 1.0]), np.array([0.0, 0.4, 1.0])
 MEAN = np.array([1.0, -0.5, 0.0])
 COV = np.array([[1.0, 0.6, 0.0], [0.6, 2.0, -0.3], [0.0, -0.3, 0.5]])
@@ -68,7 +69,6 @@ def frozen_state(sampler: Any, settings: Any, target: Any, weights: np.ndarray) 
         cold=len(BETAS[0]) - 1,
         broad=mixture(np.zeros(1), np.zeros((1, D)), np.full((1, 1, D), 1.0 / BROAD_SCALE), NORMAL),
         fitted=mixture(np.zeros(1), FITTED_MEAN[None], root[None], NORMAL),
-        step_sizes=np.full(k, 1.2),
         searches=np.zeros((k, 4)),
         constants=np.zeros(k - 1),
         frozen=True,
@@ -76,13 +76,16 @@ def frozen_state(sampler: Any, settings: Any, target: Any, weights: np.ndarray) 
     return tempering_rounds.with_first_metrics(state, root)
 
 
-def rung_p_values(sampler: Any, seed: int) -> tuple[np.ndarray, float]:
+def rung_p_values(
+    sampler: Any, seed: int, kernel: str = "fisher_hmc", step_size: float = 1.2
+) -> tuple[np.ndarray, float]:
     """P-values of all coordinates of all rungs after some scans from exact draws; share of exchanges."""
-    settings = resolve("tempered", {})[1]
+    settings = resolve("tempered", {"kernel": kernel})[1]
     weights = tempering.path_weights(*BETAS)
     model = normal_target()  # the target holds addresses of its functions
     target, rng = model.target(), np.random.default_rng(seed)
     state, known = frozen_state(sampler, settings, target, weights), laws(weights)
+    state = state._replace(step_sizes=np.full(len(weights), step_size))
     roots = [np.linalg.cholesky(cov) for _, cov in known]
     ends, swapped = np.empty((REPLICATES, len(weights), D)), 0.0
     trace = empty_trace(SCANS, D, 6)
@@ -111,10 +114,46 @@ def rung_p_values(sampler: Any, seed: int) -> tuple[np.ndarray, float]:
 
 
 @pytest.mark.seeds(1, rate=LEVEL)
-def test_scans_leave_the_laws_of_all_rungs_invariant(seed: int) -> None:
-    p_values, swapped = rung_p_values(resolve("tempered", {})[0], seed)
+@pytest.mark.parametrize(
+    "kernel", [*(name for name in STEPS if name != "hmc"), pytest.param("hmc", marks=pytest.mark.thorough)]
+)
+def test_scans_leave_the_laws_of_all_rungs_invariant(kernel: str, seed: int) -> None:
+    p_values, swapped = rung_p_values(resolve("tempered", {})[0], seed, kernel, STEPS[kernel])
     assert swapped > 0.5
     assert p_values.min() > LEVEL / p_values.size
+
+
+OTHERWISE_BROKEN = {
+    "a Langevin step whose last push has the wrong sign": (
+        "mala",
+        "numerics/splitting.py",
+        "        momentum[i] += 0.5 * h * score[i]",
+        "        momentum[i] -= 0.5 * h * score[i]",
+    ),
+    "a walk that leaves densities of a refused point behind": (
+        "arwmh",
+        "numerics/rung_kernels.py",
+        "rung.heights[0], rung.heights[1], rung.heights[2] = broad, fitted, posterior",
+        "pass",
+    ),
+    "a walk with a part of the log ratio": (
+        "arwmh",
+        "numerics/rung_kernels.py",
+        "accept_prob = accept_probability(logp_y - logp)",
+        "accept_prob = accept_probability(0.7 * (logp_y - logp))",
+    ),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", OTHERWISE_BROKEN)
+def test_a_broken_kernel_is_seen(name: str, tmp_path: Path) -> None:
+    kernel, file, text, other = OTHERWISE_BROKEN[name]
+    edits: dict[str, dict[str, str]] = {file: {text: other}}
+    edits.setdefault("numerics/rung_kernels.py", {})  # which imports the other file
+    sampler = edited_sampler("tempered", edits, tmp_path)
+    p_values, _ = rung_p_values(sampler, 1, kernel, STEPS[kernel])
+    assert p_values.min() < LEVEL / p_values.size
 
 
 BROKEN = {
@@ -169,9 +208,28 @@ MODES = {
 
 
 @pytest.mark.seeds(1, rate=0.01)
+def test_a_walk_without_gradients_finds_both_modes_and_their_weights(seed: int) -> None:
+    """Nothing climbs: replicas of the broad leg find them. Errors as in the next test."""
+    settings = dict(stanadapt.samplers.facts("tempered").gradient_free)
+    result = stanadapt.sample(
+        TWO, method="tempered", settings=settings, draws=2_000, seed=seed, progress=False
+    )
+    groups = datasets(result)
+    share = float((groups["posterior"]["x"].values[..., 0] > 0.0).mean())
+    error = max(groups["tempering"]["mode_weight_error"].mean().item() / np.sqrt(4), 0.01)
+    assert abs(share - 0.7) < 4.0 * error
+    attrs = groups["posterior"].attrs
+    assert abs(attrs["log_evidence"]) < 4.0 * attrs["log_evidence_error"] + 0.02
+
+
+@pytest.mark.seeds(1, rate=0.01)
 @pytest.mark.parametrize("name", MODES)
 def test_weights_of_modes_and_the_evidence(name: str, seed: int) -> None:
-    """Within 4 standard errors; the evidence, which is 1, within 0.02 more. A chain has ten round trips."""
+    """Within 4 standard errors; the evidence, which is 1, within 0.02 more. A chain has ten round trips.
+
+    In one of eight runs on the spike, replicas of the broad leg come to it too seldom in some chain, and a
+    finding says that the legs disagree; weights are right all the same.
+    """
     program, at_mode, weight = MODES[name]
     result = stanadapt.sample(program, method="tempered", seed=seed, progress=False)
     groups = datasets(result)
@@ -182,4 +240,6 @@ def test_weights_of_modes_and_the_evidence(name: str, seed: int) -> None:
     assert group["round_trips"].sum("leg").min() >= 10
     attrs = groups["posterior"].attrs
     assert abs(attrs["log_evidence"]) < 4.0 * attrs["log_evidence_error"] + 0.02
-    assert {finding.kind for finding in stanadapt.diagnose(result)} <= {"acceptance", "ess_bulk", "ess_tail"}
+    assert {finding.kind for finding in stanadapt.diagnose(result)} <= {"ess_bulk", "ess_tail"} | (
+        {"legs"} if program is SPIKE else set()
+    )

@@ -13,7 +13,7 @@ import pytest
 import stanadapt
 from cases import kernel_methods
 from stanadapt import samplers
-from stanadapt.errors import InitializationError
+from stanadapt.errors import ArgumentError, InitializationError
 from stanadapt.model.backends.own import LOG_DENSITY as _SHORT
 from stanadapt.model.backends.own import LOG_DENSITY_GRADIENT as _LONG
 from stanadapt.model.backends.stan.native import NativeModel
@@ -71,6 +71,40 @@ def run(program: str, method: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
         return stanadapt.sample(program, method=method, **RUN)
+
+
+def test_tempered_with_a_walk_calls_no_gradient(calls: Counter[str]) -> None:
+    settings = dict(samplers.facts("tempered").gradient_free)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
+        idata = stanadapt.sample(PROGRAM, method="tempered", settings=settings, **RUN)
+    assert calls.pop("gradient", 0) <= int(idata["adaptation"]["search_evaluations"])
+    calls.pop("gradient from Python", 0)  # after the draws, to check the constant of the evidence
+    assert set(calls) == {"density"}
+
+
+def test_tempered_draws_from_a_density_without_a_gradient() -> None:
+    def density(x: np.ndarray) -> float:
+        return float(
+            -0.5 * np.log(2.0 * np.pi) + np.logaddexp(-0.5 * (x[0] - 8) ** 2, -0.5 * (x[0] + 8) ** 2)
+        )
+
+    target = stanadapt.Target.from_python(density, 1)
+    settings = dict(samplers.facts("tempered").gradient_free)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stanadapt.StanAdaptWarning)
+        idata = stanadapt.sample(target, method="tempered", settings=settings, **RUN)
+    right = (idata["posterior"]["x"].values > 0.0).mean(axis=1)
+    assert ((right > 0.1) & (right < 0.9)).all()  # each chain is at both
+    assert abs(idata["posterior"].attrs["log_evidence"] - np.log(2.0)) < 0.5
+
+
+def test_tempered_says_which_settings_need_no_gradient() -> None:
+    target = stanadapt.Target.from_python(lambda x: -0.5 * float(x @ x), 2)
+    with pytest.raises(ArgumentError, match="'kernel': 'arwmh', 'pilot': 0, 'search': 0"):
+        stanadapt.sample(target, method="tempered", settings={"kernel": "arwmh"}, **RUN)
+    with pytest.raises(ArgumentError, match="settings\\['kernel'\\]='nuts'"):
+        stanadapt.sample(target, method="tempered", settings={"kernel": "nuts"}, **RUN)
 
 
 @pytest.mark.parametrize("method", WITHOUT)

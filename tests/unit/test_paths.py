@@ -10,6 +10,7 @@ import pytest
 import xarray
 from scipy import stats
 
+from stanadapt import Target
 from stanadapt.diagnostics.path_findings import path_findings as findings
 from stanadapt.numerics import tempering
 from stanadapt.numerics.mixtures import (
@@ -21,6 +22,7 @@ from stanadapt.numerics.mixtures import (
     mixture_log_density,
     root_of_covariance,
 )
+from stanadapt.numerics.mode_search import Peak, Surface, climb_to_mode, new_peaks
 from stanadapt.numerics.replicas import (
     ScanCounts,
     empty_notes,
@@ -230,6 +232,59 @@ def test_rounds_take_all_of_warmup_and_double(warmup: int) -> None:
     assert not lengths or lengths[0] <= max(24, warmup)
 
 
+def ring(x: np.ndarray) -> tuple[float, np.ndarray]:
+    """A ring of radius 3 and width 0.1, whose Hessian is singular at every top."""
+    r = float(np.sqrt(x @ x))
+    return -((r - 3.0) ** 2) / 0.02, -(r - 3.0) / 0.01 * x / r
+
+
+def quartic(x: np.ndarray) -> tuple[float, np.ndarray]:
+    return -float(x[0] ** 4 + 50.0 * x[1] ** 2), -np.array([4.0 * x[0] ** 3, 100.0 * x[1]])
+
+
+@pytest.mark.parametrize(("density", "start"), [(ring, [2.5, 0.0]), (quartic, [0.5, 0.2])])
+def test_a_mode_with_a_singular_hessian_is_as_wide_as_the_density(density: Any, start: list[float]) -> None:
+    """By its Hessian alone the ring's top would have a standard deviation of over 10,000 along the ring."""
+    model = Target.from_python(lambda x: density(x)[0], 2, lambda x: density(x)[1])
+    peak = climb_to_mode(np.array(start), Surface(model.target(), 2), 200)
+    assert peak is not None
+    widths = np.sqrt(np.linalg.eigvalsh(np.linalg.inv(peak.negative)))
+    np.testing.assert_allclose(widths[0], 0.1, rtol=0.05)
+    assert 0.3 < widths[1] < 3.0
+    for sign in (1.0, -1.0):
+        far = peak.x + sign * widths[1] * np.linalg.eigh(peak.negative)[1][:, 0]
+        assert density(far)[0] > peak.logp - 2.1
+
+
+def test_a_known_mode_explains_ends_of_climbs_but_not_the_top_of_a_narrow_mode_within() -> None:
+    wide = Peak(np.zeros(4), -3.0, np.eye(4))
+    assert wide.explains(np.array([1.0, 0.0, 0.0, 0.0]), -3.5)
+    assert not wide.explains(np.zeros(4), 10.0)
+    assert not wide.explains(np.full(4, 20.0), -3.0 - 0.5 * 1600.0)
+
+
+def test_climbs_end_where_their_evaluations_are_spent() -> None:
+    tops = np.array([[-8.0, 0.0], [8.0, 0.0]])
+
+    def density(x: np.ndarray) -> float:
+        return float(np.logaddexp(*(-0.5 * ((x - top) ** 2).sum() for top in tops)))
+
+    def score(x: np.ndarray) -> np.ndarray:
+        parts = np.exp([-0.5 * ((x - top) ** 2).sum() - density(x) for top in tops])
+        return np.asarray(parts @ (tops - x))
+
+    model = Target.from_python(density, 2, score)
+    surface, starts = Surface(model.target(), 2), [np.array([sign * 5.0, 1.0]) for sign in (-1.0, 1.0)] * 50
+    found = new_peaks(surface, starts, [])
+    assert sorted(round(peak.x[0]) for peak in found) == [-8, 8]
+    before = surface.evaluations
+    assert new_peaks(surface, starts, found) == []
+    assert surface.evaluations - before < before + 100 * 30  # no end is followed up to its mode again
+    before = surface.evaluations
+    assert len(new_peaks(surface, starts, [], most=1)) == 1
+    assert surface.evaluations - before < 100
+
+
 def group(**changes: Any) -> xarray.Dataset:
     variables: dict[str, Any] = {
         "refusal_rate": (("chain", "neighbours"), np.full((2, 3), 0.3)),
@@ -262,6 +317,34 @@ def test_findings_on_what_replicas_did() -> None:
     (finding,) = findings(group(log_integral_of_leg=[[-3.0, np.nan], [-3.0, -3.0]]))
     assert finding.chains == (0,)
     assert findings(group().isel(neighbours=slice(0, 0))) == []  # one rung: nothing to exchange
+
+
+def test_components_along_a_ring_are_one_mode() -> None:
+    """Each chain has others, and gives them other weights."""
+    angles = np.array([[0.0, 1.5, 3.0, 4.5], [0.7, 2.2, 3.9, 5.4]])
+    along = 3.0 * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    rows = ("chain", "component", "unconstrained")
+    many = group().drop_vars(["mode", "mode_scale", "mode_weight", "mode_weight_error"])
+    many = many.assign(
+        mode=(rows, along),
+        mode_scale=(rows, np.full((2, 4, 2), 0.9)),
+        mode_weight=(rows[:2], np.array([[0.1, 0.5, 0.2, 0.2], [0.3, 0.3, 0.1, 0.3]])),
+        mode_weight_error=(rows[:2], np.full((2, 4), 0.01)),
+    )
+    assert findings(many) == []
+
+
+def test_a_chain_that_does_not_know_a_mode_has_no_excuse() -> None:
+    """The other chain's error is large, which would excuse a difference between two known weights."""
+    unknown = group(
+        mode=[[[0.0], [10.0]], [[10.1], [np.nan]]],
+        mode_weight=[[0.1, 0.9], [1.0, np.nan]],
+        mode_weight_error=[[0.05, 0.05], [0.0, np.nan]],
+    )
+    (finding,) = findings(unknown)
+    assert finding.kind == "mode_weights"
+    known = group(mode_weight=[[0.1, 0.9], [0.99, 0.01]], mode_weight_error=[[0.05, 0.05], [0.05, 0.05]])
+    assert findings(known) == []
 
 
 def test_a_mode_that_one_chain_does_not_know_is_a_finding() -> None:

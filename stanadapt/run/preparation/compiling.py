@@ -23,7 +23,7 @@ from ...model.posterior import Posterior
 from ...numerics.ascent import climb, write_heights
 from ...numerics.blas import one_thread
 from ...numerics.reference import reference_steps
-from ...samplers import Sampler, history, is_engine, knowledge, resolve, sampler
+from ...samplers import Sampler, history, is_engine, knowledge, resolve, sampler, uses_gradient
 from ...samplers.base import POLICY
 from ...target import hessian, log_density, log_density_gradient
 from ...trace import empty_trace
@@ -207,7 +207,7 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
             module.sweep.prepare((target, kind, state(), rng, numba.types.boolean, trace))
 
         def start() -> None:
-            if module.FACTS.gradient:  # the search for a starting point calls these
+            if uses_gradient(module, settings):  # the search for a starting point calls these
                 log_density_gradient.prepare((target, x, x))
             else:
                 log_density.prepare((target, x))

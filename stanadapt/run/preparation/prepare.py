@@ -143,8 +143,10 @@ def _check_method(job: Job, posterior: Posterior) -> None:
         )
     if samplers.is_engine(sampler):
         check_nuts(job.method, posterior)
-    if sampler.FACTS.gradient and not posterior.model.has_gradient:
+    if samplers.uses_gradient(sampler, job.settings) and not posterior.model.has_gradient:
         advice = "pass gradient=... to Target.from_python, or " * (posterior.model.backend == "python")
+        if sampler.FACTS.gradient_free:
+            advice += f"settings={dict(sampler.FACTS.gradient_free)}, or "
         raise ArgumentError(
             f"method={job.method!r} needs a gradient and this target has none: {advice}use one of "
             f"{_gradient_free()}"

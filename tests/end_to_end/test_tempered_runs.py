@@ -1,0 +1,58 @@
+"""Runs of `tempered` that stop, are kept or extended, or end at a goal: path and evidence go along."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stanadapt
+import stores
+from stanadapt.errors import FindingsWarning
+from stanadapt.result.container import attributes, datasets
+
+TWO = """
+parameters { real x; }
+model { target += log_mix(0.3, normal_lpdf(x | -6, 1), normal_lpdf(x | 6, 0.5)); }
+"""
+SHORT: dict[str, Any] = {"method": "tempered", "warmup": 120, "draws": 40, "settings": {"search": 500}}
+WALK: dict[str, Any] = {"settings": dict(stanadapt.samplers.facts("tempered").gradient_free)}
+
+
+@pytest.mark.parametrize("other", [{}, WALK], ids=["fisher_hmc", "arwmh"])
+def test_a_run_in_a_folder_with_blocks_of_one_scan_is_the_same(other: Any, tmp_path: Path) -> None:
+    with stores.short_intervals():
+        kept = stores.sample(TWO, None, store=tmp_path / "run", **SHORT | other)
+    plain = stores.sample(TWO, None, **SHORT | other)
+    stores.assert_same(kept, plain)
+    assert datasets(plain)["tempering"]["log_evidence"].sizes == {"chain": 2}
+
+
+def test_an_extension_has_the_path_and_the_evidence_of_the_longer_run(tmp_path: Path) -> None:
+    stores.sample(TWO, None, store=tmp_path / "run", **SHORT)
+    extended = stores.extend(tmp_path / "run", 30)
+    stores.assert_same(extended, stores.sample(TWO, None, **SHORT | {"draws": 70}))
+
+
+@pytest.mark.parametrize("stops", [1, 3])
+def test_a_run_that_was_stopped_goes_on(stops: int, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with stores.short_intervals(), stores.stopped_at(stops):
+        stores.sample(TWO, None, store=folder, **SHORT)
+    stores.assert_same(stores.resume(folder), stores.sample(TWO, None, **SHORT))
+
+
+def test_draws_up_to_a_goal_are_the_first_of_a_longer_run() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FindingsWarning)
+        run = {"method": "tempered", "seed": 2, "progress": False, "warmup": 300, "chains": 2}
+        some = stanadapt.sample(TWO, until="ess 200", workers=1, **run)
+        longer = stanadapt.sample(TWO, draws=1_500, workers=2, **run)
+    ones, others = (datasets(each)["posterior"]["x"].values for each in (some, longer))
+    assert 100 <= ones.shape[1] < 1_500
+    np.testing.assert_array_equal(ones, others[:, : ones.shape[1]])
+    assert attributes(some)["until_reached"] == 1
+    assert abs(attributes(some)["log_evidence"]) < 5.0 * attributes(some)["log_evidence_error"] + 0.02
