@@ -41,7 +41,7 @@ class Convergence(NamedTuple):
     tail_clumps: np.ndarray
 
 
-class Sizes(NamedTuple):
+class EffectiveSizes(NamedTuple):
     """Effective sample sizes (k,) of k scalars."""
 
     ess_bulk: np.ndarray
@@ -71,18 +71,18 @@ def convergence(draws: np.ndarray) -> Convergence:
 
 
 @np.errstate(all="ignore")
-def effective_sizes(draws: np.ndarray) -> Sizes:
+def effective_sizes(draws: np.ndarray) -> EffectiveSizes:
     """The sizes of `convergence` alone, which take half of its time."""
     k, _, n = draws.shape
     if n < FEWEST:
-        return Sizes(*np.full((2, k), np.nan))
+        return EffectiveSizes(*np.full((2, k), np.nan))
     halves = _halves(draws)
     order, ordered = sort(halves.reshape(k, -1))
     ess_bulk = _effective_size(_normal_scores(order, ordered).reshape(halves.shape))[0]
     ess_tail = _tail_size(draws, halves, ordered)
     unknown = np.isnan(draws).any(axis=(1, 2))
     ess_bulk[unknown], ess_tail[unknown] = np.nan, np.nan
-    return Sizes(ess_bulk, ess_tail)
+    return EffectiveSizes(ess_bulk, ess_tail)
 
 
 def _tail_size(draws: np.ndarray, halves: np.ndarray, ordered: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..model.posterior import Posterior
 from ..run.stopping import MINIMUM, Until
-from .convergence import Convergence, Sizes, convergence, effective_sizes, mcse_mean, r_hat
+from .convergence import Convergence, EffectiveSizes, convergence, effective_sizes, mcse_mean, r_hat
 from .statistics import each_column
 from .status import Figure, Status
 
@@ -189,7 +189,7 @@ class GoalWatch:
         with_error = np.flatnonzero(~np.isnan(self.limits[2, batch]))
         if ranked.size:
             thinned = _thin(values, strides[0], self.columns[batch[ranked]])
-            sizes: Sizes | Convergence
+            sizes: EffectiveSizes | Convergence
             if self.until.rhat is None:
                 sizes = each_column(effective_sizes, thinned)
             else:

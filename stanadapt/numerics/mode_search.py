@@ -48,6 +48,7 @@ _SAME, _SAME_SCALE = 4.0, 5.0  # of one mode: standard deviations, and 0.5 sqrt(
 _BEYOND = 8.0  # standard deviations from the highest draw in any coordinate, where surroundings begin
 _FALL = 2.0  # nats, at most, that the log density falls one standard deviation from a mode, on one side
 _NARROWER, _MOST_NARROWER = 4.0, 40  # factor by which a curvature grows until it does; how often
+_ROUNDING = 1e-12  # of curvatures in units of those along the coordinates
 _EXPECTED = 1.0, 0.1  # nats, and for each dimension, within which a mode's normal law predicts a height
 
 
@@ -373,11 +374,12 @@ def climb_to_mode(x: np.ndarray, surface: Surface, most: int) -> Peak | None:
     return _as_wide_as_the_density(Peak(found.x, -float(found.fun), -second), surface)
 
 
-def _as_wide_as_the_density(peak: Peak, surface: Surface) -> Peak:
+def _as_wide_as_the_density(peak: Peak, surface: Surface) -> Peak | None:
     """The mode with curvatures by which the log density falls little within a standard deviation.
 
     Where the Hessian is singular but for rounding, differences of gradients give a curvature that is positive
-    by chance, and a standard deviation of thousands.
+    or negative by chance, and a standard deviation of thousands. None if curvatures are then too unlike each
+    other for a matrix of them to have a root.
     """
     is_diagonal = peak.negative.ndim == 1
     scale = np.sqrt(peak.negative if is_diagonal else np.diag(peak.negative))
@@ -385,7 +387,7 @@ def _as_wide_as_the_density(peak: Peak, surface: Surface) -> Peak:
         axes, values = np.eye(scale.size), np.ones(scale.size)
     else:
         values, vectors = np.linalg.eigh(peak.negative / np.outer(scale, scale))
-        axes = vectors.T
+        axes, values = vectors.T, np.maximum(values, _ROUNDING)
     far = np.arange(len(scale))
     for _ in range(_MOST_NARROWER):
         away = axes[far] / (np.sqrt(values[far])[:, None] * scale)
@@ -397,7 +399,12 @@ def _as_wide_as_the_density(peak: Peak, surface: Surface) -> Peak:
     if is_diagonal:
         return peak._replace(negative=peak.negative * values)
     found = (axes.T * values) @ axes * np.outer(scale, scale)
-    return peak._replace(negative=0.5 * (found + found.T))
+    found = 0.5 * (found + found.T)
+    try:
+        np.linalg.cholesky(found)
+    except np.linalg.LinAlgError:
+        return None
+    return peak._replace(negative=found)
 
 
 def is_joined(x: np.ndarray, other: np.ndarray, surface: Surface, dip: float) -> bool:

@@ -324,14 +324,17 @@ def _peak_without_top(surface: Surface, state: Any, law: Mixture, limit: float) 
         if np.count_nonzero(strange) < _FEWEST + n // 5:
             continue
         own = draws[strange]
-        negative = 1.0 / own.var(axis=0)
-        if len(own) > 2 * d and d <= LARGEST_DENSE:
-            negative = np.atleast_2d(np.linalg.inv(np.atleast_2d(np.cov(own.T))))
-        elif d <= LARGEST_DENSE:
-            negative = np.diag(negative)
+        variances = own.var(axis=0)
+        if not (variances > 0.0).all():
+            continue
+        if d <= LARGEST_DENSE:
+            covariance = _learn_covariance(np.diag(variances), own - own.mean(axis=0))
+            negative = np.linalg.inv(covariance)
+        else:
+            negative = 1.0 / variances
         peak = Peak(own.mean(axis=0), float(heights[strange].mean()) + 0.5 * d, negative)
         others = _peaks(law, surface)
-        if np.isfinite(negative).all() and not any(is_same_mode(peak, other) for other in others):
+        if not any(is_same_mode(peak, other) for other in others):
             return [peak]
     return []
 

@@ -22,7 +22,7 @@ from stanadapt.numerics.mixtures import (
     mixture_log_density,
     root_of_covariance,
 )
-from stanadapt.numerics.mode_search import Peak, Surface, climb_to_mode, new_peaks
+from stanadapt.numerics.mode_search import Peak, Surface, _as_wide_as_the_density, climb_to_mode, new_peaks
 from stanadapt.numerics.replicas import (
     ScanCounts,
     empty_notes,
@@ -254,6 +254,22 @@ def test_a_mode_with_a_singular_hessian_is_as_wide_as_the_density(density: Any, 
     for sign in (1.0, -1.0):
         far = peak.x + sign * widths[1] * np.linalg.eigh(peak.negative)[1][:, 0]
         assert density(far)[0] > peak.logp - 2.1
+
+
+@pytest.mark.parametrize("rounding", [-1e-16, 0.0, 1e-17])
+def test_curvatures_that_rounding_makes_negative_have_a_root(rounding: float) -> None:
+    """Of a valley along x_1 = -x_2, whose Hessian at the top has the eigenvalue zero."""
+
+    def log_density(x: np.ndarray) -> float:
+        return -0.5 * float(x.sum() ** 2) - 1e-4 * float(x[0] - x[1]) ** 4
+
+    surface = Surface(Target.from_python(log_density, 2).target(), 2)
+    peak = _as_wide_as_the_density(Peak(np.zeros(2), 0.0, np.ones((2, 2)) + rounding * np.eye(2)), surface)
+    assert peak is not None
+    root = np.linalg.cholesky(peak.negative)
+    widths = np.sqrt(np.linalg.eigvalsh(np.linalg.inv(root @ root.T)))
+    np.testing.assert_allclose(widths[0], 0.7, rtol=0.05)
+    assert 2.0 < widths[1] < 20.0
 
 
 def test_a_known_mode_explains_ends_of_climbs_but_not_the_top_of_a_narrow_mode_within() -> None:
