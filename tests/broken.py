@@ -62,10 +62,12 @@ FAULTS = [
 ]
 WITH_FAULTS = {
     "numerics/splitting.py": {
-        "    n: Integer,\n) ->": "    n: Integer,\n    fault: Any,\n) ->",
+        '    n: Integer,\n) -> tuple[Real, Integer]:\n    """`n` steps': (
+            '    n: Integer,\n    fault: Any,\n) -> tuple[Real, Integer]:\n    """`n` steps'
+        ),
         "momentum[i] += B * h": "momentum[i] += (0.5 if fault == 4 else 1.0) * B * h",
-        "momentum[i] += push * score[i]": (
-            "momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"
+        "                momentum[i] += push * score[i]": (
+            "                momentum[i] = (0.9 if fault == 5 else 1.0) * momentum[i] + push * score[i]"
         ),
     },
     "numerics/trajectory.py": {

@@ -388,13 +388,17 @@ def _as_wide_as_the_density(peak: Peak, surface: Surface) -> Peak | None:
     else:
         values, vectors = np.linalg.eigh(peak.negative / np.outer(scale, scale))
         axes, values = vectors.T, np.maximum(values, _ROUNDING)
-    far = np.arange(len(scale))
+    d = len(scale)
+    corner = (axes / np.sqrt(values)[:, None]).sum(axis=0) / scale  # one standard deviation along each axis
+    heights = surface.heights(np.array([peak.x + corner, peak.x - corner]))
+    as_normal = heights.max() > peak.logp - 0.5 * d - np.sqrt(2.0 * d) - _FALL
+    far = np.arange(0 if as_normal else d)
     for _ in range(_MOST_NARROWER):
+        if not len(far):
+            break
         away = axes[far] / (np.sqrt(values[far])[:, None] * scale)
         heights = surface.heights(np.concatenate([peak.x + away, peak.x - away])).reshape(2, -1).max(axis=0)
         far = far[~(heights > peak.logp - _FALL)]
-        if not len(far):
-            break
         values[far] *= _NARROWER
     if is_diagonal:
         return peak._replace(negative=peak.negative * values)

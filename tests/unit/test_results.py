@@ -26,7 +26,12 @@ SCHOOLS = MODELS / "eight_schools" / "eight_schools"
 RUN = {"method": "mala", "chains": 2, "warmup": 60, "draws": 40, "seed": 5, "progress": False}
 RUN_ARGUMENTS = dict.fromkeys(inspect.signature(resolve).parameters) | RUN
 RUN_ARGUMENTS |= {"thin": 1, "init_radius": 2.0, "workers": 1, "backend": "auto", "save_warmup": False}
-RUN_ARGUMENTS |= {"log_likelihood": (), "posterior_predictive": (), "keep_unconstrained": False}
+RUN_ARGUMENTS |= {
+    "log_likelihood": (),
+    "posterior_predictive": (),
+    "keep_unconstrained": False,
+    "log_prior": False,
+}
 PROGRAM = """
 data { int N; vector[N] y; matrix[2, N] w; real<lower=0> scale; }
 parameters { vector[N] theta; real<lower=0> tau; }
