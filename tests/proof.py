@@ -20,6 +20,7 @@ import pytest
 from scipy import stats
 
 FIRST = 1_001  # of the other seeds
+_SEEDS_OF_MAKE_TEST = 2  # of a test's own ones; `make thorough` runs the others
 LEVEL = 0.001  # at which more failures than the stated rate explains are too many
 
 
@@ -37,7 +38,15 @@ def choose_seeds(metafunc: pytest.Metafunc) -> None:
     seeds = range(FIRST, FIRST + count) if count else mark.args
     if len(seeds) == 1 and not count:
         return  # the fixture gives it, and the test's name has no number
-    metafunc.parametrize("seed", seeds, indirect=True, ids=[f"seed={seed}" for seed in seeds])
+    few = len(seeds) if count else _SEEDS_OF_MAKE_TEST
+    metafunc.parametrize(
+        "seed",
+        [
+            pytest.param(seed, id=f"seed={seed}", marks=() if i < few else pytest.mark.thorough)
+            for i, seed in enumerate(seeds)
+        ],
+        indirect=True,
+    )
 
 
 def seed_of(request: pytest.FixtureRequest) -> int:

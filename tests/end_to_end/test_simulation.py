@@ -73,7 +73,10 @@ def normal_posterior(variance):
     return OBSERVED.sum() / variance / precision, 1.0 / precision
 
 
-@pytest.mark.parametrize("prior", [PRIOR, PROGRAM], ids=["scipy", "stan"])
+@pytest.mark.parametrize(
+    "prior",
+    [pytest.param(PRIOR, id="scipy", marks=pytest.mark.thorough), pytest.param(PROGRAM, id="stan")],
+)
 def test_gaussian_kernel_adds_its_width_to_the_noise(prior):
     target = stanadapt.abc(vectorized, OBSERVED, prior, epsilon=0.8, n_sim=10, vectorized=True)
     assert_moments(sample(target), *normal_posterior(1.0 + 0.8**2))
@@ -95,6 +98,7 @@ def test_synthetic_likelihood_of_gaussian_summaries_is_exact():
     assert_moments(sample(target), *normal_posterior(1.0))
 
 
+@pytest.mark.thorough
 def test_plugged_in_synthetic_likelihood_is_not():
     target = stanadapt.abc(
         vectorized, OBSERVED, PROGRAM, likelihood="synthetic_plugin", n_sim=8, vectorized=True

@@ -40,7 +40,7 @@ REFERENCE = [
     "nes1972-nes",
     "arma-arma11",
     "earnings-earn_height",
-    "bball_drive_event_0-hmm_drive_0",
+    pytest.param("bball_drive_event_0-hmm_drive_0", marks=pytest.mark.thorough),  # the longest by far
     "arK-arK",
     "garch-garch11",
     "mesquite-mesquite",
