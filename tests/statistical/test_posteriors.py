@@ -51,7 +51,7 @@ REFERENCE = [
 
 
 @pytest.mark.seeds(2, rate=LEVEL)
-@pytest.mark.parametrize(("method", "model"), runs())
+@pytest.mark.parametrize(("method", "model"), [*runs()])
 def test_moments_of_models(method: str, model: str, seed: int) -> None:
     z = model_z_scores(MODELS / model, method=method, seed=seed, draws=CASES[method].draws)
     assert np.abs(z).max() < limit(z.size), z
