@@ -381,9 +381,8 @@ def test_climb_stays_where_there_is_nothing_to_climb() -> None:
     x = np.array([1.0, 2.0])
     flat = Counted(2, lambda x: 3.0, np.zeros_like).climb(x)
     assert (flat.x.tolist(), flat.logp, flat.gradients) == ([1.0, 2.0], 3.0, 1)
-    nowhere = ascent.climb(
-        stanadapt.Target.from_python(lambda x: -np.inf, 2, np.zeros_like).target(), x, ascent.MAX_GRADIENTS
-    )
+    model = stanadapt.Target.from_python(lambda x: -np.inf, 2, np.zeros_like)
+    nowhere = ascent.climb(model.target(), x, ascent.MAX_GRADIENTS)
     assert (nowhere.x.tolist(), nowhere.logp, nowhere.gradients) == ([1.0, 2.0], -np.inf, 1)
 
 

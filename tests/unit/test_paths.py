@@ -263,7 +263,8 @@ def test_curvatures_that_rounding_makes_negative_have_a_root(rounding: float) ->
     def log_density(x: np.ndarray) -> float:
         return -0.5 * float(x.sum() ** 2) - 1e-4 * float(x[0] - x[1]) ** 4
 
-    surface = Surface(Target.from_python(log_density, 2).target(), 2)
+    model = Target.from_python(log_density, 2)  # held here, since a native target has addresses alone
+    surface = Surface(model.target(), 2)
     peak = _as_wide_as_the_density(Peak(np.zeros(2), 0.0, np.ones((2, 2)) + rounding * np.eye(2)), surface)
     assert peak is not None
     root = np.linalg.cholesky(peak.negative)
