@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ... import check
 from ...errors import ChainError, StanAdaptError
+from .pickling import dump
 
 _PACKAGE = Path(__file__).parents[2]
 _CALLERS = ("stanadapt.model.backends.python", "stanadapt.simulators.abc")  # call users' functions
@@ -33,12 +34,10 @@ class ChainFailure(NamedTuple):
 
     def packed(self) -> PackedFailure:
         """Pack the failure, so that a worker process can send it to its parent."""
-        import cloudpickle
-
         forms = []
         for form in (self.error, (type(self.error), self.error.args)):
             with contextlib.suppress(Exception):  # an exception may hold what cannot be pickled
-                forms.append(bytes(cloudpickle.dumps(form)))
+                forms.append(dump(form))
         line = "".join(traceback.format_exception_only(self.error)).strip()
         return PackedFailure(self.chain, forms, line, self.traceback)
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 from ... import check
 from ...child_processes import blocked_signals, end_with_parent, ignore_signals
 from ...errors import ArgumentError, ChainError
+from .pickling import dump
 
 _LOOK_SECONDS = 1.0  # how often a cluster is asked for its size
 _HANDSHAKES = 5  # tries to reach a cluster whose answer distributed cannot take
@@ -114,7 +115,7 @@ class LocalProcesses:
         self._executor: Any = None
 
     def pack(self, value: Any) -> Any:
-        return _pickle(value)
+        return dump(value)
 
     def slots(self) -> int:
         return 2 * self.workers  # so that none waits for this process
@@ -157,12 +158,6 @@ class LocalProcesses:
         return ProcessPoolExecutor(self.workers, initializer=_begin, initargs=(os.getpid(),))
 
 
-def _pickle(value: Any) -> bytes:
-    import cloudpickle
-
-    return bytes(cloudpickle.dumps(value))
-
-
 def _begin(parent: int) -> None:
     """In a worker process, before all else."""
     end_with_parent(parent)
@@ -181,7 +176,7 @@ class ClusterPool:
         self._threads, self._looked = 0, -_LOOK_SECONDS
 
     def pack(self, value: Any) -> Any:
-        return _pickle(value)
+        return dump(value)
 
     def slots(self) -> int:
         now = time.monotonic()

@@ -26,6 +26,7 @@ from ...model.posterior import Posterior
 from ..job import Job
 from .board import Board
 from .failures import PackedFailure
+from .pickling import dump
 from .segments import Piece, Segment, SegmentTeam, run_segment
 from .turns import Work
 
@@ -41,10 +42,8 @@ def pack(posterior: Posterior) -> bytes:
     ArgumentError
         A Python target has functions that cannot go there.
     """
-    import cloudpickle
-
     try:
-        return bytes(cloudpickle.dumps(posterior))
+        return dump(posterior)
     except Exception as error:  # an object that a function holds may raise anything
         raise ArgumentError(
             f"the target's functions cannot be sent to worker processes ({check.one_line(error)}): make what "
