@@ -267,7 +267,7 @@ def _coordinate(
     of_x, of_s = _basis(points, i), _basis(scores, i)
     plain, now = _divergence(x, s, of_x, of_s), np.inf
     if used is not None:
-        now = _divergence(*_unbent(x, s, *used[1:]), of_x, of_s)
+        now = _divergence(*undo_bend(x, s, *used[1:]), of_x, of_s)
         if now < min(plain, STAY):
             return used
     knots, width = center - side * spread * _KNOTS, 0.5 * spread
@@ -281,7 +281,7 @@ def _coordinate(
     least = max(GAIN, GAIN_DRAWS / n)
     if not plain - values[k, q] > least:
         return None
-    z, s_z = _unbent(x, s, *one[1:])
+    z, s_z = undo_bend(x, s, *one[1:])
     for part in (slice(None, half), slice(half, None)):
         none = np.empty((len(x[part]), 0))
         decrease = _divergence(x[part], s[part], none, none) - _divergence(z[part], s_z[part], none, none)
@@ -338,7 +338,7 @@ def _divergence(z: Any, s: Any, of_z: Any, of_s: Any) -> Any:
 
 
 @kernel(ordered=True)
-def _unbent(x: Any, s: Any, knot: Any, strength: Any, width: Any, side: Any, reach: Any) -> Any:
+def undo_bend(x: Any, s: Any, knot: Any, strength: Any, width: Any, side: Any, reach: Any) -> Any:
     """z and s_z (n,) under a bend."""
     z, s_z, scale = np.empty_like(x), np.empty_like(s), side * width
     for row in range(x.size):
@@ -355,6 +355,6 @@ def _grid(x: Any, s: Any, side: Any, knots: Any, width: Any, strengths: Any, of_
     values = np.empty((knots.size, strengths.size))
     for k in range(knots.size):
         for q in range(strengths.size):
-            z, s_z = _unbent(x, s, knots[k], strengths[q], width, side, np.inf)
+            z, s_z = undo_bend(x, s, knots[k], strengths[q], width, side, np.inf)
             values[k, q] = _divergence(z, s_z, of_x, of_s)
     return values

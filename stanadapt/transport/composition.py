@@ -12,7 +12,8 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     BEND       bend.py     a coordinate with one long and one short tail
     RIDGE      ridge.py    a coordinate whose location is of second order in others
     CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
-    FIELD      field.py   latents that are tied to their neighbours by a few parameters (the first rows)
+    FIELD      field.py   latents that are tied to their neighbours by a few parameters, the heads; and heads
+                          whose own law depends on one of them (the first rows, latents before heads)
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
     """The same; `kept` (n_kept(table),), or (0,), takes what `pull_back_kept` needs of a field."""
     for i in range(z.size):
         x[i] = z[i]
-    latents = field.length(table)
+    first, latents = field.lengths(table)
     log_det, k = 0.0, latents
     while k < len(table):
         if table[k, KIND] == TAIL:
@@ -67,7 +68,9 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
             log_det, k = ridge.into_x(table, k, z, x, log_det)
         else:
             log_det, k = group.into_x(table, k, z, x, log_det)
-    if latents > 0:
+    if latents > first:  # the heads, before the latents that depend on them
+        log_det += field.into_x(table[first:], z, x, z[:0])
+    if first > 0:
         log_det += field.into_x(table, z, x, kept)
     return log_det if np.isfinite(log_det) else np.inf
 
@@ -75,7 +78,7 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
 @kernel(ordered=True, counted=False)
 def n_kept(table: Any) -> Any:
     """How many numbers `into_x_keeping` keeps."""
-    return field.n_kept(table) if field.length(table) > 0 else 0
+    return field.n_kept(table) if field.lengths(table)[0] > 0 else 0
 
 
 @kernel(ordered=True, counted=False)
@@ -83,7 +86,7 @@ def into_z(table: Any, x: Any, z: Any) -> None:
     """Write z(x) to `z` (d,)."""
     for i in range(x.size):
         z[i] = x[i]
-    latents = field.length(table)
+    first, latents = field.lengths(table)
     k = latents
     while k < len(table):
         if table[k, KIND] == TAIL:
@@ -94,7 +97,9 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             k = ridge.into_z(table, k, x, z)
         else:
             k = group.into_z(table, k, x, z)
-    if latents > 0:
+    if latents > first:
+        field.into_z(table[first:], x, z)
+    if first > 0:
         field.into_z(table, x, z)
 
 
@@ -107,9 +112,12 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
 @kernel(ordered=True, counted=False)
 def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     """The same, after `into_x_keeping` at the same point, or with `kept` (0,)."""
-    latents, end = field.length(table), len(table)
-    if latents > 0:
+    first, latents = field.lengths(table)
+    end = len(table)
+    if first > 0:
         field.pull_back(table, z, x, score, kept)
+    if latents > first:
+        field.pull_back(table[first:], z, x, score, z[:0])
     while end > latents:
         if table[end - 1, KIND] == TAIL:
             end = tail.pull_back(table, end, z, x, score)
@@ -124,7 +132,7 @@ def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
 @kernel(ordered=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     """The score (d,) in x, from `score` in z."""
-    latents = field.length(table)
+    first, latents = field.lengths(table)
     found, k = score.copy(), latents
     while k < len(table):
         if table[k, KIND] == TAIL:
@@ -135,7 +143,9 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
             k = ridge.score_in_x(table, k, z, x, found)
         else:
             k = group.score_in_x(table, k, z, x, found)
-    if latents > 0:
+    if latents > first:
+        field.score_in_x(table[first:], z, x, found)
+    if first > 0:
         field.score_in_x(table, z, x, found)
     return found
 
@@ -201,7 +211,7 @@ def is_map(table: np.ndarray, d: int) -> bool:
     own = table[:, OWN]
     if not are_coordinates(own, d):
         return False
-    if len(latents) and np.isin(coordinates_of(table), field.field_of(latents).own).any():
+    if len(latents) and np.isin(coordinates_of(table), field.moved_by(latents)).any():
         return False
     ridges = table[:, KIND] == RIDGE  # their rows for a coordinate follow each other
     again = ridges[1:] & ridges[:-1] & (own[1:] == own[:-1])

@@ -34,6 +34,11 @@ that hold all other numbers one after another, in the order of `places`:
                                               and an entry is in the row `later`, a place in `own`
     S, A, G                   (r + 1, n), (r + 1, n), (r + 1, e)    coefficients; the first row is constant
 
+The heads may have a law of the same form: all but one of them, the root, are the latents of a second field,
+whose only head is the root (fields/head_law.py). Its rows follow those of the first. The root itself may have
+a bend (bend.py), whose row comes after these and has a 1 in the column APART: it belongs to the field, and is
+not learned from draws.
+
 fields/ learns a field.
 """
 
@@ -45,8 +50,11 @@ import numpy as np
 
 from ..jit import kernel
 from ..kinds import Real
+from .bend import are_valid as are_bends
 from .exponential import exponentials
 from .map_table import (
+    APART,
+    BEND,
     COLUMNS,
     FIELD,
     KIND,
@@ -55,6 +63,7 @@ from .map_table import (
     N_GRADIENTS,
     N_HEADS,
     N_LATENTS,
+    OWN,
     ROWS,
     SIZE_A,
     SIZE_G,
@@ -137,9 +146,13 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
 
 
 @kernel(ordered=True, counted=False)
-def length(table: Any) -> Any:
-    """The number of rows that a field has in a map; 0 if it has none."""
-    return int(table[0, ROWS]) if len(table) > 0 and table[0, KIND] == FIELD else 0
+def lengths(table: Any) -> Any:
+    """The numbers of rows that the first field of a map has, and both fields together; 0 for none."""
+    first = int(table[0, ROWS]) if len(table) > 0 and table[0, KIND] == FIELD else 0
+    both = first
+    if 0 < first < len(table) and table[first, KIND] == FIELD:
+        both += int(table[first, ROWS])
+    return first, both
 
 
 @kernel(ordered=True, counted=False)
@@ -360,11 +373,43 @@ def _add_pull(flat: Any, at_heads: Any, at: Any, slopes: Any, pull: Any, sign: A
 
 
 def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a map that hold its field, none if it has none, and the other rows."""
+    """The rows of a map that hold its fields and the root's bend, none if it has none, and the other rows."""
     end = 0
-    if len(table) and table[0, KIND] == FIELD:
-        end = int(min(max(table[0, ROWS], 1.0), len(table))) if np.isfinite(table[0, ROWS]) else len(table)
+    for _ in range(2):
+        end += len(_first_field(table[end:]))
+    if 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
+        end += 1
     return table[:end], table[end:]
+
+
+def _first_field(table: np.ndarray) -> np.ndarray:
+    """The rows of the field that begins with the first row, as many as there are."""
+    if not len(table) or table[0, KIND] != FIELD:
+        return table[:0]
+    return table[: int(max(table[0, ROWS], 1.0))] if np.isfinite(table[0, ROWS]) else table
+
+
+def _parts(rows: np.ndarray) -> list[np.ndarray]:
+    """The rows of the field of the latents, of that of the heads, and of the root's bend; some have none."""
+    first = _first_field(rows)
+    second = _first_field(rows[len(first) :])
+    return [first, second, rows[len(first) + len(second) :]]
+
+
+def fields_of(rows: np.ndarray) -> list[Field]:
+    """The fields that these rows of a map hold: of the latents, and of the heads if they have one."""
+    return [field_of(part) for part in _parts(rows)[:2] if len(part)]
+
+
+def bend_of_root(rows: np.ndarray) -> np.ndarray:
+    """The row of the root's bend, among the rows of fields, if it has one."""
+    return _parts(rows)[2]
+
+
+def moved_by(rows: np.ndarray) -> np.ndarray:
+    """The coordinates that the rows of fields move."""
+    of_root = bend_of_root(rows)[:, OWN].astype(np.int64)
+    return np.concatenate([of_root, *(law.own for law in fields_of(rows))])
 
 
 def field_rows(field: Field, gradients: int) -> np.ndarray:
@@ -407,9 +452,23 @@ def field_of(rows: np.ndarray) -> Field:
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
-    """Whether rows, which may come from a file, hold a field of `d` coordinates, header first; or nothing."""
+    """Whether rows, which may come from a file, hold fields of `d` coordinates; or nothing."""
     if not len(rows):
         return True
+    first, second, of_root = _parts(rows)
+    if not _is_valid(first, d) or (len(second) and not _is_valid(second, d)):
+        return False
+    bent = of_root[:, OWN]
+    if not (are_coordinates(bent, d) and np.isfinite(of_root).all() and are_bends(of_root, d)):
+        return False
+    laws = fields_of(rows)
+    if np.isin(bent, np.concatenate([law.own for law in laws])).any():
+        return False
+    return len(laws) == 1 or not np.isin(np.concatenate((laws[1].own, laws[1].heads)), laws[0].own).any()
+
+
+def _is_valid(rows: np.ndarray, d: int) -> bool:
+    """Whether rows hold one field."""
     counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G]]
     if not (
         np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)

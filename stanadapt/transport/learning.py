@@ -154,7 +154,7 @@ def _learn_beside_field(
 ) -> np.ndarray:
     """The next map where there is a field: laws for the other coordinates, in draws in which it is undone."""
     z, score_z = transport_draws(field, points, scores)
-    others = np.setdiff1d(np.arange(points.shape[1]), fields.field_of(field).own)
+    others = np.setdiff1d(np.arange(points.shape[1]), fields.moved_by(field))
     own = z[:, others], score_z[:, others], variables[others], before
     learned = learn_transport(_renumber(table, others, into=True), *own, new=new, wholly=wholly)
     return np.concatenate((field, _renumber(learned, others, into=False)))
@@ -237,5 +237,6 @@ def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
     latents, rows = fields.split(table)
     found = fields.describe(latents, d)
     for law in LAWS:
-        found |= law.describe(_rows_of(law, rows), d)
+        own = _rows_of(law, rows)
+        found |= law.describe(np.concatenate((own, fields.bend_of_root(latents))) if law is bend else own, d)
     return found | {"transport": table}

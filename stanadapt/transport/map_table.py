@@ -8,7 +8,7 @@ coordinate. The rows of a group follow each other, and the first of them holds t
                   ROWS             number of rows of the group, on its first row, else 0
     i             OWN              the coordinate
     u, u', p      SCALE, SECOND, LOCATION       coordinates too, -1 for none
-                  APART            1 in a group with a location for each row, else 0
+                  APART            1 in a group with a location for each row, or a bend of a field
     beta, beta'   BETA, BETA_2
     a             REFERENCE, THRESHOLD          r, which the group shares, and e^(2 (a_i - r))
     o             UNIT             and LOG_UNITS: the sum of log o_i of the group, on its first row
@@ -23,7 +23,7 @@ coordinate. The rows of a group follow each other, and the first of them holds t
     r_a, r_b      REACH, REACH_B   of a term, in those of THRESHOLD and SLOPE
 
 A field (field.py) has the first rows: a header, which holds their number and counts in the columns N_LATENTS
-to N_GRADIENTS, and rows that hold numbers in all columns.
+to N_GRADIENTS, and rows that hold numbers in all columns. A second field and a bend may belong to it.
 
 tail.py, bend.py, ridge.py, group.py and field.py explain the symbols.
 """

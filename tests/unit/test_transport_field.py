@@ -7,20 +7,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stanadapt.transport import composition
+from stanadapt.transport import composition, learning
+from stanadapt.transport.bend import Bend, bend_rows
 from stanadapt.transport.exponential import exponentials
 from stanadapt.transport.field import (
     OWN_FEATURES,
     Field,
     are_valid,
+    bend_of_root,
     describe,
     feature_values,
     field_of,
     field_rows,
+    fields_of,
+    moved_by,
     n_features,
     split,
 )
-from stanadapt.transport.map_table import COLUMNS, KIND, N_ENTRIES, N_HEADS, N_LATENTS, SIZE_S
+from stanadapt.transport.map_table import (
+    APART,
+    COLUMNS,
+    KIND,
+    N_ENTRIES,
+    N_HEADS,
+    N_LATENTS,
+    OWN,
+    SIZE_S,
+    WIDTH,
+)
 from stanadapt.transport.tail import Tails, tail_rows
 
 D = 13
@@ -49,6 +63,40 @@ def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
     return Field(heads, mid, scale, rate, bases, middle, own, starts, later, coefficients)
 
 
+def of_heads(law: Field, seed: int) -> np.ndarray:
+    """Rows that follow those of a field: the law of its heads given the first one, and its bend."""
+    rng, others = np.random.default_rng(seed + 100), law.heads[1:]
+    entries = np.arange(1, len(others)), np.arange(len(others) - 1)  # each one has a regression on the next
+    starts = np.append(entries[1], [len(others) - 1] * 2)
+    bases = tuple(0.2 * rng.normal(size=(1, n_features(1))) for _ in range(3))
+    coefficients = tuple(
+        0.5 * rng.normal(size=(2, width)) for width in (len(others), len(others), len(entries[0]))
+    )
+    one = np.ones(1)
+    second = Field(
+        law.heads[:1],
+        0.3 * one,
+        one,
+        one,
+        bases,
+        np.zeros(len(others)),
+        others,
+        starts,
+        entries[0],
+        coefficients,
+    )
+    bent = bend_rows([Bend(int(law.heads[0]), 0.2, 1.5, 0.7, -1.0, 2.0)])
+    bent[:, APART] = 1.0
+    return np.concatenate((field_rows(second, 0), bent))
+
+
+def map_rows(m: int, seed: int, whole: bool = True) -> np.ndarray:
+    """Rows of a field with `m` heads; if it is `whole`, and there are several heads, with a law of these."""
+    law = field(m, seed)
+    rows = field_rows(law, GRADIENTS)
+    return np.concatenate((rows, of_heads(law, seed))) if whole and m > 1 else rows
+
+
 def point(table: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, float]:
     x = np.empty(D)
     return x, composition.into_x(table, z, x)
@@ -59,18 +107,14 @@ CASES = [(m, seed) for m in (0, 1, 3) for seed in (1, 2, 3)]
 
 @pytest.mark.parametrize(("m", "seed"), CASES)
 def test_a_field_is_undone(m: int, seed: int) -> None:
-    table, z, found = (
-        field_rows(field(m, seed), GRADIENTS),
-        np.random.default_rng(seed).normal(size=D),
-        np.empty(D),
-    )
+    table, z, found = map_rows(m, seed), np.random.default_rng(seed).normal(size=D), np.empty(D)
     composition.into_z(table, point(table, z)[0], found)
     np.testing.assert_allclose(found, z, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(("m", "seed"), CASES)
 def test_log_determinant_is_that_of_the_derivatives(m: int, seed: int) -> None:
-    table, z = field_rows(field(m, seed), GRADIENTS), np.random.default_rng(seed).normal(size=D)
+    table, z = map_rows(m, seed), np.random.default_rng(seed).normal(size=D)
     ahead = [point(table, z + STEP * e)[0] for e in np.eye(D)]
     behind = [point(table, z - STEP * e)[0] for e in np.eye(D)]
     sign, log_det = np.linalg.slogdet((np.array(ahead) - np.array(behind)) / (2.0 * STEP))
@@ -78,12 +122,12 @@ def test_log_determinant_is_that_of_the_derivatives(m: int, seed: int) -> None:
     assert point(table, z)[1] == pytest.approx(log_det, abs=1e-6)
 
 
-@pytest.mark.parametrize("with_tails", [False, True], ids=["field", "field and tails"])
+@pytest.mark.parametrize("with_tails", [False, True], ids=["field and heads", "field and tails"])
 @pytest.mark.parametrize(("m", "seed"), CASES)
 def test_score_is_the_gradient_of_the_density_in_z(m: int, seed: int, with_tails: bool) -> None:
     """Tails of a head and of a coordinate outside come before the field, and are pulled back after it."""
     rng, law = np.random.default_rng(seed), field(m, seed)
-    table, z = field_rows(law, GRADIENTS), rng.normal(size=D)
+    table, z = map_rows(m, seed, not with_tails), rng.normal(size=D)
     if with_tails:
         others = np.array([*law.heads[:1], OUTSIDE])
         tails = tail_rows(Tails(others, np.full(len(others), 0.3), np.full(len(others), 0.7)))
@@ -222,10 +266,45 @@ def test_other_laws_keep_away_from_latents() -> None:
     assert not composition.is_map(np.concatenate((rows, rows)), D)
 
 
+def test_rows_hold_the_law_of_the_heads() -> None:
+    law, rows = field(3, 1), map_rows(3, 1)
+    assert composition.is_map(rows, D)
+    first, second = fields_of(rows)
+    np.testing.assert_array_equal(first.heads, law.heads)
+    np.testing.assert_array_equal(second.own, law.heads[1:])
+    np.testing.assert_array_equal(bend_of_root(rows)[:, OWN], law.heads[:1])
+    assert set(moved_by(rows)) == {*law.own, *law.heads}
+    for wanted, found in zip((rows, rows[:0]), split(rows), strict=True):
+        np.testing.assert_array_equal(wanted, found)
+    told = learning.describe(rows, D)
+    assert told["bend"][law.heads[0]] == -1.5
+    assert set(np.flatnonzero(told["field_role"] == 2)) == set(law.heads)
+
+
+def test_a_law_of_the_heads_keeps_away_from_latents() -> None:
+    law, rows = field(3, 1), map_rows(3, 1)
+    n = len(field_rows(law, GRADIENTS))
+    latent, root, other = float(law.own[0]), float(law.heads[0]), float(law.heads[1])
+    assert fields_of(rows)[1].heads[0] == root
+    last = len(rows) - 1
+    for place, value in (
+        ((n + 1, 0), latent),  # the head of the second field
+        ((last, OWN), latent),
+        ((last, OWN), other),
+        ((last, OWN), float(D)),
+        ((last, WIDTH), 0.0),
+    ):
+        damaged = rows.copy()
+        damaged[place] = value
+        assert not composition.is_map(damaged, D)
+    tail = tail_rows(Tails(law.heads[:1], np.zeros(1), np.ones(1)))  # two laws for the root
+    assert not composition.is_map(np.concatenate((rows, tail)), D)
+
+
 def test_a_table_that_passes_never_reads_outside_of_itself() -> None:
     """Random damage: what is not refused gives a map that can be undone, or numbers that are not finite."""
     rng, refused, tries = np.random.default_rng(5), 0, 400
-    whole = field_rows(field(3, 2), GRADIENTS)
+    whole = map_rows(3, 2)
     structure = COLUMNS + np.arange(4 * 3)  # heads, mid, scale and rate
     for _ in range(tries):
         rows = whole.copy()

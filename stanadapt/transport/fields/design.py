@@ -7,6 +7,8 @@ A trial takes one gradient: with z = 0 the score of the latents in z is how far 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from .. import field as fields
@@ -16,7 +18,7 @@ from .precision import Factor, Precision, background_directions
 
 AXIS = 1.25, 2.5  # the design on either side of each axis, in standard deviations of the heads,
 PAIR = 1.25, 2.5  # and between each pair of axes
-TAIL = 2.5, 4.0, 6.0, 9.0, 13.0, 18.0  # each head alone, in its own standard deviations,
+TAIL = 2.5, 4.0, 6.0, 9.0, 13.0, 18.0, 25.0  # each head alone, in its own standard deviations,
 DEEP, _ENOUGH, _LEAST_GAIN = 10.0, 1.2, 1.15  # until the log density has fallen by this, or nearly
 _LAST_STAR = 0.6  # but no star begins after this share of the gradients
 _STAR = 1.25  # in a tail the other heads vary by this, in the standard deviations that they have there,
@@ -33,17 +35,31 @@ _NEAR = 3.0  # up to this length the density of the heads can be corrected witho
 _MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
 
 
+class RidgePoint(NamedTuple):
+    """Where the other heads are, given one head, and how far each of them varies, given all others."""
+
+    theta: np.ndarray  # (m,)
+    widths: np.ndarray  # (m,) standard deviations; that of the given head means nothing
+    height: float  # the log density of the heads, beside the largest one
+
+
 class Design:
-    """Heads, in units, and the modes of the latents there."""
+    """Heads, in units, and the modes of the latents there; and the ridge along each head's tails."""
 
     def __init__(self, precision: Precision, place: HeadPosterior) -> None:
         """With the place of the heads alone."""
         self.precision, self.place = precision, place
         self._thetas, self._modes = [place.theta], [place.mode]
+        self.ridges: list[list[RidgePoint]] = [[] for _ in place.theta]
 
     def points(self) -> tuple[np.ndarray, list[LatentMode]]:
         """The heads (p, m) and the modes; the first is the place of the heads."""
         return np.array(self._thetas).reshape(len(self._modes), -1), self._modes
+
+    def middle(self) -> RidgePoint:
+        """The point of all ridges in the middle."""
+        precision = np.linalg.inv(self.place.covariance())
+        return RidgePoint(self.place.theta, 1.0 / np.sqrt(np.diag(precision)), 0.0)
 
     def add(self, theta: np.ndarray, near: np.ndarray) -> LatentMode | None:
         """The mode at `theta` (m,), which the design has from now on; None if there is none.
@@ -87,10 +103,10 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
     are and how far they vary there.
     """
     place, m = design.place, len(design.place.theta)
-    cov = place.root @ place.root.T
+    cov = place.covariance()
     spread = np.sqrt(cov[a, a])
     slope = cov[:, a] / cov[a, a]  # of the other heads along the ridge
-    widths = np.sqrt(np.maximum(np.diag(cov) - cov[:, a] * slope, 1e-12 * np.diag(cov)))
+    widths = design.middle().widths.copy()
     theta, near, last = place.theta, place.mode, 0.0
     others = [b for b in range(m) if b != a]
     for wanted in TAIL:
@@ -124,6 +140,7 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
             near, guess = best, moved
             if off < _OFF:
                 break
+        design.ridges[a].append(RidgePoint(guess, widths.copy(), near.logp - place.mode.logp))
         slope = (guess - theta) / ahead
         theta, last = guess, reach
 

@@ -12,7 +12,8 @@ from scipy.sparse.csgraph import connected_components
 from ..composition import change_coordinates
 from ..field import Field, field_rows
 from ..map_table import no_transport
-from .design import find_design, widen_design
+from .design import Design, find_design, widen_design
+from .head_law import HeadLaw, learn_head_law
 from .laplace import HeadPosterior, find_place
 from .law_fit import fit_law
 from .precision import Precision, background_directions
@@ -74,16 +75,20 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
     place = find_place(precision, x)
     if place is None or place.mode.factor.lower.nnz > MOST_ENTRIES * x.size:
         return None
-    field = learn_law(precision, place)
+    design = find_design(precision, place)
+    field = learn_law(design)
+    of_heads = learn_head_law(design, heads, density.unit[heads])
     rows = field_rows(field, density.gradients)
+    if of_heads is not None:
+        rows = np.concatenate((rows, *of_heads.rows()))
     if not np.all(np.isfinite(rows)):
         return None
-    return Learned(rows, *_metric(precision, place, density.unit))
+    return Learned(rows, *_metric(precision, place, of_heads, density.unit))
 
 
-def learn_law(precision: Precision, place: HeadPosterior) -> Field:
+def learn_law(design: Design) -> Field:
     """The law of the latents: fitted to a design, which is widened where the law is off."""
-    design = find_design(precision, place)
+    precision, place = design.precision, design.place
     field = fit_law(precision, place, design)
     rng = np.random.default_rng(3)  # the search takes no random numbers of the chain
     for _ in range(MOST_ROUNDS if len(precision.heads) else 0):
@@ -147,14 +152,17 @@ def choose_heads(strengths: dict[int, float]) -> np.ndarray:
 
 
 def _metric(
-    precision: Precision, place: HeadPosterior, unit: np.ndarray
+    precision: Precision, place: HeadPosterior, of_heads: HeadLaw | None, unit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     d, heads = unit.size, precision.heads
     scale = np.ones(d)
     root = place.root * unit[heads][:, None]
     scale[heads] = np.sqrt(np.square(root).sum(axis=1))
     directions, variances = [], []
-    if len(heads) > 1:
+    if of_heads is not None:
+        scale[heads] = 1.0
+        scale[of_heads.root] = of_heads.spread
+    elif len(heads) > 1:
         within = root @ root.T / np.outer(scale[heads], scale[heads])
         values, vectors = np.linalg.eigh(within)
         for value, vector in zip(values, vectors.T, strict=True):

@@ -42,6 +42,10 @@ class HeadPosterior(NamedTuple):
     root: np.ndarray  # (m, m) C, where C C^T is their covariance
     mode: LatentMode
 
+    def covariance(self) -> np.ndarray:
+        """Of the heads (m, m), in units."""
+        return np.asarray(self.root @ self.root.T)
+
 
 def find_mode(precision: Precision, x: np.ndarray) -> LatentMode | None:
     """The mode of the latents by Newton's method from `x` (d,), whose heads stay; None if none is found."""

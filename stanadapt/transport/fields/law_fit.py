@@ -26,63 +26,89 @@ _CHUNK = 2_000  # columns that are fitted at once
 _TOLERANCE, _LENGTH = 0.01, 0.2
 
 
+class Regressions(NamedTuple):
+    """What a law is fitted to: the regression of each latent on later ones, at p points of a design."""
+
+    thetas: np.ndarray  # (p, m) the heads; the first point is the middle of the design
+    heights: np.ndarray  # (p,) the log density of the heads, beside the one in the middle
+    means: np.ndarray  # (p, n)
+    log_scales: np.ndarray  # (p, n) s
+    entries: np.ndarray  # (p, e) G, column by column
+    starts: np.ndarray  # (n + 1,) where columns begin among the entries
+    later: np.ndarray  # (e,) the rows of the entries
+    deviations: np.ndarray  # (p, n) standard deviations of the latents
+
+
 def fit_law(precision: Precision, place: HeadPosterior, design: Design) -> Field:
-    """The law, fitted to the modes and factors of a design."""
+    """The law of the latents, fitted to the modes and factors of a design."""
     thetas, modes = design.points()
-    m, unit = len(precision.heads), precision.density.unit
+    unit, own = precision.density.unit, precision.latents
+    heads, scales = unit[precision.heads], unit[own]
     lowers = [mode.factor.lower for mode in modes]
     below = sparse.tril(sum((abs(lower) > 0.0).astype(float) for lower in lowers), -1).tocsc()
     below.sort_indices()
     columns = np.repeat(np.arange(below.shape[0]), np.diff(below.indptr))
-    own, scales = precision.latents, unit[precision.latents]
-    log_scales = np.array([-0.5 * np.log(mode.factor.pivots) for mode in modes])
     entries = np.zeros((len(modes), below.nnz))
     if below.nnz:  # SciPy takes no empty indices
         entries[:] = [np.asarray(lower[below.indices, columns]).ravel() for lower in lowers]
-    means = np.array([mode.x[own] for mode in modes])
-    heights = np.array([mode.logp for mode in modes]) - place.mode.logp
-    weights = np.clip(np.exp(heights / _TEMPER), _LEAST_WEIGHT, 1.0)
-    heads = unit[precision.heads]
-    mid, scale = place.theta * heads, np.sqrt(np.square(place.root).sum(axis=1)) * heads
-    middle = means[0]
-    offsets = means - middle
+    scaled = Regressions(
+        thetas * heads,
+        np.array([mode.logp for mode in modes]) - place.mode.logp,
+        np.array([mode.x[own] for mode in modes]),
+        np.array([-0.5 * np.log(mode.factor.pivots) for mode in modes]),
+        entries,
+        below.indptr.astype(np.int64),
+        below.indices.astype(np.int64),
+        np.array([_deviations(precision, mode) for mode in modes]),
+    )
+    law = fit_regressions(scaled, precision.heads, own, np.sqrt(np.square(place.root).sum(axis=1)) * heads)
+    s, a, g = law.coefficients
+    s[0] += np.log(scales)
+    coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
+    return law._replace(middle=law.middle * scales, coefficients=coefficients)
+
+
+def fit_regressions(data: Regressions, heads: np.ndarray, own: np.ndarray, scale: np.ndarray) -> Field:
+    """The law of the coordinates `own` (n,), given `heads` (m,) with standard deviations `scale` (m,)."""
+    m, n = scale.size, own.size
+    columns = np.repeat(np.arange(n), np.diff(data.starts))
+    weights = np.clip(np.exp(data.heights / _TEMPER), _LEAST_WEIGHT, 1.0)
+    mid, middle = data.thetas[0], data.means[0]
+    offsets = data.means - middle
     # Errors count in units of z: of the scale of a latent given later ones, at each point of the design.
-    logs = np.maximum(log_scales, log_scales[0] - _LEAST_UNIT)
-    reach = np.array([_deviations(precision, mode) for mode in modes])
+    units = np.exp(-np.maximum(data.log_scales, data.log_scales[0] - _LEAST_UNIT))
+    units_g = data.deviations[:, data.later] * units[:, columns]
     of_s, of_a, of_g = _chosen_features(m)
-    units = np.exp(-logs)
-    units_g = reach[:, below.indices] * units[:, columns]
 
     def intercepts_with(entries: np.ndarray) -> np.ndarray:
         intercepts: np.ndarray = offsets.copy()
         for offset, intercept, row in zip(offsets, intercepts, entries, strict=True):
-            np.add.at(intercept, columns, row * offset[below.indices])
+            np.add.at(intercept, columns, row * offset[data.later])
         return intercepts
 
     def values_at(rate: np.ndarray) -> np.ndarray:
-        values = np.array([_features(theta, mid, scale, rate) for theta in thetas * heads])
-        return np.asarray(values.reshape(len(modes), n_features(m)))
+        values = np.array([_features(theta, mid, scale, rate) for theta in data.thetas])
+        return np.asarray(values.reshape(len(data.thetas), n_features(m)))
 
     def fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, units: np.ndarray) -> _Fit:
         return _fit(values, wanted, chosen, weights[:, None] * np.square(units))
 
     def lost_with(powers: tuple[float, ...]) -> float:
         values, some = values_at(_rates(powers, scale)), np.s_[:, ::share]
-        parts = (log_scales, of_s, np.ones_like(units)), (intercepts, of_a, units), (entries, of_g, units_g)
+        scales = data.log_scales, of_s, np.ones_like(units)
+        parts = scales, (intercepts, of_a, units), (data.entries, of_g, units_g)
         return sum(fit(values, wanted[some], chosen, unit[some]).lost for wanted, chosen, unit in parts)
 
-    intercepts, share = intercepts_with(entries), 1 + max(len(own), below.nnz) // _COLUMNS
+    intercepts, share = intercepts_with(data.entries), 1 + max(n, len(data.later)) // _COLUMNS
     rate = _rates(min(itertools.product(_POWERS, repeat=m), key=lost_with), scale)
     values = values_at(rate)
-    fit_s, fit_g = fit(values, log_scales, of_s, np.ones_like(units)), fit(values, entries, of_g, units_g)
+    fit_s = fit(values, data.log_scales, of_s, np.ones_like(units))
+    fit_g = fit(values, data.entries, of_g, units_g)
     # In a neck, a and G cancel each other in the mean of a latent. So a belongs to the G that was fitted.
-    fit_a = fit(values, intercepts_with(entries + fit_g.error), of_a, units)
-    s, a, g = fit_s.coefficients, fit_a.coefficients, fit_g.coefficients
-    s[0] += np.log(scales)
+    fit_a = fit(values, intercepts_with(data.entries + fit_g.error), of_a, units)
     bases = fit_s.basis, fit_a.basis, fit_g.basis
-    coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
-    starts, later = below.indptr.astype(np.int64), below.indices.astype(np.int64)
-    return Field(precision.heads, mid, scale, rate, bases, middle * scales, own, starts, later, coefficients)
+    coefficients = fit_s.coefficients, fit_a.coefficients, fit_g.coefficients
+    return Field(heads, mid, scale, rate, bases, middle, own, data.starts, data.later, coefficients)
 
 
 def _rates(powers: tuple[float, ...], scale: np.ndarray) -> np.ndarray:

@@ -1,0 +1,210 @@
+"""The law of the heads: all but one of them, given that one, the root.
+
+Where the scale of the noise is small, a series itself tells its own scale, and that scale varies less than
+elsewhere. So in the tail of one head the others may be several times as narrow as in the middle, or
+elsewhere than on a straight line, and a metric, which is the same everywhere, is too wide there. The ridges
+of the design (design.py) tell where the other heads are, given one of them, and how far they vary. Where
+that changes, they become the latents of a second field, whose only head is the root.
+
+The ridge of the root tells its own law, too: the density on the ridge times the widths of the others. It may
+have a long tail, or a shoulder, that a chain has not seen yet and comes to once in a thousand draws. A bend
+(../bend.py) that is fitted to this law makes it normal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy.interpolate import CubicSpline, PchipInterpolator
+from scipy.optimize import minimize
+from scipy.special import expit, ndtr
+
+from ..bend import Bend, bend_rows, undo_bend
+from ..field import Field, field_rows
+from ..map_table import APART
+from .design import Design, RidgePoint
+from .law_fit import Regressions, fit_regressions
+
+_LOWEST = 7.0  # the log density of the heads down to which their law counts, beside the largest one
+_WIDTHS = 1.5  # a width changes if it does by this factor,
+_BENT = 1.0  # and a location leaves its line if it does by so many widths
+_FEWEST = 4  # points of a ridge, beside the middle
+_CURVE = 60  # points of a curve through a ridge
+_GRID, _FAR = 120, 4.0  # points of the root's law, and how far they reach, as a normal law does
+_CELLS = 4_000  # of the integral of that law
+# Width of a bend, in spreads, and its strength. Others may fit better, but trajectories break there.
+_NARROWEST, _STEEPEST = 0.8, 4.0
+# The root gets a bend if its log density is not normal by this, in the mean over such points,
+_NOT_NORMAL = 0.3
+_BETTER = 0.5  # and if a bend leaves at most this share of it
+_TRIALS = 200  # of bends
+
+
+class HeadLaw(NamedTuple):
+    """The law of the heads, which may have either part."""
+
+    root: int  # its coordinate
+    others: Field | None  # of all heads but the root, given the root
+    bend: Bend | None  # of the root
+    spread: float  # the standard deviation of the root in the coordinate that the bend gives
+
+    def rows(self) -> Iterator[np.ndarray]:
+        """The rows of a map that follow those of the field of the latents."""
+        if self.others is not None:
+            yield field_rows(self.others, 0)
+        if self.bend is not None:
+            row = bend_rows([self.bend])
+            row[:, APART] = 1.0
+            yield row
+
+
+def learn_head_law(design: Design, heads: np.ndarray, unit: np.ndarray) -> HeadLaw | None:
+    """The law of the `heads` (m,), where one metric does not fit them; `unit` (m,) are their units."""
+    ridges = [[design.middle(), *ridge] for ridge in design.ridges]
+    root = _choose_root(ridges, design.place.root)
+    if root is None:
+        return None
+    points, others, cov = ridges[root], np.delete(np.arange(len(heads)), root), design.place.covariance()
+    if len({point.theta[root] for point in points}) < len(points):
+        return None
+    spread = float(np.sqrt(cov[root, root]) * unit[root])
+    of_others = None
+    if len(others):
+        precision = np.linalg.inv(cov)[np.ix_(others, others)]
+        data = _regressions(_between(points, root), precision, root, others, unit)
+        of_others = fit_regressions(data, heads[[root]], heads[others], np.array([spread]))
+    at = np.array([point.theta[root] for point in points]) * unit[root]
+    widths = np.array([point.widths for point in points])[:, others]
+    log_density = np.array([point.height for point in points]) + np.log(widths / widths[0]).sum(axis=1)
+    bent = _fit_bend(at, log_density, int(heads[root]), spread)
+    if bent is None and of_others is None:
+        return None
+    return HeadLaw(int(heads[root]), of_others, *(bent or (None, spread)))
+
+
+def _choose_root(ridges: list[list[RidgePoint]], root_of_cov: np.ndarray) -> int | None:
+    """The head with the longest tail among those along whose ridges the others change; None if there is none.
+
+    `root_of_cov` (m, m) is C, where C C^T is the covariance of the heads.
+    """
+    best, longest = None, 0.0
+    for a, points in enumerate(ridges):
+        at = np.array([point.theta[a] for point in points])
+        reach = float(np.abs(at - at[0]).max() / np.linalg.norm(root_of_cov[a]))
+        if len(points) > _FEWEST and reach > longest and (len(ridges) == 1 or _varies(points, a)):
+            best, longest = a, reach
+    return best
+
+
+def _varies(points: list[RidgePoint], root: int) -> bool:
+    """Whether widths of the others change along a ridge, or their locations leave a straight line."""
+    near = [point for point in points if point.height > -_LOWEST]
+    thetas, widths = np.array([point.theta for point in near]), np.array([point.widths for point in near])
+    others = np.delete(np.arange(thetas.shape[1]), root)
+    changes = np.abs(np.log(widths / widths[0]))[:, others]
+    if changes.max() > np.log(_WIDTHS):
+        return True
+    at = np.column_stack((np.ones(len(near)), thetas[:, root]))
+    for b in others:
+        line = np.linalg.lstsq(at / widths[:, b, None], thetas[:, b] / widths[:, b], rcond=None)[0]
+        if np.abs((thetas[:, b] - at @ line) / widths[:, b]).max() > _BENT:
+            return True
+    return False
+
+
+def _between(points: list[RidgePoint], root: int) -> list[RidgePoint]:
+    """The first point of a ridge, and many on a curve through all, which keeps to their range.
+
+    A law that is fitted to few points swings between them.
+    """
+    order = np.argsort([point.theta[root] for point in points])
+    rows = [np.concatenate((points[i].theta, np.log(points[i].widths), [points[i].height])) for i in order]
+    at = np.array(rows)[:, root]
+    curve = PchipInterpolator(at, np.array(rows))(np.linspace(at[0], at[-1], _CURVE))
+    m = len(points[0].theta)
+    return [points[0], *(RidgePoint(row[:m], np.exp(row[m : 2 * m]), row[2 * m]) for row in curve)]
+
+
+def _regressions(
+    points: list[RidgePoint], precision: np.ndarray, root: int, others: np.ndarray, unit: np.ndarray
+) -> Regressions:
+    """The regressions of the other heads on later ones, at the points of a ridge.
+
+    `precision` (n, n) is theirs given the root, in the middle. Their partial correlations are taken to be the
+    same at all points, since a ridge tells widths alone.
+    """
+    n, sizes = len(others), np.sqrt(np.diag(precision))
+    lower = np.linalg.cholesky(precision / np.outer(sizes, sizes))
+    widths = np.array([point.widths for point in points])[:, others] * unit[others]
+    columns, later = np.triu_indices(n, 1)  # the entries below the diagonal, column by column
+    entries = (lower / np.diag(lower))[later, columns] * widths[:, columns] / widths[:, later]
+    thetas = np.array([point.theta for point in points]) * unit
+    spread = np.sqrt(np.diag(np.linalg.inv(lower @ lower.T)))
+    return Regressions(
+        thetas[:, [root]],
+        np.array([point.height for point in points]),
+        thetas[:, others],
+        np.log(widths / np.diag(lower)),
+        entries,
+        np.concatenate(([0], np.cumsum(np.arange(n - 1, -1, -1)))).astype(np.int64),
+        later.astype(np.int64),
+        widths * spread,
+    )
+
+
+def _fit_bend(
+    at: np.ndarray, log_density: np.ndarray, place: int, spread: float
+) -> tuple[Bend, float] | None:
+    """The bend that makes the law of a coordinate normal, and the standard deviation that it leaves.
+
+    The law has the log densities (p,) at the points `at` (p,), of which the first is in the middle. None if
+    it is nearly normal, or if no bend makes it so.
+    """
+    order = np.argsort(at)
+    ends, middle = at[order[[0, -1]]], at[0]
+    spline = CubicSpline(at[order], log_density[order])
+    slopes = spline(ends, 1)
+    if not (slopes[0] > 0.0 > slopes[1]):  # the law has no end there
+        return None
+
+    def law(x: np.ndarray) -> np.ndarray:
+        slope = np.where(x < ends[0], slopes[0], slopes[1])
+        return np.asarray(spline(np.clip(x, *ends)) + slope * (x - np.clip(x, *ends)))
+
+    grid = np.linspace(ends[0] - _FAR / slopes[0], ends[1] - _FAR / slopes[1], _CELLS)
+    shares = np.cumsum(np.exp(law(grid) - log_density.max()))
+    x = np.interp(ndtr(np.linspace(-_FAR, _FAR, _GRID)), shares / shares[-1], grid)
+    log_law, side = law(x), 1.0 if x[-1] - middle > middle - x[0] else -1.0
+
+    def fit(one: Bend) -> tuple[float, float]:
+        """The mean square by which the log density is not normal, and the standard deviation."""
+        u, _ = undo_bend(x, np.zeros(_GRID), *one[1:])
+        t = (u - one.knot) / (one.side * one.width)
+        value = log_law + np.log1p(one.strength * (_soft_slope(t) - _soft_slope(t - one.reach)))
+        square, slope, constant = np.polyfit(u - middle, value, 2)
+        left = value - np.polyval((square, slope, constant), u - middle)
+        return float(np.square(left).mean()), float(np.sqrt(-0.5 / square)) if square < 0.0 else np.inf
+
+    def bend_of(numbers: np.ndarray) -> Bend:
+        knot, strength, width = numbers
+        width, strength = _NARROWEST + np.exp(min(width, 5.0)), min(np.exp(min(strength, 5.0)), _STEEPEST)
+        return Bend(place, middle + side * spread * knot, strength, spread * width, side, 1.0)
+
+    plain, _ = fit(bend_of(np.array([0.0, -30.0, 0.0])))
+    if plain < _NOT_NORMAL**2:
+        return None
+    start = np.array([2.0, 0.0, np.log(0.3)])
+    simplex = start + np.concatenate((np.zeros((1, 3)), np.diag([-1.0, 1.0, 1.0])))
+    options = {"maxfev": _TRIALS, "initial_simplex": simplex}
+    one = bend_of(
+        minimize(lambda numbers: fit(bend_of(numbers))[0], start, method="Nelder-Mead", options=options).x
+    )
+    left, deviation = fit(one)
+    return (one, deviation) if left < _BETTER**2 * plain and np.isfinite(deviation) else None
+
+
+def _soft_slope(t: np.ndarray) -> np.ndarray:
+    """The derivative of log(1 + e^t)² / 2."""
+    return np.asarray(np.logaddexp(0.0, t) * expit(t))

@@ -1,0 +1,138 @@
+"""The law of the heads of a field, learned from ridges whose law is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from stanadapt.transport import composition
+from stanadapt.transport.fields.design import Design, RidgePoint
+from stanadapt.transport.fields.head_law import learn_head_law
+from stanadapt.transport.fields.laplace import HeadPosterior
+
+REACHES = np.array([-9.0, -6.0, -4.0, -2.5, 2.5, 4.0])
+
+
+def design_of(
+    heads: int,
+    ridges: dict[int, Callable[[float], tuple[np.ndarray, np.ndarray, float]]],
+    reaches: np.ndarray,
+) -> Design:
+    """A design with unit covariance of the heads; a ridge gives heads, widths and height at a reach."""
+    mode: Any = None
+    design = Design(mode, HeadPosterior(np.zeros(heads), np.eye(heads), mode))
+    for a, ridge in ridges.items():
+        design.ridges[a] = [RidgePoint(*ridge(float(t))) for t in reaches]
+    return design
+
+
+def normal(a: int, heads: int) -> Callable[[float], tuple[np.ndarray, np.ndarray, float]]:
+    return lambda t: (t * np.eye(heads)[a], np.ones(heads), -0.5 * t * t)
+
+
+def width(t: Any) -> Any:
+    return 0.3 + 0.7 * expit(t) / expit(0.0) if np.ndim(t) else 0.3 + 0.7 * float(expit(t) / expit(0.0))
+
+
+def bent(t: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """The second head is narrower where the first one is small, and not on a line."""
+    return np.array([t, np.tanh(t)]), np.array([1.0, width(t)]), -0.5 * t * t - np.log(width(t))
+
+
+def test_a_head_that_narrows_is_as_wide_as_its_law_in_z() -> None:
+    law = learn_head_law(
+        design_of(2, {0: bent, 1: normal(1, 2)}, REACHES), np.array([3, 5]), np.array([2.0, 0.5])
+    )
+    assert law is not None
+    assert law.others is not None
+    assert law.root == 3
+    np.testing.assert_array_equal(law.others.own, [5])
+    np.testing.assert_array_equal(law.others.heads, [3])
+    rows = np.concatenate(list(law.rows()))
+    z, x = np.zeros(6), np.empty(6)
+    for t in (-5.0, -3.0, -1.0, 0.0, 1.0, 3.0):
+        z[3], z[5] = 2.0 * t, 0.0
+        composition.into_x(rows, z, x)
+        assert x[5] / 0.5 == pytest.approx(np.tanh(x[3] / 2.0), abs=0.35)  # half a width
+        ahead = np.empty(6)
+        z[5] = 1.0
+        composition.into_x(rows, z, ahead)
+        assert (ahead[5] - x[5]) / 0.5 == pytest.approx(width(x[3] / 2.0), rel=0.15)
+
+
+def test_the_root_is_the_head_with_the_longest_tail() -> None:
+    def longer(t: float) -> tuple[np.ndarray, np.ndarray, float]:
+        theta, widths, height = bent(t)
+        return 2.0 * theta[::-1], widths[::-1], height
+
+    law = learn_head_law(design_of(2, {0: bent, 1: longer}, REACHES), np.arange(2), np.ones(2))
+    assert law is not None
+    assert law.root == 1
+
+
+def test_partial_correlations_of_the_others_are_kept() -> None:
+    """Three heads: given the root, the two others have the correlation that they have in the middle."""
+    cov = np.eye(3)
+    cov[1, 2] = cov[2, 1] = 0.8
+    mode: Any = None
+    design = Design(mode, HeadPosterior(np.zeros(3), np.linalg.cholesky(cov), mode))
+    alone = np.sqrt(1.0 - 0.8**2)  # the standard deviation of one of them, given all others
+    for t in REACHES:
+        scale = np.array([1.0, width(t), 1.0])
+        design.ridges[0].append(RidgePoint(np.array([t, 0.0, 0.0]), alone * scale, -0.5 * t * t))
+    law = learn_head_law(design, np.arange(3), np.ones(3))
+    assert law is not None
+    rows = np.concatenate(list(law.rows()))
+    for t in (-3.0, 0.0):
+        origin, moved = np.empty(3), np.empty((3, 3))
+        composition.into_x(rows, np.array([t, 0.0, 0.0]), origin)
+        for e, out in zip(np.eye(3), moved, strict=True):
+            composition.into_x(rows, np.array([t, 0.0, 0.0]) + e, out)
+        jacobian = (moved - origin)[1:, 1:]
+        wanted = cov[1:, 1:] * np.outer([width(t), 1.0], [width(t), 1.0])
+        np.testing.assert_allclose(jacobian.T @ jacobian, wanted, rtol=0.2, atol=0.02)
+
+
+def test_heads_that_are_normal_need_no_law() -> None:
+    assert (
+        learn_head_law(design_of(2, {0: normal(0, 2), 1: normal(1, 2)}, REACHES), np.arange(2), np.ones(2))
+        is None
+    )
+    assert learn_head_law(design_of(1, {0: normal(0, 1)}, REACHES[2:]), np.arange(1), np.ones(1)) is None
+    assert learn_head_law(design_of(0, {}, REACHES), np.arange(0), np.ones(0)) is None
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_a_long_tail_of_the_root_is_bent(side: float) -> None:
+    """The logarithm of a half-normal variable, whose left tail is exponential, or its negative."""
+
+    def log_density(t: Any) -> Any:
+        return -side * t - 0.5 * np.exp(-2.0 * side * t) + 0.5
+
+    reaches = side * np.array([-1.5, -1.0, 1.0, 2.0, 3.5, 5.0, 8.0, 11.0])
+    ridge = {0: lambda t: (np.array([t]), np.ones(1), log_density(t))}
+    law = learn_head_law(design_of(1, ridge, reaches), np.array([0]), np.ones(1))
+    assert law is not None
+    assert law.others is None
+    assert law.bend is not None
+    assert law.bend.side == side
+    (row,) = law.rows()
+    z, x = np.linspace(-12.0, 12.0, 4_000), np.empty(4_000)
+    slopes = np.array([composition.into_x(row, z[i : i + 1], x[i : i + 1]) for i in range(4_000)])
+    before, after = moments(z, np.exp(log_density(z))), moments(z, np.exp(log_density(x) + slopes))
+    assert side * before[1] > 1.5
+    assert abs(after[1]) < 0.5
+    assert abs(after[2]) < 0.3 * before[2]
+    assert after[0] == pytest.approx(law.spread, rel=0.2)
+
+
+def moments(at: np.ndarray, density: np.ndarray) -> tuple[float, float, float]:
+    """Standard deviation, skewness and excess kurtosis of a density on an even grid."""
+    p = density / density.sum()
+    u = at - p @ at
+    deviation = np.sqrt(p @ u**2)
+    return float(deviation), float(p @ u**3 / deviation**3), float(p @ u**4 / deviation**4 - 3.0)
