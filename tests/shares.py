@@ -19,11 +19,11 @@ def quantiles(grid: np.ndarray, density: np.ndarray) -> np.ndarray:
 
 
 def quantiles_of_two(
-    log_density: Callable[[float, float], float], *limits: tuple[float, float]
+    log_density: Callable[[float, float], float], *limits: tuple[float, float], fine: int = FINE
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of both variables of a density: on a coarse grid between limits, then on a fine one where it is."""
+    """Of both variables of a density: on a coarse grid between limits, then on a `fine` one where it is."""
     grids = [np.linspace(*each, COARSE) for each in limits]
-    for points in (FINE, 0):
+    for points in (fine, 0):
         log_p = np.array([[log_density(u, v) for v in grids[1]] for u in grids[0]])
         density = np.exp(log_p - log_p.max())
         marginals = density.sum(axis=1), density.sum(axis=0)
