@@ -87,6 +87,11 @@ def partly_thorough(names: Iterable[str], kept: Container[str]) -> list[Any]:
     return [pytest.param(name, marks=() if name in kept else pytest.mark.thorough) for name in names]
 
 
+def thorough(*values: Any) -> Any:
+    """Values of a parameter of a test that `make thorough` runs, and `make test` does not."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
+
+
 def kernel_methods() -> list[str]:
     """Those with kernels of ours. An engine has none to freeze, place or compile; see test_nuts.py."""
     return [name for name in METHODS if not samplers.is_engine(samplers.sampler(name))]

@@ -8,14 +8,14 @@ import fuzz
 
 # Examples of each suite; all of them together take about a minute.
 COUNTS = {
-    "sample": 60,
-    "results": 60,
-    "posterior": 60,
-    "targets": 60,
+    "sample": 30,
+    "results": 30,
+    "posterior": 40,
+    "targets": 40,
     "options": 30,
-    "result_files": 20,
+    "result_files": 10,
     "json": 60,
-    "programs": 60,
+    "programs": 40,
 }
 
 

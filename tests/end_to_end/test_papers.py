@@ -29,6 +29,7 @@ import skew_normal
 import stanadapt
 import targets
 import trajectories
+from cases import thorough
 from stanadapt import samplers
 from stanadapt.diagnostics.discrepancy import ROWS, median_distance
 
@@ -204,7 +205,7 @@ def test_starts_differ_between_repeats_and_agree_between_methods() -> None:
 @pytest.mark.parametrize(
     ("script", "methods", "labels"),
     [
-        ("gad_mcmc.py", "RWM,MALA", ("RWM", "MALA")),
+        thorough("gad_mcmc.py", "RWM,MALA", ("RWM", "MALA")),
         ("fisher_mala.py", "ada_mala,FisherMALA", ("AdaMALA", "FisherMALA")),
     ],
 )
@@ -371,6 +372,7 @@ def test_reference_draws(posteriordb: Path) -> None:
     assert posteriors.reference(posteriordb, "eight_schools-eight_schools_centered", centered) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.data
 def test_quick_rlmh_prints_every_row(posteriordb: Path, tmp_path: Path) -> None:
     out = tmp_path / "rows.csv"

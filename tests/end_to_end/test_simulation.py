@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 import stanadapt
+from cases import thorough
 from moments import limit, z_scores
 from stanadapt import Posterior
 from stanadapt.errors import ArgumentError, DataError, FindingsWarning, InitializationError
@@ -82,6 +83,7 @@ def test_gaussian_kernel_adds_its_width_to_the_noise(prior):
     assert_moments(sample(target), *normal_posterior(1.0 + 0.8**2))
 
 
+@pytest.mark.thorough
 def test_uniform_kernel_is_that_of_the_accepted_simulations():
     def mean_of_data(theta, rng):
         return theta["mu"] + rng.standard_normal()
@@ -107,7 +109,7 @@ def test_plugged_in_synthetic_likelihood_is_not():
         assert_moments(sample(target), *normal_posterior(1.0))
 
 
-@pytest.mark.parametrize(("p", "n"), [(1, 5), (2, 6), (3, 20)])
+@pytest.mark.parametrize(("p", "n"), [(1, 5), (2, 6), thorough(3, 20)])
 def test_unbiased_estimate_of_a_gaussian_density(p, n):
     """The mean of the estimate, not of its logarithm, is the density."""
     rng = np.random.default_rng(p)

@@ -16,6 +16,7 @@ import pytest
 
 import stanadapt
 import stores
+from cases import thorough
 from stanadapt.errors import ChainError, StoreError
 from stanadapt.result.container import attributes, datasets
 from stanadapt.result.stores import store as store_module
@@ -33,7 +34,7 @@ def whole() -> Any:
     return stores.sample()
 
 
-@pytest.mark.parametrize("kind", ["kill", "full"])
+@pytest.mark.parametrize("kind", [thorough("kill"), "full"])
 def test_at_any_change_of_a_file(kind: str, tmp_path: Path) -> None:
     """Killed, or with a disk that is full from then on; in a process without threads, which it forks."""
     command = [sys.executable, stores.__file__, kind, str(tmp_path / "runs"), "7", "290"]

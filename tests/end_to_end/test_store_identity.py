@@ -13,6 +13,7 @@ import pytest
 
 import stanadapt
 import stores
+from cases import partly_thorough
 from stanadapt.errors import ArgumentError, DataError, StoreError
 from stanadapt.model.data import to_json
 from stanadapt.model.portable_programs import portable
@@ -115,7 +116,7 @@ EQUAL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", [*EQUAL, "path"])
+@pytest.mark.parametrize("kind", partly_thorough([*EQUAL, "path"], ("text", "nothing", "path")))
 def test_equal_data_and_programs_are_accepted(kind: str, tmp_path: Path) -> None:
     (tmp_path / "model.stan").write_text(stores.PROGRAM)
     (tmp_path / "data.json").write_text(json.dumps({"y": stores.DATA["y"], "n": 5}))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stanadapt
+from cases import thorough
 from conjugate import MODELS, drawn
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")
@@ -41,9 +42,7 @@ def test_the_evidence_of_conjugate_models(name: str, d: int, stay: float, seed: 
 # Rate: the mean square of 60 normal numbers with standard deviations of 0.93 to 1.05, as they were measured,
 # is outside of these bounds once in a thousand times.
 @pytest.mark.seeds(1, rate=0.002)
-@pytest.mark.parametrize(
-    ("name", "d"), [pytest.param("regression", 5, marks=pytest.mark.thorough), ("beta-binomial", 2)]
-)
+@pytest.mark.parametrize(("name", "d"), [thorough("regression", 5), ("beta-binomial", 2)])
 def test_the_standard_error_is_honest(name: str, d: int, seed: int) -> None:
     """To a factor of 1.5 where draws are autocorrelated, which errors of independent draws miss by 3."""
     z = in_standard_errors(name, d, 400, 0.8, range(60 * seed, 60 * seed + 60))

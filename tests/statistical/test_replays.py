@@ -14,6 +14,7 @@ import pytest
 
 import stanadapt
 from broken import GOES_ON_ADAPTING, NEVER_LESS, SLIGHTLY_BROKEN, edited_sampler, offered
+from cases import thorough
 from exact import POSITIVE, without_jacobian
 from stanadapt.diagnostics.replay import Replay, replay_draws
 from stanadapt.result.container import datasets
@@ -50,8 +51,8 @@ def replays(posterior: stanadapt.Posterior, method: str, seed: int, settings: An
         ("fisher_hmc", HEAVY),
         ("fisher_mala", "correlated_gaussian"),
         ("fisher_mala", HEAVY),
-        ("arwmh", "eight_schools"),
-        ("hmc", "correlated_gaussian"),
+        thorough("arwmh", "eight_schools"),
+        thorough("hmc", "correlated_gaussian"),
         ("nuts", "eight_schools"),
     ],
 )

@@ -16,6 +16,7 @@ import pytest
 from scipy import integrate, stats
 
 import stanadapt
+from cases import thorough
 from frozen import move_exact_draws
 from shares import PROBABILITIES, errors
 from stanadapt.result.container import datasets
@@ -154,7 +155,11 @@ def test_a_location_that_is_not_of_second_order_is_right(seed: int) -> None:
 
 
 @pytest.mark.seeds(1, rate=0.001)
-@pytest.mark.parametrize("model", [BANANA, STUDENT], ids=["exact", "not exact"])
+@pytest.mark.parametrize(
+    "model",
+    [thorough(BANANA), STUDENT],
+    ids=["exact", "not exact"],
+)
 def test_a_frozen_chain_leaves_exact_draws_as_they_are(model: str, seed: int) -> None:
     """A score that is not pulled back to the parents, or a wrong inverse."""
     posterior = stanadapt.Posterior(model)

@@ -114,9 +114,7 @@ def rung_p_values(
 
 
 @pytest.mark.seeds(1, rate=LEVEL)
-@pytest.mark.parametrize(
-    "kernel", [*(name for name in STEPS if name != "hmc"), pytest.param("hmc", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("kernel", partly_thorough(STEPS, ("fisher_hmc", "arwmh")))
 def test_scans_leave_the_laws_of_all_rungs_invariant(kernel: str, seed: int) -> None:
     p_values, swapped = rung_p_values(resolve("tempered", {})[0], seed, kernel, STEPS[kernel])
     assert swapped > 0.5
@@ -180,8 +178,8 @@ BROKEN = {
 }
 
 
-# One fault of exchanges, and one of the moves between them; the others in `make thorough`.
-SEEN_RED = ("exchanges that leave the densities behind", "trajectories along the posterior on every rung")
+# The faults of moves between exchanges are those of other samplers; all in `make thorough`.
+SEEN_RED = ("exchanges that leave the densities behind",)
 
 
 @pytest.mark.parametrize("name", partly_thorough(BROKEN, SEEN_RED))

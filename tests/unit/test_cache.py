@@ -21,6 +21,7 @@ import pytest
 from numba.core.errors import TypingError
 from numba.core.runtime import _nrt_python, rtsys
 
+from cases import thorough
 from stanadapt import cache, jit
 from stanadapt.errors import StanAdaptWarning
 
@@ -186,8 +187,8 @@ def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("nbi", truncate),
         ("nbi", lambda _: b""),
-        ("nbi", lambda data: bytes(len(data))),
-        ("nbc", truncate),
+        thorough("nbi", lambda data: bytes(len(data))),
+        thorough("nbc", truncate),
         ("nbc", flip),
         ("nbc", lambda data: bytes(len(data))),
     ],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import stanadapt
-from cases import kernel_methods
+from cases import kernel_methods, partly_thorough
 from stanadapt import samplers
 from stanadapt.result.stores.encoding import decode, encode
 from stanadapt.run import chain as chain_module
@@ -112,8 +112,12 @@ def assert_equal(one: ChainResult, other: ChainResult) -> None:
     np.testing.assert_array_equal(one.start, other.start)
 
 
+# States of each form: arrays alone, surrogates that are fitted again, windows with a map, networks, rungs.
+TAKEN_UP = ("fisher_mala", "arwmh", "kmc_finite", "kamh", "fisher_hmc", "rlmh", "tempered")
+
+
 @pytest.mark.usefixtures("_short_turns")
-@pytest.mark.parametrize("method", kernel_methods())
+@pytest.mark.parametrize("method", partly_thorough(kernel_methods(), TAKEN_UP))
 def test_a_chain_that_is_taken_up_again_draws_the_same(method: str) -> None:
     posterior = stanadapt.Posterior(PROGRAM)
     other, count = relayed(posterior, job(method))

@@ -132,13 +132,10 @@ def title(ax: Any) -> str:
 # The first of those that tell of their adaptation in the same way; `make thorough` draws the others too.
 PICTURED = (
     "rwm",
-    "gad_rwm",
     "fisher_mala",
     "fisher_hmc",
     "mmala",
     "rlmh",
-    "rlmh_mala",
-    "kmc_lite",
     "tempered",
     "nuts",
 )

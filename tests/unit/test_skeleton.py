@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import stanadapt
-from cases import learnt_state, p_values_after
+from cases import learnt_state, p_values_after, thorough
 from exact import Exact, gaussian, skewed
 from stanadapt import samplers
 from stanadapt.result.container import datasets
@@ -22,7 +22,7 @@ def test_it_is_no_method() -> None:
     assert "_skeleton" not in samplers.METHODS
 
 
-@pytest.mark.parametrize("make", [gaussian, skewed])
+@pytest.mark.parametrize("make", [thorough(gaussian), skewed])
 def test_frozen_it_leaves_the_law_invariant(make: Callable[[], Exact]) -> None:
     exact = make()
     settings = samplers.resolve(_skeleton, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cases import thorough
 from stanadapt.transport import learning
 from stanadapt.transport.bend import bends_of
 from stanadapt.transport.composition import transport_draws
@@ -250,7 +251,7 @@ def light(kind: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", ["normal", "correlated", "skewed", "t"])
-@pytest.mark.parametrize("n", [45, pytest.param(100, marks=pytest.mark.thorough), 250])
+@pytest.mark.parametrize("n", [45, thorough(100), thorough(250)])
 def test_what_is_no_hierarchy_is_left_alone(kind: str, n: int) -> None:
     """With and without names of variables, at most two of a hundred windows find something."""
     found = 0

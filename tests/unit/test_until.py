@@ -12,6 +12,7 @@ from scipy.signal import lfilter
 from test_diagnostics import arviz_columns, made_up
 
 import stanadapt
+from cases import thorough
 from stanadapt import Until
 from stanadapt.diagnostics import until as looks
 from stanadapt.diagnostics.convergence import FEWEST, convergence, effective_sizes, mcse_mean, r_hat
@@ -363,7 +364,9 @@ def test_chains_that_disagree_are_seen(posterior):
     assert status.figures[0].value > 1.1
 
 
-@pytest.mark.parametrize(("coefficient", "goal"), [(0.97, 400), (0.99, 100), (0.0, 400), (-0.5, 400)])
+@pytest.mark.parametrize(
+    ("coefficient", "goal"), [(0.99, 100), (-0.5, 400), thorough(0.97, 400), thorough(0.0, 400)]
+)
 def test_thinning_never_promises_much_more_than_there_is(posterior, coefficient, goal):
     """Of 25 runs with 4 quantities none stops with much less than it was to reach.
 
