@@ -496,12 +496,21 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What a field does to each coordinate, as arrays (d,) for results.
 
     `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
-    is the number of later latents that a latent depends on. `field_gradients` is what learning it took.
+    is the number of later latents that a latent depends on. `field_root` is the coordinate on which the law of a
+    head depends, -1 for none. `field_gradients` is what learning it took.
     """
-    role, entries = np.zeros(d, np.int64), np.zeros(d, np.int64)
+    role, entries, root = np.zeros(d, np.int64), np.zeros(d, np.int64), np.full(d, -1)
+    found = {
+        "field_role": role,
+        "field_entries": entries,
+        "field_root": root,
+        "field_gradients": np.zeros(()),
+    }
     if not len(rows):
-        return {"field_role": role, "field_entries": entries, "field_gradients": np.zeros(())}
-    field = field_of(rows)
+        return found
+    field, *of_heads = fields_of(rows)
     role[field.own], role[field.heads] = 1, 2
     entries[field.own] = np.diff(field.starts)
-    return {"field_role": role, "field_entries": entries, "field_gradients": np.array(rows[0, N_GRADIENTS])}
+    for law in of_heads:
+        root[law.own] = law.heads[0]
+    return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}

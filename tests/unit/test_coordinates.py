@@ -75,6 +75,12 @@ def test_a_field_is_told_by_the_variables_of_its_latents_and_by_its_heads() -> N
     assert text == "a latent field of 3 theta, mu whose law depends on lambda.1, lambda.2 and lambda.3"
 
 
+def test_heads_whose_law_depends_on_one_of_them_are_told() -> None:
+    root = np.array([-1, -1, -1, -1, -1, -1, 7, -1])
+    text = coordinates_text([field([1, 1, 1, 0, 0, 0, 2, 2]) | {"field_root": root}], NAMES)
+    assert text == "a latent field of 3 theta whose law depends on mu and tau (mu given tau)"
+
+
 def test_a_field_without_heads_and_beside_a_bend() -> None:
     text = coordinates_text(
         [field([1, 1, 1, 0, 0, 0, 0, 0]) | {"bend": chain([], [], {7: -1.0})["bend"]}], NAMES

@@ -278,6 +278,8 @@ def test_rows_hold_the_law_of_the_heads() -> None:
         np.testing.assert_array_equal(wanted, found)
     told = learning.describe(rows, D)
     assert told["bend"][law.heads[0]] == -1.5
+    np.testing.assert_array_equal(np.flatnonzero(told["field_root"] >= 0), law.heads[1:])
+    np.testing.assert_array_equal(told["field_root"][law.heads[1:]], law.heads[0])
     assert set(np.flatnonzero(told["field_role"] == 2)) == set(law.heads)
 
 
