@@ -67,7 +67,8 @@ def learn_head_law(design: Design, heads: np.ndarray, unit: np.ndarray) -> HeadL
     if root is None:
         return None
     points, others, cov = ridges[root], np.delete(np.arange(len(heads)), root), design.place.covariance()
-    if len({point.theta[root] for point in points}) < len(points):
+    at = np.array([point.theta[root] for point in points]) * unit[root]
+    if len(set(at)) < len(at) or not np.isfinite([point.height for point in points]).all():
         return None
     spread = float(np.sqrt(cov[root, root]) * unit[root])
     of_others = None
@@ -75,7 +76,6 @@ def learn_head_law(design: Design, heads: np.ndarray, unit: np.ndarray) -> HeadL
         precision = np.linalg.inv(cov)[np.ix_(others, others)]
         data = _regressions(_between(points, root), precision, root, others, unit)
         of_others = fit_regressions(data, heads[[root]], heads[others], np.array([spread]))
-    at = np.array([point.theta[root] for point in points]) * unit[root]
     widths = np.array([point.widths for point in points])[:, others]
     log_density = np.array([point.height for point in points]) + np.log(widths / widths[0]).sum(axis=1)
     bent = _fit_bend(at, log_density, int(heads[root]), spread)
