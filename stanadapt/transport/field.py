@@ -496,8 +496,8 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What a field does to each coordinate, as arrays (d,) for results.
 
     `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
-    is the number of later latents that a latent depends on. `field_root` is the coordinate on which the law of
-    a head depends, -1 for none. `field_gradients` is what learning it took.
+    is the number of later latents that a latent depends on. `field_root` is the coordinate on which a head's
+    law depends, -1 for none. `field_gradients` is what learning it took.
     """
     role, entries, root = np.zeros(d, np.int64), np.zeros(d, np.int64), np.full(d, -1)
     found = {
