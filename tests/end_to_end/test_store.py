@@ -14,6 +14,7 @@ import pytest
 
 import stanadapt
 import stores
+from cases import thorough
 from stanadapt.errors import ArgumentError, StanAdaptWarning, StoreError
 from stanadapt.result.container import attributes, datasets
 from stanadapt.result.stores import store as store_module
@@ -80,7 +81,7 @@ def test_blocks_and_checkpoints_change_nothing(run: dict[str, Any], is_lazy: boo
     stores.assert_same(stanadapt.load(tmp_path / "run"), idata)
 
 
-@pytest.mark.parametrize("method", ["rwm", "fisher_hmc", "nuts", "auto"])
+@pytest.mark.parametrize("method", ["rwm", "fisher_hmc", thorough("nuts"), thorough("auto")])
 def test_a_run_that_failed_goes_on(method: str, is_lazy: bool, tmp_path: Path) -> None:
     keywords: dict[str, Any] = {"method": method, "draws": 100}
     if method != "rwm":

@@ -51,7 +51,7 @@ def test_killed_while_it_is_extended(tmp_path: Path) -> None:
     assert int(done.stdout) >= 3
 
 
-@pytest.mark.parametrize("is_over", [True, False], ids=["over", "part"])
+@pytest.mark.parametrize("is_over", [True, thorough(False)], ids=["over", "part"])
 def test_damaged_files(is_over: bool, whole: Any, tmp_path: Path) -> None:
     """One of each kind: a bit in its middle, its last byte gone, or the file itself gone."""
     folder = tmp_path / "run"
