@@ -90,7 +90,9 @@ def run(method: str, cache: str, cores: int) -> tuple[dict[str, Any], float]:
     before = os.times()
     done = subprocess.run(
         command,
-        env=os.environ | {"XDG_CACHE_HOME": cache},
+        # Images of containers often set the other variable; a user's machine keeps what Python compiles.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        | {"XDG_CACHE_HOME": cache},
         stdout=subprocess.PIPE,
         check=True,
         text=True,
