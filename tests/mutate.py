@@ -363,6 +363,30 @@ MUTATIONS = [
         unit("test_transport_bend", "test_a_bend_reaches_beyond_the_draws_and_no_farther"),
     ),
     Mutation(
+        "transport/composition.py",
+        "log_det += field.into_x(table[first:], z, x, z[:0])",
+        "field.into_x(table[first:], z, x, z[:0])",
+        unit("test_transport_field", "test_log_determinant_is_that_of_the_derivatives"),
+    ),
+    Mutation(
+        "transport/composition.py",
+        "field.pull_back(table[first:], z, x, score, z[:0])",
+        "pass",
+        unit("test_transport_field", "test_score_is_the_gradient_of_the_density_in_z"),
+    ),
+    Mutation(
+        "transport/fields/head_law.py",
+        "[later, columns] * widths[:, columns] / widths[:, later]",
+        "[later, columns] * np.ones_like(widths[:, columns])",
+        unit("test_head_law", "test_partial_correlations_of_the_others_are_kept"),
+    ),
+    Mutation(
+        "transport/fields/head_law.py",
+        "and reach > longest and",
+        "and reach > 0.0 and",
+        unit("test_head_law", "test_the_root_is_the_head_with_the_longest_tail"),
+    ),
+    Mutation(
         "transport/ridge.py",
         "    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 + minus_1)",
         "    return value, scale_a * (plus_1 - minus_1), scale_b * (plus_1 - minus_1)",
