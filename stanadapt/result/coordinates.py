@@ -91,9 +91,7 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     depends = f" whose law depends on {_joined(heads)}" if heads else ""
     root = learnt.get("field_root", np.full(len(names), -1))
     given = [int(i) for i in np.flatnonzero(root >= 0)]
-    of_heads = (
-        f" ({_joined([names[i] for i in given])} given {names[int(root[given[0]])]})" if len(given) else ""
-    )
+    of_heads = f" ({_joined([names[i] for i in given])} given {names[int(root[given[0]])]})" if given else ""
     return [f"a latent field of {_list(counted)}{depends}{of_heads}"]
 
 

@@ -236,7 +236,7 @@ def describe(table: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """Describe a map for results: arrays (d,) of what it does to each coordinate; `transport` is the map."""
     latents, rows = fields.split(table)
     found = fields.describe(latents, d)
+    rows = np.concatenate((rows, fields.bend_of_root(latents)))
     for law in LAWS:
-        own = _rows_of(law, rows)
-        found |= law.describe(np.concatenate((own, fields.bend_of_root(latents))) if law is bend else own, d)
+        found |= law.describe(_rows_of(law, rows), d)
     return found | {"transport": table}

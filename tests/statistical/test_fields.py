@@ -23,10 +23,12 @@ from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_z
 from stanadapt.transport.field import field_of, split
 from stanadapt.transport.fields.field_learning import learn_field
+from tail_models import MODELS
 
 LIMIT = 4.5  # standard errors
 RATE = 0.01
 NORMAL = stats.norm.ppf(PROBABILITIES)
+BROWNIAN = MODELS["brownian"]
 
 PRIOR_T = 60
 PRIOR = """
@@ -67,15 +69,6 @@ parameters { vector[T] l; vector[T] b; real<lower=0> s_l; real<lower=0> s_y; }
 model {
   s_l ~ std_normal(); s_y ~ normal(0, 2); l[1] ~ normal(0, 5); b[1] ~ std_normal();
   l[2:T] ~ normal(l[1:T-1] + b[1:T-1], s_l); b[2:T] ~ normal(b[1:T-1], 0.05); y ~ normal(l, s_y);
-}
-"""
-
-WALK_WITH_GAP = """
-data { int T; int n; array[n] int seen; vector[n] y; }
-parameters { real<lower=0> innovation; real<lower=0> noise; vector[T] x; }
-model {
-  innovation ~ lognormal(0, 2); noise ~ lognormal(0, 2);
-  x[1] ~ normal(0, innovation); x[2:T] ~ normal(x[1:T-1], innovation); y ~ normal(x[seen], noise);
 }
 """
 
@@ -218,17 +211,13 @@ def test_a_trend_has_the_law_that_its_filter_gives(seed: int) -> None:
 @functools.cache
 def walk_with_a_gap() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     """30 terms of a walk, seen with noise but for the middle ten; quantiles of both log scales."""
-    rng, n = np.random.default_rng(34), 30
-    x = np.cumsum(0.1 * rng.normal(size=n))
-    seen = np.append(np.arange(10), np.arange(20, n))
-    y = x[seen] + 0.15 * rng.normal(size=20)
-    steps = np.minimum.outer(seen + 1.0, seen + 1.0)
+    data = BROWNIAN.data(BROWNIAN.size)
+    y, steps = data["y"], np.minimum.outer(data["seen"], data["seen"]).astype(float)
 
     def log_density(u: float, v: float) -> float:
         prior = -0.125 * (u * u + v * v)
-        return prior + log_normal(y, np.exp(2.0 * u) * steps + np.exp(2.0 * v) * np.eye(20))
+        return prior + log_normal(y, np.exp(2.0 * u) * steps + np.exp(2.0 * v) * np.eye(data["n"]))
 
-    data = {"T": n, "n": 20, "seen": seen + 1, "y": y}
     return data, quantiles_of_two(log_density, (-6.0, 2.0), (-12.0, 1.0), fine=240)
 
 
@@ -239,7 +228,7 @@ def test_a_walk_whose_noise_may_be_nothing_has_its_law(seed: int) -> None:
     With one metric for the heads a chain came there once in a thousand draws, and nothing said so.
     """
     data, laws = walk_with_a_gap()
-    posterior, adaptation, findings = run(WALK_WITH_GAP, data, seed=seed, draws=6_000)
+    posterior, adaptation, findings = run(BROWNIAN.program, data, seed=seed, draws=6_000)
     assert has_heads(adaptation, 0, 1).any()
     assert (adaptation["bend"].values[..., 1] < 0.0).any()
     for name, law in zip(("innovation", "noise"), laws, strict=True):

@@ -12,7 +12,7 @@ def dump(value: Any) -> bytes:
     """Pickle a value by cloudpickle, which takes lambdas, closures and functions of a session."""
     import cloudpickle  # here, since few runs need it
 
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types; a pickler asks its class
         """From 3.1.3 on cloudpickle itself leaves out the name of the file that a function comes from."""
 
         dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({CodeType: _reduce_code})
