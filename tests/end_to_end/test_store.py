@@ -133,7 +133,7 @@ def test_with_other_numbers_of_workers(tmp_path: Path) -> None:
     stores.assert_same(stores.resume(tmp_path / "run", workers=1), stores.sample())
 
 
-@pytest.mark.parametrize(("thin", "is_lazy"), [(1, True), (3, False)], indirect=["is_lazy"])
+@pytest.mark.parametrize(("thin", "is_lazy"), [thorough(1, True), (3, False)], indirect=["is_lazy"])
 def test_extended_twice(thin: int, is_lazy: bool, tmp_path: Path) -> None:
     """With warm-ups of different lengths, and a run that is extended where it had failed."""
     run = {"method": "fisher_hmc", "warmup": 1_000, "draws": 100, "thin": thin}
