@@ -25,6 +25,7 @@ from scipy import stats
 
 import fake_cmdstan
 import stanadapt
+from stanadapt.result.container import has_datatree
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "coming_from.md"
 IN_R = ("rstan", "brms")
@@ -38,6 +39,7 @@ NEEDS_CMDSTAN = (
     "model.pathfinder(",
     "inits=fit.create_inits(",
 )  # programs of CmdStan, which may be missing
+OF_ARVIZ_0 = {"arviz.psens(": "arviz.psense("}  # what the lines name, and what arviz 1 calls it
 MOST = 60  # iterations of a run, whatever a line asks for
 PROGRAM = """data { int<lower=0> N; vector[N] y; vector<lower=0>[N] sigma; }
 parameters { real mu; real<lower=0> tau; vector[N] theta; }
@@ -246,6 +248,8 @@ def test_here(package: str, code: str, idata: Any, theirs: dict[str, Any]) -> No
         given = {each.split("=")[0] for each in re.split(r", (?=\w+=)", code)}
         assert given <= set(inspect.signature(stanadapt.sample).parameters)
         code = f"stanadapt.sample(model_, data_, {code})"
+    for older, newer in OF_ARVIZ_0.items() if has_datatree() else ():
+        code = code.replace(older, newer)
     exec(code, known | {"model_": model, "data_": data})
 
 
