@@ -34,6 +34,9 @@ that hold all other numbers one after another, in the order of `places`:
                                               and an entry is in the row `later`, a place in `own`
     S, A, G                   (r + 1, n), (r + 1, n), (r + 1, e)    coefficients; the first row is constant
 
+In a series most columns follow one pattern, a run (triangular.py). The columns RUN and RUN_END of the header
+say where it begins and ends, 0 and 0 for none, and its entries of G are stored in an order of their own.
+
 The heads may have a law of the same form: all but one of them, the root, are the latents of a second field,
 whose only head is the root (fields/head_law.py). Its rows follow those of the first. The root itself may have
 a bend (bend.py), whose row comes after these and has a 1 in the column APART: it belongs to the field, and is
@@ -51,7 +54,7 @@ import numpy as np
 from ..jit import kernel
 from ..kinds import Real
 from .bend import are_valid as are_bends
-from .exponential import exponentials
+from .exponential import replace_by_exponentials
 from .map_table import (
     APART,
     BEND,
@@ -65,10 +68,22 @@ from .map_table import (
     N_LATENTS,
     OWN,
     ROWS,
+    RUN,
+    RUN_END,
     SIZE_A,
     SIZE_G,
     SIZE_S,
     are_coordinates,
+)
+from .triangular import (
+    dot,
+    is_run,
+    longest_run,
+    order_entries,
+    run_order,
+    solve,
+    solve_transposed,
+    total,
 )
 
 KINDS = (FIELD,)
@@ -187,37 +202,30 @@ def places(table: Any) -> Any:
 @kernel(ordered=True, counted=False)
 def _mix(out: Any, flat: Any, values: Any, at_basis: Any, size: Any, at: Any) -> None:
     """out = the sum of the `size` + 1 rows (n,) at `at`, times the basis at `at_basis`."""
-    n, f = out.size, values.size
+    n, f, k = out.size, values.size, size % 3
     constant = flat[at : at + n]
-    for j in range(n):
-        out[j] = constant[j]
-    for r in range(0, size, 2):  # two rows at a time, so that `out` is read and written half as often
-        weight, other = 0.0, 0.0
-        last = r + 1 == size
-        for i in range(f):
-            weight += flat[at_basis + r * f + i] * values[i]
-            if not last:
-                other += flat[at_basis + (r + 1) * f + i] * values[i]
-        row = flat[at + (r + 1) * n : at + (r + 2) * n]
-        if last:
-            for j in range(n):
-                out[j] += weight * row[j]
-        else:
-            after = flat[at + (r + 2) * n : at + (r + 3) * n]
-            for j in range(n):
-                here = out[j] + weight * row[j]
-                out[j] = here + other * after[j]
-
-
-@kernel(ordered=True, counted=False)
-def _slopes(out: Any, flat: Any, slopes: Any, at_basis: Any) -> None:
-    """out (r, m) = the derivatives of a basis in the heads."""
-    f, m = slopes.shape
-    for r in range(len(out)):
-        for a in range(m):
-            out[r, a] = 0.0
-            for i in range(f):
-                out[r, a] += flat[at_basis + r * f + i] * slopes[i, a]
+    if k == 0:
+        for j in range(n):
+            out[j] = constant[j]
+    elif k == 1:
+        first, a = dot(flat[at_basis : at_basis + f], values), flat[at + n : at + 2 * n]
+        for j in range(n):
+            out[j] = constant[j] + first * a[j]
+    else:
+        first, a = dot(flat[at_basis : at_basis + f], values), flat[at + n : at + 2 * n]
+        second, b = dot(flat[at_basis + f : at_basis + 2 * f], values), flat[at + 2 * n : at + 3 * n]
+        for j in range(n):
+            here = constant[j] + first * a[j]
+            out[j] = here + second * b[j]
+    for r in range(k, size, 3):  # three rows at a time, so that `out` is read and written less often
+        begin, row = at_basis + r * f, at + (r + 1) * n
+        first, a = dot(flat[begin : begin + f], values), flat[row : row + n]
+        second, b = dot(flat[begin + f : begin + 2 * f], values), flat[row + n : row + 2 * n]
+        third, c = dot(flat[begin + 2 * f : begin + 3 * f], values), flat[row + 2 * n : row + 3 * n]
+        for j in range(n):
+            here = out[j] + first * a[j]
+            here = here + second * b[j]
+            out[j] = here + third * c[j]
 
 
 @kernel(ordered=True)
@@ -234,14 +242,22 @@ def _feature_slopes(table: Any, at: Any, x: Any) -> Any:
 
 
 @kernel(ordered=True)
-def _law(table: Any, at: Any, x: Any) -> Any:
-    """s (n,), a (n,) and G (e,) at the heads in `x` (d,)."""
+def _write_law(table: Any, at: Any, x: Any, s: Any, a: Any, g: Any) -> None:
+    """Write s (n,), a (n,) and G (e,) at the heads in `x` (d,)."""
     flat, values = table.reshape(table.size), _feature_slopes(table, at, x)[0]
-    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
-    s, a, g = np.empty(n), np.empty(n), np.empty(e)
     _mix(s, flat, values, at[4], int(table[0, SIZE_S]), at[11])
     _mix(a, flat, values, at[5], int(table[0, SIZE_A]), at[12])
     _mix(g, flat, values, at[6], int(table[0, SIZE_G]), at[13])
+
+
+@kernel(ordered=True)
+def _law(table: Any, at: Any, x: Any) -> Any:
+    """The same, returned; G column by column."""
+    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
+    s, a, g = np.empty(n), np.empty(n), np.empty(e)
+    _write_law(table, at, x, s, a, g)
+    starts = table.reshape(table.size)[at[9] : at[10]]
+    order_entries(int(table[0, RUN]), int(table[0, RUN_END]), starts, g, True)
     return s, a, g
 
 
@@ -249,26 +265,20 @@ def _law(table: Any, at: Any, x: Any) -> Any:
 def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
     """Write x(z) of a field to `x`, and what `pull_back` needs to `kept`. Returns log |dx/dz|."""
     at, flat = places(table), table.reshape(table.size)
-    s, a, g = _law(table, at, x)
-    n, e, log_det = s.size, g.size, 0.0
-    scale, y = exponentials(s), np.empty(n)
+    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
+    if kept.size == 0:
+        kept = np.empty(n_kept(table))
+    scale, g, y = kept[:n], kept[n : n + e], kept[n + e :]
+    _write_law(table, at, x, scale, y, g)  # s and a, where e^s and y will be
+    log_det = total(scale)
+    replace_by_exponentials(scale)
     middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
     starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
-        log_det += s[j]
-    last = e
-    for j in range(n - 1, -1, -1):
-        i, first = int(own[j]), int(starts[j])
-        here = a[j] + scale[j] * z[i]
-        for entry in range(first, last):
-            here -= g[entry] * y[int(later[entry])]
-        y[j], last = here, first
-        x[i] = middle[j] + here
-    if kept.size > 0:
-        for j in range(n):
-            kept[j], kept[n + e + j] = scale[j], y[j]
-        for entry in range(e):
-            kept[n + entry] = g[entry]
+        y[j] += scale[j] * z[int(own[j])]
+    solve(int(table[0, RUN]), int(table[0, RUN_END]), starts, later, g, y)
+    for j in range(n):
+        x[int(own[j])] = middle[j] + y[j]
     return log_det
 
 
@@ -306,15 +316,9 @@ def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         pull_y[j] = score[int(own[j])]
-    entry = 0
+    solve_transposed(int(table[0, RUN]), int(table[0, RUN_END]), starts, later, g, y, pull_y, pull_g)
     for j in range(n):
-        i, pull, end = int(own[j]), pull_y[j], int(starts[j + 1])
-        while entry < end:
-            there = int(later[entry])
-            pull_g[entry] = -y[there] * pull
-            pull_y[there] -= g[entry] * pull
-            entry += 1
-        scaled = scale[j] * pull
+        i, scaled = int(own[j]), scale[j] * pull_y[j]
         pull_s[j] = 1.0 + z[i] * scaled
         score[i] = scaled
     _add_to_heads(table, at, x, pull_s, pull_y, pull_g, 1.0, score)
@@ -342,6 +346,7 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
             there = int(later[entry])
             pull_g[entry] = -y[there] * pull
             score[int(own[there])] += g[entry] * pull
+    order_entries(int(table[0, RUN]), int(table[0, RUN_END]), starts, pull_g, False)
     _add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
 
 
@@ -351,25 +356,23 @@ def _add_to_heads(
 ) -> None:
     """Add to the scores of the heads, times `sign`, what the derivatives in s, a and G pass on to them."""
     flat, slopes, m = table.reshape(table.size), _feature_slopes(table, at, x)[1], int(table[0, N_HEADS])
-    sizes = int(table[0, SIZE_S]), int(table[0, SIZE_A]), int(table[0, SIZE_G])
-    pulls = pull_s, pull_a, pull_g
-    for part in range(3):
-        of_basis = np.empty((sizes[part], m))
-        _slopes(of_basis, flat, slopes, at[4 + part])
-        _add_pull(flat, at[0], at[11 + part], of_basis, pulls[part], sign, score)
+    of_features = np.zeros(slopes.shape[0])
+    _add_pull(flat, at[4], at[11], int(table[0, SIZE_S]), pull_s, of_features)
+    _add_pull(flat, at[5], at[12], int(table[0, SIZE_A]), pull_a, of_features)
+    _add_pull(flat, at[6], at[13], int(table[0, SIZE_G]), pull_g, of_features)
+    for h in range(m):
+        for i in range(of_features.size):
+            score[int(flat[at[0] + h])] += sign * of_features[i] * slopes[i, h]
 
 
-@kernel(counted=False)
-def _add_pull(flat: Any, at_heads: Any, at: Any, slopes: Any, pull: Any, sign: Any, score: Any) -> None:
-    size, m = slopes.shape
-    n = pull.size
+@kernel(ordered=True, counted=False)
+def _add_pull(flat: Any, at_basis: Any, at: Any, size: Any, pull: Any, of_features: Any) -> None:
+    """Add what the derivatives (n,) of the `size` + 1 rows at `at` pass on to the features (F,)."""
+    n, f = pull.size, of_features.size
     for r in range(size):
-        row = flat[at + (r + 1) * n : at + (r + 2) * n]
-        whole = 0.0
-        for j in range(n):
-            whole += row[j] * pull[j]
-        for h in range(m):
-            score[int(flat[at_heads + h])] += sign * whole * slopes[r, h]
+        whole, basis = dot(flat[at + (r + 1) * n : at + (r + 2) * n], pull), flat[at_basis + r * f :]
+        for i in range(f):
+            of_features[i] += whole * basis[i]
 
 
 def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -414,9 +417,11 @@ def moved_by(rows: np.ndarray) -> np.ndarray:
 
 def field_rows(field: Field, gradients: int) -> np.ndarray:
     """The rows of a map that hold a field; `gradients` is the number that learning it took."""
+    begin, end = longest_run(field.starts, field.later)
     numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases]
-    numbers += [field.middle, field.own, field.starts, field.later]
-    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in (*numbers, *field.coefficients)])
+    numbers += [field.middle, field.own, field.starts, field.later, *field.coefficients[:2]]
+    numbers.append(field.coefficients[2][:, run_order(begin, end, field.starts, len(field.later))])
+    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
     header = {
@@ -430,6 +435,8 @@ def field_rows(field: Field, gradients: int) -> np.ndarray:
         SIZE_A: len(field.bases[1]),
         SIZE_G: len(field.bases[2]),
         N_GRADIENTS: gradients,
+        RUN: begin,
+        RUN_END: end,
     }
     for column, value in header.items():
         rows[0, column] = value
@@ -448,6 +455,10 @@ def field_of(rows: np.ndarray) -> Field:
     coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[11:14], shapes, strict=True))
     numbers = parts[1:4]
     places_of = indices[1:]
+    order = run_order(int(rows[0, RUN]), int(rows[0, RUN_END]), places_of[1], e)
+    by_columns = np.empty_like(coefficients[2])
+    by_columns[:, order] = coefficients[2]
+    coefficients = *coefficients[:2], by_columns
     return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients)  # type: ignore[call-arg,arg-type]
 
 
@@ -469,7 +480,7 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
 
 def _is_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows hold one field."""
-    counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G]]
+    counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, RUN, RUN_END]]
     if not (
         np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)
     ):
@@ -489,7 +500,9 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
     if starts[0] != 0 or starts[-1] != len(later) or np.any(np.diff(starts) < 0):
         return False
     columns = np.repeat(np.arange(n), np.diff(starts).astype(np.int64))
-    return are_coordinates(later, n) and bool(np.all(later > columns))
+    if not (are_coordinates(later, n) and np.all(later > columns)):
+        return False
+    return is_run(int(rows[0, RUN]), int(rows[0, RUN_END]), starts.astype(np.int64), later)
 
 
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:

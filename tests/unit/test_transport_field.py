@@ -9,7 +9,7 @@ import pytest
 
 from stanadapt.transport import composition, learning
 from stanadapt.transport.bend import Bend, bend_rows
-from stanadapt.transport.exponential import exponentials
+from stanadapt.transport.exponential import replace_by_exponentials
 from stanadapt.transport.field import (
     OWN_FEATURES,
     Field,
@@ -32,6 +32,8 @@ from stanadapt.transport.map_table import (
     N_HEADS,
     N_LATENTS,
     OWN,
+    RUN,
+    RUN_END,
     SIZE_S,
     WIDTH,
 )
@@ -43,12 +45,19 @@ GRADIENTS = 17
 STEP = 1e-6
 
 
+SERIES, SERIES_WITH_LEVEL = 4, 5  # seeds of fields with a run, see triangular.py
+
+
 def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
     """A field with `m` heads and random numbers; latents in an order of their own."""
     rng = np.random.default_rng(seed)
     places = rng.permutation(OUTSIDE)
-    heads, own = np.sort(places[:m]), places[m : m + 8]
-    entries = [[k for k in range(j + 1, len(own)) if rng.random() < 0.4] for j in range(len(own))]
+    heads, own = np.sort(places[:m]), places[m : m + (10 if seed >= SERIES else 8)]
+    n = len(own)
+    entries = [[k for k in range(j + 1, n) if rng.random() < 0.4] for j in range(n)]
+    if seed >= SERIES:
+        far = [n - 1] if seed == SERIES_WITH_LEVEL else []
+        entries[:-2] = [sorted({j + 2, *far}) for j in range(n - 2)]
     starts = np.cumsum([0, *map(len, entries)])
     later = np.array([k for column in entries for k in column], np.int64)
     if m == 0:
@@ -102,7 +111,7 @@ def point(table: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, float]:
     return x, composition.into_x(table, z, x)
 
 
-CASES = [(m, seed) for m in (0, 1, 3) for seed in (1, 2, 3)]
+CASES = [(m, seed) for m in (0, 1, 3) for seed in (1, 2, 3)] + [(1, SERIES), (2, SERIES_WITH_LEVEL)]
 
 
 @pytest.mark.parametrize(("m", "seed"), CASES)
@@ -172,11 +181,17 @@ def test_slopes_of_features_are_their_derivatives(m: int) -> None:
         np.testing.assert_allclose(features(theta)[1], np.transpose(wanted), atol=1e-5)
 
 
+def _exponentials(x: np.ndarray) -> np.ndarray:
+    found = x.copy()
+    replace_by_exponentials(found)
+    return found
+
+
 def test_exponentials_are_right_to_the_last_places() -> None:
     x = np.random.default_rng(1).normal(size=2_000) * np.repeat([1e-8, 1.0, 30.0, 200.0], 500)
-    np.testing.assert_allclose(exponentials(x), np.exp(x), rtol=1e-15)
-    np.testing.assert_array_equal(exponentials(np.array([0.0, -0.0])), 1.0)
-    far = exponentials(np.array([-1e6, -np.inf, np.inf, 1e6]))
+    np.testing.assert_allclose(_exponentials(x), np.exp(x), rtol=1e-15)
+    np.testing.assert_array_equal(_exponentials(np.array([0.0, -0.0])), 1.0)
+    far = _exponentials(np.array([-1e6, -np.inf, np.inf, 1e6]))
     np.testing.assert_allclose(far, np.exp([-700.0, -700.0, 700.0, 700.0]), rtol=1e-14)
 
 
@@ -233,6 +248,7 @@ DAMAGED: dict[str, Any] = {
     "heads below zero": lambda rows, law: rows.__setitem__((0, N_HEADS), -1),
     "one entry more": lambda rows, law: rows.__setitem__((0, N_ENTRIES), rows[0, N_ENTRIES] + 1),
     "part of a basis": lambda rows, law: rows.__setitem__((0, SIZE_S), 1.5),
+    "a run where there is none": lambda rows, law: rows.__setitem__((0, [RUN, RUN_END]), [0, 6]),
     "another kind": lambda rows, law: rows.__setitem__((0, KIND), 7.0),
 }
 
