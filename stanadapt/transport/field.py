@@ -60,6 +60,7 @@ from .map_table import (
     BEND,
     COLUMNS,
     FIELD,
+    INNOVATIONS,
     KIND,
     N_ENTRIES,
     N_FEATURES,
@@ -86,7 +87,7 @@ from .triangular import (
     total,
 )
 
-KINDS = (FIELD,)
+KINDS = FIELD, INNOVATIONS
 KNOTS = 4  # of each head, at mid + scale (-3, -1, 1, 3)
 OWN_FEATURES = 1 + 2 * KNOTS  # of each head
 _LARGEST_LOG = 300.0  # a larger log scale of a latent overflows
@@ -162,12 +163,15 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
 
 @kernel(ordered=True, counted=False)
 def lengths(table: Any) -> Any:
-    """The numbers of rows that the first field of a map has, and both fields together; 0 for none."""
-    first = int(table[0, ROWS]) if len(table) > 0 and table[0, KIND] == FIELD else 0
+    """Where the rows of innovations, of the first field and of both fields end in a map."""
+    innovations = int(table[0, ROWS]) if len(table) > 0 and table[0, KIND] == INNOVATIONS else 0
+    first = innovations
+    if first < len(table) and table[first, KIND] == FIELD:
+        first += int(table[first, ROWS])
     both = first
-    if 0 < first < len(table) and table[first, KIND] == FIELD:
+    if innovations < first < len(table) and table[first, KIND] == FIELD:
         both += int(table[first, ROWS])
-    return first, both
+    return innovations, first, both
 
 
 @kernel(ordered=True, counted=False)
@@ -251,6 +255,15 @@ def _write_law(table: Any, at: Any, x: Any, s: Any, a: Any, g: Any) -> None:
 
 
 @kernel(ordered=True)
+def entries_at(table: Any, at: Any, x: Any) -> Any:
+    """G (e,) at the heads in `x` (d,), in the order in which it is stored."""
+    g = np.empty(int(table[0, N_ENTRIES]))
+    values = _feature_slopes(table, at, x)[0]
+    _mix(g, table.reshape(table.size), values, at[6], int(table[0, SIZE_G]), at[13])
+    return g
+
+
+@kernel(ordered=True)
 def _law(table: Any, at: Any, x: Any) -> Any:
     """The same, returned; G column by column."""
     n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
@@ -321,7 +334,7 @@ def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
         i, scaled = int(own[j]), scale[j] * pull_y[j]
         pull_s[j] = 1.0 + z[i] * scaled
         score[i] = scaled
-    _add_to_heads(table, at, x, pull_s, pull_y, pull_g, 1.0, score)
+    add_to_heads(table, at, x, pull_s, pull_y, pull_g, 1.0, score)
 
 
 @kernel(ordered=True, late=True)
@@ -347,11 +360,11 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
             pull_g[entry] = -y[there] * pull
             score[int(own[there])] += g[entry] * pull
     order_entries(int(table[0, RUN]), int(table[0, RUN_END]), starts, pull_g, False)
-    _add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
+    add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
 
 
 @kernel(ordered=True)
-def _add_to_heads(
+def add_to_heads(
     table: Any, at: Any, x: Any, pull_s: Any, pull_a: Any, pull_g: Any, sign: Any, score: Any
 ) -> None:
     """Add to the scores of the heads, times `sign`, what the derivatives in s, a and G pass on to them."""
@@ -376,46 +389,61 @@ def _add_pull(flat: Any, at_basis: Any, at: Any, size: Any, pull: Any, of_featur
 
 
 def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a map that hold its fields and the root's bend, none if it has none, and the other rows."""
-    end = 0
+    """The rows of a map that hold its fields, with their innovations and the root's bend, and the others.
+
+    There are none of the first if it has no field.
+    """
+    end = len(_block(table, INNOVATIONS))
     for _ in range(2):
-        end += len(_first_field(table[end:]))
+        end += len(_block(table[end:], FIELD))
     if 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
         end += 1
     return table[:end], table[end:]
 
 
-def _first_field(table: np.ndarray) -> np.ndarray:
-    """The rows of the field that begins with the first row, as many as there are."""
-    if not len(table) or table[0, KIND] != FIELD:
+def _block(table: np.ndarray, kind: float) -> np.ndarray:
+    """The rows of the field or the innovations that begin with the first row, as many as there are."""
+    if not len(table) or table[0, KIND] != kind:
         return table[:0]
     return table[: int(max(table[0, ROWS], 1.0))] if np.isfinite(table[0, ROWS]) else table
 
 
 def _parts(rows: np.ndarray) -> list[np.ndarray]:
-    """The rows of the field of the latents, of that of the heads, and of the root's bend; some have none."""
-    first = _first_field(rows)
-    second = _first_field(rows[len(first) :])
-    return [first, second, rows[len(first) + len(second) :]]
+    """The rows of the innovations, of the fields of the latents and of the heads, and of the root's bend.
+
+    Some have none.
+    """
+    parts, left = [], rows
+    for kind in (INNOVATIONS, FIELD, FIELD):
+        parts.append(_block(left, kind))
+        left = left[len(parts[-1]) :]
+    return [*parts, left]
+
+
+def innovations_of(rows: np.ndarray) -> np.ndarray:
+    """The rows of the innovations, among the rows of fields, if these are series of innovations."""
+    return _parts(rows)[0]
 
 
 def fields_of(rows: np.ndarray) -> list[Field]:
     """The fields that these rows of a map hold: of the latents, and of the heads if they have one."""
-    return [field_of(part) for part in _parts(rows)[:2] if len(part)]
+    return [field_of(part) for part in _parts(rows)[1:3] if len(part)]
 
 
 def bend_of_root(rows: np.ndarray) -> np.ndarray:
     """The row of the root's bend, among the rows of fields, if it has one."""
-    return _parts(rows)[2]
+    return _parts(rows)[3]
 
 
 def moved_by(rows: np.ndarray) -> np.ndarray:
     """The coordinates that the rows of fields move."""
-    of_root = bend_of_root(rows)[:, OWN].astype(np.int64)
-    return np.concatenate([of_root, *(law.own for law in fields_of(rows))])
+    innovations, *_, of_root = _parts(rows)
+    series = [field_of(innovations).own] if len(innovations) else []
+    moved = [of_root[:, OWN].astype(np.int64), *series, *(law.own for law in fields_of(rows))]
+    return np.unique(np.concatenate(moved))
 
 
-def field_rows(field: Field, gradients: int) -> np.ndarray:
+def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
     """The rows of a map that hold a field; `gradients` is the number that learning it took."""
     begin, end = longest_run(field.starts, field.later)
     numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases]
@@ -425,7 +453,7 @@ def field_rows(field: Field, gradients: int) -> np.ndarray:
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
     header = {
-        KIND: FIELD,
+        KIND: kind,
         ROWS: len(rows),
         N_LATENTS: len(field.own),
         N_HEADS: len(field.heads),
@@ -466,8 +494,10 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows, which may come from a file, hold fields of `d` coordinates; or nothing."""
     if not len(rows):
         return True
-    first, second, of_root = _parts(rows)
-    if not _is_valid(first, d) or (len(second) and not _is_valid(second, d)):
+    innovations, first, second, of_root = _parts(rows)
+    if not len(first) or not all(_is_valid(part, d) for part in (innovations, first, second) if len(part)):
+        return False
+    if len(innovations) and not _are_innovations(field_of(innovations)):
         return False
     bent = of_root[:, OWN]
     if not (are_coordinates(bent, d) and np.isfinite(of_root).all() and are_bends(of_root, d)):
@@ -476,6 +506,14 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if np.isin(bent, np.concatenate([law.own for law in laws])).any():
         return False
     return len(laws) == 1 or not np.isin(np.concatenate((laws[1].own, laws[1].heads)), laws[0].own).any()
+
+
+def _are_innovations(law: Field) -> bool:
+    """Whether a field has the form of innovations.py."""
+    n = len(law.own)
+    chain = np.array_equal(law.starts, np.minimum(np.arange(n + 1), n - 1))
+    no_scales = not np.any(law.coefficients[0]) and not np.any(law.coefficients[1]) and not np.any(law.middle)
+    return bool(chain and no_scales and np.array_equal(law.later, np.arange(1, n)))
 
 
 def _is_valid(rows: np.ndarray, d: int) -> bool:
@@ -526,4 +564,5 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     entries[field.own] = np.diff(field.starts)
     for law in of_heads:
         root[law.own] = law.heads[0]
-    return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}
+    taken = sum(part[0, N_GRADIENTS] for part in _parts(rows)[:2] if len(part))
+    return found | {"field_gradients": np.array(taken)}

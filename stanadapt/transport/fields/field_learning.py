@@ -14,6 +14,7 @@ from ..field import Field, field_rows
 from ..map_table import no_transport
 from .design import Design, find_design, widen_design
 from .head_law import HeadLaw, learn_head_law
+from .innovation_search import find_innovations
 from .laplace import HeadPosterior, find_place
 from .law_fit import fit_law
 from .precision import Precision, background_directions
@@ -50,8 +51,11 @@ def learn_field(
     `evaluate` writes the score at a point to its second argument and returns the log density. `unit` (d,) are
     scales of the coordinates, and `variables` (d,) the numbers of the variables that they belong to.
     """
-    density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + 2 * x.size)
     with np.errstate(all="ignore"):
+        series, taken = find_innovations(evaluate, x, unit, variables)
+        if series is not None:
+            evaluate, x, unit = series.evaluate, series.x, series.unit
+        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + 2 * x.size)
         try:
             found = _learn(density, x / unit, variables)
         except (
@@ -59,7 +63,9 @@ def learn_field(
             ValueError,
         ):  # functions that call LAPACK raise these after an overflow
             found = None
-    return None if density.spent >= 1.0 else found, density.gradients
+    if found is not None and series is not None:
+        found = found._replace(rows=np.concatenate((series.rows, found.rows)))
+    return None if density.spent >= 1.0 else found, taken + density.gradients
 
 
 def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Learned | None:
