@@ -1,7 +1,8 @@
 """The law of series that a program writes in their innovations.
 
-A program that is not centred has standard normal innovations x, and a series such as h_t = phi h_t-1 + sigma x_t
-made of them. The data of a day then depend on all days before, so that the precision of x is dense. In
+A program that is not centred has standard normal innovations x, and a series that is made of them, such as
+h_t = phi h_t-1 + sigma x_t. The data of a day then depend on all days before, so that the precision of x is
+dense. In
 
     u_t = x_t + rho_t(theta) u_t-1
 

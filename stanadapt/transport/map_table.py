@@ -22,8 +22,9 @@ coordinate. The rows of a group follow each other, and the first of them holds t
     m_a, m_b, q   CENTER_A, CENTER_B, STRENGTH    of a term, in those of DATA, OFFSET and UNIT
     r_a, r_b      REACH, REACH_B   of a term, in those of THRESHOLD and SLOPE
 
-A field (field.py) has the first rows, after those of the innovations that it may be of (innovations.py): a header, which holds their number and counts in the columns N_LATENTS
-to RUN_END, and rows that hold numbers in all columns. A second field and a bend may belong to it.
+A field (field.py) has the first rows, after those of the innovations of a series if it has any
+(innovations.py): a header, which holds their number and counts in the columns N_LATENTS to RUN_END, and rows
+that hold numbers in all columns. A second field and a bend may belong to it.
 
 tail.py, bend.py, ridge.py, group.py and field.py explain the symbols.
 """

@@ -27,6 +27,7 @@ from stanadapt.transport.field import (
 from stanadapt.transport.map_table import (
     APART,
     COLUMNS,
+    INNOVATIONS,
     KIND,
     N_ENTRIES,
     N_HEADS,
@@ -46,6 +47,7 @@ STEP = 1e-6
 
 
 SERIES, SERIES_WITH_LEVEL = 4, 5  # seeds of fields with a run, see triangular.py
+IN_INNOVATIONS = 3  # of one whose latents are innovations, in part
 
 
 def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
@@ -99,10 +101,29 @@ def of_heads(law: Field, seed: int) -> np.ndarray:
     return np.concatenate((field_rows(second, 0), bent))
 
 
+def of_innovations(law: Field, seed: int) -> np.ndarray:
+    """Rows that come before those of a field: some of its latents are innovations of a series."""
+    rng, own = np.random.default_rng(seed + 200), law.own[[5, 0, 3, 2]]
+    n, m = len(own), len(law.heads)
+    none, zeros = np.zeros((0, n_features(m))), np.zeros((1, n))
+    basis, entries = 0.2 * rng.normal(size=(2, n_features(m))), 0.5 * rng.normal(size=(3, n - 1))
+    series = law._replace(
+        bases=(none, none, basis),
+        middle=np.zeros(n),
+        own=own,
+        starts=np.minimum(np.arange(n + 1), n - 1),
+        later=np.arange(1, n),
+        coefficients=(zeros, zeros, entries),
+    )
+    return field_rows(series, 0, INNOVATIONS)
+
+
 def map_rows(m: int, seed: int, whole: bool = True) -> np.ndarray:
     """Rows of a field with `m` heads; if it is `whole`, and there are several heads, with a law of these."""
     law = field(m, seed)
     rows = field_rows(law, GRADIENTS)
+    if seed == IN_INNOVATIONS and m > 0:
+        rows = np.concatenate((of_innovations(law, seed), rows))
     return np.concatenate((rows, of_heads(law, seed))) if whole and m > 1 else rows
 
 
@@ -319,10 +340,11 @@ def test_a_law_of_the_heads_keeps_away_from_latents() -> None:
     assert not composition.is_map(np.concatenate((rows, tail)), D)
 
 
-def test_a_table_that_passes_never_reads_outside_of_itself() -> None:
+@pytest.mark.parametrize("seed", [2, IN_INNOVATIONS])
+def test_a_table_that_passes_never_reads_outside_of_itself(seed: int) -> None:
     """Random damage: what is not refused gives a map that can be undone, or numbers that are not finite."""
     rng, refused, tries = np.random.default_rng(5), 0, 400
-    whole = map_rows(3, 2)
+    whole = map_rows(3, seed)
     structure = COLUMNS + np.arange(4 * 3)  # heads, mid, scale and rate
     for _ in range(tries):
         rows = whole.copy()

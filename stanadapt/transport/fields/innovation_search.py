@@ -1,10 +1,11 @@
-"""Finding series that a program writes in their innovations (innovations.py), from a few differences of scores.
+"""Finding series that a program writes in their innovations (innovations.py), by few differences of scores.
 
 Let x be standard normal innovations, u = B x with u_t = x_t + rho_t u_t-1 a series of them, and let the data
-depend on each u_t by itself, with curvature d_t. Then -H = I + B^T D B. A probe w has the answer q = -H w - w,
-with (B^-T q)_t = q_t - rho_t+1 q_t+1 = d_t (B w)_t. For several probes at once q_t - rho_t+1 q_t+1 is thus
-parallel to (B w)_t, over the probes, and B w is known as far as rho is: one pass along the series gives all
-rho_t and d_t, however long the series is. A probe that took no part tells if this is the whole of -H.
+depend on each u_t by itself, with curvature d_t. Then -H = I + B^T D B. A probe w has the answer
+q = -H w - w, with (B^-T q)_t = q_t - rho_t+1 q_t+1 = d_t (B w)_t. For several probes at once
+q_t - rho_t+1 q_t+1 is thus parallel to (B w)_t, over the probes, and B w is known as far as rho is: one pass
+along the series gives all rho_t and d_t, however long the series is. A probe that took no part tells if this
+is the whole of -H.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .law_fit import bounded_features
 from .probes import FEW_NEIGHBOURS, ScaledDensity
 
 PROBES = 6  # and one more that judges
+_FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
 _WRONG = 1e-3  # share of an answer that may be unexplained
 _TIED = 0.1  # a series has regressions as large as this, by their root mean square
 MOST_CANDIDATES = 40  # coordinates that rho may depend on
@@ -116,15 +118,19 @@ def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series 
 
 
 def solve_probes(probes: np.ndarray, answers: np.ndarray) -> Series:
-    """rho and d from probes w and answers q, both (k, n)."""
+    """rho and d from probes w and answers q, both (k, n).
+
+    At the end of a series there may be no data any more. No answer tells rho there, and it is 0.
+    """
     n = probes.shape[1]
     rho, curvature = np.zeros(n), np.zeros(n)
-    u = probes[:, 0]
+    u, least = probes[:, 0], _FAINT * np.sqrt(np.mean(np.square(answers)))
     for t in range(n):
         along = u / (u @ u)
         if t < n - 1:
             ahead = answers[:, t + 1] - u * (along @ answers[:, t + 1])
-            rho[t + 1] = (ahead @ answers[:, t]) / (ahead @ ahead)
+            size = ahead @ ahead
+            rho[t + 1] = (ahead @ answers[:, t]) / size if size > least**2 else 0.0
             curvature[t] = along @ (answers[:, t] - rho[t + 1] * answers[:, t + 1])
             u = probes[:, t + 1] + rho[t + 1] * u
         else:
@@ -215,7 +221,7 @@ class _Fit(NamedTuple):
 def _best_fit(thetas: np.ndarray, entries: np.ndarray, heights: np.ndarray, scale: np.ndarray) -> _Fit:
     """The best fit to entries (p, e) at the heads (p, m), exact at the first of them.
 
-    An autocorrelation is mostly a logistic function of a head. A knot of the features at 0 has it without an error.
+    An autocorrelation is mostly a logistic function of a head, and a knot of the features at 0 has that exactly.
     """
     m = thetas.shape[1]
     weights = np.maximum(np.exp(heights / _TEMPER), _LEAST_WEIGHT)
