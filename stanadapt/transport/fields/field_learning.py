@@ -55,7 +55,7 @@ def learn_field(
         series, taken = find_innovations(evaluate, x, unit, variables)
         if series is not None:
             evaluate, x, unit = series.evaluate, series.x, series.unit
-        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + 2 * x.size)
+        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + 2 * x.size - taken)
         try:
             found = _learn(density, x / unit, variables)
         except (

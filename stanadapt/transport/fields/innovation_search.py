@@ -221,7 +221,7 @@ class _Fit(NamedTuple):
 def _best_fit(thetas: np.ndarray, entries: np.ndarray, heights: np.ndarray, scale: np.ndarray) -> _Fit:
     """The best fit to entries (p, e) at the heads (p, m), exact at the first of them.
 
-    An autocorrelation is mostly a logistic function of a head, and a knot of the features at 0 has that exactly.
+    An autocorrelation is mostly a logistic function of a head. With a knot at 0 features have it exactly.
     """
     m = thetas.shape[1]
     weights = np.maximum(np.exp(heights / _TEMPER), _LEAST_WEIGHT)
