@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from ..composition import change_coordinates
 from ..field import Field, field_rows
 from ..map_table import no_transport
-from .design import Design, find_design, widen_design
+from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .head_law import HeadLaw, learn_head_law
 from .innovation_search import find_innovations
 from .laplace import HeadPosterior, find_place
@@ -26,6 +26,9 @@ HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, 
 DELTA = 0.5
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 MOST_PROBES = 150  # gradients that a precision may take
+# Around the middle a good law is off by 0.05 to 0.25 in z. One that is as far off as this would be given up after
+# the next draws, so its tails are not worth their gradients.
+HOPELESS = 3.0
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
@@ -81,7 +84,10 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
     place = find_place(precision, x)
     if place is None or place.mode.factor.lower.nnz > MOST_ENTRIES * x.size:
         return None
-    design = find_design(precision, place)
+    design = find_design(precision, place, tails=False)
+    if len(heads) and how_far_off(design, fit_law(precision, place, design)) > HOPELESS:
+        return None
+    follow_tails(design)
     field = learn_law(design)
     of_heads = learn_head_law(design, heads, density.unit[heads])
     rows = field_rows(field, density.gradients)
