@@ -11,8 +11,9 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import OWN_GROUP, Groups, datasets
 from ..transport.composition import is_map, transport_draws
-from ..transport.field import Field, feature_values, field_of, n_features, split
-from ..transport.map_table import COLUMNS, KIND, N_HEADS
+from ..transport.field import Field, feature_values, fields_of, innovations_of, n_features, split
+from ..transport.innovations import into_u
+from ..transport.map_table import COLUMNS, KIND
 from . import canvas
 from .preconditioner import find_parameters
 
@@ -26,7 +27,7 @@ _RASTER = 2_000  # a scatter of more points becomes an image in SVG
 class _Draws(NamedTuple):
     """Of the chains with a field, in x and in z."""
 
-    x: np.ndarray  # (chain, draw, d)
+    x: np.ndarray  # (chain, draw, d), with series in place of their innovations
     z: np.ndarray
     law: Field  # of the first of these chains
     heads: np.ndarray  # coordinates that are heads in all of these chains
@@ -178,7 +179,8 @@ def _read(groups: Groups) -> _Draws:
     if not all(is_map(table, d) for table in maps):
         raise ArgumentError(f"idata: its transport is no map of {d} coordinates")
     fields = [split(table)[0] for table in maps]
-    laws = {i: field_of(rows) for i, rows in enumerate(fields) if len(rows) and rows[0, N_HEADS] > 0}
+    first = {i: fields_of(rows)[0] for i, rows in enumerate(fields) if len(rows)}
+    laws = {i: law for i, law in first.items() if len(law.heads)}
     if not laws:
         raise ArgumentError("idata has no latent field with heads: no chain has learned one")
     places = np.array([*laws])
@@ -198,6 +200,11 @@ def _read(groups: Groups) -> _Draws:
             for i, draws in zip(places, x, strict=True)
         ]
     )
+    for i, draws in zip(places, x, strict=True):
+        series = innovations_of(fields[i])
+        if len(series):
+            for draw in draws:
+                into_u(series, draw)
     return _Draws(x, z, laws[int(places[0])], heads, latents, places)
 
 

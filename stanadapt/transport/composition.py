@@ -14,6 +14,7 @@ row of the table (map_table.py) belongs to a law, and the functions here hand it
     CENTRED, NOT_CENTRED   group.py    coordinates with a scale that is itself a parameter
     FIELD      field.py   latents that are tied to their neighbours by a few parameters, the heads; and heads
                           whose own law depends on one of them (the first rows, latents before heads)
+    INNOVATIONS   innovations.py   series that a program writes in their innovations (before a field)
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from . import bend, field, group, ridge, tail
+from . import bend, field, group, innovations, ridge, tail
 from .map_table import (
     BEND,
     COLUMNS,
@@ -57,7 +58,7 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
     """The same; `kept` (n_kept(table),), or (0,), takes what `pull_back_kept` needs of a field."""
     for i in range(z.size):
         x[i] = z[i]
-    first, latents = field.lengths(table)
+    start, first, latents = field.lengths(table)
     log_det, k = 0.0, latents
     while k < len(table):
         if table[k, KIND] == TAIL:
@@ -70,15 +71,18 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
             log_det, k = group.into_x(table, k, z, x, log_det)
     if latents > first:  # the heads, before the latents that depend on them
         log_det += field.into_x(table[first:], z, x, z[:0])
-    if first > 0:
-        log_det += field.into_x(table, z, x, kept)
+    if first > start:
+        log_det += field.into_x(table[start:], z, x, kept)
+    if start > 0:
+        innovations.into_x(table, x)
     return log_det if np.isfinite(log_det) else np.inf
 
 
 @kernel(ordered=True, counted=False)
 def n_kept(table: Any) -> Any:
     """How many numbers `into_x_keeping` keeps."""
-    return field.n_kept(table) if field.lengths(table)[0] > 0 else 0
+    start, first, _ = field.lengths(table)
+    return field.n_kept(table[start:]) if first > start else 0
 
 
 @kernel(ordered=True, counted=False)
@@ -86,7 +90,11 @@ def into_z(table: Any, x: Any, z: Any) -> None:
     """Write z(x) to `z` (d,)."""
     for i in range(x.size):
         z[i] = x[i]
-    first, latents = field.lengths(table)
+    start, first, latents = field.lengths(table)
+    if start > 0:
+        innovations.into_u(table, z)
+        if first > start:  # while the heads among z are those of x
+            field.into_z(table[start:], z, z)
     k = latents
     while k < len(table):
         if table[k, KIND] == TAIL:
@@ -99,7 +107,7 @@ def into_z(table: Any, x: Any, z: Any) -> None:
             k = group.into_z(table, k, x, z)
     if latents > first:
         field.into_z(table[first:], x, z)
-    if first > 0:
+    if start == 0 and first > 0:
         field.into_z(table, x, z)
 
 
@@ -112,10 +120,12 @@ def pull_back(table: Any, z: Any, x: Any, score: Any) -> None:
 @kernel(ordered=True, counted=False)
 def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     """The same, after `into_x_keeping` at the same point, or with `kept` (0,)."""
-    first, latents = field.lengths(table)
+    start, first, latents = field.lengths(table)
     end = len(table)
-    if first > 0:
-        field.pull_back(table, z, x, score, kept)
+    if start > 0:
+        innovations.pull_back(table, x, score)
+    if first > start:
+        field.pull_back(table[start:], z, x, score, kept)
     if latents > first:
         field.pull_back(table[first:], z, x, score, z[:0])
     while end > latents:
@@ -132,7 +142,7 @@ def pull_back_kept(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
 @kernel(ordered=True)
 def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
     """The score (d,) in x, from `score` in z."""
-    first, latents = field.lengths(table)
+    start, first, latents = field.lengths(table)
     found, k = score.copy(), latents
     while k < len(table):
         if table[k, KIND] == TAIL:
@@ -145,7 +155,13 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> Any:
             k = group.score_in_x(table, k, z, x, found)
     if latents > first:
         field.score_in_x(table[first:], z, x, found)
-    if first > 0:
+    if start > 0:
+        series = x.copy()
+        innovations.into_u(table, series)
+        if first > start:
+            field.score_in_x(table[start:], z, series, found)
+        innovations.score_in_x(table, x, found)
+    elif first > 0:
         field.score_in_x(table, z, x, found)
     return found
 

@@ -34,6 +34,9 @@ that hold all other numbers one after another, in the order of `places`:
                                               and an entry is in the row `later`, a place in `own`
     S, A, G                   (r + 1, n), (r + 1, n), (r + 1, e)    coefficients; the first row is constant
 
+In a series most columns follow one pattern, a run (triangular.py). The columns RUN and RUN_END of the header
+say where it begins and ends, 0 and 0 for none, and its entries of G are stored in an order of their own.
+
 The heads may have a law of the same form: all but one of them, the root, are the latents of a second field,
 whose only head is the root (fields/head_law.py). Its rows follow those of the first. The root itself may have
 a bend (bend.py), whose row comes after these and has a 1 in the column APART: it belongs to the field, and is
@@ -51,12 +54,13 @@ import numpy as np
 from ..jit import kernel
 from ..kinds import Real
 from .bend import are_valid as are_bends
-from .exponential import exponentials
+from .exponential import replace_by_exponentials
 from .map_table import (
     APART,
     BEND,
     COLUMNS,
     FIELD,
+    INNOVATIONS,
     KIND,
     N_ENTRIES,
     N_FEATURES,
@@ -65,13 +69,25 @@ from .map_table import (
     N_LATENTS,
     OWN,
     ROWS,
+    RUN,
+    RUN_END,
     SIZE_A,
     SIZE_G,
     SIZE_S,
     are_coordinates,
 )
+from .triangular import (
+    dot,
+    is_run,
+    longest_run,
+    order_entries,
+    run_order,
+    solve,
+    solve_transposed,
+    total,
+)
 
-KINDS = (FIELD,)
+KINDS = FIELD, INNOVATIONS
 KNOTS = 4  # of each head, at mid + scale (-3, -1, 1, 3)
 OWN_FEATURES = 1 + 2 * KNOTS  # of each head
 _LARGEST_LOG = 300.0  # a larger log scale of a latent overflows
@@ -147,12 +163,15 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
 
 @kernel(ordered=True, counted=False)
 def lengths(table: Any) -> Any:
-    """The numbers of rows that the first field of a map has, and both fields together; 0 for none."""
-    first = int(table[0, ROWS]) if len(table) > 0 and table[0, KIND] == FIELD else 0
+    """Where the rows of innovations, of the first field and of both fields end in a map."""
+    innovations = int(table[0, ROWS]) if len(table) > 0 and table[0, KIND] == INNOVATIONS else 0
+    first = innovations
+    if first < len(table) and table[first, KIND] == FIELD:
+        first += int(table[first, ROWS])
     both = first
-    if 0 < first < len(table) and table[first, KIND] == FIELD:
+    if innovations < first < len(table) and table[first, KIND] == FIELD:
         both += int(table[first, ROWS])
-    return first, both
+    return innovations, first, both
 
 
 @kernel(ordered=True, counted=False)
@@ -187,37 +206,30 @@ def places(table: Any) -> Any:
 @kernel(ordered=True, counted=False)
 def _mix(out: Any, flat: Any, values: Any, at_basis: Any, size: Any, at: Any) -> None:
     """out = the sum of the `size` + 1 rows (n,) at `at`, times the basis at `at_basis`."""
-    n, f = out.size, values.size
+    n, f, k = out.size, values.size, size % 3
     constant = flat[at : at + n]
-    for j in range(n):
-        out[j] = constant[j]
-    for r in range(0, size, 2):  # two rows at a time, so that `out` is read and written half as often
-        weight, other = 0.0, 0.0
-        last = r + 1 == size
-        for i in range(f):
-            weight += flat[at_basis + r * f + i] * values[i]
-            if not last:
-                other += flat[at_basis + (r + 1) * f + i] * values[i]
-        row = flat[at + (r + 1) * n : at + (r + 2) * n]
-        if last:
-            for j in range(n):
-                out[j] += weight * row[j]
-        else:
-            after = flat[at + (r + 2) * n : at + (r + 3) * n]
-            for j in range(n):
-                here = out[j] + weight * row[j]
-                out[j] = here + other * after[j]
-
-
-@kernel(ordered=True, counted=False)
-def _slopes(out: Any, flat: Any, slopes: Any, at_basis: Any) -> None:
-    """out (r, m) = the derivatives of a basis in the heads."""
-    f, m = slopes.shape
-    for r in range(len(out)):
-        for a in range(m):
-            out[r, a] = 0.0
-            for i in range(f):
-                out[r, a] += flat[at_basis + r * f + i] * slopes[i, a]
+    if k == 0:
+        for j in range(n):
+            out[j] = constant[j]
+    elif k == 1:
+        first, a = dot(flat[at_basis : at_basis + f], values), flat[at + n : at + 2 * n]
+        for j in range(n):
+            out[j] = constant[j] + first * a[j]
+    else:
+        first, a = dot(flat[at_basis : at_basis + f], values), flat[at + n : at + 2 * n]
+        second, b = dot(flat[at_basis + f : at_basis + 2 * f], values), flat[at + 2 * n : at + 3 * n]
+        for j in range(n):
+            here = constant[j] + first * a[j]
+            out[j] = here + second * b[j]
+    for r in range(k, size, 3):  # three rows at a time, so that `out` is read and written less often
+        begin, row = at_basis + r * f, at + (r + 1) * n
+        first, a = dot(flat[begin : begin + f], values), flat[row : row + n]
+        second, b = dot(flat[begin + f : begin + 2 * f], values), flat[row + n : row + 2 * n]
+        third, c = dot(flat[begin + 2 * f : begin + 3 * f], values), flat[row + 2 * n : row + 3 * n]
+        for j in range(n):
+            here = out[j] + first * a[j]
+            here = here + second * b[j]
+            out[j] = here + third * c[j]
 
 
 @kernel(ordered=True)
@@ -234,14 +246,31 @@ def _feature_slopes(table: Any, at: Any, x: Any) -> Any:
 
 
 @kernel(ordered=True)
-def _law(table: Any, at: Any, x: Any) -> Any:
-    """s (n,), a (n,) and G (e,) at the heads in `x` (d,)."""
+def _write_law(table: Any, at: Any, x: Any, s: Any, a: Any, g: Any) -> None:
+    """Write s (n,), a (n,) and G (e,) at the heads in `x` (d,)."""
     flat, values = table.reshape(table.size), _feature_slopes(table, at, x)[0]
-    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
-    s, a, g = np.empty(n), np.empty(n), np.empty(e)
     _mix(s, flat, values, at[4], int(table[0, SIZE_S]), at[11])
     _mix(a, flat, values, at[5], int(table[0, SIZE_A]), at[12])
     _mix(g, flat, values, at[6], int(table[0, SIZE_G]), at[13])
+
+
+@kernel(ordered=True)
+def entries_at(table: Any, at: Any, x: Any) -> Any:
+    """G (e,) at the heads in `x` (d,), in the order in which it is stored."""
+    g = np.empty(int(table[0, N_ENTRIES]))
+    values = _feature_slopes(table, at, x)[0]
+    _mix(g, table.reshape(table.size), values, at[6], int(table[0, SIZE_G]), at[13])
+    return g
+
+
+@kernel(ordered=True)
+def _law(table: Any, at: Any, x: Any) -> Any:
+    """The same, returned; G column by column."""
+    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
+    s, a, g = np.empty(n), np.empty(n), np.empty(e)
+    _write_law(table, at, x, s, a, g)
+    starts = table.reshape(table.size)[at[9] : at[10]]
+    order_entries(int(table[0, RUN]), int(table[0, RUN_END]), starts, g, True)
     return s, a, g
 
 
@@ -249,26 +278,20 @@ def _law(table: Any, at: Any, x: Any) -> Any:
 def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
     """Write x(z) of a field to `x`, and what `pull_back` needs to `kept`. Returns log |dx/dz|."""
     at, flat = places(table), table.reshape(table.size)
-    s, a, g = _law(table, at, x)
-    n, e, log_det = s.size, g.size, 0.0
-    scale, y = exponentials(s), np.empty(n)
+    n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
+    if kept.size == 0:
+        kept = np.empty(n_kept(table))
+    scale, g, y = kept[:n], kept[n : n + e], kept[n + e :]
+    _write_law(table, at, x, scale, y, g)  # s and a, where e^s and y will be
+    log_det = total(scale)
+    replace_by_exponentials(scale)
     middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
     starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
-        log_det += s[j]
-    last = e
-    for j in range(n - 1, -1, -1):
-        i, first = int(own[j]), int(starts[j])
-        here = a[j] + scale[j] * z[i]
-        for entry in range(first, last):
-            here -= g[entry] * y[int(later[entry])]
-        y[j], last = here, first
-        x[i] = middle[j] + here
-    if kept.size > 0:
-        for j in range(n):
-            kept[j], kept[n + e + j] = scale[j], y[j]
-        for entry in range(e):
-            kept[n + entry] = g[entry]
+        y[j] += scale[j] * z[int(own[j])]
+    solve(int(table[0, RUN]), int(table[0, RUN_END]), starts, later, g, y)
+    for j in range(n):
+        x[int(own[j])] = middle[j] + y[j]
     return log_det
 
 
@@ -306,18 +329,12 @@ def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         pull_y[j] = score[int(own[j])]
-    entry = 0
+    solve_transposed(int(table[0, RUN]), int(table[0, RUN_END]), starts, later, g, y, pull_y, pull_g)
     for j in range(n):
-        i, pull, end = int(own[j]), pull_y[j], int(starts[j + 1])
-        while entry < end:
-            there = int(later[entry])
-            pull_g[entry] = -y[there] * pull
-            pull_y[there] -= g[entry] * pull
-            entry += 1
-        scaled = scale[j] * pull
+        i, scaled = int(own[j]), scale[j] * pull_y[j]
         pull_s[j] = 1.0 + z[i] * scaled
         score[i] = scaled
-    _add_to_heads(table, at, x, pull_s, pull_y, pull_g, 1.0, score)
+    add_to_heads(table, at, x, pull_s, pull_y, pull_g, 1.0, score)
 
 
 @kernel(ordered=True, late=True)
@@ -342,85 +359,101 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
             there = int(later[entry])
             pull_g[entry] = -y[there] * pull
             score[int(own[there])] += g[entry] * pull
-    _add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
+    order_entries(int(table[0, RUN]), int(table[0, RUN_END]), starts, pull_g, False)
+    add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
 
 
 @kernel(ordered=True)
-def _add_to_heads(
+def add_to_heads(
     table: Any, at: Any, x: Any, pull_s: Any, pull_a: Any, pull_g: Any, sign: Any, score: Any
 ) -> None:
     """Add to the scores of the heads, times `sign`, what the derivatives in s, a and G pass on to them."""
     flat, slopes, m = table.reshape(table.size), _feature_slopes(table, at, x)[1], int(table[0, N_HEADS])
-    sizes = int(table[0, SIZE_S]), int(table[0, SIZE_A]), int(table[0, SIZE_G])
-    pulls = pull_s, pull_a, pull_g
-    for part in range(3):
-        of_basis = np.empty((sizes[part], m))
-        _slopes(of_basis, flat, slopes, at[4 + part])
-        _add_pull(flat, at[0], at[11 + part], of_basis, pulls[part], sign, score)
+    of_features = np.zeros(slopes.shape[0])
+    _add_pull(flat, at[4], at[11], int(table[0, SIZE_S]), pull_s, of_features)
+    _add_pull(flat, at[5], at[12], int(table[0, SIZE_A]), pull_a, of_features)
+    _add_pull(flat, at[6], at[13], int(table[0, SIZE_G]), pull_g, of_features)
+    for h in range(m):
+        for i in range(of_features.size):
+            score[int(flat[at[0] + h])] += sign * of_features[i] * slopes[i, h]
 
 
-@kernel(counted=False)
-def _add_pull(flat: Any, at_heads: Any, at: Any, slopes: Any, pull: Any, sign: Any, score: Any) -> None:
-    size, m = slopes.shape
-    n = pull.size
+@kernel(ordered=True, counted=False)
+def _add_pull(flat: Any, at_basis: Any, at: Any, size: Any, pull: Any, of_features: Any) -> None:
+    """Add what the derivatives (n,) of the `size` + 1 rows at `at` pass on to the features (F,)."""
+    n, f = pull.size, of_features.size
     for r in range(size):
-        row = flat[at + (r + 1) * n : at + (r + 2) * n]
-        whole = 0.0
-        for j in range(n):
-            whole += row[j] * pull[j]
-        for h in range(m):
-            score[int(flat[at_heads + h])] += sign * whole * slopes[r, h]
+        whole, basis = dot(flat[at + (r + 1) * n : at + (r + 2) * n], pull), flat[at_basis + r * f :]
+        for i in range(f):
+            of_features[i] += whole * basis[i]
 
 
 def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a map that hold its fields and the root's bend, none if it has none, and the other rows."""
-    end = 0
+    """The rows of a map that hold its fields, with their innovations and the root's bend, and the others.
+
+    There are none of the first if it has no field.
+    """
+    end = len(_block(table, INNOVATIONS))
     for _ in range(2):
-        end += len(_first_field(table[end:]))
+        end += len(_block(table[end:], FIELD))
     if 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
         end += 1
     return table[:end], table[end:]
 
 
-def _first_field(table: np.ndarray) -> np.ndarray:
-    """The rows of the field that begins with the first row, as many as there are."""
-    if not len(table) or table[0, KIND] != FIELD:
+def _block(table: np.ndarray, kind: float) -> np.ndarray:
+    """The rows of the field or the innovations that begin with the first row, as many as there are."""
+    if not len(table) or table[0, KIND] != kind:
         return table[:0]
     return table[: int(max(table[0, ROWS], 1.0))] if np.isfinite(table[0, ROWS]) else table
 
 
 def _parts(rows: np.ndarray) -> list[np.ndarray]:
-    """The rows of the field of the latents, of that of the heads, and of the root's bend; some have none."""
-    first = _first_field(rows)
-    second = _first_field(rows[len(first) :])
-    return [first, second, rows[len(first) + len(second) :]]
+    """The rows of the innovations, of the fields of the latents and of the heads, and of the root's bend.
+
+    Some have none.
+    """
+    parts, left = [], rows
+    for kind in (INNOVATIONS, FIELD, FIELD):
+        parts.append(_block(left, kind))
+        left = left[len(parts[-1]) :]
+    return [*parts, left]
+
+
+def innovations_of(rows: np.ndarray) -> np.ndarray:
+    """The rows of the innovations, among the rows of fields, if these are series of innovations."""
+    return _parts(rows)[0]
 
 
 def fields_of(rows: np.ndarray) -> list[Field]:
     """The fields that these rows of a map hold: of the latents, and of the heads if they have one."""
-    return [field_of(part) for part in _parts(rows)[:2] if len(part)]
+    return [field_of(part) for part in _parts(rows)[1:3] if len(part)]
 
 
 def bend_of_root(rows: np.ndarray) -> np.ndarray:
     """The row of the root's bend, among the rows of fields, if it has one."""
-    return _parts(rows)[2]
+    return _parts(rows)[3]
 
 
 def moved_by(rows: np.ndarray) -> np.ndarray:
     """The coordinates that the rows of fields move."""
-    of_root = bend_of_root(rows)[:, OWN].astype(np.int64)
-    return np.concatenate([of_root, *(law.own for law in fields_of(rows))])
+    innovations, *_, of_root = _parts(rows)
+    series = [field_of(innovations).own] if len(innovations) else []
+    moved = [of_root[:, OWN].astype(np.int64), *series, *(law.own for law in fields_of(rows))]
+    return np.unique(np.concatenate(moved))
 
 
-def field_rows(field: Field, gradients: int) -> np.ndarray:
+def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
     """The rows of a map that hold a field; `gradients` is the number that learning it took."""
+    begin, end = longest_run(field.starts, field.later)
     numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases]
-    numbers += [field.middle, field.own, field.starts, field.later]
-    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in (*numbers, *field.coefficients)])
+    numbers += [field.middle, field.own, field.starts, field.later, *field.coefficients[:2]]
+    numbers.append(field.coefficients[2][:, run_order(begin, end, field.starts, len(field.later))])
+    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
     header = {
-        KIND: FIELD,
+        KIND: kind,
         ROWS: len(rows),
         N_LATENTS: len(field.own),
         N_HEADS: len(field.heads),
@@ -430,6 +463,8 @@ def field_rows(field: Field, gradients: int) -> np.ndarray:
         SIZE_A: len(field.bases[1]),
         SIZE_G: len(field.bases[2]),
         N_GRADIENTS: gradients,
+        RUN: begin,
+        RUN_END: end,
     }
     for column, value in header.items():
         rows[0, column] = value
@@ -448,6 +483,10 @@ def field_of(rows: np.ndarray) -> Field:
     coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[11:14], shapes, strict=True))
     numbers = parts[1:4]
     places_of = indices[1:]
+    order = run_order(int(rows[0, RUN]), int(rows[0, RUN_END]), places_of[1], e)
+    by_columns = np.empty_like(coefficients[2])
+    by_columns[:, order] = coefficients[2]
+    coefficients = *coefficients[:2], by_columns
     return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients)  # type: ignore[call-arg,arg-type]
 
 
@@ -455,8 +494,10 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows, which may come from a file, hold fields of `d` coordinates; or nothing."""
     if not len(rows):
         return True
-    first, second, of_root = _parts(rows)
-    if not _is_valid(first, d) or (len(second) and not _is_valid(second, d)):
+    innovations, first, second, of_root = _parts(rows)
+    if not len(first) or not all(_is_valid(part, d) for part in (innovations, first, second) if len(part)):
+        return False
+    if len(innovations) and not _are_innovations(field_of(innovations)):
         return False
     bent = of_root[:, OWN]
     if not (are_coordinates(bent, d) and np.isfinite(of_root).all() and are_bends(of_root, d)):
@@ -467,9 +508,17 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     return len(laws) == 1 or not np.isin(np.concatenate((laws[1].own, laws[1].heads)), laws[0].own).any()
 
 
+def _are_innovations(law: Field) -> bool:
+    """Whether a field has the form of innovations.py."""
+    n = len(law.own)
+    chain = np.array_equal(law.starts, np.minimum(np.arange(n + 1), n - 1))
+    no_scales = not np.any(law.coefficients[0]) and not np.any(law.coefficients[1]) and not np.any(law.middle)
+    return bool(chain and no_scales and np.array_equal(law.later, np.arange(1, n)))
+
+
 def _is_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows hold one field."""
-    counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G]]
+    counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, RUN, RUN_END]]
     if not (
         np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)
     ):
@@ -489,7 +538,9 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
     if starts[0] != 0 or starts[-1] != len(later) or np.any(np.diff(starts) < 0):
         return False
     columns = np.repeat(np.arange(n), np.diff(starts).astype(np.int64))
-    return are_coordinates(later, n) and bool(np.all(later > columns))
+    if not (are_coordinates(later, n) and np.all(later > columns)):
+        return False
+    return is_run(int(rows[0, RUN]), int(rows[0, RUN_END]), starts.astype(np.int64), later)
 
 
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
@@ -513,4 +564,5 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     entries[field.own] = np.diff(field.starts)
     for law in of_heads:
         root[law.own] = law.heads[0]
-    return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}
+    taken = sum(part[0, N_GRADIENTS] for part in _parts(rows)[:2] if len(part))
+    return found | {"field_gradients": np.array(taken)}

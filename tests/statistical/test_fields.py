@@ -63,6 +63,17 @@ model {
   y ~ normal(h[seen], 0.5);
 }
 """
+INNOVATIONS = """
+data { int T; int n; array[n] int seen; vector[n] y; }
+parameters { real log_s; real a; vector[T] z; }
+model {
+  real phi = tanh(a); vector[T] h = exp(log_s) * z;
+  h[1] /= sqrt(1 - phi^2);
+  for (t in 2:T) h[t] += phi * h[t - 1];
+  log_s ~ std_normal(); a ~ normal(1, 0.7); z ~ std_normal();
+  y ~ normal(h[seen], 0.5);
+}
+"""
 TREND = """
 data { int T; vector[T] y; }
 parameters { vector[T] l; vector[T] b; real<lower=0> s_l; real<lower=0> s_y; }
@@ -172,6 +183,16 @@ def test_a_series_with_gaps_is_right(seed: int) -> None:
     posterior, adaptation, _ = run(GAPS, data, seed=seed, draws=3_000)
     assert has_heads(adaptation, 0, 1).any()
     assert (np.atleast_2d(adaptation["field_role"].values)[has_heads(adaptation, 0, 1)] > 0).all()
+    for name, law in zip(("log_s", "a"), laws, strict=True):
+        assert np.abs(errors(posterior[name].values, law)).max() < LIMIT
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_a_series_in_its_innovations_is_right(seed: int) -> None:
+    """The derivatives in the heads that the series passes on, and terms at its end that no data tell of."""
+    data, laws = with_gaps()
+    posterior, adaptation, _ = run(INNOVATIONS, data, seed=seed, draws=3_000, chains=2)
+    assert has_heads(adaptation, 0, 1).any()
     for name, law in zip(("log_s", "a"), laws, strict=True):
         assert np.abs(errors(posterior[name].values, law)).max() < LIMIT
 

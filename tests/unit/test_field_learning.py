@@ -11,8 +11,8 @@ import scipy.sparse as sparse
 from stanadapt.transport import composition
 from stanadapt.transport.field import field_of
 from stanadapt.transport.fields import field_learning
-from stanadapt.transport.fields.design import Design, find_design, widen_design
-from stanadapt.transport.fields.field_learning import HEAD, MOST_HEADS, choose_heads, learn_field
+from stanadapt.transport.fields.design import Design, find_design, how_far_off, widen_design
+from stanadapt.transport.fields.field_learning import HEAD, HOPELESS, MOST_HEADS, choose_heads, learn_field
 from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
 from stanadapt.transport.fields.precision import Precision
@@ -453,6 +453,24 @@ def test_a_design_grows_where_its_law_is_off() -> None:
     assert widen_design(narrow, fit_law(precision, place, narrow), rng) > 3
     design = find_design(precision, place)
     assert widen_design(design, fit_law(precision, place, design), rng) <= 2
+
+
+def test_a_law_that_is_far_off_is_told_before_the_tails(monkeypatch: pytest.MonkeyPatch) -> None:
+    precision = precision_of(Walk(DATA))
+    place = find_place(precision, START / UNIT)
+    assert place is not None
+    design = find_design(precision, place, tails=False)
+    assert len(design.points()[1]) < len(find_design(precision, place).points()[1])
+    law = fit_law(precision, place, design)
+    assert how_far_off(design, law) < 0.3
+    assert how_far_off(design, law._replace(middle=law.middle + 3.0)) > HOPELESS
+    variables = np.array([0, *[1] * T])
+    whole, all_gradients = learn_field(Walk(DATA), START, UNIT, variables)
+    assert whole is not None
+    monkeypatch.setattr(field_learning, "HOPELESS", 1e-3)
+    found, gradients = learn_field(Walk(DATA), START, UNIT, variables)
+    assert found is None
+    assert gradients < 0.8 * all_gradients
 
 
 def test_far_out_latents_are_not_centred_on_one_side_and_centred_on_the_other() -> None:

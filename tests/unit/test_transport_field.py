@@ -9,7 +9,7 @@ import pytest
 
 from stanadapt.transport import composition, learning
 from stanadapt.transport.bend import Bend, bend_rows
-from stanadapt.transport.exponential import exponentials
+from stanadapt.transport.exponential import replace_by_exponentials
 from stanadapt.transport.field import (
     OWN_FEATURES,
     Field,
@@ -27,11 +27,14 @@ from stanadapt.transport.field import (
 from stanadapt.transport.map_table import (
     APART,
     COLUMNS,
+    INNOVATIONS,
     KIND,
     N_ENTRIES,
     N_HEADS,
     N_LATENTS,
     OWN,
+    RUN,
+    RUN_END,
     SIZE_S,
     WIDTH,
 )
@@ -43,12 +46,20 @@ GRADIENTS = 17
 STEP = 1e-6
 
 
+SERIES, SERIES_WITH_LEVEL = 4, 5  # seeds of fields with a run, see triangular.py
+IN_INNOVATIONS = 3  # of one whose latents are innovations, in part
+
+
 def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
     """A field with `m` heads and random numbers; latents in an order of their own."""
     rng = np.random.default_rng(seed)
     places = rng.permutation(OUTSIDE)
-    heads, own = np.sort(places[:m]), places[m : m + 8]
-    entries = [[k for k in range(j + 1, len(own)) if rng.random() < 0.4] for j in range(len(own))]
+    heads, own = np.sort(places[:m]), places[m : m + (10 if seed >= SERIES else 8)]
+    n = len(own)
+    entries = [[k for k in range(j + 1, n) if rng.random() < 0.4] for j in range(n)]
+    if seed >= SERIES:
+        far = [n - 1] if seed == SERIES_WITH_LEVEL else []
+        entries[:-2] = [sorted({j + 2, *far}) for j in range(n - 2)]
     starts = np.cumsum([0, *map(len, entries)])
     later = np.array([k for column in entries for k in column], np.int64)
     if m == 0:
@@ -90,10 +101,29 @@ def of_heads(law: Field, seed: int) -> np.ndarray:
     return np.concatenate((field_rows(second, 0), bent))
 
 
+def of_innovations(law: Field, seed: int) -> np.ndarray:
+    """Rows that come before those of a field: some of its latents are innovations of a series."""
+    rng, own = np.random.default_rng(seed + 200), law.own[[5, 0, 3, 2]]
+    n, m = len(own), len(law.heads)
+    none, zeros = np.zeros((0, n_features(m))), np.zeros((1, n))
+    basis, entries = 0.2 * rng.normal(size=(2, n_features(m))), 0.5 * rng.normal(size=(3, n - 1))
+    series = law._replace(
+        bases=(none, none, basis),
+        middle=np.zeros(n),
+        own=own,
+        starts=np.minimum(np.arange(n + 1), n - 1),
+        later=np.arange(1, n),
+        coefficients=(zeros, zeros, entries),
+    )
+    return field_rows(series, 0, INNOVATIONS)
+
+
 def map_rows(m: int, seed: int, whole: bool = True) -> np.ndarray:
     """Rows of a field with `m` heads; if it is `whole`, and there are several heads, with a law of these."""
     law = field(m, seed)
     rows = field_rows(law, GRADIENTS)
+    if seed == IN_INNOVATIONS and m > 0:
+        rows = np.concatenate((of_innovations(law, seed), rows))
     return np.concatenate((rows, of_heads(law, seed))) if whole and m > 1 else rows
 
 
@@ -102,7 +132,7 @@ def point(table: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, float]:
     return x, composition.into_x(table, z, x)
 
 
-CASES = [(m, seed) for m in (0, 1, 3) for seed in (1, 2, 3)]
+CASES = [(m, seed) for m in (0, 1, 3) for seed in (1, 2, 3)] + [(1, SERIES), (2, SERIES_WITH_LEVEL)]
 
 
 @pytest.mark.parametrize(("m", "seed"), CASES)
@@ -172,11 +202,17 @@ def test_slopes_of_features_are_their_derivatives(m: int) -> None:
         np.testing.assert_allclose(features(theta)[1], np.transpose(wanted), atol=1e-5)
 
 
+def _exponentials(x: np.ndarray) -> np.ndarray:
+    found = x.copy()
+    replace_by_exponentials(found)
+    return found
+
+
 def test_exponentials_are_right_to_the_last_places() -> None:
     x = np.random.default_rng(1).normal(size=2_000) * np.repeat([1e-8, 1.0, 30.0, 200.0], 500)
-    np.testing.assert_allclose(exponentials(x), np.exp(x), rtol=1e-15)
-    np.testing.assert_array_equal(exponentials(np.array([0.0, -0.0])), 1.0)
-    far = exponentials(np.array([-1e6, -np.inf, np.inf, 1e6]))
+    np.testing.assert_allclose(_exponentials(x), np.exp(x), rtol=1e-15)
+    np.testing.assert_array_equal(_exponentials(np.array([0.0, -0.0])), 1.0)
+    far = _exponentials(np.array([-1e6, -np.inf, np.inf, 1e6]))
     np.testing.assert_allclose(far, np.exp([-700.0, -700.0, 700.0, 700.0]), rtol=1e-14)
 
 
@@ -233,6 +269,7 @@ DAMAGED: dict[str, Any] = {
     "heads below zero": lambda rows, law: rows.__setitem__((0, N_HEADS), -1),
     "one entry more": lambda rows, law: rows.__setitem__((0, N_ENTRIES), rows[0, N_ENTRIES] + 1),
     "part of a basis": lambda rows, law: rows.__setitem__((0, SIZE_S), 1.5),
+    "a run where there is none": lambda rows, law: rows.__setitem__((0, [RUN, RUN_END]), [0, 6]),
     "another kind": lambda rows, law: rows.__setitem__((0, KIND), 7.0),
 }
 
@@ -303,10 +340,11 @@ def test_a_law_of_the_heads_keeps_away_from_latents() -> None:
     assert not composition.is_map(np.concatenate((rows, tail)), D)
 
 
-def test_a_table_that_passes_never_reads_outside_of_itself() -> None:
+@pytest.mark.parametrize("seed", [2, IN_INNOVATIONS])
+def test_a_table_that_passes_never_reads_outside_of_itself(seed: int) -> None:
     """Random damage: what is not refused gives a map that can be undone, or numbers that are not finite."""
     rng, refused, tries = np.random.default_rng(5), 0, 400
-    whole = map_rows(3, 2)
+    whole = map_rows(3, seed)
     structure = COLUMNS + np.arange(4 * 3)  # heads, mid, scale and rate
     for _ in range(tries):
         rows = whole.copy()

@@ -32,6 +32,7 @@ _FLATTER = 1.5  # the walk sees the density of the heads to the power 1 / _FLATT
 _LOWEST = 7.0  # the log density of the heads where a law is tried, beside the largest one
 _WRONG = 0.5  # a law is off where the mode of all latents is off by this length in z
 _NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
+_LOOKS = 20  # that tell whether a law is near
 _MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
 
 
@@ -77,8 +78,8 @@ class Design:
         self._modes.append(mode)
 
 
-def find_design(precision: Precision, place: HeadPosterior) -> Design:
-    """The design around the place of the heads and along their tails."""
+def find_design(precision: Precision, place: HeadPosterior, *, tails: bool = True) -> Design:
+    """The design around the place of the heads and, with `tails`, along their tails."""
     design = Design(precision, place)
     m, axes = len(place.theta), np.eye(len(place.theta))
     lines = [sign * axis for axis in axes for sign in (-1.0, 1.0)]
@@ -89,10 +90,24 @@ def find_design(precision: Precision, place: HeadPosterior) -> Design:
         near = place.mode
         for reach in AXIS if np.count_nonzero(line) == 1 else PAIR:
             near = design.add(place.theta + place.root @ (reach * line), near.x) or near
-    for a in range(m):
+    if tails:
+        follow_tails(design)
+    return design
+
+
+def follow_tails(design: Design) -> None:
+    """Add the tails of all heads to a design."""
+    for a in range(len(design.place.theta)):
         for sign in (-1.0, 1.0):
             _follow_tail(design, a, sign)
-    return design
+
+
+def how_far_off(design: Design, law: Field) -> float:
+    """How far the mode of the latents is off in z, at the median of heads around their place."""
+    place, rng = design.place, np.random.default_rng(5)  # no random numbers of the chain
+    look = _Look(design.precision, law, place.mode.factor)
+    moves = rng.standard_normal((_LOOKS, len(place.theta)))
+    return float(np.median([look(place.theta + place.root @ move)[1] for move in moves]))
 
 
 def _follow_tail(design: Design, a: int, sign: float) -> None:

@@ -12,8 +12,9 @@ from scipy.sparse.csgraph import connected_components
 from ..composition import change_coordinates
 from ..field import Field, field_rows
 from ..map_table import no_transport
-from .design import Design, find_design, widen_design
+from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .head_law import HeadLaw, learn_head_law
+from .innovation_search import find_innovations
 from .laplace import HeadPosterior, find_place
 from .law_fit import fit_law
 from .precision import Precision, background_directions
@@ -25,6 +26,9 @@ HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, 
 DELTA = 0.5
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 MOST_PROBES = 150  # gradients that a precision may take
+# Around the middle a good law is off by 0.05 to 0.25 in z. One that is as far off as this would be given up after
+# the next draws, so its tails are not worth their gradients.
+HOPELESS = 3.0
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
@@ -50,8 +54,11 @@ def learn_field(
     `evaluate` writes the score at a point to its second argument and returns the log density. `unit` (d,) are
     scales of the coordinates, and `variables` (d,) the numbers of the variables that they belong to.
     """
-    density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + 2 * x.size)
     with np.errstate(all="ignore"):
+        series, taken = find_innovations(evaluate, x, unit, variables)
+        if series is not None:
+            evaluate, x, unit = series.evaluate, series.x, series.unit
+        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + 2 * x.size - taken)
         try:
             found = _learn(density, x / unit, variables)
         except (
@@ -59,7 +66,9 @@ def learn_field(
             ValueError,
         ):  # functions that call LAPACK raise these after an overflow
             found = None
-    return None if density.spent >= 1.0 else found, density.gradients
+    if found is not None and series is not None:
+        found = found._replace(rows=np.concatenate((series.rows, found.rows)))
+    return None if density.spent >= 1.0 else found, taken + density.gradients
 
 
 def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Learned | None:
@@ -75,7 +84,10 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
     place = find_place(precision, x)
     if place is None or place.mode.factor.lower.nnz > MOST_ENTRIES * x.size:
         return None
-    design = find_design(precision, place)
+    design = find_design(precision, place, tails=False)
+    if len(heads) and how_far_off(design, fit_law(precision, place, design)) > HOPELESS:
+        return None
+    follow_tails(design)
     field = learn_law(design)
     of_heads = learn_head_law(design, heads, density.unit[heads])
     rows = field_rows(field, density.gradients)

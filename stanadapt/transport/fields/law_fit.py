@@ -150,6 +150,11 @@ def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
+def bounded_features(m: int) -> np.ndarray:
+    """The features of `m` heads that G is a combination of: those without a limit far out are not."""
+    return _chosen_features(m)[2]
+
+
 class _Fit(NamedTuple):
     """Combinations of features that explain numbers at the points of a design."""
 

@@ -1,0 +1,279 @@
+"""Finding series that a program writes in their innovations (innovations.py), by few differences of scores.
+
+Let x be standard normal innovations, u = B x with u_t = x_t + rho_t u_t-1 a series of them, and let the data
+depend on each u_t by itself, with curvature d_t. Then -H = I + B^T D B. A probe w has the answer
+q = -H w - w, with (B^-T q)_t = q_t - rho_t+1 q_t+1 = d_t (B w)_t. For several probes at once
+q_t - rho_t+1 q_t+1 is thus parallel to (B w)_t, over the probes, and B w is known as far as rho is: one pass
+along the series gives all rho_t and d_t, however long the series is. A probe that took no part tells if this
+is the whole of -H.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import innovations
+from ..field import KNOTS, Field, feature_values, field_rows, n_features
+from ..map_table import INNOVATIONS
+from .law_fit import bounded_features
+from .probes import FEW_NEIGHBOURS, ScaledDensity
+
+PROBES = 6  # and one more that judges
+_FAINT = 1e-8  # a smaller answer, beside all, is a rounding error
+_WRONG = 1e-3  # share of an answer that may be unexplained
+_TIED = 0.1  # a series has regressions as large as this, by their root mean square
+MOST_CANDIDATES = 40  # coordinates that rho may depend on
+MOST_HEADS = 2
+_MOVE = 0.5  # of a candidate, in units; rho has to change by more than _CHANGES
+_CHANGES = 1e-4
+_REACHES = 0.5, 1.0, 1.75, 2.5, 4.0, 6.0  # the design, in units: on each axis,
+_PAIRS = 1.0, 2.5  # and between two
+_RATES = 1.0, 2.0  # of logistic functions of the heads
+_TEMPER, _LEAST_WEIGHT = 6.0, 0.05  # a point counts by the normal density, to the power 1 / _TEMPER
+_CUTOFF = 1e-7
+
+
+class Series(NamedTuple):
+    """What probes say of innovations at a point."""
+
+    rho: np.ndarray  # (n,) the first number is 0
+    curvature: np.ndarray  # (n,) d
+
+
+class Innovations(NamedTuple):
+    """Series that are found, and the density in them."""
+
+    rows: np.ndarray  # of a map
+    evaluate: Callable[[np.ndarray, np.ndarray], float]  # of the other coordinates and u
+    x: np.ndarray  # (d,) the point
+    unit: np.ndarray  # (d,)
+    gradients: int  # that this took
+
+
+def find_innovations(
+    evaluate: Callable[[np.ndarray, np.ndarray], float],
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+) -> tuple[Innovations | None, int]:
+    """Series of innovations among the variables, if there are any, and the number of gradients it took.
+
+    The arguments are those of `learn_field`.
+    """
+    density = ScaledDensity(evaluate, np.ones(x.size))
+    found = {}
+    for number in np.unique(variables):
+        own = np.flatnonzero(variables == number)
+        if len(own) > FEW_NEIGHBOURS:
+            series = series_at(density, x, own)
+            if series is not None and np.sqrt(np.mean(np.square(series.rho))) > _TIED:
+                found[int(number)] = series
+    if not found:
+        return None, density.gradients
+    members = [np.flatnonzero(variables == number) for number in found]
+    law = _fit(density, x, unit, variables, members, list(found.values()))
+    if law is None:
+        return None, density.gradients
+    rows = field_rows(law, density.gradients, INNOVATIONS)
+
+    def in_series(point: np.ndarray, score: np.ndarray) -> float:
+        there = point.copy()
+        innovations.into_x(rows, there)
+        logp = evaluate(there, score)
+        innovations.pull_back(rows, there, score)
+        return logp
+
+    there, scale = x.copy(), unit.copy()
+    innovations.into_u(rows, there)
+    for own, series in zip(members, found.values(), strict=True):
+        after = np.append(series.rho[1:], 0.0)
+        scale[own] = 1.0 / np.sqrt(1.0 + np.square(after) + np.maximum(series.curvature, 0.0))
+    return Innovations(rows, in_series, there, scale, density.gradients), density.gradients
+
+
+def series_at(density: ScaledDensity, x: np.ndarray, own: np.ndarray) -> Series | None:
+    """The series that the coordinates `own` (n,) are innovations of at `x` (d,); None if they are not.
+
+    `density` has units of 1, since innovations are standard normal in a program's own coordinates.
+    """
+    rng, n = np.random.default_rng(4), len(own)  # the search takes no random numbers of the chain
+    probes = rng.standard_normal((PROBES + 1, n))
+    answers = np.empty_like(probes)
+    for probe, answer in zip(probes, answers, strict=True):
+        u = np.zeros(x.size)
+        u[own] = probe
+        v = density.curvature(x, u)
+        if v is None:
+            return None
+        answer[:] = v[own] - probe
+    series = solve_probes(probes[1:], answers[1:])
+    if not (np.all(np.isfinite(series.rho)) and np.all(np.isfinite(series.curvature))):
+        return None
+    left = answers[0] - predict(series, probes[0])
+    return series if np.linalg.norm(left) < _WRONG * np.linalg.norm(answers[0]) else None
+
+
+def solve_probes(probes: np.ndarray, answers: np.ndarray) -> Series:
+    """rho and d from probes w and answers q, both (k, n).
+
+    At the end of a series there may be no data any more. No answer tells rho there, and it is 0.
+    """
+    n = probes.shape[1]
+    rho, curvature = np.zeros(n), np.zeros(n)
+    u, least = probes[:, 0], _FAINT * np.sqrt(np.mean(np.square(answers)))
+    for t in range(n):
+        along = u / (u @ u)
+        if t < n - 1:
+            ahead = answers[:, t + 1] - u * (along @ answers[:, t + 1])
+            size = ahead @ ahead
+            rho[t + 1] = (ahead @ answers[:, t]) / size if size > least**2 else 0.0
+            curvature[t] = along @ (answers[:, t] - rho[t + 1] * answers[:, t + 1])
+            u = probes[:, t + 1] + rho[t + 1] * u
+        else:
+            curvature[t] = along @ answers[:, t]
+    return Series(rho, curvature)
+
+
+def predict(series: Series, probe: np.ndarray) -> np.ndarray:
+    """The answer (n,) to a probe (n,)."""
+    rho, n = series.rho, len(series.rho)
+    answer = probe.copy()
+    for t in range(1, n):
+        answer[t] += rho[t] * answer[t - 1]
+    answer *= series.curvature
+    for t in range(n - 2, -1, -1):
+        answer[t] += rho[t + 1] * answer[t + 1]
+    return answer
+
+
+def _fit(
+    density: ScaledDensity,
+    x: np.ndarray,
+    unit: np.ndarray,
+    variables: np.ndarray,
+    members: list[np.ndarray],
+    found: list[Series],
+) -> Field | None:
+    """rho as a function of its heads, exact at `x` (d,)."""
+    counts = np.bincount(variables)
+    few = np.flatnonzero(counts[variables] <= FEW_NEIGHBOURS)
+    if len(few) > MOST_CANDIDATES:
+        return None
+
+    def rho_at(theta: np.ndarray, heads: np.ndarray) -> np.ndarray | None:
+        point = x.copy()
+        point[heads] = theta
+        series = [series_at(density, point, own) for own in members]
+        return None if None in series else np.concatenate([one.rho for one in series if one is not None])
+
+    middle = np.concatenate([one.rho for one in found])
+    strengths = {}
+    for k in few:
+        ahead = rho_at(x[[k]] + _MOVE * unit[k], np.array([k]))
+        if ahead is None:
+            return None
+        strengths[int(k)] = float(np.sqrt(np.mean(np.square(ahead - middle))))
+    chosen = sorted((k for k in strengths if strengths[k] > _CHANGES), key=lambda k: -strengths[k])
+    if len(chosen) > MOST_HEADS:
+        return None
+    heads = np.array(sorted(chosen), np.int64)
+    thetas, values, heights = [x[heads]], [middle], [0.0]
+    for move in _design(len(heads)):
+        rho = rho_at(x[heads] + move * unit[heads], heads)
+        if rho is not None:
+            thetas.append(x[heads] + move * unit[heads])
+            values.append(rho)
+            heights.append(-0.5 * float(move @ move))
+    # A field's order is that of elimination: the last innovation first. Each has an entry for the one before.
+    entries = -np.array(values)[:, ::-1][:, : len(middle) - 1]
+    places = np.array(thetas).reshape(len(values), len(heads))
+    best = _best_fit(places, entries, np.array(heights), unit[heads])
+    own, n = np.concatenate(members)[::-1].copy(), len(middle)
+    none, zeros = np.zeros((0, best.basis.shape[1])), np.zeros((1, n))
+    return Field(
+        heads,
+        best.mid,
+        unit[heads],
+        best.rate,
+        (none, none, best.basis),
+        np.zeros(n),
+        own,
+        np.minimum(np.arange(n + 1), n - 1),
+        np.arange(1, n),
+        (zeros, zeros, best.coefficients),
+    )
+
+
+class _Fit(NamedTuple):
+    """Entries as combinations of features."""
+
+    mid: np.ndarray  # (m,) of the features
+    rate: np.ndarray  # (m,)
+    basis: np.ndarray  # (r, F)
+    coefficients: np.ndarray  # (r + 1, e)
+    lost: float  # the weighted sum of squared errors of an entry
+
+
+def _best_fit(thetas: np.ndarray, entries: np.ndarray, heights: np.ndarray, scale: np.ndarray) -> _Fit:
+    """The best fit to entries (p, e) at the heads (p, m), exact at the first of them.
+
+    An autocorrelation is mostly a logistic function of a head. With a knot at 0 features have it exactly.
+    """
+    m = thetas.shape[1]
+    weights = np.maximum(np.exp(heights / _TEMPER), _LEAST_WEIGHT)
+    mids = [
+        (theta, *(-(2 * i + 1 - KNOTS) * one for i in range(KNOTS)))
+        for theta, one in zip(thetas[0], scale, strict=True)
+    ]
+    fits = [
+        _fit_features(thetas, entries, weights, np.array(mid), scale, np.array(rate))
+        for mid in itertools.product(*mids)
+        for rate in itertools.product(_RATES, repeat=m)
+    ]
+    return min(fits, key=lambda fit: fit.lost)
+
+
+def _fit_features(
+    thetas: np.ndarray,
+    entries: np.ndarray,
+    weights: np.ndarray,
+    mid: np.ndarray,
+    scale: np.ndarray,
+    rate: np.ndarray,
+) -> _Fit:
+    """The fit by least squares, with weights (p,), with these features."""
+    m, f = len(mid), n_features(len(mid))
+    values = np.empty((len(thetas), f))
+    for theta, row in zip(thetas, values, strict=True):
+        feature_values(theta, mid, scale, rate, row, np.empty((f, m)))
+    chosen = bounded_features(m)
+    moves, changes = values[1:, chosen] - values[0, chosen], entries[1:] - entries[0]
+    root = np.sqrt(weights[1:, None])
+    found = np.linalg.lstsq(root * moves, root * changes, rcond=_CUTOFF)[0]
+    # The first steps of a series may depend on the heads in another way than all others do.
+    lost = float(np.median(np.square(root * (moves @ found - changes)).sum(axis=0)))
+    left, sizes, right = np.linalg.svd(found, full_matrices=False)
+    r = int(np.count_nonzero(sizes > _CUTOFF * max(sizes.max(initial=0.0), 1.0)))
+    basis = np.zeros((r, f))
+    basis[:, chosen] = left[:, :r].T
+    coefficients = sizes[:r, None] * right[:r]
+    constant = entries[0] - (basis @ values[0]) @ coefficients
+    return _Fit(mid, rate, basis, np.concatenate((constant[None], coefficients)), lost)
+
+
+def _design(m: int) -> list[np.ndarray]:
+    axes = np.eye(m)
+    moves = [sign * reach * axis for axis in axes for sign in (-1.0, 1.0) for reach in _REACHES]
+    for a in range(m):
+        for b in range(a):
+            moves += [
+                reach * (one * axes[a] + other * axes[b])
+                for reach in _PAIRS
+                for one in (-1.0, 1.0)
+                for other in (-1.0, 1.0)
+            ]
+    return moves

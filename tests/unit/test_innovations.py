@@ -1,0 +1,194 @@
+"""Series that are written in their innovations: found from probes, and turned into the series."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stanadapt.transport import composition, innovations
+from stanadapt.transport.field import entries_at, field_of, field_rows, innovations_of, places, split
+from stanadapt.transport.fields.field_learning import learn_field
+from stanadapt.transport.fields.innovation_search import (
+    Innovations,
+    Series,
+    find_innovations,
+    predict,
+    series_at,
+    solve_probes,
+)
+from stanadapt.transport.fields.probes import ScaledDensity
+from stanadapt.transport.map_table import INNOVATIONS
+
+T = 40
+D = T + 2
+START = np.concatenate(([-0.3, 1.5], 0.3 * np.random.default_rng(4).normal(size=T)))
+UNIT = np.concatenate(([0.4, 0.5], np.ones(T)))
+VARIABLES = np.array([0, 1, *[2] * T])
+
+
+class Autoregression:
+    """y_t ~ N(h_t, 1) around h_t = phi h_t-1 + sigma x_t with normal x: all of it is known.
+
+    The coordinates are log sigma, the logit of (1 + phi) / 2, and x.
+    """
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(1)
+        self.y = self.root(0.0, 2.0) @ rng.normal(size=T) + rng.normal(size=T)
+
+    @staticmethod
+    def root(log_sigma: float, a: float) -> np.ndarray:
+        """R (T, T), where h = R x."""
+        lags = np.subtract.outer(np.arange(T), np.arange(T))
+        return np.exp(log_sigma) * np.where(lags >= 0, np.tanh(0.5 * a) ** np.maximum(lags, 0), 0.0)
+
+    def __call__(self, at: np.ndarray, score: np.ndarray) -> float:
+        phi, x = np.tanh(0.5 * at[1]), at[2:]
+        root = self.root(at[0], at[1])
+        h = root @ x
+        misses = self.y - h
+        score[2:] = root.T @ misses - x
+        before = np.insert(h, 0, 0.0)[:-1]
+        by_phi = root @ before / np.exp(at[0])  # the derivative of h in phi
+        score[0] = misses @ h - at[0] / 0.36
+        score[1] = 0.5 * (1.0 - phi * phi) * misses @ by_phi - (at[1] - 1.5)
+        prior = -0.5 * (x @ x) - 0.5 * at[0] ** 2 / 0.36 - 0.5 * (at[1] - 1.5) ** 2
+        return float(prior - 0.5 * misses @ misses)
+
+
+def found() -> Innovations:
+    series, gradients = find_innovations(Autoregression(), START, UNIT, VARIABLES)
+    assert series is not None
+    assert gradients == series.gradients < 500
+    return series
+
+
+@pytest.mark.parametrize(
+    "unseen", [[], [3, 20, 21, 22], [T - 3, T - 2, T - 1]], ids=["all", "gaps", "no end"]
+)
+def test_probes_give_the_series_and_its_curvature(unseen: list[int]) -> None:
+    """Of terms without data too; but those that no data come after are no part of a series."""
+    rng = np.random.default_rng(2)
+    rho, curvature = rng.uniform(-1.1, 1.1, T), rng.uniform(0.1, 2.0, T)
+    curvature[unseen] = 0.0
+    rho[0] = 0.0
+    if T - 1 in unseen:
+        rho[unseen] = 0.0
+    into_series = np.linalg.inv(np.eye(T) - np.diag(rho[1:], -1))
+    matrix = into_series.T @ np.diag(curvature) @ into_series
+    probes = rng.normal(size=(6, T))
+    series = solve_probes(probes, probes @ matrix)
+    np.testing.assert_allclose(series.rho, rho, atol=1e-7)
+    np.testing.assert_allclose(series.curvature, curvature, rtol=1e-6, atol=1e-9)
+    probe = rng.normal(size=T)
+    np.testing.assert_allclose(predict(Series(rho, curvature), probe), matrix @ probe, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("move", [-4.0, -1.0, 0.0, 0.7, 2.0, 4.0])
+def test_the_autocorrelation_is_known_wherever_its_head_is(move: float) -> None:
+    rows, at = found().rows, START.copy()
+    at[1] += move * UNIT[1]
+    law = field_of(rows)
+    np.testing.assert_array_equal(law.heads, [1])
+    np.testing.assert_array_equal(law.own, np.arange(D)[:1:-1])
+    np.testing.assert_allclose(-entries_at(rows, places(rows), at), np.tanh(0.5 * at[1]), atol=1e-5)
+
+
+def test_the_density_of_the_series_is_that_of_the_innovations() -> None:
+    """The scores are its derivatives, those of the heads too."""
+    series, density = found(), Autoregression()
+    x = series.x.copy()
+    innovations.into_x(series.rows, x)
+    np.testing.assert_allclose(x, START, atol=1e-12)
+    score, none = np.empty(D), np.empty(D)
+    assert series.evaluate(series.x, score) == pytest.approx(density(START, none))
+    step = 1e-5
+    wanted = [
+        (series.evaluate(series.x + step * e, none) - series.evaluate(series.x - step * e, none))
+        / (2.0 * step)
+        for e in np.eye(D)
+    ]
+    np.testing.assert_allclose(score, wanted, atol=1e-6)
+    innovations.score_in_x(series.rows, x, score)
+    density(START, none)
+    np.testing.assert_allclose(score, none, atol=1e-10)
+
+
+def test_the_precision_of_the_series_is_sparse() -> None:
+    series = found()
+    density = ScaledDensity(series.evaluate, np.ones(D))
+    columns = np.array([density.curvature(series.x, e) for e in np.eye(D)[2:]])[:, 2:]
+    far = np.abs(np.subtract.outer(np.arange(T), np.arange(T))) > 1
+    assert np.abs(columns[far]).max() < 1e-6
+
+
+@pytest.mark.parametrize("move", [(0.0, 0.0), (-1.0, 1.0), (1.0, -1.5), (0.5, 1.5)])
+def test_a_field_makes_innovations_standard_normal(move: tuple[float, float]) -> None:
+    """Given the heads z is normal, with a mean and a covariance that follow from the exact ones of x."""
+    density = Autoregression()
+    learned, _ = learn_field(density, START, UNIT, VARIABLES)
+    assert learned is not None
+    rows = learned.rows
+    assert len(innovations_of(rows))
+    assert composition.is_map(rows, D)
+    assert len(split(rows)[0]) == len(rows)
+    heads = np.array([-0.1, 1.6]) + np.array(move) * UNIT[:2]
+    root = density.root(*heads)
+    precision = np.eye(T) + root.T @ root
+    mean = np.linalg.solve(precision, root.T @ density.y)
+
+    def in_z(x: np.ndarray) -> np.ndarray:
+        z = np.empty(D)
+        composition.into_z(rows, np.concatenate((heads, x)), z)
+        return z[2:]
+
+    at_mean = in_z(mean)
+    columns = np.linalg.cholesky(np.linalg.inv(precision)).T
+    moved = np.array([in_z(mean + column) - at_mean for column in columns])
+    assert np.sqrt(np.mean(np.square(at_mean))) < 0.1
+    assert np.linalg.norm(moved.T @ moved - np.eye(T)) / np.sqrt(T) < 0.1
+
+
+def test_other_densities_have_no_series() -> None:
+    """Independent innovations, a sparse precision, a full one, and innovations that are not standard."""
+    rng = np.random.default_rng(3)
+    root = Autoregression.root(0.0, 2.0)
+    full = rng.normal(size=(T, T)) / np.sqrt(T)
+    walk = np.eye(T) - np.eye(T, k=-1)
+    for matrix in (
+        np.diag(rng.uniform(1.0, 2.0, T)),
+        np.eye(T) + walk.T @ walk,
+        np.eye(T) + full.T @ full,
+        2.0 * np.eye(T) + root.T @ root,
+    ):
+
+        def evaluate(x: np.ndarray, score: np.ndarray, matrix: np.ndarray = matrix) -> float:
+            score[:] = -matrix @ x
+            return float(-0.5 * x @ matrix @ x)
+
+        assert find_innovations(evaluate, START[2:], UNIT[2:], VARIABLES[2:])[0] is None
+
+    def failing(x: np.ndarray, score: np.ndarray) -> float:
+        score[:] = np.nan
+        return -np.inf
+
+    assert series_at(ScaledDensity(failing, np.ones(D)), START, np.arange(2, D)) is None
+
+
+def test_rows_of_another_form_are_no_innovations() -> None:
+    learned, _ = learn_field(Autoregression(), START, UNIT, VARIABLES)
+    assert learned is not None
+    rows = learned.rows
+    series = innovations_of(rows)
+    law, rest = field_of(series), rows[len(series) :]
+    s, a, g = law.coefficients
+    assert not composition.is_map(series, D)  # innovations without a field
+    for damaged in (
+        law._replace(coefficients=(s + 0.1, a, g)),
+        law._replace(middle=law.middle + 1.0),
+        law._replace(later=np.minimum(law.later + 1, T - 1)),
+        law._replace(heads=law.own[:1]),
+    ):
+        again = np.concatenate((field_rows(damaged, 0, INNOVATIONS), rest))
+        assert not composition.is_map(again, D)
+    assert composition.is_map(np.concatenate((field_rows(law, 0, INNOVATIONS), rest)), D)
