@@ -65,7 +65,7 @@ def learned_map(posterior: stanadapt.Posterior) -> tuple[np.ndarray, np.ndarray]
 
     start = 0.5 * np.random.default_rng(2).normal(size=d)  # at 0 a series may have no neighbours
     found, _ = learn_field(evaluate, start, np.ones(d), variables)
-    if found is None:
+    if found is None or not len(found.rows):
         raise SystemExit("no field was found")
     return found.rows, found.scale
 

@@ -127,6 +127,8 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     )
     if found is None:
         return state
+    if not len(found.rows):
+        return state._replace(searches=MOST_SEARCHES)
     z, logp, score = change_coordinates(no_transport(), found.rows, x, logp, score)
     if not (np.isfinite(logp) and np.all(np.isfinite(z)) and np.all(np.isfinite(score))):
         return state

@@ -26,8 +26,8 @@ HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, 
 DELTA = 0.5
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 MOST_PROBES = 150  # gradients that a precision may take
-# Around the middle a good law is off by 0.05 to 0.25 in z. One that is as far off as this would be given up after
-# the next draws, so its tails are not worth their gradients.
+# Around the middle a good law is off by 0.05 to 0.25 in z. One that is as far off as this would be given up
+# after the next draws, so its tails are not worth their gradients.
 HOPELESS = 3.0
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
@@ -35,7 +35,10 @@ MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 
 
 class Learned(NamedTuple):
-    """A field, and the metric that it suggests for the coordinates that it gives."""
+    """A field, and the metric that it suggests for the coordinates that it gives.
+
+    Without rows there is none, and another search would not find one either.
+    """
 
     rows: np.ndarray  # of a map
     scale: np.ndarray  # (d,) of a diagonal metric: the heads' standard deviations, else 1
@@ -66,7 +69,7 @@ def learn_field(
             ValueError,
         ):  # functions that call LAPACK raise these after an overflow
             found = None
-    if found is not None and series is not None:
+    if found is not None and len(found.rows) and series is not None:
         found = found._replace(rows=np.concatenate((series.rows, found.rows)))
     return None if density.spent >= 1.0 else found, taken + density.gradients
 
@@ -86,7 +89,8 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
         return None
     design = find_design(precision, place, tails=False)
     if len(heads) and how_far_off(design, fit_law(precision, place, design)) > HOPELESS:
-        return None
+        none = np.zeros(0)
+        return Learned(no_transport(), np.ones(x.size), none.reshape(0, x.size), none)
     follow_tails(design)
     field = learn_law(design)
     of_heads = learn_head_law(design, heads, density.unit[heads])
