@@ -27,7 +27,7 @@ from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_me
 if TYPE_CHECKING:
     from ..transport.fields.field_learning import Learned
 
-LEAST_SIZE = 20  # fewer coordinates need no field
+LEAST_SIZE = 9  # fewer coordinates need no field
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
 LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordinates
 LONG = 8.0  # a search pays if a trajectory takes at least so many gradients,

@@ -33,6 +33,11 @@ that hold all other numbers one after another, in the order of `places`:
     starts, later             (n + 1,), (e,)  the entries of column j of L are starts[j] to starts[j + 1],
                                               and an entry is in the row `later`, a place in `own`
     S, A, G                   (r + 1, n), (r + 1, n), (r + 1, e)    coefficients; the first row is constant
+    frame, its inverse        (n, n) each, if the header has a 1 in the column FRAMED
+
+Latents with a dense precision, those of a Gaussian process say, have a frame F with |det F| = 1: the law is
+then that of y = F^-1 (x - middle). In the columns of F the precisions at all heads are nearly diagonal
+(fields/dense.py), so that G is small, and changes but little from one theta to another.
 
 The heads may have a law of the same form: all but one of them, the root, are the latents of a second field,
 whose only head is the root (fields/head_law.py). Its rows follow those of the first. The root itself may have
@@ -57,6 +62,7 @@ from .map_table import (
     BEND,
     COLUMNS,
     FIELD,
+    FRAMED,
     KIND,
     N_ENTRIES,
     N_FEATURES,
@@ -74,6 +80,7 @@ from .map_table import (
 KINDS = (FIELD,)
 KNOTS = 4  # of each head, at mid + scale (-3, -1, 1, 3)
 OWN_FEATURES = 1 + 2 * KNOTS  # of each head
+_CLOSE = 1e-6  # of a frame's determinant to 1, and of frame times inverse to I
 _LARGEST_LOG = 300.0  # a larger log scale of a latent overflows
 
 
@@ -90,6 +97,7 @@ class Field(NamedTuple):
     starts: np.ndarray
     later: np.ndarray
     coefficients: tuple[np.ndarray, np.ndarray, np.ndarray]  # S, A and G
+    frame: np.ndarray = np.empty((0, 0))
 
 
 def n_features(m: int) -> int:
@@ -167,7 +175,7 @@ def places(table: Any) -> Any:
     header = table[0]
     m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
     f, s = int(header[N_FEATURES]), (int(header[SIZE_S]), int(header[SIZE_A]), int(header[SIZE_G]))
-    at = np.empty(15, np.int64)
+    at = np.empty(17, np.int64)
     at[0] = COLUMNS
     for i in range(4):
         at[i + 1] = at[i] + m
@@ -181,7 +189,31 @@ def places(table: Any) -> Any:
     at[12] = at[11] + (s[0] + 1) * n
     at[13] = at[12] + (s[1] + 1) * n
     at[14] = at[13] + (s[2] + 1) * e
+    at[15] = at[14] + int(header[FRAMED]) * n * n
+    at[16] = at[15] + int(header[FRAMED]) * n * n
     return at
+
+
+@kernel(ordered=True, counted=False)
+def _times(out: Any, flat: Any, at: Any, v: Any) -> None:
+    """out (n,) = the product of the matrix (n, n) at `at` with `v` (n,)."""
+    n = v.size
+    for i in range(n):
+        here = 0.0
+        for j in range(n):
+            here += flat[at + i * n + j] * v[j]
+        out[i] = here
+
+
+@kernel(ordered=True, counted=False)
+def _transposed_times(out: Any, flat: Any, at: Any, v: Any) -> None:
+    """out (n,) = the product of the transposed matrix (n, n) at `at` with `v` (n,)."""
+    n = v.size
+    for j in range(n):
+        out[j] = 0.0
+    for i in range(n):
+        for j in range(n):
+            out[j] += flat[at + i * n + j] * v[i]
 
 
 @kernel(ordered=True, counted=False)
@@ -245,6 +277,21 @@ def _law(table: Any, at: Any, x: Any) -> Any:
     return s, a, g
 
 
+@kernel(ordered=True)
+def _latents(table: Any, at: Any, x: Any) -> Any:
+    """y (n,) at `x` (d,)."""
+    flat = table.reshape(table.size)
+    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
+    off = np.empty(own.size)
+    for j in range(off.size):
+        off[j] = x[int(own[j])] - middle[j]
+    if at[15] == at[14]:
+        return off
+    y = np.empty(own.size)
+    _times(y, flat, at[15], off)
+    return y
+
+
 @kernel(ordered=True, late=True)
 def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
     """Write x(z) of a field to `x`, and what `pull_back` needs to `kept`. Returns log |dx/dz|."""
@@ -263,7 +310,12 @@ def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
         for entry in range(first, last):
             here -= g[entry] * y[int(later[entry])]
         y[j], last = here, first
-        x[i] = middle[j] + here
+    turned = y
+    if at[15] > at[14]:
+        turned = np.empty(n)
+        _times(turned, flat, at[14], y)
+    for j in range(n):
+        x[int(own[j])] = middle[j] + turned[j]
     if kept.size > 0:
         for j in range(n):
             kept[j], kept[n + e + j] = scale[j], y[j]
@@ -277,16 +329,13 @@ def into_z(table: Any, x: Any, z: Any) -> None:
     """Write z(x) of a field to `z`."""
     at, flat = places(table), table.reshape(table.size)
     s, a, g = _law(table, at, x)
-    n, y = s.size, np.empty(s.size)
-    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
-    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
-    for j in range(n - 1, -1, -1):
-        i = int(own[j])
-        y[j] = x[i] - middle[j]
+    y = _latents(table, at, x)
+    own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
+    for j in range(s.size - 1, -1, -1):
         here = y[j] - a[j]
         for entry in range(int(starts[j]), int(starts[j + 1])):
             here += g[entry] * y[int(later[entry])]
-        z[i] = here * np.exp(-s[j])
+        z[int(own[j])] = here * np.exp(-s[j])
 
 
 @kernel(ordered=True, late=True)
@@ -306,6 +355,9 @@ def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         pull_y[j] = score[int(own[j])]
+    if at[15] > at[14]:
+        pull_x = pull_y.copy()
+        _transposed_times(pull_y, flat, at[14], pull_x)
     entry = 0
     for j in range(n):
         i, pull, end = int(own[j]), pull_y[j], int(starts[j + 1])
@@ -325,23 +377,25 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
     """Turn the score in z into the one in x, for a field."""
     at, flat = places(table), table.reshape(table.size)
     s, _, g = _law(table, at, x)
-    n, e = s.size, g.size
-    y, pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(n), np.empty(e)
-    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
-    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
+    n, e, y = s.size, g.size, _latents(table, at, x)
+    pull_y, pull_s, pull_g, found = np.empty(n), np.empty(n), np.empty(e), np.zeros(n)
+    own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         i = int(own[j])
-        y[j] = x[i] - middle[j]
         pull_y[j] = score[i] * np.exp(-s[j])
         pull_s[j] = 1.0 + z[i] * score[i]
-        score[i] = 0.0
     for j in range(n):
         pull = pull_y[j]
-        score[int(own[j])] += pull
+        found[j] += pull
         for entry in range(int(starts[j]), int(starts[j + 1])):
             there = int(later[entry])
             pull_g[entry] = -y[there] * pull
-            score[int(own[there])] += g[entry] * pull
+            found[there] += g[entry] * pull
+    if at[15] > at[14]:
+        turned = found.copy()
+        _transposed_times(found, flat, at[15], turned)
+    for j in range(n):
+        score[int(own[j])] = found[j]
     _add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
 
 
@@ -415,8 +469,10 @@ def moved_by(rows: np.ndarray) -> np.ndarray:
 def field_rows(field: Field, gradients: int) -> np.ndarray:
     """The rows of a map that hold a field; `gradients` is the number that learning it took."""
     numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases]
-    numbers += [field.middle, field.own, field.starts, field.later]
-    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in (*numbers, *field.coefficients)])
+    numbers += [field.middle, field.own, field.starts, field.later, *field.coefficients]
+    if framed := bool(field.frame.size):
+        numbers += [field.frame, np.linalg.inv(field.frame)]
+    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
     header = {
@@ -430,6 +486,7 @@ def field_rows(field: Field, gradients: int) -> np.ndarray:
         SIZE_A: len(field.bases[1]),
         SIZE_G: len(field.bases[2]),
         N_GRADIENTS: gradients,
+        FRAMED: framed,
     }
     for column, value in header.items():
         rows[0, column] = value
@@ -448,7 +505,8 @@ def field_of(rows: np.ndarray) -> Field:
     coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[11:14], shapes, strict=True))
     numbers = parts[1:4]
     places_of = indices[1:]
-    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients)  # type: ignore[call-arg,arg-type]
+    frame = parts[14].reshape((n, n) if len(parts[14]) else (0, 0))
+    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients, frame)  # type: ignore[call-arg,arg-type]
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
@@ -474,7 +532,7 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
         np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)
     ):
         return False
-    if rows[0, N_FEATURES] != n_features(int(rows[0, N_HEADS])):
+    if rows[0, N_FEATURES] != n_features(int(rows[0, N_HEADS])) or rows[0, FRAMED] not in (0.0, 1.0):
         return False
     end = int(places(rows)[-1])
     if not (rows.size - COLUMNS < end <= rows.size):
@@ -489,14 +547,23 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
     if starts[0] != 0 or starts[-1] != len(later) or np.any(np.diff(starts) < 0):
         return False
     columns = np.repeat(np.arange(n), np.diff(starts).astype(np.int64))
-    return are_coordinates(later, n) and bool(np.all(later > columns))
+    return are_coordinates(later, n) and bool(np.all(later > columns)) and _is_frame(flat[at[14] : end], n)
+
+
+def _is_frame(numbers: np.ndarray, n: int) -> bool:
+    """Whether numbers are a matrix (n, n) with the determinant 1 or -1, and its inverse; or nothing."""
+    if not len(numbers):
+        return True
+    frame, inverse = numbers.reshape(2, n, n)
+    log_det = np.linalg.slogdet(frame)[1]
+    return bool(abs(log_det) < _CLOSE * n and np.abs(frame @ inverse - np.eye(n)).max() < _CLOSE)
 
 
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What a field does to each coordinate, as arrays (d,) for results.
 
     `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
-    is the number of later latents that a latent depends on. `field_root` is the coordinate on which a head's
+    is the number of later latents that a latent depends on, and of all others in a frame. `field_root` is the coordinate on which a head's
     law depends, -1 for none. `field_gradients` is what learning it took.
     """
     role, entries, root = np.zeros(d, np.int64), np.zeros(d, np.int64), np.full(d, -1)
@@ -510,7 +577,7 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
         return found
     field, *of_heads = fields_of(rows)
     role[field.own], role[field.heads] = 1, 2
-    entries[field.own] = np.diff(field.starts)
+    entries[field.own] = np.diff(field.starts) if not field.frame.size else len(field.own) - 1
     for law in of_heads:
         root[law.own] = law.heads[0]
     return found | {"field_gradients": np.array(rows[0, N_GRADIENTS])}

@@ -61,15 +61,20 @@ class Design:
         precision = np.linalg.inv(self.place.covariance())
         return RidgePoint(self.place.theta, 1.0 / np.sqrt(np.diag(precision)), 0.0)
 
-    def add(self, theta: np.ndarray, near: np.ndarray) -> LatentMode | None:
+    def add(self, theta: np.ndarray, near: LatentMode) -> LatentMode | None:
         """The mode at `theta` (m,), which the design has from now on; None if there is none.
 
-        The search begins at the latents of `near` (d,).
+        The search begins at the mode `near`.
         """
-        mode = mode_at(self.precision, theta, near)
+        mode = mode_at(self.precision, theta, near.x, near.factor)
         if mode is not None:
             self.keep(theta, mode)
         return mode
+
+    def nearest(self, theta: np.ndarray) -> LatentMode:
+        """The mode at the nearest heads."""
+        away = np.linalg.solve(self.place.root, (np.array(self._thetas) - theta).T)
+        return self._modes[int(np.square(away).sum(axis=0).argmin())]
 
     def keep(self, theta: np.ndarray, mode: LatentMode) -> None:
         """Add a mode that is known."""
@@ -88,7 +93,7 @@ def find_design(precision: Precision, place: HeadPosterior) -> Design:
     for line in lines:
         near = place.mode
         for reach in AXIS if np.count_nonzero(line) == 1 else PAIR:
-            near = design.add(place.theta + place.root @ (reach * line), near.x) or near
+            near = design.add(place.theta + place.root @ (reach * line), near) or near
     for a in range(m):
         for sign in (-1.0, 1.0):
             _follow_tail(design, a, sign)
@@ -118,7 +123,7 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
         ahead = place.theta[a] + sign * reach * spread - theta[a]
         guess = theta + ahead * slope
         for _ in range(2):
-            mode = design.add(guess, near.x)
+            mode = design.add(guess, near)
             if mode is None:
                 return
             moved, best = guess.copy(), mode
@@ -126,7 +131,7 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
             for b in others:
                 step = np.zeros(m)
                 step[b] = _STAR * widths[b]
-                sides = design.add(guess - step, mode.x), design.add(guess + step, mode.x)
+                sides = design.add(guess - step, mode), design.add(guess + step, mode)
                 if sides[0] is None or sides[1] is None:
                     return
                 best = max((best, sides[0], sides[1]), key=lambda one: one.logp)
@@ -161,7 +166,7 @@ def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
             logp, off, x = look(there)
             reached = logp - top + 0.5 * min(off, _NEAR) ** 2
             if off > _WRONG and reached > -2.0 * _LOWEST:
-                mode = mode_at(design.precision, there, x)
+                mode = mode_at(design.precision, there, x, design.nearest(there).factor)
                 if mode is None:
                     continue
                 reached = mode.logp - place.mode.logp

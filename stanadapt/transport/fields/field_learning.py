@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from ..composition import change_coordinates
 from ..field import Field, field_rows
 from ..map_table import no_transport
+from .dense import changes, dense_coupling, head_strengths
 from .design import Design, find_design, widen_design
 from .head_law import HeadLaw, learn_head_law
 from .laplace import HeadPosterior, find_place
@@ -64,18 +65,25 @@ def learn_field(
 
 def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Learned | None:
     coupling = couple(density, x, variables)
-    if coupling is None or coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size):
+    if coupling is None:
         return None
-    if not _are_tied(coupling):
-        return None
-    heads = choose_heads(strengths_of(density, x, coupling, DELTA))
-    precision = Precision(density, coupling, heads)
-    if precision.cost > MOST_PROBES:
-        return None
+    if coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size) and _are_tied(coupling):
+        heads = choose_heads(strengths_of(density, x, coupling, DELTA))
+        precision = Precision(density, coupling, heads)
+        if precision.cost > MOST_PROBES:
+            return None
+    else:
+        dense = _dense_precision(density, x, coupling, variables)
+        if dense is None:
+            return None
+        precision, x = dense
+        heads = precision.heads
     place = find_place(precision, x)
-    if place is None or place.mode.factor.lower.nnz > MOST_ENTRIES * x.size:
+    if place is None or (not precision.dense and place.mode.factor.lower.nnz > MOST_ENTRIES * x.size):
         return None
     design = find_design(precision, place)
+    if precision.dense and not changes(design.points()[1]):
+        return None
     field = learn_law(design)
     of_heads = learn_head_law(design, heads, density.unit[heads])
     rows = field_rows(field, density.gradients)
@@ -84,6 +92,20 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
     if not np.all(np.isfinite(rows)):
         return None
     return Learned(rows, *_metric(precision, place, of_heads, density.unit))
+
+
+def _dense_precision(
+    density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray
+) -> tuple[Precision, np.ndarray] | None:
+    """The precision of a dense block of latents, and a point (d,) to begin at; None if there is none."""
+    whole = dense_coupling(coupling, variables)
+    found = None if whole is None else head_strengths(density, x, whole, DELTA)
+    if whole is None or found is None:
+        return None
+    heads = choose_heads(found[0])
+    if not len(heads):
+        return None
+    return Precision(density, whole._replace(wide=np.zeros_like(whole.wide)), heads), found[1]
 
 
 def learn_law(design: Design) -> Field:

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from ..field import OWN_FEATURES, Field, feature_values, n_features
+from .dense import dense_precision, find_frame
 from .design import Design
 from .laplace import HeadPosterior, LatentMode
 from .precision import Precision
@@ -22,6 +23,7 @@ _RIDGE, _CUTOFF = 1e-7, 1e-6
 _DRAWS = 8
 _COLUMNS = 60  # about so many tell the rates
 _CHUNK = 2_000  # columns that are fitted at once
+_NOTHING = 0.02  # an entry of a dense factor with a smaller effect, in z, at all points is left out
 # Errors that a shorter basis may make, over the design: root mean square over latents, and length over all.
 _TOLERANCE, _LENGTH = 0.01, 0.2
 
@@ -41,6 +43,8 @@ class Regressions(NamedTuple):
 
 def fit_law(precision: Precision, place: HeadPosterior, design: Design) -> Field:
     """The law of the latents, fitted to the modes and factors of a design."""
+    if precision.dense:
+        return _fit_dense(precision, place, design)
     thetas, modes = design.points()
     unit, own = precision.density.unit, precision.latents
     heads, scales = unit[precision.heads], unit[own]
@@ -66,6 +70,39 @@ def fit_law(precision: Precision, place: HeadPosterior, design: Design) -> Field
     s[0] += np.log(scales)
     coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
     return law._replace(middle=law.middle * scales, coefficients=coefficients)
+
+
+def _fit_dense(precision: Precision, place: HeadPosterior, design: Design) -> Field:
+    """The law of latents with a dense precision, in a frame."""
+    thetas, modes = design.points()
+    heads, scales = precision.density.unit[precision.heads], precision.density.unit[precision.latents]
+    heights = np.array([mode.logp for mode in modes]) - place.mode.logp
+    precisions = [dense_precision(mode) for mode in modes]
+    frame = find_frame(precisions, np.clip(np.exp(heights / _TEMPER), _LEAST_WEIGHT, 1.0))
+    n = len(frame)
+    frame *= np.exp(-(np.linalg.slogdet(frame)[1] + np.log(scales).sum()) / n)
+    moved = [frame.T @ one @ frame for one in precisions]
+    roots = np.array([np.linalg.cholesky(one) for one in moved])
+    pivots = np.diagonal(roots, axis1=1, axis2=2)
+    deviations = np.sqrt([np.diag(np.linalg.inv(one)) for one in moved])
+    columns, later = np.triu_indices(n, 1)  # the entries below the diagonal, column by column
+    entries = (roots / pivots[:, None, :])[:, later, columns]
+    effects = np.abs(entries) * deviations[:, later] * pivots[:, columns]
+    kept = effects.max(axis=0) > _NOTHING
+    at = np.array([mode.x[precision.latents] for mode in modes])
+    data = Regressions(
+        thetas * heads,
+        heights,
+        np.linalg.solve(frame, (at - at[0]).T).T,
+        -np.log(pivots),
+        entries[:, kept],
+        np.concatenate(([0], np.cumsum(np.bincount(columns[kept], minlength=n)))).astype(np.int64),
+        later[kept].astype(np.int64),
+        deviations,
+    )
+    scale = np.sqrt(np.square(place.root).sum(axis=1)) * heads
+    law = fit_regressions(data, precision.heads, precision.latents, scale)
+    return law._replace(middle=at[0] * scales, frame=frame * scales[:, None])
 
 
 def fit_regressions(data: Regressions, heads: np.ndarray, own: np.ndarray, scale: np.ndarray) -> Field:
