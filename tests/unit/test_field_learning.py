@@ -448,7 +448,7 @@ def test_a_design_grows_where_its_law_is_off() -> None:
     assert place is not None
     narrow = Design(precision, place)
     for step in (-0.3, 0.3):
-        assert narrow.add(place.theta + place.root @ [step], place.mode.x) is not None
+        assert narrow.add(place.theta + place.root @ [step], place.mode) is not None
     rng = np.random.default_rng(1)
     assert widen_design(narrow, fit_law(precision, place, narrow), rng) > 3
     design = find_design(precision, place)

@@ -32,7 +32,8 @@ _FLATTER = 1.5  # the walk sees the density of the heads to the power 1 / _FLATT
 _LOWEST = 7.0  # the log density of the heads where a law is tried, beside the largest one
 _WRONG = 0.5  # a law is off where the mode of all latents is off by this length in z
 _NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
-_MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
+# Points that a walker adds before the law is fitted anew; of a dense law each takes many gradients.
+_MOST_ADDED, _MOST_DENSE = 3, 1
 
 
 class RidgePoint(NamedTuple):
@@ -157,9 +158,9 @@ def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
     begins = np.flatnonzero(heights > -_LOWEST)
     look = _Look(design.precision, law, place.mode.factor)
     top = look(place.theta)[0]
-    added = 0
+    added, most = 0, _MOST_DENSE if design.precision.dense else _MOST_ADDED
     for first in rng.choice(begins, _WALKERS):
-        theta, height, left = thetas[first], heights[first], _MOST_ADDED
+        theta, height, left = thetas[first], heights[first], most
         for _ in range(_STEPS):
             step = rng.choice(_STEP_SIZES) * rng.standard_normal(theta.size)
             there = theta + place.root @ step

@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
-from ..field import OWN_FEATURES, Field, feature_values, n_features
+from ..field import KNOTS, OWN_FEATURES, Field, feature_values, n_features
 from .dense import dense_precision, find_frame
 from .design import Design
 from .laplace import HeadPosterior, LatentMode
 from .precision import Precision
 
 _TEMPER = 6.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
+_TEMPER_DENSE = 2.0  # of a dense law, which is never exact
 _LEAST_WEIGHT = 1e-3  # but at least so much, because far out the law must have the right limits
 _POWERS = 1.0, 2.0  # of the limits: e^theta for logits and log variances, e^(2 theta) for log scales
 _LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so that few heads look linear
@@ -101,21 +102,28 @@ def _fit_dense(precision: Precision, place: HeadPosterior, design: Design) -> Fi
         deviations,
     )
     scale = np.sqrt(np.square(place.root).sum(axis=1)) * heads
-    law = fit_regressions(data, precision.heads, precision.latents, scale)
+    law = fit_regressions(data, precision.heads, precision.latents, scale, dense=True)
     return law._replace(middle=at[0] * scales, frame=frame * scales[:, None])
 
 
-def fit_regressions(data: Regressions, heads: np.ndarray, own: np.ndarray, scale: np.ndarray) -> Field:
-    """The law of the coordinates `own` (n,), given `heads` (m,) with standard deviations `scale` (m,)."""
+def fit_regressions(
+    data: Regressions, heads: np.ndarray, own: np.ndarray, scale: np.ndarray, *, dense: bool = False
+) -> Field:
+    """The law of the coordinates `own` (n,), given `heads` (m,) with standard deviations `scale` (m,).
+
+    If it is `dense`, G may have more features, since all of it changes with the heads.
+    """
     m, n = scale.size, own.size
     columns = np.repeat(np.arange(n), np.diff(data.starts))
-    weights = np.clip(np.exp(data.heights / _TEMPER), _LEAST_WEIGHT, 1.0)
+    weights = np.clip(np.exp(data.heights / (_TEMPER_DENSE if dense else _TEMPER)), _LEAST_WEIGHT, 1.0)
     mid, middle = data.thetas[0], data.means[0]
     offsets = data.means - middle
     # Errors count in units of z: of the scale of a latent given later ones, at each point of the design.
     units = np.exp(-np.maximum(data.log_scales, data.log_scales[0] - _LEAST_UNIT))
     units_g = data.deviations[:, data.later] * units[:, columns]
-    of_s, of_a, of_g = _chosen_features(m)
+    of_s, of_a, of_g = (np.eye(n_features(m))[chosen] for chosen in _chosen_features(m))
+    if dense:
+        of_g = np.concatenate((of_g, _steps(m)))
 
     def intercepts_with(entries: np.ndarray) -> np.ndarray:
         intercepts: np.ndarray = offsets.copy()
@@ -187,6 +195,17 @@ def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
+def _steps(m: int) -> np.ndarray:
+    """Differences (m (KNOTS - 1), F) of features of neighbouring knots: they go from 0 to a constant."""
+    found = []
+    for a in range(m):
+        for i in range(KNOTS - 1):
+            row = np.zeros(n_features(m))
+            row[[OWN_FEATURES * a + 1 + 2 * i, OWN_FEATURES * a + 3 + 2 * i]] = 1.0, -1.0
+            found.append(row)
+    return np.array(found)
+
+
 class _Fit(NamedTuple):
     """Combinations of features that explain numbers at the points of a design."""
 
@@ -197,7 +216,7 @@ class _Fit(NamedTuple):
 
 
 def _fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np.ndarray) -> _Fit:
-    """Explain `wanted` (p, n) by the features `values` (p, F), of which some are `chosen`.
+    """Explain `wanted` (p, n) by features, combinations `chosen` (q, F) of the `values` (p, F).
 
     The fit of each column is by least squares with weights (p, n), in combinations of the features that are
     orthonormal over the design. The basis has as many of its principal combinations as it takes to keep all
@@ -207,9 +226,10 @@ def _fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np
     if not len(chosen) or not n:
         constant = np.average(wanted, axis=0, weights=np.maximum(weights, 1e-300)) if n else np.zeros(0)
         return _Fit(np.zeros((0, f)), constant[None].copy(), constant - wanted, 0.0)
-    centre = values[0, chosen]  # at the middle of the design
-    spread = np.sqrt(np.square(values[:, chosen] - centre).mean(axis=0)) + 1e-12
-    left, sizes, right = np.linalg.svd((values[:, chosen] - centre) / spread, full_matrices=False)
+    moved = values @ chosen.T
+    centre = moved[0]  # at the middle of the design
+    spread = np.sqrt(np.square(moved - centre).mean(axis=0)) + 1e-12
+    left, sizes, right = np.linalg.svd((moved - centre) / spread, full_matrices=False)
     kept = sizes > _CUTOFF * sizes[0]
     terms = np.column_stack((np.ones(p), left[:, kept] * np.sqrt(p)))
     q = terms.shape[1]
@@ -229,11 +249,10 @@ def _fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np
     )
     left_out = np.sqrt(np.append(np.cumsum(np.square(whole_sizes)[::-1])[::-1], 0.0) / n)
     r = int(np.argmax(left_out < max(_TOLERANCE, _LENGTH / np.sqrt(n))))
-    basis = np.zeros((r, f))
-    mixed = whole_left[:, :r].T * (np.sqrt(p) / sizes[kept])
-    basis[:, chosen] = mixed @ right[kept] / spread
+    mixed = (whole_left[:, :r].T * (np.sqrt(p) / sizes[kept])) @ right[kept] / spread
+    basis = mixed @ chosen
     coefficients = whole_sizes[:r, None] * whole_right[:r] / importance
-    constant = found[:, 0] - (basis[:, chosen] @ centre) @ coefficients
+    constant = found[:, 0] - (mixed @ centre) @ coefficients
     error = constant + (values @ basis.T) @ coefficients - wanted
     lost = float((weights * np.square(error)).sum() / p)
     return _Fit(basis, np.concatenate((constant[None], coefficients)), error, lost)
