@@ -34,10 +34,12 @@ that hold all other numbers one after another, in the order of `places`:
                                               and an entry is in the row `later`, a place in `own`
     S, A, G                   (r + 1, n), (r + 1, n), (r + 1, e)    coefficients; the first row is constant
     frame, its inverse        (n, n) each, if the header has a 1 in the column FRAMED
+    axes, centres             (m, m), (q, m)    of bumps, of which there may be q
 
 Latents with a dense precision, those of a Gaussian process say, have a frame F with |det F| = 1: the law is
 then that of y = F^-1 (x - middle). In the columns of F the precisions at all heads are nearly diagonal
-(fields/dense.py), so that G is small, and changes but little from one theta to another.
+(fields/dense.py), so that G is small, and changes but little from one theta to another. It does change in other
+ways than any features say, and with a bump at each of some thetas the law is right at all of these.
 
 The heads may have a law of the same form: all but one of them, the root, are the latents of a second field,
 whose only head is the root (fields/head_law.py). Its rows follow those of the first. The root itself may have
@@ -98,10 +100,12 @@ class Field(NamedTuple):
     later: np.ndarray
     coefficients: tuple[np.ndarray, np.ndarray, np.ndarray]  # S, A and G
     frame: np.ndarray = np.empty((0, 0))
+    axes: np.ndarray = np.empty((0, 0))
+    centres: np.ndarray = np.empty((0, 0))
 
 
 def n_features(m: int) -> int:
-    """The number of features of `m` heads, without the constant one."""
+    """The number of features of `m` heads, without the constant one and bumps."""
     return OWN_FEATURES * m + 3 * m * m - m
 
 
@@ -153,6 +157,41 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
                 k += 4
 
 
+@kernel(ordered=True)
+def bump_values(theta: Any, mid: Any, axes: Any, centres: Any, values: Any, slopes: Any) -> None:
+    """Write the last q features of heads theta (m,), bumps, and their derivatives.
+
+    They are exp(-|v - c|² / 2) with v = axes (theta - mid), for each of the `centres` c (q, m).
+    """
+    m, q = theta.size, len(centres)
+    v, first = np.empty(m), values.size - q
+    for b in range(m):
+        v[b] = 0.0
+        for a in range(m):
+            v[b] += axes[b, a] * (theta[a] - mid[a])
+    for i in range(q):
+        square = 0.0
+        for b in range(m):
+            square += (v[b] - centres[i, b]) ** 2
+        bump = np.exp(-0.5 * square)
+        values[first + i] = bump
+        for a in range(m):
+            slope = 0.0
+            for b in range(m):
+                slope -= (v[b] - centres[i, b]) * axes[b, a]
+            slopes[first + i, a] = slope * bump
+
+
+def features_at(theta: np.ndarray, law: Field) -> np.ndarray:
+    """The features (F,) of a law at the heads `theta` (m,)."""
+    values = np.empty(n_features(theta.size) + len(law.centres))
+    slopes = np.empty((values.size, theta.size))
+    feature_values(theta, law.mid, law.scale, law.rate, values, slopes)
+    if len(law.centres):
+        bump_values(theta, law.mid, law.axes, law.centres, values, slopes)
+    return values
+
+
 @kernel(ordered=True, counted=False)
 def lengths(table: Any) -> Any:
     """The numbers of rows that the first field of a map has, and both fields together; 0 for none."""
@@ -175,7 +214,7 @@ def places(table: Any) -> Any:
     header = table[0]
     m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
     f, s = int(header[N_FEATURES]), (int(header[SIZE_S]), int(header[SIZE_A]), int(header[SIZE_G]))
-    at = np.empty(17, np.int64)
+    at = np.empty(19, np.int64)
     at[0] = COLUMNS
     for i in range(4):
         at[i + 1] = at[i] + m
@@ -191,6 +230,9 @@ def places(table: Any) -> Any:
     at[14] = at[13] + (s[2] + 1) * e
     at[15] = at[14] + int(header[FRAMED]) * n * n
     at[16] = at[15] + int(header[FRAMED]) * n * n
+    q = f - OWN_FEATURES * m - 3 * m * m + m
+    at[17] = at[16] + (m * m if q > 0 else 0)
+    at[18] = at[17] + q * m
     return at
 
 
@@ -262,6 +304,9 @@ def _feature_slopes(table: Any, at: Any, x: Any) -> Any:
         theta[h] = x[int(flat[at[0] + h])]
     mid, scale, rate = flat[at[1] : at[2]], flat[at[2] : at[3]], flat[at[3] : at[4]]
     feature_values(theta, mid, scale, rate, values, slopes)
+    if at[18] > at[17]:
+        axes, centres = flat[at[16] : at[17]].reshape((m, m)), flat[at[17] : at[18]].reshape((-1, m))
+        bump_values(theta, mid, axes, centres, values, slopes)
     return values, slopes
 
 
@@ -472,6 +517,8 @@ def field_rows(field: Field, gradients: int) -> np.ndarray:
     numbers += [field.middle, field.own, field.starts, field.later, *field.coefficients]
     if framed := bool(field.frame.size):
         numbers += [field.frame, np.linalg.inv(field.frame)]
+    if len(field.centres):
+        numbers += [field.axes, field.centres]
     flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
@@ -480,7 +527,7 @@ def field_rows(field: Field, gradients: int) -> np.ndarray:
         ROWS: len(rows),
         N_LATENTS: len(field.own),
         N_HEADS: len(field.heads),
-        N_FEATURES: n_features(len(field.heads)),
+        N_FEATURES: n_features(len(field.heads)) + len(field.centres),
         N_ENTRIES: len(field.later),
         SIZE_S: len(field.bases[0]),
         SIZE_A: len(field.bases[1]),
@@ -497,7 +544,7 @@ def field_of(rows: np.ndarray) -> Field:
     """The field that these rows of a map hold, header first."""
     at, flat = places(rows), rows.reshape(-1)
     m, n, e = (int(rows[0, column]) for column in (N_HEADS, N_LATENTS, N_ENTRIES))
-    f, sizes = n_features(m), [int(rows[0, column]) for column in (SIZE_S, SIZE_A, SIZE_G)]
+    f, sizes = int(rows[0, N_FEATURES]), [int(rows[0, column]) for column in (SIZE_S, SIZE_A, SIZE_G)]
     parts = [flat[at[i] : at[i + 1]] for i in range(len(at) - 1)]
     indices = [part.astype(np.int64) for part in (parts[0], *parts[8:11])]
     bases = tuple(part.reshape(size, f) for part, size in zip(parts[4:7], sizes, strict=True))
@@ -506,7 +553,8 @@ def field_of(rows: np.ndarray) -> Field:
     numbers = parts[1:4]
     places_of = indices[1:]
     frame = parts[14].reshape((n, n) if len(parts[14]) else (0, 0))
-    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients, frame)  # type: ignore[call-arg,arg-type]
+    bumps = (part.reshape((-1, m) if len(part) else (0, 0)) for part in parts[16:18])
+    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients, frame, *bumps)  # type: ignore[call-arg,arg-type]
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
@@ -527,12 +575,13 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
 
 def _is_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows hold one field."""
-    counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G]]
+    counts = rows[0, [N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G]]
     if not (
         np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)
     ):
         return False
-    if rows[0, N_FEATURES] != n_features(int(rows[0, N_HEADS])) or rows[0, FRAMED] not in (0.0, 1.0):
+    bumps = rows[0, N_FEATURES] - n_features(int(rows[0, N_HEADS]))
+    if bumps < 0.0 or (bumps and not rows[0, N_HEADS]) or rows[0, FRAMED] not in (0.0, 1.0):
         return False
     end = int(places(rows)[-1])
     if not (rows.size - COLUMNS < end <= rows.size):
@@ -547,7 +596,7 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
     if starts[0] != 0 or starts[-1] != len(later) or np.any(np.diff(starts) < 0):
         return False
     columns = np.repeat(np.arange(n), np.diff(starts).astype(np.int64))
-    return are_coordinates(later, n) and bool(np.all(later > columns)) and _is_frame(flat[at[14] : end], n)
+    return are_coordinates(later, n) and bool(np.all(later > columns)) and _is_frame(flat[at[14] : at[16]], n)
 
 
 def _is_frame(numbers: np.ndarray, n: int) -> bool:

@@ -108,16 +108,26 @@ def dense_precision(mode: LatentMode) -> np.ndarray:
 def find_frame(precisions: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Axes (n, n), in columns, in which the first precision is I and the others are nearly diagonal.
 
-    The logarithms of the other ones have a main component, which is made diagonal: the direction in which
-    most of them differ, with these weights (p,).
+    They are the axes of the mean square of the logarithms of the others, with these weights (p,). The stiffest
+    ones come first.
     """
-    logs = np.array(_log_changes(precisions)) * np.sqrt(weights[1:, None, None])
-    n = len(precisions[0])
-    main = np.linalg.svd(logs.reshape(len(logs), -1), full_matrices=False)[2][0].reshape(n, n)
-    vectors = np.linalg.eigh(main)[1]
+    logs = np.array(_log_changes(precisions))
+    vectors = np.linalg.eigh(np.einsum("p,pij,pjk->ik", weights[1:], logs, logs))[1]
     root = np.linalg.cholesky(precisions[0])
     frame = solve_triangular(root, vectors, trans="T", lower=True)
     return np.asarray(frame[:, np.argsort(np.square(frame).sum(axis=0))])
+
+
+def change_axes(precisions: list[np.ndarray], offsets: np.ndarray) -> np.ndarray:
+    """V (m, m), where |V t| is about how far the precision is from the first one, at the `offsets` t (p, m).
+
+    The distance is the root of the summed squares of the logarithms of all curvatures, where the first
+    precision is I.
+    """
+    logs = np.array(_log_changes(precisions))
+    slopes = np.linalg.lstsq(offsets[1:], logs.reshape(len(logs), -1), rcond=None)[0]
+    values, vectors = np.linalg.eigh(slopes @ slopes.T)
+    return np.asarray(np.sqrt(np.maximum(values, 1e-12))[:, None] * vectors.T)
 
 
 def _log_changes(precisions: list[np.ndarray]) -> list[np.ndarray]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import field as fields
 from ..field import Field, field_rows
+from .dense import change_axes, dense_precision
 from .laplace import HeadPosterior, LatentMode, mode_at
 from .precision import Factor, Precision, background_directions
 
@@ -32,8 +33,10 @@ _FLATTER = 1.5  # the walk sees the density of the heads to the power 1 / _FLATT
 _LOWEST = 7.0  # the log density of the heads where a law is tried, beside the largest one
 _WRONG = 0.5  # a law is off where the mode of all latents is off by this length in z
 _NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
-# Points that a walker adds before the law is fitted anew; of a dense law each takes many gradients.
-_MOST_ADDED, _MOST_DENSE = 3, 1
+_MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
+# A dense design has a point at most so far from each one that the walk visits, by the change of the precision;
+# so many are added before the law is fitted anew; and bumps are so wide, in the distances that are left.
+_SPACING, _MOST_FILLED, _BUMP = 1.0, 16, 2.5
 
 
 class RidgePoint(NamedTuple):
@@ -51,6 +54,7 @@ class Design:
         """With the place of the heads alone."""
         self.precision, self.place = precision, place
         self._thetas, self._modes = [place.theta], [place.mode]
+        self.axes = np.zeros((len(place.theta),) * 2)  # of bumps of a dense law, in units; 0 before there are any
         self.ridges: list[list[RidgePoint]] = [[] for _ in place.theta]
 
     def points(self) -> tuple[np.ndarray, list[LatentMode]]:
@@ -88,7 +92,7 @@ def find_design(precision: Precision, place: HeadPosterior) -> Design:
     design = Design(precision, place)
     m, axes = len(place.theta), np.eye(len(place.theta))
     lines = [sign * axis for axis in axes for sign in (-1.0, 1.0)]
-    for a in range(m):
+    for a in range(0 if precision.dense else m):
         for b in range(a):
             lines += [axes[a] + axes[b], axes[a] - axes[b], axes[b] - axes[a], -axes[a] - axes[b]]
     for line in lines:
@@ -152,15 +156,20 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
 
 
 def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
-    """Add points where `law` is off, among heads that a walk visits; returns how many were added."""
+    """Add points where `law` is off, among heads that a walk visits; returns how many were added.
+
+    A dense law is taken to be off wherever the precision differs too much from that at each point of the design.
+    """
+    if design.precision.dense:
+        return _fill_design(design, law, rng)
     place, (thetas, modes) = design.place, design.points()
     heights = np.array([mode.logp for mode in modes]) - place.mode.logp
     begins = np.flatnonzero(heights > -_LOWEST)
     look = _Look(design.precision, law, place.mode.factor)
     top = look(place.theta)[0]
-    added, most = 0, _MOST_DENSE if design.precision.dense else _MOST_ADDED
+    added = 0
     for first in rng.choice(begins, _WALKERS):
-        theta, height, left = thetas[first], heights[first], most
+        theta, height, left = thetas[first], heights[first], _MOST_ADDED
         for _ in range(_STEPS):
             step = rng.choice(_STEP_SIZES) * rng.standard_normal(theta.size)
             there = theta + place.root @ step
@@ -178,6 +187,49 @@ def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
                         break
             if np.log(rng.uniform()) < (reached - height) / _FLATTER:
                 theta, height = there, reached
+    return added
+
+
+def _fill_design(design: Design, law: Field, rng: np.random.Generator) -> int:
+    """Add points to a dense design, each as far as possible from all that it has; returns how many."""
+    place, (thetas, modes) = design.place, design.points()
+    heights = np.array([mode.logp for mode in modes]) - place.mode.logp
+    near = heights > -_LOWEST
+    precisions = [dense_precision(mode) for mode, chosen in zip(modes, near, strict=True) if chosen]
+    axes = change_axes(precisions, thetas[near] - place.theta)
+    look = _Look(design.precision, law, place.mode.factor)
+    top, seen, points = look(place.theta)[0], [], []
+    for first in rng.choice(np.flatnonzero(near), _WALKERS):
+        theta, height = thetas[first], heights[first]
+        for _ in range(_STEPS):
+            there = theta + place.root @ (rng.choice(_STEP_SIZES) * rng.standard_normal(theta.size))
+            logp, off, x = look(there)
+            reached = logp - top + 0.5 * min(off, _NEAR) ** 2
+            if np.log(rng.uniform()) < (reached - height) / _FLATTER:
+                theta, height = there, reached
+                if reached > -_LOWEST:
+                    seen.append(there)
+                    points.append(x)
+    if not seen:
+        return 0
+    away = np.full(len(seen), np.inf)
+
+    def leave_out(theta: np.ndarray) -> None:
+        np.minimum(away, np.linalg.norm((np.array(seen) - theta) @ axes.T, axis=1), out=away)
+
+    for theta in thetas:
+        leave_out(theta)
+    added = 0
+    for _ in range(_MOST_FILLED):
+        i = int(away.argmax())
+        if away[i] < _SPACING:
+            break
+        mode = mode_at(design.precision, seen[i], points[i], design.nearest(seen[i]).factor)
+        leave_out(seen[i])
+        if mode is not None and mode.logp > place.mode.logp - 2.0 * _LOWEST:
+            design.keep(seen[i], mode)
+            added += 1
+    design.axes = axes / (_BUMP * max(float(away.max()), _SPACING))
     return added
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
-from ..field import KNOTS, OWN_FEATURES, Field, feature_values, n_features
+from ..field import KNOTS, OWN_FEATURES, Field, features_at, n_features
 from .dense import dense_precision, find_frame
 from .design import Design
 from .laplace import HeadPosterior, LatentMode
@@ -21,12 +21,14 @@ _POWERS = 1.0, 2.0  # of the limits: e^theta for logits and log variances, e^(2 
 _LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so that few heads look linear
 _LEAST_UNIT = 8.0  # logarithm of the smallest unit of errors, beside the one in the middle
 _RIDGE, _CUTOFF = 1e-7, 1e-6
+_CUTOFF_BUMPS = 1e-3  # so that a law does not swing between points that are near each other
 _DRAWS = 8
 _COLUMNS = 60  # about so many tell the rates
 _CHUNK = 2_000  # columns that are fitted at once
 _NOTHING = 0.02  # an entry of a dense factor with a smaller effect, in z, at all points is left out
 # Errors that a shorter basis may make, over the design: root mean square over latents, and length over all.
 _TOLERANCE, _LENGTH = 0.01, 0.2
+_TOLERANCE_DENSE = 0.003
 
 
 class Regressions(NamedTuple):
@@ -102,18 +104,20 @@ def _fit_dense(precision: Precision, place: HeadPosterior, design: Design) -> Fi
         deviations,
     )
     scale = np.sqrt(np.square(place.root).sum(axis=1)) * heads
-    law = fit_regressions(data, precision.heads, precision.latents, scale, dense=True)
+    axes = design.axes / heads
+    law = fit_regressions(data, precision.heads, precision.latents, scale, axes)
     return law._replace(middle=at[0] * scales, frame=frame * scales[:, None])
 
 
 def fit_regressions(
-    data: Regressions, heads: np.ndarray, own: np.ndarray, scale: np.ndarray, *, dense: bool = False
+    data: Regressions, heads: np.ndarray, own: np.ndarray, scale: np.ndarray, axes: np.ndarray | None = None
 ) -> Field:
     """The law of the coordinates `own` (n,), given `heads` (m,) with standard deviations `scale` (m,).
 
-    If it is `dense`, G may have more features, since all of it changes with the heads.
+    The latents are dense if there are `axes` (m, m), possibly 0: G may then have more features, since all of it
+    changes with the heads. If the axes are not 0, each point has a bump.
     """
-    m, n = scale.size, own.size
+    m, n, none, dense = scale.size, own.size, np.empty((0, 0)), axes is not None
     columns = np.repeat(np.arange(n), np.diff(data.starts))
     weights = np.clip(np.exp(data.heights / (_TEMPER_DENSE if dense else _TEMPER)), _LEAST_WEIGHT, 1.0)
     mid, middle = data.thetas[0], data.means[0]
@@ -121,9 +125,8 @@ def fit_regressions(
     # Errors count in units of z: of the scale of a latent given later ones, at each point of the design.
     units = np.exp(-np.maximum(data.log_scales, data.log_scales[0] - _LEAST_UNIT))
     units_g = data.deviations[:, data.later] * units[:, columns]
-    of_s, of_a, of_g = (np.eye(n_features(m))[chosen] for chosen in _chosen_features(m))
-    if dense:
-        of_g = np.concatenate((of_g, _steps(m)))
+    bumps = (none, none) if axes is None or not axes.any() else (axes, (data.thetas - mid) @ axes.T)
+    of_s, of_a, of_g = _combinations(m, len(bumps[1]), dense)
 
     def intercepts_with(entries: np.ndarray) -> np.ndarray:
         intercepts: np.ndarray = offsets.copy()
@@ -132,11 +135,16 @@ def fit_regressions(
         return intercepts
 
     def values_at(rate: np.ndarray) -> np.ndarray:
-        values = np.array([_features(theta, mid, scale, rate) for theta in data.thetas])
-        return np.asarray(values.reshape(len(data.thetas), n_features(m)))
+        bare = Field(
+            heads, mid, scale, rate, (none,) * 3, middle, own, none, none, (none,) * 3, none, *bumps
+        )
+        values = np.array([features_at(theta, bare) for theta in data.thetas])
+        return np.asarray(values.reshape(len(data.thetas), n_features(m) + len(bumps[1])))
 
     def fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, units: np.ndarray) -> _Fit:
-        return _fit(values, wanted, chosen, weights[:, None] * np.square(units))
+        cutoff = _CUTOFF_BUMPS if len(bumps[1]) else _CUTOFF
+        tolerance = _TOLERANCE_DENSE if dense else max(_TOLERANCE, _LENGTH / np.sqrt(wanted.shape[1]))
+        return _fit(values, wanted, chosen, weights[:, None] * np.square(units), tolerance, cutoff)
 
     def lost_with(powers: tuple[float, ...]) -> float:
         values, some = values_at(_rates(powers, scale)), np.s_[:, ::share]
@@ -145,7 +153,8 @@ def fit_regressions(
         return sum(fit(values, wanted[some], chosen, unit[some]).lost for wanted, chosen, unit in parts)
 
     intercepts, share = intercepts_with(data.entries), 1 + max(n, len(data.later)) // _COLUMNS
-    rate = _rates(min(itertools.product(_POWERS, repeat=m), key=lost_with), scale)
+    choices = itertools.product(_POWERS, repeat=m)
+    rate = _rates(next(choices) if dense else min(choices, key=lost_with), scale)
     values = values_at(rate)
     fit_s = fit(values, data.log_scales, of_s, np.ones_like(units))
     fit_g = fit(values, data.entries, of_g, units_g)
@@ -153,7 +162,8 @@ def fit_regressions(
     fit_a = fit(values, intercepts_with(data.entries + fit_g.error), of_a, units)
     bases = fit_s.basis, fit_a.basis, fit_g.basis
     coefficients = fit_s.coefficients, fit_a.coefficients, fit_g.coefficients
-    return Field(heads, mid, scale, rate, bases, middle, own, data.starts, data.later, coefficients)
+    places = data.starts, data.later
+    return Field(heads, mid, scale, rate, bases, middle, own, *places, coefficients, none, *bumps)
 
 
 def _rates(powers: tuple[float, ...], scale: np.ndarray) -> np.ndarray:
@@ -166,12 +176,6 @@ def _deviations(precision: Precision, mode: LatentMode) -> np.ndarray:
     signs = rng.standard_normal((len(factor.pivots), _DRAWS))
     whole = factor.lower @ (np.sqrt(factor.pivots)[:, None] * signs)
     return np.asarray(np.sqrt(np.square(factor.solver.solve(whole)).mean(axis=1)))  # type: ignore[attr-defined]
-
-
-def _features(theta: np.ndarray, mid: np.ndarray, scale: np.ndarray, rate: np.ndarray) -> np.ndarray:
-    values = np.empty(n_features(theta.size))
-    feature_values(theta, mid, scale, rate, values, np.empty((values.size, theta.size)))
-    return values
 
 
 def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -195,15 +199,19 @@ def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
-def _steps(m: int) -> np.ndarray:
-    """Differences (m (KNOTS - 1), F) of features of neighbouring knots: they go from 0 to a constant."""
-    found = []
-    for a in range(m):
-        for i in range(KNOTS - 1):
-            row = np.zeros(n_features(m))
-            row[[OWN_FEATURES * a + 1 + 2 * i, OWN_FEATURES * a + 3 + 2 * i]] = 1.0, -1.0
-            found.append(row)
-    return np.array(found)
+def _combinations(m: int, bumps: int, dense: bool) -> list[np.ndarray]:
+    """The combinations (q, F) of features that s, a and G may consist of.
+
+    For a dense law, that is each bump for all three, and for G also differences of features of neighbouring
+    knots, which go from 0 to a constant.
+    """
+    f = n_features(m)
+    parts = [np.eye(f + bumps)[np.append(chosen, f + np.arange(bumps))] for chosen in _chosen_features(m)]
+    if dense:
+        first = (OWN_FEATURES * np.arange(m)[:, None] + 1 + 2 * np.arange(KNOTS - 1)).ravel()
+        eye = np.eye(f + bumps)
+        parts[2] = np.concatenate((parts[2], eye[first] - eye[first + 2]))
+    return parts
 
 
 class _Fit(NamedTuple):
@@ -215,12 +223,19 @@ class _Fit(NamedTuple):
     lost: float  # the sum of the squared errors of a point, weighted
 
 
-def _fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np.ndarray) -> _Fit:
+def _fit(
+    values: np.ndarray,
+    wanted: np.ndarray,
+    chosen: np.ndarray,
+    weights: np.ndarray,
+    tolerance: float,
+    cutoff: float,
+) -> _Fit:
     """Explain `wanted` (p, n) by features, combinations `chosen` (q, F) of the `values` (p, F).
 
     The fit of each column is by least squares with weights (p, n), in combinations of the features that are
-    orthonormal over the design. The basis has as many of its principal combinations as it takes to keep all
-    but a small error.
+    orthonormal over the design, without those that are smaller than `cutoff`. The basis has as many of its principal combinations as it takes to keep all
+    but an error of `tolerance`, in the root mean square over columns.
     """
     p, f, n = len(values), values.shape[1], wanted.shape[1]
     if not len(chosen) or not n:
@@ -230,7 +245,7 @@ def _fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np
     centre = moved[0]  # at the middle of the design
     spread = np.sqrt(np.square(moved - centre).mean(axis=0)) + 1e-12
     left, sizes, right = np.linalg.svd((moved - centre) / spread, full_matrices=False)
-    kept = sizes > _CUTOFF * sizes[0]
+    kept = sizes > cutoff * sizes[0]
     terms = np.column_stack((np.ones(p), left[:, kept] * np.sqrt(p)))
     q = terms.shape[1]
     found, penalty = np.empty((n, q)), np.zeros((q, q))
@@ -248,7 +263,7 @@ def _fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np
         (found[:, 1:] * importance[:, None]).T, full_matrices=False
     )
     left_out = np.sqrt(np.append(np.cumsum(np.square(whole_sizes)[::-1])[::-1], 0.0) / n)
-    r = int(np.argmax(left_out < max(_TOLERANCE, _LENGTH / np.sqrt(n))))
+    r = int(np.argmax(left_out < tolerance))
     mixed = (whole_left[:, :r].T * (np.sqrt(p) / sizes[kept])) @ right[kept] / spread
     basis = mixed @ chosen
     coefficients = whole_sizes[:r, None] * whole_right[:r] / importance
