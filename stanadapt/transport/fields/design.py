@@ -36,7 +36,8 @@ _NEAR = 3.0  # up to this length the density of the heads can be corrected witho
 _MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
 # A dense design has a point at most so far from each one that the walk visits, by the change of the precision;
 # so many are added before the law is fitted anew; and bumps are so wide, in the distances that are left.
-_SPACING, _MOST_FILLED, _BUMP = 1.0, 16, 2.5
+_SPACING, _MOST_FILLED, _BUMP = 0.25, 16, 2.5
+_FLATTER_DENSE, _LOWEST_DENSE = 2.5, 10.0
 
 
 class RidgePoint(NamedTuple):
@@ -205,9 +206,9 @@ def _fill_design(design: Design, law: Field, rng: np.random.Generator) -> int:
             there = theta + place.root @ (rng.choice(_STEP_SIZES) * rng.standard_normal(theta.size))
             logp, off, x = look(there)
             reached = logp - top + 0.5 * min(off, _NEAR) ** 2
-            if np.log(rng.uniform()) < (reached - height) / _FLATTER:
+            if np.log(rng.uniform()) < (reached - height) / _FLATTER_DENSE:
                 theta, height = there, reached
-                if reached > -_LOWEST:
+                if reached > -_LOWEST_DENSE:
                     seen.append(there)
                     points.append(x)
     if not seen:
