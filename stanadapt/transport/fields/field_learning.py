@@ -20,6 +20,7 @@ from .law_fit import fit_law
 from .precision import Precision, background_directions
 from .probes import Coupling, ScaledDensity, couple, strengths_of
 
+LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
 MOST_HEADS = 4
 HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
@@ -157,7 +158,7 @@ def _are_tied(coupling: Coupling) -> bool:
     In a series or on a map nearly all do. The groups of a hierarchy do not: their law is group.py's.
     """
     narrow = np.flatnonzero(~coupling.wide)
-    if not len(narrow):
+    if coupling.wide.size < LEAST_SIZE or not len(narrow):
         return False
     between = coupling.pattern[narrow][:, narrow]
     if np.median(np.asarray(between.sum(axis=0)).ravel()) < 3.0:  # most have one neighbour, or none

@@ -18,12 +18,14 @@ import scipy.sparse as sparse
 from .precision import Factor, Precision
 
 _NEWTON_STEPS, _CLOSE = 40, 1e-2  # of a search for a mode; the squared length of its last step, in scales
+_NEWTON_STEPS_NEAR = 5  # after an approach
 _SMALLEST_STEP = 1e-4
 # Of an approach: its steps, the length of the longest one and the squared length of its last one, in those
 # of Newton's method, and how often a step is shortened.
 _APPROACHES, _LONGEST_APPROACH, _NEARLY, _HALVINGS = 25, 10.0, 0.3, 6
 _DAMPING, _LARGEST_DAMPING = 1e-3, 1e4  # shares of the diagonal that are added to an indefinite precision
 _ROUNDS = 20  # steps of the search for the heads
+_LAST_ROUND = 0.5  # no step begins after this share of the gradients, where a precision takes many
 _FIRST_REACH = 0.5  # of the heads, in the program's own coordinates
 _LONGEST = 2.0  # step of the heads, in reaches
 _ARRIVED = 0.4
@@ -56,13 +58,14 @@ def find_mode(precision: Precision, x: np.ndarray, factor: Factor | None = None)
     If a precision takes many gradients, and the `factor` of one nearby is known, the mode is approached
     with that one.
     """
+    steps = _NEWTON_STEPS
     if factor is not None and precision.dense:
-        x = _approach(precision, x, factor)
+        x, steps = _approach(precision, x, factor), _NEWTON_STEPS_NEAR
     latents, x = precision.latents, x.copy()
     logp, score = precision.density(x)
     if not np.isfinite(logp):
         return None
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(steps):
         matrix = precision.at(x)
         if matrix is None:
             return None
@@ -160,6 +163,8 @@ def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
     theta, root, near = x[heads].copy(), np.diag(_FIRST_REACH / density.unit[heads]), x
     factor: Factor | None = None
     for _ in range(_ROUNDS):
+        if precision.dense and density.spent > _LAST_ROUND:
+            return None
         points: list[np.ndarray] = []
         modes: list[LatentMode] = []
         for u in _small_design(m):
