@@ -140,7 +140,9 @@ def _strengths(drawn: _Draws) -> np.ndarray:
 def _log_scales(law: Field, theta: np.ndarray) -> np.ndarray:
     """s (n,) of the law at the heads `theta` (m,)."""
     constant, *others = law.coefficients[0]
-    return np.asarray(constant + (law.bases[0] @ features_at(theta, law)) @ np.reshape(others, (-1, constant.size)))
+    return np.asarray(
+        constant + (law.bases[0] @ features_at(theta, law)) @ np.reshape(others, (-1, constant.size))
+    )
 
 
 def _without_regression(drawn: _Draws, j: int) -> np.ndarray:

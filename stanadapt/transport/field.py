@@ -38,8 +38,8 @@ that hold all other numbers one after another, in the order of `places`:
 
 Latents with a dense precision, those of a Gaussian process say, have a frame F with |det F| = 1: the law is
 then that of y = F^-1 (x - middle). In the columns of F the precisions at all heads are nearly diagonal
-(fields/dense.py), so that G is small, and changes but little from one theta to another. It does change in other
-ways than any features say, and with a bump at each of some thetas the law is right at all of these.
+(fields/dense.py), so that G is small, and changes but little from one theta to another. Features alone do not
+say how it changes. With a bump beside them for each of some thetas, the law is right at all of these.
 
 The heads may have a law of the same form: all but one of them, the root, are the latents of a second field,
 whose only head is the root (fields/head_law.py). Its rows follow those of the first. The root itself may have
@@ -612,8 +612,8 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What a field does to each coordinate, as arrays (d,) for results.
 
     `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
-    is the number of later latents that a latent depends on, and of all others in a frame. `field_root` is the coordinate on which a head's
-    law depends, -1 for none. `field_gradients` is what learning it took.
+    is the number of later latents that a latent depends on, and of all others in a frame. `field_root` is the
+    coordinate on which a head's law depends, -1 for none. `field_gradients` is what learning it took.
     """
     role, entries, root = np.zeros(d, np.int64), np.zeros(d, np.int64), np.full(d, -1)
     found = {

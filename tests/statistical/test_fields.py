@@ -265,7 +265,7 @@ def process() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
 
 @pytest.mark.seeds(1, 2, rate=RATE)
 def test_a_gaussian_process_has_the_law_of_its_heads(seed: int) -> None:
-    """A dense precision, which changes with both heads. With a law that is wrong in a tail a chain stands still there."""
+    """A dense precision, which changes with both heads: where its law is wrong, a chain stands still."""
     data, laws = process()
     posterior, adaptation, findings = run(PROCESS, data, seed=seed, draws=3_000)
     assert has_heads(adaptation, 0, 1).any()

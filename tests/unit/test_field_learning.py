@@ -514,7 +514,7 @@ def test_a_field_without_heads_whitens_a_fixed_precision() -> None:
 class Process:
     """y ~ N(f, 0.3²) with a Gaussian process f = chol(K) z, whose log scale and log length are the heads.
 
-    With latents z the program is not centred; the coordinates are log alpha, log rho and z. Of z all is known.
+    The program is not centred: its coordinates are log alpha, log rho and z. All is known of z, given both.
     """
 
     n = 14
@@ -550,7 +550,7 @@ class Process:
 
 
 def test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are() -> None:
-    """A dense precision: the heads are the two scalars that change it, and the law holds where they may be."""
+    """A dense precision: the heads are the two scalars that change it, and the law holds at all of them."""
     process, d = Process(), Process.n + 2
     start = np.append([0.2, -0.3], 0.3 * np.random.default_rng(4).normal(size=d - 2))
     learned, gradients = learn_field(process, start, np.full(d, 0.7), np.array([0, 1, *[2] * process.n]))

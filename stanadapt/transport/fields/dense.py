@@ -1,8 +1,8 @@
 """Latents with a dense precision, such as those of a Gaussian process: their heads, their modes and a frame.
 
 Here each difference of scores gives one column of the Hessian, so that a precision takes as many gradients as
-there are latents. A mode is therefore approached by gradients alone, with the factor of a mode nearby (L-BFGS:
-Nocedal and Wright, 2006, Numerical Optimization, section 7.2), and its Hessian is taken once.
+there are latents. A mode is therefore approached by gradients alone, with the factor of a mode nearby
+(L-BFGS: Nocedal and Wright, 2006, Numerical Optimization, section 7.2), and its Hessian is taken once.
 
 All scalars of a program are coupled to all latents. Which of them are heads, and which are latents
 themselves, is told by the curvature: as a scalar moves, latents follow to their new mode, and the curvature
@@ -54,7 +54,7 @@ def dense_coupling(coupling: Coupling, variables: np.ndarray) -> Coupling | None
 def head_strengths(
     density: ScaledDensity, x: np.ndarray, coupling: Coupling, delta: float
 ) -> tuple[dict[int, float], np.ndarray] | None:
-    """How much each candidate changes the curvature of the latents, which follow it; and a mode of these (d,).
+    """How much each candidate changes the curvature of the latents, which follow it; and their mode (d,).
 
     The candidate moves by `delta`, or by its standard deviation if that is smaller. The strength is the root
     mean square of the change over the latents, in coordinates in which the curvature is I.
@@ -108,8 +108,8 @@ def dense_precision(mode: LatentMode) -> np.ndarray:
 def find_frame(precisions: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Axes (n, n), in columns, in which the first precision is I and the others are nearly diagonal.
 
-    They are the axes of the mean square of the logarithms of the others, with these weights (p,). The stiffest
-    ones come first.
+    They are the axes of the mean square of the logarithms of the others, with these weights (p,). The
+    stiffest ones come first.
     """
     logs = np.array(_log_changes(precisions))
     vectors = np.linalg.eigh(np.einsum("p,pij,pjk->ik", weights[1:], logs, logs))[1]

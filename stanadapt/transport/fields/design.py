@@ -34,7 +34,7 @@ _LOWEST = 7.0  # the log density of the heads where a law is tried, beside the l
 _WRONG = 0.5  # a law is off where the mode of all latents is off by this length in z
 _NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
 _MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
-# A dense design has a point at most so far from each one that the walk visits, by the change of the precision;
+# A dense design has a point at most so far from each one that the walk visits, by the change of precision;
 # so many are added before the law is fitted anew; and bumps are so wide, in the distances that are left.
 _SPACING, _MOST_FILLED, _BUMP = 0.25, 16, 2.5
 _FLATTER_DENSE, _LOWEST_DENSE = 2.5, 10.0
@@ -55,7 +55,9 @@ class Design:
         """With the place of the heads alone."""
         self.precision, self.place = precision, place
         self._thetas, self._modes = [place.theta], [place.mode]
-        self.axes = np.zeros((len(place.theta),) * 2)  # of bumps of a dense law, in units; 0 before there are any
+        self.axes = np.zeros(
+            (len(place.theta),) * 2
+        )  # of bumps of a dense law, in units; 0 before there are any
         self.ridges: list[list[RidgePoint]] = [[] for _ in place.theta]
 
     def points(self) -> tuple[np.ndarray, list[LatentMode]]:
@@ -159,7 +161,7 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
 def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
     """Add points where `law` is off, among heads that a walk visits; returns how many were added.
 
-    A dense law is taken to be off wherever the precision differs too much from that at each point of the design.
+    A dense law is taken to be off where the precision differs too much from that at each point of the design.
     """
     if design.precision.dense:
         return _fill_design(design, law, rng)

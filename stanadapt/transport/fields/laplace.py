@@ -145,7 +145,7 @@ def _positive_factor(precision: Precision, matrix: sparse.csc_matrix) -> tuple[F
 def mode_at(
     precision: Precision, theta: np.ndarray, near: np.ndarray, factor: Factor | None = None
 ) -> LatentMode | None:
-    """The mode at the heads `theta` (m,), from the latents of `near` (d,) and the `factor` of a mode nearby."""
+    """The mode at the heads `theta` (m,), from the latents of `near` (d,) and the `factor` of a near mode."""
     x = near.copy()
     x[precision.heads] = theta
     return find_mode(precision, x, factor)

@@ -114,8 +114,8 @@ def fit_regressions(
 ) -> Field:
     """The law of the coordinates `own` (n,), given `heads` (m,) with standard deviations `scale` (m,).
 
-    The latents are dense if there are `axes` (m, m), possibly 0: G may then have more features, since all of it
-    changes with the heads. If the axes are not 0, each point has a bump.
+    The precision is dense if there are `axes` (m, m), possibly 0: G may then have more features, since all of
+    it changes with the heads. If the axes are not 0, each point has a bump.
     """
     m, n, none, dense = scale.size, own.size, np.empty((0, 0)), axes is not None
     columns = np.repeat(np.arange(n), np.diff(data.starts))
@@ -135,9 +135,7 @@ def fit_regressions(
         return intercepts
 
     def values_at(rate: np.ndarray) -> np.ndarray:
-        bare = Field(
-            heads, mid, scale, rate, (none,) * 3, middle, own, none, none, (none,) * 3, none, *bumps
-        )
+        bare = Field(heads, mid, scale, rate, (none,) * 3, middle, own, none, none, (none,) * 3, none, *bumps)
         values = np.array([features_at(theta, bare) for theta in data.thetas])
         return np.asarray(values.reshape(len(data.thetas), n_features(m) + len(bumps[1])))
 
@@ -234,8 +232,8 @@ def _fit(
     """Explain `wanted` (p, n) by features, combinations `chosen` (q, F) of the `values` (p, F).
 
     The fit of each column is by least squares with weights (p, n), in combinations of the features that are
-    orthonormal over the design, without those that are smaller than `cutoff`. The basis has as many of its principal combinations as it takes to keep all
-    but an error of `tolerance`, in the root mean square over columns.
+    orthonormal over the design, without those that are smaller than `cutoff`. The basis has as many of its
+    principal combinations as it takes to keep all but an error of `tolerance`, in the root mean square over columns.
     """
     p, f, n = len(values), values.shape[1], wanted.shape[1]
     if not len(chosen) or not n:
