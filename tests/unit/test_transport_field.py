@@ -48,7 +48,7 @@ STEP = 1e-6
 
 
 def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
-    """A field with `m` heads and random numbers; latents in an order of their own. A DENSE one has a frame."""
+    """A field with `m` heads and random numbers; latents in an order of their own. DENSE: with a frame."""
     rng = np.random.default_rng(seed)
     places = rng.permutation(OUTSIDE)
     heads, own = np.sort(places[:m]), places[m : m + 8]

@@ -233,7 +233,8 @@ def _fit(
 
     The fit of each column is by least squares with weights (p, n), in combinations of the features that are
     orthonormal over the design, without those that are smaller than `cutoff`. The basis has as many of its
-    principal combinations as it takes to keep all but an error of `tolerance`, in the root mean square over columns.
+    principal combinations as it takes to keep all but an error of `tolerance`, in the root mean square over
+    columns.
     """
     p, f, n = len(values), values.shape[1], wanted.shape[1]
     if not len(chosen) or not n:
