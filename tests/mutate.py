@@ -375,6 +375,24 @@ MUTATIONS = [
         unit("test_transport_field", "test_score_is_the_gradient_of_the_density_in_z"),
     ),
     Mutation(
+        "transport/field.py",
+        "_transposed_times(pull_y, flat, at[14], pull_x)",
+        "_transposed_times(pull_y, flat, at[15], pull_x)",
+        unit("test_transport_field", "test_score_is_the_gradient_of_the_density_in_z"),
+    ),
+    Mutation(
+        "transport/fields/dense.py",
+        "axis[own] = -mode.factor.solve(column[own])",
+        "axis[own] = 0.0",
+        unit("test_field_learning", "test_a_scalar_that_latents_follow_is_no_head"),
+    ),
+    Mutation(
+        "transport/fields/design.py",
+        "design.axes = axes / (_BUMP * max(float(away.max()), _SPACING))",
+        "design.axes = 0.0 * axes",
+        unit("test_field_learning", "test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are"),
+    ),
+    Mutation(
         "transport/fields/head_law.py",
         "[later, columns] * widths[:, columns] / widths[:, later]",
         "[later, columns] * np.ones_like(widths[:, columns])",

@@ -11,7 +11,7 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import OWN_GROUP, Groups, datasets
 from ..transport.composition import is_map, transport_draws
-from ..transport.field import Field, feature_values, fields_of, innovations_of, n_features, split
+from ..transport.field import Field, features_at, fields_of, innovations_of, split
 from ..transport.innovations import into_u
 from ..transport.map_table import COLUMNS, KIND
 from . import canvas
@@ -140,10 +140,10 @@ def _strengths(drawn: _Draws) -> np.ndarray:
 
 def _log_scales(law: Field, theta: np.ndarray) -> np.ndarray:
     """s (n,) of the law at the heads `theta` (m,)."""
-    values = np.empty(n_features(theta.size))
-    feature_values(theta, law.mid, law.scale, law.rate, values, np.empty((values.size, theta.size)))
     constant, *others = law.coefficients[0]
-    return np.asarray(constant + (law.bases[0] @ values) @ np.reshape(others, (-1, constant.size)))
+    return np.asarray(
+        constant + (law.bases[0] @ features_at(theta, law)) @ np.reshape(others, (-1, constant.size))
+    )
 
 
 def _without_regression(drawn: _Draws, j: int) -> np.ndarray:
@@ -151,6 +151,8 @@ def _without_regression(drawn: _Draws, j: int) -> np.ndarray:
     law, x = drawn.law, drawn.x
     row = int(np.flatnonzero(law.own == j)[0])
     neighbours = law.own[law.later[law.starts[row] : law.starts[row + 1]]]
+    if law.frame.size:
+        neighbours = np.delete(law.own, row)
     points = x[..., [j, *neighbours]].reshape(-1, 1 + len(neighbours))
     points = points - points.mean(axis=0)
     found = np.linalg.lstsq(points[:, 1:], points[:, 0])[0]

@@ -33,6 +33,13 @@ that hold all other numbers one after another, in the order of `places`:
     starts, later             (n + 1,), (e,)  the entries of column j of L are starts[j] to starts[j + 1],
                                               and an entry is in the row `later`, a place in `own`
     S, A, G                   (r + 1, n), (r + 1, n), (r + 1, e)    coefficients; the first row is constant
+    frame, its inverse        (n, n) each, if the header has a 1 in the column FRAMED
+    axes, centres             (m, m), (q, m)    of bumps, of which there may be q
+
+Latents with a dense precision, those of a Gaussian process say, have a frame F with |det F| = 1: the law is
+then that of y = F^-1 (x - middle). In the columns of F the precisions at all heads are nearly diagonal
+(fields/dense.py), so that G is small, and changes but little from one theta to another. Features alone do not
+say how it changes. With a bump beside them for each of some thetas, the law is right at all of these.
 
 In a series most columns follow one pattern, a run (triangular.py). The columns RUN and RUN_END of the header
 say where it begins and ends, 0 and 0 for none, and its entries of G are stored in an order of their own.
@@ -60,6 +67,7 @@ from .map_table import (
     BEND,
     COLUMNS,
     FIELD,
+    FRAMED,
     INNOVATIONS,
     KIND,
     N_ENTRIES,
@@ -90,6 +98,7 @@ from .triangular import (
 KINDS = FIELD, INNOVATIONS
 KNOTS = 4  # of each head, at mid + scale (-3, -1, 1, 3)
 OWN_FEATURES = 1 + 2 * KNOTS  # of each head
+_CLOSE = 1e-6  # of a frame's determinant to 1, and of frame times inverse to I
 _LARGEST_LOG = 300.0  # a larger log scale of a latent overflows
 
 
@@ -106,10 +115,13 @@ class Field(NamedTuple):
     starts: np.ndarray
     later: np.ndarray
     coefficients: tuple[np.ndarray, np.ndarray, np.ndarray]  # S, A and G
+    frame: np.ndarray = np.empty((0, 0))
+    axes: np.ndarray = np.empty((0, 0))
+    centres: np.ndarray = np.empty((0, 0))
 
 
 def n_features(m: int) -> int:
-    """The number of features of `m` heads, without the constant one."""
+    """The number of features of `m` heads, without the constant one and bumps."""
     return OWN_FEATURES * m + 3 * m * m - m
 
 
@@ -161,6 +173,41 @@ def feature_values(theta: Any, mid: Any, scale: Any, rate: Any, values: Any, slo
                 k += 4
 
 
+@kernel(ordered=True)
+def bump_values(theta: Any, mid: Any, axes: Any, centres: Any, values: Any, slopes: Any) -> None:
+    """Write the last q features of heads theta (m,), bumps, and their derivatives.
+
+    They are exp(-|v - c|² / 2) with v = axes (theta - mid), for each of the `centres` c (q, m).
+    """
+    m, q = theta.size, len(centres)
+    v, first = np.empty(m), values.size - q
+    for b in range(m):
+        v[b] = 0.0
+        for a in range(m):
+            v[b] += axes[b, a] * (theta[a] - mid[a])
+    for i in range(q):
+        square = 0.0
+        for b in range(m):
+            square += (v[b] - centres[i, b]) ** 2
+        bump = np.exp(-0.5 * square)
+        values[first + i] = bump
+        for a in range(m):
+            slope = 0.0
+            for b in range(m):
+                slope -= (v[b] - centres[i, b]) * axes[b, a]
+            slopes[first + i, a] = slope * bump
+
+
+def features_at(theta: np.ndarray, law: Field) -> np.ndarray:
+    """The features (F,) of a law at the heads `theta` (m,)."""
+    values = np.empty(n_features(theta.size) + len(law.centres))
+    slopes = np.empty((values.size, theta.size))
+    feature_values(theta, law.mid, law.scale, law.rate, values, slopes)
+    if len(law.centres):
+        bump_values(theta, law.mid, law.axes, law.centres, values, slopes)
+    return values
+
+
 @kernel(ordered=True, counted=False)
 def lengths(table: Any) -> Any:
     """Where the rows of innovations, of the first field and of both fields end in a map."""
@@ -186,7 +233,7 @@ def places(table: Any) -> Any:
     header = table[0]
     m, n, e = int(header[N_HEADS]), int(header[N_LATENTS]), int(header[N_ENTRIES])
     f, s = int(header[N_FEATURES]), (int(header[SIZE_S]), int(header[SIZE_A]), int(header[SIZE_G]))
-    at = np.empty(15, np.int64)
+    at = np.empty(19, np.int64)
     at[0] = COLUMNS
     for i in range(4):
         at[i + 1] = at[i] + m
@@ -200,7 +247,34 @@ def places(table: Any) -> Any:
     at[12] = at[11] + (s[0] + 1) * n
     at[13] = at[12] + (s[1] + 1) * n
     at[14] = at[13] + (s[2] + 1) * e
+    at[15] = at[14] + int(header[FRAMED]) * n * n
+    at[16] = at[15] + int(header[FRAMED]) * n * n
+    q = f - OWN_FEATURES * m - 3 * m * m + m
+    at[17] = at[16] + (m * m if q > 0 else 0)
+    at[18] = at[17] + q * m
     return at
+
+
+@kernel(ordered=True, counted=False)
+def _times(out: Any, flat: Any, at: Any, v: Any) -> None:
+    """out (n,) = the product of the matrix (n, n) at `at` with `v` (n,)."""
+    n = v.size
+    for i in range(n):
+        here = 0.0
+        for j in range(n):
+            here += flat[at + i * n + j] * v[j]
+        out[i] = here
+
+
+@kernel(ordered=True, counted=False)
+def _transposed_times(out: Any, flat: Any, at: Any, v: Any) -> None:
+    """out (n,) = the product of the transposed matrix (n, n) at `at` with `v` (n,)."""
+    n = v.size
+    for j in range(n):
+        out[j] = 0.0
+    for i in range(n):
+        for j in range(n):
+            out[j] += flat[at + i * n + j] * v[i]
 
 
 @kernel(ordered=True, counted=False)
@@ -242,6 +316,9 @@ def _feature_slopes(table: Any, at: Any, x: Any) -> Any:
         theta[h] = x[int(flat[at[0] + h])]
     mid, scale, rate = flat[at[1] : at[2]], flat[at[2] : at[3]], flat[at[3] : at[4]]
     feature_values(theta, mid, scale, rate, values, slopes)
+    if at[18] > at[17]:
+        axes, centres = flat[at[16] : at[17]].reshape((m, m)), flat[at[17] : at[18]].reshape((-1, m))
+        bump_values(theta, mid, axes, centres, values, slopes)
     return values, slopes
 
 
@@ -274,6 +351,21 @@ def _law(table: Any, at: Any, x: Any) -> Any:
     return s, a, g
 
 
+@kernel(ordered=True)
+def _latents(table: Any, at: Any, x: Any) -> Any:
+    """y (n,) at `x` (d,)."""
+    flat = table.reshape(table.size)
+    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
+    off = np.empty(own.size)
+    for j in range(off.size):
+        off[j] = x[int(own[j])] - middle[j]
+    if at[15] == at[14]:
+        return off
+    y = np.empty(own.size)
+    _times(y, flat, at[15], off)
+    return y
+
+
 @kernel(ordered=True, late=True)
 def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
     """Write x(z) of a field to `x`, and what `pull_back` needs to `kept`. Returns log |dx/dz|."""
@@ -290,8 +382,12 @@ def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
     for j in range(n):
         y[j] += scale[j] * z[int(own[j])]
     solve(int(table[0, RUN]), int(table[0, RUN_END]), starts, later, g, y)
+    turned = y
+    if at[15] > at[14]:
+        turned = np.empty(n)
+        _times(turned, flat, at[14], y)
     for j in range(n):
-        x[int(own[j])] = middle[j] + y[j]
+        x[int(own[j])] = middle[j] + turned[j]
     return log_det
 
 
@@ -300,16 +396,13 @@ def into_z(table: Any, x: Any, z: Any) -> None:
     """Write z(x) of a field to `z`."""
     at, flat = places(table), table.reshape(table.size)
     s, a, g = _law(table, at, x)
-    n, y = s.size, np.empty(s.size)
-    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
-    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
-    for j in range(n - 1, -1, -1):
-        i = int(own[j])
-        y[j] = x[i] - middle[j]
+    y = _latents(table, at, x)
+    own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
+    for j in range(s.size - 1, -1, -1):
         here = y[j] - a[j]
         for entry in range(int(starts[j]), int(starts[j + 1])):
             here += g[entry] * y[int(later[entry])]
-        z[i] = here * np.exp(-s[j])
+        z[int(own[j])] = here * np.exp(-s[j])
 
 
 @kernel(ordered=True, late=True)
@@ -329,6 +422,9 @@ def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
     own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         pull_y[j] = score[int(own[j])]
+    if at[15] > at[14]:
+        pull_x = pull_y.copy()
+        _transposed_times(pull_y, flat, at[14], pull_x)
     solve_transposed(int(table[0, RUN]), int(table[0, RUN_END]), starts, later, g, y, pull_y, pull_g)
     for j in range(n):
         i, scaled = int(own[j]), scale[j] * pull_y[j]
@@ -342,23 +438,25 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
     """Turn the score in z into the one in x, for a field."""
     at, flat = places(table), table.reshape(table.size)
     s, _, g = _law(table, at, x)
-    n, e = s.size, g.size
-    y, pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(n), np.empty(e)
-    middle, own = flat[at[7] : at[8]], flat[at[8] : at[9]]
-    starts, later = flat[at[9] : at[10]], flat[at[10] : at[11]]
+    n, e, y = s.size, g.size, _latents(table, at, x)
+    pull_y, pull_s, pull_g, found = np.empty(n), np.empty(n), np.empty(e), np.zeros(n)
+    own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         i = int(own[j])
-        y[j] = x[i] - middle[j]
         pull_y[j] = score[i] * np.exp(-s[j])
         pull_s[j] = 1.0 + z[i] * score[i]
-        score[i] = 0.0
     for j in range(n):
         pull = pull_y[j]
-        score[int(own[j])] += pull
+        found[j] += pull
         for entry in range(int(starts[j]), int(starts[j + 1])):
             there = int(later[entry])
             pull_g[entry] = -y[there] * pull
-            score[int(own[there])] += g[entry] * pull
+            found[there] += g[entry] * pull
+    if at[15] > at[14]:
+        turned = found.copy()
+        _transposed_times(found, flat, at[15], turned)
+    for j in range(n):
+        score[int(own[j])] = found[j]
     order_entries(int(table[0, RUN]), int(table[0, RUN_END]), starts, pull_g, False)
     add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
 
@@ -449,6 +547,10 @@ def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
     numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases]
     numbers += [field.middle, field.own, field.starts, field.later, *field.coefficients[:2]]
     numbers.append(field.coefficients[2][:, run_order(begin, end, field.starts, len(field.later))])
+    if framed := bool(field.frame.size):
+        numbers += [field.frame, np.linalg.inv(field.frame)]
+    if len(field.centres):
+        numbers += [field.axes, field.centres]
     flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
     rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
     rows[1:].reshape(-1)[: flat.size] = flat
@@ -457,7 +559,7 @@ def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
         ROWS: len(rows),
         N_LATENTS: len(field.own),
         N_HEADS: len(field.heads),
-        N_FEATURES: n_features(len(field.heads)),
+        N_FEATURES: n_features(len(field.heads)) + len(field.centres),
         N_ENTRIES: len(field.later),
         SIZE_S: len(field.bases[0]),
         SIZE_A: len(field.bases[1]),
@@ -465,6 +567,7 @@ def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
         N_GRADIENTS: gradients,
         RUN: begin,
         RUN_END: end,
+        FRAMED: framed,
     }
     for column, value in header.items():
         rows[0, column] = value
@@ -475,7 +578,7 @@ def field_of(rows: np.ndarray) -> Field:
     """The field that these rows of a map hold, header first."""
     at, flat = places(rows), rows.reshape(-1)
     m, n, e = (int(rows[0, column]) for column in (N_HEADS, N_LATENTS, N_ENTRIES))
-    f, sizes = n_features(m), [int(rows[0, column]) for column in (SIZE_S, SIZE_A, SIZE_G)]
+    f, sizes = int(rows[0, N_FEATURES]), [int(rows[0, column]) for column in (SIZE_S, SIZE_A, SIZE_G)]
     parts = [flat[at[i] : at[i + 1]] for i in range(len(at) - 1)]
     indices = [part.astype(np.int64) for part in (parts[0], *parts[8:11])]
     bases = tuple(part.reshape(size, f) for part, size in zip(parts[4:7], sizes, strict=True))
@@ -487,7 +590,9 @@ def field_of(rows: np.ndarray) -> Field:
     by_columns = np.empty_like(coefficients[2])
     by_columns[:, order] = coefficients[2]
     coefficients = *coefficients[:2], by_columns
-    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients)  # type: ignore[call-arg,arg-type]
+    frame = parts[14].reshape((n, n) if len(parts[14]) else (0, 0))
+    bumps = (part.reshape((-1, m) if len(part) else (0, 0)) for part in parts[16:18])
+    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients, frame, *bumps)  # type: ignore[call-arg,arg-type]
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
@@ -513,17 +618,19 @@ def _are_innovations(law: Field) -> bool:
     n = len(law.own)
     chain = np.array_equal(law.starts, np.minimum(np.arange(n + 1), n - 1))
     no_scales = not np.any(law.coefficients[0]) and not np.any(law.coefficients[1]) and not np.any(law.middle)
-    return bool(chain and no_scales and np.array_equal(law.later, np.arange(1, n)))
+    alone = chain and no_scales and not law.frame.size
+    return bool(alone and np.array_equal(law.later, np.arange(1, n)))
 
 
 def _is_valid(rows: np.ndarray, d: int) -> bool:
     """Whether rows hold one field."""
-    counts = rows[0, [N_LATENTS, N_HEADS, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, RUN, RUN_END]]
+    counts = rows[0, [N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, RUN, RUN_END]]
     if not (
         np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)
     ):
         return False
-    if rows[0, N_FEATURES] != n_features(int(rows[0, N_HEADS])):
+    bumps = rows[0, N_FEATURES] - n_features(int(rows[0, N_HEADS]))
+    if bumps < 0.0 or (bumps and not rows[0, N_HEADS]) or rows[0, FRAMED] not in (0.0, 1.0):
         return False
     end = int(places(rows)[-1])
     if not (rows.size - COLUMNS < end <= rows.size):
@@ -540,15 +647,26 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
     columns = np.repeat(np.arange(n), np.diff(starts).astype(np.int64))
     if not (are_coordinates(later, n) and np.all(later > columns)):
         return False
-    return is_run(int(rows[0, RUN]), int(rows[0, RUN_END]), starts.astype(np.int64), later)
+    if not is_run(int(rows[0, RUN]), int(rows[0, RUN_END]), starts.astype(np.int64), later):
+        return False
+    return _is_frame(flat[at[14] : at[16]], n)
+
+
+def _is_frame(numbers: np.ndarray, n: int) -> bool:
+    """Whether numbers are a matrix (n, n) with the determinant 1 or -1, and its inverse; or nothing."""
+    if not len(numbers):
+        return True
+    frame, inverse = numbers.reshape(2, n, n)
+    log_det = np.linalg.slogdet(frame)[1]
+    return bool(abs(log_det) < _CLOSE * n and np.abs(frame @ inverse - np.eye(n)).max() < _CLOSE)
 
 
 def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
     """What a field does to each coordinate, as arrays (d,) for results.
 
     `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
-    is the number of later latents that a latent depends on. `field_root` is the coordinate on which a head's
-    law depends, -1 for none. `field_gradients` is what learning it took.
+    is the number of later latents that a latent depends on, and of all others in a frame. `field_root` is the
+    coordinate on which a head's law depends, -1 for none. `field_gradients` is what learning it took.
     """
     role, entries, root = np.zeros(d, np.int64), np.zeros(d, np.int64), np.full(d, -1)
     found = {
@@ -561,7 +679,7 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
         return found
     field, *of_heads = fields_of(rows)
     role[field.own], role[field.heads] = 1, 2
-    entries[field.own] = np.diff(field.starts)
+    entries[field.own] = np.diff(field.starts) if not field.frame.size else len(field.own) - 1
     for law in of_heads:
         root[law.own] = law.heads[0]
     taken = sum(part[0, N_GRADIENTS] for part in _parts(rows)[:2] if len(part))

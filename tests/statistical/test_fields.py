@@ -74,6 +74,14 @@ model {
   y ~ normal(h[seen], 0.5);
 }
 """
+PROCESS = """
+data { int N; array[N] real t; vector[N] y; }
+parameters { real log_alpha; real log_rho; vector[N] z; }
+model {
+  log_alpha ~ std_normal(); log_rho ~ normal(0, 0.5); z ~ std_normal();
+  y ~ normal(cholesky_decompose(add_diag(gp_exp_quad_cov(t, exp(log_alpha), exp(log_rho)), 1e-6)) * z, 0.3);
+}
+"""
 TREND = """
 data { int T; vector[T] y; }
 parameters { vector[T] l; vector[T] b; real<lower=0> s_l; real<lower=0> s_y; }
@@ -259,6 +267,34 @@ def test_a_walk_whose_noise_may_be_nothing_has_its_law(seed: int) -> None:
             assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
     lowest = np.log(posterior["noise"].values) < laws[1][1]
     assert (lowest.sum(axis=1) > 10).all()  # 60 are expected of each chain
+
+
+@functools.cache
+def process() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
+    """20 values of a Gaussian process with noise; quantiles of its log scale and log length."""
+    rng, n = np.random.default_rng(6), 20
+    t = np.linspace(0.0, 4.0, n)
+    y = np.sin(2.0 * t) + 0.3 * rng.normal(size=n)
+    square = np.square(np.subtract.outer(t, t))
+
+    def log_density(u: float, v: float) -> float:
+        covariance = np.exp(2.0 * u - 0.5 * square * np.exp(-2.0 * v)) + (0.09 + 1e-6) * np.eye(n)
+        return float(-0.5 * u * u - 2.0 * v * v) + log_normal(y, covariance)
+
+    return {"N": n, "t": t, "y": y}, quantiles_of_two(log_density, (-3.5, 3.5), (-2.5, 2.5))
+
+
+@pytest.mark.seeds(1, 2, rate=RATE)
+def test_a_gaussian_process_has_the_law_of_its_heads(seed: int) -> None:
+    """A dense precision, which changes with both heads: where its law is wrong, a chain stands still."""
+    data, laws = process()
+    posterior, adaptation, findings = run(PROCESS, data, seed=seed, draws=3_000)
+    assert has_heads(adaptation, 0, 1).any()
+    for name, law in zip(("log_alpha", "log_rho"), laws, strict=True):
+        draws = posterior[name].values
+        assert np.abs(errors(draws, law)).max() < LIMIT
+        for chain in draws:
+            assert findings or np.abs(errors(chain[None], law)).max() < LIMIT
 
 
 def exact_draw(rng: np.random.Generator) -> np.ndarray:

@@ -11,6 +11,7 @@ import scipy.sparse as sparse
 from stanadapt.transport import composition
 from stanadapt.transport.field import field_of
 from stanadapt.transport.fields import field_learning
+from stanadapt.transport.fields.dense import dense_coupling, head_strengths
 from stanadapt.transport.fields.design import Design, find_design, how_far_off, widen_design
 from stanadapt.transport.fields.field_learning import HEAD, HOPELESS, MOST_HEADS, choose_heads, learn_field
 from stanadapt.transport.fields.laplace import find_mode, find_place
@@ -448,7 +449,7 @@ def test_a_design_grows_where_its_law_is_off() -> None:
     assert place is not None
     narrow = Design(precision, place)
     for step in (-0.3, 0.3):
-        assert narrow.add(place.theta + place.root @ [step], place.mode.x) is not None
+        assert narrow.add(place.theta + place.root @ [step], place.mode) is not None
     rng = np.random.default_rng(1)
     assert widen_design(narrow, fit_law(precision, place, narrow), rng) > 3
     design = find_design(precision, place)
@@ -527,6 +528,105 @@ def test_a_field_without_heads_whitens_a_fixed_precision() -> None:
         composition.into_x(learned.rows, e, x)
         jacobian[:, j] = x
     np.testing.assert_allclose(jacobian.T @ matrix @ jacobian, np.eye(40), atol=1e-5)
+
+
+class Process:
+    """y ~ N(f, 0.3²) with a Gaussian process f = chol(K) z, whose log scale and log length are the heads.
+
+    The program is not centred: its coordinates are log alpha, log rho and z. All is known of z, given both.
+    """
+
+    n = 14
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(3)
+        self.t = np.linspace(0.0, 3.0, self.n)
+        self.y = np.sin(2.0 * self.t) + 0.3 * rng.normal(size=self.n)
+
+    def root(self, theta: np.ndarray) -> np.ndarray:
+        square = np.square(np.subtract.outer(self.t, self.t)) * np.exp(-2.0 * theta[1])
+        return np.linalg.cholesky(np.exp(2.0 * theta[0] - 0.5 * square) + 1e-6 * np.eye(self.n))
+
+    def precision(self, theta: np.ndarray) -> np.ndarray:
+        root = self.root(theta)
+        return np.eye(self.n) + root.T @ root / 0.09
+
+    def mean(self, theta: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(self.precision(theta), self.root(theta).T @ self.y / 0.09)
+
+    def logp(self, theta: np.ndarray, z: np.ndarray) -> float:
+        misses = self.y - self.root(theta) @ z
+        heads = np.square((theta - np.array([0.0, -0.5])) / np.array([0.5, 0.4])).sum()
+        return float(-0.5 * (misses @ misses / 0.09 + z @ z + heads))
+
+    def __call__(self, at: np.ndarray, score: np.ndarray) -> float:
+        theta, z = at[:2], at[2:]
+        root = self.root(theta)
+        score[2:] = root.T @ (self.y - root @ z) / 0.09 - z
+        for a, move in enumerate(1e-5 * np.eye(2)):
+            score[a] = (self.logp(theta + move, z) - self.logp(theta - move, z)) / 2e-5
+        return self.logp(theta, z)
+
+
+def test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are() -> None:
+    """A dense precision: the heads are the two scalars that change it, and the law holds at all of them."""
+    process, d = Process(), Process.n + 2
+    start = np.append([0.2, -0.3], 0.3 * np.random.default_rng(4).normal(size=d - 2))
+    learned, gradients = learn_field(process, start, np.full(d, 0.7), np.array([0, 1, *[2] * process.n]))
+    assert learned is not None
+    law = field_of(learned.rows)
+    np.testing.assert_array_equal(law.heads, [0, 1])
+    assert law.frame.shape == (process.n, process.n)
+    assert gradients < 6_000
+    for theta in np.random.default_rng(1).normal(size=(40, 2)) * 0.35 + law.mid:
+        mean, root = process.mean(theta), np.linalg.cholesky(np.linalg.inv(process.precision(theta)))
+        at_mean, moved = np.empty(d), np.empty((d, d - 2))
+        composition.into_z(learned.rows, np.append(theta, mean), at_mean)
+        for column, out in zip(root.T, moved.T, strict=True):
+            composition.into_z(learned.rows, np.append(theta, mean + column), out)
+        assert np.linalg.norm(at_mean[2:]) < 0.3
+        sizes = np.linalg.svd((moved - at_mean[:, None])[2:], compute_uv=False)
+        assert np.abs(np.log(sizes)).max() < 0.3
+
+
+def test_a_scalar_that_latents_follow_is_no_head() -> None:
+    """The level of a process with counts: curvature changes with it at latents that stay, and they do not."""
+    n, rng = 20, np.random.default_rng(5)
+    square = np.square(np.subtract.outer(np.arange(n), np.arange(n)) / 4.0)
+    inverse = np.linalg.inv(np.exp(-0.5 * square) + 0.01 * np.eye(n))
+    counts = rng.poisson(20.0, n)
+
+    def evaluate(x: np.ndarray, score: np.ndarray) -> float:
+        rate = np.exp(x[1] + x[2:])
+        f, unit = x[2:], np.exp(-2.0 * x[0])
+        pull = unit * inverse @ f
+        score[0] = f @ pull - n - 4.0 * x[0]
+        score[1] = np.sum(counts - rate) - x[1] / 100.0
+        score[2:] = counts - rate - pull
+        return float(
+            counts @ (x[1] + f) - rate.sum() - 0.5 * f @ pull - n * x[0] - 2.0 * x[0] ** 2 - x[1] ** 2 / 200
+        )
+
+    start = np.append([0.0, 3.0], 0.1 * rng.normal(size=n))
+    density = ScaledDensity(evaluate, np.ones(n + 2))
+    variables = np.array([0, 1, *[2] * n])
+    coupling = couple(density, start, variables)
+    assert coupling is not None
+    whole = dense_coupling(coupling, variables)
+    assert whole is not None
+    strengths = head_strengths(density, start, whole, 0.5)
+    assert strengths is not None
+    np.testing.assert_array_equal(choose_heads(strengths[0]), [0])
+
+
+def test_latents_that_are_not_coupled_are_no_dense_block() -> None:
+    """A hierarchy: ten effects, each coupled to their scale and their mean alone."""
+    matrix = np.diag(np.full(12, 3.0))
+    matrix[:2, 2:] = matrix[2:, :2] = 0.4
+    variables = np.array([0, 1, *[2] * 10])
+    coupling = couple(ScaledDensity(quadratic(matrix), np.ones(12)), np.ones(12), variables)
+    assert coupling is not None
+    assert dense_coupling(coupling, variables) is None
 
 
 def test_a_dense_precision_is_no_field() -> None:

@@ -22,14 +22,17 @@ from stanadapt.transport.field import (
     fields_of,
     moved_by,
     n_features,
+    places,
     split,
 )
 from stanadapt.transport.map_table import (
     APART,
     COLUMNS,
+    FRAMED,
     INNOVATIONS,
     KIND,
     N_ENTRIES,
+    N_FEATURES,
     N_HEADS,
     N_LATENTS,
     OWN,
@@ -41,17 +44,18 @@ from stanadapt.transport.map_table import (
 from stanadapt.transport.tail import Tails, tail_rows
 
 D = 13
+DENSE = 3  # the seed of fields with a frame and bumps
 OUTSIDE = 12  # a coordinate that is neither head nor latent, whatever the field
 GRADIENTS = 17
 STEP = 1e-6
 
 
 SERIES, SERIES_WITH_LEVEL = 4, 5  # seeds of fields with a run, see triangular.py
-IN_INNOVATIONS = 3  # of one whose latents are innovations, in part
+IN_INNOVATIONS = 2  # of one whose latents are innovations, in part
 
 
 def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
-    """A field with `m` heads and random numbers; latents in an order of their own."""
+    """A field with `m` heads and random numbers; latents in an order of their own. DENSE: with a frame."""
     rng = np.random.default_rng(seed)
     places = rng.permutation(OUTSIDE)
     heads, own = np.sort(places[:m]), places[m : m + (10 if seed >= SERIES else 8)]
@@ -64,14 +68,22 @@ def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
     later = np.array([k for column in entries for k in column], np.int64)
     if m == 0:
         sizes = (0, 0, 0)
-    bases = tuple(0.2 * rng.normal(size=(size, n_features(m))) for size in sizes)
+    bumps = 4 if m and seed == DENSE else 0
+    bases = tuple(0.2 * rng.normal(size=(size, n_features(m) + bumps)) for size in sizes)
     widths = len(own), len(own), len(later)
     coefficients = tuple(
         0.5 * rng.normal(size=(size + 1, width)) for size, width in zip(sizes, widths, strict=True)
     )
     scale, rate = rng.uniform(0.5, 2.0, (2, m))
     mid, middle = rng.normal(size=m), rng.normal(size=len(own))
-    return Field(heads, mid, scale, rate, bases, middle, own, starts, later, coefficients)
+    law = Field(heads, mid, scale, rate, bases, middle, own, starts, later, coefficients)
+    if seed != DENSE:
+        return law
+    frame = np.eye(len(own)) + 0.3 * rng.normal(size=(len(own),) * 2)
+    frame[0] *= np.sign(np.linalg.det(frame))
+    frame /= np.linalg.det(frame) ** (1.0 / len(own))
+    axes = np.eye(m) + 0.3 * rng.normal(size=(m, m)) if bumps else law.axes
+    return law._replace(frame=frame, axes=axes, centres=rng.normal(size=(bumps, m)) if bumps else law.centres)
 
 
 def of_heads(law: Field, seed: int) -> np.ndarray:
@@ -247,7 +259,7 @@ def test_rows_hold_the_field(m: int, seed: int) -> None:
     told = describe(rows, D)
     assert set(np.flatnonzero(told["field_role"] == 2)) == set(law.heads)
     assert set(np.flatnonzero(told["field_role"] == 1)) == set(law.own)
-    assert told["field_entries"].sum() == len(law.later)
+    assert told["field_entries"].sum() == (8 * 7 if seed == DENSE else len(law.later))
     assert told["field_gradients"] == GRADIENTS
 
 
@@ -272,6 +284,23 @@ DAMAGED: dict[str, Any] = {
     "a run where there is none": lambda rows, law: rows.__setitem__((0, [RUN, RUN_END]), [0, 6]),
     "another kind": lambda rows, law: rows.__setitem__((0, KIND), 7.0),
 }
+
+
+def test_a_frame_comes_with_its_inverse_and_the_determinant_one() -> None:
+    """Otherwise draws would be from another law."""
+    law = field(2, DENSE)
+    assert are_valid(field_rows(law, GRADIENTS), D)
+    assert not are_valid(field_rows(law._replace(frame=1.01 * law.frame), GRADIENTS), D)
+    rows = field_rows(law, GRADIENTS)
+    first = int(places(rows)[15]) - COLUMNS  # of the inverse
+    set_number(rows, first, rows.reshape(-1)[COLUMNS + first] + 0.1)
+    assert not are_valid(rows, D)
+    bare = field(1, 1)
+    rows = field_rows(bare, GRADIENTS)
+    for header, value in ((FRAMED, 0.5), (FRAMED, 1.0), (N_FEATURES, rows[0, N_FEATURES] - 1)):
+        damaged = rows.copy()
+        damaged[0, header] = value
+        assert not are_valid(damaged, D)
 
 
 @pytest.mark.parametrize("name", DAMAGED)

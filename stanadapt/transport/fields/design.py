@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import field as fields
 from ..field import Field, field_rows
+from .dense import change_axes, dense_precision
 from .laplace import HeadPosterior, LatentMode, mode_at
 from .precision import Factor, Precision, background_directions
 
@@ -34,6 +35,10 @@ _WRONG = 0.5  # a law is off where the mode of all latents is off by this length
 _NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
 _LOOKS = 20  # that tell whether a law is near
 _MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
+# A dense design has a point at most so far from each one that the walk visits, by the change of precision;
+# so many are added before the law is fitted anew; and bumps are so wide, in the distances that are left.
+_SPACING, _MOST_FILLED, _BUMP = 0.25, 16, 2.5
+_FLATTER_DENSE, _LOWEST_DENSE = 2.5, 10.0
 
 
 class RidgePoint(NamedTuple):
@@ -51,6 +56,9 @@ class Design:
         """With the place of the heads alone."""
         self.precision, self.place = precision, place
         self._thetas, self._modes = [place.theta], [place.mode]
+        self.axes = np.zeros(
+            (len(place.theta),) * 2
+        )  # of bumps of a dense law, in units; 0 before there are any
         self.ridges: list[list[RidgePoint]] = [[] for _ in place.theta]
 
     def points(self) -> tuple[np.ndarray, list[LatentMode]]:
@@ -62,15 +70,20 @@ class Design:
         precision = np.linalg.inv(self.place.covariance())
         return RidgePoint(self.place.theta, 1.0 / np.sqrt(np.diag(precision)), 0.0)
 
-    def add(self, theta: np.ndarray, near: np.ndarray) -> LatentMode | None:
+    def add(self, theta: np.ndarray, near: LatentMode) -> LatentMode | None:
         """The mode at `theta` (m,), which the design has from now on; None if there is none.
 
-        The search begins at the latents of `near` (d,).
+        The search begins at the mode `near`.
         """
-        mode = mode_at(self.precision, theta, near)
+        mode = mode_at(self.precision, theta, near.x, near.factor)
         if mode is not None:
             self.keep(theta, mode)
         return mode
+
+    def nearest(self, theta: np.ndarray) -> LatentMode:
+        """The mode at the nearest heads."""
+        away = np.linalg.solve(self.place.root, (np.array(self._thetas) - theta).T)
+        return self._modes[int(np.square(away).sum(axis=0).argmin())]
 
     def keep(self, theta: np.ndarray, mode: LatentMode) -> None:
         """Add a mode that is known."""
@@ -83,13 +96,13 @@ def find_design(precision: Precision, place: HeadPosterior, *, tails: bool = Tru
     design = Design(precision, place)
     m, axes = len(place.theta), np.eye(len(place.theta))
     lines = [sign * axis for axis in axes for sign in (-1.0, 1.0)]
-    for a in range(m):
+    for a in range(0 if precision.dense else m):
         for b in range(a):
             lines += [axes[a] + axes[b], axes[a] - axes[b], axes[b] - axes[a], -axes[a] - axes[b]]
     for line in lines:
         near = place.mode
         for reach in AXIS if np.count_nonzero(line) == 1 else PAIR:
-            near = design.add(place.theta + place.root @ (reach * line), near.x) or near
+            near = design.add(place.theta + place.root @ (reach * line), near) or near
     if tails:
         follow_tails(design)
     return design
@@ -133,7 +146,7 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
         ahead = place.theta[a] + sign * reach * spread - theta[a]
         guess = theta + ahead * slope
         for _ in range(2):
-            mode = design.add(guess, near.x)
+            mode = design.add(guess, near)
             if mode is None:
                 return
             moved, best = guess.copy(), mode
@@ -141,7 +154,7 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
             for b in others:
                 step = np.zeros(m)
                 step[b] = _STAR * widths[b]
-                sides = design.add(guess - step, mode.x), design.add(guess + step, mode.x)
+                sides = design.add(guess - step, mode), design.add(guess + step, mode)
                 if sides[0] is None or sides[1] is None:
                     return
                 best = max((best, sides[0], sides[1]), key=lambda one: one.logp)
@@ -161,7 +174,12 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
 
 
 def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
-    """Add points where `law` is off, among heads that a walk visits; returns how many were added."""
+    """Add points where `law` is off, among heads that a walk visits; returns how many were added.
+
+    A dense law is taken to be off where the precision differs too much from that at each point of the design.
+    """
+    if design.precision.dense:
+        return _fill_design(design, law, rng)
     place, (thetas, modes) = design.place, design.points()
     heights = np.array([mode.logp for mode in modes]) - place.mode.logp
     begins = np.flatnonzero(heights > -_LOWEST)
@@ -176,7 +194,7 @@ def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
             logp, off, x = look(there)
             reached = logp - top + 0.5 * min(off, _NEAR) ** 2
             if off > _WRONG and reached > -2.0 * _LOWEST:
-                mode = mode_at(design.precision, there, x)
+                mode = mode_at(design.precision, there, x, design.nearest(there).factor)
                 if mode is None:
                     continue
                 reached = mode.logp - place.mode.logp
@@ -187,6 +205,49 @@ def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
                         break
             if np.log(rng.uniform()) < (reached - height) / _FLATTER:
                 theta, height = there, reached
+    return added
+
+
+def _fill_design(design: Design, law: Field, rng: np.random.Generator) -> int:
+    """Add points to a dense design, each as far as possible from all that it has; returns how many."""
+    place, (thetas, modes) = design.place, design.points()
+    heights = np.array([mode.logp for mode in modes]) - place.mode.logp
+    near = heights > -_LOWEST
+    precisions = [dense_precision(mode) for mode, chosen in zip(modes, near, strict=True) if chosen]
+    axes = change_axes(precisions, thetas[near] - place.theta)
+    look = _Look(design.precision, law, place.mode.factor)
+    top, seen, points = look(place.theta)[0], [], []
+    for first in rng.choice(np.flatnonzero(near), _WALKERS):
+        theta, height = thetas[first], heights[first]
+        for _ in range(_STEPS):
+            there = theta + place.root @ (rng.choice(_STEP_SIZES) * rng.standard_normal(theta.size))
+            logp, off, x = look(there)
+            reached = logp - top + 0.5 * min(off, _NEAR) ** 2
+            if np.log(rng.uniform()) < (reached - height) / _FLATTER_DENSE:
+                theta, height = there, reached
+                if reached > -_LOWEST_DENSE:
+                    seen.append(there)
+                    points.append(x)
+    if not seen:
+        return 0
+    away = np.full(len(seen), np.inf)
+
+    def leave_out(theta: np.ndarray) -> None:
+        np.minimum(away, np.linalg.norm((np.array(seen) - theta) @ axes.T, axis=1), out=away)
+
+    for theta in thetas:
+        leave_out(theta)
+    added = 0
+    for _ in range(_MOST_FILLED):
+        i = int(away.argmax())
+        if away[i] < _SPACING:
+            break
+        mode = mode_at(design.precision, seen[i], points[i], design.nearest(seen[i]).factor)
+        leave_out(seen[i])
+        if mode is not None and mode.logp > place.mode.logp - 2.0 * _LOWEST:
+            design.keep(seen[i], mode)
+            added += 1
+    design.axes = axes / (_BUMP * max(float(away.max()), _SPACING))
     return added
 
 

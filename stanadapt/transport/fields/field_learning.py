@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from ..composition import change_coordinates
 from ..field import Field, field_rows
 from ..map_table import no_transport
+from .dense import changes, dense_coupling, head_strengths
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .head_law import HeadLaw, learn_head_law
 from .innovation_search import find_innovations
@@ -20,6 +21,7 @@ from .law_fit import fit_law
 from .precision import Precision, background_directions
 from .probes import Coupling, ScaledDensity, couple, strengths_of
 
+LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
 MOST_HEADS = 4
 HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
@@ -76,22 +78,29 @@ def learn_field(
 
 def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Learned | None:
     coupling = couple(density, x, variables)
-    if coupling is None or coupling.wide.sum() > min(MOST_PROBES, 0.5 * x.size):
+    if coupling is None:
         return None
-    if not _are_tied(coupling):
-        return None
-    heads = choose_heads(strengths_of(density, x, coupling, DELTA))
-    precision = Precision(density, coupling, heads)
-    if precision.cost > MOST_PROBES:
-        return None
+    if coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size) and _are_tied(coupling):
+        heads = choose_heads(strengths_of(density, x, coupling, DELTA))
+        precision = Precision(density, coupling, heads)
+        if precision.cost > MOST_PROBES:
+            return None
+    else:
+        dense = _dense_precision(density, x, coupling, variables)
+        if dense is None:
+            return None
+        precision, x = dense
+        heads = precision.heads
     place = find_place(precision, x)
-    if place is None or place.mode.factor.lower.nnz > MOST_ENTRIES * x.size:
+    if place is None or (not precision.dense and place.mode.factor.lower.nnz > MOST_ENTRIES * x.size):
         return None
     design = find_design(precision, place, tails=False)
-    if len(heads) and how_far_off(design, fit_law(precision, place, design)) > HOPELESS:
+    if len(heads) and not precision.dense and _is_hopeless(design):
         none = np.zeros(0)
         return Learned(no_transport(), np.ones(x.size), none.reshape(0, x.size), none)
     follow_tails(design)
+    if precision.dense and not changes(design.points()[1]):
+        return None
     field = learn_law(design)
     of_heads = learn_head_law(design, heads, density.unit[heads])
     rows = field_rows(field, density.gradients)
@@ -100,6 +109,25 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
     if not np.all(np.isfinite(rows)):
         return None
     return Learned(rows, *_metric(precision, place, of_heads, density.unit))
+
+
+def _is_hopeless(design: Design) -> bool:
+    """Whether a law that is fitted around the middle is far off there."""
+    return how_far_off(design, fit_law(design.precision, design.place, design)) > HOPELESS
+
+
+def _dense_precision(
+    density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray
+) -> tuple[Precision, np.ndarray] | None:
+    """The precision of a dense block of latents, and a point (d,) to begin at; None if there is none."""
+    whole = dense_coupling(coupling, variables)
+    found = None if whole is None else head_strengths(density, x, whole, DELTA)
+    if whole is None or found is None:
+        return None
+    heads = choose_heads(found[0])
+    if not len(heads):
+        return None
+    return Precision(density, whole._replace(wide=np.zeros_like(whole.wide)), heads), found[1]
 
 
 def learn_law(design: Design) -> Field:
@@ -151,7 +179,7 @@ def _are_tied(coupling: Coupling) -> bool:
     In a series or on a map nearly all do. The groups of a hierarchy do not: their law is group.py's.
     """
     narrow = np.flatnonzero(~coupling.wide)
-    if not len(narrow):
+    if coupling.wide.size < LEAST_SIZE or not len(narrow):
         return False
     between = coupling.pattern[narrow][:, narrow]
     if np.median(np.asarray(between.sum(axis=0)).ravel()) < 3.0:  # most have one neighbour, or none

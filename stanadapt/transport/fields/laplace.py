@@ -18,9 +18,14 @@ import scipy.sparse as sparse
 from .precision import Factor, Precision
 
 _NEWTON_STEPS, _CLOSE = 40, 1e-2  # of a search for a mode; the squared length of its last step, in scales
+_NEWTON_STEPS_NEAR = 5  # after an approach
 _SMALLEST_STEP = 1e-4
+# Of an approach: its steps, the length of the longest one and the squared length of its last one, in those
+# of Newton's method, and how often a step is shortened.
+_APPROACHES, _LONGEST_APPROACH, _NEARLY, _HALVINGS = 25, 10.0, 0.3, 6
 _DAMPING, _LARGEST_DAMPING = 1e-3, 1e4  # shares of the diagonal that are added to an indefinite precision
 _ROUNDS = 20  # steps of the search for the heads
+_LAST_ROUND = 0.5  # no step begins after this share of the gradients, where a precision takes many
 _FIRST_REACH = 0.5  # of the heads, in the program's own coordinates
 _LONGEST = 2.0  # step of the heads, in reaches
 _ARRIVED = 0.4
@@ -47,13 +52,20 @@ class HeadPosterior(NamedTuple):
         return np.asarray(self.root @ self.root.T)
 
 
-def find_mode(precision: Precision, x: np.ndarray) -> LatentMode | None:
-    """The mode of the latents by Newton's method from `x` (d,), whose heads stay; None if none is found."""
+def find_mode(precision: Precision, x: np.ndarray, factor: Factor | None = None) -> LatentMode | None:
+    """The mode of the latents by Newton's method from `x` (d,), whose heads stay; None if none is found.
+
+    If a precision takes many gradients, and the `factor` of one nearby is known, the mode is approached
+    with that one.
+    """
+    steps = _NEWTON_STEPS
+    if factor is not None and precision.dense:
+        x, steps = _approach(precision, x, factor), _NEWTON_STEPS_NEAR
     latents, x = precision.latents, x.copy()
     logp, score = precision.density(x)
     if not np.isfinite(logp):
         return None
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(steps):
         matrix = precision.at(x)
         if matrix is None:
             return None
@@ -80,6 +92,42 @@ def find_mode(precision: Precision, x: np.ndarray) -> LatentMode | None:
     return None
 
 
+def _approach(precision: Precision, x: np.ndarray, factor: Factor) -> np.ndarray:
+    """A point (d,) near the mode of the latents, by L-BFGS from `x` (d,), without a precision there.
+
+    The search begins with `factor` in place of the precision, and ends when it does not get on.
+    """
+    latents, x = precision.latents, x.copy()
+    logp, score = precision.density(x)
+    steps: list[tuple[np.ndarray, np.ndarray]] = []
+    for _ in range(_APPROACHES if np.isfinite(logp) else 0):
+        move, shares = score[latents], []
+        for step, change in reversed(steps):
+            shares.append((step @ move) / (step @ change))
+            move = move - shares[-1] * change
+        move = factor.solve(move)
+        for (step, change), share in zip(steps, reversed(shares), strict=True):
+            move = move + (share - (change @ move) / (step @ change)) * step
+        promise = float(move @ score[latents])
+        if promise < _NEARLY * _CLOSE:
+            break
+        share = min(1.0, _LONGEST_APPROACH / np.sqrt(promise))
+        for _ in range(_HALVINGS):
+            y = x.copy()
+            y[latents] += share * move
+            logp_y, score_y = precision.density(y)
+            if np.isfinite(logp_y) and logp_y > logp + 0.1 * share * promise - 1e-8:
+                break
+            share *= 0.3
+        else:
+            break
+        change = (score - score_y)[latents]
+        if move @ change > 0.0:
+            steps.append((share * move, change))
+        x, logp, score = y, logp_y, score_y
+    return x
+
+
 def _positive_factor(precision: Precision, matrix: sparse.csc_matrix) -> tuple[Factor | None, bool]:
     """The factor of a precision, and whether its diagonal had to grow for it."""
     added, diagonal = 0.0, np.abs(matrix.diagonal())
@@ -94,11 +142,13 @@ def _positive_factor(precision: Precision, matrix: sparse.csc_matrix) -> tuple[F
     return None, True
 
 
-def mode_at(precision: Precision, theta: np.ndarray, near: np.ndarray) -> LatentMode | None:
-    """The mode at the heads `theta` (m,), from the latents of `near` (d,)."""
+def mode_at(
+    precision: Precision, theta: np.ndarray, near: np.ndarray, factor: Factor | None = None
+) -> LatentMode | None:
+    """The mode at the heads `theta` (m,), from the latents of `near` (d,) and the `factor` of a near mode."""
     x = near.copy()
     x[precision.heads] = theta
-    return find_mode(precision, x)
+    return find_mode(precision, x, factor)
 
 
 def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
@@ -111,13 +161,16 @@ def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
         mode = find_mode(precision, x)
         return None if mode is None else HeadPosterior(np.zeros(0), np.zeros((0, 0)), mode)
     theta, root, near = x[heads].copy(), np.diag(_FIRST_REACH / density.unit[heads]), x
+    factor: Factor | None = None
     for _ in range(_ROUNDS):
+        if precision.dense and density.spent > _LAST_ROUND:
+            return None
         points: list[np.ndarray] = []
         modes: list[LatentMode] = []
         for u in _small_design(m):
-            mode = mode_at(precision, theta + root @ u, near)
+            mode = mode_at(precision, theta + root @ u, near, factor)
             if mode is not None:
-                near = mode.x if not modes else near
+                near, factor = (mode.x, mode.factor) if not modes else (near, factor)
                 points.append(u)
                 modes.append(mode)
             elif not np.any(u):
@@ -132,11 +185,12 @@ def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
         step = vectors @ ((vectors.T @ slope) / held)
         length = float(np.linalg.norm(step))
         arrived = length < _ARRIVED and bool(np.all((sizes > 0.4) & (sizes < 2.5)))
-        near = modes[int(values.argmax())].x
+        best = modes[int(values.argmax())]
+        near, factor = best.x, best.factor
         theta = theta + root @ step * min(1.0, _LONGEST / max(length, 1e-12))
         root = root @ (vectors / np.sqrt(held))
         if arrived:
-            mode = mode_at(precision, theta, near)
+            mode = mode_at(precision, theta, near, factor)
             return None if mode is None else HeadPosterior(theta, root, mode)
     return None
 

@@ -8,22 +8,27 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
-from ..field import OWN_FEATURES, Field, feature_values, n_features
+from ..field import KNOTS, OWN_FEATURES, Field, features_at, n_features
+from .dense import dense_precision, find_frame
 from .design import Design
 from .laplace import HeadPosterior, LatentMode
 from .precision import Precision
 
 _TEMPER = 6.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
+_TEMPER_DENSE = 2.0  # of a dense law, which is never exact
 _LEAST_WEIGHT = 1e-3  # but at least so much, because far out the law must have the right limits
 _POWERS = 1.0, 2.0  # of the limits: e^theta for logits and log variances, e^(2 theta) for log scales
 _LEAST_TURN = 0.6  # rates are larger than this over the scale of a head, so that few heads look linear
 _LEAST_UNIT = 8.0  # logarithm of the smallest unit of errors, beside the one in the middle
 _RIDGE, _CUTOFF = 1e-7, 1e-6
+_CUTOFF_BUMPS = 1e-3  # so that a law does not swing between points that are near each other
 _DRAWS = 8
 _COLUMNS = 60  # about so many tell the rates
 _CHUNK = 2_000  # columns that are fitted at once
+_NOTHING = 0.02  # an entry of a dense factor with a smaller effect, in z, at all points is left out
 # Errors that a shorter basis may make, over the design: root mean square over latents, and length over all.
 _TOLERANCE, _LENGTH = 0.01, 0.2
+_TOLERANCE_DENSE = 0.003
 
 
 class Regressions(NamedTuple):
@@ -41,6 +46,8 @@ class Regressions(NamedTuple):
 
 def fit_law(precision: Precision, place: HeadPosterior, design: Design) -> Field:
     """The law of the latents, fitted to the modes and factors of a design."""
+    if precision.dense:
+        return _fit_dense(precision, place, design)
     thetas, modes = design.points()
     unit, own = precision.density.unit, precision.latents
     heads, scales = unit[precision.heads], unit[own]
@@ -68,17 +75,58 @@ def fit_law(precision: Precision, place: HeadPosterior, design: Design) -> Field
     return law._replace(middle=law.middle * scales, coefficients=coefficients)
 
 
-def fit_regressions(data: Regressions, heads: np.ndarray, own: np.ndarray, scale: np.ndarray) -> Field:
-    """The law of the coordinates `own` (n,), given `heads` (m,) with standard deviations `scale` (m,)."""
-    m, n = scale.size, own.size
+def _fit_dense(precision: Precision, place: HeadPosterior, design: Design) -> Field:
+    """The law of latents with a dense precision, in a frame."""
+    thetas, modes = design.points()
+    heads, scales = precision.density.unit[precision.heads], precision.density.unit[precision.latents]
+    heights = np.array([mode.logp for mode in modes]) - place.mode.logp
+    precisions = [dense_precision(mode) for mode in modes]
+    frame = find_frame(precisions, np.clip(np.exp(heights / _TEMPER), _LEAST_WEIGHT, 1.0))
+    n = len(frame)
+    frame *= np.exp(-(np.linalg.slogdet(frame)[1] + np.log(scales).sum()) / n)
+    moved = [frame.T @ one @ frame for one in precisions]
+    roots = np.array([np.linalg.cholesky(one) for one in moved])
+    pivots = np.diagonal(roots, axis1=1, axis2=2)
+    deviations = np.sqrt([np.diag(np.linalg.inv(one)) for one in moved])
+    columns, later = np.triu_indices(n, 1)  # the entries below the diagonal, column by column
+    entries = (roots / pivots[:, None, :])[:, later, columns]
+    effects = np.abs(entries) * deviations[:, later] * pivots[:, columns]
+    kept = effects.max(axis=0) > _NOTHING
+    at = np.array([mode.x[precision.latents] for mode in modes])
+    data = Regressions(
+        thetas * heads,
+        heights,
+        np.linalg.solve(frame, (at - at[0]).T).T,
+        -np.log(pivots),
+        entries[:, kept],
+        np.concatenate(([0], np.cumsum(np.bincount(columns[kept], minlength=n)))).astype(np.int64),
+        later[kept].astype(np.int64),
+        deviations,
+    )
+    scale = np.sqrt(np.square(place.root).sum(axis=1)) * heads
+    axes = design.axes / heads
+    law = fit_regressions(data, precision.heads, precision.latents, scale, axes)
+    return law._replace(middle=at[0] * scales, frame=frame * scales[:, None])
+
+
+def fit_regressions(
+    data: Regressions, heads: np.ndarray, own: np.ndarray, scale: np.ndarray, axes: np.ndarray | None = None
+) -> Field:
+    """The law of the coordinates `own` (n,), given `heads` (m,) with standard deviations `scale` (m,).
+
+    The precision is dense if there are `axes` (m, m), possibly 0: G may then have more features, since all of
+    it changes with the heads. If the axes are not 0, each point has a bump.
+    """
+    m, n, none, dense = scale.size, own.size, np.empty((0, 0)), axes is not None
     columns = np.repeat(np.arange(n), np.diff(data.starts))
-    weights = np.clip(np.exp(data.heights / _TEMPER), _LEAST_WEIGHT, 1.0)
+    weights = np.clip(np.exp(data.heights / (_TEMPER_DENSE if dense else _TEMPER)), _LEAST_WEIGHT, 1.0)
     mid, middle = data.thetas[0], data.means[0]
     offsets = data.means - middle
     # Errors count in units of z: of the scale of a latent given later ones, at each point of the design.
     units = np.exp(-np.maximum(data.log_scales, data.log_scales[0] - _LEAST_UNIT))
     units_g = data.deviations[:, data.later] * units[:, columns]
-    of_s, of_a, of_g = _chosen_features(m)
+    bumps = (none, none) if axes is None or not axes.any() else (axes, (data.thetas - mid) @ axes.T)
+    of_s, of_a, of_g = _combinations(m, len(bumps[1]), dense)
 
     def intercepts_with(entries: np.ndarray) -> np.ndarray:
         intercepts: np.ndarray = offsets.copy()
@@ -87,11 +135,14 @@ def fit_regressions(data: Regressions, heads: np.ndarray, own: np.ndarray, scale
         return intercepts
 
     def values_at(rate: np.ndarray) -> np.ndarray:
-        values = np.array([_features(theta, mid, scale, rate) for theta in data.thetas])
-        return np.asarray(values.reshape(len(data.thetas), n_features(m)))
+        bare = Field(heads, mid, scale, rate, (none,) * 3, middle, own, none, none, (none,) * 3, none, *bumps)
+        values = np.array([features_at(theta, bare) for theta in data.thetas])
+        return np.asarray(values.reshape(len(data.thetas), n_features(m) + len(bumps[1])))
 
     def fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, units: np.ndarray) -> _Fit:
-        return _fit(values, wanted, chosen, weights[:, None] * np.square(units))
+        cutoff = _CUTOFF_BUMPS if len(bumps[1]) else _CUTOFF
+        tolerance = _TOLERANCE_DENSE if dense else max(_TOLERANCE, _LENGTH / np.sqrt(max(wanted.shape[1], 1)))
+        return _fit(values, wanted, chosen, weights[:, None] * np.square(units), tolerance, cutoff)
 
     def lost_with(powers: tuple[float, ...]) -> float:
         values, some = values_at(_rates(powers, scale)), np.s_[:, ::share]
@@ -100,7 +151,8 @@ def fit_regressions(data: Regressions, heads: np.ndarray, own: np.ndarray, scale
         return sum(fit(values, wanted[some], chosen, unit[some]).lost for wanted, chosen, unit in parts)
 
     intercepts, share = intercepts_with(data.entries), 1 + max(n, len(data.later)) // _COLUMNS
-    rate = _rates(min(itertools.product(_POWERS, repeat=m), key=lost_with), scale)
+    choices = itertools.product(_POWERS, repeat=m)
+    rate = _rates(next(choices) if dense else min(choices, key=lost_with), scale)
     values = values_at(rate)
     fit_s = fit(values, data.log_scales, of_s, np.ones_like(units))
     fit_g = fit(values, data.entries, of_g, units_g)
@@ -108,7 +160,8 @@ def fit_regressions(data: Regressions, heads: np.ndarray, own: np.ndarray, scale
     fit_a = fit(values, intercepts_with(data.entries + fit_g.error), of_a, units)
     bases = fit_s.basis, fit_a.basis, fit_g.basis
     coefficients = fit_s.coefficients, fit_a.coefficients, fit_g.coefficients
-    return Field(heads, mid, scale, rate, bases, middle, own, data.starts, data.later, coefficients)
+    places = data.starts, data.later
+    return Field(heads, mid, scale, rate, bases, middle, own, *places, coefficients, none, *bumps)
 
 
 def _rates(powers: tuple[float, ...], scale: np.ndarray) -> np.ndarray:
@@ -121,12 +174,6 @@ def _deviations(precision: Precision, mode: LatentMode) -> np.ndarray:
     signs = rng.standard_normal((len(factor.pivots), _DRAWS))
     whole = factor.lower @ (np.sqrt(factor.pivots)[:, None] * signs)
     return np.asarray(np.sqrt(np.square(factor.solver.solve(whole)).mean(axis=1)))  # type: ignore[attr-defined]
-
-
-def _features(theta: np.ndarray, mid: np.ndarray, scale: np.ndarray, rate: np.ndarray) -> np.ndarray:
-    values = np.empty(n_features(theta.size))
-    feature_values(theta, mid, scale, rate, values, np.empty((values.size, theta.size)))
-    return values
 
 
 def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -155,6 +202,21 @@ def bounded_features(m: int) -> np.ndarray:
     return _chosen_features(m)[2]
 
 
+def _combinations(m: int, bumps: int, dense: bool) -> list[np.ndarray]:
+    """The combinations (q, F) of features that s, a and G may consist of.
+
+    For a dense law, that is each bump for all three, and for G also differences of features of neighbouring
+    knots, which go from 0 to a constant.
+    """
+    f = n_features(m)
+    parts = [np.eye(f + bumps)[np.append(chosen, f + np.arange(bumps))] for chosen in _chosen_features(m)]
+    if dense:
+        first = (OWN_FEATURES * np.arange(m)[:, None] + 1 + 2 * np.arange(KNOTS - 1)).ravel()
+        eye = np.eye(f + bumps)
+        parts[2] = np.concatenate((parts[2], eye[first] - eye[first + 2]))
+    return parts
+
+
 class _Fit(NamedTuple):
     """Combinations of features that explain numbers at the points of a design."""
 
@@ -164,21 +226,30 @@ class _Fit(NamedTuple):
     lost: float  # the sum of the squared errors of a point, weighted
 
 
-def _fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np.ndarray) -> _Fit:
-    """Explain `wanted` (p, n) by the features `values` (p, F), of which some are `chosen`.
+def _fit(
+    values: np.ndarray,
+    wanted: np.ndarray,
+    chosen: np.ndarray,
+    weights: np.ndarray,
+    tolerance: float,
+    cutoff: float,
+) -> _Fit:
+    """Explain `wanted` (p, n) by features, combinations `chosen` (q, F) of the `values` (p, F).
 
     The fit of each column is by least squares with weights (p, n), in combinations of the features that are
-    orthonormal over the design. The basis has as many of its principal combinations as it takes to keep all
-    but a small error.
+    orthonormal over the design, without those that are smaller than `cutoff`. The basis has as many of its
+    principal combinations as it takes to keep all but an error of `tolerance`, in the root mean square over
+    columns.
     """
     p, f, n = len(values), values.shape[1], wanted.shape[1]
     if not len(chosen) or not n:
         constant = np.average(wanted, axis=0, weights=np.maximum(weights, 1e-300)) if n else np.zeros(0)
         return _Fit(np.zeros((0, f)), constant[None].copy(), constant - wanted, 0.0)
-    centre = values[0, chosen]  # at the middle of the design
-    spread = np.sqrt(np.square(values[:, chosen] - centre).mean(axis=0)) + 1e-12
-    left, sizes, right = np.linalg.svd((values[:, chosen] - centre) / spread, full_matrices=False)
-    kept = sizes > _CUTOFF * sizes[0]
+    moved = values @ chosen.T
+    centre = moved[0]  # at the middle of the design
+    spread = np.sqrt(np.square(moved - centre).mean(axis=0)) + 1e-12
+    left, sizes, right = np.linalg.svd((moved - centre) / spread, full_matrices=False)
+    kept = sizes > cutoff * sizes[0]
     terms = np.column_stack((np.ones(p), left[:, kept] * np.sqrt(p)))
     q = terms.shape[1]
     found, penalty = np.empty((n, q)), np.zeros((q, q))
@@ -196,12 +267,11 @@ def _fit(values: np.ndarray, wanted: np.ndarray, chosen: np.ndarray, weights: np
         (found[:, 1:] * importance[:, None]).T, full_matrices=False
     )
     left_out = np.sqrt(np.append(np.cumsum(np.square(whole_sizes)[::-1])[::-1], 0.0) / n)
-    r = int(np.argmax(left_out < max(_TOLERANCE, _LENGTH / np.sqrt(n))))
-    basis = np.zeros((r, f))
-    mixed = whole_left[:, :r].T * (np.sqrt(p) / sizes[kept])
-    basis[:, chosen] = mixed @ right[kept] / spread
+    r = int(np.argmax(left_out < tolerance))
+    mixed = (whole_left[:, :r].T * (np.sqrt(p) / sizes[kept])) @ right[kept] / spread
+    basis = mixed @ chosen
     coefficients = whole_sizes[:r, None] * whole_right[:r] / importance
-    constant = found[:, 0] - (basis[:, chosen] @ centre) @ coefficients
+    constant = found[:, 0] - (mixed @ centre) @ coefficients
     error = constant + (values @ basis.T) @ coefficients - wanted
     lost = float((weights * np.square(error)).sum() / p)
     return _Fit(basis, np.concatenate((constant[None], coefficients)), error, lost)

@@ -42,6 +42,7 @@ class Precision:
         """For all coordinates but `heads` (m,)."""
         self.density, self.coupling, self.heads = density, coupling, heads
         d = coupling.wide.size
+        self.dense = coupling.is_dense()
         latents = np.setdiff1d(np.arange(d), heads)
         wide = coupling.wide[latents]
         pattern = coupling.pattern[latents][:, latents]
@@ -83,15 +84,16 @@ class Precision:
     @property
     def cost(self) -> int:
         """Gradients that a precision takes."""
-        return 2 * len(self._probes)
+        return len(self._probes) + 1 if self.dense else 2 * len(self._probes)
 
     def at(self, x: np.ndarray) -> sparse.csc_matrix | None:
         """The precision (n, n) at `x` (d,), without the background; None where scores are missing."""
         data, d = np.zeros(len(self._indices)), x.size
+        here = self.density(x)[1] if self.dense else None  # differences on one side: half as many gradients
         for members, at, rows in self._probes:
             u = np.zeros(d)
             u[self.latents[members]] = 1.0
-            v = self.density.curvature(x, u)
+            v = self.density.curvature(x, u, here)
             if v is None:
                 return None
             v = v[self.latents] - self.background @ (self.background[members].sum(axis=0))
@@ -116,6 +118,11 @@ class Precision:
         carried = lu.solve(self.background)
         inner = np.eye(carried.shape[1]) + self.background.T @ carried
         return Factor(lu.L.tocsc(), pivots, lu, carried, inner, self.background)
+
+
+def dense_factor(factor: Factor) -> np.ndarray:
+    """The Cholesky factor (n, n) of a precision without a background."""
+    return np.asarray(factor.lower.toarray() * np.sqrt(factor.pivots))
 
 
 def background_directions(factor: Factor) -> tuple[np.ndarray, np.ndarray]:

@@ -47,9 +47,15 @@ class ScaledDensity:
         self.gradients += 1
         return float(self._evaluate(x * self.unit, score)), score * self.unit
 
-    def curvature(self, x: np.ndarray, u: np.ndarray) -> np.ndarray | None:
-        """-H u (d,), with the Hessian H at `x` (d,); None where a score is missing."""
-        (ahead, score), (behind, before) = self(x + STEP * u), self(x - STEP * u)
+    def curvature(self, x: np.ndarray, u: np.ndarray, here: np.ndarray | None = None) -> np.ndarray | None:
+        """-H u (d,), with the Hessian H at `x` (d,); None where a score is missing.
+
+        With the score at `x`, `here` (d,), the difference is one-sided and takes one gradient.
+        """
+        ahead, score = self(x + STEP * u)
+        if here is not None:
+            return (here - score) / STEP if np.isfinite(ahead) else None
+        behind, before = self(x - STEP * u)
         if not (np.isfinite(ahead) and np.isfinite(behind)):
             return None
         return np.asarray((before - score) / (2.0 * STEP))
@@ -67,6 +73,10 @@ class Coupling(NamedTuple):
     wide: np.ndarray  # (d,) whether a coordinate is coupled to a large share of all
     members: tuple[np.ndarray, ...]
     levels: tuple[float, ...]
+
+    def is_dense(self) -> bool:
+        """Whether each coordinate is coupled to each other one, and none is wide."""
+        return self.pattern.nnz == self.wide.size**2 and not self.wide.any()
 
     def background(self, u: np.ndarray) -> np.ndarray:
         """The product (d,) of the background with `u` (d,)."""
