@@ -227,8 +227,10 @@ def _work(
         try:
             futures = [pool.submit(take_turns, waiting, board) for _ in range(workers)]
             watch(futures, board, look)
-        finally:
+        except BaseException:
             board.stop()
+            raise
+        finally:
             pool.shutdown(wait=False)
     caught.raise_again()
     raise_first([failure for future in futures if (failure := future.result())], in_processes=False)

@@ -6,8 +6,8 @@ window with what has been learned. So draws depend on the seed and on the number
 workers.
 
 A run can be stopped between the checkpoints of two chains. Then one chain has begun its next window, and its
-draws before are gone, while another one still waits. So a chain keeps the last lesson, and the other one takes
-it from there. No chain is farther ahead, because all checkpoints are written before any chain goes on.
+draws before are gone, while another one still waits. So a chain keeps the last lesson, and the other one
+takes it from there. No chain is farther ahead, because all checkpoints are written before any chain goes on.
 """
 
 from __future__ import annotations

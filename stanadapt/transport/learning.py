@@ -50,8 +50,9 @@ from .shape import LEAST, divergence_of_all
 from .tail import may_have_tails
 from .training import Training
 
-# A metric alone will do where the divergence of all draws and scores from a normal law is less than this: a law
-# must decrease the divergence of some coordinates by 0.1 or more. Fewer draws for each coordinate do not tell it.
+# A metric alone will do where the divergence of all draws and scores from a normal law is less than this: a
+# law must decrease the divergence of some coordinates by 0.1 or more. Fewer draws for each coordinate tell
+# nothing.
 NORMAL, DRAWS_EACH = 0.1, 3
 
 

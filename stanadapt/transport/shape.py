@@ -1,5 +1,5 @@
-"""The shape of draws and scores: of a coordinate its median, its width, and how heavy its tails are; and how far
-all of them together are from a normal law."""
+"""The shape of draws and scores: of a coordinate its median, its width, and how heavy its tails are; and how
+far all of them together are from a normal law."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _mean(values: np.ndarray) -> np.float64:
 
 
 def orthonormal(columns: np.ndarray) -> np.ndarray:
-    """An orthonormal basis (n, k) of the span of columns (n, k), k <= n. NumPy would also make the factor R."""
+    """An orthonormal basis (n, k) of the span of columns (n, k), k <= n. NumPy would make R, too."""
     reflections, scales, _, _ = lapack.dgeqrf(columns)
     return np.asarray(lapack.dorgqr(reflections, scales)[0])
 

@@ -118,7 +118,7 @@ def _shared_scale(
     *,
     plain: bool = False,
 ) -> Group | None:
-    """The law that explains the scores wholly with one of the `parents` as the scale parameter of all members.
+    """The law that explains the scores wholly with one of the `parents` as the scale of all members.
 
     With `plain`, it is a law of some of the members, and not all laws are tried.
     """
@@ -234,7 +234,10 @@ def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarr
             trial = draws._replace(likelihood=likelihood, known={})
         for some, others in asked:
             parents = np.setdiff1d(spread, [*some, -1 if error is None else error])[:MOST_PARENTS]
-            if parents.size and _shared_scale(trial, others, variables, some, parents, plain=True) is not None:
+            if (
+                parents.size
+                and _shared_scale(trial, others, variables, some, parents, plain=True) is not None
+            ):
                 return trial
     return draws
 
