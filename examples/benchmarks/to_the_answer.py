@@ -6,11 +6,12 @@
 NAMEs are posteriors of PosteriorDB (the two folders in ../shared/data, or the one that POSTERIORDB names) and
 the ones of DEAR, whose gradients take about a millisecond. `ours` is `stanadapt.sample(..., until="ess 400")`
 by `fisher_hmc`, with its looks, and `ours_pooled` the same with the setting `pooled`; `stan_diag` is Stan's
-NUTS as CmdStan runs it by default, with a warm-up of 1,000 iterations, and the others are peers of the race (race/samplers.py) at their defaults. A run of four
-chains of a peer is cut where the smallest ESS, of bulk and tail over all parameters, first reaches 400: draws
-are looked at ten by ten. The gradients of the draws behind the cut are taken off, and the seconds are shared
-out by gradients. What is timed is what the race times: no imports, no compilation, no opening of the model.
-Every run has a process of its own, in which another one loads kernels before.
+NUTS as CmdStan runs it by default, with a warm-up of 1,000 iterations, and the others are peers of the race
+(race/samplers.py) at their defaults. A run of four chains of a peer is cut where the smallest ESS, of bulk
+and tail over all parameters, first reaches 400: draws are looked at ten by ten. The gradients of the draws
+behind the cut are taken off, and the seconds are shared out by gradients. What is timed is what the race
+times: no imports, no compilation, no opening of the model. Every run has a process of its own, in which
+another one loads kernels before.
 """
 
 from __future__ import annotations

@@ -100,7 +100,8 @@ def joint_windows(all_windows: Sequence[Windows]) -> Windows:
     """The windows of several chains as those of one: first all windows before, then all present ones."""
     pieces = [(windows, slice(0, windows.before)) for windows in all_windows]
     pieces += [(windows, slice(windows.before, windows.seen)) for windows in all_windows]
-    points, scores = (np.concatenate([windows[k][rows] for windows, rows in pieces]) for k in (0, 1))
+    points = np.concatenate([windows.points[rows] for windows, rows in pieces])
+    scores = np.concatenate([windows.scores[rows] for windows, rows in pieces])
     return Windows(points, scores, len(points), sum(windows.before for windows in all_windows))
 
 

@@ -252,7 +252,7 @@ class _Left:
     @functools.cached_property
     def triangle(self) -> np.ndarray:
         """The factor R (m, terms + 1, terms + 1) of basis and target; its last entry is what is left."""
-        return np.linalg.qr(self.whole, mode="r")
+        return np.asarray(np.linalg.qr(self.whole, mode="r"))
 
     def tells(self, more: int) -> bool:
         """Whether there are enough draws for the terms and `more` of them."""
