@@ -5,12 +5,13 @@
 
 NAMEs are posteriors of PosteriorDB (the two folders in ../shared/data, or the one that POSTERIORDB names) and
 the ones of DEAR, whose gradients take about a millisecond. `ours` is `stanadapt.sample(..., until="ess 400")`
-by `fisher_hmc`, with its looks; `stan_diag` is Stan's NUTS as CmdStan runs it by default, with a warm-up of
-1,000 iterations, and the others are peers of the race (race/samplers.py) at their defaults. A run of four
-chains of a peer is cut where the smallest ESS, of bulk and tail over all parameters, first reaches 400: draws
-are looked at ten by ten. The gradients of the draws behind the cut are taken off, and the seconds are shared
-out by gradients. What is timed is what the race times: no imports, no compilation, no opening of the model.
-Every run has a process of its own, in which another one loads kernels before.
+by `fisher_hmc`, with its looks, and `ours_pooled` the same with the setting `pooled`; `stan_diag` is Stan's
+NUTS as CmdStan runs it by default, with a warm-up of 1,000 iterations, and the others are peers of the race
+(race/samplers.py) at their defaults. A run of four chains of a peer is cut where the smallest ESS, of bulk
+and tail over all parameters, first reaches 400: draws are looked at ten by ten. The gradients of the draws
+behind the cut are taken off, and the seconds are shared out by gradients. What is timed is what the race
+times: no imports, no compilation, no opening of the model. Every run has a process of its own, in which
+another one loads kernels before.
 """
 
 from __future__ import annotations
@@ -147,14 +148,14 @@ NAMES = [
     "radon_mn-radon_hierarchical_intercept_noncentered",
     *DEAR,
 ]
+OURS = ["ours_pooled", "ours"]  # the first of them that ran is compared with the peers
 COLUMNS = [*sweep.KEY, "chains", "d", "milliseconds", "status", "draws", "ess", "r_hat", "before"]
 COLUMNS += ["gradients", "cpu_seconds"]
 
 
-def ours(problem: Problem, seed: int) -> dict[str, Any]:
-    measured = sweep.measure(
-        problem, method="fisher_hmc", chains=CHAINS, draws=LIMIT, seed=seed, until=f"ess {ENOUGH:g}"
-    )
+def ours(problem: Problem, seed: int, *, pooled: bool = False) -> dict[str, Any]:
+    asked = {"method": "fisher_hmc", "settings": {"pooled": pooled}, "until": f"ess {ENOUGH:g}"}
+    measured = sweep.measure(problem, chains=CHAINS, draws=LIMIT, seed=seed, **asked)
     figures = measured.figures
     own = measured.draws[..., : len(problem.parameters)][..., ~problem.steady]
     return judged(own) | {
@@ -213,21 +214,24 @@ def work(connection: Connection, given: argparse.Namespace, name: str, sampler: 
     problem = DEAR[name]() if name in DEAR else problems.opened(name, *read(name))
     seconds = shim.gradient_seconds(shim.opened(problem.bridgestan_data))
     connection.send({"d": problem.d, "milliseconds": 1e3 * seconds})
-    run = ours if sampler == "ours" else functools.partial(peer, name=sampler)
+    run = functools.partial(peer, name=sampler)
+    if sampler in OURS:
+        run = functools.partial(ours, pooled=sampler == "ours_pooled")
     # Loads what a first run loads. Which kernels ours needs depends on the problem.
-    run(problem if sampler == "ours" else problems.small(), seed=1_000 + seed)
+    run(problem if sampler in OURS else problems.small(), seed=1_000 + seed)
     connection.send(run(problem, seed=seed))
 
 
 def table(rows: pd.DataFrame) -> str:
-    """Markdown: medians over seeds; the best peer over ours; the most that one warm-up could bring."""
+    """Markdown: medians over seeds; and the best peer over ours."""
     names = list(rows["sampler"].unique())
-    peers = [name for name in names if name != "ours"]
+    peers = [name for name in names if name not in OURS]
+    best = next(name for name in OURS if name in names)
     heads = ["posterior", "d", "a gradient, ms"]
     heads += [f"{name}: {what}" for name in names for what in ("gradients", "CPU s")]
-    heads += ["warm-up of ours", "best peer: gradients", "best peer: CPU s", "one warm-up for all"]
+    heads += [f"warm-up of {best}", "best peer: gradients", "best peer: CPU s"]
     lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
-    ratios: dict[str, list[float]] = {"gradients": [], "cpu_seconds": [], "shared": []}
+    ratios: dict[str, list[float]] = {"gradients": [], "cpu_seconds": []}
     for model, of_model in rows.groupby("model", sort=False):
         middle = of_model.groupby("sampler")[["gradients", "cpu_seconds", "before"]].median().reindex(names)
         ess = of_model.groupby("sampler")["ess"].min()
@@ -236,21 +240,18 @@ def table(rows: pd.DataFrame) -> str:
             over = "more than " if ess.get(name, 0.0) < 0.95 * ENOUGH else ""
             for value in middle.loc[name, ["gradients", "cpu_seconds"]]:
                 cells.append(over + sweep.written(value) if np.isfinite(value) else "no run")
-        own = middle.loc["ours"]
+        own = middle.loc[best]
         cells.append(f"{own['before'] / own['gradients']:.0%}")
         for column in ("gradients", "cpu_seconds"):
             ratios[column].append(middle.loc[peers, column].min() / own[column])
             cells.append(f"{ratios[column][-1]:.2f}")
-        shared = own["gradients"] - own["before"] * (1.0 - 1.0 / CHAINS)
-        ratios["shared"].append(own["gradients"] / shared)
-        cells.append(f"{ratios['shared'][-1]:.2f}")
         lines.append(f"| {' | '.join(cells)} |")
     means = {column: np.exp(np.nanmean(np.log(found))) for column, found in ratios.items()}
-    cells = ["geometric mean", *[""] * (len(heads) - 4), *(f"{value:.2f}" for value in means.values())]
+    cells = ["geometric mean", *[""] * (len(heads) - 3), *(f"{value:.2f}" for value in means.values())]
     lines.append(f"| {' | '.join(cells)} |")
     for column in ("gradients", "cpu_seconds"):
         least = sum(ratio > 1.0 for ratio in ratios[column])
-        lines += ["", f"The least {column.replace('_', ' ')}: ours on {least} of {len(ratios[column])}."]
+        lines += ["", f"The least {column.replace('_', ' ')}: {best} on {least} of {len(ratios[column])}."]
     return "\n".join(lines)
 
 
@@ -260,14 +261,14 @@ def main() -> None:
     )
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME")
-    add("--samplers", nargs="*", default=["ours", "stan_diag", "nutpie"], choices=["ours", *samplers.PEERS])
+    add("--samplers", nargs="*", default=[*OURS, "stan_diag", "nutpie"], choices=[*OURS, *samplers.PEERS])
     add("--seeds", nargs="*", type=int, default=[1])
     add("--out", type=Path, default=Path("to_the_answer.csv"))
     add("--resume", action="store_true")
     add("--show", action="store_true")
     given = parser.parse_args()
     given.chains = CHAINS
-    sweep.leave_out_lacking(given, ["ours"])
+    sweep.leave_out_lacking(given, OURS)
     rows = sweep.read(given.out) if given.show else sweep.run_all(work, given, NAMES, COLUMNS)
     print(table(rows))
 

@@ -78,19 +78,26 @@ def effective_sizes(draws: np.ndarray) -> EffectiveSizes:
         return EffectiveSizes(*np.full((2, k), np.nan))
     halves = _halves(draws)
     order, ordered = sort(halves.reshape(k, -1))
-    ess_bulk = _effective_size(_normal_scores(order, ordered).reshape(halves.shape))[0]
-    ess_tail = _tail_size(draws, halves, ordered)
-    unknown = np.isnan(draws).any(axis=(1, 2))
-    ess_bulk[unknown], ess_tail[unknown] = np.nan, np.nan
-    return EffectiveSizes(ess_bulk, ess_tail)
+    values = np.empty((3, *halves.shape))  # all at once, since most of the time of few draws goes into calls
+    values[0] = _normal_scores(order, ordered).reshape(halves.shape)
+    for below, limits in zip(values[1:], _tail_limits(draws, ordered), strict=True):
+        np.less_equal(halves, limits[:, None, None], out=below)
+    sizes = _effective_size(values.reshape(-1, *halves.shape[1:]))[0].reshape(3, k)
+    sizes[:, np.isnan(draws).any(axis=(1, 2))] = np.nan
+    return EffectiveSizes(sizes[0], sizes[1:].min(axis=0))
 
 
 def _tail_size(draws: np.ndarray, halves: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     """The smaller effective sample size (k,) of both tails; `ordered` are the values of all halves."""
+    lower, upper = _tail_limits(draws, ordered)
+    return np.asarray(np.minimum(_indicator_size(halves, lower), _indicator_size(halves, upper)))
+
+
+def _tail_limits(draws: np.ndarray, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The quantiles (k,) at which tails begin; `ordered` are the values of all halves."""
     k, _, n = draws.shape
     everything = np.sort(draws.reshape(k, -1), axis=1) if n % 2 else ordered
-    lower, upper = (quantiles(everything, p) for p in (_TAIL, 1.0 - _TAIL))
-    return np.asarray(np.minimum(_indicator_size(halves, lower), _indicator_size(halves, upper)))
+    return quantiles(everything, _TAIL), quantiles(everything, 1.0 - _TAIL)
 
 
 def r_hat(moments: np.ndarray, n: int, without: int | None = None) -> np.ndarray:
@@ -162,8 +169,12 @@ def quantiles(ordered: np.ndarray, p: float) -> np.ndarray:
     """The p-quantiles (k,) of ordered draws (k, n), as NumPy has them by default."""
     place = p * (ordered.shape[1] - 1)
     below = int(place)
+    share = place - below
+    first, second = ordered[:, below], ordered[:, min(below + 1, ordered.shape[1] - 1)]
     with np.errstate(invalid="ignore"):  # infinite draws
-        return np.asarray(np.quantile(ordered[:, below : below + 2], place - below, axis=1))
+        step = second - first
+        # From the nearer one, so that nothing is lost where the other is much larger.
+        return np.asarray(first + step * share if share < 0.5 else second - step * (1.0 - share))
 
 
 @np.errstate(all="ignore")

@@ -5,6 +5,7 @@ At the end of a window both are learned anew, from draws and scores of this wind
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -93,6 +94,15 @@ def next_window(windows: Windows) -> Windows:
     last = seen - before
     points[:last], scores[:last] = points[before:seen], scores[before:seen]
     return Windows(points, scores, last, last)
+
+
+def joint_windows(all_windows: Sequence[Windows]) -> Windows:
+    """The windows of several chains as those of one: first all windows before, then all present ones."""
+    pieces = [(windows, slice(0, windows.before)) for windows in all_windows]
+    pieces += [(windows, slice(windows.before, windows.seen)) for windows in all_windows]
+    points = np.concatenate([windows.points[rows] for windows, rows in pieces])
+    scores = np.concatenate([windows.scores[rows] for windows, rows in pieces])
+    return Windows(points, scores, len(points), sum(windows.before for windows in all_windows))
 
 
 def learn_windows(

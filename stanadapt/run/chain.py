@@ -38,6 +38,7 @@ from .draws import ChainResult, Draws
 from .guard import Guard, StoppedError, is_slow
 from .inits import Init, Start, find
 from .job import Job
+from .together import Taught, learn_together
 from .warmup import WarmUp, WarmupPlace, plan, variable_groups
 from .workers.board import Board
 
@@ -139,6 +140,12 @@ class ChainValue:
     warmup_rows: int = 0
     goal: int = 0  # rows at which it is to pause
     warm: Handover | None = None  # what it has taken over from a chain of an earlier run
+    taught: Taught | None = None  # what it has learned last, where chains learn together
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is between two windows, and goes on when all chains are."""
+        return self.place is not None and not self.place.left and not (self.taught and self.taught.is_over)
 
     @property
     def spent(self) -> float:
@@ -216,6 +223,9 @@ class KernelChain(Chain):
         value = self.value
         if value.warmup_iterations is None:
             yield from self._warm_up()
+            if value.warmup_iterations is None:
+                self._set_down()
+                return
             value.learnt = self._learnt()
             value.failures_warmup = int(value.failures.total[0])
             value.counts_warmup, value.evaluations_warmup = self.model.counts(), value.evaluations
@@ -231,13 +241,15 @@ class KernelChain(Chain):
         if value.place is None:
             value.start, value.tops = self._find_start()
             self.target = self.guard.guarded(self.target)
+        self.target = self.target._replace(transport=value.transport)
         warm = self.init.warm
         segments = plan(self.sampler, job.settings, job.warmup, d, warm)
         groups = variable_groups(self.posterior.unconstrained_names)
         start = value.start.copy()
         warm_up = WarmUp(segments, self.target, start, value.rng, value.place, value.state, groups, warm)
         marks = _note_marks(job.warmup, d)
-        while warm_up.left or warm_up.next_stage():
+        apart = not learn_together(job)
+        while warm_up.left or ((apart or warm_up.place.stage < 0) and warm_up.next_stage()):
             end = min([value.done + warm_up.left, *[mark for mark in marks if mark > value.done]])
             while value.done < end:
                 trace = self._room(end - value.done)
@@ -250,7 +262,8 @@ class KernelChain(Chain):
                 warm_up.target = self.guard.guarded(warm_up.target)
                 yield from self._pause()
         self._keep(warm_up)
-        value.warmup_iterations, value.done = value.done, job.warmup
+        if apart or not value.is_waiting:
+            value.warmup_iterations, value.done = value.done, job.warmup
 
     def _keep(self, warm_up: WarmUp) -> None:
         """Take over what warm-up has come to."""

@@ -55,6 +55,8 @@ class Request(NamedTuple):
         resolved = samplers.resolve(sampler, settings)
         if self.warm is not None:
             warmup, resolved = shorten(method, self.warmup, resolved, settings)
+        if getattr(resolved, "pooled", False) and (self.chains == 1 or self.warm is not None):
+            resolved = resolved._replace(pooled=False)
         return Job(
             method=method,
             settings=resolved,

@@ -26,6 +26,7 @@ from .inits import Init
 from .interrupts import interrupts
 from .job import Job
 from .progress import Progress
+from .together import are_warm, learn_together, teach
 from .workers.board import Board
 from .workers.failures import raise_first
 from .workers.turns import Blocks, blocks_of, chain_blas, make_chains, take_turns, watch
@@ -82,11 +83,22 @@ def warm_up_again(
     """
     job = job._replace(draws=job.thin, save_warmup=False, keep_unconstrained=False)
     board = Board.for_chains(job.chains)
-    draws, _ = stacks(job, posterior, len(indices))
-    rooms, nothing = [draws.chain(k) for k in range(len(indices))], [None] * len(indices)
-    starts = {i: inits[i] for i in indices}
+    draws, _ = stacks(job, posterior, job.chains)
+    all_of_them = range(job.chains) if learn_together(job) else indices
+    rooms, nothing = [draws.chain(k) for k in all_of_them], [None] * len(all_of_them)
+    starts = {i: inits[i] for i in all_of_them}
     made = make_chains(posterior, job, starts, board, rooms, list(nothing), list(nothing))
     chains = cast(list[KernelChain], made)
+    values = [chain.value for chain in chains]
+    while learn_together(job) and not are_warm(values):
+        for chain in chains:
+            chain.goal = 0
+        _work(posterior, blocks_of(cast(list[Chain], chains)), board, job, workers, progress)
+        with chain_blas(job, posterior.model):
+            teach(job, values)
+    chains = [chain for chain in chains if chain.index in indices]
+    for chain in chains:
+        chain.goal = chain.draws.rows
     _work(posterior, blocks_of(cast(list[Chain], chains)), board, job, workers, progress)
     frozen = [Frozen(chain.value.state, chain.value.transport) for chain in chains]
     return frozen, [chain.result() for chain in chains]
@@ -215,8 +227,10 @@ def _work(
         try:
             futures = [pool.submit(take_turns, waiting, board) for _ in range(workers)]
             watch(futures, board, look)
-        finally:
+        except BaseException:
             board.stop()
+            raise
+        finally:
             pool.shutdown(wait=False)
     caught.raise_again()
     raise_first([failure for future in futures if (failure := future.result())], in_processes=False)

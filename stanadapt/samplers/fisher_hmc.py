@@ -49,6 +49,10 @@ probability min(1, e^-dH). The reasons for these choices:
 8. A chain may begin with the metric, coordinates and step size of an earlier run, see
    run/preparation/warm_start.py. The draws of that run and their scores take the place of the Hessian and of
    the first windows: most posteriors need 60 to 100 iterations.
+9. With settings.pooled, all chains wait for each other at the end of a window, and learn one metric and one
+   map from the draws of all of them. Windows are shorter then, of 15, 15, 20 and 30 iterations at first: most
+   posteriors need 50 iterations of each chain. Errors of metric and map are the same in all chains, so that
+   R-hat does not show them. Draws depend on the number of chains, too, and latent fields are not looked for.
 
 Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
 In the coordinates of a field a gradient takes O(e) more for e entries of its factor, about d for a series.
@@ -95,6 +99,7 @@ class Settings(NamedTuple):
     metric: Annotated[str | int, METRICS, "form of A; auto: dense to d = 100, then by evidence"] = "auto"
     curvature: Annotated[bool, "whether the first metric comes from the Hessian"] = True
     transport: Annotated[str | int, TRANSPORTS, "whether to learn coordinates where they help"] = "auto"
+    pooled: Annotated[bool, "whether several chains learn from the draws of all of them"] = False
 
 
 FACTS = Facts(
@@ -163,6 +168,7 @@ FEW = 4  # largest number of steps in the first window; each window at most doub
 stages, enter, is_settled = windowed.stages, windowed.enter, windowed.is_settled
 warm_stages, warm_settings = windowed.warm_stages, windowed.warm_settings
 hand_over, take_over, look = windowed.hand_over, windowed.take_over, windowed.look
+learn_together, take_lesson = windowed.learn_together, windowed.take_lesson
 explore = windowed.explore
 
 

@@ -17,7 +17,16 @@ from ..numerics.metric import as_matrix
 from ..numerics.metric_choice import metric_of
 from ..numerics.splitting import trajectory_steps
 from ..numerics.step_size import dual_averaging
-from ..numerics.windows import empty_windows, first_window, has_news, is_borne_out, learn_windows, next_window
+from ..numerics.windows import (
+    Lesson,
+    empty_windows,
+    first_window,
+    has_news,
+    is_borne_out,
+    joint_windows,
+    learn_windows,
+    next_window,
+)
 from ..transport.composition import change_coordinates, transport_draws
 from ..transport.map_table import no_transport
 from .base import Handover, Stage
@@ -26,11 +35,12 @@ LAST = "last_window"
 FIRST_STEP = 1.0  # in the coordinates of a field, where the posterior is nearly a standard normal law
 AUTO, DENSE = 0, 1  # indices of the setting `metric`
 COLD, WARM = (15, 15, 30, 40, 60, 96), (30, 30, 40, 60, 96)  # the first windows of a warm-up
+POOLED = (15, 15, 20, 30)  # of chains that learn together: each window has the draws of all of them
 
 
 def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     """The windows of a run that takes nothing over."""
-    return _windows(growing_windows(warmup, COLD))
+    return _windows(growing_windows(warmup, POOLED if settings.pooled else COLD))
 
 
 def warm_stages(settings: Any, warmup: int, d: int) -> list[Stage]:
@@ -88,11 +98,19 @@ def look(state: Any, points: np.ndarray, scores: np.ndarray, settings: Any) -> t
 
 def enter(stage: str, state: Any, settings: Any) -> Any:
     """Learn the metric from the last two windows, and start a new search for the step size."""
+    return take_lesson(_learn(stage, state, settings), state, settings)
+
+
+def _learn(stage: str, state: Any, settings: Any) -> Lesson:
     seen = state.windows, state.transport, state.metric, state.hessian, state.groups
     compressing, new = settings.metric == AUTO, stage != LAST
     asking = settings.curvature and new
     pace = _pace(state, settings) if asking else 0.0
-    lesson = learn_windows(*seen, compressing=compressing, new=new, gradients=pace)
+    return learn_windows(*seen, compressing=compressing, new=new, gradients=pace)
+
+
+def take_lesson(lesson: Lesson, state: Any, settings: Any) -> Any:
+    """The state at the beginning of a window, with what has been learned."""
     x, logp, score = change_coordinates(state.transport, lesson.transport, state.x, state.logp, state.score)
     return state._replace(
         x=x,
@@ -108,6 +126,16 @@ def enter(stage: str, state: Any, settings: Any) -> Any:
     )
 
 
+def learn_together(stage: str, states: Sequence[Any], settings: Any) -> Lesson | None:
+    """What chains learn from the windows of all of them; None if these may be the last.
+
+    `stage` is the next one. The states have one map, and after the first window one metric. The first state
+    alone may have a Hessian, and where few draws leave a metric near the one before, this is its own.
+    """
+    state = states[0]._replace(windows=joint_windows([state.windows for state in states]))
+    return None if is_settled(state) else _learn(stage, state, settings)
+
+
 def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     """Look for a latent field, if trajectories are long, and move to its coordinates.
 
@@ -116,7 +144,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     """
     windows, d = state.windows, state.x.size
     n, pace = windows.seen, _pace(state, settings)
-    if stage == LAST or not len(state.groups):
+    if stage == LAST or settings.pooled or not len(state.groups):
         return state
     if not seeks_field(d, state.transport, state.searches, n, pace):
         return state

@@ -46,9 +46,14 @@ from .map_table import (
     is_of_group,
     no_transport,
 )
-from .shape import LEAST
+from .shape import LEAST, divergence_of_all
 from .tail import may_have_tails
 from .training import Training
+
+# A metric alone will do where the divergence of all draws and scores from a normal law is less than this: a
+# law must decrease the divergence of some coordinates by 0.1 or more. Fewer draws for each coordinate tell
+# nothing.
+NORMAL, DRAWS_EACH = 0.1, 3
 
 
 @np.errstate(all="ignore")  # the code refuses results that are not finite
@@ -88,8 +93,10 @@ def learn_transport(
     if len(points) < LEAST:
         return np.concatenate((inner, outer))
     points, scores = transport_draws(outer, points, scores)
-    plain = not len(inner) and _is_plain(points, scores, variables, new)
-    plain = plain and not (new and found.may_be_more())
+    plain = not len(inner) and (
+        _is_normal(points, scores)
+        or (_is_plain(points, scores, variables, new) and not (new and found.may_be_more()))
+    )
     if plain and not (wholly and new and len(points) >= CERTAIN):
         return outer
     training = training._replace(points=points, scores=scores)
@@ -124,6 +131,8 @@ def _split_ridges(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _without(table: np.ndarray, moved: np.ndarray) -> np.ndarray:
     """The rows of a map without laws that move or depend on coordinates that an exact ridge moves."""
+    if not len(moved):
+        return table
     kept = [rows for rows in _split_laws(table) if not np.isin(coordinates_of(rows), moved).any()]
     return np.concatenate((table[:0], *kept))
 
@@ -184,6 +193,12 @@ def _rows_of(law: Any, table: np.ndarray) -> np.ndarray:
 def _coordinates(rows: np.ndarray) -> np.ndarray:
     """The coordinates that these rows of a map move."""
     return rows[:, OWN].astype(np.int64)
+
+
+def _is_normal(points: np.ndarray, scores: np.ndarray) -> bool:
+    """Whether a metric explains draws and scores (n, d), so that no law could bring much."""
+    n, d = points.shape
+    return n >= DRAWS_EACH * d and divergence_of_all(points, scores) < NORMAL
 
 
 def _is_plain(points: np.ndarray, scores: np.ndarray, variables: np.ndarray, new: bool) -> bool:

@@ -39,6 +39,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .shape import orthonormal
 from .training import Training
 
 EARLIEST = 15  # fewest draws that show an exact ridge,
@@ -275,10 +276,10 @@ def find_suspects(draws: RidgeDraws, atoms: Atoms) -> Suspects:
     wholly = np.zeros(p, bool)
     is_told = is_regular and p + len(sizes) <= min(MOST_ATOMS, n - 2 - _SPARE)
     if is_regular:
-        basis = np.linalg.qr(u)[0]
+        basis = orthonormal(u)
         scores, columns = scores - basis @ (basis.T @ scores), columns - basis @ (basis.T @ columns)
         if is_told:
-            basis = np.linalg.qr(columns)[0]
+            basis = orthonormal(columns)
             rest = scores - basis @ (basis.T @ scores)
             wholly = np.square(rest).sum(axis=0) <= EXACT * totals
         shares = np.square(scores.T @ columns) / np.square(scores).sum(axis=0)[:, None]
@@ -341,6 +342,7 @@ def pursue(
     pair = np.stack((draws.points[:, child], draws.scores[:, child]))
     pair -= pair.mean(axis=1, keepdims=True)
     total = pair[1] @ pair[1]
+    columns, sizes = atoms.columns, atoms.sizes
     usable = (atoms.firsts != child) & (atoms.seconds != child) & free[atoms.firsts]
     usable &= free[atoms.seconds] | (atoms.seconds < 0)
     chosen: list[int] = []
@@ -348,26 +350,31 @@ def pursue(
         chosen = [int(k) for k in np.flatnonzero(usable & (atoms.seconds < 0))]
         usable[: atoms.n_linear] = False
     started = len(chosen)
-    basis = np.linalg.qr(atoms.columns[:, chosen])[0].T if started else np.empty((0, n))
-    rest = atoms.sizes - np.square(basis @ atoms.columns).sum(axis=0)
+    basis = orthonormal(columns[:, chosen]).T if started else np.empty((0, n))
+    rest = sizes - np.square(basis @ columns).sum(axis=0)
     pair -= (pair @ basis.T) @ basis
+    least = _DEPENDENT * sizes
     while True:
-        x, s = pair[0] / np.linalg.norm(pair[0]), pair[1]
-        s = s - x * (x @ s)
-        if s @ s <= EXACT * total:
+        x, s = pair
+        square = x @ x
+        s = s - x * ((x @ s) / square)
+        left_of_s = s @ s
+        if left_of_s <= EXACT * total:
             return np.array(chosen, np.int64)
         if len(chosen) - started >= min(MOST_TERMS, (n - started) // 2 - _SPARE):
             break
-        along_x, along_s = np.square(np.stack((x, s / np.linalg.norm(s))) @ atoms.columns)
+        along_x = np.square(x @ columns) / square
+        along_s = np.square(s @ columns) / left_of_s
         left = rest - along_x if is_regular else rest
         along = along_s if is_regular else along_s + along_x
-        gain = np.where(usable & (left > _DEPENDENT * atoms.sizes), along / left, 0.0)
+        gain = np.where(usable & (left > least), along / left, 0.0)
         best = int(gain.argmax())
         if not exact and not gain[best] * n > 2.0 * np.log(len(gain)) + 6.0:
             break
-        direction = atoms.columns[:, best] - (basis @ atoms.columns[:, best]) @ basis
-        direction /= np.linalg.norm(direction)
-        rest = rest - np.square(direction @ atoms.columns)
+        column = columns[:, best]
+        direction = column - (basis @ column) @ basis
+        direction /= np.sqrt(direction @ direction)
+        rest = rest - np.square(direction @ columns)
         pair -= (pair @ direction)[:, None] * direction
         basis = np.concatenate((basis, direction[None]))
         usable[best] = False
@@ -558,15 +565,21 @@ def _gain(draws: RidgeDraws, ridge: Ridge) -> float:
 
 def _before_and_after(draws: RidgeDraws, ridge: Ridge) -> tuple[float, float]:
     """F with the linear terms of a ridge alone, and with all of it."""
-    own = np.append(ridge.parents, ridge.child)
-    without = undo(draws, _some(ridge, ridge.seconds < 0))
-    return _divergence(without, own), _divergence(undo(draws, ridge), own)
-
-
-def _divergence(draws: RidgeDraws, own: np.ndarray) -> float:
-    """F of the coordinates `own`."""
-    pair = (np.cov(values[:, own], rowvar=False) for values in draws)
-    return float(0.5 * sum(np.linalg.slogdet(cov)[1] for cov in pair))
+    parents = ridge.parents
+    own = np.append(parents, ridge.child)
+    points, scores = draws.points[:, own], draws.scores[:, own]
+    pairs = np.empty((2, 2, len(own), len(points)))  # without and with the terms of second order
+    for pair, part in zip(pairs, (_some(ridge, ridge.seconds < 0), ridge), strict=True):
+        value, slopes = location_of(draws.points, part)
+        pair[:] = points.T, scores.T
+        pair[0, -1] -= value
+        for row, parent in zip(pair[1], parents.tolist(), strict=False):
+            if parent in slopes:
+                row += slopes[parent] * pair[1, -1]
+    pairs -= pairs.mean(axis=3, keepdims=True)
+    covs = pairs @ pairs.transpose(0, 1, 3, 2) / (len(points) - 1)
+    before, after = 0.5 * np.linalg.slogdet(covs)[1].sum(axis=1)
+    return float(before), float(after)
 
 
 def undo(draws: RidgeDraws, ridge: Ridge) -> RidgeDraws:
@@ -581,15 +594,14 @@ def undo(draws: RidgeDraws, ridge: Ridge) -> RidgeDraws:
 
 def location_of(points: np.ndarray, ridge: Ridge) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """c (n,) at points (n, d), and its derivatives (n,) in the parents."""
-    value, slopes = np.zeros(len(points)), {int(a): np.zeros(len(points)) for a in ridge.firsts}
+    linear = ridge.seconds < 0
+    value = (points[:, ridge.firsts[linear]] - ridge.centers[linear, 0]) @ ridge.strengths[linear]
+    slopes = {int(a): np.zeros(len(points)) for a in ridge.firsts}
     slopes |= {int(b): np.zeros(len(points)) for b in ridge.seconds if b >= 0}
-    for a, b, strength, (center_a, center_b), (r_a, r_b) in zip(*ridge[1:], strict=True):
-        u = points[:, a] - center_a
-        if b < 0:
-            value += strength * u
-            slopes[int(a)] += strength
-            continue
-        v = points[:, b] - center_b
+    for a, strength in zip(ridge.firsts[linear].tolist(), ridge.strengths[linear].tolist(), strict=True):
+        slopes[a] += strength
+    for a, b, strength, (center_a, center_b), (r_a, r_b) in zip(*_bent_part(ridge)[1:], strict=True):
+        u, v = points[:, a] - center_a, points[:, b] - center_b
         if np.isinf(r_a):
             value += strength * u * v
             at_a, at_b = v, u

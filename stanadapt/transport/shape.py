@@ -1,10 +1,12 @@
-"""The shape of a coordinate, by its draws and scores: its median, its width, and how heavy its tails are."""
+"""The shape of draws and scores: of a coordinate its median, its width, and how heavy its tails are; and how
+far all of them together are from a normal law."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
 
 LEAST = 45  # fewest draws to learn from
 POWER = 0.65  # in a coordinate with a heavy tail, the mean of -s u grows by this power of |u| at most
@@ -40,3 +42,24 @@ def quantile(ordered: np.ndarray, p: float) -> Any:
 def _mean(values: np.ndarray) -> np.float64:
     """The mean; not a number, and no warning, if there are no values."""
     return np.float64(values.sum()) / values.size
+
+
+def orthonormal(columns: np.ndarray) -> np.ndarray:
+    """An orthonormal basis (n, k) of the span of columns (n, k), k <= n. NumPy would make R, too."""
+    reflections, scales, _, _ = lapack.dgeqrf(columns)
+    return np.asarray(lapack.dorgqr(reflections, scales)[0])
+
+
+@np.errstate(all="ignore")  # callers refuse results that are not finite
+def divergence_of_all(points: np.ndarray, scores: np.ndarray) -> float:
+    """How far draws and scores (n, d), n > d, are from any normal law: F = log(|V(x)| |V(s)|) / 2 at best.
+
+    In expectation Cov(x, s) = -I, so that F is minus the sum of the logs of the canonical correlations of
+    draws and scores. These are 1 in any draws of a normal law, however few and wherever they are.
+    """
+    bases = (orthonormal(values - values.mean(axis=0)) for values in (points, scores))
+    of_points, of_scores = bases
+    try:
+        return float(-np.log(np.linalg.svd(of_points.T @ of_scores, compute_uv=False)).sum())
+    except np.linalg.LinAlgError:
+        return float("nan")

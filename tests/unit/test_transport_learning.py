@@ -22,6 +22,7 @@ from stanadapt.transport.grouping.groups import (
 )
 from stanadapt.transport.learning import learn_funnel, learn_transport
 from stanadapt.transport.map_table import OWN, UNIT, no_transport
+from stanadapt.transport.shape import divergence_of_all
 
 M = 12  # members of a group
 
@@ -384,3 +385,31 @@ def test_draws_that_tell_nothing_of_a_location_leave_it(located: bool, offset: b
     slope, shift = _solve_place(view, group, located, offset)
     assert slope == (0.5 if located else 0.0)
     assert shift == (0.25 if offset else 0.0)
+
+
+@pytest.mark.parametrize("start", [0.0, 50.0])
+def test_few_draws_of_a_correlated_normal_law_have_no_divergence(start: float) -> None:
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(5, 5))
+    points = start + rng.normal(size=(20, 5)) * 3.0  # on their way, far from the law
+    assert abs(divergence_of_all(points, -points @ np.linalg.inv(root @ root.T))) < 1e-8
+
+
+def test_the_divergence_of_independent_laws_adds_up() -> None:
+    """For Student's t with nu degrees, V(x) V(s) = nu / (nu - 2) (nu + 1) / (nu + 3)."""
+    nu, d, n = 9.0, 3, 400_000
+    x = np.random.default_rng(4).standard_t(nu, (n, d))
+    expected = 0.5 * d * np.log(nu / (nu - 2.0) * (nu + 1.0) / (nu + 3.0))
+    np.testing.assert_allclose(divergence_of_all(x, -(nu + 1.0) * x / (nu + x * x)), expected, rtol=0.05)
+
+
+def test_no_law_is_looked_for_where_a_metric_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bool:
+        raise AssertionError("it is plain already")
+
+    monkeypatch.setattr(learning, "_is_plain", refuse)
+    x = np.random.default_rng(5).normal(size=(100, 4))
+    variables = np.array([0, 1, 2, 2])
+    assert not len(learn_transport(no_transport(), x, -x, variables, 40))
+    with pytest.raises(AssertionError, match="plain"):
+        learn_transport(no_transport(), x, -np.sinh(x), variables, 40)

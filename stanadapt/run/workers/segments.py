@@ -151,4 +151,6 @@ class SegmentTeam:
         value, job = self.work.values[i], self.work.job
         if value is None or value.rows < goal:
             return False
+        if goal == 0 and value.warmup_iterations is None:  # chains that learn together
+            return bool(value.is_waiting)
         return goal < job.rows or value.done >= job.warmup + job.draws

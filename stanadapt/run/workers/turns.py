@@ -30,6 +30,7 @@ from ..engine import EngineChain
 from ..inits import Init
 from ..interrupts import interrupts
 from ..job import Job
+from ..together import are_warm, learn_together, teach
 from .board import Board
 from .failures import ChainFailure
 
@@ -138,6 +139,8 @@ def run(turns: Turns, work: Work) -> Run:
     rows = work.job.rows
     goal = rows if work.enough is None else work.enough(work)
     with interrupts(work.board) as caught, turns.team(work) as team:
+        if learn_together(work.job):
+            _warm_up_together(team, work)
         while goal is not None:
             team.advance(min(goal, rows))
             if work.board.stopped or work.enough is None:
@@ -149,6 +152,21 @@ def run(turns: Turns, work: Work) -> Run:
     number = caught.signal or caught.before
     ended_by = signal.Signals(number).name if number else ""
     return Run(results, *work.room, is_enough, ended_by)
+
+
+def _warm_up_together(team: Team, work: Work) -> None:
+    """Run the warm-up of chains that learn together, unless the board says stop."""
+
+    def keep(chain: int) -> None:
+        if work.keeper is not None:
+            work.keeper.keep(chain, work.values[chain], work.draws[chain], work.warmup[chain])
+
+    with chain_blas(work.job, work.posterior.model):
+        while not are_warm(work.values):
+            team.advance(0)
+            if work.board.stopped:
+                return
+            teach(work.job, work.values, keep)
 
 
 def make_chains(

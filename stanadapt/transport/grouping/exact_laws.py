@@ -26,6 +26,7 @@ from .places import (
     MOST_PARENTS,
     NOWHERE,
     Place,
+    part_of,
     possible_places,
     residual_share,
     single_places,
@@ -43,6 +44,7 @@ WORTH = 0.3  # a second scale or an offset must decrease the mean log of the une
 NEAR = 1e-3  # members whose C and c differ by less than this have the same C and c
 _DIGITS = 4  # decimals of C and c
 CERTAIN = 90  # fewest draws in which such a law is looked for although F shows nothing
+_SCREENED = 80  # newest draws that rule out most laws: what is wholly explained is so in any of them
 SPREAD = 0.1  # a log scale must have a larger standard deviation than this
 
 
@@ -84,19 +86,43 @@ def _exact_group(
     variables: np.ndarray,
     members: np.ndarray,
     parents: np.ndarray,
-    *,
-    plain: bool = False,
 ) -> Group | None:
     """The law of `members` that explains their scores wholly; None where there is none.
 
-    All members share one of the `parents` as their scale parameter; or each has its own, unless `plain`.
+    All members share one of the `parents` as their scale parameter, or each has its own.
     """
-    some = members[:: -(-len(members) // FEWEST)]
-    if residual_shares_alone(draws, some, groups).max() < EXACT + CLEAR:
+    if not _is_left(draws, groups, members):
         return None
-    law = None if plain else _exact_own_scales(draws, groups, variables, members, parents)
+    law = _exact_own_scales(draws, groups, variables, members, parents)
     if law is not None or not parents.size:
         return law
+    return _shared_scale(draws, groups, variables, members, parents)
+
+
+def _few(members: np.ndarray) -> np.ndarray:
+    """The members that are looked at first."""
+    return members[:: -(-len(members) // FEWEST)]
+
+
+def _is_left(draws: ScoredDraws, groups: list[Group], members: np.ndarray) -> bool:
+    """Whether something is left of the members' scores without a law."""
+    return bool(residual_shares_alone(draws, _few(members), groups).max() >= EXACT + CLEAR)
+
+
+def _shared_scale(
+    draws: ScoredDraws,
+    groups: list[Group],
+    variables: np.ndarray,
+    members: np.ndarray,
+    parents: np.ndarray,
+    *,
+    plain: bool = False,
+) -> Group | None:
+    """The law that explains the scores wholly with one of the `parents` as the scale of all members.
+
+    With `plain`, it is a law of some of the members, and not all laws are tried.
+    """
+    some = _few(members)
     own = np.isin(np.arange(len(variables)), members)
     small = np.bincount(variables)[variables] <= len(members)
     columns = draws.points[:, ~own & small]
@@ -108,14 +134,12 @@ def _exact_group(
             parts = draws.points[:, small & ~own & ~may_be_parents(variables)]
             columns = (scales[:, :, None] * parts[:, None, :]).reshape(len(scales), -1)
         location = NOWHERE if base is None else np.array([base])
-        members_and_scales = np.tile(some, len(parents)), np.repeat(parents, len(some))
-        law = Group(*members_and_scales, beta, -1, 0.0, location, 0.0, 0.0, none, none)
-        shares = residual_shares(draws, law, groups, candidates=columns).min(axis=1)
-        shares = shares.reshape(len(parents), -1).max(axis=1)  # the worst member of each scale parameter
+        shares = _worst_shares(draws, groups, some, parents, columns, beta, location)
         if not shares.min() < EXACT:
             continue
         scale = parents[[int(shares.argmin())]]
         law = Group(members, scale, beta, -1, 0.0, NOWHERE, 0.0, 0.0, none, none)
+        law = part_of(law) if plain else law
         pulled = pull_draws(draws, groups)
         if draws.likelihood is not None and beta < 0.0:
             law = law.at(np.array([location_in_likelihood(draws, law, groups)]))
@@ -125,6 +149,33 @@ def _exact_group(
             if is_exact(place.of(law), groups, draws):
                 return _with_exact_place(place.of(law), groups, draws, place.draws)
     return None
+
+
+def _worst_shares(
+    draws: ScoredDraws,
+    groups: list[Group],
+    members: np.ndarray,
+    parents: np.ndarray,
+    columns: np.ndarray,
+    beta: float,
+    location: np.ndarray,
+) -> np.ndarray:
+    """What laws with each of the `parents` (k,) as scale parameter leave of their worst member's scores (k,).
+
+    One of the `columns` may be the location. Few laws explain the first member wholly, and only these are
+    tried with the others: the worst of the rest is the first member here.
+    """
+    worst, left, none = np.full(len(parents), -np.inf), np.arange(len(parents)), np.zeros(0)
+    draws, columns = draws.part(slice(-_SCREENED, None)), columns[-_SCREENED:]
+    for some in (members[:1], members[1:]):
+        if not (left.size and some.size):
+            break
+        pairs = np.tile(some, len(left)), np.repeat(parents[left], len(some))
+        law = Group(*pairs, beta, -1, 0.0, location, 0.0, 0.0, none, none)
+        shares = residual_shares(draws, law, groups, candidates=columns).min(axis=1)
+        worst[left] = np.maximum(worst[left], shares.reshape(len(left), -1).max(axis=1))
+        left = np.flatnonzero(worst < EXACT)
+    return worst
 
 
 def _exact_own_scales(
@@ -169,17 +220,24 @@ def with_likelihood(draws: ScoredDraws, groups: list[Group], variables: np.ndarr
     if len(draws.points) < CERTAIN or not members:
         return draws
     small = np.flatnonzero(may_be_parents(variables))
+    spread = _spread_scales(draws, groups, variables)
+    asked = [
+        (some, others)
+        for some in members
+        for others in [[group for group in groups if not np.isin(group.members, some).any()]]
+        if _is_left(draws, others, some)
+    ]
     for error in (None, -1, *map(int, small[:MOST_PARENTS])):
         trial = draws
         if error is not None:
             likelihood = likelihood_of(draws.points, error, small[: 2 * MOST_PARENTS])
             trial = draws._replace(likelihood=likelihood, known={})
-        for some in members:
-            others = [group for group in groups if not np.isin(group.members, some).any()]
-            parents = np.setdiff1d(
-                _spread_scales(draws, groups, variables), [*some, -1 if error is None else error]
-            )[:MOST_PARENTS]
-            if parents.size and _exact_group(trial, others, variables, some, parents, plain=True) is not None:
+        for some, others in asked:
+            parents = np.setdiff1d(spread, [*some, -1 if error is None else error])[:MOST_PARENTS]
+            if (
+                parents.size
+                and _shared_scale(trial, others, variables, some, parents, plain=True) is not None
+            ):
                 return trial
     return draws
 
@@ -194,7 +252,7 @@ def _members_without_law(draws: ScoredDraws, groups: list[Group], variables: np.
         for group in groups:
             if np.isin(members, group.members).any():
                 others = [other for other in groups if other is not group]
-                if residual_share(group, others, draws) < EXACT:
+                if residual_share(part_of(group), others, draws) < EXACT:
                     return []
         found.append(members)
     return found
@@ -202,13 +260,9 @@ def _members_without_law(draws: ScoredDraws, groups: list[Group], variables: np.
 
 def _spread_scales(draws: ScoredDraws, groups: list[Group], variables: np.ndarray) -> np.ndarray:
     """The coordinates of small variables that no group moves and that vary enough to be worth a law."""
-    moved = {int(i) for group in groups for i in group.members}
-    scales = [
-        i
-        for i in np.flatnonzero(may_be_parents(variables))
-        if draws.points[:, i].std() > SPREAD and i not in moved
-    ]
-    return np.array(scales, np.int64)
+    moved = [group.members for group in groups]
+    scales = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), np.concatenate([np.zeros(0), *moved]))
+    return np.asarray(scales[draws.points[:, scales].std(axis=0) > SPREAD], np.int64)
 
 
 def is_exact(law: Group, others: list[Group], draws: ScoredDraws) -> bool:

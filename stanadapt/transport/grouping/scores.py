@@ -26,10 +26,12 @@ is the b_k for which the ratio of coefficients is the same for all members (`loc
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from ..shape import quantile
 from .groups import Group, Likelihood, ScoredDraws, locations_of, parents_of, scale_of_parts
 
 LEAST_SHARE = 1e-8  # smaller shares of the variance are only rounding error
@@ -211,7 +213,7 @@ def likelihood_of(points: np.ndarray, error: int, others: np.ndarray) -> Likelih
     """A normal likelihood with the log scale `error`, -1 for a known one, and the parameters `others`."""
     precision = np.ones(len(points))
     if error >= 0:
-        v = points[:, error] - np.median(points[:, error])
+        v = points[:, error] - quantile(np.sort(points[:, error]), 0.5)
         precision = np.exp(np.clip(-2.0 * v, -_FARTHEST, _FARTHEST))
     return Likelihood(precision, others[others != error])
 
@@ -233,34 +235,38 @@ class _Left:
         own = [np.ones_like(x), x, *([x * x] if len(points) >= _CURVED else [])]
         self.first = len(own)  # column of the first of `terms`
         terms = own + terms + _terms_of_others(points, scores, members, groups)
-        basis = np.empty((*x.shape, len(terms)))
-        for k, term in enumerate(terms):
-            np.multiply(term, weight, out=basis[:, :, k])
-        size = np.sqrt(np.square(basis).sum(axis=1, keepdims=True))
-        self.size = np.where(size > 0.0, size, 1.0)
-        self.q, self.r = np.linalg.qr(basis / self.size)
         target = scores[:, members].T * weight
+        rows = np.empty((len(x), len(terms) + 1, len(points)))
+        for k, term in enumerate(terms):
+            np.multiply(term, weight, out=rows[:, k])
+        size = np.sqrt(np.square(rows[:, :-1]).sum(axis=2, keepdims=True))
+        self.size = np.where(size > 0.0, size, 1.0)
+        rows[:, :-1] /= self.size
+        rows[:, -1] = target
+        self.whole = rows.transpose(0, 2, 1)  # the basis, and in the last column the target
+        self.basis, self.target = self.whole[:, :, :-1], self.whole[:, :, -1:]
         mean = (target * weight).sum(axis=1, keepdims=True) / np.square(weight).sum(axis=1, keepdims=True)
         self.total = np.square(target - mean * weight).sum(axis=1)
-        self.rest = self._without(self._without(target))
-        self.weight, self.target = weight, target
+        self.weight = weight
 
-    def _without(self, target: np.ndarray) -> np.ndarray:
-        """What the basis leaves of values (m, n). A second call removes the rounding error of the first."""
-        return np.asarray(target - (self.q @ (self.q.transpose(0, 2, 1) @ target[:, :, None]))[:, :, 0])
+    @functools.cached_property
+    def triangle(self) -> np.ndarray:
+        """The factor R (m, terms + 1, terms + 1) of basis and target; its last entry is what is left."""
+        return np.asarray(np.linalg.qr(self.whole, mode="r"))
 
     def tells(self, more: int) -> bool:
         """Whether there are enough draws for the terms and `more` of them."""
-        _, n, terms = self.q.shape
+        _, n, terms = self.basis.shape
         return bool(n >= terms + more + _SPARE)
 
     def coefficients(self) -> np.ndarray:
         """The coefficients (m, terms) of the regressions; NaN if these have no solution."""
+        r = self.triangle[:, :-1]
         try:
-            solved = np.linalg.solve(self.r, self.q.transpose(0, 2, 1) @ self.target[:, :, None])[:, :, 0]
+            solved = np.linalg.solve(r[:, :, :-1], r[:, :, -1:])[:, :, 0]
         except np.linalg.LinAlgError:
-            return np.full(self.size[:, 0].shape, np.nan)
-        return np.asarray(solved / self.size[:, 0])
+            return np.full(self.size.shape[:2], np.nan)
+        return np.asarray(solved / self.size[:, :, 0])
 
     def ratio(self, of: int, to: int) -> np.ndarray:
         """Minus the coefficient of the term `to` over that of the term `of` (m,); NaN if there are none."""
@@ -271,18 +277,22 @@ class _Left:
         """The logarithm of the share (m,) that is left; zeros where there are too few draws to tell."""
         if not self.tells(0):
             return np.zeros(len(self.total))
-        return _log_share(np.square(self.rest).sum(axis=1), self.total)
+        return _log_share(np.square(self.triangle[:, -1, -1]), self.total)
 
     def share_with(self, columns: np.ndarray) -> np.ndarray:
         """The log of the share (m, k) that is left if one of the columns (1 or m, n, k) joins the terms."""
         if not self.tells(1):
             return np.zeros((len(self.total), columns.shape[2]))
+        q = np.linalg.qr(self.basis)[0]
+        rest = self.target
+        for _ in range(2):  # the second time removes what rounding has left
+            rest = rest - q @ (q.transpose(0, 2, 1) @ rest)
         columns = columns * self.weight[:, :, None]
         columns = columns / np.linalg.norm(columns, axis=1, keepdims=True)
-        along = (self.rest[:, None, :] @ columns)[:, 0, :]
-        inside = np.square(columns).sum(axis=1) - np.square(self.q.transpose(0, 2, 1) @ columns).sum(axis=1)
+        along = (rest.transpose(0, 2, 1) @ columns)[:, 0, :]
+        inside = np.square(columns).sum(axis=1) - np.square(q.transpose(0, 2, 1) @ columns).sum(axis=1)
         explained = np.where(inside > _PARALLEL, np.square(along) / np.maximum(inside, _PARALLEL), 0.0)
-        left = np.square(self.rest).sum(axis=1)[:, None] - explained
+        left = np.square(rest).sum(axis=1) - explained
         return _log_share(left, self.total[:, None])
 
 
@@ -301,7 +311,8 @@ def _plain_log_scales(points: np.ndarray, law: Group) -> np.ndarray:
 
 
 def _medians(points: np.ndarray, law: Group) -> np.ndarray:
-    return np.asarray(np.median(_plain_log_scales(points, law), axis=1, keepdims=True))
+    ordered = np.sort(_plain_log_scales(points, law).T, axis=0)
+    return np.asarray(quantile(ordered, 0.5))[:, None]
 
 
 def _terms_of_others(
