@@ -74,7 +74,7 @@ def into_x_keeping(table: Any, z: Any, x: Any, kept: Any) -> Any:
     if first > start:
         log_det += field.into_x(table[start:], z, x, kept)
     if start > 0:
-        innovations.into_x(table, x)
+        log_det += innovations.into_x(table, x)
     return log_det if np.isfinite(log_det) else np.inf
 
 

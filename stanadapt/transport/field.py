@@ -332,12 +332,12 @@ def _write_law(table: Any, at: Any, x: Any, s: Any, a: Any, g: Any) -> None:
 
 
 @kernel(ordered=True)
-def entries_at(table: Any, at: Any, x: Any) -> Any:
-    """G (e,) at the heads in `x` (d,), in the order in which it is stored."""
-    g = np.empty(int(table[0, N_ENTRIES]))
+def log_scale_at(table: Any, x: Any) -> Real:
+    """The sum of s (n,) at the heads in `x` (d,)."""
+    at, s = places(table), np.empty(int(table[0, N_LATENTS]))
     values = _feature_slopes(table, at, x)[0]
-    _mix(g, table.reshape(table.size), values, at[6], int(table[0, SIZE_G]), at[13])
-    return g
+    _mix(s, table.reshape(table.size), values, at[4], int(table[0, SIZE_S]), at[11])
+    return total(s)
 
 
 @kernel(ordered=True)
@@ -430,7 +430,7 @@ def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
         i, scaled = int(own[j]), scale[j] * pull_y[j]
         pull_s[j] = 1.0 + z[i] * scaled
         score[i] = scaled
-    add_to_heads(table, at, x, pull_s, pull_y, pull_g, 1.0, score)
+    _add_to_heads(table, at, x, pull_s, pull_y, pull_g, 1.0, score)
 
 
 @kernel(ordered=True, late=True)
@@ -458,11 +458,11 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
     for j in range(n):
         score[int(own[j])] = found[j]
     order_entries(int(table[0, RUN]), int(table[0, RUN_END]), starts, pull_g, False)
-    add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
+    _add_to_heads(table, at, x, pull_s, pull_y, pull_g, -1.0, score)
 
 
 @kernel(ordered=True)
-def add_to_heads(
+def _add_to_heads(
     table: Any, at: Any, x: Any, pull_s: Any, pull_a: Any, pull_g: Any, sign: Any, score: Any
 ) -> None:
     """Add to the scores of the heads, times `sign`, what the derivatives in s, a and G pass on to them."""
@@ -602,8 +602,6 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     innovations, first, second, of_root = _parts(rows)
     if not len(first) or not all(_is_valid(part, d) for part in (innovations, first, second) if len(part)):
         return False
-    if len(innovations) and not _are_innovations(field_of(innovations)):
-        return False
     bent = of_root[:, OWN]
     if not (are_coordinates(bent, d) and np.isfinite(of_root).all() and are_bends(of_root, d)):
         return False
@@ -611,15 +609,6 @@ def are_valid(rows: np.ndarray, d: int) -> bool:
     if np.isin(bent, np.concatenate([law.own for law in laws])).any():
         return False
     return len(laws) == 1 or not np.isin(np.concatenate((laws[1].own, laws[1].heads)), laws[0].own).any()
-
-
-def _are_innovations(law: Field) -> bool:
-    """Whether a field has the form of innovations.py."""
-    n = len(law.own)
-    chain = np.array_equal(law.starts, np.minimum(np.arange(n + 1), n - 1))
-    no_scales = not np.any(law.coefficients[0]) and not np.any(law.coefficients[1]) and not np.any(law.middle)
-    alone = chain and no_scales and not law.frame.size
-    return bool(alone and np.array_equal(law.later, np.arange(1, n)))
 
 
 def _is_valid(rows: np.ndarray, d: int) -> bool:

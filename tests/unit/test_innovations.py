@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stanadapt.transport import composition, innovations
-from stanadapt.transport.field import entries_at, field_of, field_rows, innovations_of, places, split
+from stanadapt.transport.field import field_of, field_rows, innovations_of, split
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.fields.innovation_search import (
     Innovations,
@@ -32,8 +32,9 @@ class Autoregression:
     The coordinates are log sigma, the logit of (1 + phi) / 2, and x.
     """
 
-    def __init__(self) -> None:
-        rng = np.random.default_rng(1)
+    def __init__(self, stationary: bool = False) -> None:
+        """If it is `stationary`, so is h_1."""
+        rng, self.stationary = np.random.default_rng(1), stationary
         self.y = self.root(0.0, 2.0) @ rng.normal(size=T) + rng.normal(size=T)
 
     @staticmethod
@@ -45,19 +46,23 @@ class Autoregression:
     def __call__(self, at: np.ndarray, score: np.ndarray) -> float:
         phi, x = np.tanh(0.5 * at[1]), at[2:]
         root = self.root(at[0], at[1])
+        wide = np.append(1.0 / np.sqrt(1.0 - phi * phi) if self.stationary else 1.0, np.ones(T - 1))
+        root = root * wide
         h = root @ x
         misses = self.y - h
         score[2:] = root.T @ misses - x
         before = np.insert(h, 0, 0.0)[:-1]
-        by_phi = root @ before / np.exp(at[0])  # the derivative of h in phi
+        by_phi = (root / wide) @ before / np.exp(at[0])  # the derivative of h in phi
+        if self.stationary:
+            by_phi = by_phi + root[:, 0] * x[0] * phi / (1.0 - phi * phi)
         score[0] = misses @ h - at[0] / 0.36
         score[1] = 0.5 * (1.0 - phi * phi) * misses @ by_phi - (at[1] - 1.5)
         prior = -0.5 * (x @ x) - 0.5 * at[0] ** 2 / 0.36 - 0.5 * (at[1] - 1.5) ** 2
         return float(prior - 0.5 * misses @ misses)
 
 
-def found() -> Innovations:
-    series, gradients = find_innovations(Autoregression(), START, UNIT, VARIABLES)
+def found(density: Autoregression | None = None) -> Innovations:
+    series, gradients = find_innovations(density or Autoregression(), START, UNIT, VARIABLES)
     assert series is not None
     assert gradients == series.gradients < 500
     return series
@@ -84,24 +89,33 @@ def test_probes_give_the_series_and_its_curvature(unseen: list[int]) -> None:
     np.testing.assert_allclose(predict(Series(rho, curvature), probe), matrix @ probe, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("move", [-4.0, -1.0, 0.0, 0.7, 2.0, 4.0])
-def test_the_autocorrelation_is_known_wherever_its_head_is(move: float) -> None:
-    rows, at = found().rows, START.copy()
+@pytest.mark.parametrize("stationary", [False, True])
+@pytest.mark.parametrize("move", [-2.0, -1.0, 0.0, 0.7, 2.0, 4.0])
+def test_the_series_is_known_wherever_its_head_is(move: float, stationary: bool) -> None:
+    density = Autoregression(stationary)
+    rows, at = found(density).rows, START.copy()
     at[1] += move * UNIT[1]
     law = field_of(rows)
     np.testing.assert_array_equal(law.heads, [1])
     np.testing.assert_array_equal(law.own, np.arange(D)[:1:-1])
-    np.testing.assert_allclose(-entries_at(rows, places(rows), at), np.tanh(0.5 * at[1]), atol=1e-5)
+    x, wanted = at.copy(), at.copy()
+    innovations.into_x(rows, x)
+    wanted[3:] -= np.tanh(0.5 * at[1]) * at[2:-1]
+    np.testing.assert_allclose(x[3:], wanted[3:], atol=1e-5)
+    wide = -0.5 * np.log1p(-(np.tanh(0.5 * at[1]) ** 2)) if density.stationary else 0.0
+    np.testing.assert_allclose(x[2], at[2] * np.exp(-wide), rtol=1e-4)
 
 
-def test_the_density_of_the_series_is_that_of_the_innovations() -> None:
+@pytest.mark.parametrize("stationary", [False, True])
+def test_the_density_of_the_series_is_that_of_the_innovations(stationary: bool) -> None:
     """The scores are its derivatives, those of the heads too."""
-    series, density = found(), Autoregression()
+    density = Autoregression(stationary)
+    series = found(density)
     x = series.x.copy()
-    innovations.into_x(series.rows, x)
+    log_det = innovations.into_x(series.rows, x)
     np.testing.assert_allclose(x, START, atol=1e-12)
     score, none = np.empty(D), np.empty(D)
-    assert series.evaluate(series.x, score) == pytest.approx(density(START, none))
+    assert series.evaluate(series.x, score) == pytest.approx(density(START, none) + log_det)
     step = 1e-5
     wanted = [
         (series.evaluate(series.x + step * e, none) - series.evaluate(series.x - step * e, none))
@@ -181,13 +195,11 @@ def test_rows_of_another_form_are_no_innovations() -> None:
     rows = learned.rows
     series = innovations_of(rows)
     law, rest = field_of(series), rows[len(series) :]
-    s, a, g = law.coefficients
     assert not composition.is_map(series, D)  # innovations without a field
     for damaged in (
-        law._replace(coefficients=(s + 0.1, a, g)),
-        law._replace(middle=law.middle + 1.0),
-        law._replace(later=np.minimum(law.later + 1, T - 1)),
+        law._replace(later=law.later - 1),
         law._replace(heads=law.own[:1]),
+        law._replace(own=np.append(law.own[:-1], law.own[0])),
     ):
         again = np.concatenate((field_rows(damaged, 0, INNOVATIONS), rest))
         assert not composition.is_map(again, D)

@@ -119,13 +119,14 @@ def of_innovations(law: Field, seed: int) -> np.ndarray:
     n, m = len(own), len(law.heads)
     none, zeros = np.zeros((0, n_features(m))), np.zeros((1, n))
     basis, entries = 0.2 * rng.normal(size=(2, n_features(m))), 0.5 * rng.normal(size=(3, n - 1))
+    scales = 0.5 * rng.normal(size=(3, n))
     series = law._replace(
-        bases=(none, none, basis),
+        bases=(basis[::-1], none, basis),
         middle=np.zeros(n),
         own=own,
         starts=np.minimum(np.arange(n + 1), n - 1),
         later=np.arange(1, n),
-        coefficients=(zeros, zeros, entries),
+        coefficients=(scales, zeros, entries),
     )
     return field_rows(series, 0, INNOVATIONS)
 

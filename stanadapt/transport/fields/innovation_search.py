@@ -19,7 +19,7 @@ import numpy as np
 from .. import innovations
 from ..field import KNOTS, Field, feature_values, field_rows, n_features
 from ..map_table import INNOVATIONS
-from .law_fit import bounded_features
+from .law_fit import bounded_features, scale_features
 from .probes import FEW_NEIGHBOURS, ScaledDensity
 
 PROBES = 6  # and one more that judges
@@ -82,10 +82,10 @@ def find_innovations(
 
     def in_series(point: np.ndarray, score: np.ndarray) -> float:
         there = point.copy()
-        innovations.into_x(rows, there)
+        log_det = innovations.into_x(rows, there)
         logp = evaluate(there, score)
         innovations.pull_back(rows, there, score)
-        return logp
+        return logp + float(log_det)
 
     there, scale = x.copy(), unit.copy()
     innovations.into_u(rows, there)
@@ -189,23 +189,48 @@ def _fit(
             values.append(rho)
             heights.append(-0.5 * float(move @ move))
     # A field's order is that of elimination: the last innovation first. Each has an entry for the one before.
-    entries = -np.array(values)[:, ::-1][:, : len(middle) - 1]
-    places = np.array(thetas).reshape(len(values), len(heads))
-    best = _best_fit(places, entries, np.array(heights), unit[heads])
+    rho, places = np.array(values), np.array(thetas).reshape(len(values), len(heads))
+    log_scales = _separate_first(rho, [len(one.rho) for one in found])
     own, n = np.concatenate(members)[::-1].copy(), len(middle)
+    best = _best_fit(places, -rho[:, ::-1][:, : n - 1], np.array(heights), unit[heads])
+    of_s = _fit_features(
+        places,
+        log_scales[:, ::-1],
+        np.array(heights),
+        best.mid,
+        unit[heads],
+        best.rate,
+        scale_features(len(heads)),
+    )
     none, zeros = np.zeros((0, best.basis.shape[1])), np.zeros((1, n))
     return Field(
         heads,
         best.mid,
         unit[heads],
         best.rate,
-        (none, none, best.basis),
+        (of_s.basis, none, best.basis),
         np.zeros(n),
         own,
         np.minimum(np.arange(n + 1), n - 1),
         np.arange(1, n),
-        (zeros, zeros, best.coefficients),
+        (of_s.coefficients, zeros, best.coefficients),
     )
+
+
+def _separate_first(rho: np.ndarray, lengths: list[int]) -> np.ndarray:
+    """The log scales s (p, n) with which a second term follows the first one as the third does the second.
+
+    A series that begins with its stationary law has a first term whose scale grows without bounds, and so
+    does its second rho (p, n), which is changed.
+    """
+    log_scales, begin = np.zeros(rho.shape), 0
+    for length in lengths:
+        second, third = rho[:, begin + 1], rho[:, begin + 2]
+        if np.all(second * third > 0.0):
+            log_scales[:, begin] = np.log(second / third)
+            rho[:, begin + 1] = third
+        begin += length
+    return log_scales
 
 
 class _Fit(NamedTuple):
@@ -224,13 +249,12 @@ def _best_fit(thetas: np.ndarray, entries: np.ndarray, heights: np.ndarray, scal
     An autocorrelation is mostly a logistic function of a head. With a knot at 0 features have it exactly.
     """
     m = thetas.shape[1]
-    weights = np.maximum(np.exp(heights / _TEMPER), _LEAST_WEIGHT)
     mids = [
         (theta, *(-(2 * i + 1 - KNOTS) * one for i in range(KNOTS)))
         for theta, one in zip(thetas[0], scale, strict=True)
     ]
     fits = [
-        _fit_features(thetas, entries, weights, np.array(mid), scale, np.array(rate))
+        _fit_features(thetas, entries, heights, np.array(mid), scale, np.array(rate), bounded_features(m))
         for mid in itertools.product(*mids)
         for rate in itertools.product(_RATES, repeat=m)
     ]
@@ -240,17 +264,18 @@ def _best_fit(thetas: np.ndarray, entries: np.ndarray, heights: np.ndarray, scal
 def _fit_features(
     thetas: np.ndarray,
     entries: np.ndarray,
-    weights: np.ndarray,
+    heights: np.ndarray,
     mid: np.ndarray,
     scale: np.ndarray,
     rate: np.ndarray,
+    chosen: np.ndarray,
 ) -> _Fit:
-    """The fit by least squares, with weights (p,), with these features."""
+    """The fit by least squares, by some of these features."""
+    weights = np.maximum(np.exp(heights / _TEMPER), _LEAST_WEIGHT)
     m, f = len(mid), n_features(len(mid))
     values = np.empty((len(thetas), f))
     for theta, row in zip(thetas, values, strict=True):
         feature_values(theta, mid, scale, rate, row, np.empty((f, m)))
-    chosen = bounded_features(m)
     moves, changes = values[1:, chosen] - values[0, chosen], entries[1:] - entries[0]
     root = np.sqrt(weights[1:, None])
     found = np.linalg.lstsq(root * moves, root * changes, rcond=_CUTOFF)[0]

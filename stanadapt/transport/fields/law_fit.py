@@ -197,6 +197,11 @@ def _chosen_features(m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
+def scale_features(m: int) -> np.ndarray:
+    """The features of `m` heads that s is a combination of: it is linear far out."""
+    return _chosen_features(m)[0]
+
+
 def bounded_features(m: int) -> np.ndarray:
     """The features of `m` heads that G is a combination of: those without a limit far out are not."""
     return _chosen_features(m)[2]
