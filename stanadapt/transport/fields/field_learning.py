@@ -31,6 +31,8 @@ MOST_PROBES = 150  # gradients that a precision may take
 # Around the middle a good law is off by 0.05 to 0.25 in z. One that is as far off as this would be given up
 # after the next draws, so its tails are not worth their gradients.
 HOPELESS = 3.0
+# Dense precisions, with approaches to their modes, that a search takes for 1, 2, 3 and 4 heads, about.
+PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
@@ -127,7 +129,10 @@ def _dense_precision(
     heads = choose_heads(found[0])
     if not len(heads):
         return None
-    return Precision(density, whole._replace(wide=np.zeros_like(whole.wide)), heads), found[1]
+    precision = Precision(density, whole._replace(wide=np.zeros_like(whole.wide)), heads)
+    if precision.cost * PRECISIONS[len(heads) - 1] > MOST_GRADIENTS:  # it would end without a field
+        return None
+    return precision, found[1]
 
 
 def learn_law(design: Design) -> Field:
