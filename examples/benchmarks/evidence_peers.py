@@ -51,6 +51,7 @@ def tempered(d: int, seed: int) -> Answer:
     groups = datasets(result)
     own = groups["adaptation"]
     evaluations = own["evaluations_warmup"].sum() + own["evaluations"].sum() + own["search_gradients"].sum()
+    evaluations += groups["posterior"].attrs["modes_search_evaluations"]
     share = float((groups["posterior"]["x"].values.mean(axis=-1) < 0).mean())
     return Answer(groups["posterior"].attrs["log_evidence"], share, int(evaluations))
 

@@ -34,8 +34,7 @@ def strange_points(peaks: Sequence[Peak], surface: Surface, n: int, rng: np.rand
     points = rng.standard_normal((n, d))
     middles = np.array([peak.x for peak in peaks])
     spread = np.sqrt(middles.var(axis=0) + np.mean([_variances(peak) for peak in peaks], axis=0))
-    width = np.exp(rng.uniform(*np.log(_WIDTHS), n))
-    whole = np.exp(rng.uniform(*np.log(_WHOLE), n))
+    width, whole = (low * (high / low) ** rng.random(n) for low, high in (_WIDTHS, _WHOLE))
     is_whole = np.arange(n) % 2 == 1
     for m, peak in enumerate(peaks):
         there = ~is_whole & (own == m)

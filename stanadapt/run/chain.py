@@ -235,8 +235,17 @@ class KernelChain(Chain):
         segments = plan(self.sampler, job.settings, job.warmup, d, warm)
         groups = variable_groups(self.posterior.unconstrained_names)
         start = value.start.copy()
-        begun, given = (value.place, value.state), (groups, warm, self.init.modes)
-        warm_up = WarmUp(segments, self.target, start, value.rng, *begun, *given)
+        warm_up = WarmUp(
+            segments,
+            self.target,
+            start,
+            value.rng,
+            value.place,
+            value.state,
+            groups,
+            warm,
+            self.init.modes,
+        )
         marks = _note_marks(job.warmup, d)
         while warm_up.left or warm_up.next_stage():
             end = min([value.done + warm_up.left, *[mark for mark in marks if mark > value.done]])

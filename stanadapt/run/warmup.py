@@ -276,7 +276,7 @@ class WarmUp:
 
     def _z(self, handover: Handover) -> np.ndarray:
         """The starting point in the coordinates that are handed over."""
-        return self._in_z(handover.transport, self.x[None])[0]
+        return np.asarray(self._in_z(handover.transport, self.x[None])[0])
 
     @staticmethod
     def _in_z(transport: np.ndarray, points: np.ndarray) -> np.ndarray:
