@@ -277,7 +277,7 @@ def searched_modes(seeds: range, chains: int) -> list[bool]:
     return found
 
 
-@pytest.mark.seeds(1, rate=0.01)
+@pytest.mark.seeds(1, rate=0.005)
 def test_the_search_before_a_run_finds_a_narrow_mode_behind_others(seed: int) -> None:
-    """Nine searches of ten with the evaluations of four chains do; without strange points hardly any does."""
-    assert sum(searched_modes(range(8 * seed, 8 * seed + 8), 4)) >= 5
+    """39 of 40 searches with the evaluations of four chains do; none does if it climbs from usual points."""
+    assert sum(searched_modes(range(8 * seed, 8 * seed + 8), 4)) >= 6
