@@ -4,9 +4,9 @@
 
 The target is Pigeons' `toy_mvn_target(100)`: a normal law with precision 10 in each coordinate. Its path
 begins at a normal law with precision 1, so that the log of the ratio of integrals is -d/2 log 10 = -115.13.
-With `reach` 1 and `heat` sqrt(10) the broad leg of `tempered` begins at a law that is as wide (a Student t law
+With `reach` 1 and `heat` sqrt(10) the broad leg of `tempered` begins at a law as wide (a Student t law
 with 10 degrees of freedom). The page, https://pigeons.run/stable/output-reports, prints for 10 chains and
-1,024 scans of the last round: Lambda 7.12, a log ratio of -115, and acceptance rates of 0.17 at least and 0.21
+1,024 scans of the last round: Lambda 7.12, a log ratio of -115, acceptance rates of 0.17 at least and 0.21
 on average.
 """
 
