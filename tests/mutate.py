@@ -51,6 +51,19 @@ def evidence(*names: str) -> tuple[str, ...]:
 
 
 MUTATIONS = [
+    # modes
+    Mutation(
+        "numerics/strange_points.py",
+        "order = np.argsort(-score, kind",
+        "order = np.argsort(score, kind",
+        unit("test_strange_points", "test_the_strangest_points_lie_at_the_mode_that_is_not_known"),
+    ),
+    Mutation(
+        "numerics/replicas.py",
+        "if excess > notes.excess[j, least]:",
+        "if excess < notes.excess[j, least]:",
+        unit("test_strange_points", "test_the_strangest_replicas_of_warm_rungs_are_kept"),
+    ),
     # samplers
     Mutation("samplers/mala.py", "logp_y - logp + ratio", "logp_y - logp", law("mala")),
     Mutation(

@@ -20,6 +20,7 @@ from ..result.stores.reopening import reopen_posterior
 from ..result.stores.store import Store, open_store
 from ..run.inits import plan
 from ..run.job import Job
+from ..run.preparation import known_modes
 from ..run.preparation.compiling import compile_model, compile_steps, job_steps, reference_step
 from ..run.preparation.prepare import open_posterior
 from ..run.rerun import Frozen, log_densities, run_on, step_from, warm_up_again
@@ -212,6 +213,7 @@ def replay(
             frozen = [Frozen(value.state, value.transport) for value in values]
         else:
             starts = plan(inits, init_radius, posterior, job.chains, job.seed)
+            starts, _ = known_modes.hand_over(job, posterior, starts, progress)
             frozen, results = warm_up_again(posterior, job, starts, record.chains, workers, progress)
             record.check_warmup(results)
     return replay_draws(

@@ -104,6 +104,15 @@ def component_of(law: Mixture, x: Vector, away: Vector, white: Vector) -> Intege
 
 
 @kernel(ordered=True, counted=False)
+def highest_normal(law: Mixture, x: Vector, away: Vector, white: Vector) -> Real:
+    """The largest part of the log density at `x` (d,), up to a constant, if components were normal laws."""
+    highest = -np.inf
+    for m in range(law.log_tops.size):
+        highest = max(highest, law.log_tops[m] - 0.5 * _whiten(law, m, x, away, white))
+    return highest
+
+
+@kernel(ordered=True, counted=False)
 def draw_mixture(law: Mixture, x: Vector, rng: Generator) -> None:
     """Write a draw to `x` (d,)."""
     d, u, m = x.size, rng.random(), 0

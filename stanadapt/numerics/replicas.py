@@ -13,7 +13,10 @@ import numpy as np
 from ..jit import kernel
 from ..kinds import Generator, Vector
 from .metropolis import accept_probability
+from .mixtures import Mixture, highest_normal
 from .tempering import BATCHES, POSTERIOR, logistic, slope_of_rung, step_up
+
+STRANGE = 8  # points of a rung that are kept since known modes explain them least
 
 
 class Replicas(NamedTuple):
@@ -38,11 +41,16 @@ class ScanCounts(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """Points and scores by rung, from which metrics are learnt; where room ends, every second one goes."""
+    """Points and scores by rung, from which metrics are learnt; where room ends, every second one goes.
+
+    Beside them the strangest points of each rung, of all scans.
+    """
 
     points: np.ndarray  # (K, W, d)
     scores: np.ndarray  # (K, W, d)
     clock: np.ndarray  # (2,) rows in use; scans from one to the next
+    strange: np.ndarray  # (K, S, d) those that lie highest above the known modes
+    excess: np.ndarray  # (K, S) how high, in nats up to a constant; -inf where there is none
 
 
 def replicas_at(points: np.ndarray) -> Replicas:
@@ -60,7 +68,8 @@ def no_counts(k: int, modes: int, parity: int = 0) -> ScanCounts:
 
 def empty_notes(k: int, d: int, rows: int) -> Notes:
     """Room for so many rows of each rung."""
-    return Notes(np.empty((k, rows, d)), np.empty((k, rows, d)), np.array([0, 1], np.int64))
+    strange, excess = np.empty((k, STRANGE, d)), np.full((k, STRANGE), -np.inf)
+    return Notes(np.empty((k, rows, d)), np.empty((k, rows, d)), np.array([0, 1], np.int64), strange, excess)
 
 
 @kernel(ordered=True)
@@ -169,3 +178,24 @@ def note_points(notes: Notes, scan: Any, weights: Any, replicas: Replicas) -> No
             notes.points[j, used, i] = replicas.points[j, i]
         slope_of_rung(weights[j], replicas.slopes[j], notes.scores[j, used])
     notes.clock[0] = used + 1
+
+
+@kernel(ordered=True, counted=False)
+def note_strange(
+    notes: Notes, known: Mixture, cold: Any, replicas: Replicas, away: Vector, white: Vector
+) -> None:
+    """Keep the replicas between the broad reference and the posterior that known modes explain least.
+
+    A warm rung reaches a narrow mode for a few scans only, at a point that tells nothing by its height. But
+    the log density there is above what the normal laws of all known modes would have.
+    """
+    for j in range(1, cold):
+        excess = replicas.heights[j, POSTERIOR] - highest_normal(known, replicas.points[j], away, white)
+        least = 0
+        for row in range(1, STRANGE):
+            if notes.excess[j, row] < notes.excess[j, least]:
+                least = row
+        if excess > notes.excess[j, least]:
+            notes.excess[j, least] = excess
+            for i in range(notes.strange.shape[2]):
+                notes.strange[j, least, i] = replicas.points[j, i]

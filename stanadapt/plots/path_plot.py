@@ -64,6 +64,8 @@ def plot_path(
         made[1].axhline(0.0, color=canvas.GREY, linewidth=0.8)
         made[0].set(xlabel="rung, from the posterior's on", ylabel="exchanges refused", ylim=(0.0, 1.0))
         made[1].set(xlabel="draw", ylabel="rung of replica 0")
+        made[0].xaxis.get_major_locator().set_params(integer=True)
+        made[1].yaxis.get_major_locator().set_params(integer=True)
         made[0].set_title("broad reference on the left, fitted one on the right")
         if axes is None:
             canvas.name_chains(made[0], labels)

@@ -246,7 +246,17 @@ class KernelChain(Chain):
         segments = plan(self.sampler, job.settings, job.warmup, d, warm)
         groups = variable_groups(self.posterior.unconstrained_names)
         start = value.start.copy()
-        warm_up = WarmUp(segments, self.target, start, value.rng, value.place, value.state, groups, warm)
+        warm_up = WarmUp(
+            segments,
+            self.target,
+            start,
+            value.rng,
+            value.place,
+            value.state,
+            groups,
+            warm,
+            self.init.modes,
+        )
         marks = _note_marks(job.warmup, d)
         apart = not learn_together(job)
         while warm_up.left or ((apart or warm_up.place.stage < 0) and warm_up.next_stage()):

@@ -33,6 +33,7 @@ class Init(NamedTuple):
     values: dict[str, Any] | None = None  # constrained; perhaps not of all parameters
     may_fail: bool = False  # whether another start is drawn where the point has no finite density
     warm: Handover | None = None  # what the chain takes over from one of an earlier run, see warm_start.py
+    modes: np.ndarray | None = None  # (k, d) unconstrained, that all chains know, see known_modes.py
 
 
 class Start(NamedTuple):

@@ -139,15 +139,18 @@ class WarmUp:
         state: Any = None,
         groups: np.ndarray | None = None,
         warm: Handover | None = None,
+        modes: np.ndarray | None = None,
     ) -> None:
         """From the point `x` (d,); or, where `place` and `state` are given, from there.
 
         `groups` (d,) are the variables that coordinates belong to, numbered; without them, it is one. `warm`
-        is what the first segment takes over, as the plan of the segments had it.
+        is what the first segment takes over, as the plan of the segments had it. `modes` (k, d) are handed
+        over from the pilot to the method.
         """
         self.segments, self.target, self.x, self.rng = segments, target, x, rng
         self.place = WarmupPlace() if place is None else place
         self.state = state
+        self.modes = np.empty((0, x.size)) if modes is None else modes
         if place is None:
             first = segments[0]
             takes = warm if what_it_takes(first.sampler.FACTS) == METRIC else None
@@ -233,6 +236,7 @@ class WarmUp:
             state = after.sampler.start(self.target, after.settings, handover.z, self.rng)
             if state.logp == -np.inf:
                 state = after.sampler.start(self.target, after.settings, self._z(handover), self.rng)
+            handover = handover._replace(modes=self._in_z(handover.transport, self.modes))
             self.state = after.sampler.take_over(state, handover, after.settings)
         self.place = WarmupPlace(self.place.segment + 1)
 
@@ -272,8 +276,14 @@ class WarmUp:
 
     def _z(self, handover: Handover) -> np.ndarray:
         """The starting point in the coordinates that are handed over."""
-        z = np.empty_like(self.x)
-        into_z(handover.transport, self.x, z)
+        return np.asarray(self._in_z(handover.transport, self.x[None])[0])
+
+    @staticmethod
+    def _in_z(transport: np.ndarray, points: np.ndarray) -> np.ndarray:
+        """Points (k, d) in the coordinates of a map."""
+        z = np.empty_like(points)
+        for row, point in zip(z, points, strict=True):
+            into_z(transport, np.ascontiguousarray(point), row)
         return z
 
 

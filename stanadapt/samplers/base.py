@@ -40,6 +40,10 @@ a method has the ability if its module has the functions:
     explore         target, stage, state, settings -> the state. It follows `enter`, and may ask for the
                     density anywhere
 
+    count_evaluations  settings, warmup, d -> what a search for modes before the run may take for each chain
+    find_modes      target, a pilot's `Handover`, settings, evaluations, random numbers, a function that says
+                    whether to stop -> modes (k, d), which all chains begin with, and the evaluations it took
+
     outcome         state after the draws, settings, the map of its coordinates -> what they have shown beside
                     themselves: names -> arrays, for a group of the result with the name FACTS.outcomes
 
@@ -152,6 +156,11 @@ class Facts(NamedTuple):
         return _has(self.module, "caution")
 
     @property
+    def searches(self) -> bool:
+        """Whether it looks for modes before the run."""
+        return _has(self.module, "find_modes")
+
+    @property
     def whole_chains(self) -> bool:
         """Whether it is an engine."""
         return _has(self.module, "run")
@@ -185,6 +194,8 @@ class Handover(NamedTuple):
     step_size: float = np.nan
     method: str = ""  # the method that has this step size
     points: np.ndarray = np.empty((0, 0))  # (k, d) earlier draws, in x
+    # Of a method that looks for modes before the run:
+    modes: np.ndarray = np.empty((0, 0))  # (k, d) those that were found, in the map's coordinates
 
 
 class Method(Protocol):
@@ -220,6 +231,10 @@ class Sampler(Method, Protocol):
     def warm_settings(self, settings: Any) -> Any: ...
     def look(self, state: Any, points: Any, scores: Any, settings: Any) -> tuple[Any, bool]: ...
     def explore(self, target: Any, stage: str, state: Any, settings: Any) -> Any: ...
+    def count_evaluations(self, settings: Any, warmup: int, d: int) -> int: ...
+    def find_modes(
+        self, target: Any, handover: Handover, settings: Any, most: int, rng: np.random.Generator, ticked: Any
+    ) -> tuple[np.ndarray, int]: ...
     def outcome(self, state: Any, settings: Any, transport: np.ndarray) -> dict[str, np.ndarray]: ...
 
 

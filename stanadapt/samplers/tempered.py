@@ -25,22 +25,19 @@ Warm-up is in rounds, each twice as long as the one before. Between rounds the c
   - the schedule, from the rates of refusals (numerics/tempering.py), and the number of rungs,
   - the metric of each rung from its draws and scores, relative to the middle of the mode that a draw is at,
   - the fitted reference: weights, middles and scales of its components, from draws of the posterior's rung.
-    A draw that no component explains is the start of a climb to a mode that is not known yet.
-Before the first round it looks for modes (numerics/mode_search.py). The pilot, Fisher HMC, learns the
-coordinates z that all of this is in.
+    Draws that components explain least are the starts of climbs to modes that are not known yet.
+Before the run a search looks for modes, which all chains begin with. The pilot learns the coordinates z.
 
 Departures from the papers:
 1. References are Student t laws or mixtures of them, not normal. On each leg is the posterior once.
 2. Ratios of integrals are Bennett's, not means of one side (numerics/tempering.py).
 3. A leg has as many rungs as its barrier asks for.
 
-With another `kernel` replicas move otherwise (numerics/rung_kernels.py), or without gradients.
+With another `kernel` replicas move otherwise (numerics/rung_kernels.py), or without gradients. Results have
+of every iteration the replica that is on the posterior's rung, `replica`; whether it has come there from a
+reference since it was there before, `restarted`; and the rung that replica 0 is on, `rung`.
 
-Of every iteration results have the replica that is on the posterior's rung, `replica`; whether it has come
-there from a reference since it was there before, `restarted`; and the rung that replica 0 is on, `rung`.
-
-Cost of an iteration: a trajectory on every rung, 2 K gradients where all is learnt, and O(K M d²) with M
-modes.
+Cost of an iteration: a trajectory on every rung, 2 K gradients where all is learnt, O(K M d²) with M modes.
 Memory: two (d, d) arrays a rung, up to d = 100.
 """
 
@@ -67,6 +64,7 @@ from ..numerics.replicas import (
     exchange,
     no_counts,
     note_points,
+    note_strange,
     open_batch,
     replicas_at,
 )
@@ -75,7 +73,7 @@ from ..numerics.splitting import room
 from ..numerics.step_size import average_step_size, dual_averaging, final_step_size, put_search, search_in
 from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_parts, height_of_rung, slope_of_rung
 from ..trace import Info, Trace, record
-from . import tempering_rounds
+from . import tempering_references, tempering_rounds
 from .base import ALWAYS, HAMILTONIAN, TRAJECTORY_COLUMNS, Facts
 from .settings import NOT_NEGATIVE, PROBABILITY, SCALE, Choice, Limit
 
@@ -84,9 +82,7 @@ class Settings(NamedTuple):
     kernel: Annotated[str, Choice(KERNELS), "how replicas move on their rungs"] = "fisher_hmc"
     rungs: Annotated[int | None, Limit(1, 500), "rungs of the path in all; none: by the barrier"] = None
     most_rungs: Annotated[int, Limit(3, 500), "most rungs, where their number is learnt"] = 65
-    search: Annotated[
-        int, Limit(0, 10_000_000), "evaluations of the search for modes before the first round"
-    ] = 10_000
+    search: Annotated[int, Limit(0, 10_000_000), "evaluations a chain of the search for modes"] = 20_000
     heat: Annotated[float, Limit(1.0, 1e6), "scale of the broad reference, as a multiple of all modes'"] = 3.0
     reach: Annotated[float, SCALE, "least scale of the broad reference, by coordinate"] = 10.0
     degrees: Annotated[float, Limit(2.5, 1e12), "degrees of freedom of the fitted reference"] = 30.0
@@ -135,6 +131,7 @@ class State(NamedTuple):
     most: int  # largest number of steps of a trajectory
     constants: np.ndarray  # (K - 1,)
     notes: Notes
+    known: np.ndarray  # (k, d) modes that were found before the run, until the first round
     seed: int  # of random numbers in plain Python
     gradients: float  # that the search for modes has taken
     sloped: bool  # whether the kernel needs gradients
@@ -145,12 +142,13 @@ FIRST_RUNGS = 6  # of each leg, without the posterior's
 n_matrices, stages, move = tempering_rounds.n_matrices, tempering_rounds.stages, tempering_rounds.move
 take_over, explore, history = tempering_rounds.take_over, tempering_rounds.explore, tempering_rounds.history
 learnt, outcome = tempering_rounds.learnt, tempering_rounds.outcome
+count_evaluations, find_modes = tempering_references.count_evaluations, tempering_references.find_modes
 
 
 def start(target: Target, settings: Any, x: np.ndarray, rng: Generator) -> State:
     """The state at `x` (d,): all replicas are there, and both references are around it."""
     d = x.size
-    unit = np.eye(d) if d <= tempering_rounds.LARGEST_DENSE else np.ones((1, d))
+    unit = np.eye(d) if d <= tempering_references.LARGEST_DENSE else np.ones((1, d))
     n = (settings.rungs - 1) // 2 if settings.rungs else FIRST_RUNGS
     rest = settings.rungs - 1 - n if settings.rungs else n
     weights = tempering.path_weights(tempering.first_betas(n), tempering.first_betas(rest))
@@ -161,7 +159,7 @@ def start(target: Target, settings: Any, x: np.ndarray, rng: Generator) -> State
         replicas=replicas_at(np.repeat(x[None], k, axis=0)),
         weights=weights,
         cold=n,
-        broad=mixture(np.zeros(1), x[None], np.full((1, 1, d), 0.5), tempering_rounds.BROAD_DEGREES),
+        broad=mixture(np.zeros(1), x[None], np.full((1, 1, d), 0.5), tempering_references.BROAD_DEGREES),
         fitted=mixture(np.zeros(1), x[None], unit[None], settings.degrees),
         metrics=Metric(
             np.empty((k, 0, 0)), np.empty((k, 0, 0)), np.ones((k, d)), np.empty((0, d)), np.empty(0)
@@ -173,6 +171,7 @@ def start(target: Target, settings: Any, x: np.ndarray, rng: Generator) -> State
         counts=no_counts(k, 1),
         notes=empty_notes(k, d, tempering_rounds.rows_of(d)),
         frozen=False,
+        known=np.empty((0, d)),
         seed=int(rng.integers(2**31)),
         gradients=0.0,
         sloped=settings.kernel != WALK,
@@ -182,7 +181,7 @@ def start(target: Target, settings: Any, x: np.ndarray, rng: Generator) -> State
 
 
 class ScanRoom(NamedTuple):
-    """ScanRoom space of a scan."""
+    """Work space of a scan."""
 
     room: Any  # of a trajectory
     heights: np.ndarray  # (3,)
@@ -238,6 +237,7 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
     restarted = come_from(weights, cold, replicas, counts)
     counts.visits[batch, component_of(state.fitted, replicas.points[cold], work.away, work.white)] += 1.0
     if adapting:
+        note_strange(state.notes, state.fitted, cold, replicas, work.away, work.white)
         note_points(state.notes, counts.clock[0] - 1, weights, replicas)
     place = 0
     while replicas.names[place] != 0:

@@ -5,39 +5,32 @@ The chain's state is that of tempered.py; nothing here changes it in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
-from ..jit import kernel
-from ..kinds import Generator, Target, Vector
+from ..kinds import Target
 from ..numerics import tempering
-from ..numerics.metric import PRIOR, Metric, learn_metric
+from ..numerics.metric import Metric, learn_metric
 from ..numerics.metric_choice import learn_diagonal
-from ..numerics.mixtures import Mixture, draw_mixture, fit_components, log_parts, mixture, root_of_covariance
-from ..numerics.mode_search import Known, Peak, Surface, is_same_mode, new_peaks, peaks_above, search
+from ..numerics.mixtures import log_parts
 from ..numerics.replicas import copy_for_sweep, empty_notes, no_counts, replicas_at
 from ..numerics.rung_kernels import evaluate_at
 from ..numerics.step_size import dual_averaging
 from ..numerics.tempering import POSTERIOR, Rung
 from ..transport.composition import into_x
 from .base import Handover, Stage
+from .tempering_references import (
+    LARGEST_DENSE,
+    begin_references,
+    covariance_of,
+    diagonal_of,
+    first_reference,
+    learn_references,
+    shrunk_covariance,
+)
 
-LARGEST_DENSE = 100  # dimension up to which metrics and components have full matrices
 _ROWS, _FEW_ROWS = 200, 60  # W, and beyond LARGEST_DENSE
-BROAD_DEGREES = 10.0
-_UNEXPLAINED = 10.0  # nats below the usual, and d / 2 more: a draw that no component of the mixture explains
-_MOST_MODES, _MOST_NEW = 40, 4  # components in all, and new ones in a round
-_LEAST_MASS = 1e-8  # share of a mode's mass from which it has a component
-_WARM = 10  # rungs of the broad leg whose draws climbs start from after a round
-_CLIMBS = 0.25  # share of a round's evaluations that these climbs take
-_GRADIENTS = 2  # of a trajectory, about
-_SEARCH_EACH = 100  # evaluations of the first search for each dimension, beside those of the settings
-_NEXT_RUNGS = 3  # beside the posterior's, whose draws may show a law without a mode
-_HOME_ROWS = 40  # draws of the pilot's law, which give the search directions
-_FEWEST = 10  # draws, and 2 d more, from which a component is fitted to its draws
 
 
 OUTCOME_DIMS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -101,16 +94,9 @@ def evaluate_all(target: Target, state: Any) -> Any:
 
 
 def take_over(state: Any, handover: Handover, settings: Any) -> Any:
-    """Begin around the pilot's last draws, with its metric."""
-    d = state.x.size
-    cov = np.asarray(handover.cov)
-    if d > LARGEST_DENSE and cov.ndim == 2:
-        cov = np.diag(cov).copy()
-    elif d <= LARGEST_DENSE and cov.ndim == 1:
-        cov = np.diag(cov)
-    root = root_of_covariance(cov)
-    fitted = mixture(np.zeros(1), np.asarray(handover.mean)[None], root[None], settings.degrees)
-    return with_first_metrics(state._replace(fitted=fitted), root)
+    """Begin around the pilot's last draws, with its metric, and with the modes that are known."""
+    fitted = first_reference(np.asarray(handover.cov), np.asarray(handover.mean), settings)
+    return with_first_metrics(state._replace(fitted=fitted, known=handover.modes), fitted.roots[0])
 
 
 def with_first_metrics(state: Any, root: np.ndarray) -> Any:
@@ -155,9 +141,12 @@ def move(target: Any, settings: Any, state: Any, x: np.ndarray, logp: float | No
 def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     """What is learnt between rounds, with the density at hand."""
     if stage == "round_1":
-        return _begin(target, state, settings)
+        home = state.fitted
+        state = begin_references(target, state, settings)
+        counts = no_counts(len(state.weights), len(state.fitted.means))
+        return evaluate_all(target, with_first_metrics(state._replace(counts=counts), home.roots[0]))
     state = _learn_metrics(state)
-    state = _learn_references(target, state, settings)
+    state = learn_references(target, state, settings)
     state = _learn_path(state, settings)
     k = len(state.weights)
     return evaluate_all(target, state)._replace(
@@ -166,76 +155,6 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
         counts=no_counts(k, len(state.fitted.means), int(state.counts.clock[2]) % 2),
         notes=empty_notes(k, state.x.size, rows_of(state.x.size)),
     )
-
-
-def _begin(target: Any, state: Any, settings: Any) -> Any:
-    """Look for modes, make the references of what is found, and put replicas on the fitted one."""
-    home = state.fitted
-    rng = np.random.default_rng(state.seed)
-    surface = Surface(target, state.x.size)
-    fitted = home
-    if settings.search:
-        rows = np.array([draw_new(home, rng) for _ in range(_HOME_ROWS)])
-        spread = np.sqrt(_diagonal(_covariance(home.roots[0])))
-        none = np.zeros(state.x.size, np.int64)
-        seen = Known(rows, spread, state.x, np.ones(state.x.size, bool), none)
-        most = settings.search + _SEARCH_EACH * state.x.size
-        tops = search(seen, surface, most, rng, climbs=most)
-        known = _peaks(home, surface)
-        own = new_peaks(surface, [home.means[0], state.x], known)
-        found = peaks_above(surface, tops, [*known, *own])
-        fitted = _with_modes(home, sorted([*own, *found], key=lambda peak: -peak.log_mass), surface)
-    state = state._replace(
-        fitted=fitted,
-        broad=_broad_reference(fitted, settings),
-        gradients=state.gradients + float(surface.evaluations),
-        seed=state.seed + 1,
-    )
-    points = np.array([draw_new(fitted, rng) for _ in state.weights])
-    points[state.cold] = state.x
-    state = state._replace(replicas=replicas_at(points), counts=no_counts(len(points), len(fitted.means)))
-    return evaluate_all(target, with_first_metrics(state, home.roots[0]))
-
-
-def draw_new(law: Mixture, rng: np.random.Generator) -> np.ndarray:
-    """A draw (d,) of a mixture."""
-    x = np.empty(law.means.shape[1])
-    draw_from(law, x, rng)
-    return x
-
-
-@kernel
-def draw_from(law: Mixture, x: Vector, rng: Generator) -> None:
-    """`draw_mixture` for plain Python."""
-    draw_mixture(law, x, rng)
-
-
-def _covariance(root: np.ndarray) -> np.ndarray:
-    """The covariance (d, d), or (d,), with this root of its inverse."""
-    if root.shape[0] == 1:
-        return np.asarray(root[0] ** -2)
-    inverse = np.linalg.inv(root)
-    return np.asarray(inverse @ inverse.T)
-
-
-def _diagonal(cov: np.ndarray) -> np.ndarray:
-    return cov if cov.ndim == 1 else np.diagonal(cov).copy()
-
-
-def _root_of_peak(peak: Peak) -> np.ndarray:
-    """R with R^T R the negative Hessian, (d, d), or (1, d) where only its diagonal is known."""
-    if peak.negative.ndim == 1:
-        return np.asarray(np.sqrt(peak.negative)[None])
-    return np.ascontiguousarray(np.linalg.cholesky(peak.negative).T)
-
-
-def _broad_reference(fitted: Mixture, settings: Any) -> Mixture:
-    """One wide component over all modes."""
-    widths = np.array([np.sqrt(_diagonal(_covariance(root))) for root in fitted.roots])
-    low, high = fitted.means.min(axis=0), fitted.means.max(axis=0)
-    spread = settings.heat * (0.5 * (high - low) + widths.max(axis=0))
-    root = 1.0 / np.maximum(spread, settings.reach)
-    return mixture(np.zeros(1), (0.5 * (low + high))[None], root[None, None], BROAD_DEGREES)
 
 
 def _learn_metrics(state: Any) -> Any:
@@ -253,7 +172,7 @@ def _learn_metrics(state: Any) -> Any:
         points, scores = notes.points[j, :n], notes.scores[j, :n]
         points = points - state.fitted.means[log_parts(state.fitted, points).argmax(axis=1)]
         if not state.sloped:
-            covariance = _learn_covariance(inverse_mass[j] if d <= LARGEST_DENSE else scale[j] ** 2, points)
+            covariance = shrunk_covariance(inverse_mass[j] if d <= LARGEST_DENSE else scale[j] ** 2, points)
             if d > LARGEST_DENSE:
                 scale[j] = np.sqrt(covariance)
             else:
@@ -270,124 +189,6 @@ def _learn_metrics(state: Any) -> Any:
         if found is not None:
             inverse_mass[j], chol_t[j] = found.inverse_mass, found.chol_t
     return state._replace(metrics=_metrics(inverse_mass, chol_t, scale))
-
-
-def _learn_covariance(present: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """The covariance (d, d), or (d,), of points (n, d) around zero, drawn to the present one."""
-    n, d = points.shape
-    own = (points**2).mean(axis=0) if present.ndim == 1 else points.T @ points / n
-    keep = (PRIOR + d) / (PRIOR + d + n)
-    return np.asarray((1.0 - keep) * own + keep * present)
-
-
-def _learn_references(target: Any, state: Any, settings: Any) -> Any:
-    """New components for modes that rungs have come near; then all are fitted to draws of the posterior."""
-    n, d = int(state.notes.clock[0]), state.x.size
-    if n < 4:
-        return state
-    surface, draws = Surface(target, d), state.notes.points[state.cold, :n]
-    excess = surface.heights(draws) - _log_density(state.fitted, draws)
-    limit = float(np.median(excess)) + _UNEXPLAINED + 0.5 * d
-    strange = np.flatnonzero(excess > limit)
-    strange = strange[np.argsort(-excess[strange], kind="stable")][:_MOST_NEW]
-    found, law = list[Peak](), state.fitted
-    if state.sloped or settings.pilot or settings.search:  # else nothing may call a gradient
-        found = new_peaks(surface, draws[strange], _peaks(law, surface))
-        law = _with_modes(law, found, surface)
-        most = _CLIMBS * _GRADIENTS * float(state.counts.clock[0]) * len(state.weights)
-        new = new_peaks(surface, _warm_draws(state), _peaks(law, surface), most)
-        law, found = _with_modes(law, new, surface), [*found, *new]
-    wide = _peak_without_top(surface, state, law, limit)
-    law, found = _with_modes(law, wide, surface), [*found, *wide]
-    law = _with_masses(fit_components(law, draws, _FEWEST + 2 * d), surface)
-    gradients = state.gradients + float(surface.evaluations)
-    broad = _broad_reference(law, settings) if found else state.broad
-    return state._replace(fitted=law, broad=broad, gradients=gradients)
-
-
-def _log_density(law: Mixture, points: np.ndarray) -> np.ndarray:
-    return np.asarray(logsumexp(log_parts(law, points), axis=1))
-
-
-def _peak_without_top(surface: Surface, state: Any, law: Mixture, limit: float) -> list[Peak]:
-    """The law of draws near the posterior's rung that no component explains, as if it were a mode.
-
-    A wide law beneath a spike has no mode to climb to. The posterior may be stuck in the spike, while the
-    rungs of the broad leg are in the wide law, which has more room. The mass is that of a normal law with the
-    same entropy.
-    """
-    n, d = int(state.notes.clock[0]), state.x.size
-    for j in range(state.cold - 1, max(state.cold - 1 - _NEXT_RUNGS, 0), -1):
-        draws = state.notes.points[j, :n]
-        heights = surface.heights(draws)
-        strange = np.isfinite(heights) & (heights - _log_density(law, draws) > limit)
-        if np.count_nonzero(strange) < _FEWEST + n // 5:
-            continue
-        own = draws[strange]
-        variances = own.var(axis=0)
-        if not (variances > 0.0).all():
-            continue
-        if d <= LARGEST_DENSE:
-            covariance = _learn_covariance(np.diag(variances), own - own.mean(axis=0))
-            negative = np.linalg.inv(covariance)
-        else:
-            negative = 1.0 / variances
-        peak = Peak(own.mean(axis=0), float(heights[strange].mean()) + 0.5 * d, negative)
-        others = _peaks(law, surface)
-        if not any(is_same_mode(peak, other) for other in others):
-            return [peak]
-    return []
-
-
-def _warm_draws(state: Any) -> Iterator[np.ndarray]:
-    """Draws of the broad leg, the last ones first, and those of the broadest rung before the others.
-
-    They are at every scale. A mode with s times the scale of others has about s^(d (1 - beta)) times the
-    draws that it has with beta = 1: a narrow one takes many climbs.
-    """
-    rungs = np.linspace(0, state.cold, min(state.cold, _WARM), endpoint=False).astype(int)
-    for row in range(int(state.notes.clock[0]) - 1, -1, -1):
-        for j in rungs:
-            yield state.notes.points[j, row]
-
-
-def _peaks(law: Mixture, surface: Surface) -> list[Peak]:
-    """The components as modes."""
-    d, found = law.means.shape[1], []
-    for mean, root, height in zip(law.means, law.roots, surface.heights(law.means), strict=True):
-        is_diagonal = len(root) == 1 and d > 1
-        found.append(Peak(mean, float(height), root[0] ** 2 if is_diagonal else root.T @ root))
-    return found
-
-
-def _with_masses(law: Mixture, surface: Surface) -> Mixture:
-    """The mixture with weights half from draws and half from Laplace masses.
-
-    While few replicas travel, draws alone would make the weight of a mode ever smaller that none has visited.
-    """
-    masses = np.array([peak.log_mass for peak in _peaks(law, surface)])
-    if not np.isfinite(masses).any():
-        return law
-    weights = np.logaddexp(law.log_weights, masses - logsumexp(masses))
-    return mixture(weights, law.means, law.roots, law.degrees)
-
-
-def _with_modes(law: Mixture, peaks: list[Peak], surface: Surface) -> Mixture:
-    """The mixture with components for new modes, whose weights are Laplace masses beside those it has."""
-    peaks = peaks[: _MOST_MODES - len(law.means)]
-    if not peaks:
-        return law
-    known = [peak.log_mass for peak in _peaks(law, surface)]
-    biggest = int(np.argmax(known))
-    unit = law.log_weights[biggest] - known[biggest]
-    shares = np.array([unit + peak.log_mass for peak in peaks])
-    weights = np.concatenate((law.log_weights, shares))
-    means = np.array([*law.means, *(peak.x for peak in peaks)])
-    kept = weights > weights.max() + np.log(_LEAST_MASS)
-    kept[: len(law.means)] = True
-    least = weights.max() + np.log(_LEAST_MASS)
-    roots = np.array([*law.roots, *map(_root_of_peak, peaks)])
-    return mixture(np.maximum(weights[kept], least), means[kept], roots[kept], law.degrees)
 
 
 def _learn_path(state: Any, settings: Any) -> Any:
@@ -465,7 +266,7 @@ def outcome(state: Any, settings: Any, transport: np.ndarray) -> dict[str, np.nd
     scales = np.empty_like(modes)
     for m, z in enumerate(state.fitted.means):
         into_x(transport, z, modes[m])
-        into_x(transport, z + np.sqrt(_diagonal(_covariance(state.fitted.roots[m]))), scales[m])
+        into_x(transport, z + np.sqrt(diagonal_of(covariance_of(state.fitted.roots[m]))), scales[m])
         scales[m] -= modes[m]
     return {
         "weights": state.weights,

@@ -56,3 +56,16 @@ def test_draws_up_to_a_goal_are_the_first_of_a_longer_run() -> None:
     np.testing.assert_array_equal(ones, others[:, : ones.shape[1]])
     assert attributes(some)["until_reached"] == 1
     assert abs(attributes(some)["log_evidence"]) < 5.0 * attributes(some)["log_evidence_error"] + 0.02
+
+
+def test_all_chains_begin_with_the_modes_of_one_search() -> None:
+    """What is found depends on the seed and the number of chains, and goes with a chain."""
+    fit = stores.sample(TWO, None, **SHORT)
+    modes = datasets(fit)["tempering"]["mode"].values[..., 0]  # (chain, component)
+    for middle in (-6.0, 6.0):
+        assert (np.nanmin(np.abs(modes - middle), axis=1) < 0.5).all()
+    assert attributes(fit)["modes_found"] == 2
+    each = 500 + 100  # of the setting, and of the dimension
+    assert 0 < attributes(fit)["modes_search_evaluations"] < 2 * each + 1_000
+    none = stores.sample(TWO, None, **SHORT | {"settings": {"search": 0}})
+    assert "modes_found" not in attributes(none)

@@ -22,7 +22,7 @@ from ..stopping import Until, check_until
 from ..workers.processes import Processes, pack
 from ..workers.threads import Threads
 from ..workers.turns import Turns
-from . import auto, warm_start
+from . import auto, known_modes, warm_start
 from .compiling import compile_model, compile_steps, job_methods, job_steps, pilot_steps
 from .memory import check_chains, check_memory, stays_on_disk
 from .named_quantities import check_quantities, describe_quantities
@@ -88,7 +88,8 @@ def prepare(
         warn(f"method={job.method!r}: {advice}")
     turns = _turns(request, posterior, cluster)
     compile_steps(job_steps(job, posterior), request.progress, methods=job_methods(job, posterior))
-    return Prepared(posterior, job, starts, turns, notes)
+    starts, found = known_modes.hand_over(job, posterior, starts, request.progress)
+    return Prepared(posterior, job, starts, turns, notes | found)
 
 
 def prepare_again(
