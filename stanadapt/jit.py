@@ -56,12 +56,16 @@ from numba.core.typed_passes import NativeLowering
 from . import cache
 from .direct_call import DirectCall, KernelError, direct_call, is_direct, lay_flat
 from .errors import StanAdaptWarning
+from .late_modules import put_off
 from .lean_compiler import Library, lean
 
 try:
     import fcntl
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
+
+# SciPy copies all names of NumPy, and so imports this compiler of Fortran: a tenth of a second.
+put_off("numpy.f2py")
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
