@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import sys
 import threading
@@ -12,23 +11,22 @@ from typing import Any
 _LOADING = threading.RLock()
 
 
-def put_off(name: str) -> None:
-    """Have the module `name`, a part of a package, run only when somebody looks for a name in it.
+def put_off(package: ModuleType, part: str) -> None:
+    """Have the module `part` of a package run only when somebody looks for a name in it.
 
     Nothing else differs: it can be imported as ever. Where it is imported already, nothing happens.
     """
-    package, _, short = name.rpartition(".")
+    name = f"{package.__name__}.{part}"
     with _LOADING:
         if name in sys.modules:
             return
-        parent = importlib.import_module(package)
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:  # a version of the package that does not have it
             return
         module = importlib.util.module_from_spec(spec)
-        module.__class__ = _LateModule
+        module.__class__ = _LateModule  # type: ignore[assignment]
         sys.modules[name] = module
-        setattr(parent, short, module)
+        setattr(package, part, module)
 
 
 class _LateModule(ModuleType):
@@ -45,7 +43,7 @@ class _LateModule(ModuleType):
                 except BaseException:
                     self.__class__ = _LateModule
                     raise
-                self.__class__ = ModuleType
+                self.__class__ = ModuleType  # type: ignore[assignment]
             elif type(self) is _RunningModule:  # it has asked itself for a name that it does not have yet
                 raise AttributeError(name)
         return getattr(self, name)
