@@ -88,7 +88,7 @@ def surrogate_leapfrog(
     everywhere. The caller evaluates the target at the end.
     """
     half = 0.5 * step_size
-    score = np.empty_like(x)
+    score = np.empty(x.size)
     surrogate_gradient(surrogate, x, score)
     for i in range(x.size):
         momentum[i] += half * score[i]

@@ -110,7 +110,7 @@ def walk_proposal(
     target: Target, x: Vector, logp: Real, size: Real, frame: Frame, rng: Generator
 ) -> tuple[Vector, Real, Real]:
     """A proposal y (d,) of the walk, its log density and its acceptance probability."""
-    y, z = np.empty_like(x), np.empty_like(x)
+    y, z = np.empty(x.size), np.empty(x.size)
     propose_walk(x, frame.chol_t, size * np.sqrt(frame.scale), rng, y, z)
     logp_y = log_density(target, y)
     return y, logp_y, accept_probability(logp_y - logp)
