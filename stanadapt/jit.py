@@ -347,14 +347,14 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
 
     def run_pass(self, state: Any) -> bool:
         """See numba."""
-        _make_library(state, _open_kernels[-1].copied)
+        _make_library(state, _open_kernels[-1].copied, _open_kernels[-1].is_wrapper)
         return bool(super().run_pass(state))
 
 
-def _make_library(state: Any, is_copied: bool) -> None:
+def _make_library(state: Any, is_copied: bool, is_wrapper: bool) -> None:
     """Make what the machine code of a function goes to."""
     state.library = Library(state.targetctx.codegen(), state.func_id.func_qualname)
-    state.library.is_copied = is_copied
+    state.library.is_copied, state.library.is_wrapper = is_copied, is_wrapper
     state.library.enable_object_caching()
 
 
@@ -364,8 +364,7 @@ class _EntryLowering(NativeLowering):  # type: ignore[misc]
 
     def run_pass(self, state: Any) -> bool:
         """See numba."""
-        _make_library(state, False)
-        state.library.is_wrapper = True
+        _make_library(state, False, True)
         return bool(super().run_pass(state))
 
 
@@ -410,6 +409,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     """
 
     copied: bool
+    is_wrapper = False  # whether it only calls another one
     _needs_entry = False  # whether a call has come that cannot be direct: then the next ones are like it
 
     @functools.cached_property
@@ -422,7 +422,11 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     @functools.cached_property
     def _whole(self) -> CompiledKernel:
         """This kernel, or if it is only copied into others, one that has the machine code of this one."""
-        return kernel(ordered=True)(self._caller("whole")) if self.copied else self
+        if not self.copied:
+            return self
+        made: CompiledKernel = kernel(ordered=True)(self._caller("whole"))
+        made.is_wrapper = True
+        return made
 
     def _caller(self, prefix: str) -> Callable[..., Any]:
         """A function that does no more than call this one, at the same place of the sources."""
