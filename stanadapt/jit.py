@@ -53,6 +53,7 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.funcdesc import FunctionDescriptor
 from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 from numba.core.typed_passes import NativeLowering
 
@@ -745,9 +746,12 @@ class _Cache(caching._Cache):  # type: ignore[misc]
         try:
             if data.library.has_dynamic_globals:  # addresses, which die with the process
                 return
-            called = [function.name for function in data.library._final_module.functions]
+            functions = data.library._final_module.functions
+            called = [function.name for function in functions if function.is_declaration]
             parts = data._replace(type_annotation="")._reduce()  # a text with all types, which nobody reads
-            content = dumps(([_symbols[name] for name in called if name in _symbols], parts))
+            kernels = [_symbols[name] for name in called if name in _symbols]
+            others = [name for name in called if name not in _symbols and not name.startswith("llvm.")]
+            content = dumps((kernels, others, parts))
             _write_whole(self._path(sig, data.codegen), content + hashlib.sha256(content).digest())
         except Exception as error:  # for example, the disk is full
             _tell_once(error)
@@ -792,12 +796,15 @@ def _load(path: Path, sig: Any, target_context: Any) -> Any:
     try:
         if hashlib.sha256(content[:-32]).digest() != content[-32:]:
             raise pickle.UnpicklingError(f"{path} is damaged")
-        called, parts = pickle.loads(content[:-32])
+        called, others, parts = pickle.loads(content[:-32])
         # What it calls must be there first, or the linker ends the process.
         for place, types in called:
             if types not in _kernels[place].overloads:
                 _kernels[place].compile(types)  # its module is imported, since the caller's module imports it
-        target_context.refresh()
+        # numba would load here all that it compiles with, a hundred modules. Machine code needs its symbols.
+        rtsys.initialize(target_context)
+        if not all(map(llvm.address_of_symbol, others)):
+            target_context.refresh()
         found = compiler.CompileResult._rebuild(target_context, *parts)
         if tuple(found.signature.args) != tuple(numba.core.sigutils.normalize_signature(sig)[0]):
             raise TypeError(f"{path} is for other types")  # whose names are the same
