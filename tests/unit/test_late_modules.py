@@ -19,6 +19,19 @@ runs.append(1)
 time.sleep(0.05)
 value = 7
 """
+DASK = """
+import sys
+import numpy as np
+import stanadapt.result.container
+import xarray
+own = xarray.Dataset({"x": ("a", np.ones(3))})
+print("dask.array" in sys.modules)
+import dask.array
+held = xarray.Dataset({"x": ("a", dask.array.ones(3, chunks=2))})
+print(type(held["x"].data).__name__, type(own["x"].data).__name__, float(held["x"].sum().compute()))
+from xarray.namedarray import pycompat
+print(pycompat.mod_version("dask") == pycompat.DuckArrayModule("dask").version)
+"""
 IMPORTS = """
 import sys
 import stanadapt, stanadapt.api, stanadapt.diagnostics.table
@@ -58,3 +71,9 @@ def test_a_module_runs_once_at_its_first_use(tmp_path: Path, monkeypatch: pytest
 def test_a_run_imports_neither_a_compiler_of_fortran_nor_hdf5() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["[]", "numpy.f2py.crackfortran"]
+
+
+def test_xarray_knows_arrays_of_dask_though_it_does_not_import_it() -> None:
+    pytest.importorskip("dask")
+    done = subprocess.run([sys.executable, "-c", DASK], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["False", "Array ndarray 3.0", "True"]
