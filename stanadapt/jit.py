@@ -73,6 +73,7 @@ put_off(np, "f2py")
 
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
+_MANY_TUPLES = 2_000  # direct calls with tuples as results, each of which takes 0.1 ms more than a wrapper
 _LONGEST_WAIT, _PAUSE = 60.0, 0.02  # seconds, for a kernel that another process compiles
 _OPTIONS = {
     "nopython": True,
@@ -348,7 +349,7 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
 
     def run_pass(self, state: Any) -> bool:
         """See numba."""
-        _make_library(state, _open_kernels[-1].copied, _open_kernels[-1].is_wrapper)
+        _make_library(state, _open_kernels[-1].copied, False)
         return bool(super().run_pass(state))
 
 
@@ -410,37 +411,23 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     """
 
     copied: bool
-    is_wrapper = False  # whether it only calls another one
     _needs_entry = False  # whether a call has come that cannot be direct: then the next ones are like it
+    _tuples_read = 0  # by direct calls; a wrapper is faster, and after many it is worth its compilation
 
     @functools.cached_property
     def entry(self) -> Any:
         """The compiled function that Python calls in place of this one: it calls this one."""
-        made = self._caller("enter")
-        options = {"nopython": True, "nogil": True}
-        return _cached(_Entry(made, targetoptions=options, pipeline_class=_EntryCompiler), made)
-
-    @functools.cached_property
-    def _whole(self) -> CompiledKernel:
-        """This kernel, or if it is only copied into others, one that has the machine code of this one."""
-        if not self.copied:
-            return self
-        made: CompiledKernel = kernel(ordered=True)(self._caller("whole"))
-        made.is_wrapper = True
-        return made
-
-    def _caller(self, prefix: str) -> Callable[..., Any]:
-        """A function that does no more than call this one, at the same place of the sources."""
         function, code = self.py_func, self.py_func.__code__
-        name = f"{prefix}_{function.__name__}"
+        name = f"enter_{function.__name__}"
         names = list(inspect.signature(function).parameters)
         source = f"def {name}({', '.join(names)}):\n    return core({', '.join(names)})\n"
         scope = {"core": self, "__name__": function.__module__}
         exec(compile(source, code.co_filename, "exec"), scope)
-        made: Callable[..., Any] = scope[name]  # type: ignore[assignment]
+        made = scope[name]
         made.__code__ = made.__code__.replace(co_firstlineno=code.co_firstlineno)
-        made.__defaults__, made.__doc__ = function.__defaults__, function.__doc__  # type: ignore[attr-defined]
-        return made
+        made.__defaults__, made.__doc__ = function.__defaults__, function.__doc__
+        options = {"nopython": True, "nogil": True}
+        return _cached(_Entry(made, targetoptions=options, pipeline_class=_EntryCompiler), made)
 
     @functools.cached_property
     def _direct_calls(self) -> dict[tuple[Any, ...], DirectCall | None]:
@@ -451,7 +438,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         words: list[Any] = []
         key: list[Any] = []
         lent: dict[int, Any] = {}
-        if kws or self._needs_entry or not lay_flat(args, words, key, lent):
+        if self.copied or kws or self._needs_entry or not lay_flat(args, words, key, lent):
             self._needs_entry = True
             return self.entry(*args, **kws)
         place = tuple(key)
@@ -460,6 +447,8 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         call = self._direct_calls[place]
         try:
             if call is not None:
+                self._tuples_read += isinstance(call.result, numba.types.BaseTuple)
+                self._needs_entry = self._tuples_read >= _MANY_TUPLES
                 return call(words, lent)
         except KernelError:  # the entry raises the exception
             pass
@@ -469,8 +458,8 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     def _direct(self, kinds: tuple[Any, ...], words: list[Any]) -> DirectCall | None:
         if len(kinds) < len(inspect.signature(self.py_func).parameters):
             return None
-        self._whole.compile(kinds)
-        compiled = self._whole.overloads[kinds]
+        self.compile(kinds)
+        compiled = self.overloads[kinds]
         result = compiled.signature.return_type
         form = self.targetctx.call_conv.get_function_type(result, kinds)
         if not is_direct(result, kinds) or len(form.args) != len(words) + 2:
@@ -480,8 +469,11 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
 
     def prepare(self, kinds: tuple[Any, ...]) -> Any:
         """Compile or load what a call from Python needs, for these types. Returns the type of the result."""
-        self._whole.compile(kinds)
-        result = self._whole.overloads[kinds].signature.return_type
+        if self.copied:
+            self.entry.compile(kinds)
+            return self.entry.overloads[kinds].signature.return_type
+        self.compile(kinds)
+        result = self.overloads[kinds].signature.return_type
         if not is_direct(result, kinds):
             self.entry.compile(kinds)
         return result
