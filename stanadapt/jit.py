@@ -33,6 +33,7 @@ import pickle
 import re
 import shutil
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -42,6 +43,7 @@ from typing import Any, NamedTuple, overload
 
 import numba
 import numba.extending
+import numpy as np
 from llvmlite import binding as llvm
 from llvmlite import ir as llvm_ir
 from numba.core import caching, compiler, ir
@@ -51,11 +53,14 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.funcdesc import FunctionDescriptor
 from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
+from numba.core.serialize import dumps
 from numba.core.typed_passes import NativeLowering
 
 from . import cache
 from .direct_call import DirectCall, KernelError, direct_call, is_direct, lay_flat
 from .errors import StanAdaptWarning
+from .late_modules import put_off
 from .lean_compiler import Library, lean
 
 try:
@@ -63,8 +68,12 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
+# SciPy copies all names of NumPy, and so imports this compiler of Fortran: a tenth of a second.
+put_off(np, "f2py")
+
 _PACKAGE = Path(__file__).parent
 _KEEP_DAYS = 30
+_MANY_TUPLES = 2_000  # direct calls with tuples as results, each of which takes 0.1 ms more than a wrapper
 _LONGEST_WAIT, _PAUSE = 60.0, 0.02  # seconds, for a kernel that another process compiles
 _OPTIONS = {
     "nopython": True,
@@ -102,7 +111,7 @@ def cache_folder() -> Path:
     except OSError:
         digest = _digest()
         with contextlib.suppress(OSError):  # without the file the next process reads the sources again
-            _write_whole(stamp, digest)
+            _write_whole(stamp, digest.encode())
     folder = cache.cache_folder("kernels", digest)
     with contextlib.suppress(OSError):
         for used in (folder, stamp):
@@ -134,11 +143,15 @@ def _digest() -> str:
     return found.hexdigest()[:16]
 
 
-def _write_whole(path: Path, text: str) -> None:
+def _write_whole(path: Path, content: bytes) -> None:
     """Write a file that other processes see whole or not at all."""
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    part.write_text(text, "ascii")
-    part.replace(path)
+    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _kernel_sources() -> set[Path]:
@@ -237,16 +250,17 @@ _symbols: dict[str, _Called] = {}
 
 def _place(function: Callable[..., Any]) -> tuple[str, int, str]:
     """Where a function stands, its file, line and name: two modules of one name may be loaded in turn."""
-    return function.__code__.co_filename, function.__code__.co_firstlineno, function.__qualname__
+    return _origin(function.__code__.co_filename)[0], function.__code__.co_firstlineno, function.__qualname__
 
 
 class _Lower(Lower):  # type: ignore[misc]
     """numba's generator of machine code, which here counts no references to arguments.
 
     numba counts each array among the arguments, in a tuple or alone, when a function begins, and counts it
-    back when the function has used it last. The caller holds all arguments until the function returns, so
-    that both can be left out. A sampler's step has about ten arrays; counting them took a tenth of an
-    iteration on a small model.
+    back when the function has used it last. It counts it again when a part of a tuple gets a name. The caller
+    holds all arguments until the function returns, so that all of this can be left out. A sampler's step has
+    about ten arrays, and the state of a policy has thirty; counting them took a tenth of an iteration on a
+    small model, and a tenth of the time to compile it.
     """
 
     def pre_lower(self) -> None:
@@ -254,14 +268,53 @@ class _Lower(Lower):  # type: ignore[misc]
         super().pre_lower()
         assigned = [line for block in self.blocks.values() for line in block.find_insts(ir.Assign)]
         times = collections.Counter(line.target.name for line in assigned)
-        arguments = {line.target.name for line in assigned if isinstance(line.value, ir.Arg)}
-        self._held = {name for name in arguments if times[name] == 1}  # the others get further values
+        once = [line for line in assigned if times[line.target.name] == 1]  # others get further values
+        self._held = {line.target.name for line in once if isinstance(line.value, ir.Arg)}
+        self._parts: dict[str, tuple[str, int | None]] = {}  # held by what, and at which place of a tuple
+        n = -1
+        while n < len(self._held):
+            n = len(self._held)
+            for line in once:
+                part = self._part(line.target.name, line.value)
+                if part is not None and part[0] in self._held:
+                    self._held.add(line.target.name)
+                    self._parts[line.target.name] = part
         self._counts = True
+
+    def _part(self, name: str, value: Any) -> tuple[str, int | None] | None:
+        """The variable whose value, or a part of it, `name` is another name for; and which part."""
+        if isinstance(value, ir.Var):
+            return (value.name, None) if self.typeof(value.name) == self.typeof(name) else None
+        if not isinstance(value, ir.Expr) or value.op not in ("exhaust_iter", "static_getitem", "getattr"):
+            return None
+        whole = self.typeof(value.value.name)
+        if not isinstance(whole, numba.types.BaseTuple):
+            return None
+        place: int | None = None
+        if value.op == "static_getitem":
+            if not isinstance(value.index, int) or not 0 <= value.index < len(whole):
+                return None
+            place = value.index
+        elif value.op == "getattr":
+            if not isinstance(whole, numba.types.BaseNamedTuple) or value.attr not in whole.fields:
+                return None
+            place = whole.fields.index(value.attr)
+        kind = whole if place is None else whole[place]
+        return (value.value.name, place) if kind == self.typeof(name) else None
 
     def lower_assign(self, ty: Any, inst: Any) -> Any:
         """See numba."""
+        if inst.target.name in self._parts:
+            whole, place = self._parts[inst.target.name]
+            value = self.loadvar(whole)
+            return value if place is None else self.builder.extract_value(value, place)
         with self._counting(inst.target.name):
             return super().lower_assign(ty, inst)
+
+    def storevar(self, value: Any, name: str, argidx: Any = None) -> None:
+        """See numba: the value that the variable had is given up."""
+        with self._counting(name):
+            super().storevar(value, name, argidx)
 
     def delvar(self, name: str) -> None:
         """See numba: nothing uses the variable from here on."""
@@ -296,14 +349,14 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
 
     def run_pass(self, state: Any) -> bool:
         """See numba."""
-        _make_library(state, _open_kernels[-1].copied)
+        _make_library(state, _open_kernels[-1].copied, False)
         return bool(super().run_pass(state))
 
 
-def _make_library(state: Any, is_copied: bool) -> None:
+def _make_library(state: Any, is_copied: bool, is_wrapper: bool) -> None:
     """Make what the machine code of a function goes to."""
     state.library = Library(state.targetctx.codegen(), state.func_id.func_qualname)
-    state.library.is_copied = is_copied
+    state.library.is_copied, state.library.is_wrapper = is_copied, is_wrapper
     state.library.enable_object_caching()
 
 
@@ -313,8 +366,7 @@ class _EntryLowering(NativeLowering):  # type: ignore[misc]
 
     def run_pass(self, state: Any) -> bool:
         """See numba."""
-        _make_library(state, False)
-        state.library.is_wrapper = True
+        _make_library(state, False, True)
         return bool(super().run_pass(state))
 
 
@@ -360,6 +412,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
 
     copied: bool
     _needs_entry = False  # whether a call has come that cannot be direct: then the next ones are like it
+    _tuples_read = 0  # by direct calls; a wrapper is faster, and after many it is worth its compilation
 
     @functools.cached_property
     def entry(self) -> Any:
@@ -384,7 +437,8 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     def __call__(self, *args: Any, **kws: Any) -> Any:
         words: list[Any] = []
         key: list[Any] = []
-        if self.copied or kws or self._needs_entry or not lay_flat(args, words, key):
+        lent: dict[int, Any] = {}
+        if self.copied or kws or self._needs_entry or not lay_flat(args, words, key, lent):
             self._needs_entry = True
             return self.entry(*args, **kws)
         place = tuple(key)
@@ -393,7 +447,9 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         call = self._direct_calls[place]
         try:
             if call is not None:
-                return call(words)
+                self._tuples_read += isinstance(call.result, numba.types.BaseTuple)
+                self._needs_entry = self._tuples_read >= _MANY_TUPLES
+                return call(words, lent)
         except KernelError:  # the entry raises the exception
             pass
         self._needs_entry = True
@@ -406,7 +462,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         compiled = self.overloads[kinds]
         result = compiled.signature.return_type
         form = self.targetctx.call_conv.get_function_type(result, kinds)
-        if not is_direct(result) or len(form.args) != len(words) + 2:
+        if not is_direct(result, kinds) or len(form.args) != len(words) + 2:
             return None
         name = compiled.fndesc.llvm_func_name
         return direct_call(compiled.library.get_pointer_to_function(name), result, words)
@@ -418,7 +474,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
             return self.entry.overloads[kinds].signature.return_type
         self.compile(kinds)
         result = self.overloads[kinds].signature.return_type
-        if not is_direct(result):
+        if not is_direct(result, kinds):
             self.entry.compile(kinds)
         return result
 
@@ -625,86 +681,72 @@ def _callback(function: Callable[..., Any], signature: Any) -> Any:
 
 def _cached(compiled: Any, function: Callable[..., Any], *, shared: bool = False) -> Any:
     """`compiled` with our own cache, which replaces the one of numba's option `cache=True`."""
-    try:
-        compiled._cache = _Cache(function, shared)
-    except (OSError, RuntimeError) as error:  # RuntimeError: numba finds no place for the files
-        _tell_once(error)
+    compiled._cache = _Cache(function, shared)
     return compiled
 
 
-class _Locator(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
-    """Puts the files into our folder only: numba would also try folders that other users can write to."""
-
-    def __init__(self, function: Callable[..., Any], file: str) -> None:
-        self._py_file = file
-        self._lineno = function.__code__.co_firstlineno
-
-    def get_cache_path(self) -> str:
-        return _folder_of(self._py_file)
-
-    def ensure_cache_path(self) -> None:
-        self.get_cache_path()
-
-
 @functools.cache
-def _folder_of(file: str) -> str:
-    """The folder with the kernels of a source file, which is made."""
-    return str(cache.private_folder(cache_folder() / _Locator.get_suitable_cache_subpath(file)))
+def _origin(file: str) -> tuple[str, ...]:
+    """What tells a source file in the cache: a file of the package by its place there, so that the cache
+    holds no paths; another one by its path and what it holds.
+    """
+    path = Path(file)
+    if path.is_relative_to(_PACKAGE):
+        return (path.relative_to(_PACKAGE).as_posix(),)
+    try:
+        return file, hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:  # it was read from an archive, or typed in
+        return (file,)
 
 
-class _Results(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = (_Locator,)
+class _Cache(caching._Cache):  # type: ignore[misc]
+    """The machine code of a function on the disk: a file for each tuple of argument types.
 
-    def reduce(self, cres: Any) -> Any:
-        """The machine code as it is stored, with the kernels that it calls by symbols."""
-        called = [function.name for function in cres.library._final_module.functions]
-        return [_symbols[name] for name in called if name in _symbols], super().reduce(cres)
-
-    def rebuild(self, target_context: Any, payload: Any) -> Any:
-        """The machine code of a file. What it calls must be there first, or the linker ends the process."""
-        called, payload = payload
-        for place, types in called:
-            if types not in _kernels[place].overloads:
-                _kernels[place].compile(types)  # its module is imported, since the caller's module imports it
-        return super().rebuild(target_context, payload)
-
-
-class _Files(caching.IndexDataCacheFile):  # type: ignore[misc]
-    """The files of a function: each ends in a digest, because damaged code would crash the process."""
-
-    def _dump(self, value: Any) -> bytes:
-        data: bytes = super()._dump(value)
-        return data + hashlib.sha256(data).digest()
-
-    def _load_data(self, name: str) -> Any:
-        data = Path(self._data_path(name)).read_bytes()
-        if hashlib.sha256(data[:-32]).digest() != data[-32:]:
-            raise pickle.UnpicklingError(f"{name} is damaged")
-        return pickle.loads(data)
-
-
-class _Cache(caching.FunctionCache):  # type: ignore[misc]
-    """The cache of a function; a fault in it never ends a run.
-
-    A file that cannot be read is compiled and written again. If it cannot be written, each process compiles.
+    The name of a file is a digest of all that its machine code depends on beside the sources, which name the
+    folder. It ends in a digest of what it holds, because damaged code would crash the process. A fault in
+    the cache never ends a run: a file that cannot be read is compiled and written again, and if it cannot be
+    written, each process compiles.
     """
 
-    _impl_class = _Results
-
     def __init__(self, function: Callable[..., Any], shared: bool) -> None:
-        super().__init__(function)
-        stamp = self._impl.locator.get_source_stamp()
-        self._cache_file = _Files(self._cache_path, self._impl.filename_base, stamp)
-        self._shared = shared
+        self._function, self._shared = function, shared
         self._turn: Any = None  # the open lock file while this process compiles the function
+
+    @property
+    def cache_path(self) -> str:
+        """See numba."""
+        try:
+            return str(_files())
+        except OSError:
+            return ""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Machine code from the disk; None if there is none, and this process is to compile it."""
-        found = self._load(sig, target_context)
+        try:
+            path = self._path(sig, target_context.codegen())
+        except OSError as error:
+            _tell_once(error)
+            return None
+        found = _load(path, sig, target_context)
         if found is None and self._shared and self._turn is None:
-            self._turn = _take_turn(Path(self._cache_path) / f"{self._impl.filename_base}.turn")
-            found = self._load(sig, target_context)
+            self._turn = _take_turn(path.with_suffix(".turn"))
+            found = _load(path, sig, target_context)
         return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Write machine code; other processes see the file whole or not at all."""
+        try:
+            if data.library.has_dynamic_globals:  # addresses, which die with the process
+                return
+            functions = data.library._final_module.functions
+            called = [function.name for function in functions if function.is_declaration]
+            parts = data._replace(type_annotation="")._reduce()  # a text with all types, which nobody reads
+            kernels = [_symbols[name] for name in called if name in _symbols]
+            others = [name for name in called if name not in _symbols and not name.startswith("llvm.")]
+            content = dumps((kernels, others, parts))
+            _write_whole(self._path(sig, data.codegen), content + hashlib.sha256(content).digest())
+        except Exception as error:  # for example, the disk is full
+            _tell_once(error)
 
     def end_turn(self) -> None:
         """Let other processes compile the function, or load what this one has compiled."""
@@ -712,39 +754,57 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
             self._turn.close()
             self._turn = None
 
-    def _load(self, sig: Any, target_context: Any) -> Any:
-        try:
-            return super().load_overload(sig, target_context)
-        except Exception:  # a damaged pickle may raise anything
-            with contextlib.suppress(OSError):
-                Path(self._cache_file._index_path).unlink()
-            return None
+    def _path(self, sig: Any, codegen: Any) -> Path:
+        code = self._function.__code__
+        cells = [cell.cell_contents for cell in self._function.__closure__ or ()]
+        about = (*_origin(code.co_filename), code.co_firstlineno, sig, codegen.magic_tuple())
+        found = hashlib.sha256("\n".join(map(str, about)).encode())
+        found.update(code.co_code + (dumps(cells) if cells else b""))
+        name = re.sub(r"[^\w.]", "", f"{Path(code.co_filename).stem}.{self._function.__qualname__}")
+        return _files() / f"{name}-{found.hexdigest()[:32]}.code"
 
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Write machine code, one process at a time: numba reads the function's index and extends it.
+    def enable(self) -> None:
+        """See numba."""
 
-        Two processes that write at once could give their files the same name. A process that loads this file
-        later could then run machine code for the wrong types.
-        """
-        try:
-            with _lock(Path(self._cache_path)):
-                super().save_overload(sig, data)
-        except Exception as error:  # for example, the disk is full
-            _tell_once(error)
+    def disable(self) -> None:
+        """See numba."""
+
+    def flush(self) -> None:
+        """See numba."""
 
 
-@contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Make other processes that lock this folder wait, if the system can lock files."""
-    if fcntl is None:
-        yield
-        return
-    cache.private_folder(folder)
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # some network file systems lock nothing
-            held = stack.enter_context((folder / "lock").open("w"))
-            fcntl.flock(held, fcntl.LOCK_EX)
-        yield
+@functools.cache
+def _files() -> Path:
+    """The folder of machine code."""
+    return cache.private_folder(cache_folder() / "code")
+
+
+def _load(path: Path, sig: Any, target_context: Any) -> Any:
+    """The machine code of a file for types of arguments, or None."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    try:
+        if hashlib.sha256(content[:-32]).digest() != content[-32:]:
+            raise pickle.UnpicklingError(f"{path} is damaged")
+        called, others, parts = pickle.loads(content[:-32])
+        # What it calls must be there first, or the linker ends the process.
+        for place, types in called:
+            if types not in _kernels[place].overloads:
+                _kernels[place].compile(types)  # its module is imported, since the caller's module imports it
+        # numba would load here all that it compiles with, a hundred modules. Machine code needs its symbols.
+        rtsys.initialize(target_context)
+        if not all(map(llvm.address_of_symbol, others)):
+            target_context.refresh()
+        found = compiler.CompileResult._rebuild(target_context, *parts)
+        if tuple(found.signature.args) != tuple(numba.core.sigutils.normalize_signature(sig)[0]):
+            raise TypeError(f"{path} is for other types")  # whose names are the same
+    except Exception:  # a damaged pickle may raise anything
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None
+    return found
 
 
 def _take_turn(path: Path) -> Any:

@@ -7,14 +7,17 @@ fresh processes that find the cache ("warm", medians). With `--after` the cache 
 and a line says how much longer than a warm run the first run of each further method takes; "all" stands for
 all methods. A process imports the package, fits with
 4 x 100 draws and prints the summary, as a script of a user does. CPU seconds are those of the process and of
-its children. `--cores 1` keeps all of it on one processor. `--functions` lists the functions whose own
-compilation takes longest, without the functions that they call.
+its children. `--cores 1` keeps all of it on one processor. "Own" is the wall time without the imports of
+other packages, which a fresh process of its own takes; the last line has them one by one. `--functions` lists
+the functions whose own compilation takes longest, and those whose machine code takes longest to load, without
+the functions that they call.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import importlib
 import json
 import os
 import shutil
@@ -30,6 +33,11 @@ ROOT = Path(__file__).parents[2]
 MODEL = ROOT / "models" / "eight_schools"
 PHASES = ("import", "sample", "summary")
 WARM_RUNS = 5
+# What a run imports of other packages; of arviz 0.x it is the container without pictures.
+OTHERS = [
+    *("numpy", "numba", "pandas", "xarray", "scipy.special", "scipy.linalg", "scipy.fft"),
+    *("bridgestan", "stanli", "arviz"),
+]
 
 
 def child(method: str) -> None:
@@ -45,7 +53,7 @@ def child(method: str) -> None:
     import stanadapt
 
     note("import")
-    compiled = _count_compilations()
+    compiled, loaded = _count_compilations(), _count_loads()
     result = stanadapt.sample(
         MODEL / "eight_schools.stan",
         MODEL / "eight_schools.json",
@@ -58,35 +66,86 @@ def child(method: str) -> None:
     print(stanadapt.summary(result))
     note("summary")
     took["all"] = time.perf_counter() - begin
-    print(json.dumps({"seconds": took, "compiled": compiled}))
+    print(json.dumps({"seconds": took, "compiled": compiled, "loaded": loaded}))
+
+
+def import_others() -> None:
+    """One process that imports other packages as ours does, and says what each took beside those before."""
+    took = {}
+    for name in OTHERS:
+        begin = time.perf_counter()
+        if name == "arviz":
+            from stanadapt.result.container import container  # noqa: F401
+            from stanadapt.result.light_arviz import inference_data_class
+
+            begin = time.perf_counter()
+            inference_data_class()
+        else:
+            importlib.import_module(name)
+        took[name] = time.perf_counter() - begin
+        if name == "numpy":
+            from stanadapt.late_modules import put_off
+
+            put_off(sys.modules["numpy"], "f2py")
+    print(json.dumps(took))
+
+
+class OwnTimes:
+    """CPU seconds by name of things that begin and end inside each other, each without those inside of it."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = collections.defaultdict(float)
+        self._open: list[list[float]] = []  # when each began, and what those inside it have taken
+
+    def begin(self) -> None:
+        self._open.append([time.process_time(), 0.0])
+
+    def end(self, name: str) -> None:
+        began, inner = self._open.pop()
+        took = time.process_time() - began
+        self.seconds[name] += took - inner
+        if self._open:
+            self._open[-1][1] += took
 
 
 def _count_compilations() -> dict[str, float]:
     """Function -> CPU seconds of its own compilation; it fills while functions are compiled."""
     from numba.core import event
 
-    own: dict[str, float] = collections.defaultdict(float)
-    open_ones: list[list[float]] = []  # when each began, and what functions inside it have taken
+    times = OwnTimes()
 
     class Listener(event.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
-            open_ones.append([time.process_time(), 0.0])
+            times.begin()
 
         def on_end(self, event: Any) -> None:
-            began, inner = open_ones.pop()
-            took = time.process_time() - began
             function = event.data["dispatcher"].py_func
-            own[f"{function.__module__}.{function.__qualname__}"] += took - inner
-            if open_ones:
-                open_ones[-1][1] += took
+            times.end(f"{function.__module__}.{function.__qualname__}")
 
     event.register("numba:compile", Listener())
-    return own
+    return times.seconds
 
 
-def run(method: str, cache: str, cores: int) -> tuple[dict[str, Any], float]:
+def _count_loads() -> dict[str, float]:
+    """Kernel -> CPU seconds to load its machine code; it fills while kernels are loaded."""
+    from stanadapt import jit
+
+    times, load = OwnTimes(), jit._load
+
+    def timed(path: Path, *arguments: Any) -> Any:
+        times.begin()
+        try:
+            return load(path, *arguments)
+        finally:
+            times.end(path.name.rpartition("-")[0])
+
+    jit._load = timed
+    return times.seconds
+
+
+def run(arguments: list[str], cache: str, cores: int) -> tuple[dict[str, Any], float]:
     """What a fresh process says, and its CPU seconds."""
-    command = [sys.executable, "-W", "ignore", __file__, "--child", method]
+    command = [sys.executable, "-W", "ignore", __file__, *arguments]
     before = os.times()
     done = subprocess.run(
         command,
@@ -103,12 +162,13 @@ def run(method: str, cache: str, cores: int) -> tuple[dict[str, Any], float]:
     return json.loads(done.stdout.splitlines()[-1]), cpu
 
 
-def row(method: str, kind: str, runs: list[tuple[dict[str, Any], float]]) -> str:
-    """A line of the table: medians of runs."""
+def row(method: str, kind: str, runs: list[tuple[dict[str, Any], float]], others: float) -> str:
+    """A line of the table: medians of runs, where imports of other packages take so many seconds."""
     seconds = [statistics.median(said["seconds"][phase] for said, _ in runs) for phase in ("all", *PHASES)]
     cpu = statistics.median(cpu for _, cpu in runs)
-    cells = " | ".join(f"{value:.2f}" for value in (seconds[0], cpu, *seconds[1:]))
-    return f"| {method} | {kind} | {cells} | {len(runs[0][0]['compiled'])} |"
+    cells = " | ".join(f"{value:.2f}" for value in (seconds[0], seconds[0] - others, cpu, *seconds[1:]))
+    counts = " | ".join(str(len(runs[0][0][name])) for name in ("compiled", "loaded"))
+    return f"| {method} | {kind} | {cells} | {counts} |"
 
 
 def main() -> None:
@@ -119,35 +179,43 @@ def main() -> None:
     parser.add_argument("--functions", type=int, default=0)
     parser.add_argument("--after", metavar="METHOD")
     parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--import-others", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.import_others:
+        import_others()
+        return
     if options.child:
         child(options.child)
         return
-    print(f"| method | cache | seconds | CPU seconds | {' | '.join(PHASES)} | functions compiled |")
-    print("| --- | --- |" + " ---: |" * (len(PHASES) + 3))
+    print(f"| method | cache | seconds | own | CPU seconds | {' | '.join(PHASES)} | compiled | loaded |")
+    print("| --- | --- |" + " ---: |" * (len(PHASES) + 5))
     with tempfile.TemporaryDirectory() as held:
+        imports = [run(["--import-others"], held, options.cores)[0] for _ in range(WARM_RUNS)]
+        others = {name: statistics.median(took[name] for took in imports) for name in OTHERS}
         if options.after:
-            run(options.after, held, options.cores)
+            run(["--child", options.after], held, options.cores)
         for method in _all_methods() if options.methods == ["all"] else options.methods:
-            measure(method, held, options)
+            measure(method, held, options, sum(others.values()))
+    each = ", ".join(f"{name} {took:.2f}" for name, took in others.items())
+    print(f"imports of other packages: {sum(others.values()):.2f} s ({each})")
 
 
-def measure(method: str, held: str, options: argparse.Namespace) -> None:
+def measure(method: str, held: str, options: argparse.Namespace, others: float) -> None:
     """Print the lines of a method, whose cache is at first as the folder `held`."""
     with tempfile.TemporaryDirectory() as folder:
         cache = f"{folder}/cache"
         shutil.copytree(held, cache)
-        cold = run(method, cache, options.cores)
-        print(row(method, f"with {options.after}" if options.after else "cold", [cold]), flush=True)
-        warm = [run(method, cache, options.cores) for _ in range(WARM_RUNS)]
-        print(row(method, "warm", warm), flush=True)
+        cold = run(["--child", method], cache, options.cores)
+        print(row(method, f"with {options.after}" if options.after else "cold", [cold], others), flush=True)
+        warm = [run(["--child", method], cache, options.cores) for _ in range(WARM_RUNS)]
+        print(row(method, "warm", warm, others), flush=True)
     if options.after:
         more = cold[0]["seconds"]["all"] - statistics.median(said["seconds"]["all"] for said, _ in warm)
         more_cpu = cold[1] - statistics.median(cpu for _, cpu in warm)
         print(f"  {method}: {more:.1f} s more than warm, {more_cpu:.1f} CPU seconds more", flush=True)
-    slowest = sorted(cold[0]["compiled"].items(), key=lambda item: -item[1])[: options.functions]
-    for name, took in slowest:
-        print(f"  {took:6.2f} s  {name}")
+    for what, said in (("compiled", cold[0]), ("loaded", warm[0][0])):
+        for name, took in sorted(said[what].items(), key=lambda item: -item[1])[: options.functions]:
+            print(f"  {took:6.3f} s  {what} {name}")
 
 
 def _all_methods() -> list[str]:

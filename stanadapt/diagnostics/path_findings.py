@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import xarray
-from scipy.sparse.csgraph import connected_components
 
 from ..result.path_results import LEGS
 from .finding import Finding, plain_chains
@@ -103,6 +102,8 @@ def _overlapping(means: np.ndarray, scales: np.ndarray) -> np.ndarray:
     Components that overlap belong to one mode, and those that overlap with one of these: along a ring, each
     chain has others.
     """
+    from scipy.sparse.csgraph import connected_components  # here, since few results come to it
+
     with np.errstate(all="ignore"):
         away = np.abs(means[:, None] - means) / np.maximum(scales[:, None], scales)
         near = np.sqrt(np.mean(away**2, axis=-1)) < _OVERLAP

@@ -30,7 +30,9 @@ def learn_point(
     tr(L L^T).
     """
     d = x.size
-    away = x - mean
+    away = np.empty(d)
+    for i in range(d):
+        away[i] = x[i] - mean[i]
     scale *= keep
     if scale < SMALLEST:
         for k in range(d):

@@ -31,7 +31,6 @@ class Frame(NamedTuple):
     scale: float
 
 
-@kernel
 def plain_frame(center: Vector) -> Frame:
     """The frame with L = I."""
     return Frame(center.copy(), scaled_identity(center.size, 1.0), 1.0)
@@ -59,7 +58,7 @@ def learn_walk(frame: Frame, t: Any, x: Vector) -> Frame:
 @kernel
 def whiten(frame: Frame, x: Vector) -> Vector:
     """The coordinates q (d,) of `x` (d,)."""
-    q = np.empty_like(x)
+    q = np.empty(x.size)
     for i in range(x.size):
         q[i] = (x[i] - frame.center[i]) / np.sqrt(frame.scale)
     solve_lower(frame.chol_t, q)
@@ -69,8 +68,10 @@ def whiten(frame: Frame, x: Vector) -> Vector:
 @kernel
 def unwhiten(frame: Frame, q: Vector) -> Vector:
     """The point x (d,) with the coordinates `q` (d,)."""
-    x = frame.center.copy()
-    add_times(x, frame.chol_t, np.sqrt(frame.scale) * q)
+    x, away = np.empty(q.size), np.empty(q.size)
+    for i in range(q.size):
+        x[i], away[i] = frame.center[i], np.sqrt(frame.scale) * q[i]
+    add_times(x, frame.chol_t, away)
     return x
 
 

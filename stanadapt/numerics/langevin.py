@@ -95,11 +95,13 @@ def first_step_size(
         return settings.initial_step_size
     if settings.faithful:
         return 0.1
-    z = rng.standard_normal(x.size)
-    score_y = np.empty_like(x)
+    z, y, score_y = np.empty(x.size), np.empty(x.size), np.empty(x.size)
+    for i in range(x.size):
+        z[i] = rng.standard_normal()
     s, direction, done = 1.0, 0, False
     for _ in range(100):
-        y = x + 0.5 * s * s * score + s * z
+        for i in range(x.size):
+            y[i] = x[i] + 0.5 * s * s * score[i] + s * z[i]
         logp_y = log_density_gradient(target, y, score_y)
         accept_prob = 0.0
         if logp_y > -np.inf:

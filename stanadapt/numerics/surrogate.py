@@ -33,7 +33,6 @@ class Surrogate(NamedTuple):
     shape: float
 
 
-@kernel
 def empty_surrogate(kind: Integer, d: Integer) -> Surrogate:
     """The surrogate without centers; its gradient is zero."""
     return Surrogate(kind, np.empty((d, 0)), np.empty(0), np.empty(0), 1.0, 1.0)
@@ -88,7 +87,7 @@ def surrogate_leapfrog(
     everywhere. The caller evaluates the target at the end.
     """
     half = 0.5 * step_size
-    score = np.empty_like(x)
+    score = np.empty(x.size)
     surrogate_gradient(surrogate, x, score)
     for i in range(x.size):
         momentum[i] += half * score[i]

@@ -17,10 +17,11 @@ def propose_walk(x: Vector, root_t: Matrix, s: Real, rng: Generator, y: Vector, 
 
     `root_t` (d, d) is R transposed, see linear.py.
     """
+    step = np.empty(x.size)
     for i in range(x.size):
         z[i] = rng.standard_normal()
-        y[i] = x[i]
-    add_times(y, root_t, s * z)
+        y[i], step[i] = x[i], s * z[i]
+    add_times(y, root_t, step)
 
 
 @kernel
@@ -40,9 +41,13 @@ def coerce(root_t: Matrix, z: Vector, rate: Real, accept_prob: Real, target_acce
 @kernel
 def first_scale(target: Target, x: Vector, logp: Real, target_accept: Real, rng: Generator) -> Real:
     """The first s = 1, 1/2, 1/4, ... at which x + s z, for one z, has more than the target acceptance."""
-    s, z = 1.0, rng.standard_normal(x.size)
+    s, z, y = 1.0, np.empty(x.size), np.empty(x.size)
+    for i in range(x.size):
+        z[i] = rng.standard_normal()
     for _ in range(100):
-        if accept_probability(log_density(target, x + s * z) - logp) > target_accept:
+        for i in range(x.size):
+            y[i] = x[i] + s * z[i]
+        if accept_probability(log_density(target, y) - logp) > target_accept:
             break
         s *= 0.5
     return s

@@ -24,12 +24,15 @@ from .. import check
 from ..cache import import_with_home
 from ..errors import ArgumentError, StanAdaptError
 from .light_arviz import inference_data_class
+from .light_xarray import put_off_dask
 
 if TYPE_CHECKING:
     from arviz import InferenceData as _Collection
 
     # Which of them, the installed arviz decides.
     InferenceData: TypeAlias = _Collection | xarray.DataTree
+
+put_off_dask()
 
 Groups = dict[str, xarray.Dataset]
 OWN_GROUP = "adaptation"  # which is not of the schema

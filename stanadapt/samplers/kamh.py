@@ -122,7 +122,6 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     return refitting.stages(settings, warmup, settings.subsample)
 
 
-@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), before anything is learned."""
     logp = log_density(target, x)
@@ -185,7 +184,9 @@ def draw_proposal(target: Target, settings: Any, state: State, rng: Generator) -
     if np.isnan(half_log_det) or logp_y == -np.inf:
         return y, logp_y, 0.0
     chol_t_y, half_log_det_y = chol_near(state.points_t, state.sigma, gamma, state.step_size, there)
-    back = q - there
+    back = np.empty(d)
+    for i in range(d):
+        back[i] = q[i] - there[i]
     solve_lower(chol_t_y, back)
     log_back = -half_log_det_y - 0.5 * dot(back, back)
     log_forth = -half_log_det - 0.5 * dot(z, z)

@@ -97,7 +97,6 @@ def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
     return refitting.stages(settings, warmup, subsample)
 
 
-@kernel
 def first_steps(target: Target, settings: Any, x: Vector, logp: Real, rng: Generator) -> Steps:
     """The first step sizes. A faithful run begins with trajectories, of step size 0.1 if nothing was set."""
     walk = first_walk_size(target, settings, x, logp, rng)
@@ -142,7 +141,7 @@ def trajectory_proposal(
 
     The trajectory follows the surrogate. Equation (3), the probability, uses the target's log densities.
     """
-    momentum = np.empty_like(x)
+    momentum = np.empty(x.size)
     for i in range(x.size):
         momentum[i] = rng.standard_normal()
     epsilon, n_leapfrog, low = steps.flow, settings.n_leapfrog_min, settings.step_low
@@ -156,7 +155,10 @@ def trajectory_proposal(
     q = whiten(frame, x)
     surrogate_leapfrog(surrogate, q, momentum, epsilon, n_leapfrog)
     y = unwhiten(frame, q)
-    if not np.isfinite(np.sum(y)):  # no point at which to call a user's function
+    total = 0.0
+    for i in range(y.size):
+        total += y[i]
+    if not np.isfinite(total):  # no point at which to call a user's function
         return y, -np.inf, 0.0
     logp_y = log_density(target, y)
     return y, logp_y, accept_probability(energy - (-logp_y + 0.5 * dot(momentum, momentum)))

@@ -35,6 +35,7 @@ from ..numerics.actor_critic import (
     clip,
     descend,
     exterior_weight,
+    fill,
     learn,
     overwrite,
     store,
@@ -353,7 +354,6 @@ def walk_frame(space: Space) -> Frame:
     return Frame(space.center.copy(), np.ascontiguousarray(space.root_t), 1.0)
 
 
-@kernel
 def empty_policy() -> Policy:
     """The state before there is a policy."""
     none, no_matrix, no_shape = np.zeros(0), np.zeros((0, 0)), Shape(0, 0, 0)
@@ -370,7 +370,10 @@ def empty_policy() -> Policy:
 @kernel
 def into_space(space: Space, x: Vector) -> Vector:
     """The coordinates u (d,) of `x` (d,)."""
-    return times(space.inverse_t, x - space.center)
+    away = np.empty(x.size)
+    for i in range(x.size):
+        away[i] = x[i] - space.center[i]
+    return times(space.inverse_t, away)
 
 
 @kernel
@@ -440,11 +443,21 @@ def update_policy(
     acceptance += max(1.0 / trials, 0.01) * (accept_prob - acceptance)
     reward_sum, accept_sum, n = reward_sum + reward, accept_sum + accept_prob, n + 1
     if n == settings.episode:
-        rewards, acceptances = np.append(rewards, reward_sum / n), np.append(acceptances, accept_sum / n)
+        rewards, acceptances = extend(rewards, reward_sum / n), extend(acceptances, accept_sum / n)
         guard = judge_episode(guard, learner.nets, scale, reward_sum / n, accept_sum / n)
         reward_sum, accept_sum, n = 0.0, 0.0, 0
     record = Record(reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance)
     return Policy(phase, due, space, learner, record, guard, pretrained)
+
+
+@kernel(ordered=True)
+def extend(numbers: Vector, number: Real) -> Vector:
+    """`numbers` (n,) with one more."""
+    more = np.empty(numbers.size + 1)
+    for i in range(numbers.size):
+        more[i] = numbers[i]
+    more[numbers.size] = number
+    return more
 
 
 @kernel(ordered=True)
@@ -484,17 +497,24 @@ def learn_on_policy(
     actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
     log_q_slope, slope, slope_y = slopes
     advantage = reward - value(critic_is, nets.critic, u)
-    keep = 1.0 - exterior_weight(u, settings.radius)
-    add_gradient(actor_is, nets.actor, u, -keep * (advantage * log_q_slope + slope), gradient)
+    keep, d_out, d_value = 1.0 - exterior_weight(u, settings.radius), np.empty(slope.size), np.empty(1)
+    for i in range(d_out.size):
+        d_out[i] = -keep * (advantage * log_q_slope[i] + slope[i])
+    add_gradient(actor_is, nets.actor, u, d_out, gradient)
     keep = 1.0 - exterior_weight(u_y, settings.radius)
-    add_gradient(actor_is, nets.actor, u_y, -keep * slope_y, gradient)
-    add_gradient(critic_is, nets.critic, u, np.full(1, -2.0 * advantage), baseline_gradient)
+    for i in range(d_out.size):
+        d_out[i] = -keep * slope_y[i]
+    add_gradient(actor_is, nets.actor, u_y, d_out, gradient)
+    d_value[0] = -2.0 * advantage
+    add_gradient(critic_is, nets.critic, u, d_value, baseline_gradient)
     updates += 1
     finite = True
     if updates % settings.batch == 0:
         rates = learning_rates(settings, updates, threshold)
-        gradient /= settings.batch
-        baseline_gradient /= settings.batch
+        for i in range(gradient.size):
+            gradient[i] /= settings.batch
+        for i in range(baseline_gradient.size):
+            baseline_gradient[i] /= settings.batch
         finite = np.isfinite(clip(gradient, threshold)) and np.isfinite(clip(baseline_gradient, 1e3))
         if finite:
             actor_adam = descend(nets.actor, gradient, nets.actor_adam, rates.actor)
@@ -502,8 +522,8 @@ def learn_on_policy(
             nets = Networks(
                 nets.actor, nets.actor_target, actor_adam, nets.critic, nets.critic_target, critic_adam
             )
-        gradient[:] = 0.0
-        baseline_gradient[:] = 0.0
+        fill(gradient, 0.0)
+        fill(baseline_gradient, 0.0)
     learner = Learner(
         actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen
     )

@@ -89,13 +89,11 @@ def schedule_rebuild(state: ChainState, settings: Any) -> Any:
     return state._replace(history=history if settings.faithful else restart(history))
 
 
-@kernel
 def subsample_size(size: Integer) -> Integer:
     """The size of the subsample: the setting, or the default."""
     return POINTS if size == UNSET else size
 
 
-@kernel
 def first_walk_size(target: Target, settings: Any, x: Vector, logp: Real, rng: Generator) -> Real:
     """The walk's first step size: the setting, or found by halving; 0 for a faithful run without a walk."""
     if settings.initial_step_size > 0.0:
@@ -110,7 +108,7 @@ def walk_proposal(
     target: Target, x: Vector, logp: Real, size: Real, frame: Frame, rng: Generator
 ) -> tuple[Vector, Real, Real]:
     """A proposal y (d,) of the walk, its log density and its acceptance probability."""
-    y, z = np.empty_like(x), np.empty_like(x)
+    y, z = np.empty(x.size), np.empty(x.size)
     propose_walk(x, frame.chol_t, size * np.sqrt(frame.scale), rng, y, z)
     logp_y = log_density(target, y)
     return y, logp_y, accept_probability(logp_y - logp)

@@ -104,7 +104,6 @@ def n_matrices(settings: Any) -> int:
     return 4
 
 
-@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with a walk and no policy."""
     logp = log_density(target, x)
@@ -142,8 +141,11 @@ def slope(settings: Any, scale: Real) -> Any:
 def proposal_mean(settings: Any, policy: Policy, actor: Vector, scale: Real, u: Vector) -> Any:
     """phi(u) (d,), the mean of the proposal, in the coordinates u."""
     if policy.phase == shared.SCALE:
-        return slope(settings, scale) * u
-    a = np.empty_like(u)
+        factor, a = slope(settings, scale), np.empty(u.size)
+        for i in range(u.size):
+            a[i] = factor * u[i]
+        return a
+    a = np.empty(u.size)
     action(policy.learner.actor_is, actor, settings.radius, u, a)
     return a
 
@@ -179,17 +181,23 @@ def draw_proposal(
 @kernel(ordered=True)
 def reward_slopes(u: Vector, u_y: Vector, a: Vector, a_y: Vector, scale: Real, log_ratio: Real) -> Any:
     """d log q(y | x) / da, and the derivatives of the reward in a and a_y, (d,) each."""
-    log_q_slope, slope_y = np.sign(u_y - a) / scale, np.sign(u - a_y) / scale
+    log_q_slope, slope, slope_y = np.empty(u.size), np.empty(u.size), np.empty(u.size)
     binds = 1.0 if shared.LEAST < log_ratio < 0.0 else 0.0
-    return log_q_slope, -binds * log_q_slope, binds * slope_y
+    for i in range(u.size):
+        log_q_slope[i] = np.sign(u_y[i] - a[i]) / scale
+        slope[i] = -binds * log_q_slope[i]
+        slope_y[i] = binds * (np.sign(u[i] - a_y[i]) / scale)
+    return log_q_slope, slope, slope_y
 
 
 @kernel(ordered=True)
 def jump_reward(settings: Any, x: Vector, y: Vector, u: Vector, u_y: Vector, log_ratio: Real) -> Real:
     """The reward: 2 log|x - y| + log alpha."""
-    away = x - y if settings.faithful else u - u_y
-    least = -np.inf if settings.faithful else shared.LEAST
-    return np.log(np.sum(away * away)) + min(0.0, max(log_ratio, least))
+    total, least = 0.0, -np.inf if settings.faithful else shared.LEAST
+    for i in range(x.size):
+        away = x[i] - y[i] if settings.faithful else u[i] - u_y[i]
+        total += away * away
+    return np.log(total) + min(0.0, max(log_ratio, least))
 
 
 @kernel
@@ -200,7 +208,7 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     acts, actor, scale = shared.choose_actor(settings, policy, step_size, rng, adapting)
     warm = adapting and policy.phase == shared.APPROACH
     coerces = warm and history.t % 2 == 1 and not settings.faithful
-    z = np.empty_like(x)
+    z = np.empty(x.size)
     if acts:
         learning = adapting and policy.phase == shared.EPISODES
         y, logp_y, log_ratio, u, u_y, a, a_y = draw_proposal(
@@ -216,7 +224,7 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
         elif adapting:
             policy, step_size = shared.search_scale(policy, scale, accept_prob)
     else:
-        y, size, root_t = np.empty_like(x), walk_size * np.sqrt(frame.scale), frame.chol_t
+        y, size, root_t = np.empty(x.size), walk_size * np.sqrt(frame.scale), frame.chol_t
         if coerces:
             size, root_t = coerced_size, coerced_root_t
         propose_walk(x, root_t, size, rng, y, z)

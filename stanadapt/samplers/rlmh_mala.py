@@ -94,10 +94,9 @@ def n_matrices(settings: Any) -> int:
     return 3
 
 
-@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with isotropic MALA and no policy."""
-    score = np.empty_like(x)
+    score = np.empty(x.size)
     logp = log_density_gradient(target, x, score)
     s = first_step_size(target, settings, x, logp, score, rng)
     history = empty_history(shared.KEPT, x.size)
@@ -120,7 +119,8 @@ def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np
 @kernel(ordered=True)
 def log_step(settings: Any, policy: Policy, actor: Vector, u: Vector) -> Real:
     """a(u) (1,), the log of s / s_0."""
-    a = np.zeros(1)
+    a = np.empty(1)
+    a[0] = 0.0
     if policy.phase == shared.EPISODES:
         action(policy.learner.actor_is, actor, settings.radius, u, a)
         a[0] = min(max(a[0], -WIDEST), WIDEST)
@@ -159,7 +159,7 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     x, logp, score, step_size, walk_size, frame, history, policy = state
 
     acts, actor, s_0 = shared.choose_actor(settings, policy, step_size, rng, adapting)
-    d, space, score_y = x.size, policy.space, np.empty_like(x)
+    d, space, score_y = x.size, policy.space, np.empty(x.size)
     if acts:
         u, g = shared.into_space(space, x), transposed_times(space.root_t, score)
         a = log_step(settings, policy, actor, u)
@@ -182,11 +182,9 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
             log_q_slope *= abs(a[0]) < WIDEST  # at the bound s does not depend on the weights
             slope_y *= abs(a_y[0]) < WIDEST
             reward, slope = contrastive_reward(accept_prob, log_ratio, logp_y - logp - log_q)
-            slopes = (
-                np.full(1, log_q_slope),
-                np.full(1, -(slope + accept_prob) * log_q_slope),
-                np.full(1, slope * slope_y),
-            )
+            slopes = np.empty(1), np.empty(1), np.empty(1)
+            slopes[0][0], slopes[1][0] = log_q_slope, -(slope + accept_prob) * log_q_slope
+            slopes[2][0] = slope * slope_y
             policy = shared.update_policy(settings, policy, s_0, u, u_y, a, a_y, reward, accept_prob, slopes)
     else:
         y, rotated_y, s = np.empty(d), np.empty(d), walk_size * np.sqrt(frame.scale)

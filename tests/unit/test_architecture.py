@@ -35,6 +35,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("jit",),
     ("lean_compiler",),
     ("direct_call",),
+    ("late_modules",),
     ("cache",),
     ("garbage",),
     ("check",),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numba
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
@@ -183,21 +184,11 @@ def kernel_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "damage"),
-    [
-        ("nbi", truncate),
-        ("nbi", lambda _: b""),
-        thorough("nbi", lambda data: bytes(len(data))),
-        thorough("nbc", truncate),
-        ("nbc", flip),
-        ("nbc", lambda data: bytes(len(data))),
-    ],
+    "damage", [truncate, flip, lambda _: b"", thorough(lambda data: bytes(len(data)))], ids=repr
 )
-def test_a_damaged_file_is_compiled_again_and_replaced(
-    kind: str, damage: object, kernel_folder: Path
-) -> None:
+def test_a_damaged_file_is_compiled_again_and_replaced(damage: object, kernel_folder: Path) -> None:
     assert callable(damage)
-    (file,) = (kernel_folder / "stanadapt").rglob(f"script.twice-*.{kind}")
+    (file,) = (kernel_folder / "stanadapt").rglob("script.twice-*.code")
     file.write_bytes(damage(file.read_bytes()))
     again = run_kernel(kernel_folder)
     assert (again.stdout, again.stderr) == ("0 1\n", "")
@@ -229,7 +220,7 @@ def test_a_kernel_that_another_one_calls_is_compiled_once(tmp_path: Path) -> Non
     compiled = run_kernel(tmp_path, CALLS)
     assert compiled.stdout.split("\n")[:4] == ["0 1 1", "0 1 1", "0", ""], compiled.stderr
     assert run_kernel(tmp_path, CALLS).stdout.split("\n")[:2] == ["1 0 1", "1 0 1"]
-    for file in (tmp_path / "stanadapt").rglob("script.inner-*"):
+    for file in (tmp_path / "stanadapt").rglob("script.inner-*.code"):
         file.unlink()
     assert run_kernel(tmp_path, CALLS).stdout.split("\n")[:2] == ["1 0 1", "0 1 1"]
 
@@ -238,15 +229,14 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one here is an open file with the lock, which it gives up while this one waits."""
-    monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(jit, "_files", lambda: tmp_path)
 
     def thrice(x):
         return 3 * x
 
     made = jit.kernel(thrice)
-    (folder,) = {Path(made._cache.cache_path)}
-    folder.mkdir(mode=0o700, exist_ok=True)
-    with (folder / f"{made._cache._impl.filename_base}.turn").open("w") as other:
+    code = made._cache._path((numba.int64,), made.targetctx.codegen())
+    with code.with_suffix(".turn").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         pauses = []
 
@@ -276,7 +266,7 @@ def test_a_full_disk_ends_no_run(tmp_path: Path) -> None:
     done = run_kernel(tmp_path, preexec_fn=fill)
     assert done.stdout == "0 1\n", done.stderr
     assert done.stderr.count("cannot be kept") == 1
-    assert not list(tmp_path.rglob("*.tmp.*"))
+    assert not [path for path in tmp_path.rglob("*.code*") if path.is_file()]
 
 
 def test_kernels_are_compiled_without_any_cache(tmp_path: Path) -> None:

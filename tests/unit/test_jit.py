@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from numba.core import event
 from numba.core.compiler_machinery import PassManager
+from numba.core.runtime import _nrt_python, rtsys
 
 from stanadapt import jit
 from stanadapt.kinds import Flag, Integer, Real
@@ -107,6 +108,80 @@ def test_results_have_python_types() -> None:
     assert is_large(0.5) is False
     assert double_word(np.uint64(2**62)) == 2**63
     assert double_word.entry(np.uint64(2**62)) == 2**63
+
+
+class Small(NamedTuple):
+    flag: bool
+    x: np.ndarray
+    other: bool
+    n: int
+
+
+class Large(NamedTuple):
+    small: Small
+    pair: tuple[float, float]
+    last: bool
+
+
+@jit.kernel
+def rearrange(large: Any, matrix: Any, rng: Any) -> Any:
+    """Parts of the arguments, views of them, and new arrays."""
+    flag, x, _, n = large.small
+    for _ in range(3):
+        part = large.small.x
+        part[0] += 1.0
+    made = np.zeros((2, 3))
+    made[1, 2] = rng.random()
+    small = Small(not flag, x, flag, n + 1)
+    return (
+        Large(small, (large.pair[1], made[1, 2]), flag),
+        (x[1:], matrix.T, made, made[1]),
+        np.empty(0),
+        n > 3,
+    )
+
+
+def test_results_are_tuples_of_arrays() -> None:
+    """As a compiled wrapper would return them, with the same random numbers."""
+    answers = []
+    for call in (rearrange, rearrange.entry):
+        rng, x, matrix = np.random.default_rng(1), np.arange(4.0), np.ones((2, 3))
+        large = Large(Small(True, x, False, 4), (0.5, 0.25), True)
+        answer = call(large, matrix, rng)
+        assert type(answer[0]) is Large
+        assert type(answer[0].small) is Small
+        assert answer[0].small.x is x
+        assert [type(part) for part in (answer[0].last, answer[0].small.n, answer[0].pair[0])] == [
+            bool,
+            int,
+            float,
+        ]
+        answer[1][0][0] = 7.0
+        assert x[1] == 7.0
+        answer[1][2][1, 0] = 8.0
+        assert answer[1][3][0] == 8.0
+        answers.append((answer, rng.random()))
+    assert all(call is not None for call in rearrange._direct_calls.values())
+    assert repr(answers[0]) == repr(answers[1])
+
+
+def test_arrays_that_python_has_taken_over_are_freed() -> None:
+    """And those that it holds are not."""
+    _nrt_python.memsys_enable_stats()
+    try:
+        large = Large(Small(True, np.arange(4.0), False, 4), (0.5, 0.25), True)
+        arguments = large, np.ones((2, 3)), np.random.default_rng(1)
+        rearrange(*arguments)
+        before = rtsys.get_allocation_stats()
+        held = rearrange(*arguments)
+        now = rtsys.get_allocation_stats()
+        assert now.mi_alloc - before.mi_alloc == 2
+        assert now.mi_free == before.mi_free
+        del held
+        after = rtsys.get_allocation_stats()
+        assert after.mi_alloc - after.mi_free == before.mi_alloc - before.mi_free
+    finally:
+        _nrt_python.memsys_disable_stats()
 
 
 def test_an_exception_of_a_kernel_is_raised() -> None:
