@@ -31,6 +31,7 @@ class Frame(NamedTuple):
     scale: float
 
 
+@kernel
 def plain_frame(center: Vector) -> Frame:
     """The frame with L = I."""
     return Frame(center.copy(), scaled_identity(center.size, 1.0), 1.0)

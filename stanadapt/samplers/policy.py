@@ -354,6 +354,7 @@ def walk_frame(space: Space) -> Frame:
     return Frame(space.center.copy(), np.ascontiguousarray(space.root_t), 1.0)
 
 
+@kernel
 def empty_policy() -> Policy:
     """The state before there is a policy."""
     none, no_matrix, no_shape = np.zeros(0), np.zeros((0, 0)), Shape(0, 0, 0)

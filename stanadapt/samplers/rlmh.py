@@ -104,6 +104,7 @@ def n_matrices(settings: Any) -> int:
     return 4
 
 
+@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with a walk and no policy."""
     logp = log_density(target, x)

@@ -94,6 +94,7 @@ def n_matrices(settings: Any) -> int:
     return 3
 
 
+@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with isotropic MALA and no policy."""
     score = np.empty(x.size)
