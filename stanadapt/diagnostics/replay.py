@@ -20,7 +20,6 @@ from ..result.stores.reopening import reopen_posterior
 from ..result.stores.store import Store, open_store
 from ..run.inits import plan
 from ..run.job import Job
-from ..run.preparation import known_modes
 from ..run.preparation.compiling import compile_model, compile_steps, job_steps, reference_step
 from ..run.preparation.prepare import open_posterior
 from ..run.rerun import Frozen, log_densities, run_on, step_from, warm_up_again
@@ -201,9 +200,11 @@ def replay(
     job = record.job()
     draws, spacing = record.unconstrained(posterior)
     _check_draws(draws)  # before warm-up takes its time
-    frozen, notes = None, []
-    if is_engine(sampler(job.method)):
+    frozen, notes, method = None, [], sampler(job.method)
+    if is_engine(method):
         notes.append(f"{job.method} runs chains as a whole: its kernel was not run again.")
+    elif method.FACTS.has_replicas:
+        notes.append(f"A chain of {job.method} has replicas beside its draws: its kernel was not run again.")
     elif not kernel:
         notes.append("The frozen kernel was not run again.")
     else:
@@ -213,7 +214,6 @@ def replay(
             frozen = [Frozen(value.state, value.transport) for value in values]
         else:
             starts = plan(inits, init_radius, posterior, job.chains, job.seed)
-            starts, _ = known_modes.hand_over(job, posterior, starts, progress)
             frozen, results = warm_up_again(posterior, job, starts, record.chains, workers, progress)
             record.check_warmup(results)
     return replay_draws(

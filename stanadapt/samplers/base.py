@@ -129,6 +129,11 @@ class Facts(NamedTuple):
         return "pilot" in _fields(self.module, "Settings")
 
     @property
+    def has_replicas(self) -> bool:
+        """Whether a chain has points beside its draws, so that a draw alone does not tell where it is."""
+        return "replicas" in _fields(self.module, "State")
+
+    @property
     def takes(self) -> str:
         """METRIC, STEP_SIZE, or nothing."""
         if _has(self.module, "take_over"):

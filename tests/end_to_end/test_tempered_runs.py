@@ -58,6 +58,15 @@ def test_draws_up_to_a_goal_are_the_first_of_a_longer_run() -> None:
     assert abs(attributes(some)["log_evidence"]) < 5.0 * attributes(some)["log_evidence_error"] + 0.02
 
 
+def test_a_replay_leaves_out_the_kernel_whose_replicas_draws_do_not_tell() -> None:
+    """With the replicas where they froze, the kernel would not leave the law of the draws as it is."""
+    run = {"method": "tempered", "seed": 3, "progress": False, "warmup": 300, "draws": 400, "chains": 2}
+    seen = stanadapt.replay(stanadapt.sample(TWO, **run), TWO, progress=False)
+    assert seen.finding is None
+    assert set(seen.tests["check"]) == {"reference kernel"}
+    assert "replicas" in str(seen)
+
+
 def test_all_chains_begin_with_the_modes_of_one_search() -> None:
     """What is found depends on the seed and the number of chains, and goes with a chain."""
     fit = stores.sample(TWO, None, **SHORT)
