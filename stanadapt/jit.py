@@ -43,6 +43,7 @@ from typing import Any, NamedTuple, overload
 
 import numba
 import numba.extending
+import numba.np.random.generator_core  # says how generators lie in memory, which stubs need
 import numpy as np
 from llvmlite import binding as llvm
 from llvmlite import ir as llvm_ir

@@ -11,7 +11,7 @@ from stanadapt import jit
 
 def copy_kernels(folder: Path, without: tuple[str, ...] = ()) -> None:
     """Copy what is compiled of this version of the sources to `folder`, but no files that begin so."""
-    for path in jit.cache_folder().rglob("*.nb[ic]"):
+    for path in jit.cache_folder().rglob("*.code"):
         if not path.name.startswith(without):
             target = folder / path.relative_to(jit.cache_folder())
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import stanadapt
+from cases import partly_thorough
 from kernels import copy_kernels
 from stanadapt import api, cli, jit
 from stanadapt.errors import ArgumentError
@@ -63,6 +64,38 @@ def test_a_run_after_it_calls_no_other_kernels() -> None:
     assert [json.loads(line) for line in done.stdout.splitlines()] == [[method, []] for method in METHODS]
 
 
+COUNTED = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import stanadapt
+from numba.core import event
+
+compiled = []
+
+class Listener(event.Listener):
+    def on_start(self, event):
+        compiled.append(event.data["dispatcher"].py_func.__qualname__)
+
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Listener())
+schools, method = sys.argv[1:]
+run = {"chains": 2, "warmup": 300, "draws": 100, "seed": 1, "progress": False}
+stanadapt.summary(stanadapt.sample(f"{schools}.stan", f"{schools}.json", method=method, **run))
+print(*compiled)
+"""
+
+
+@pytest.mark.parametrize("method", partly_thorough(METHODS, ("fisher_hmc",)))
+def test_a_second_process_compiles_nothing(method: str) -> None:
+    for _ in range(2):
+        command = [sys.executable, "-c", COUNTED, str(SCHOOLS), method]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=140)
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+
+
 def test_the_command_fills_a_cache(tmp_path: Path) -> None:
     """A copy of this user's cache without what is a method's own, and results', to save time."""
 
@@ -73,7 +106,7 @@ def test_the_command_fills_a_cache(tmp_path: Path) -> None:
         return done.stderr
 
     def files() -> set[Path]:
-        return set(tmp_path.rglob("*.nb[ic]"))
+        return set(tmp_path.rglob("*.code"))
 
     missing = ("rwm.", "streams.")
     copy_kernels(tmp_path / "cache" / "stanadapt" / "kernels" / jit.cache_folder().name, without=missing)
