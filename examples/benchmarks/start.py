@@ -128,9 +128,9 @@ def _count_compilations() -> dict[str, float]:
 
 def _count_loads() -> dict[str, float]:
     """Kernel -> CPU seconds to load its machine code; it fills while kernels are loaded."""
-    from stanadapt import jit
+    from stanadapt.compiler import kernel_files
 
-    times, load = OwnTimes(), jit._load
+    times, load = OwnTimes(), kernel_files.load
 
     def timed(path: Path, *arguments: Any) -> Any:
         times.begin()
@@ -139,7 +139,7 @@ def _count_loads() -> dict[str, float]:
         finally:
             times.end(path.name.rpartition("-")[0])
 
-    jit._load = timed
+    kernel_files.load = timed
     return times.seconds
 
 

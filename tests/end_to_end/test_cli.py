@@ -21,7 +21,7 @@ import stanadapt
 from stanadapt import api, cli, samplers
 from stanadapt.cli import options
 from stanadapt.diagnostics import table
-from stanadapt.result import files
+from stanadapt.result import files, netcdf
 from stanadapt.result.container import datasets
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -289,7 +289,7 @@ def test_file_that_cannot_be_finished_leaves_the_old_one(
     out = an_existing_file(tmp_path)
     temporary = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr(files, "_dump", fill_the_disk)
+    monkeypatch.setattr(netcdf, "dump", fill_the_disk)
     said = stanadapt_command("sample", normal, *SHORT, "--out", out, "--force")
     assert said.exit_code == 1
     assert "No space left" in said.stderr

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 import stanadapt
 from cases import partly_thorough
 from kernels import copy_kernels
-from stanadapt import api, cli, jit
+from stanadapt import api, cli
+from stanadapt.compiler.kernel_folder import cache_folder
 from stanadapt.errors import ArgumentError
 from stanadapt.run.preparation.compiling import Step
 
@@ -109,7 +110,7 @@ def test_the_command_fills_a_cache(tmp_path: Path) -> None:
         return set(tmp_path.rglob("*.code"))
 
     missing = ("rwm.", "streams.")
-    copy_kernels(tmp_path / "cache" / "stanadapt" / "kernels" / jit.cache_folder().name, without=missing)
+    copy_kernels(tmp_path / "cache" / "stanadapt" / "kernels" / cache_folder().name, without=missing)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     said = command("compile", "rwm")
     assert "compiling for this machine, which happens once: 1/4, the start of rwm" in said

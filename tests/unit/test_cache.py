@@ -24,6 +24,8 @@ from numba.core.runtime import _nrt_python, rtsys
 
 from cases import thorough
 from stanadapt import cache, jit
+from stanadapt.compiler import kernel_files
+from stanadapt.compiler.kernel_folder import kernel_sources
 from stanadapt.errors import StanAdaptWarning
 
 
@@ -229,7 +231,7 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one here is an open file with the lock, which it gives up while this one waits."""
-    monkeypatch.setattr(jit, "_files", lambda: tmp_path)
+    monkeypatch.setattr(kernel_files, "_files", lambda: tmp_path)
 
     def thrice(x):
         return 3 * x
@@ -244,19 +246,19 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
             pauses.append(seconds)
             fcntl.flock(other, fcntl.LOCK_UN)
 
-        monkeypatch.setattr(jit.time, "sleep", give_up)
+        monkeypatch.setattr(kernel_files.time, "sleep", give_up)
         assert made(14) == 42
-        assert pauses == [jit._PAUSE]
+        assert pauses == [kernel_files._PAUSE]
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it is free again
 
 
 def test_a_process_that_does_not_get_on_is_not_waited_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jit, "_LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(kernel_files, "_LONGEST_WAIT", 0.0)
     with (tmp_path / "one.turn").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        assert jit._take_turn(tmp_path / "one.turn") is None
+        assert kernel_files.take_turn(tmp_path / "one.turn") is None
 
 
 def test_a_full_disk_ends_no_run(tmp_path: Path) -> None:
@@ -285,7 +287,7 @@ def test_kernels_are_compiled_without_any_cache(tmp_path: Path) -> None:
 
 
 def test_every_file_that_a_kernel_rests_on_is_hashed() -> None:
-    names = {path.name for path in jit._kernel_sources()}
+    names = {path.name for path in kernel_sources()}
     assert {"jit.py", "target.py", "trace.py", "linear.py", "langevin.py", "fisher_mala.py"} <= names
     assert not {"api.py", "sampling.py", "build.py", "posterior.py"} & names
 
@@ -294,7 +296,7 @@ def test_a_changed_source_gives_another_folder(tmp_path: Path) -> None:
     """The same package with one comment more in shared maths: its kernels live elsewhere."""
     package = Path(jit.__file__).parent
     shutil.copytree(package, tmp_path / "stanadapt", ignore=shutil.ignore_patterns("__pycache__"))
-    script = "import stanadapt.jit; print(stanadapt.jit.__file__, stanadapt.jit.cache_folder().name)"
+    script = "from stanadapt.compiler import kernel_folder as it; print(it.__file__, it.cache_folder().name)"
 
     def folder() -> list[str]:
         done = subprocess.run(

@@ -237,8 +237,8 @@ def unknown(_):
 
 pwd.getpwuid = unknown
 import stanadapt
-from stanadapt import jit
-shutil.copytree(sys.argv[1], jit.cache_folder(), dirs_exist_ok=True)  # to compile it takes half a minute
+from stanadapt.compiler.kernel_folder import cache_folder
+shutil.copytree(sys.argv[1], cache_folder(), dirs_exist_ok=True)  # to compile it takes half a minute
 idata = stanadapt.sample(sys.argv[2], **json.loads(sys.argv[3]))
 from stanadapt.result.container import datasets
 print(datasets(idata)["posterior"].sizes["draw"], len(stanadapt.diagnose(idata)) > 0)

@@ -32,7 +32,7 @@ from stanadapt.numerics.replicas import (
     replicas_at,
 )
 from stanadapt.samplers.tempered import stages
-from stanadapt.samplers.tempering_rounds import draw_new
+from stanadapt.samplers.tempering_references import draw_new
 
 MEANS = np.array([[0.0, 1.0, -1.0], [5.0, 5.0, 5.0]])
 COVS = [

@@ -16,8 +16,8 @@ import numba
 import numpy as np
 
 from ...cache import private_folder
+from ...compiler.kernel_folder import cache_folder, processor
 from ...garbage import paused_collector
-from ...jit import cache_folder, processor
 from ...model import PROGRAM_BACKENDS
 from ...model.posterior import Posterior
 from ...numerics.ascent import climb, write_heights

@@ -32,7 +32,7 @@ from numba.core.lowering import Lower
 from numba.core.targetconfig import TargetConfig
 from numba.core.transforms import canonicalize_cfg
 
-from .garbage import paused_collector
+from ..garbage import paused_collector
 
 
 @contextlib.contextmanager
