@@ -28,7 +28,7 @@ from field_models import MODELS
 from race.sweep import plain
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_x
-from stanadapt.transport.field import bend_of_root, field_rows, fields_of
+from stanadapt.transport.field_table import bend_of_root, field_rows, fields_of
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.map_table import N_ENTRIES, N_LATENTS, SIZE_A, SIZE_G, SIZE_S
 

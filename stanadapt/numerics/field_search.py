@@ -19,7 +19,7 @@ import numpy as np
 
 from ..target import Failures, log_density_gradient
 from ..transport.composition import transport_draws
-from ..transport.field import split
+from ..transport.field_table import split
 from ..transport.map_table import no_transport
 from .metric import Metric, learn_metric
 from .metric_choice import EARLY, divergence, learn_diagonal, metric_of, unit_metric

@@ -11,7 +11,8 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import OWN_GROUP, Groups, datasets
 from ..transport.composition import is_map, transport_draws
-from ..transport.field import Field, features_at, fields_of, innovations_of, split
+from ..transport.field import Field, features_at
+from ..transport.field_table import fields_of, innovations_of, split
 from ..transport.innovations import into_u
 from ..transport.map_table import COLUMNS, KIND
 from . import canvas

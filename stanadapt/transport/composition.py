@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from . import bend, field, group, innovations, ridge, tail
+from . import bend, field, field_table, group, innovations, ridge, tail
 from .map_table import (
     BEND,
     COLUMNS,
@@ -216,8 +216,8 @@ def is_map(table: np.ndarray, d: int) -> bool:
     """
     if table.ndim != 2 or table.shape[1] != COLUMNS:
         return False
-    latents, table = field.split(table)
-    if not field.are_valid(latents, d):
+    latents, table = field_table.split(table)
+    if not field_table.are_valid(latents, d):
         return False
     finite = np.delete(table, REACH, axis=1)
     if not np.isfinite(finite).all() or np.isnan(table[:, REACH]).any():
@@ -227,7 +227,7 @@ def is_map(table: np.ndarray, d: int) -> bool:
     own = table[:, OWN]
     if not are_coordinates(own, d):
         return False
-    if len(latents) and np.isin(coordinates_of(table), field.moved_by(latents)).any():
+    if len(latents) and np.isin(coordinates_of(table), field_table.moved_by(latents)).any():
         return False
     ridges = table[:, KIND] == RIDGE  # their rows for a coordinate follow each other
     again = ridges[1:] & ridges[:-1] & (own[1:] == own[:-1])

@@ -49,7 +49,7 @@ whose only head is the root (fields/head_law.py). Its rows follow those of the f
 a bend (bend.py), whose row comes after these and has a 1 in the column APART: it belongs to the field, and is
 not learned from draws.
 
-fields/ learns a field.
+field_table.py writes and reads these rows, and fields/ learns a field.
 """
 
 from __future__ import annotations
@@ -60,11 +60,8 @@ import numpy as np
 
 from ..jit import kernel
 from ..kinds import Real
-from .bend import are_valid as are_bends
 from .exponential import replace_by_exponentials
 from .map_table import (
-    APART,
-    BEND,
     COLUMNS,
     FIELD,
     FRAMED,
@@ -72,34 +69,25 @@ from .map_table import (
     KIND,
     N_ENTRIES,
     N_FEATURES,
-    N_GRADIENTS,
     N_HEADS,
     N_LATENTS,
-    OWN,
     ROWS,
     RUN,
     RUN_END,
     SIZE_A,
     SIZE_G,
     SIZE_S,
-    are_coordinates,
 )
 from .triangular import (
     dot,
-    is_run,
-    longest_run,
     order_entries,
-    run_order,
     solve,
     solve_transposed,
     total,
 )
 
-KINDS = FIELD, INNOVATIONS
 KNOTS = 4  # of each head, at mid + scale (-3, -1, 1, 3)
 OWN_FEATURES = 1 + 2 * KNOTS  # of each head
-_CLOSE = 1e-6  # of a frame's determinant to 1, and of frame times inverse to I
-_LARGEST_LOG = 300.0  # a larger log scale of a latent overflows
 
 
 class Field(NamedTuple):
@@ -484,192 +472,3 @@ def _add_pull(flat: Any, at_basis: Any, at: Any, size: Any, pull: Any, of_featur
         whole, basis = dot(flat[at + (r + 1) * n : at + (r + 2) * n], pull), flat[at_basis + r * f :]
         for i in range(f):
             of_features[i] += whole * basis[i]
-
-
-def split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of a map that hold its fields, with their innovations and the root's bend, and the others.
-
-    There are none of the first if it has no field.
-    """
-    end = len(_block(table, INNOVATIONS))
-    for _ in range(2):
-        end += len(_block(table[end:], FIELD))
-    if 0 < end < len(table) and table[end, KIND] == BEND and table[end, APART] == 1.0:
-        end += 1
-    return table[:end], table[end:]
-
-
-def _block(table: np.ndarray, kind: float) -> np.ndarray:
-    """The rows of the field or the innovations that begin with the first row, as many as there are."""
-    if not len(table) or table[0, KIND] != kind:
-        return table[:0]
-    return table[: int(max(table[0, ROWS], 1.0))] if np.isfinite(table[0, ROWS]) else table
-
-
-def _parts(rows: np.ndarray) -> list[np.ndarray]:
-    """The rows of the innovations, of the fields of the latents and of the heads, and of the root's bend.
-
-    Some have none.
-    """
-    parts, left = [], rows
-    for kind in (INNOVATIONS, FIELD, FIELD):
-        parts.append(_block(left, kind))
-        left = left[len(parts[-1]) :]
-    return [*parts, left]
-
-
-def innovations_of(rows: np.ndarray) -> np.ndarray:
-    """The rows of the innovations, among the rows of fields, if these are series of innovations."""
-    return _parts(rows)[0]
-
-
-def fields_of(rows: np.ndarray) -> list[Field]:
-    """The fields that these rows of a map hold: of the latents, and of the heads if they have one."""
-    return [field_of(part) for part in _parts(rows)[1:3] if len(part)]
-
-
-def bend_of_root(rows: np.ndarray) -> np.ndarray:
-    """The row of the root's bend, among the rows of fields, if it has one."""
-    return _parts(rows)[3]
-
-
-def moved_by(rows: np.ndarray) -> np.ndarray:
-    """The coordinates that the rows of fields move."""
-    innovations, *_, of_root = _parts(rows)
-    series = [field_of(innovations).own] if len(innovations) else []
-    moved = [of_root[:, OWN].astype(np.int64), *series, *(law.own for law in fields_of(rows))]
-    return np.unique(np.concatenate(moved))
-
-
-def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
-    """The rows of a map that hold a field; `gradients` is the number that learning it took."""
-    begin, end = longest_run(field.starts, field.later)
-    numbers = [field.heads, field.mid, field.scale, field.rate, *field.bases]
-    numbers += [field.middle, field.own, field.starts, field.later, *field.coefficients[:2]]
-    numbers.append(field.coefficients[2][:, run_order(begin, end, field.starts, len(field.later))])
-    if framed := bool(field.frame.size):
-        numbers += [field.frame, np.linalg.inv(field.frame)]
-    if len(field.centres):
-        numbers += [field.axes, field.centres]
-    flat = np.concatenate([np.ravel(np.asarray(v, float)) for v in numbers])
-    rows = np.zeros((1 + -(-flat.size // COLUMNS), COLUMNS))
-    rows[1:].reshape(-1)[: flat.size] = flat
-    header = {
-        KIND: kind,
-        ROWS: len(rows),
-        N_LATENTS: len(field.own),
-        N_HEADS: len(field.heads),
-        N_FEATURES: n_features(len(field.heads)) + len(field.centres),
-        N_ENTRIES: len(field.later),
-        SIZE_S: len(field.bases[0]),
-        SIZE_A: len(field.bases[1]),
-        SIZE_G: len(field.bases[2]),
-        N_GRADIENTS: gradients,
-        RUN: begin,
-        RUN_END: end,
-        FRAMED: framed,
-    }
-    for column, value in header.items():
-        rows[0, column] = value
-    return rows
-
-
-def field_of(rows: np.ndarray) -> Field:
-    """The field that these rows of a map hold, header first."""
-    at, flat = places(rows), rows.reshape(-1)
-    m, n, e = (int(rows[0, column]) for column in (N_HEADS, N_LATENTS, N_ENTRIES))
-    f, sizes = int(rows[0, N_FEATURES]), [int(rows[0, column]) for column in (SIZE_S, SIZE_A, SIZE_G)]
-    parts = [flat[at[i] : at[i + 1]] for i in range(len(at) - 1)]
-    indices = [part.astype(np.int64) for part in (parts[0], *parts[8:11])]
-    bases = tuple(part.reshape(size, f) for part, size in zip(parts[4:7], sizes, strict=True))
-    shapes = [(size + 1, length) for size, length in zip(sizes, (n, n, e), strict=True)]
-    coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[11:14], shapes, strict=True))
-    numbers = parts[1:4]
-    places_of = indices[1:]
-    order = run_order(int(rows[0, RUN]), int(rows[0, RUN_END]), places_of[1], e)
-    by_columns = np.empty_like(coefficients[2])
-    by_columns[:, order] = coefficients[2]
-    coefficients = *coefficients[:2], by_columns
-    frame = parts[14].reshape((n, n) if len(parts[14]) else (0, 0))
-    bumps = (part.reshape((-1, m) if len(part) else (0, 0)) for part in parts[16:18])
-    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients, frame, *bumps)  # type: ignore[call-arg,arg-type]
-
-
-def are_valid(rows: np.ndarray, d: int) -> bool:
-    """Whether rows, which may come from a file, hold fields of `d` coordinates; or nothing."""
-    if not len(rows):
-        return True
-    innovations, first, second, of_root = _parts(rows)
-    if not len(first) or not all(_is_valid(part, d) for part in (innovations, first, second) if len(part)):
-        return False
-    bent = of_root[:, OWN]
-    if not (are_coordinates(bent, d) and np.isfinite(of_root).all() and are_bends(of_root, d)):
-        return False
-    laws = fields_of(rows)
-    if np.isin(bent, np.concatenate([law.own for law in laws])).any():
-        return False
-    return len(laws) == 1 or not np.isin(np.concatenate((laws[1].own, laws[1].heads)), laws[0].own).any()
-
-
-def _is_valid(rows: np.ndarray, d: int) -> bool:
-    """Whether rows hold one field."""
-    counts = rows[0, [N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, RUN, RUN_END]]
-    if not (
-        np.isfinite(rows).all() and are_coordinates(counts, rows.size + 1) and rows[0, ROWS] == len(rows)
-    ):
-        return False
-    bumps = rows[0, N_FEATURES] - n_features(int(rows[0, N_HEADS]))
-    if bumps < 0.0 or (bumps and not rows[0, N_HEADS]) or rows[0, FRAMED] not in (0.0, 1.0):
-        return False
-    end = int(places(rows)[-1])
-    if not (rows.size - COLUMNS < end <= rows.size):
-        return False
-    at, flat = places(rows), rows.reshape(-1)
-    heads, own, starts, later = (flat[at[i] : at[i + 1]] for i in (0, 8, 9, 10))
-    n = len(own)
-    if not (are_coordinates(np.concatenate((heads, own)), d) and are_coordinates(starts, len(later) + 1)):
-        return False
-    if len(set(heads) | set(own)) < len(heads) + n or n == 0 or np.any(flat[at[2] : at[4]] <= 0.0):
-        return False
-    if starts[0] != 0 or starts[-1] != len(later) or np.any(np.diff(starts) < 0):
-        return False
-    columns = np.repeat(np.arange(n), np.diff(starts).astype(np.int64))
-    if not (are_coordinates(later, n) and np.all(later > columns)):
-        return False
-    if not is_run(int(rows[0, RUN]), int(rows[0, RUN_END]), starts.astype(np.int64), later):
-        return False
-    return _is_frame(flat[at[14] : at[16]], n)
-
-
-def _is_frame(numbers: np.ndarray, n: int) -> bool:
-    """Whether numbers are a matrix (n, n) with the determinant 1 or -1, and its inverse; or nothing."""
-    if not len(numbers):
-        return True
-    frame, inverse = numbers.reshape(2, n, n)
-    log_det = np.linalg.slogdet(frame)[1]
-    return bool(abs(log_det) < _CLOSE * n and np.abs(frame @ inverse - np.eye(n)).max() < _CLOSE)
-
-
-def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
-    """What a field does to each coordinate, as arrays (d,) for results.
-
-    `field_role` is 0 for a coordinate outside of the field, 1 for a latent and 2 for a head; `field_entries`
-    is the number of later latents that a latent depends on, and of all others in a frame. `field_root` is the
-    coordinate on which a head's law depends, -1 for none. `field_gradients` is what learning it took.
-    """
-    role, entries, root = np.zeros(d, np.int64), np.zeros(d, np.int64), np.full(d, -1)
-    found = {
-        "field_role": role,
-        "field_entries": entries,
-        "field_root": root,
-        "field_gradients": np.zeros(()),
-    }
-    if not len(rows):
-        return found
-    field, *of_heads = fields_of(rows)
-    role[field.own], role[field.heads] = 1, 2
-    entries[field.own] = np.diff(field.starts) if not field.frame.size else len(field.own) - 1
-    for law in of_heads:
-        root[law.own] = law.heads[0]
-    taken = sum(part[0, N_GRADIENTS] for part in _parts(rows)[:2] if len(part))
-    return found | {"field_gradients": np.array(taken)}

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from . import bend, group, ridge, tail
-from . import field as fields
+from . import field_table as fields
 from .bend import may_have_bends
 from .composition import LAWS, change_coordinates, coordinates_of, rows_into_x, transport_draws
 from .grouping.choice import exact_groups

@@ -21,7 +21,7 @@ from shares import PROBABILITIES, errors, quantiles, quantiles_of_two
 from stanadapt.result.container import datasets
 from stanadapt.target import log_density_gradient
 from stanadapt.transport.composition import into_z
-from stanadapt.transport.field import field_of, split
+from stanadapt.transport.field_table import field_of, split
 from stanadapt.transport.fields.field_learning import learn_field
 from tail_models import MODELS
 

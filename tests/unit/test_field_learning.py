@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sparse
 
 from stanadapt.transport import composition
-from stanadapt.transport.field import field_of
+from stanadapt.transport.field_table import field_of
 from stanadapt.transport.fields import field_learning
 from stanadapt.transport.fields.dense import dense_coupling, head_strengths
 from stanadapt.transport.fields.design import Design, find_design, how_far_off, widen_design

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stanadapt.transport import composition, innovations
-from stanadapt.transport.field import field_of, field_rows, innovations_of, split
+from stanadapt.transport.field_table import field_of, field_rows, innovations_of, split
 from stanadapt.transport.fields.field_learning import learn_field
 from stanadapt.transport.fields.innovation_search import (
     Innovations,

@@ -23,7 +23,8 @@ from stanadapt.result.container import container, datasets
 from stanadapt.samplers import fisher_hmc, rlmh, rlmh_mala
 from stanadapt.samplers import sampler as find_sampler
 from stanadapt.samplers.base import POLICY
-from stanadapt.transport.field import Field, field_rows, n_features
+from stanadapt.transport.field import Field, n_features
+from stanadapt.transport.field_table import field_rows
 from stanadapt.transport.map_table import COLUMNS
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")

@@ -10,19 +10,15 @@ import pytest
 from stanadapt.transport import composition, learning
 from stanadapt.transport.bend import Bend, bend_rows
 from stanadapt.transport.exponential import replace_by_exponentials
-from stanadapt.transport.field import (
-    OWN_FEATURES,
-    Field,
+from stanadapt.transport.field import OWN_FEATURES, Field, feature_values, n_features, places
+from stanadapt.transport.field_table import (
     are_valid,
     bend_of_root,
     describe,
-    feature_values,
     field_of,
     field_rows,
     fields_of,
     moved_by,
-    n_features,
-    places,
     split,
 )
 from stanadapt.transport.map_table import (

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import field as fields
-from ..field import Field, field_rows
+from ..field import Field
+from ..field_table import field_rows
 from .dense import change_axes, dense_precision
 from .laplace import HeadPosterior, LatentMode, mode_at
 from .precision import Factor, Precision, background_directions

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from ..composition import change_coordinates
-from ..field import Field, field_rows
+from ..field import Field
+from ..field_table import field_rows
 from ..map_table import no_transport
 from .dense import changes, dense_coupling, head_strengths
 from .design import Design, find_design, follow_tails, how_far_off, widen_design

@@ -22,7 +22,8 @@ from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
 from ..bend import Bend, bend_rows, undo_bend
-from ..field import Field, field_rows
+from ..field import Field
+from ..field_table import field_rows
 from ..map_table import APART
 from .design import Design, RidgePoint
 from .law_fit import Regressions, fit_regressions

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import innovations
-from ..field import KNOTS, Field, feature_values, field_rows, n_features
+from ..field import KNOTS, Field, feature_values, n_features
+from ..field_table import field_rows
 from ..map_table import INNOVATIONS
 from .law_fit import bounded_features, scale_features
 from .probes import FEW_NEIGHBOURS, ScaledDensity
