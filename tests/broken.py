@@ -86,8 +86,8 @@ WITH_FAULTS = {
         "    logp_y, taken =": "    if fault == 6 and x[0] > 0.0:\n        n += 1\n    logp_y, taken =",
     },
     "samplers/fisher_hmc.py": {
-        'coordinates where they help"] = "auto"\n': (
-            'coordinates where they help"] = "auto"\n    fault: Annotated[int, Limit(0, 6), "which"] = 0\n'
+        'the draws of all of them"] = False\n': (
+            'the draws of all of them"] = False\n    fault: Annotated[int, Limit(0, 6), "which"] = 0\n'
         ),
         "state.most, d, room, rng\n": "state.most, d, room, rng, 0 if adapting else settings.fault\n",
     },
