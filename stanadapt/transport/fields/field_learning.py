@@ -29,9 +29,10 @@ HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, 
 DELTA = 0.5
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 MOST_PROBES = 150  # gradients that a precision may take
-# Around the middle a good law is off by 0.05 to 0.25 in z. One that is as far off as this would be given up
-# after the next draws, so its tails are not worth their gradients.
-HOPELESS = 3.0
+# Around the middle a good law is off by 0.05 to 0.25 in z, and one that later rounds made good was off by 6.
+# One that is as far off as this, as on a map with a sum to zero (11 to 25), would be given up after the next
+# draws, so its tails are not worth their gradients.
+HOPELESS = 9.0
 # Dense precisions, with approaches to their modes, that a search takes for 1, 2, 3 and 4 heads, about.
 PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
