@@ -75,7 +75,7 @@ def import_others() -> None:
     for name in OTHERS:
         begin = time.perf_counter()
         if name == "arviz":
-            from stanadapt.result.container import container  # noqa: F401
+            importlib.import_module("stanadapt.result.container")
             from stanadapt.result.light_arviz import inference_data_class
 
             begin = time.perf_counter()

@@ -10,6 +10,7 @@ exact for any map.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +20,10 @@ from .precision import Factor, Precision
 
 _NEWTON_STEPS, _CLOSE = 40, 1e-2  # of a search for a mode; the squared length of its last step, in scales
 _NEWTON_STEPS_NEAR = 5  # after an approach
-_SMALLEST_STEP = 1e-4
+_SHARES = 14  # of a step that are tried, each half as long as the one before
 # Of an approach: its steps, the length of the longest one and the squared length of its last one, in those
-# of Newton's method, and how often a step is shortened.
-_APPROACHES, _LONGEST_APPROACH, _NEARLY, _HALVINGS = 25, 10.0, 0.3, 6
+# of Newton's method, and the shares of a step that are tried.
+_APPROACHES, _LONGEST_APPROACH, _NEARLY, _SHARES_NEAR = 25, 10.0, 0.3, 6
 _DAMPING, _LARGEST_DAMPING = 1e-3, 1e4  # shares of the diagonal that are added to an indefinite precision
 _ROUNDS = 20  # steps of the search for the heads
 _LAST_ROUND = 0.5  # no step begins after this share of the gradients, where a precision takes many
@@ -78,17 +79,38 @@ def find_mode(precision: Precision, x: np.ndarray, factor: Factor | None = None)
             x[latents] += move
             logp, _ = precision.density(x)
             return LatentMode(x, logp - 0.5 * factor.log_det(), factor) if np.isfinite(logp) else None
-        share = 1.0
-        while True:
-            y = x.copy()
-            y[latents] += share * move
-            logp_y, score_y = precision.density(y)
-            if np.isfinite(logp_y) and logp_y > logp + 0.1 * share * promise - 1e-8:
-                break
-            share *= 0.5
-            if share < _SMALLEST_STEP:
-                return None
-        x, logp, score = y, logp_y, score_y
+        risen = _rise(precision, x, logp, move, promise, _shares(1.0, 0.5, _SHARES))
+        if risen is None:
+            return None
+        _, x, logp, score = risen
+    return None
+
+
+def _shares(first: float, factor: float, n: int) -> Iterator[float]:
+    """The shares of a move, of which each is `factor` times the one before."""
+    for _ in range(n):
+        yield first
+        first *= factor
+
+
+def _rise(
+    precision: Precision,
+    x: np.ndarray,
+    logp: float,
+    move: np.ndarray,
+    promise: float,
+    shares: Iterable[float],
+) -> tuple[float, np.ndarray, float, np.ndarray] | None:
+    """The first share of a move of the latents that makes the log density rise by a tenth of its promise.
+
+    Returns it with the point (d,), its log density and its score; None if there is none.
+    """
+    for share in shares:
+        y = x.copy()
+        y[precision.latents] += share * move
+        logp_y, score_y = precision.density(y)
+        if np.isfinite(logp_y) and logp_y > logp + 0.1 * share * promise - 1e-8:
+            return share, y, logp_y, score_y
     return None
 
 
@@ -111,16 +133,11 @@ def _approach(precision: Precision, x: np.ndarray, factor: Factor) -> np.ndarray
         promise = float(move @ score[latents])
         if promise < _NEARLY * _CLOSE:
             break
-        share = min(1.0, _LONGEST_APPROACH / np.sqrt(promise))
-        for _ in range(_HALVINGS):
-            y = x.copy()
-            y[latents] += share * move
-            logp_y, score_y = precision.density(y)
-            if np.isfinite(logp_y) and logp_y > logp + 0.1 * share * promise - 1e-8:
-                break
-            share *= 0.3
-        else:
+        tried = _shares(min(1.0, _LONGEST_APPROACH / np.sqrt(promise)), 0.3, _SHARES_NEAR)
+        risen = _rise(precision, x, logp, move, promise, tried)
+        if risen is None:
             break
+        share, y, logp_y, score_y = risen
         change = (score - score_y)[latents]
         if move @ change > 0.0:
             steps.append((share * move, change))
