@@ -39,7 +39,9 @@ from numba.core.registry import CPUDispatcher
 from .compiler.direct_call import DirectCall, KernelError, direct_call, is_direct, lay_flat
 from .compiler.kernel_compiler import EntryCompiler, KernelCompiler, open_kernels
 from .compiler.kernel_files import Called, KernelFiles, kernels, place_of, symbols
-from .compiler.lean_compiler import Library, lean
+from .compiler.kernel_library import Library
+from .compiler.lean_compiler import lean
+from .compiler.level_codegen import level_codegen
 from .late_modules import put_off
 
 # SciPy copies all names of NumPy, and so imports this compiler of Fortran: a tenth of a second.
@@ -209,7 +211,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         global _under_way
         _under_way += 1  # a number that is wrong for a moment would do no harm
         try:
-            with lean(self.targetctx.codegen()):
+            with lean(self.targetctx):
                 open_kernels.append(self)
                 try:
                     return super().compile(sig)
@@ -241,7 +243,7 @@ class _Entry(CPUDispatcher):  # type: ignore[misc]
 
     def compile(self, sig: Any) -> Any:
         """See numba."""
-        with lean(self.targetctx.codegen()):
+        with lean(self.targetctx):
             return super().compile(sig)
 
 
@@ -319,7 +321,7 @@ class _Stub:
     def _generate(self, number: int) -> int:
         """The address of the stub's own machine code."""
         context = self.core.targetctx
-        library = Library(context.codegen(), self.symbol)
+        library = Library(level_codegen(), self.symbol)
         library.is_copied = False
         module = library.create_ir_module(self.symbol)
         kind = context.call_conv.get_function_type(self.signature.return_type, self.args)

@@ -16,7 +16,7 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 
-from .lean_compiler import Library
+from .kernel_library import Library
 
 open_kernels: list[Any] = []  # each one is compiled because the one before calls it
 

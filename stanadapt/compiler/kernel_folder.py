@@ -30,13 +30,6 @@ _RELATIVE_IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\([^)]*\)|.*)", re
 _IMPORT_OF_JIT = re.compile(r"^from \.+jit import .*\b(kernel|callback)\b", re.MULTILINE)
 
 
-def processor() -> str:
-    """The type of the processor that kernels are compiled for; the last bits of draws may depend on it."""
-    import llvmlite.binding
-
-    return str(llvmlite.binding.get_host_cpu_name())
-
-
 @functools.cache
 def cache_folder() -> Path:
     """The folder for kernels that were compiled from exactly this version of the sources.

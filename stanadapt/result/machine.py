@@ -6,7 +6,7 @@ import functools
 import importlib.metadata
 import platform
 
-from ..compiler.kernel_folder import processor
+from ..compiler.level_codegen import processor
 
 _PACKAGES = ("stanadapt", "numpy", "numba", "stanli", "bridgestan")
 _READERS = ("arviz", "xarray")  # which the draws do not depend on

@@ -26,6 +26,7 @@ from cases import thorough
 from stanadapt import cache, jit
 from stanadapt.compiler import kernel_files
 from stanadapt.compiler.kernel_folder import kernel_sources
+from stanadapt.compiler.level_codegen import level_codegen
 from stanadapt.errors import StanAdaptWarning
 
 
@@ -239,7 +240,7 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
         return 3 * x
 
     made = jit.kernel(thrice)
-    code = made._cache._path((numba.int64,), made.targetctx.codegen())
+    code = made._cache._path((numba.int64,), level_codegen())
     with code.with_suffix(".turn").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         pauses = []

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from numba.core import event
+from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler_machinery import PassManager
 from numba.core.runtime import _nrt_python, rtsys
 
 from stanadapt import jit
+from stanadapt.compiler import lean_compiler, level_codegen
 from stanadapt.kinds import Flag, Integer, Real
 
 
@@ -199,6 +201,33 @@ def test_numba_is_as_before_after_a_kernel_is_compiled() -> None:
 
     assert triple(2.0) == 6.0
     assert (PassManager._runPass, event.start_event, event.install_timer) == before
-    codegen = triple.targetctx.codegen()
-    assert codegen._library_class is not jit.Library
-    assert codegen.set_env.__func__ is type(codegen).set_env
+    assert type(triple.targetctx.codegen()) is JITCPUCodegen
+    assert triple.targetctx.cached_internal_func is not lean_compiler._internal_functions
+
+
+FEATURES = ["avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"]
+WIDE = [f"avx512{part}" for part in ("f", "bw", "cd", "dq", "vl")]
+
+
+@pytest.mark.parametrize(
+    ("features", "level"),
+    [
+        (FEATURES, "x86-64-v3"),
+        (FEATURES + WIDE, "x86-64-v4"),
+        (FEATURES[1:] + WIDE, None),  # LLVM would use what the processor has not
+        (FEATURES[:-1], None),
+        (FEATURES + WIDE[1:], "x86-64-v3"),
+        ([], None),
+    ],
+)
+def test_the_level_is_the_highest_whose_instructions_are_all_there(
+    features: list[str], level: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = dict.fromkeys(features, True) | {"sse4a": False}
+    monkeypatch.setattr(level_codegen.llvm, "get_host_cpu_features", lambda: found)
+    assert level_codegen.processor_level() == level
+
+
+def test_kernels_are_compiled_for_a_level_where_the_processor_has_one() -> None:
+    level, (_, name, features) = level_codegen.processor_level(), level_codegen.level_codegen().magic_tuple()
+    assert (name, features) == (level, "") if level else name == level_codegen.processor()

@@ -16,7 +16,8 @@ import numba
 import numpy as np
 
 from ...cache import private_folder
-from ...compiler.kernel_folder import cache_folder, processor
+from ...compiler.kernel_folder import cache_folder
+from ...compiler.level_codegen import target_processor
 from ...garbage import paused_collector
 from ...model import PROGRAM_BACKENDS
 from ...model.posterior import Posterior
@@ -111,7 +112,7 @@ def compile_for(parent: int, methods: Sequence[str]) -> None:
 
 
 def _mark_file(step: Step) -> Path:
-    text = "\n".join((step.name, step.types, processor()))
+    text = "\n".join((step.name, step.types, target_processor()))
     return cache_folder() / _MARKS / hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

@@ -1,0 +1,69 @@
+"""What the machine code of a kernel goes to.
+
+numba has no types, so mypy cannot check a class that derives from one of numba's (`type: ignore`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core.codegen import JITCodeLibrary
+
+
+class Library(JITCodeLibrary):  # type: ignore[misc]
+    """A compiled function with what is copied into it: as machine code, or only to be copied into others."""
+
+    is_copied = True  # whether it has no machine code of its own
+    is_wrapper = False  # whether it only calls another one: then little is gained by optimising it
+
+    def _optimize_final_module(self) -> None:
+        if not self.is_wrapper:
+            super()._optimize_final_module()
+            return
+        passes, builder = self._codegen._module_pass_manager(
+            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
+        )
+        passes.run(self._final_module, builder)
+
+    def _finalize_final_module(self) -> None:
+        if not self.is_copied:
+            super()._finalize_final_module()
+            return
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def serialize_using_object_code(self) -> tuple[str, str, Any]:
+        """What is stored: numba would store both the machine code and what it was made from."""
+        if self.is_copied:
+            return self.name, "copied", self._get_module_for_linking().as_bitcode()
+        defined = [
+            one.name
+            for kind in (self._final_module.functions, self._final_module.global_variables)
+            for one in kind
+            if not one.is_declaration
+        ]
+        return self.name, "code", (self._get_compiled_object(), defined)
+
+    @classmethod
+    def _unserialize(cls, codegen: Any, state: tuple[str, str, Any]) -> Any:
+        name, kind, data = state
+        self = cls(codegen, name)
+        self.is_copied = kind == "copied"
+        if self.is_copied:
+            self._final_module = self._shared_module = llvm.parse_bitcode(data)
+            self._finalized = True
+            return self
+        code, defined = data
+        self.enable_object_caching()
+        self._set_compiled_object(code)
+        self._finalize_final_module()
+        codegen._engine._defined_symbols.update(defined)
+        return self
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                passes, builder = self._codegen._function_pass_manager()
+                passes.run(function, builder)
