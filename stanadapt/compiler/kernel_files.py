@@ -27,13 +27,14 @@ from numba.core.serialize import dumps
 
 from .. import cache
 from ..errors import StanAdaptWarning
-from .kernel_folder import cache_folder, write_whole
+from .kernel_folder import cache_folder, shipped_folder, write_whole
 
 try:
     import fcntl
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
+CODE = "code"  # the folder of machine code in the folder of a version
 _PACKAGE = Path(__file__).parents[1]
 _LONGEST_WAIT, _PAUSE = 60.0, 0.02  # seconds, for a kernel that another process compiles
 
@@ -74,7 +75,7 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
     The name of a file is a digest of all that its machine code depends on beside the sources, which name the
     folder. It ends in a digest of what it holds, because damaged code would crash the process. A fault in
     the cache never ends a run: a file that cannot be read is compiled and written again, and if it cannot be
-    written, each process compiles.
+    written, each process compiles. Files that came with the package come first, and are only read.
     """
 
     def __init__(self, function: Callable[..., Any], shared: bool) -> None:
@@ -91,8 +92,14 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Machine code from the disk; None if there is none, and this process is to compile it."""
+        name = self._name(sig, target_context.codegen())
+        shipped = shipped_folder()
+        if shipped is not None:
+            found = load(shipped / CODE / name, sig, target_context)
+            if found is not None:
+                return found
         try:
-            path = self._path(sig, target_context.codegen())
+            path = _files() / name
         except OSError as error:
             _tell_once(error)
             return None
@@ -113,7 +120,7 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
             called_ones = [symbols[name] for name in called if name in symbols]
             others = [name for name in called if name not in symbols and not name.startswith("llvm.")]
             content = dumps((called_ones, others, parts))
-            write_whole(self._path(sig, data.codegen), content + hashlib.sha256(content).digest())
+            write_whole(_files() / self._name(sig, data.codegen), content + hashlib.sha256(content).digest())
         except Exception as error:  # for example, the disk is full
             _tell_once(error)
 
@@ -123,14 +130,14 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
             self._turn.close()
             self._turn = None
 
-    def _path(self, sig: Any, codegen: Any) -> Path:
+    def _name(self, sig: Any, codegen: Any) -> str:
         code = self._function.__code__
         cells = [cell.cell_contents for cell in self._function.__closure__ or ()]
         about = (*_origin(code.co_filename), code.co_firstlineno, sig, codegen.magic_tuple())
         found = hashlib.sha256("\n".join(map(str, about)).encode())
         found.update(code.co_code + (dumps(cells) if cells else b""))
         name = re.sub(r"[^\w.]", "", f"{Path(code.co_filename).stem}.{self._function.__qualname__}")
-        return _files() / f"{name}-{found.hexdigest()[:32]}.code"
+        return f"{name}-{found.hexdigest()[:32]}.code"
 
     def enable(self) -> None:
         """See numba."""
@@ -145,7 +152,7 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
 @functools.cache
 def _files() -> Path:
     """The folder of machine code."""
-    return cache.private_folder(cache_folder() / "code")
+    return cache.private_folder(cache_folder() / CODE)
 
 
 def load(path: Path, sig: Any, target_context: Any) -> Any:
@@ -170,8 +177,6 @@ def load(path: Path, sig: Any, target_context: Any) -> Any:
         if tuple(found.signature.args) != tuple(numba.core.sigutils.normalize_signature(sig)[0]):
             raise TypeError(f"{path} is for other types")  # whose names are the same
     except Exception:  # a damaged pickle may raise anything
-        with contextlib.suppress(OSError):
-            path.unlink()
         return None
     return found
 

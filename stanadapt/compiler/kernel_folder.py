@@ -3,7 +3,8 @@
 numba's disk cache notices an edit only in the file that holds the cached function. A kernel that calls a
 function of another file would keep the old version of that function. So the name of the folder is a hash of
 all files that hold kernels, and of all files that they import. An edit of any of them gives a new folder.
-Without edits a kernel is compiled once per machine.
+Without edits a kernel is compiled once per machine, or never: an installed package may bring such a folder with
+it, which is read before the one in the user's cache and never written.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib.machinery
 import os
 import re
 import shutil
@@ -24,6 +26,8 @@ import numba
 from .. import cache
 
 _PACKAGE = Path(__file__).parents[1]
+_SHIPPED = _PACKAGE / "compiled"  # what a release brings with it (tests/release.py); a checkout has none
+_PYTHON = importlib.machinery.EXTENSION_SUFFIXES[0]  # names the version of Python and how it was built
 _KEEP_DAYS = 30
 # A text that only looks like one does no harm. To parse all sources would take half a second.
 _RELATIVE_IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
@@ -39,19 +43,37 @@ def cache_folder() -> Path:
     OSError
         No folder can be used, not even a temporary one.
     """
-    stamp = cache.cache_folder("stamps") / _stamp()
+    folder = cache.cache_folder("kernels", _version())
+    with contextlib.suppress(OSError):
+        os.utime(folder)
+        _prune(folder)
+    return folder
+
+
+@functools.cache
+def shipped_folder() -> Path | None:
+    """The folder of kernels that came with the package, for this version of the sources, of Python and of numba."""
+    folder = _SHIPPED / _version() if _SHIPPED.is_dir() else None
+    return folder if folder is not None and folder.is_dir() else None
+
+
+@functools.cache
+def _version() -> str:
+    """`_digest`, from a file that says it as long as the files of the package stay the same."""
+    try:
+        stamp = cache.cache_folder("stamps") / _stamp()
+    except OSError:  # nothing is kept
+        return _digest()
     try:
         digest = stamp.read_text("ascii")
     except OSError:
         digest = _digest()
         with contextlib.suppress(OSError):  # without the file the next process reads the sources again
             write_whole(stamp, digest.encode())
-    folder = cache.cache_folder("kernels", digest)
     with contextlib.suppress(OSError):
-        for used in (folder, stamp):
-            os.utime(used)
-            _prune(used)
-    return folder
+        os.utime(stamp)
+        _prune(stamp)
+    return digest
 
 
 def _stamp() -> str:
@@ -70,7 +92,7 @@ def _stamp() -> str:
 
 def _digest() -> str:
     """A hash of all sources that compiled code depends on."""
-    found = hashlib.sha256(f"{numba.__version__} {sys.version}".encode())
+    found = hashlib.sha256(f"{numba.__version__} {_PYTHON}".encode())
     for source in sorted(kernel_sources()):
         found.update(source.relative_to(_PACKAGE).as_posix().encode())
         found.update(source.read_bytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import stanadapt
 from cases import partly_thorough
 from kernels import copy_kernels
 from stanadapt import api, cli
+from stanadapt.compiler.kernel_files import load
 from stanadapt.compiler.kernel_folder import cache_folder
 from stanadapt.errors import ArgumentError
 from stanadapt.run.preparation.compiling import Step
@@ -95,6 +97,36 @@ def test_a_second_process_compiles_nothing(method: str) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=140)
         assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
+
+
+def test_kernels_that_came_with_the_package(tmp_path: Path) -> None:
+    """A copy of the package that brings them compiles nothing. It compiles damaged ones, and leaves the files."""
+
+    def run() -> list[str]:
+        command = [sys.executable, "-c", COUNTED, str(SCHOOLS), "rwm"]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=140, env=environment, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    environment = dict(os.environ)
+    run()  # so that this user's cache has them all
+    package = tmp_path / "stanadapt"
+    shutil.copytree(Path(stanadapt.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shipped = package / "compiled" / cache_folder().name
+    copy_kernels(shipped)
+    environment |= {"PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert run() == []
+    assert not list((tmp_path / "cache").rglob("*.code"))
+    damaged = list(shipped.rglob("rwm.sweep-*.code"))
+    for file in damaged:
+        file.write_bytes(file.read_bytes()[:-1])
+    assert damaged
+    assert run() == ["sweep"]
+    assert run() == []
+    assert len(list((tmp_path / "cache").rglob("*.code"))) == 1
+    assert all(load(file, (), None) is None for file in damaged)
 
 
 def test_the_command_fills_a_cache(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(
         return 3 * x
 
     made = jit.kernel(thrice)
-    code = made._cache._path((numba.int64,), level_codegen())
+    code = tmp_path / made._cache._name((numba.int64,), level_codegen())
     with code.with_suffix(".turn").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         pauses = []

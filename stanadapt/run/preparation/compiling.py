@@ -1,7 +1,7 @@
 """Compile kernels before chains start, in a thread of its own, and show the user how far it is.
 
-Compiling is cut into steps. A step that was compiled on this machine before is not shown: it leaves a mark in
-the cache folder of kernels, by its name, the types that it is for, and the type of the processor.
+Compiling is cut into steps. A step that was compiled before, on this machine or for the release, is not shown: it
+leaves a mark in the folder of kernels, by its name, the types that it is for, and the processors that it is for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numba
 import numpy as np
 
 from ...cache import private_folder
-from ...compiler.kernel_folder import cache_folder
+from ...compiler.kernel_folder import cache_folder, shipped_folder
 from ...compiler.level_codegen import target_processor
 from ...garbage import paused_collector
 from ...model import PROGRAM_BACKENDS
@@ -111,21 +111,24 @@ def compile_for(parent: int, methods: Sequence[str]) -> None:
             _mark(step)
 
 
-def _mark_file(step: Step) -> Path:
+def _mark_file(step: Step) -> str:
     text = "\n".join((step.name, step.types, target_processor()))
-    return cache_folder() / _MARKS / hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _is_marked(step: Step) -> bool:
+    shipped = shipped_folder()
+    if shipped is not None and (shipped / _MARKS / _mark_file(step)).exists():
+        return True
     try:
-        return _mark_file(step).exists()
+        return (cache_folder() / _MARKS / _mark_file(step)).exists()
     except OSError:  # nothing is kept
         return False
 
 
 def _mark(step: Step) -> None:
     with contextlib.suppress(OSError):
-        path = _mark_file(step)
+        path = cache_folder() / _MARKS / _mark_file(step)
         if not path.exists():
             private_folder(path.parent)
             path.touch()
