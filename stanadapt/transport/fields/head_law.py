@@ -17,8 +17,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.interpolate import CubicSpline, PchipInterpolator
-from scipy.optimize import minimize
 from scipy.special import expit, ndtr
 
 from ..bend import Bend, bend_rows, undo_bend
@@ -120,6 +118,8 @@ def _between(points: list[RidgePoint], root: int) -> list[RidgePoint]:
 
     A law that is fitted to few points swings between them.
     """
+    from scipy.interpolate import PchipInterpolator  # here: the import takes a fifth of a second
+
     order = np.argsort([point.theta[root] for point in points])
     rows = [np.concatenate((points[i].theta, np.log(points[i].widths), [points[i].height])) for i in order]
     at = np.array(rows)[:, root]
@@ -163,6 +163,8 @@ def _fit_bend(
     The law has the log densities (p,) at the points `at` (p,), of which the first is in the middle. None if
     it is nearly normal, or if no bend makes it so.
     """
+    from scipy.interpolate import CubicSpline  # here: the import takes a fifth of a second
+
     order = np.argsort(at)
     ends, middle = at[order[[0, -1]]], at[0]
     spline = CubicSpline(at[order], log_density[order])
@@ -196,6 +198,8 @@ def _fit_bend(
     plain, _ = fit(bend_of(np.array([0.0, -30.0, 0.0])))
     if plain < _NOT_NORMAL**2:
         return None
+    from scipy.optimize import minimize  # here for the same reason
+
     start = np.array([2.0, 0.0, np.log(0.3)])
     simplex = start + np.concatenate((np.zeros((1, 3)), np.diag([-1.0, 1.0, 1.0])))
     options = {"maxfev": _TRIALS, "initial_simplex": simplex}
