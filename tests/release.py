@@ -4,13 +4,15 @@
 
 It checks that the version, the changelog and the citation agree and that everything is committed. It builds
 sdist and wheel, and twine checks what the package index will show of them. It installs the wheel in a new
-environment, without the checkout, and runs the demo there. At the end it prints the commands that publish the
-release; to run them is left to you.
+environment, without the checkout, and runs the demo there. On Linux on x86-64 it then builds wheels that bring
+the machine code of all methods (compiled_wheels.py), for each version of Python that it finds, some minutes each.
+At the end it prints the commands that publish the release; to run them is left to you.
 """
 
 from __future__ import annotations
 
 import ast
+import platform
 import re
 import shutil
 import subprocess
@@ -19,7 +21,10 @@ import tempfile
 import venv
 from pathlib import Path
 
+import compiled_wheels
+
 ROOT = Path(__file__).parents[1]
+PYTHONS = ["python3.11", "python3.12", "python3.13", "python3.14"]  # those of pyproject.toml
 DEMO = "models/eight_schools/eight_schools"
 VERSION = re.compile(r"\d+\.\d+\.\d+")
 HEADING = re.compile(r"^## (.+?) - (.+)$", re.MULTILINE)
@@ -91,7 +96,13 @@ def main(out: Path) -> None:
     if out.exists() and any(out.iterdir()):
         sys.exit(f"{out} is not empty: older files would be checked, and uploaded, with the new ones.")
     out.mkdir(parents=True, exist_ok=True)
-    try_wheel(build(out))
+    wheel = build(out)
+    try_wheel(wheel)
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+        missing = [python for python in PYTHONS if not shutil.which(python)]
+        compiled_wheels.main(wheel, [python for python in PYTHONS if python not in missing])
+        for python in missing:
+            print(f"{python} is not here: it gets no wheel with machine code, and compiles at first runs.")
     version = version_of(ROOT)
     print(f"\nstanadapt {version} is built and tried. To publish it:\n")
     print(f"    git tag v{version} && git push origin main v{version}")
