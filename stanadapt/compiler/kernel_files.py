@@ -27,7 +27,7 @@ from numba.core.serialize import dumps
 
 from .. import cache
 from ..errors import StanAdaptWarning
-from .kernel_folder import cache_folder, shipped_folder, write_whole
+from .kernel_folder import PACKAGE, cache_folder, shipped_folder, write_whole
 
 try:
     import fcntl
@@ -35,7 +35,6 @@ except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 CODE = "code"  # the folder of machine code in the folder of a version
-_PACKAGE = Path(__file__).parents[1]
 _LONGEST_WAIT, _PAUSE = 60.0, 0.02  # seconds, for a kernel that another process compiles
 
 
@@ -61,8 +60,8 @@ def _origin(file: str) -> tuple[str, ...]:
     holds no paths; another one by its path and what it holds.
     """
     path = Path(file)
-    if path.is_relative_to(_PACKAGE):
-        return (path.relative_to(_PACKAGE).as_posix(),)
+    if path.is_relative_to(PACKAGE):
+        return (path.relative_to(PACKAGE).as_posix(),)
     try:
         return file, hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError:  # it was read from an archive, or typed in

@@ -25,8 +25,8 @@ import numba
 
 from .. import cache
 
-_PACKAGE = Path(__file__).parents[1]
-_SHIPPED = _PACKAGE / "compiled"  # what a release brings with it (tests/release.py); a checkout has none
+PACKAGE = Path(__file__).parents[1]
+_SHIPPED = PACKAGE / "compiled"  # what a release brings with it (tests/release.py); a checkout has none
 _PYTHON = importlib.machinery.EXTENSION_SUFFIXES[0]  # names the version of Python and how it was built
 _KEEP_DAYS = 30
 # A text that only looks like one does no harm. To parse all sources would take half a second.
@@ -81,8 +81,8 @@ def _stamp() -> str:
 
     To read and parse the sources takes half a second in every process; this takes some milliseconds.
     """
-    found = hashlib.sha256(f"{numba.__version__} {sys.version} {_PACKAGE}".encode())
-    for path in sorted(_PACKAGE.rglob("*.py")):
+    found = hashlib.sha256(f"{numba.__version__} {sys.version} {PACKAGE}".encode())
+    for path in sorted(PACKAGE.rglob("*.py")):
         about = path.stat()
         found.update(
             f"{path} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}".encode()
@@ -94,7 +94,7 @@ def _digest() -> str:
     """A hash of all sources that compiled code depends on."""
     found = hashlib.sha256(f"{numba.__version__} {_PYTHON}".encode())
     for source in sorted(kernel_sources()):
-        found.update(source.relative_to(_PACKAGE).as_posix().encode())
+        found.update(source.relative_to(PACKAGE).as_posix().encode())
         found.update(source.read_bytes())
     return found.hexdigest()[:16]
 
@@ -112,10 +112,10 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def kernel_sources() -> set[Path]:
     """The files of the package that hold kernels, and all files of the package that these import."""
-    waiting = [path for path in _PACKAGE.rglob("*.py") if _IMPORT_OF_JIT.search(path.read_text("utf-8"))]
-    waiting.append(_PACKAGE / "jit.py")
+    waiting = [path for path in PACKAGE.rglob("*.py") if _IMPORT_OF_JIT.search(path.read_text("utf-8"))]
+    waiting.append(PACKAGE / "jit.py")
     found: set[Path] = set()
-    front = _PACKAGE / "__init__.py"  # it imports everything and holds no kernel
+    front = PACKAGE / "__init__.py"  # it imports everything and holds no kernel
     while waiting:
         path = waiting.pop()
         if path in found or path == front:
