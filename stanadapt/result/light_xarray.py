@@ -1,8 +1,8 @@
 """xarray without Dask until somebody has an array of Dask.
 
-Where Dask is installed, xarray imports dask.array when it makes its first variable, to ask whether the values
-are an array of Dask. That takes a tenth of a second, and there can be no such array before Dask has been
-imported. So xarray asks a class here, which looks for Dask only among the modules that are imported.
+Where Dask is installed, xarray imports dask and dask.array when it makes its first variable, to ask whether the
+values are an array of Dask. That takes a fifth of a second, and there can be no such array before Dask has been
+imported. So xarray asks a class and a function here, which look for Dask only among the modules that are imported.
 """
 
 from __future__ import annotations
@@ -42,3 +42,14 @@ def put_off_dask() -> None:
                 return getattr(kind("dask"), name)
 
         cached["dask"] = LateDask()
+        _ask_only_if_imported(importlib.import_module("xarray.namedarray.utils"))
+
+
+def _ask_only_if_imported(utilities: Any) -> None:
+    """Have xarray's `is_dask_collection` import nothing."""
+    ask = utilities.is_dask_collection
+
+    def is_dask_collection(x: object) -> bool:
+        return "dask" in sys.modules and bool(ask(x))
+
+    utilities.is_dask_collection = is_dask_collection

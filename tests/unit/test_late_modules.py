@@ -25,7 +25,7 @@ import numpy as np
 import stanadapt.result.container
 import xarray
 own = xarray.Dataset({"x": ("a", np.ones(3))})
-print("dask.array" in sys.modules)
+print("dask" in sys.modules)
 import dask.array
 held = xarray.Dataset({"x": ("a", dask.array.ones(3, chunks=2))})
 print(type(held["x"].data).__name__, type(own["x"].data).__name__, float(held["x"].sum().compute()))
