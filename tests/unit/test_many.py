@@ -488,11 +488,11 @@ parameters { real mu; } model { mu ~ normal(s, 1); }"""
 def test_a_first_fit_that_is_endless_when_it_is_opened_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing could end it in this process, which compiles what the fits need and so opens no model."""
     opened: list[Any] = []
-    monkeypatch.setattr(fits, "COLD_SECONDS", 20.0)
+    monkeypatch.setattr(fits, "COLD_SECONDS", 9.0)
     monkeypatch.setattr(fits, "open_posterior", lambda *arguments: opened.append(arguments))
-    found = dict(many({"a": {"endless": 1}, "b": {"endless": 0}}, ENDLESS_DATA, timeout=5))
+    found = dict(many({"a": {"endless": 1}, "b": {"endless": 0}}, ENDLESS_DATA, timeout=4))
     assert opened == []
-    assert "took longer than timeout=5 seconds" in str(found["a"])
+    assert "took longer than timeout=4 seconds" in str(found["a"])
     assert mu(found["b"]).shape == (2, 40)
 
 
