@@ -141,7 +141,8 @@ def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Les
     """Look for a latent field, as `explore` does, once for all chains that are about to take a lesson.
 
     The search begins at the state with the median log density, because the highest one may stand in the neck
-    of a funnel. All chains move to the field, or none does.
+    of a funnel; and another search at the state above. All chains move to the field, or none does. The first
+    search is earlier than that of a chain alone, so that a field which is given up is looked for again.
     """
     windows = joint_windows([state.windows for state in states])
     points, scores = windows.points[windows.before :], windows.scores[windows.before :]
@@ -150,8 +151,9 @@ def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Les
     if stage == LAST or not _seeks(state, len(points), float(np.mean(paces)), is_new=is_new):
         return lesson
     heights = [_in_x(state)[1] for state in states]
-    middle = states[int(np.argsort(heights, kind="stable")[len(states) // 2])]
-    found = _search(target, middle, points, scores, settings)
+    rank = (len(states) // 2 + state.searches) % len(states)
+    begin = states[int(np.argsort(heights, kind="stable")[rank])]
+    found = _search(target, begin, points, scores, settings)
     lesson = lesson._replace(searches=found.searches, field_gradients=found.gradients)
     if not len(found.rows) or not all(_is_finite(_move_to_field(state, found.rows)) for state in states):
         return lesson
@@ -173,7 +175,8 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     )
     if not len(found.rows):
         return state
-    moved = _move_to_field(state, found.rows)._replace(metric=found.metric)
+    # A field that is given up later is not looked for again.
+    moved = _move_to_field(state, found.rows)._replace(metric=found.metric, searches=MOST_SEARCHES)
     return moved if _is_finite(moved) else state
 
 
@@ -224,7 +227,6 @@ def _move_to_field(state: Any, rows: np.ndarray) -> Any:
         hessian=np.empty((0, 0)),
         steady=False,
         transport=rows,
-        searches=MOST_SEARCHES,  # a field that is given up later is not looked for again
     )
 
 
