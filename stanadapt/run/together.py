@@ -54,8 +54,8 @@ def teach(
 ) -> None:
     """Let all chains that wait, given as their values, learn together and go on.
 
-    `model` gives the density, for a search for a latent field. `keep` is called with the number of every chain
-    before one of them can go on.
+    `model` gives the density, for a search for a latent field. `keep` is called with the number of every
+    chain before one of them can go on.
     """
     stage = min(value.place.stage for value in values if value.is_waiting)
     ahead = [value.taught for value in values if value.taught is not None and value.taught.stage == stage]

@@ -155,10 +155,9 @@ def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Les
     begin = states[int(np.argsort(heights, kind="stable")[rank])]
     found = _search(target, begin, points, scores, settings)
     lesson = lesson._replace(searches=found.searches, field_gradients=found.gradients)
-    if not len(found.rows) or not all(_is_finite(_move_to_field(state, found.rows)) for state in states):
+    if found.metric is None or not all(_is_finite(_move_to_field(state, found.rows)) for state in states):
         return lesson
-    news = {"metric": found.metric, "steady": False, "wanted": False, "has_new_field": True}
-    return lesson._replace(transport=found.rows, **news)
+    return Lesson(found.rows, found.metric, False, False, True, found.searches, found.gradients)
 
 
 def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
@@ -173,7 +172,7 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     state = state._replace(
         searches=state.searches + found.searches, field_gradients=state.field_gradients + found.gradients
     )
-    if not len(found.rows):
+    if found.metric is None:
         return state
     # A field that is given up later is not looked for again.
     moved = _move_to_field(state, found.rows)._replace(metric=found.metric, searches=MOST_SEARCHES)
@@ -190,8 +189,8 @@ class _Search(NamedTuple):
 
     searches: int  # how many it counts for
     gradients: float  # that it took
-    rows: np.ndarray  # of a map; without any there is no field
-    metric: Metric | None
+    rows: np.ndarray  # of a map
+    metric: Metric | None  # to begin with; None where there is no field
 
 
 def _search(target: Any, state: Any, points: np.ndarray, scores: np.ndarray, settings: Any) -> _Search:
