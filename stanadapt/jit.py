@@ -165,9 +165,10 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
             self._needs_entry = True
             return self.entry(*args, **kws)
         place = tuple(key)
-        if place not in self._direct_calls:
-            self._direct_calls[place] = self._direct(tuple(map(numba.typeof, args)), words)
-        call = self._direct_calls[place]
+        try:
+            call = self._direct_calls[place]
+        except KeyError:
+            call = self._direct_calls[place] = self._direct(tuple(map(numba.typeof, args)), words)
         try:
             if call is not None:
                 self._tuples_read += isinstance(call.result, numba.types.BaseTuple)

@@ -430,19 +430,19 @@ MUTATIONS = [
         unit("test_transport", "test_density_and_score_against_their_definition"),
     ),
     Mutation(
-        "transport/ridge_learning.py",
+        "transport/ridge_fit.py",
         "EXACT, BRINGS, STAYS = 1e-14, 1e-10, 1e-8",
         "EXACT, BRINGS, STAYS = 1e-2, 1e-1, 1e-1",
         unit("test_transport_ridge", "test_other_ridges_are_found_and_judged"),
     ),
     Mutation(
-        "transport/ridge_learning.py",
+        "transport/ridge_fit.py",
         "    return bool(before - after > margin and",
         "    return True or bool(before - after > margin and",
         unit("test_transport_ridge", "test_what_is_far_from_second_order_is_left_alone"),
     ),
     Mutation(
-        "transport/ridge_learning.py",
+        "transport/ridge_terms.py",
         "np.square(t), 4.0 * np.abs(t) - 4.0",
         "np.square(t), np.square(t)",
         unit("test_transport_ridge", "test_beyond_its_reach_a_ridge_goes_on_as_a_straight_line"),

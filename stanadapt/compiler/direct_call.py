@@ -14,9 +14,9 @@ the reference that the kernel hands to it.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import struct
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +28,10 @@ _NUMBERS = {types.float64: "d", types.int64: "q", types.uint64: "Q", types.boole
 _DTYPES = {kind: np.dtype(letter) for kind, letter in _NUMBERS.items()}
 _OWNERLESS = (0, 0)  # in place of the count of references to an array, and of its Python object
 _HEAD = 5  # numbers of an array before its shape
+# The flags of an array that its type tells: its order in memory, C or Fortran, aligned, and writeable.
+_FLAGS = 0x1 | 0x2 | 0x100 | 0x400
+
+Reader = Callable[[tuple[Any, ...], dict[int, np.ndarray]], Any]
 
 
 class DirectCall(NamedTuple):
@@ -36,6 +40,7 @@ class DirectCall(NamedTuple):
     function: Any
     result: Any  # numba's type
     form: struct.Struct  # of the result in memory
+    read: Reader  # of the result from the numbers of that form
 
     def __call__(self, words: list[Any], lent: dict[int, np.ndarray]) -> Any:
         """The result for flat arguments and their arrays; `lay_flat` has written both.
@@ -48,9 +53,7 @@ class DirectCall(NamedTuple):
         memory, error = ctypes.create_string_buffer(self.form.size or 8), ctypes.c_void_p()
         if self.function(memory, ctypes.byref(error), *words):
             raise KernelError
-        if self.result == types.none:
-            return None
-        return _read(self.result, iter(self.form.unpack_from(memory)), lent)
+        return self.read(self.form.unpack_from(memory), lent)
 
 
 class KernelError(Exception):
@@ -66,43 +69,65 @@ def direct_call(address: int, result: Any, words: list[Any]) -> DirectCall:
     """The kernel at `address`, for arguments with the types of these flat ones."""
     kinds = [ctypes.c_double if isinstance(word, float) else _WORD for word in words]
     function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *kinds)(address)
-    form = "" if result == types.none else _form(result)[0]
-    return DirectCall(function, result, struct.Struct(f"@{form}"))
+    if result == types.none:
+        return DirectCall(function, result, struct.Struct(""), lambda numbers, lent: None)
+    return DirectCall(function, result, struct.Struct(f"@{_form(result)[0]}"), _reader(result, 0)[0])
 
 
-def lay_flat(value: Any, words: list[Any], key: list[Any], lent: dict[int, np.ndarray]) -> bool:
-    """Append an argument to `words` as machine code takes it, and what tells its type to `key`.
+def lay_flat(values: tuple[Any, ...], words: list[Any], key: list[Any], lent: dict[int, np.ndarray]) -> bool:
+    """Append values to `words` as machine code takes them, and what tells their types to `key`.
 
     `lent` gets the arrays, by their addresses. Returns whether there is a way to do that.
     """
-    if isinstance(value, np.ndarray) and type(value) is np.ndarray:
-        lent[_array(value, words, key)] = value
-        return True
-    way = _WAYS.get(type(value))
-    if way is not None:
-        way(value, words, key)
-        return True
-    if isinstance(value, tuple):
-        key.append((type(value), len(value)))
-        return all(lay_flat(part, words, key, lent) for part in value)
-    return False
+    for value in values:
+        kind = type(value)
+        if kind is np.ndarray:
+            address = address_of(value)
+            lent[address] = value
+            words += (*_OWNERLESS, value.size, value.itemsize, address, *value.shape, *value.strides)
+            key += (value.dtype, value.ndim, value.flags.num & _FLAGS)
+        elif (way := _WAYS.get(kind)) is not None:
+            way(value, words, key)
+        elif isinstance(value, tuple):
+            key += (kind, len(value))
+            if not lay_flat(value, words, key, lent):
+                return False
+        else:
+            return False
+    return True
 
 
-def _array(value: np.ndarray, words: list[Any], key: list[Any]) -> int:
-    flags = value.flags
-    key.append(
-        (value.dtype, value.ndim, flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned)
-    )
-    address: int = value.ctypes.data
-    words += (*_OWNERLESS, value.size, value.itemsize, address, *value.shape, *value.strides)
+def _data_field(array: np.ndarray) -> int:
+    """The address of an array's data, which is the first field of NumPy's structure."""
+    return _POINTER(id(array) + _HEADER).value or 0
+
+
+def _data_attribute(array: np.ndarray) -> int:
+    address: int = array.ctypes.data
     return address
 
 
+# The field takes an eighth of the time. Not every Python has an object at its `id`, so it is tried once.
+_POINTER, _HEADER = ctypes.c_void_p.from_address, object.__basicsize__
+address_of = _data_attribute
+if sys.implementation.name == "cpython":
+    _some = np.arange(6.0)
+    if all(_data_field(each) == _data_attribute(each) for each in (_some, _some[1:], np.empty((0, 2)))):
+        address_of = _data_field
+
+
 def _generator(value: np.random.Generator, words: list[Any], key: list[Any]) -> None:
-    about = value.bit_generator.ctypes
+    generator = value.bit_generator
+    about = generator.ctypes
+    calls = _calls.get(type(generator))
+    if calls is None:
+        found = (ctypes.cast(call, ctypes.c_void_p).value for call in about[2:5])
+        calls = _calls[type(generator)] = tuple(found)
     key.append(np.random.Generator)
-    calls = (ctypes.cast(call, ctypes.c_void_p).value for call in about[2:5])
     words += (0, about.state_address, about.state.value, *calls, about.bit_generator.value, *_OWNERLESS)
+
+
+_calls: dict[type, tuple[Any, ...]] = {}  # the addresses of the functions of each kind of bit generator
 
 
 def _number(
@@ -139,7 +164,7 @@ def _is_flat(kind: Any) -> bool:
 
 
 def _is_readable(kind: Any) -> bool:
-    """Whether `_read` has a way for values of this type."""
+    """Whether `_reader` has a way for values of this type."""
     if isinstance(kind, types.BaseTuple):
         return all(map(_is_readable, kind))
     return kind in _NUMBERS or (isinstance(kind, types.Array) and kind.dtype in _NUMBERS)
@@ -157,25 +182,34 @@ def _form(kind: Any) -> tuple[str, int]:
     return _NUMBERS[kind], 1 if kind == types.boolean else 8
 
 
-def _read(kind: Any, numbers: Iterator[Any], lent: dict[int, np.ndarray]) -> Any:
-    """The value of a type that begins with the next of these numbers."""
+def _reader(kind: Any, first: int) -> tuple[Reader, int]:
+    """What reads a value of a type whose numbers begin with number `first`, and the number after them."""
     if isinstance(kind, types.BaseTuple):
-        parts = [_read(part, numbers, lent) for part in kind]
-        return kind.instance_class(*parts) if isinstance(kind, types.BaseNamedTuple) else tuple(parts)
+        readers, end = [], first
+        for part in kind:
+            read, end = _reader(part, end)
+            readers.append(read)
+        make = kind.instance_class._make if isinstance(kind, types.BaseNamedTuple) else tuple
+        return lambda numbers, lent: make([read(numbers, lent) for read in readers]), end
     if not isinstance(kind, types.Array):
-        return next(numbers)
-    counted, _, size, _, address = itertools.islice(numbers, _HEAD)
-    shape, strides = tuple(itertools.islice(numbers, kind.ndim)), tuple(itertools.islice(numbers, kind.ndim))
-    dtype = _DTYPES[kind.dtype]
-    if counted:
-        owner = MemInfo(counted)  # it takes over the reference that the kernel hands to its caller
-        array: np.ndarray = np.ndarray(shape, dtype, owner, address - owner.data if size else 0, strides)
-    else:
-        array = _argument(lent, address, shape, strides, dtype)
-    if not kind.mutable and array.flags.writeable:
-        array = array.view()
-        array.flags.writeable = False
-    return array
+        return lambda numbers, lent: numbers[first], first + 1
+    shape_ends, end = first + _HEAD + kind.ndim, first + _HEAD + 2 * kind.ndim
+    dtype, mutable = _DTYPES[kind.dtype], kind.mutable
+
+    def read_array(numbers: tuple[Any, ...], lent: dict[int, np.ndarray]) -> np.ndarray:
+        counted, size, address = numbers[first], numbers[first + 2], numbers[first + 4]
+        shape, strides = numbers[first + _HEAD : shape_ends], numbers[shape_ends:end]
+        if counted:
+            owner = MemInfo(counted)  # it takes over the reference that the kernel hands to its caller
+            array: np.ndarray = np.ndarray(shape, dtype, owner, address - owner.data if size else 0, strides)
+        else:
+            array = _argument(lent, address, shape, strides, dtype)
+        if not mutable and array.flags.writeable:
+            array = array.view()
+            array.flags.writeable = False
+        return array
+
+    return read_array, end
 
 
 def _argument(
@@ -188,7 +222,7 @@ def _argument(
     about = {"data": (address, False), "shape": shape, "strides": strides, "typestr": dtype.str, "version": 3}
     for array in lent.values():
         first, end = np.lib.array_utils.byte_bounds(array)
-        if first <= address < end or address == array.ctypes.data:
+        if first <= address < end or address == address_of(array):
             return np.asarray(_Part(about, array))
     return np.array(_Part(about, None))  # a copy: it is a constant of the machine code
 

@@ -44,6 +44,9 @@ class Lesson(NamedTuple):
     metric: Metric
     steady: bool  # whether the two agree, so that the next window may be the last
     wanted: bool  # whether the next window should begin with the Hessian
+    has_new_field: bool = False  # whether `transport` is a field just found: draws before it are left behind
+    searches: int = 0  # looks for a field that all chains have had together,
+    field_gradients: float = 0.0  # and the gradients that these took
 
 
 @kernel

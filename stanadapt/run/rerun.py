@@ -95,7 +95,7 @@ def warm_up_again(
             chain.goal = 0
         _work(posterior, blocks_of(cast(list[Chain], chains)), board, job, workers, progress)
         with chain_blas(job, posterior.model):
-            teach(job, values)
+            teach(job, values, posterior.model)
     chains = [chain for chain in chains if chain.index in indices]
     for chain in chains:
         chain.goal = chain.draws.rows

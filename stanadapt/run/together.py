@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from ..model.backends.contract import Model
 from ..numerics.windows import Lesson
 from ..samplers import Sampler, sampler
 from .job import Job
@@ -48,10 +49,13 @@ def are_warm(values: Sequence[Any]) -> bool:
     )
 
 
-def teach(job: Job, values: Sequence[Any], keep: Callable[[int], None] = lambda chain: None) -> None:
+def teach(
+    job: Job, values: Sequence[Any], model: Model, keep: Callable[[int], None] = lambda chain: None
+) -> None:
     """Let all chains that wait, given as their values, learn together and go on.
 
-    `keep` is called with the number of every chain before one of them can go on.
+    `model` gives the density, for a search for a latent field. `keep` is called with the number of every
+    chain before one of them can go on.
     """
     stage = min(value.place.stage for value in values if value.is_waiting)
     ahead = [value.taught for value in values if value.taught is not None and value.taught.stage == stage]
@@ -63,14 +67,19 @@ def teach(job: Job, values: Sequence[Any], keep: Callable[[int], None] = lambda 
         taught = Taught(stage, None)
     else:
         with np.errstate(all="ignore"):  # chains may be on their way to infinity; that is diagnosed later
-            states = [value.state for value in values]
-            taught = Taught(stage, own.learn_together(stages[stage + 1].name, states, job.settings))
+            name, states = stages[stage + 1].name, [value.state for value in values]
+            lesson = own.learn_together(name, states, job.settings)
+            if lesson is not None:
+                lesson = own.explore_together(model.target(), name, states, lesson, job.settings)
+                model.raise_pending()
+            taught = Taught(stage, lesson)
     for chain, value in enumerate(values):
         if value.is_waiting and value.place.stage == stage:
             value.taught = taught
             if taught.lesson is not None:
-                # One Hessian will do for all chains.
-                lesson = taught.lesson._replace(wanted=taught.lesson.wanted and chain == 0)
+                lesson = taught.lesson
+                if chain:  # one Hessian will do for all chains, and one of them counts what a search took
+                    lesson = lesson._replace(wanted=False, field_gradients=0.0)
                 with np.errstate(all="ignore"):
                     value.state = own.take_lesson(lesson, value.state, job.settings)
                 value.transport = lesson.transport

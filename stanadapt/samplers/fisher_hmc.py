@@ -169,7 +169,7 @@ stages, enter, is_settled = windowed.stages, windowed.enter, windowed.is_settled
 warm_stages, warm_settings = windowed.warm_stages, windowed.warm_settings
 hand_over, take_over, look = windowed.hand_over, windowed.take_over, windowed.look
 learn_together, take_lesson = windowed.learn_together, windowed.take_lesson
-explore = windowed.explore
+explore, explore_together = windowed.explore, windowed.explore_together
 
 
 @kernel(counted=False)

@@ -8,12 +8,12 @@ and draws agree with what the chain itself sees, its third window is the last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..numerics.field_search import MOST_SEARCHES, metric_of_field, search_field, seeks_field
-from ..numerics.metric import as_matrix
+from ..numerics.metric import Metric, as_matrix
 from ..numerics.metric_choice import metric_of
 from ..numerics.splitting import trajectory_steps
 from ..numerics.step_size import dual_averaging
@@ -111,19 +111,20 @@ def _learn(stage: str, state: Any, settings: Any) -> Lesson:
 
 def take_lesson(lesson: Lesson, state: Any, settings: Any) -> Any:
     """The state at the beginning of a window, with what has been learned."""
-    x, logp, score = change_coordinates(state.transport, lesson.transport, state.x, state.logp, state.score)
-    return state._replace(
-        x=x,
-        logp=logp,
-        score=score,
+    taken = state._replace(
         search=dual_averaging(state.step_size),
-        most=min(2 * state.most, settings.max_steps),
+        most=_next_most(state, settings),
         metric=lesson.metric,
         windows=next_window(state.windows),
         hessian=np.full((state.x.size,) * 2, np.nan) if lesson.wanted else np.empty((0, 0)),
         steady=lesson.steady,
-        transport=lesson.transport,
+        searches=state.searches + lesson.searches,
+        field_gradients=state.field_gradients + lesson.field_gradients,
     )
+    if lesson.has_new_field:
+        return _move_to_field(taken, lesson.transport)
+    x, logp, score = change_coordinates(state.transport, lesson.transport, state.x, state.logp, state.score)
+    return taken._replace(x=x, logp=logp, score=score, transport=lesson.transport)
 
 
 def learn_together(stage: str, states: Sequence[Any], settings: Any) -> Lesson | None:
@@ -136,43 +137,106 @@ def learn_together(stage: str, states: Sequence[Any], settings: Any) -> Lesson |
     return None if is_settled(state) else _learn(stage, state, settings)
 
 
+def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Lesson, settings: Any) -> Lesson:
+    """Look for a latent field, as `explore` does, once for all chains that are about to take a lesson.
+
+    The search begins at the state with the median log density, because the highest one may stand in the neck
+    of a funnel; and another search at the state above. All chains move to the field, or none does. The first
+    search is earlier than that of a chain alone, so that a field which is given up is looked for again.
+    """
+    windows = joint_windows([state.windows for state in states])
+    points, scores = windows.points[windows.before :], windows.scores[windows.before :]
+    paces = [_pace(state._replace(most=_next_most(state, settings)), settings) for state in states]
+    state, is_new = states[0]._replace(transport=lesson.transport), not len(states[0].transport)
+    if stage == LAST or not _seeks(state, len(points), float(np.mean(paces)), is_new=is_new):
+        return lesson
+    heights = [_in_x(state)[1] for state in states]
+    rank = (len(states) // 2 + state.searches) % len(states)
+    begin = states[int(np.argsort(heights, kind="stable")[rank])]
+    found = _search(target, begin, points, scores, settings)
+    lesson = lesson._replace(searches=found.searches, field_gradients=found.gradients)
+    if found.metric is None or not all(_is_finite(_move_to_field(state, found.rows)) for state in states):
+        return lesson
+    return Lesson(found.rows, found.metric, False, False, True, found.searches, found.gradients)
+
+
 def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     """Look for a latent field, if trajectories are long, and move to its coordinates.
 
-    numerics/field_search.py says when, and what it costs. The windows before were in coordinates where the
-    chain may hardly have moved, so they are left behind.
+    numerics/field_search.py says when, and what it costs.
     """
-    windows, d = state.windows, state.x.size
-    n, pace = windows.seen, _pace(state, settings)
-    if stage == LAST or settings.pooled or not len(state.groups):
+    windows, n = state.windows, state.windows.seen
+    if stage == LAST or settings.pooled or not _seeks(state, n, _pace(state, settings)):
         return state
-    if not seeks_field(d, state.transport, state.searches, n, pace):
-        return state
-    x, logp, score = change_coordinates(state.transport, no_transport(), state.x, state.logp, state.score)
-    found, gradients = search_field(target, x, windows.points[:n], windows.scores[:n], state.groups)
+    found = _search(target, state, windows.points[:n], windows.scores[:n], settings)
     state = state._replace(
-        searches=state.searches + 1, field_gradients=state.field_gradients + float(gradients)
+        searches=state.searches + found.searches, field_gradients=state.field_gradients + found.gradients
     )
+    if found.metric is None:
+        return state
+    # A field that is given up later is not looked for again.
+    moved = _move_to_field(state, found.rows)._replace(metric=found.metric, searches=MOST_SEARCHES)
+    return moved if _is_finite(moved) else state
+
+
+def _seeks(state: Any, draws: int, pace: float, *, is_new: bool = True) -> bool:
+    seen = state.x.size, state.transport, state.searches, draws, pace
+    return len(state.groups) > 0 and seeks_field(*seen, is_new=is_new)
+
+
+class _Search(NamedTuple):
+    """What a search for a field has come to."""
+
+    searches: int  # how many it counts for
+    gradients: float  # that it took
+    rows: np.ndarray  # of a map
+    metric: Metric | None  # to begin with; None where there is no field
+
+
+def _search(target: Any, state: Any, points: np.ndarray, scores: np.ndarray, settings: Any) -> _Search:
+    """Look for a field from a state's point; draws and scores (n, d) are in x."""
+    found, gradients = search_field(target, _in_x(state)[0], points, scores, state.groups)
     if found is None:
-        return state
+        return _Search(1, float(gradients), no_transport(), None)
     if not len(found.rows):
-        return state._replace(searches=MOST_SEARCHES)
-    z, logp, score = change_coordinates(no_transport(), found.rows, x, logp, score)
-    if not (np.isfinite(logp) and np.all(np.isfinite(z)) and np.all(np.isfinite(score))):
-        return state
+        return _Search(MOST_SEARCHES, float(gradients), found.rows, None)
+    metric = metric_of_field(found, dense=settings.metric == DENSE, compressing=settings.metric == AUTO)
+    return _Search(1, float(gradients), found.rows, metric)
+
+
+def _in_x(state: Any) -> tuple[np.ndarray, float, np.ndarray]:
+    """Point, log density and score of a state in the program's own coordinates."""
+    x, logp, score = change_coordinates(state.transport, no_transport(), state.x, state.logp, state.score)
+    return x, logp, score
+
+
+def _move_to_field(state: Any, rows: np.ndarray) -> Any:
+    """The state in the coordinates of a field that has just been found.
+
+    Its windows were in coordinates where the chain may hardly have moved, so they are left behind.
+    """
+    z, logp, score = change_coordinates(no_transport(), rows, *_in_x(state))
     return state._replace(
         x=z,
         logp=logp,
         score=score,
         step_size=FIRST_STEP,
         search=dual_averaging(FIRST_STEP),
-        metric=metric_of_field(found, dense=settings.metric == DENSE, compressing=settings.metric == AUTO),
-        windows=empty_windows(d),
+        windows=empty_windows(z.size),
         hessian=np.empty((0, 0)),
         steady=False,
-        transport=found.rows,
-        searches=MOST_SEARCHES,  # a field that is given up later is not looked for again
+        transport=rows,
     )
+
+
+def _is_finite(state: Any) -> bool:
+    return bool(np.isfinite(state.logp) and np.isfinite(state.x).all() and np.isfinite(state.score).all())
+
+
+def _next_most(state: Any, settings: Any) -> int:
+    """The largest number of steps of a trajectory in the next window."""
+    most: int = min(2 * state.most, settings.max_steps)
+    return most
 
 
 def _pace(state: Any, settings: Any) -> float:

@@ -53,7 +53,7 @@ from .map_table import (
     STRENGTH,
     are_coordinates,
 )
-from .ridge_learning import Ridge
+from .ridge_terms import Ridge, RidgeDraws
 from .training import Training
 
 KINDS = (RIDGE,)
@@ -161,7 +161,7 @@ class ExactRidges(NamedTuple):
 def learn_exact(rows: np.ndarray, training: Training) -> ExactRidges:
     """The ridges that explain scores wholly, in draws in which no law is undone."""
     old = ridges_of(rows)
-    found = ridge_learning.Found(old, [], ridge_learning.RidgeDraws(training.points, training.scores))
+    found = ridge_learning.Found(old, [], RidgeDraws(training.points, training.scores))
     with contextlib.suppress(np.linalg.LinAlgError):
         found = ridge_learning.learn_exact_ridges(old, training)
     return ExactRidges(ridge_rows(found.ridges), found)

@@ -62,6 +62,21 @@ def test_draws_are_those_of_this_process(method: str, client: Any) -> None:
     assert_same(sample(**run), sample(cluster=client, **run))
 
 
+def test_chains_that_learn_together_find_the_same_field(client: Any) -> None:
+    """The search is in this process, between two windows of the workers."""
+    program = """
+data { int n; vector[n] y; }
+parameters { real log_s; vector[n] h; }
+model { log_s ~ std_normal(); h[1] ~ std_normal(); h[2:n] ~ normal(h[1:n-1], exp(log_s)); y ~ normal(h, 1); }
+"""
+    data = {"n": 30, "y": np.random.default_rng(3).normal(size=30)}
+    run = {"draws": 100, "settings": {"pooled": True}}
+    here, there = sample(program, data, **run), sample(program, data, cluster=client, **run)
+    assert_same(here, there)
+    for result in (here, there):
+        assert (datasets(result)["adaptation"]["field_role"].values > 0).any(axis=1).all()
+
+
 def test_an_address_is_enough(client: Any) -> None:
     assert_same(sample(draws=100), sample(draws=100, cluster=client.scheduler.address))
 
@@ -78,7 +93,8 @@ def test_goals_are_about_all_chains(client: Any) -> None:
     assert attributes(here)["until_reason"] == attributes(there)["until_reason"]
 
 
-def test_workers_that_die_cost_no_draws(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pooled", [False, True], ids=["apart", "pooled"])
+def test_workers_that_die_cost_no_draws(pooled: bool, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them are killed when the first segment has come back, and their copies of the model are lost.
 
     Dask starts others, and segments again. Segments end at 500 rows, however long these take, so that no
@@ -102,9 +118,10 @@ def test_workers_that_die_cost_no_draws(client: Any, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(segments.SegmentTeam, "_take", kill)
     monkeypatch.setattr(segments, "Segment", short)
-    there = sample(draws=2_000, cluster=client)
+    run = {"draws": 2_000, "settings": {"pooled": pooled}}
+    there = sample(cluster=client, **run)
     assert len(killed) == 2
-    assert_same(sample(draws=2_000), there)
+    assert_same(sample(**run), there)
 
 
 def test_a_large_model_travels_without_a_word(client: Any) -> None:

@@ -167,6 +167,18 @@ def test_a_walk_that_data_do_not_show_is_right_in_the_neck(seed: int) -> None:
     assert np.abs(errors(posterior["log_s"].values, law)).max() < LIMIT
 
 
+@pytest.mark.seeds(1, 2, 3, rate=RATE)
+def test_a_field_that_chains_learn_together_is_right_in_the_neck(seed: int) -> None:
+    """It is looked for after 15 iterations of each chain, which may be far from where the posterior is."""
+    data, law = nearly_still()
+    more = {"settings": {"pooled": True}, "seed": seed, "draws": 4_000}
+    posterior, adaptation, _ = run(WALK, data, **more)
+    assert has_heads(adaptation, 0).all()
+    assert np.abs(errors(posterior["log_s"].values, law)).max() < LIMIT
+    for chain in posterior["log_s"].values:
+        assert np.abs(errors(chain[None], law)).max() < LIMIT
+
+
 @functools.cache
 def with_gaps() -> tuple[dict[str, Any], tuple[np.ndarray, np.ndarray]]:
     """80 terms of an autoregression, of which every second ten are not seen; quantiles of log_s and a."""

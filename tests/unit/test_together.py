@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import warnings
 from pathlib import Path
@@ -17,11 +18,22 @@ from stanadapt.result.record import RunRecord
 from stanadapt.result.stores.store import Store
 from stanadapt.run.inits import Init
 from stanadapt.run.rerun import warm_up_again
+from stanadapt.samplers import windowed
 
 PROGRAM = """
 parameters { vector[3] x; real s; vector[6] y; }
 model { x ~ normal(0, {0.1, 1, 20}); s ~ normal(0, 1.5); y ~ normal(0, exp(s)); }
 """
+WALK = """
+data { int T; vector[T] y; }
+parameters { real log_s; vector[T] h; }
+model {
+  log_s ~ normal(-1, 2); h[1] ~ normal(0, exp(log_s)); h[2:T] ~ normal(h[1:T-1], exp(log_s));
+  y ~ normal(h, 1);
+}
+"""
+Y = np.random.default_rng(3).normal(size=30)
+FIELD: dict[str, Any] = {"program": WALK, "data": {"T": len(Y), "y": Y}}
 POOLED = {"pooled": True}
 
 
@@ -34,13 +46,18 @@ def draw(program: Any = PROGRAM, **keywords: Any) -> Any:
 
 def values(idata: Any) -> np.ndarray:
     posterior = datasets(idata)["posterior"]
-    shape = *posterior["x"].shape[:2], -1
+    shape = posterior.sizes["chain"], posterior.sizes["draw"], -1
     return np.concatenate([posterior[name].values.reshape(shape) for name in posterior], axis=2)
 
 
 @pytest.fixture(scope="module")
 def whole() -> Any:
     return draw()
+
+
+@pytest.fixture(scope="module")
+def walk() -> Any:
+    return draw(**FIELD)
 
 
 def test_chains_have_one_metric_and_one_map_after_short_windows(whole: Any) -> None:
@@ -65,6 +82,32 @@ def test_draws_depend_on_the_seed_and_the_number_of_chains(
     np.testing.assert_array_equal(values(draw(workers=2, save_warmup=True)), expected)
 
 
+def test_a_field_is_looked_for_once_for_all_chains(walk: Any) -> None:
+    adaptation = datasets(walk)["adaptation"]
+    for name in ("preconditioner", "transport"):
+        found = adaptation[name].values
+        np.testing.assert_array_equal(found, np.broadcast_to(found[0], found.shape))
+    roles = adaptation["field_role"].values
+    assert (roles[:, 0] == 2).all()  # the scale of the steps is a head
+    assert (roles[:, 1:] == 1).all()
+    spent = adaptation["field_gradients"].values
+    assert spent[0] > 0.0
+    assert not spent[1:].any()
+    apart = datasets(draw(settings={}, **FIELD))["adaptation"]["field_gradients"].values
+    assert (apart > 0.0).sum() > 1
+    np.testing.assert_array_equal(values(draw(workers=1, **FIELD)), values(walk))
+
+
+def test_no_chain_moves_to_a_field_in_which_one_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = itertools.cycle([True, False])  # of the first chain, of the second one, and again
+    monkeypatch.setattr(windowed, "_is_finite", lambda state: next(places))
+    idata = draw(**FIELD)
+    adaptation = datasets(idata)["adaptation"]
+    assert adaptation["field_gradients"].values[0] > 0.0
+    assert not adaptation.get("field_role", np.zeros(1)).any()
+    assert np.isfinite(values(idata)).all()
+
+
 @pytest.mark.thorough
 def test_processes_draw_the_same() -> None:
     draws = []
@@ -74,11 +117,14 @@ def test_processes_draw_the_same() -> None:
     np.testing.assert_array_equal(*draws)
 
 
-@pytest.mark.parametrize("every", [5, thorough(1)])
+@pytest.mark.parametrize(
+    ("model", "every"), [("whole", 7), ("walk", 13), thorough("whole", 1), thorough("walk", 1)]
+)
 def test_a_run_that_ends_between_two_checkpoints_is_resumed(
-    every: int, whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, every: int, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where some chains have begun the next window and others have not."""
+    """Also where some chains have begun the next window, or moved to a field, and others have not."""
+    whole, given = request.getfixturevalue(model), FIELD if model == "walk" else {}
     keep, left = Store.keep, [0]
 
     def keep_some(self: Store, *given: Any) -> None:
@@ -87,12 +133,12 @@ def test_a_run_that_ends_between_two_checkpoints_is_resumed(
             raise OSError("the disk is full")
         keep(self, *given)
 
-    for kept in range(2, 30, every):
+    for kept in range(2, 60, every):
         left[0] = kept
         with monkeypatch.context() as patch:
             patch.setattr(Store, "keep", keep_some)
             try:
-                draw(store=tmp_path / f"{kept}", workers=2)
+                draw(store=tmp_path / f"{kept}", workers=2, **given)
             except OSError:
                 pass
             else:

@@ -25,7 +25,7 @@ from stanadapt.transport.composition import (
 from stanadapt.transport.grouping.groups import Group, group_rows, groups_of, same_law
 from stanadapt.transport.map_table import LOCATION, SCALE, is_of_group, no_transport
 from stanadapt.transport.ridge import ridge_rows
-from stanadapt.transport.ridge_learning import Ridge
+from stanadapt.transport.ridge_terms import Ridge
 from stanadapt.transport.tail import Tails, tail_rows
 
 D = 9

@@ -11,14 +11,8 @@ from stanadapt.transport.composition import is_map, transport_draws
 from stanadapt.transport.learning import learn_funnel, learn_transport
 from stanadapt.transport.map_table import CENTER_A, OWN, PARENT_A, PARENT_B, REACH, no_transport
 from stanadapt.transport.ridge import learn, learn_exact, ridge_rows, ridges_of
-from stanadapt.transport.ridge_learning import (
-    Ridge,
-    RidgeDraws,
-    learn_exact_ridges,
-    learn_ridges,
-    location_of,
-    undo,
-)
+from stanadapt.transport.ridge_learning import learn_exact_ridges, learn_ridges
+from stanadapt.transport.ridge_terms import Ridge, RidgeDraws, location_of, undo
 from stanadapt.transport.training import Training
 
 Drawn = tuple[np.ndarray, np.ndarray]

@@ -27,6 +27,7 @@ from ...samplers import is_engine, sampler
 from ..chain import Chain, KernelChain
 from ..draws import ChainResult, Draws, Run, Stack, stacks
 from ..engine import EngineChain
+from ..guard import Guard, StoppedError, is_slow
 from ..inits import Init
 from ..interrupts import interrupts
 from ..job import Job
@@ -161,12 +162,15 @@ def _warm_up_together(team: Team, work: Work) -> None:
         if work.keeper is not None:
             work.keeper.keep(chain, work.values[chain], work.draws[chain], work.warmup[chain])
 
-    with chain_blas(work.job, work.posterior.model):
+    guard = Guard(work.posterior.model, lambda: work.board.stopped)  # for searches, which may be long
+    with chain_blas(work.job, work.posterior.model), contextlib.suppress(StoppedError):
         while not are_warm(work.values):
             team.advance(0)
             if work.board.stopped:
                 return
-            teach(work.job, work.values, keep)
+            spent = sum(value.seconds for value in work.values)
+            guard.is_slow = is_slow(spent / max(1, sum(value.evaluations for value in work.values)))
+            teach(work.job, work.values, guard, keep)
 
 
 def make_chains(

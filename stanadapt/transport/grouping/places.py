@@ -10,6 +10,7 @@ itself, the location is p + e^(b v) x_q, with a q for each member.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from .detection import may_be_parents
 from .groups import Group, ScoredDraws, order_groups, others_of, pull_draws
-from .scores import residual_shares
+from .scores import residual_shares, shares_with
 
 BETAS = (1.0, 0.5)  # |beta| for a log scale; for a log variance or precision
 # A law is clearly better than another one if the mean log of the unexplained share of scores is so much less.
@@ -99,12 +100,13 @@ def _own_locations(draws: ScoredDraws, groups: list[Group], variables: np.ndarra
     if len(law.scales) > 1 or len(members) < FEWEST or len(set(variables[members])) > 1:
         return []
     ruled, found, strengths = set(variables[[*members, *law.scales]]), [], []
+    with_candidates = shares_with(draws, law, groups)
     for g in np.flatnonzero((sizes > 1) & (sizes <= len(members))):
         if g in ruled:
             continue
         coordinates = np.flatnonzero(variables == g)
         strength = np.abs(_correlations(draws.points, coordinates, members)).T
-        shares = residual_shares(draws, law, groups, candidates=draws.points[:, coordinates])
+        shares = with_candidates(draws.points[:, coordinates])
         if shares.any():  # the scores can tell
             strength = -shares
         if np.isfinite(strength).all():
@@ -129,6 +131,7 @@ def _scaled_locations(
         return []
     some = part_of(law)
     parents = np.setdiff1d(np.flatnonzero(may_be_parents(variables)), members)[:MOST_PARENTS]
+    shares_at = functools.cache(lambda base: shares_with(draws, some.at(np.array([base])), groups))
     best, least = None, -CLEAR
     for g in np.flatnonzero((sizes > 1) & (sizes <= len(members))):
         coordinates = np.flatnonzero(variables == g)
@@ -138,8 +141,7 @@ def _scaled_locations(
             if base == part_scale:
                 continue
             columns = np.exp(beta * draws.points[:, [part_scale]]) * draws.points[:, coordinates]
-            here = some.at(np.array([base]))
-            share = float(residual_shares(draws, here, groups, candidates=columns).min(axis=1).mean())
+            share = float(shares_at(base)(columns).min(axis=1).mean())
             if share < least:
                 best, least = (int(base), int(part_scale), beta, coordinates, columns), share
             if share < EXACT:

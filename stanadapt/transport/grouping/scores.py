@@ -27,6 +27,7 @@ is the b_k for which the ratio of coefficients is the same for all members (`loc
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -74,15 +75,29 @@ def residual_shares(
     ndarray
         (m,), or (m, k) with candidates; zeros where there are too few draws to tell.
     """
-    if candidates is None and draws.known is not None:
+    if candidates is not None:
+        return shares_with(draws, law, groups, offset=offset)(candidates)
+    if draws.known is not None:
         return _known_shares(draws, draws.known, law, groups, offset)
+    return _left_of_newest(draws, law, groups, offset)[0].share()
+
+
+def shares_with(
+    draws: ScoredDraws, law: Group, groups: list[Group], *, offset: bool = True
+) -> Callable[[np.ndarray], np.ndarray]:
+    """`residual_shares` as a function of candidates: the regressions under the law are made once for all."""
+    left, factor, near = _left_of_newest(draws, law, groups, offset)
+    return lambda candidates: left.share_with(factor[:, :, None] * candidates[-_MOST:][near])
+
+
+def _left_of_newest(
+    draws: ScoredDraws, law: Group, groups: list[Group], offset: bool
+) -> tuple[_Left, np.ndarray, np.ndarray]:
+    """`_left_by` for those of the newest draws whose log scales are near, and which these are."""
     newest = draws.part(slice(-_MOST, None))
     eta = _log_scales(newest.points, law)  # (1 or m, n)
     near = (np.abs(eta) < _FARTHEST).all(axis=0)
-    left, factor = _left_by(newest.part(near), law, groups, eta[:, near], offset)
-    if candidates is None:
-        return left.share()
-    return left.share_with(factor[:, :, None] * candidates[-_MOST:][near])
+    return *_left_by(newest.part(near), law, groups, eta[:, near], offset), near
 
 
 def _known_shares(
@@ -254,6 +269,19 @@ class _Left:
         """The factor R (m, terms + 1, terms + 1) of basis and target; its last entry is what is left."""
         return np.asarray(np.linalg.qr(self.whole, mode="r"))
 
+    @functools.cached_property
+    def q(self) -> np.ndarray:
+        """An orthonormal basis (m, n, terms) of the terms."""
+        return np.asarray(np.linalg.qr(self.basis)[0])
+
+    @functools.cached_property
+    def rest(self) -> np.ndarray:
+        """The target (m, n, 1) without its part in that basis."""
+        rest = self.target
+        for _ in range(2):  # the second time removes what rounding has left
+            rest = rest - self.q @ (self.q.transpose(0, 2, 1) @ rest)
+        return rest
+
     def tells(self, more: int) -> bool:
         """Whether there are enough draws for the terms and `more` of them."""
         _, n, terms = self.basis.shape
@@ -283,10 +311,7 @@ class _Left:
         """The log of the share (m, k) that is left if one of the columns (1 or m, n, k) joins the terms."""
         if not self.tells(1):
             return np.zeros((len(self.total), columns.shape[2]))
-        q = np.linalg.qr(self.basis)[0]
-        rest = self.target
-        for _ in range(2):  # the second time removes what rounding has left
-            rest = rest - q @ (q.transpose(0, 2, 1) @ rest)
+        q, rest = self.q, self.rest
         columns = columns * self.weight[:, :, None]
         columns = columns / np.linalg.norm(columns, axis=1, keepdims=True)
         along = (rest.transpose(0, 2, 1) @ columns)[:, 0, :]
