@@ -2,11 +2,12 @@
 
     python tests/compiled_wheels.py WHEEL [PYTHON ...]     by default the Python that runs this
 
-For each Python it installs the wheel in a new environment, compiles all methods there for each level of processors
-(stanadapt/compiler/level_codegen.py), and packs the files into a copy of the wheel, beside it. The name of the copy
-says the version of Python and the system, so that pip takes it where it fits and the other wheel elsewhere. The
-machine code serves one version of numba, the newest that pip finds; with another one a first run compiles as from a
-checkout. At the end each new wheel is installed in an environment of its own, which must compile nothing.
+For each Python it installs the wheel in a new environment, compiles all methods there for each level of
+processors (stanadapt/compiler/level_codegen.py), and packs the files into a copy of the wheel, beside it.
+The name of the copy says the version of Python and the system, so that pip takes it where it fits and the
+other wheel elsewhere. The machine code serves one version of numba, the newest that pip finds; with another
+one a first run compiles as from a checkout. At the end each new wheel is installed in an environment of its
+own, which must compile nothing.
 
 A processor compiles for its own level and those under it. Only wheels for Linux on x86-64 are built.
 """
@@ -31,7 +32,7 @@ VERSION = "import sys; print('cp%d%d' % sys.version_info[:2])"
 
 
 def build_for(wheel: Path, python: str, folder: Path) -> Path:
-    """A copy of `wheel` with machine code for this Python, in the folder of `wheel`; `folder` is to work in."""
+    """A copy of `wheel` with machine code for this Python, beside it; `folder` is to work in."""
     command = environment(folder / "venv", python, wheel)
     own = output([command, "-c", OWN_LEVEL])
     if own not in LEVELS:
@@ -58,7 +59,7 @@ def build_for(wheel: Path, python: str, folder: Path) -> Path:
 
 
 def try_wheel(wheel: Path, python: str, folder: Path) -> None:
-    """A fit with a new wheel in a new environment, from an empty cache; it ends the process where it compiles."""
+    """A fit with a new wheel in a new environment, from an empty cache, which must compile nothing."""
     command, cache = environment(folder / "venv", python, wheel), folder / "cache"
     model = Path(__file__).parents[1] / "models" / "eight_schools" / "eight_schools"
     fit = ["sample", f"{model}.stan", "--data", f"{model}.json", "--seed", "1", "--out", folder / "fit.nc"]

@@ -4,9 +4,9 @@
 
 It checks that the version, the changelog and the citation agree and that everything is committed. It builds
 sdist and wheel, and twine checks what the package index will show of them. It installs the wheel in a new
-environment, without the checkout, and runs the demo there. On Linux on x86-64 it then builds wheels that bring
-the machine code of all methods (compiled_wheels.py), for each version of Python that it finds, some minutes each.
-At the end it prints the commands that publish the release; to run them is left to you.
+environment, without the checkout, and runs the demo there. On Linux on x86-64 it then builds wheels that
+bring the machine code of all methods (compiled_wheels.py), for each version of Python that it finds, some
+minutes each. At the end it prints the commands that publish the release; to run them is left to you.
 """
 
 from __future__ import annotations

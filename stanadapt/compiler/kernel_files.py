@@ -8,7 +8,6 @@ numba has no types, so mypy cannot check a class that derives from one of numba'
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import pickle

@@ -3,8 +3,8 @@
 numba's disk cache notices an edit only in the file that holds the cached function. A kernel that calls a
 function of another file would keep the old version of that function. So the name of the folder is a hash of
 all files that hold kernels, and of all files that they import. An edit of any of them gives a new folder.
-Without edits a kernel is compiled once per machine, or never: an installed package may bring such a folder with
-it, which is read before the one in the user's cache and never written.
+Without edits a kernel is compiled once per machine, or never: an installed package may bring such a folder
+with it, which is read before the one in the user's cache and never written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def shipped_folder() -> Path | None:
-    """The folder of kernels that came with the package, for this version of the sources, of Python and of numba."""
+    """The folder of kernels that came with the package, for these versions of sources, Python and numba."""
     folder = _SHIPPED / _version() if _SHIPPED.is_dir() else None
     return folder if folder is not None and folder.is_dir() else None
 

@@ -1,11 +1,11 @@
 """The generator of machine code of our kernels: for a level of processors, where there is one.
 
-numba compiles for exactly the type of processor that the process runs on, whose name LLVM knows. Machine code of
-one type does not always run on another, and sums and products are fused and reordered otherwise, so that draws
-differ in their last digits. The levels of x86-64 name what instructions are there: x86-64-v3 has AVX2 and fused
-products (since about 2013), x86-64-v4 has AVX-512. Draws are as fast as with code for the exact type. So kernels
-are compiled for the highest level that the processor has: one cache serves all processors of a level, a release
-can bring machine code with it, and kernels round alike on all of them.
+numba compiles for exactly the type of processor that the process runs on, whose name LLVM knows. Machine
+code of one type does not always run on another, and sums and products are fused and reordered otherwise, so
+that draws differ in their last digits. The levels of x86-64 name what instructions are there: x86-64-v3 has
+AVX2 and fused products (since about 2013), x86-64-v4 has AVX-512. Draws are as fast as with code for the
+exact type. So kernels are compiled for the highest level that the processor has: one cache serves all
+processors of a level, a release can bring machine code with it, and kernels round alike on all of them.
 
 The levels are those of the x86-64 psABI (https://gitlab.com/x86-psABIs/x86-64-ABI). NUMBA_CPU_NAME and
 NUMBA_CPU_FEATURES name another target, as for numba.

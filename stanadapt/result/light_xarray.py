@@ -1,8 +1,9 @@
 """xarray without Dask until somebody has an array of Dask.
 
-Where Dask is installed, xarray imports dask and dask.array when it makes its first variable, to ask whether the
-values are an array of Dask. That takes a fifth of a second, and there can be no such array before Dask has been
-imported. So xarray asks a class and a function here, which look for Dask only among the modules that are imported.
+Where Dask is installed, xarray imports dask and dask.array when it makes its first variable, to ask whether
+the values are an array of Dask. That takes a fifth of a second, and there can be no such array before Dask
+has been imported. So xarray asks a class and a function here, which look for Dask only among the modules
+that are imported.
 """
 
 from __future__ import annotations

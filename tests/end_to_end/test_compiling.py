@@ -100,7 +100,7 @@ def test_a_second_process_compiles_nothing(method: str) -> None:
 
 
 def test_kernels_that_came_with_the_package(tmp_path: Path) -> None:
-    """A copy of the package that brings them compiles nothing. It compiles damaged ones, and leaves the files."""
+    """A copy of the package that brings them compiles nothing, but damaged ones, whose files it leaves."""
 
     def run() -> list[str]:
         command = [sys.executable, "-c", COUNTED, str(SCHOOLS), "rwm"]

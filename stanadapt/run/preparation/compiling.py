@@ -1,7 +1,8 @@
 """Compile kernels before chains start, in a thread of its own, and show the user how far it is.
 
-Compiling is cut into steps. A step that was compiled before, on this machine or for the release, is not shown: it
-leaves a mark in the folder of kernels, by its name, the types that it is for, and the processors that it is for.
+Compiling is cut into steps. A step that was compiled before, on this machine or for the release, is not
+shown: it leaves a mark in the folder of kernels, by its name, the types that it is for, and the processors
+that it is for.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numba
