@@ -47,7 +47,7 @@ from .late_modules import put_off
 # SciPy copies all names of NumPy, and so imports this compiler of Fortran: a tenth of a second.
 put_off(np, "f2py")
 
-_MANY_TUPLES = 2_000  # direct calls with tuples as results, each of which takes 0.1 ms more than a wrapper
+_MANY_TUPLES = 4_000  # direct calls with tuples as results, each of which takes 0.05 ms more than a wrapper
 _OPTIONS = {
     "nopython": True,
     "nogil": True,

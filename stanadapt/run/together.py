@@ -1,9 +1,9 @@
 """Chains that learn together: from the draws of all of them, at the ends of the windows of warm-up.
 
 With the setting `pooled` a chain pauses where a window has ended, and waits for the others. Whoever runs the
-chains then has their sampler learn once from all windows (`teach`), and lets every chain begin its next
-window with what has been learned. So draws depend on the seed and on the number of chains, but not on the
-workers.
+chains then has their sampler learn once from all windows and look for a latent field (`teach`), and lets
+every chain begin its next window with what has been learned. So draws depend on the seed and on the number of
+chains, but not on the workers.
 
 A run can be stopped between the checkpoints of two chains. Then one chain has begun its next window, and its
 draws before are gone, while another one still waits. So a chain keeps the last lesson, and the other one

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import signal
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,9 @@ from stanadapt.result.record import RunRecord
 from stanadapt.result.stores.store import Store
 from stanadapt.run.inits import Init
 from stanadapt.run.rerun import warm_up_again
+from stanadapt.run.workers import turns
 from stanadapt.samplers import windowed
+from stanadapt.target import log_density_gradient
 
 PROGRAM = """
 parameters { vector[3] x; real s; vector[6] y; }
@@ -106,6 +110,27 @@ def test_no_chain_moves_to_a_field_in_which_one_has_no_place(monkeypatch: pytest
     assert adaptation["field_gradients"].values[0] > 0.0
     assert not adaptation.get("field_role", np.zeros(1)).any()
     assert np.isfinite(values(idata)).all()
+
+
+def test_a_search_that_is_cut_off_is_made_again(
+    walk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a slow model, by Ctrl-C. What the search has come to by then is no lesson."""
+    refused = []
+
+    def interrupted(target: Any, x: np.ndarray, *given: Any) -> tuple[None, int]:
+        signal.raise_signal(signal.SIGINT)
+        refused.append(log_density_gradient(target, x, np.empty_like(x)) == -np.inf)
+        return None, 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(windowed, "search_field", interrupted)
+        patch.setattr(turns, "is_slow", lambda seconds: True)
+        with contextlib.suppress(KeyboardInterrupt):
+            draw(store=tmp_path / "run", **FIELD)
+    assert refused == [True]
+    again = stanadapt.resume(tmp_path / "run", progress=False)
+    np.testing.assert_array_equal(values(again), values(walk))
 
 
 @pytest.mark.thorough
