@@ -45,10 +45,10 @@ class LatentMode(NamedTuple):
 
 
 class MissingEntriesError(Exception):
-    """The precision has other entries at a point than where its pattern was seen."""
+    """The precision has entries where its pattern has none; at `x` (d,) they can be seen."""
 
     def __init__(self, x: np.ndarray) -> None:
-        super().__init__("the pattern of the precision is another one here")
+        super().__init__("the precision has more entries here")
         self.x = x
 
 
@@ -165,15 +165,21 @@ def _has_all_entries(precision: Precision, x: np.ndarray, factor: Factor) -> boo
     """
     if precision.dense:
         return True
-    signs = np.random.default_rng(4).choice([-1.0, 1.0], len(factor.pivots))  # no random numbers of the chain
-    wanted = factor.lower @ (np.sqrt(factor.pivots) * signs)
-    direction = np.zeros(x.size)
-    direction[precision.latents] = factor.solve(wanted)
+    direction, wanted = _some_direction(precision, factor)
     product = precision.density.curvature(x, direction)
     if product is None:
         return False
     left = product[precision.latents] - wanted
-    return bool(left @ factor.solve(left) < _UNEXPLAINED**2 * len(signs))
+    return bool(left @ factor.solve(left) < _UNEXPLAINED**2 * len(left))
+
+
+def _some_direction(precision: Precision, factor: Factor) -> tuple[np.ndarray, np.ndarray]:
+    """How far a draw might be from the mode (d,), and the product of the precision with that (n,)."""
+    signs = np.random.default_rng(4).choice([-1.0, 1.0], len(factor.pivots))  # no random numbers of the chain
+    product = factor.lower @ (np.sqrt(factor.pivots) * signs)
+    direction = np.zeros(precision.density.unit.size)
+    direction[precision.latents] = factor.solve(product)
+    return direction, product
 
 
 def _positive_factor(precision: Precision, matrix: sparse.csc_matrix) -> tuple[Factor | None, bool]:
@@ -222,7 +228,7 @@ def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
         if middle is None or middle.logp < best.logp - _WORSE:
             middle, root = best, 0.5 * root
         if not _has_all_entries(precision, middle.x, middle.factor):
-            raise MissingEntriesError(middle.x)
+            raise MissingEntriesError(middle.x + _some_direction(precision, middle.factor)[0])
         theta = middle.x[heads]
         points, modes = [np.zeros(m)], [middle]
         for u in _small_design(m):
