@@ -15,6 +15,7 @@ from ..field_table import field_rows
 from ..map_table import no_transport
 from .dense import changes, dense_coupling, head_strengths
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
+from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
 from .innovation_search import find_innovations
 from .laplace import HeadPosterior, MissingEntriesError, find_place
@@ -153,10 +154,15 @@ def _dense_precision(
 
 
 def learn_law(design: Design) -> Field:
-    """The law of the latents: fitted to a design, which is widened where the law is off."""
+    """The law of the latents: fitted to a design, which is widened where the law is off, or has gaps."""
     precision, place = design.precision, design.place
-    field = fit_law(precision, place, design)
     rng = np.random.default_rng(3)  # the search takes no random numbers of the chain
+    if precision.dense:
+        for _ in range(MOST_ROUNDS):
+            if precision.density.spent > LAST_ROUND or fill_design(design, rng) <= FEW_ADDED:
+                break
+        return fit_law(precision, place, design)
+    field = fit_law(precision, place, design)
     for _ in range(MOST_ROUNDS if len(precision.heads) else 0):
         if precision.density.spent > LAST_ROUND:
             break
