@@ -16,6 +16,7 @@ from .laplace import mode_at
 # A design has a point at most so far from each one that the walks visit, by the change of precision; so many
 # are added before distances are measured anew; and bumps are so wide, in the distances that are left.
 _SPACING, _MOST_ADDED, _BUMP = 0.25, 16, 2.5
+_COARSER = 20.0  # where the density is smaller by a factor e, gaps may be wider by the share 1 / _COARSER
 _WALKERS = 50
 _FLATTER = 2.5  # walks see the density of the heads to the power 1 / _FLATTER,
 _SEEN = 10.0  # and points are added where its logarithm, beside the largest one, is above minus this
@@ -33,12 +34,12 @@ def fill_design(design: Design, rng: np.random.Generator) -> int:
     near = heights > -LOWEST
     precisions = [dense_precision(mode) for mode, chosen in zip(modes, near, strict=True) if chosen]
     axes = change_axes(precisions, thetas[near] - place.theta)
-    seen = _visit_heads(np.linalg.solve(place.root, (thetas - place.theta).T).T, heights, rng)
-    seen = place.theta + seen @ place.root.T
+    seen, there = _visit_heads(np.linalg.solve(place.root, (thetas - place.theta).T).T, heights, rng)
+    seen, shares = place.theta + seen @ place.root.T, np.exp(there / _COARSER)
     away = np.full(len(seen), np.inf)
 
     def leave_out(theta: np.ndarray) -> None:
-        np.minimum(away, np.linalg.norm((seen - theta) @ axes.T, axis=1), out=away)
+        np.minimum(away, shares * np.linalg.norm((seen - theta) @ axes.T, axis=1), out=away)
 
     for theta in thetas:
         leave_out(theta)
@@ -57,10 +58,12 @@ def fill_design(design: Design, rng: np.random.Generator) -> int:
     return added
 
 
-def _visit_heads(points: np.ndarray, heights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Heads (k, m) that walks from `points` (p, m) with known heights (p,) visit, in units of their root.
+def _visit_heads(
+    points: np.ndarray, heights: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Heads (k, m) that walks from `points` (p, m) with known `heights` (p,) visit, and their heights (k,).
 
-    What a normal law leaves of the heights is interpolated.
+    They are in units of the heads' root. What a normal law leaves of the heights is interpolated.
     """
     kept = np.unique(points, axis=0, return_index=True)[1]
     left = heights + 0.5 * np.square(points).sum(axis=1)
@@ -70,12 +73,14 @@ def _visit_heads(points: np.ndarray, heights: np.ndarray, rng: np.random.Generat
         return np.asarray(rest(at) - 0.5 * np.square(at).sum(axis=1))
 
     here = points[rng.choice(np.flatnonzero(heights > -LOWEST), _WALKERS)]
-    high, seen = height(here), []
+    high, seen, heights_seen = height(here), [], []
     for _ in range(STEPS):
         sizes = rng.choice(STEP_SIZES, (_WALKERS, 1))
         there = here + sizes * rng.standard_normal(here.shape)
         reached = height(there)
         moves = np.log(rng.uniform(size=_WALKERS)) < (reached - high) / _FLATTER
         here[moves], high[moves] = there[moves], reached[moves]
-        seen.append(there[moves & (reached > -_SEEN)])
-    return np.concatenate(seen)
+        chosen = moves & (reached > -_SEEN)
+        seen.append(there[chosen])
+        heights_seen.append(reached[chosen])
+    return np.concatenate(seen), np.concatenate(heights_seen)
