@@ -27,7 +27,7 @@ LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
 MOST_HEADS = 4
 HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
-HEAD_DENSE = 0.05  # the same for dense precisions, which each head makes dearer by half
+HEADS_DENSE = 0.05, 0.1  # the same for dense precisions; the second one where heads would be too many
 DELTA = 0.5
 MOST_LOOKS = 3  # for neighbours, where more of them are seen on the way
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
@@ -144,13 +144,12 @@ def _dense_precision(
     if whole is None or found is None:
         return None
     narrow = whole._replace(wide=np.zeros_like(whole.wide))
-    heads = choose_heads(found[0], HEAD_DENSE)
-    while len(heads):
+    for least in HEADS_DENSE:
+        heads = choose_heads(found[0], least)
         precision = Precision(density, narrow, heads)
-        if precision.cost * PRECISIONS[len(heads) - 1] <= MOST_GRADIENTS:
+        if len(heads) and precision.cost * PRECISIONS[len(heads) - 1] <= MOST_GRADIENTS:
             return precision, found[1]
-        heads = np.setdiff1d(heads, [min(heads, key=found[0].__getitem__)])  # else it ends without a field
-    return None
+    return None  # a search would end without a field
 
 
 def learn_law(design: Design) -> Field:
