@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ..transport.fields.field_learning import Learned
 
 LEAST_SIZE = 9  # a head and eight latents; fewer coordinates need no field
-SMALL, VERY_LONG = 20, 16.0  # of fewer coordinates trajectories are longer, and no other law moves any
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
 LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordinates
 LONG = 8.0  # a search pays if a trajectory takes at least so many gradients,
@@ -40,8 +39,6 @@ _JUDGES = 30  # fewest draws that judge a field
 
 def seeks_field(d: int, transport: np.ndarray, searches: int, draws: int, gradients: float) -> bool:
     """Whether to look for a field, after so many draws with so many gradients each."""
-    if d < SMALL and (len(transport) or gradients < VERY_LONG):
-        return False
     return (
         LEAST_SIZE <= d <= LARGEST_SIZE
         and searches < MOST_SEARCHES
