@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ..transport.fields.field_learning import Learned
 
 LEAST_SIZE = 9  # a head and eight latents; fewer coordinates need no field
-SMALL, VERY_LONG = 20, 16.0  # of fewer coordinates trajectories are longer, and no new law moves any
 LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
 LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordinates
 LONG = 8.0  # a search pays if a trajectory takes at least so many gradients,
@@ -38,15 +37,8 @@ POOR = 2.0  # a field is given up if the divergence is larger with it by this fa
 _JUDGES = 30  # fewest draws that judge a field
 
 
-def seeks_field(
-    d: int, transport: np.ndarray, searches: int, draws: int, gradients: float, *, is_new: bool = True
-) -> bool:
-    """Whether to look for a field, after so many draws with so many gradients each.
-
-    If the map is not new, trajectories have been as long in its coordinates: so it does not suffice.
-    """
-    if d < SMALL and ((is_new and len(transport)) or gradients < VERY_LONG):
-        return False
+def seeks_field(d: int, transport: np.ndarray, searches: int, draws: int, gradients: float) -> bool:
+    """Whether to look for a field, after so many draws with so many gradients each."""
     return (
         LEAST_SIZE <= d <= LARGEST_SIZE
         and searches < MOST_SEARCHES

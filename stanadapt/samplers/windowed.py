@@ -147,8 +147,8 @@ def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Les
     windows = joint_windows([state.windows for state in states])
     points, scores = windows.points[windows.before :], windows.scores[windows.before :]
     paces = [_pace(state._replace(most=_next_most(state, settings)), settings) for state in states]
-    state, is_new = states[0]._replace(transport=lesson.transport), not len(states[0].transport)
-    if stage == LAST or not _seeks(state, len(points), float(np.mean(paces)), is_new=is_new):
+    state = states[0]._replace(transport=lesson.transport)
+    if stage == LAST or not _seeks(state, len(points), float(np.mean(paces))):
         return lesson
     heights = [_in_x(state)[1] for state in states]
     rank = (len(states) // 2 + state.searches) % len(states)
@@ -179,9 +179,8 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
     return moved if _is_finite(moved) else state
 
 
-def _seeks(state: Any, draws: int, pace: float, *, is_new: bool = True) -> bool:
-    seen = state.x.size, state.transport, state.searches, draws, pace
-    return len(state.groups) > 0 and seeks_field(*seen, is_new=is_new)
+def _seeks(state: Any, draws: int, pace: float) -> bool:
+    return len(state.groups) > 0 and seeks_field(state.x.size, state.transport, state.searches, draws, pace)
 
 
 class _Search(NamedTuple):

@@ -301,19 +301,73 @@ def test_a_search_that_spends_all_its_gradients_finds_nothing(monkeypatch: pytes
     variables = np.array([0, *[1] * T])
     learned, gradients = learn_field(Walk(DATA), START, UNIT, variables)
     assert learned is not None
-    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 150)
+    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 350)
     found, spent = learn_field(Walk(DATA), START, UNIT, variables)
     assert found is None
-    assert spent == 150 + 2 * (T + 1) < gradients
+    assert spent == 350 + 2 * (T + 1) < gradients
 
 
-def test_a_search_ends_when_its_gradients_do() -> None:
+def test_a_search_for_heads_leaves_gradients_for_their_law() -> None:
     most = 2 * (T + 1) + 50
     density = ScaledDensity(Walk(None, 30.0, 1.0), UNIT, most)
     coupling = couple(density, START / UNIT, np.array([0, *[1] * T]))
     assert coupling is not None
     assert find_place(Precision(density, coupling, np.array([0])), START / UNIT) is None
-    assert density.gradients == most
+    assert 0.5 * most < density.gradients < most
+
+
+@pytest.mark.parametrize("theta", [-7.0, -4.0, 3.0])
+def test_heads_are_found_from_far_away(theta: float) -> None:
+    """A walk without data, whose scale has a half-normal prior: on one side the density is that of a line.
+
+    Steps along that line grow until one goes too far.
+    """
+
+    def evaluate(at: np.ndarray, score: np.ndarray) -> float:
+        logp = Walk(None, 0.0, np.inf)(at, score)
+        square = np.exp(2.0 * at[0])
+        score[0] += 1.0 - square
+        return logp + at[0] - 0.5 * float(square)
+
+    start = np.append(theta, np.exp(theta) * START[1:])
+    density, variables = ScaledDensity(evaluate, UNIT), np.array([0, *[1] * T])
+    coupling = couple(density, start / UNIT, variables)
+    assert coupling is not None
+    place = find_place(Precision(density, coupling, np.array([0])), start / UNIT)
+    assert place is not None
+    assert place.theta[0] * UNIT[0] == pytest.approx(0.0, abs=0.4)
+
+
+class Widening:
+    """Latents with the precision e^theta A + g(theta) B and theta ~ N(0.5, 0.3^2), where g is 0 below -1.
+
+    A is tridiagonal, and B has the entries of neighbours five places away.
+    """
+
+    far = 4.0 * np.eye(T) + np.eye(T, k=5) + np.eye(T, k=-5)
+    near = 3.0 * np.eye(T) + np.eye(T, k=1) + np.eye(T, k=-1)
+
+    def precision(self, theta: float) -> np.ndarray:
+        return np.asarray(np.exp(theta) * self.near + max(theta + 1.0, 0.0) ** 2 * self.far)
+
+    def __call__(self, at: np.ndarray, score: np.ndarray) -> float:
+        theta, x = float(at[0]), at[1:]
+        matrix, r = self.precision(theta), (theta - 0.5) / 0.3
+        slope = np.exp(theta) * self.near + 2.0 * max(theta + 1.0, 0.0) * self.far
+        score[0] = -r / 0.3 - 0.5 * x @ slope @ x + 0.5 * np.trace(np.linalg.solve(matrix, slope))
+        score[1:] = -matrix @ x
+        return float(-0.5 * r * r - 0.5 * x @ matrix @ x + 0.5 * np.linalg.slogdet(matrix)[1])
+
+
+def test_neighbours_are_looked_for_again_where_there_are_more() -> None:
+    """At the start, theta = -2, neighbours are next to each other. In the middle others are as near."""
+    target = Widening()
+    start = np.append(-2.0, START[1:])
+    learned, _ = learn_field(target, start, np.ones(T + 1), np.array([0, *[1] * T]))
+    assert learned is not None
+    for x in np.random.default_rng(1).normal(size=(5, T)):
+        z = in_z(learned.rows, 0.5, x)
+        assert z @ z == pytest.approx(x @ target.precision(0.5) @ x, rel=0.01)
 
 
 def law_of(walk: Walk) -> tuple[np.ndarray, float, float]:

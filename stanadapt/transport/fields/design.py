@@ -14,7 +14,6 @@ import numpy as np
 from .. import field as fields
 from ..field import Field
 from ..field_table import field_rows
-from .dense import change_axes, dense_precision
 from .laplace import HeadPosterior, LatentMode, mode_at
 from .precision import Factor, Precision, background_directions
 
@@ -28,18 +27,14 @@ _OFF = 0.7  # and their middle is looked for again if it was off by so many,
 _MOST_OFF = 3.0  # and moves by at most so many
 _NARROWER, _WIDER = 0.3, 2.0  # limits of the change of these standard deviations from star to star
 
-_WALKERS, _STEPS = 8, 40  # of a walk over the heads; its steps are half, one or two times their root
-_STEP_SIZES = 0.5, 1.0, 2.0
+_WALKERS, STEPS = 8, 40  # of a walk over the heads; its steps are half, one or two times their root
+STEP_SIZES = 0.5, 1.0, 2.0
 _FLATTER = 1.5  # the walk sees the density of the heads to the power 1 / _FLATTER
-_LOWEST = 7.0  # the log density of the heads where a law is tried, beside the largest one
+LOWEST = 7.0  # the log density of the heads where a law is tried, beside the largest one
 _WRONG = 0.5  # a law is off where the mode of all latents is off by this length in z
 _NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
 _LOOKS = 20  # that tell whether a law is near
 _MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
-# A dense design has a point at most so far from each one that the walk visits, by the change of precision;
-# so many are added before the law is fitted anew; and bumps are so wide, in the distances that are left.
-_SPACING, _MOST_FILLED, _BUMP = 0.25, 16, 2.5
-_FLATTER_DENSE, _LOWEST_DENSE = 2.5, 10.0
 
 
 class RidgePoint(NamedTuple):
@@ -175,80 +170,32 @@ def _follow_tail(design: Design, a: int, sign: float) -> None:
 
 
 def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
-    """Add points where `law` is off, among heads that a walk visits; returns how many were added.
-
-    A dense law is taken to be off where the precision differs too much from that at each point of the design.
-    """
-    if design.precision.dense:
-        return _fill_design(design, law, rng)
+    """Add points where `law` is off, among heads that a walk visits; returns how many were added."""
     place, (thetas, modes) = design.place, design.points()
     heights = np.array([mode.logp for mode in modes]) - place.mode.logp
-    begins = np.flatnonzero(heights > -_LOWEST)
+    begins = np.flatnonzero(heights > -LOWEST)
     look = _Look(design.precision, law, place.mode.factor)
     top = look(place.theta)[0]
     added = 0
     for first in rng.choice(begins, _WALKERS):
         theta, height, left = thetas[first], heights[first], _MOST_ADDED
-        for _ in range(_STEPS):
-            step = rng.choice(_STEP_SIZES) * rng.standard_normal(theta.size)
+        for _ in range(STEPS):
+            step = rng.choice(STEP_SIZES) * rng.standard_normal(theta.size)
             there = theta + place.root @ step
             logp, off, x = look(there)
             reached = logp - top + 0.5 * min(off, _NEAR) ** 2
-            if off > _WRONG and reached > -2.0 * _LOWEST:
+            if off > _WRONG and reached > -2.0 * LOWEST:
                 mode = mode_at(design.precision, there, x, design.nearest(there).factor)
                 if mode is None:
                     continue
                 reached = mode.logp - place.mode.logp
-                if reached > -_LOWEST:
+                if reached > -LOWEST:
                     design.keep(there, mode)
                     added, left = added + 1, left - 1
                     if not left:
                         break
             if np.log(rng.uniform()) < (reached - height) / _FLATTER:
                 theta, height = there, reached
-    return added
-
-
-def _fill_design(design: Design, law: Field, rng: np.random.Generator) -> int:
-    """Add points to a dense design, each as far as possible from all that it has; returns how many."""
-    place, (thetas, modes) = design.place, design.points()
-    heights = np.array([mode.logp for mode in modes]) - place.mode.logp
-    near = heights > -_LOWEST
-    precisions = [dense_precision(mode) for mode, chosen in zip(modes, near, strict=True) if chosen]
-    axes = change_axes(precisions, thetas[near] - place.theta)
-    look = _Look(design.precision, law, place.mode.factor)
-    top, seen, points = look(place.theta)[0], [], []
-    for first in rng.choice(np.flatnonzero(near), _WALKERS):
-        theta, height = thetas[first], heights[first]
-        for _ in range(_STEPS):
-            there = theta + place.root @ (rng.choice(_STEP_SIZES) * rng.standard_normal(theta.size))
-            logp, off, x = look(there)
-            reached = logp - top + 0.5 * min(off, _NEAR) ** 2
-            if np.log(rng.uniform()) < (reached - height) / _FLATTER_DENSE:
-                theta, height = there, reached
-                if reached > -_LOWEST_DENSE:
-                    seen.append(there)
-                    points.append(x)
-    if not seen:
-        return 0
-    away = np.full(len(seen), np.inf)
-
-    def leave_out(theta: np.ndarray) -> None:
-        np.minimum(away, np.linalg.norm((np.array(seen) - theta) @ axes.T, axis=1), out=away)
-
-    for theta in thetas:
-        leave_out(theta)
-    added = 0
-    for _ in range(_MOST_FILLED):
-        i = int(away.argmax())
-        if away[i] < _SPACING:
-            break
-        mode = mode_at(design.precision, seen[i], points[i], design.nearest(seen[i]).factor)
-        leave_out(seen[i])
-        if mode is not None and mode.logp > place.mode.logp - 2.0 * _LOWEST:
-            design.keep(seen[i], mode)
-            added += 1
-    design.axes = axes / (_BUMP * max(float(away.max()), _SPACING))
     return added
 
 

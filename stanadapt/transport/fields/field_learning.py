@@ -15,9 +15,10 @@ from ..field_table import field_rows
 from ..map_table import no_transport
 from .dense import changes, dense_coupling, head_strengths
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
+from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
 from .innovation_search import find_innovations
-from .laplace import HeadPosterior, find_place
+from .laplace import HeadPosterior, MissingEntriesError, find_place
 from .law_fit import fit_law
 from .precision import Precision, background_directions
 from .probes import Coupling, ScaledDensity, couple, strengths_of
@@ -26,7 +27,9 @@ LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
 LEAST_TIED, TIED = 15, 0.4  # so many coordinates, and this share of all that are not wide, must hang together
 MOST_HEADS = 4
 HEAD = 0.02  # a wide coordinate is a head if it changes the curvature by this, when it moves by DELTA
+HEADS_DENSE = 0.05, 0.1  # the same for dense precisions; the second one where heads would be too many
 DELTA = 0.5
+MOST_LOOKS = 3  # for neighbours, where more of them are seen on the way
 MOST_ENTRIES = 40  # entries of the factor for each latent; beyond that the map costs more than it brings
 MOST_PROBES = 150  # gradients that a precision may take
 # Around the middle a good law is off by 0.05 to 0.25 in z, and one that later rounds made good was off by 6.
@@ -81,21 +84,19 @@ def learn_field(
 
 
 def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Learned | None:
-    coupling = couple(density, x, variables)
-    if coupling is None:
-        return None
-    if coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size) and _are_tied(coupling):
-        heads = choose_heads(strengths_of(density, x, coupling, DELTA))
-        precision = Precision(density, coupling, heads)
-        if precision.cost > MOST_PROBES:
+    for _ in range(MOST_LOOKS):
+        known = _find_precision(density, x, variables)
+        if known is None:
             return None
+        precision, x = known
+        try:
+            place = find_place(precision, x)
+            break
+        except MissingEntriesError as missing:
+            x = missing.x
     else:
-        dense = _dense_precision(density, x, coupling, variables)
-        if dense is None:
-            return None
-        precision, x = dense
-        heads = precision.heads
-    place = find_place(precision, x)
+        return None
+    heads = precision.heads
     if place is None or (not precision.dense and place.mode.factor.lower.nnz > MOST_ENTRIES * x.size):
         return None
     design = find_design(precision, place, tails=False)
@@ -115,6 +116,20 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
     return Learned(rows, *_metric(precision, place, of_heads, density.unit))
 
 
+def _find_precision(
+    density: ScaledDensity, x: np.ndarray, variables: np.ndarray
+) -> tuple[Precision, np.ndarray] | None:
+    """The precision of the latents, sparse or dense, and a point (d,) to begin at; None if there is none."""
+    coupling = couple(density, x, variables)
+    if coupling is None:
+        return None
+    if coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size) and _are_tied(coupling):
+        sparse = Precision(density, coupling, choose_heads(strengths_of(density, x, coupling, DELTA)))
+        if sparse.cost <= min(MOST_PROBES, x.size):
+            return sparse, x
+    return _dense_precision(density, x, coupling, variables)
+
+
 def _is_hopeless(design: Design) -> bool:
     """Whether a law that is fitted around the middle is far off there."""
     return how_far_off(design, fit_law(design.precision, design.place, design)) > HOPELESS
@@ -128,20 +143,25 @@ def _dense_precision(
     found = None if whole is None else head_strengths(density, x, whole, DELTA)
     if whole is None or found is None:
         return None
-    heads = choose_heads(found[0])
-    if not len(heads):
-        return None
-    precision = Precision(density, whole._replace(wide=np.zeros_like(whole.wide)), heads)
-    if precision.cost * PRECISIONS[len(heads) - 1] > MOST_GRADIENTS:  # it would end without a field
-        return None
-    return precision, found[1]
+    narrow = whole._replace(wide=np.zeros_like(whole.wide))
+    for least in HEADS_DENSE:
+        heads = choose_heads(found[0], least)
+        precision = Precision(density, narrow, heads)
+        if len(heads) and precision.cost * PRECISIONS[len(heads) - 1] <= MOST_GRADIENTS:
+            return precision, found[1]
+    return None  # a search would end without a field
 
 
 def learn_law(design: Design) -> Field:
-    """The law of the latents: fitted to a design, which is widened where the law is off."""
+    """The law of the latents: fitted to a design, which is widened where the law is off, or has gaps."""
     precision, place = design.precision, design.place
-    field = fit_law(precision, place, design)
     rng = np.random.default_rng(3)  # the search takes no random numbers of the chain
+    if precision.dense:
+        for _ in range(MOST_ROUNDS):
+            if precision.density.spent > LAST_ROUND or fill_design(design, rng) <= FEW_ADDED:
+                break
+        return fit_law(precision, place, design)
+    field = fit_law(precision, place, design)
     for _ in range(MOST_ROUNDS if len(precision.heads) else 0):
         if precision.density.spent > LAST_ROUND:
             break
@@ -196,9 +216,9 @@ def _are_tied(coupling: Coupling) -> bool:
     return largest >= max(LEAST_TIED, TIED * len(narrow))
 
 
-def choose_heads(strengths: dict[int, float]) -> np.ndarray:
-    """The coordinates that change the curvature of the others, the strongest ones."""
-    chosen = sorted((k for k in strengths if strengths[k] > HEAD), key=lambda k: -strengths[k])
+def choose_heads(strengths: dict[int, float], least: float = HEAD) -> np.ndarray:
+    """The coordinates that change the curvature of the others by `least` or more, the strongest ones."""
+    chosen = sorted((k for k in strengths if strengths[k] > least), key=lambda k: -strengths[k])
     return np.array(sorted(chosen[:MOST_HEADS]), np.int64)
 
 

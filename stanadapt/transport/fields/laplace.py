@@ -20,13 +20,16 @@ from .precision import Factor, Precision
 
 _NEWTON_STEPS, _CLOSE = 40, 1e-2  # of a search for a mode; the squared length of its last step, in scales
 _NEWTON_STEPS_NEAR = 5  # after an approach
+_LOOK_AGAIN = 8  # a search that takes more steps goes on only if the precision has all its entries
 _SHARES = 14  # of a step that are tried, each half as long as the one before
 # Of an approach: its steps, the length of the longest one and the squared length of its last one, in those
 # of Newton's method, and the shares of a step that are tried.
 _APPROACHES, _LONGEST_APPROACH, _NEARLY, _SHARES_NEAR = 25, 10.0, 0.3, 6
 _DAMPING, _LARGEST_DAMPING = 1e-3, 1e4  # shares of the diagonal that are added to an indefinite precision
 _ROUNDS = 20  # steps of the search for the heads
-_LAST_ROUND = 0.5  # no step begins after this share of the gradients, where a precision takes many
+_LAST_ROUND = 0.5  # no step begins after this share of the gradients
+_WORSE = 0.5  # a step went too far if the log density of the heads has fallen by this from the largest one
+_UNEXPLAINED = 0.1  # share, in root mean square, of a product with the precision that its entries may miss
 _FIRST_REACH = 0.5  # of the heads, in the program's own coordinates
 _LONGEST = 2.0  # step of the heads, in reaches
 _ARRIVED = 0.4
@@ -39,6 +42,14 @@ class LatentMode(NamedTuple):
     x: np.ndarray  # (d,) in units
     logp: float  # the log density of the heads there, by Laplace
     factor: Factor
+
+
+class MissingEntriesError(Exception):
+    """The precision has entries where its pattern has none; at `x` (d,) they can be seen."""
+
+    def __init__(self, x: np.ndarray) -> None:
+        super().__init__("the precision has more entries here")
+        self.x = x
 
 
 class HeadPosterior(NamedTuple):
@@ -66,12 +77,14 @@ def find_mode(precision: Precision, x: np.ndarray, factor: Factor | None = None)
     logp, score = precision.density(x)
     if not np.isfinite(logp):
         return None
-    for _ in range(steps):
+    for step in range(steps):
         matrix = precision.at(x)
         if matrix is None:
             return None
         factor, damped = _positive_factor(precision, matrix)
         if factor is None:
+            return None
+        if step == _LOOK_AGAIN and not damped and not _has_all_entries(precision, x, factor):
             return None
         move = factor.solve(score[latents])
         promise = float(move @ score[latents])
@@ -145,6 +158,30 @@ def _approach(precision: Precision, x: np.ndarray, factor: Factor) -> np.ndarray
     return x
 
 
+def _has_all_entries(precision: Precision, x: np.ndarray, factor: Factor) -> bool:
+    """Whether a factor is that of the precision at `x` (d,), by one product with a random vector.
+
+    A precision whose pattern was seen elsewhere may have more entries there.
+    """
+    if precision.dense:
+        return True
+    direction, wanted = _some_direction(precision, factor)
+    product = precision.density.curvature(x, direction)
+    if product is None:
+        return False
+    left = product[precision.latents] - wanted
+    return bool(left @ factor.solve(left) < _UNEXPLAINED**2 * len(left))
+
+
+def _some_direction(precision: Precision, factor: Factor) -> tuple[np.ndarray, np.ndarray]:
+    """How far a draw might be from the mode (d,), and the product of the precision with that (n,)."""
+    signs = np.random.default_rng(4).choice([-1.0, 1.0], len(factor.pivots))  # no random numbers of the chain
+    product = factor.lower @ (np.sqrt(factor.pivots) * signs)
+    direction = np.zeros(precision.density.unit.size)
+    direction[precision.latents] = factor.solve(product)
+    return direction, product
+
+
 def _positive_factor(precision: Precision, matrix: sparse.csc_matrix) -> tuple[Factor | None, bool]:
     """The factor of a precision, and whether its diagonal had to grow for it."""
     added, diagonal = 0.0, np.abs(matrix.diagonal())
@@ -171,51 +208,57 @@ def mode_at(
 def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
     """Where the heads are, from `x` (d,); None if it is not found.
 
-    Each step fits a quadratic to the log density of the heads at a small design, and goes to its mode.
+    Each step fits a quadratic to the log density of the heads at a small design, and goes to its mode. After
+    a step that went too far, the next design is half as wide, around the best heads that were seen.
+
+    Raises
+    ------
+    MissingEntriesError
+        If the precision has entries on the way that its pattern has not.
     """
     m, heads, density = len(precision.heads), precision.heads, precision.density
     if m == 0:
         mode = find_mode(precision, x)
         return None if mode is None else HeadPosterior(np.zeros(0), np.zeros((0, 0)), mode)
-    theta, root, near = x[heads].copy(), np.diag(_FIRST_REACH / density.unit[heads]), x
-    factor: Factor | None = None
+    root = np.diag(_FIRST_REACH / density.unit[heads])
+    middle = best = mode_at(precision, x[heads], x)
     for _ in range(_ROUNDS):
-        if precision.dense and density.spent > _LAST_ROUND:
+        if best is None or density.spent > _LAST_ROUND:
             return None
-        points: list[np.ndarray] = []
-        modes: list[LatentMode] = []
+        if middle is None or middle.logp < best.logp - _WORSE:
+            middle, root = best, 0.5 * root
+        if not _has_all_entries(precision, middle.x, middle.factor):
+            raise MissingEntriesError(middle.x + _some_direction(precision, middle.factor)[0])
+        theta = middle.x[heads]
+        points, modes = [np.zeros(m)], [middle]
         for u in _small_design(m):
-            mode = mode_at(precision, theta + root @ u, near, factor)
+            mode = mode_at(precision, theta + root @ u, middle.x, middle.factor)
             if mode is not None:
-                near, factor = (mode.x, mode.factor) if not modes else (near, factor)
                 points.append(u)
                 modes.append(mode)
-            elif not np.any(u):
-                break
+        highest = max(modes, key=lambda mode: mode.logp)
+        best = max(best, highest, key=lambda mode: mode.logp)
         if len(points) <= 2 * m:
             root = 0.5 * root
             continue
-        values = np.array([mode.logp for mode in modes])
-        slope, curvature = _quadratic(np.array(points), values)
+        slope, curvature = _quadratic(np.array(points), np.array([mode.logp for mode in modes]))
         sizes, vectors = np.linalg.eigh(-curvature)
         held = np.clip(np.abs(sizes), *_CURVATURES)
         step = vectors @ ((vectors.T @ slope) / held)
         length = float(np.linalg.norm(step))
         arrived = length < _ARRIVED and bool(np.all((sizes > 0.4) & (sizes < 2.5)))
-        best = modes[int(values.argmax())]
-        near, factor = best.x, best.factor
         theta = theta + root @ step * min(1.0, _LONGEST / max(length, 1e-12))
         root = root @ (vectors / np.sqrt(held))
+        middle = mode_at(precision, theta, highest.x, highest.factor)
         if arrived:
-            mode = mode_at(precision, theta, near, factor)
-            return None if mode is None else HeadPosterior(theta, root, mode)
+            return None if middle is None else HeadPosterior(theta, root, middle)
     return None
 
 
 def _small_design(m: int) -> list[np.ndarray]:
-    """The middle, a point to either side of it on each axis, and two for each pair of axes."""
+    """A point to either side of the middle on each axis, and two for each pair of axes."""
     axes = np.eye(m)
-    points = [np.zeros(m)]
+    points = []
     for a in range(m):
         points += [-axes[a], axes[a]]
         for b in range(a):
