@@ -35,6 +35,7 @@ _USUAL = 1_000  # iterations of warm-up; with more of them the search is longer
 _RAYS = 0.1  # share of the search before the run that rays, images and boxes take, beside strange points
 _CLOUDS, _CLOUDS_OF_ONE = 9, 3  # clouds of points, and how many where they show no second mode
 _CLOUD_CLIMBS = 0.1  # share of a cloud's evaluations that climbs take
+_MOST_NUMBERS = 4_000_000  # in the points of a cloud, which all stay in memory until the search ends
 _NEXT_RUNGS = 3  # beside the posterior's, whose draws may show a law without a mode
 _HOME_ROWS = 40  # draws of the pilot's law, which give the search directions
 _FEWEST = 10  # draws, and 2 d more, from which a component is fitted to its draws
@@ -71,9 +72,12 @@ def find_modes(
     peaks = _modes_of_search(home, [], surface, handover.z, int(_RAYS * most), rng)
     peaks += new_peaks(surface, handover.modes, peaks or _peaks(home, surface))
     each, clouds = (most - surface.evaluations) / _CLOUDS, list[Cloud]()
+    n = int(min((1.0 - _CLOUD_CLIMBS) * each + 1.0, _MOST_NUMBERS // surface.d))
     while each >= 1.0 and len(clouds) < (_CLOUDS if len(peaks) > 1 else _CLOUDS_OF_ONE):
+        if surface.is_stopped:
+            break
         known = peaks or _peaks(home, surface)
-        points = cloud_around(known, int((1.0 - _CLOUD_CLIMBS) * each) + 1, rng)
+        points = cloud_around(known, n, rng)
         clouds.append(Cloud(points, surface.heights(points)))
         peaks += new_peaks(surface, strangest_first(known, clouds[-1]), known, _CLOUD_CLIMBS * each)
     narrowest = narrowest_seen(peaks or _peaks(home, surface), clouds, rng) if clouds else np.inf
