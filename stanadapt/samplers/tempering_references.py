@@ -38,7 +38,7 @@ _CLOUD_CLIMBS = 0.1  # share of a cloud's evaluations that climbs take
 _MOST_NUMBERS = 4_000_000  # in the points of a cloud, which all stay in memory until the search ends
 _NEXT_RUNGS = 3  # beside the posterior's, whose draws may show a law without a mode
 _HOME_ROWS = 40  # draws of the pilot's law, which give the search directions
-_FEWEST = 10  # draws, and 2 d more, from which a component is fitted to its draws
+_FEWEST, _FEWEST_EACH = 10, 4  # draws, and for each dimension, from which a component is fitted to them
 
 
 def count_evaluations(settings: Any, warmup: int, d: int) -> int:
@@ -193,7 +193,7 @@ def learn_references(target: Any, state: Any, settings: Any) -> Any:
         law, found = _with_modes(law, new, surface), [*found, *new]
     wide = _peak_without_top(surface, state, law, limit)
     law, found = _with_modes(law, wide, surface), [*found, *wide]
-    law = _with_masses(fit_components(law, draws, _FEWEST + 2 * d), surface)
+    law = _with_masses(fit_components(law, draws, _FEWEST + _FEWEST_EACH * d), surface)
     gradients = state.gradients + float(surface.evaluations)
     broad = broad_reference(law, settings) if found else state.broad
     return state._replace(fitted=law, broad=broad, gradients=gradients)
