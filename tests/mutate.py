@@ -59,6 +59,15 @@ MUTATIONS = [
         unit("test_strange_points", "test_the_strangest_points_lie_at_the_mode_that_is_not_known"),
     ),
     Mutation(
+        "numerics/strange_points.py",
+        "below - d * between",
+        "below + d * between",
+        unit(
+            "test_strange_points",
+            "test_points_would_have_shown_half_of_the_modes_that_are_as_narrow_as_is_said",
+        ),
+    ),
+    Mutation(
         "numerics/replicas.py",
         "if excess > notes.excess[j, least]:",
         "if excess < notes.excess[j, least]:",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -171,6 +172,11 @@ def _report(idata: Any, findings: Sequence[Any]) -> None:
         click.echo(f"Drawn until {attrs['until']}: {attrs['until_reason']}.")
     if "log_evidence" in attrs:
         click.echo(f"Log evidence {attrs['log_evidence']:.4g} ± {attrs['log_evidence_error']:.2g}.")
+    if math.isfinite(scale := attrs.get("modes_narrowest_seen", math.inf)):
+        click.echo(
+            f"Modes known: {attrs['modes_found']}. The search would have missed most of those that have a "
+            f"tenth of the mass and are narrower than {scale:.2f} times the largest."
+        )
     names = list(json.loads(attrs["parameters"])) or [str(name) for name in draws.data_vars]
     if sizes["draw"]:
         frame = table.summary(idata, names)

@@ -7,47 +7,74 @@ point. But the density tells of a point where it lies: in the basin of a known m
 from that mode, in its metric, as it does at other points of that basin. So the density is evaluated alone at
 many points, and climbs begin at those that stand out from points at about the same distance from the same
 mode. A heavy tail, or a mode that is not quite normal, moves all of these points alike.
+
+A mode in whose basin no point lies is missed, and outside of its basin the density tells nothing of it. So
+the points themselves say how narrow a mode they would have shown (`narrowest_seen`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy.ndimage import median_filter
 
-from .mode_search import Peak, Surface
+from .mode_search import Peak
 
 _WIDTHS = (2.0, 30.0)  # of clouds around a mode, in its standard deviations
 _WHOLE = (0.75, 3.0)  # of clouds around all modes, in the standard deviation of their mixture
+_CROSSED = (0.3, 1.0)  # the same of clouds around points with each coordinate of another mode
+_LEAST_SINGLE = 1 / 6  # share of points around single modes, where there are many
 _WINDOW = 51  # neighbours by distance that a point is held against
 _FLOOR = 1.0  # nats that points differ by without standing out
+SHARE = 0.1  # of the mass, of the modes that are imagined to have been missed
+_PLACES = 40  # where they are imagined
+_CLEAR = 10.0  # nats by which a point in their basin must stand out
+_NARROWEST, _HALVINGS = 1e-2, 9  # least scale that is looked at, and steps of the search for it
 
 
-def strange_points(peaks: Sequence[Peak], surface: Surface, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Points (k, d), of `n` where the density is evaluated, those first that `peaks` explain least.
+class Cloud(NamedTuple):
+    """Points around known modes, and what the density is there."""
 
-    Half of the points are around single modes and half around all, in clouds of many widths.
+    points: np.ndarray  # (n, d)
+    heights: np.ndarray  # (n,) log densities
+
+
+def cloud_around(peaks: Sequence[Peak], n: int, rng: np.random.Generator) -> np.ndarray:
+    """Points (n, d) of many widths around `peaks`.
+
+    Of k modes, a share of 1 / k of the points is around single ones, but at least a sixth. Half of the others
+    is around all modes, and half around points that have each coordinate of a mode drawn at random: where
+    modes differ by single parameters, there are others with new combinations of these.
     """
     d, k = peaks[0].x.size, len(peaks)
-    own = rng.integers(0, k, n)
+    own = rng.integers(0, k, (n, d))
     points = rng.standard_normal((n, d))
     middles = np.array([peak.x for peak in peaks])
     spread = np.sqrt(middles.var(axis=0) + np.mean([_variances(peak) for peak in peaks], axis=0))
-    width, whole = (low * (high / low) ** rng.random(n) for low, high in (_WIDTHS, _WHOLE))
-    is_whole = np.arange(n) % 2 == 1
+    width, whole, crossed = (low * (high / low) ** rng.random(n) for low, high in (_WIDTHS, _WHOLE, _CROSSED))
+    kind, single = rng.random(n), max(1.0 / k, _LEAST_SINGLE)
+    is_single, is_whole = kind < single, (kind >= single) & (kind < 0.5 + 0.5 * single)
     for m, peak in enumerate(peaks):
-        there = ~is_whole & (own == m)
+        there = is_single & (own[:, 0] == m)
         points[there] = peak.x + width[there, None] * _with_covariance(peak, points[there])
     points[is_whole] = middles.mean(axis=0) + whole[is_whole, None] * spread * points[is_whole]
-    heights = surface.heights(points)
+    rest = kind >= 0.5 + 0.5 * single
+    points[rest] = middles[own[rest], np.arange(d)] + crossed[rest, None] * spread * points[rest]
+    return points
+
+
+def strangest_first(peaks: Sequence[Peak], cloud: Cloud) -> np.ndarray:
+    """The points (k, d) that have a density, those first that `peaks` explain least."""
+    points, heights = cloud
     distances = np.array([peak.distances(points) for peak in peaks])  # (k, n)
     falls = np.array([[peak.logp] for peak in peaks]) - 0.5 * distances
     nearest = falls.argmax(axis=0)
-    columns = np.arange(n)
+    columns = np.arange(len(points))
     excess = heights - falls[nearest, columns]
-    score = np.full(n, -np.inf)
-    for m in range(k):
+    score = np.full(len(points), -np.inf)
+    for m in range(len(peaks)):
         rows = np.flatnonzero((nearest == m) & np.isfinite(excess))
         rows = rows[np.argsort(distances[m, rows], kind="stable")]
         score[rows] = _out_of_line(excess[rows])
@@ -55,9 +82,49 @@ def strange_points(peaks: Sequence[Peak], surface: Surface, n: int, rng: np.rand
     return np.asarray(points[order[score[order] > -np.inf]])
 
 
+def narrowest_seen(peaks: Sequence[Peak], clouds: Sequence[Cloud], rng: np.random.Generator) -> float:
+    """The scale of the narrowest mode that every second time would have shown itself in `clouds`.
+
+    Modes are imagined at places that are drawn as the points are. Each has a tenth of the mass and the shape
+    of the largest known mode. It would have been seen if its normal law lies clearly above the density at one
+    of the points. Returns the median over places of the least scale, in scales of that mode, at which it
+    would; infinity where modes of the same scale are missed at half of the places.
+    """
+    largest = max(peaks, key=lambda peak: peak.log_mass)
+    d, known = largest.x.size, np.logaddexp.reduce([peak.log_mass for peak in peaks])
+    top = known + np.log(SHARE / (1.0 - SHARE)) + largest.logp - largest.log_mass - _CLEAR
+    places = cloud_around(peaks, _PLACES, rng)
+    points, heights = (np.concatenate(parts) for parts in zip(*clouds, strict=True))
+    points, heights = points[np.isfinite(heights)], heights[np.isfinite(heights)]
+    if not len(points) or not np.isfinite(top):
+        return np.inf
+    least = np.full(_PLACES, np.inf)
+    points, places = _in_units(largest, points), _in_units(largest, places)
+    lengths = np.square(points).sum(axis=1)
+    for place, middle in enumerate(places):
+        squares = lengths - 2.0 * (points @ middle) + middle @ middle
+        near = squares < 2.0 * (top - heights)  # a narrower mode is seen by fewer of them
+        if not near.any():
+            continue
+        own, below, low, high = squares[near], top - heights[near], np.log(_NARROWEST), 0.0
+        for _ in range(_HALVINGS):
+            between = 0.5 * (low + high)
+            is_seen = (own < 2.0 * np.exp(2.0 * between) * (below - d * between)).any()
+            low, high = (low, between) if is_seen else (between, high)
+        least[place] = np.exp(high)
+    return float(np.sort(least)[_PLACES // 2])
+
+
 def _variances(peak: Peak) -> np.ndarray:
     """The variances (d,) of a mode's normal law."""
     return 1.0 / peak.negative if peak.negative.ndim == 1 else np.diag(np.linalg.inv(peak.negative))
+
+
+def _in_units(peak: Peak, points: np.ndarray) -> np.ndarray:
+    """Points (n, d) as seen from a mode, in the coordinates in which its normal law is standard normal."""
+    if peak.negative.ndim == 1:
+        return np.asarray((points - peak.x) * np.sqrt(peak.negative))
+    return np.asarray((points - peak.x) @ np.linalg.cholesky(peak.negative))
 
 
 def _with_covariance(peak: Peak, normal: np.ndarray) -> np.ndarray:

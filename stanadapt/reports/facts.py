@@ -96,6 +96,10 @@ def _record_facts(groups: Groups, attrs: Mapping[str, Any]) -> list[Fact]:
     if math.isfinite(evidence := number(attrs, "log_evidence")):
         error = number(attrs, "log_evidence_error")
         found.append(Fact("Log evidence", f"{evidence:.4g} ± {error:.2g}", "from the path of rungs"))
+    if "modes_narrowest_seen" in attrs:
+        scale = number(attrs, "modes_narrowest_seen")
+        seen = f"down to {scale:.2f} of the largest one's scale" if math.isfinite(scale) else "none for sure"
+        found.append(Fact("Modes the search would have seen", seen, "half of those with a tenth of the mass"))
     for label, name in (("Seed", "seed"), ("Evaluated by", "backend"), ("Model hash", "model_hash")):
         if name in attrs:
             found.append(Fact(label, str(attrs[name])))

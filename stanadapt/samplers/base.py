@@ -42,7 +42,7 @@ a method has the ability if its module has the functions:
 
     count_evaluations  settings, warmup, d -> what a search for modes before the run may take for each chain
     find_modes      target, a pilot's `Handover`, settings, evaluations, random numbers, a function that says
-                    whether to stop -> modes (k, d), which all chains begin with, and the evaluations it took
+                    whether to stop -> `FoundModes`, which all chains begin with
 
     outcome         state after the draws, settings, the map of its coordinates -> what they have shown beside
                     themselves: names -> arrays, for a group of the result with the name FACTS.outcomes
@@ -203,6 +203,14 @@ class Handover(NamedTuple):
     modes: np.ndarray = np.empty((0, 0))  # (k, d) those that were found, in the map's coordinates
 
 
+class FoundModes(NamedTuple):
+    """What a search for modes before a run has found, in the coordinates of its pilot."""
+
+    modes: np.ndarray  # (k, d)
+    evaluations: int  # that it took
+    narrowest: float  # scale of a mode that it would every second time have seen, relative to the largest one
+
+
 class Method(Protocol):
     """The names that the modules of all methods have, for type checkers."""
 
@@ -239,7 +247,7 @@ class Sampler(Method, Protocol):
     def count_evaluations(self, settings: Any, warmup: int, d: int) -> int: ...
     def find_modes(
         self, target: Any, handover: Handover, settings: Any, most: int, rng: np.random.Generator, ticked: Any
-    ) -> tuple[np.ndarray, int]: ...
+    ) -> FoundModes: ...
     def outcome(self, state: Any, settings: Any, transport: np.ndarray) -> dict[str, np.ndarray]: ...
 
 

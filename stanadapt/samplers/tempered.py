@@ -82,7 +82,7 @@ class Settings(NamedTuple):
     kernel: Annotated[str, Choice(KERNELS), "how replicas move on their rungs"] = "fisher_hmc"
     rungs: Annotated[int | None, Limit(1, 500), "rungs of the path in all; none: by the barrier"] = None
     most_rungs: Annotated[int, Limit(3, 500), "most rungs, where their number is learnt"] = 65
-    search: Annotated[int, Limit(0, 10_000_000), "evaluations a chain of the search for modes"] = 20_000
+    search: Annotated[int, Limit(0, 10_000_000), "evaluations a chain of the search for modes"] = 40_000
     heat: Annotated[float, Limit(1.0, 1e6), "scale of the broad reference, as a multiple of all modes'"] = 3.0
     reach: Annotated[float, SCALE, "least scale of the broad reference, by coordinate"] = 10.0
     degrees: Annotated[float, Limit(2.5, 1e12), "degrees of freedom of the fitted reference"] = 30.0
@@ -102,7 +102,7 @@ FACTS = Facts(
     family=HAMILTONIAN,
     needs="gradients, on every rung",
     learns=("path", "references", "metrics", "step sizes"),
-    warmup=1_000,
+    warmup=700,
     draws=1_000,
     gradient=True,
     gradient_free=(("kernel", "arwmh"), ("pilot", 0), ("search", 0)),

@@ -19,8 +19,8 @@ from ..numerics.metric import PRIOR
 from ..numerics.mixtures import Mixture, draw_mixture, fit_components, log_parts, mixture, root_of_covariance
 from ..numerics.mode_search import Known, Peak, Surface, is_same_mode, new_peaks, peaks_above, search
 from ..numerics.replicas import replicas_at
-from ..numerics.strange_points import strange_points
-from .base import Handover
+from ..numerics.strange_points import Cloud, cloud_around, narrowest_seen, strangest_first
+from .base import FoundModes, Handover
 
 LARGEST_DENSE = 100  # dimension up to which metrics and components have full matrices
 BROAD_DEGREES = 10.0
@@ -32,11 +32,13 @@ _CLIMBS = 0.25  # share of a round's evaluations that these climbs take
 _GRADIENTS = 2  # of a trajectory, about
 _SEARCH_EACH = 100  # evaluations of the search for each dimension, beside those of the settings
 _USUAL = 1_000  # iterations of warm-up; with more of them the search is longer
-_RAYS = 0.25  # share of the search before the run that rays, images and boxes take, beside strange points
-_CLOUDS, _CLOUD_CLIMBS = 4, 0.3  # rounds of strange points, and the share of a round that climbs take
+_RAYS = 0.1  # share of the search before the run that rays, images and boxes take, beside strange points
+_CLOUDS, _CLOUDS_OF_ONE = 9, 3  # clouds of points, and how many where they show no second mode
+_CLOUD_CLIMBS = 0.1  # share of a cloud's evaluations that climbs take
+_MOST_NUMBERS = 4_000_000  # in the points of a cloud, which all stay in memory until the search ends
 _NEXT_RUNGS = 3  # beside the posterior's, whose draws may show a law without a mode
 _HOME_ROWS = 40  # draws of the pilot's law, which give the search directions
-_FEWEST = 10  # draws, and 2 d more, from which a component is fitted to its draws
+_FEWEST, _FEWEST_EACH = 10, 4  # draws, and for each dimension, from which a component is fitted to them
 
 
 def count_evaluations(settings: Any, warmup: int, d: int) -> int:
@@ -58,35 +60,44 @@ def first_reference(cov: np.ndarray, mean: np.ndarray, settings: Any) -> Mixture
 
 def find_modes(
     target: Target, handover: Handover, settings: Any, most: int, rng: np.random.Generator, ticked: Any
-) -> tuple[np.ndarray, int]:
-    """Modes (k, d) that a search of `most` evaluations finds around a pilot's last draws, in its coordinates.
+) -> FoundModes:
+    """Modes that a search of at most about `most` evaluations finds around a pilot's last draws.
 
-    `handover.modes` are ends of climbs that begin elsewhere.
-    `ticked` is called now and then, and says whether the search is to end. Returns also how many evaluations
-    it took.
+    They are in the pilot's coordinates. `handover.modes` are ends of climbs that begin elsewhere. `ticked` is
+    called now and then, and says whether the search is to end. Where the first clouds show no second mode,
+    there are no more of them.
     """
     surface = Surface(target, handover.z.size, ticked)
     home = first_reference(np.asarray(handover.cov), np.asarray(handover.mean), settings)
-    peaks = _modes_of_search(home, surface, handover.z, int(_RAYS * most), rng)
+    peaks = _modes_of_search(home, [], surface, handover.z, int(_RAYS * most), rng)
     peaks += new_peaks(surface, handover.modes, peaks or _peaks(home, surface))
-    left = most - surface.evaluations
-    for _ in range(_CLOUDS if left > 0 else 0):
+    each, clouds = (most - surface.evaluations) / _CLOUDS, list[Cloud]()
+    n = int(min((1.0 - _CLOUD_CLIMBS) * each + 1.0, _MOST_NUMBERS // surface.d))
+    while each >= 1.0 and len(clouds) < (_CLOUDS if len(peaks) > 1 else _CLOUDS_OF_ONE):
+        if surface.is_stopped:
+            break
         known = peaks or _peaks(home, surface)
-        points = strange_points(known, surface, int((1.0 - _CLOUD_CLIMBS) * left / _CLOUDS), rng)
-        peaks += new_peaks(surface, points, known, _CLOUD_CLIMBS * left / _CLOUDS)
-    found = np.array([peak.x for peak in sorted(peaks, key=lambda peak: -peak.log_mass)[:_MOST_MODES]])
-    return found.reshape(-1, surface.d), surface.evaluations
+        points = cloud_around(known, n, rng)
+        clouds.append(Cloud(points, surface.heights(points)))
+        peaks += new_peaks(surface, strangest_first(known, clouds[-1]), known, _CLOUD_CLIMBS * each)
+    narrowest = narrowest_seen(peaks or _peaks(home, surface), clouds, rng) if clouds else np.inf
+    largest = sorted(peaks, key=lambda peak: -peak.log_mass)[:_MOST_MODES]
+    # Where the pilot's law explains all, its middle tells chains that there has been a search.
+    found = np.array([peak.x for peak in largest] or [home.means[0]])
+    return FoundModes(found, surface.evaluations, narrowest)
 
 
 def _modes_of_search(
-    home: Mixture, surface: Surface, x: np.ndarray, most: int, rng: np.random.Generator
+    home: Mixture, known: list[Peak], surface: Surface, x: np.ndarray, most: int, rng: np.random.Generator
 ) -> list[Peak]:
-    """Modes around the law `home` of a pilot's last draws, of which `x` (d,) is one, and beyond."""
+    """Modes around the law `home` of a pilot's last draws, of which `x` (d,) is one, and beyond.
+
+    Those that are `known` are left out.
+    """
     rows = np.array([draw_new(home, rng) for _ in range(_HOME_ROWS)])
     spread = np.sqrt(diagonal_of(covariance_of(home.roots[0])))
     seen = Known(rows, spread, x, np.ones(x.size, bool), np.zeros(x.size, np.int64))
     tops = search(seen, surface, most, rng, climbs=most)
-    known = _peaks(home, surface)
     own = new_peaks(surface, [home.means[0], x], known)
     return [*own, *peaks_above(surface, tops, [*known, *own])]
 
@@ -100,7 +111,7 @@ def begin_references(target: Target, state: Any, settings: Any) -> Any:
         found = new_peaks(surface, [home.means[0], state.x, *state.known], _peaks(home, surface))
     elif settings.search:
         most = count_evaluations(settings, 0, state.x.size)
-        found = _modes_of_search(home, surface, state.x, most, rng)
+        found = _modes_of_search(home, _peaks(home, surface), surface, state.x, most, rng)
     fitted = _with_modes(home, sorted(found, key=lambda peak: -peak.log_mass), surface)
     points = np.array([draw_new(fitted, rng) for _ in state.weights])
     points[state.cold] = state.x
@@ -182,7 +193,7 @@ def learn_references(target: Any, state: Any, settings: Any) -> Any:
         law, found = _with_modes(law, new, surface), [*found, *new]
     wide = _peak_without_top(surface, state, law, limit)
     law, found = _with_modes(law, wide, surface), [*found, *wide]
-    law = _with_masses(fit_components(law, draws, _FEWEST + 2 * d), surface)
+    law = _with_masses(fit_components(law, draws, _FEWEST + _FEWEST_EACH * d), surface)
     gradients = state.gradients + float(surface.evaluations)
     broad = broad_reference(law, settings) if found else state.broad
     return state._replace(fitted=law, broad=broad, gradients=gradients)

@@ -76,5 +76,6 @@ def test_all_chains_begin_with_the_modes_of_one_search() -> None:
     assert attributes(fit)["modes_found"] == 2
     each = 500 + 100  # of the setting, and of the dimension
     assert 0 < attributes(fit)["modes_search_evaluations"] < 2 * each + 1_000
+    assert 0.0 < attributes(fit)["modes_narrowest_seen"] < 1.0  # in one dimension few points see much
     none = stores.sample(TWO, None, **SHORT | {"settings": {"search": 0}})
     assert "modes_found" not in attributes(none)

@@ -265,7 +265,7 @@ def searched_modes(seeds: range, chains: int) -> list[bool]:
     """Whether the search before a run finds the narrowest of eight modes, which lies behind others."""
     rng = np.random.default_rng(9)
     means, scales = rng.uniform(-10.0, 10.0, (8, 10)), np.ones(8)
-    scales[2] = 0.6
+    scales[2] = 0.5
     posterior = stanadapt.Posterior(HIDDEN, {"m": means.tolist(), "s": scales.tolist()})
     settings, found = resolve("tempered", {})[1], []
     for seed in seeds:
@@ -279,5 +279,5 @@ def searched_modes(seeds: range, chains: int) -> list[bool]:
 
 @pytest.mark.seeds(1, rate=0.005)
 def test_the_search_before_a_run_finds_a_narrow_mode_behind_others(seed: int) -> None:
-    """39 of 40 searches with the evaluations of four chains do; none does if it climbs from usual points."""
-    assert sum(searched_modes(range(8 * seed, 8 * seed + 8), 4)) >= 6
+    """36 of 40 searches with the evaluations of four chains do; none of 16 if it climbs from usual points."""
+    assert sum(searched_modes(range(8 * seed, 8 * seed + 8), 4)) >= 5

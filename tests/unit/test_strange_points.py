@@ -12,7 +12,13 @@ from stanadapt.jit import kernel
 from stanadapt.numerics.mixtures import mixture
 from stanadapt.numerics.mode_search import Peak, Surface
 from stanadapt.numerics.replicas import STRANGE, empty_notes, note_strange, replicas_at
-from stanadapt.numerics.strange_points import strange_points
+from stanadapt.numerics.strange_points import (
+    SHARE,
+    Cloud,
+    cloud_around,
+    narrowest_seen,
+    strangest_first,
+)
 from stanadapt.numerics.tempering import POSTERIOR
 
 D, NARROW = 6, 0.5
@@ -32,6 +38,11 @@ def parts(law: Any, x: np.ndarray) -> list[float]:
     return [*(law(x, middle, 1.0) for middle in KNOWN), law(x, HIDDEN, NARROW)]
 
 
+def cloud(peaks: Any, surface: Surface, n: int) -> Cloud:
+    points = cloud_around(peaks, n, np.random.default_rng(1))
+    return Cloud(points, surface.heights(points))
+
+
 @pytest.mark.parametrize("law", [normal, heavy])
 @pytest.mark.parametrize("is_diagonal", [False, True])
 def test_the_strangest_points_lie_at_the_mode_that_is_not_known(law: Any, is_diagonal: bool) -> None:
@@ -40,7 +51,7 @@ def test_the_strangest_points_lie_at_the_mode_that_is_not_known(law: Any, is_dia
     curvature = 1.0 if law is normal else (4 + D) / 4
     negative = np.full(D, curvature) if is_diagonal else curvature * np.eye(D)
     peaks = [Peak(middle, law(middle, middle, 1.0), negative) for middle in KNOWN]
-    found = strange_points(peaks, surface, 3_000, np.random.default_rng(1))
+    found = strangest_first(peaks, cloud(peaks, surface, 3_000))
     assert surface.evaluations == 3_000
     at_hidden = np.array([np.argmax(parts(law, x)) == 2 for x in found])
     assert 0 < at_hidden.mean() < 0.05  # few points of all
@@ -50,9 +61,43 @@ def test_the_strangest_points_lie_at_the_mode_that_is_not_known(law: Any, is_dia
 def test_points_outside_of_the_support_are_left_out() -> None:
     model = Target.from_python(lambda x: normal(x, KNOWN[1], 1.0) if x[0] > 0.0 else -np.inf, D)
     peaks = [Peak(KNOWN[1], 0.0, np.eye(D))]
-    found = strange_points(peaks, Surface(model.target(), D), 400, np.random.default_rng(1))
+    found = strangest_first(peaks, cloud(peaks, Surface(model.target(), D), 400))
     assert 0 < len(found) < 400
     assert (found[:, 0] > 0.0).all()
+
+
+@pytest.mark.parametrize("is_diagonal", [False, True])
+def test_points_would_have_shown_half_of_the_modes_that_are_as_narrow_as_is_said(is_diagonal: bool) -> None:
+    """Counted at other places, with the mixture's own density, and not with what the function works out."""
+    scales = np.array([0.5, 1.0, 2.0, 1.0, 1.0, 3.0])
+    negative = scales**-2 if is_diagonal else np.diag(scales**-2)
+    masses = zip(KNOWN, (0.7, 0.3), strict=True)
+    peaks = [Peak(middle, float(np.log(mass)), negative) for middle, mass in masses]
+
+    def log_density(x: np.ndarray) -> float:
+        return float(np.logaddexp.reduce([peak.logp - 0.5 * peak.distances(x[None])[0] for peak in peaks]))
+
+    model = Target.from_python(log_density, D)
+    clouds = [cloud(peaks, Surface(model.target(), D), 1_500)]
+    scale = narrowest_seen(peaks, clouds, np.random.default_rng(2))
+    points, heights = clouds[0]
+    places = cloud_around(peaks, 300, np.random.default_rng(3))
+    seen = []
+    for factor in (0.6, 1.0, 1.6):
+        s = factor * scale
+        top = np.log(SHARE / (1.0 - SHARE)) - D * np.log(s)
+        own = [top - 0.5 * np.square((points - place) / (s * scales)).sum(axis=1) for place in places]
+        seen.append(np.mean([(height > heights + 10.0).any() for height in own]))
+    assert 0.05 < scale < 1.0
+    assert 0.35 < seen[1] < 0.65
+    assert seen[0] < seen[1] - 0.1
+    assert seen[2] > seen[1] + 0.1
+
+
+def test_without_points_no_mode_would_have_been_seen() -> None:
+    peaks = [Peak(KNOWN[1], 0.0, np.eye(D))]
+    nowhere = Cloud(np.zeros((3, D)), np.full(3, -np.inf))
+    assert narrowest_seen(peaks, [nowhere], np.random.default_rng(1)) == np.inf
 
 
 def test_the_strangest_replicas_of_warm_rungs_are_kept() -> None:

@@ -20,6 +20,7 @@ from ...model.backends.contract import Model
 from ...model.posterior import Posterior
 from ...numerics.blas import one_thread
 from ...samplers import Sampler
+from ...samplers.base import FoundModes
 from ...transport.composition import into_x, into_z
 from ..guard import Guard, StoppedError
 from ..inits import Init, find
@@ -62,21 +63,25 @@ def hand_over(
             return bool(caught.signal)
 
         try:
-            modes, evaluations = _search(method, job, posterior, inits[0], length, most, ticked)
+            found = _search(method, job, posterior, inits[0], length, most, ticked)
             caught.raise_again()
         except InitializationError:  # which the chain will say
             return inits, {}
         except StoppedError:
             caught.raise_again()
             raise
-    notes = {"modes_found": len(modes), "modes_search_evaluations": evaluations}
-    return [init._replace(modes=modes) for init in inits], notes
+    notes = {
+        "modes_found": len(found.modes),
+        "modes_search_evaluations": found.evaluations,
+        "modes_narrowest_seen": found.narrowest,
+    }
+    return [init._replace(modes=found.modes) for init in inits], notes
 
 
 def _search(
     method: Sampler, job: Job, posterior: Posterior, init: Init, length: int, most: int, ticked: Any
-) -> tuple[np.ndarray, int]:
-    """The modes (k, d) in the program's coordinates, and how often the density was evaluated."""
+) -> FoundModes:
+    """What the search finds, in the program's coordinates; evaluations are those of the pilot, too."""
     seeds = np.random.SeedSequence(job.seed, spawn_key=(_SPAWN_KEY,))
     rng, d = np.random.default_rng(seeds), posterior.dim
     model = cast(Model, Guard(posterior.model.for_chain(0, seeds.spawn(1)[0]), ticked))
@@ -95,12 +100,11 @@ def _search(
     tops = np.array([_moved(into_z, handover.transport, top) for top in start.tops]).reshape(-1, d)
     target = trial.target._replace(transport=handover.transport)
     with np.errstate(all="ignore"):
-        found, evaluations = method.find_modes(
-            target, handover._replace(modes=tops), job.settings, most, rng, ticked
-        )
+        found = method.find_modes(target, handover._replace(modes=tops), job.settings, most, rng, ticked)
     model.raise_pending()
-    modes = np.array([_moved(into_x, handover.transport, z) for z in found]).reshape(-1, d)
-    return modes[np.isfinite(modes).all(axis=1)], taken + evaluations
+    modes = np.array([_moved(into_x, handover.transport, z) for z in found.modes]).reshape(-1, d)
+    modes = modes[np.isfinite(modes).all(axis=1)]
+    return found._replace(modes=modes, evaluations=taken + found.evaluations)
 
 
 _ITERATIONS = 20  # of the pilot, after which exceptions of a Python target are noticed
