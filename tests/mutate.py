@@ -409,7 +409,7 @@ MUTATIONS = [
         unit("test_field_learning", "test_a_scalar_that_latents_follow_is_no_head"),
     ),
     Mutation(
-        "transport/fields/design.py",
+        "transport/fields/filling.py",
         "design.axes = axes / (_BUMP * max(float(away.max()), _SPACING))",
         "design.axes = 0.0 * axes",
         unit("test_field_learning", "test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are"),

@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 
+from stanadapt.numerics.field_search import seeks_field
 from stanadapt.transport import composition
 from stanadapt.transport.field_table import field_of
 from stanadapt.transport.fields import field_learning
 from stanadapt.transport.fields.dense import dense_coupling, head_strengths
 from stanadapt.transport.fields.design import Design, find_design, how_far_off, widen_design
 from stanadapt.transport.fields.field_learning import HEAD, HOPELESS, MOST_HEADS, choose_heads, learn_field
+from stanadapt.transport.fields.filling import fill_design
 from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
 from stanadapt.transport.fields.precision import Precision
 from stanadapt.transport.fields.probes import STEP, Coupling, ScaledDensity, colours_of, couple, strengths_of
+from stanadapt.transport.map_table import COLUMNS, KIND, NOT_CENTRED
 
 T = 30
 HEADS_FIRST = np.array([-1.2, 0.6])
@@ -199,6 +202,7 @@ def test_the_strongest_heads_are_chosen() -> None:
     strengths = {3: 0.5, 9: HEAD / 2, 4: 0.1, 12: 2.0, 1: 0.3, 7: 0.2, 20: 0.15}
     assert MOST_HEADS == 4
     np.testing.assert_array_equal(choose_heads(strengths), [1, 3, 7, 12])
+    np.testing.assert_array_equal(choose_heads(strengths, 0.25), [1, 3, 12])
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -643,6 +647,28 @@ def test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are() -> 
         assert np.abs(np.log(sizes)).max() < 0.3
 
 
+def test_a_dense_design_is_filled_where_it_has_no_points() -> None:
+    """All its points are on one side of the middle. A law that fits them says little of the other."""
+    process, d = Process(), Process.n + 2
+    density, variables = ScaledDensity(process, np.full(d, 0.7)), np.array([0, 1, *[2] * process.n])
+    start = np.append([0.2, -0.3], 0.3 * np.random.default_rng(4).normal(size=d - 2)) / 0.7
+    coupling = couple(density, start, variables)
+    assert coupling is not None
+    whole = dense_coupling(coupling, variables)
+    assert whole is not None
+    precision = Precision(density, whole._replace(wide=np.zeros(d, bool)), np.array([0, 1]))
+    place = find_place(precision, start)
+    assert place is not None
+    design = Design(precision, place)
+    for move in ([1.2, 0.0], [0.0, 1.2], [1.2, 1.2]):
+        assert design.add(place.theta + place.root @ move, place.mode) is not None
+    assert fill_design(design, np.random.default_rng(3)) > 8
+    moves = np.linalg.solve(place.root, (design.points()[0] - place.theta).T)
+    for angle in np.arange(0.0, 2.0 * np.pi, np.pi / 4.0):
+        assert (np.array([np.cos(angle), np.sin(angle)]) @ moves).max() > 1.5
+    assert design.axes.any()
+
+
 def test_a_scalar_that_latents_follow_is_no_head() -> None:
     """The level of a process with counts: curvature changes with it at latents that stay, and they do not."""
     n, rng = 20, np.random.default_rng(5)
@@ -671,6 +697,15 @@ def test_a_scalar_that_latents_follow_is_no_head() -> None:
     strengths = head_strengths(density, start, whole, 0.5)
     assert strengths is not None
     np.testing.assert_array_equal(choose_heads(strengths[0]), [0])
+
+
+def test_a_field_is_looked_for_where_other_laws_move_coordinates() -> None:
+    """A process of 11 points may get the law of a hierarchy first, which makes trajectories shorter."""
+    row = np.zeros((1, COLUMNS))
+    row[0, KIND] = NOT_CENTRED
+    assert seeks_field(13, row, 0, 30, 9.0)
+    assert not seeks_field(13, row, 0, 30, 7.0)
+    assert not seeks_field(8, row, 0, 30, 9.0)
 
 
 def test_latents_that_are_not_coupled_are_no_dense_block() -> None:
