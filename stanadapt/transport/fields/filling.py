@@ -7,7 +7,6 @@ still.
 from __future__ import annotations
 
 import numpy as np
-from scipy.interpolate import RBFInterpolator
 
 from .dense import change_axes, dense_precision
 from .design import LOWEST, STEP_SIZES, STEPS, Design
@@ -65,6 +64,8 @@ def _visit_heads(
 
     They are in units of the heads' root. What a normal law leaves of the heights is interpolated.
     """
+    from scipy.interpolate import RBFInterpolator  # here: the import takes a fifth of a second
+
     kept = np.unique(points, axis=0, return_index=True)[1]
     left = heights + 0.5 * np.square(points).sum(axis=1)
     rest = RBFInterpolator(points[kept], left[kept], kernel="linear", degree=0)
