@@ -20,9 +20,10 @@ import numba
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
-from numba.core.runtime import _nrt_python, rtsys
+from numba.core.runtime import rtsys
 
 from cases import thorough
+from kernels import counted_arrays
 from stanadapt import cache, jit
 from stanadapt.compiler import kernel_files
 from stanadapt.compiler.kernel_folder import kernel_sources
@@ -366,16 +367,16 @@ def test_arrays_live_as_long_as_something_holds_them(copied: bool) -> None:
         step.copied = copied
         loop, choose = jit.kernel(repeat), jit.kernel(either)
     held = sys.getrefcount(x), sys.getrefcount(y)
-    _nrt_python.memsys_enable_stats()
-    before = rtsys.get_allocation_stats()
-    found = loop((x, 0.0), y, 9)
-    np.testing.assert_array_equal(found[0][0], end)
-    np.testing.assert_array_equal(found[1], last)
-    assert found[0][1] == total
-    np.testing.assert_array_equal(choose((x, 0.0), y, True), x)
-    np.testing.assert_array_equal(choose((x, 0.0), y, False), y)
-    del found
-    after = rtsys.get_allocation_stats()
+    with counted_arrays():
+        before = rtsys.get_allocation_stats()
+        found = loop((x, 0.0), y, 9)
+        np.testing.assert_array_equal(found[0][0], end)
+        np.testing.assert_array_equal(found[1], last)
+        assert found[0][1] == total
+        np.testing.assert_array_equal(choose((x, 0.0), y, True), x)
+        np.testing.assert_array_equal(choose((x, 0.0), y, False), y)
+        del found
+        after = rtsys.get_allocation_stats()
     assert after.mi_alloc - before.mi_alloc == after.mi_free - before.mi_free > 0
     assert (sys.getrefcount(x), sys.getrefcount(y)) == held
     assert ("call i32 @stanadapt.accept" in loop.inspect_llvm(loop.signatures[0])) is not copied

@@ -9,8 +9,9 @@ import pytest
 from numba.core import event
 from numba.core.codegen import JITCPUCodegen
 from numba.core.compiler_machinery import PassManager
-from numba.core.runtime import _nrt_python, rtsys
+from numba.core.runtime import rtsys
 
+from kernels import counted_arrays
 from stanadapt import jit
 from stanadapt.compiler import lean_compiler, level_codegen
 from stanadapt.kinds import Flag, Integer, Real
@@ -169,8 +170,7 @@ def test_results_are_tuples_of_arrays() -> None:
 
 def test_arrays_that_python_has_taken_over_are_freed() -> None:
     """And those that it holds are not."""
-    _nrt_python.memsys_enable_stats()
-    try:
+    with counted_arrays():
         large = Large(Small(True, np.arange(4.0), False, 4), (0.5, 0.25), True)
         arguments = large, np.ones((2, 3)), np.random.default_rng(1)
         rearrange(*arguments)
@@ -182,8 +182,6 @@ def test_arrays_that_python_has_taken_over_are_freed() -> None:
         del held
         after = rtsys.get_allocation_stats()
         assert after.mi_alloc - after.mi_free == before.mi_alloc - before.mi_free
-    finally:
-        _nrt_python.memsys_disable_stats()
 
 
 def test_an_exception_of_a_kernel_is_raised() -> None:
