@@ -47,7 +47,7 @@ def learning(*names: str) -> tuple[str, ...]:
 
 
 def evidence(*names: str) -> tuple[str, ...]:
-    return unit("test_evidence", *names)
+    return tuple(f"end_to_end/test_evidence.py::{name}" for name in names)
 
 
 MUTATIONS = [
@@ -272,7 +272,7 @@ MUTATIONS = [
         "run/workers/segments.py",
         "draws.append(piece.draws.values, piece.draws.x, piece.draws.stats)",
         "draws.append(piece.draws.values[:-1], piece.draws.x, piece.draws.stats)",
-        unit("test_runner", "test_draws_do_not_depend_on_processes"),
+        ("end_to_end/test_runner.py::test_draws_do_not_depend_on_processes",),
     ),
     Mutation(
         "run/workers/failures.py",
