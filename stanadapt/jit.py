@@ -359,6 +359,13 @@ class _Stub:
 _stubs: list[_Stub] = []
 
 
+def compile_late_kernels() -> None:
+    """Compile or load all late kernels that the kernels in this process may call."""
+    for stub in _stubs:  # the list grows meanwhile, since late kernels may call others
+        if not stub.place.value:
+            stub.find()
+
+
 @ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)  # type: ignore[untyped-decorator]
 def _find_code(number: int) -> int:
     """What a stub calls, in the thread of the kernel that calls it. Zero ends that kernel by an error."""

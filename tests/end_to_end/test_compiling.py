@@ -24,8 +24,8 @@ from stanadapt.run.preparation.compiling import Step
 pytestmark = pytest.mark.timeout(300)
 
 SCHOOLS = Path(__file__).parents[2] / "models" / "eight_schools" / "eight_schools"
-# Of each kind: without gradients, with windows, with refits, with a policy, with Hessians, an engine.
-METHODS = ["rwm", "fisher_mala", "fisher_hmc", "kmc_finite", "rlmh", "mmala", "nuts"]
+# Of each kind: without gradients, with windows, refits, a policy, Hessians, replicas, and an engine.
+METHODS = ["rwm", "fisher_mala", "fisher_hmc", "kmc_finite", "rlmh", "mmala", "tempered", "nuts"]
 
 FRESH = """
 import json, sys, warnings
@@ -145,7 +145,7 @@ def test_the_command_fills_a_cache(tmp_path: Path) -> None:
     copy_kernels(tmp_path / "cache" / "stanadapt" / "kernels" / cache_folder().name, without=missing)
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     said = command("compile", "rwm")
-    assert "compiling for this machine, which happens once: 1/4, the start of rwm" in said
+    assert "compiling for this machine, which happens once: 1/5, the start of rwm" in said
     assert command("compile", "rwm") == ""
     compiled = files()
     assert {path.name.partition(".")[0] + "." for path in compiled} >= set(missing)

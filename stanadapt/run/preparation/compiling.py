@@ -19,6 +19,7 @@ from ...cache import private_folder
 from ...compiler.kernel_folder import cache_folder, shipped_folder
 from ...compiler.level_codegen import target_processor
 from ...garbage import paused_collector
+from ...jit import compile_late_kernels
 from ...model import PROGRAM_BACKENDS
 from ...model.posterior import Posterior
 from ...numerics.ascent import climb, write_heights
@@ -28,6 +29,7 @@ from ...samplers import Sampler, history, is_engine, knowledge, resolve, sampler
 from ...samplers.base import POLICY
 from ...target import hessian, log_density, log_density_gradient
 from ...trace import empty_trace
+from ...transport.composition import into_x, into_z
 from ...transport.learning import learn_funnel
 from ...transport.map_table import no_transport
 from .. import warmup
@@ -41,6 +43,7 @@ from .second_compiler import follow, second_compiler
 STAND_IN = "parameters { vector[6] x; } model { x ~ std_normal(); }"
 _MANY = 4  # steps that are to be compiled, from which on a second process pays: it takes two seconds to start
 _WARMUP = 1000  # iterations, in which every method has learned something
+_SEARCH = 1000  # evaluations of a search for modes
 _MARKS = "compiled"  # a folder among those of kernels
 
 
@@ -59,8 +62,7 @@ def _learn_walk() -> object:
     return learn_walk()
 
 
-# What few runs come to: chains compile it where they need it, which the progress bar shows.
-_RARE = (
+_COORDINATES = (
     Step("the coordinates of hierarchies", "", learn_funnel, is_lazy=True),
     Step("the coordinates of latent fields", "", _learn_walk, is_lazy=True),
 )
@@ -111,24 +113,24 @@ def compile_for(parent: int, methods: Sequence[str]) -> None:
             _mark(step)
 
 
-def _mark_file(step: Step) -> str:
+def _mark_name(step: Step) -> str:
     text = "\n".join((step.name, step.types, target_processor()))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _is_marked(step: Step) -> bool:
     shipped = shipped_folder()
-    if shipped is not None and (shipped / _MARKS / _mark_file(step)).exists():
+    if shipped is not None and (shipped / _MARKS / _mark_name(step)).exists():
         return True
     try:
-        return (cache_folder() / _MARKS / _mark_file(step)).exists()
+        return (cache_folder() / _MARKS / _mark_name(step)).exists()
     except OSError:  # nothing is kept
         return False
 
 
 def _mark(step: Step) -> None:
     with contextlib.suppress(OSError):
-        path = cache_folder() / _MARKS / _mark_file(step)
+        path = cache_folder() / _MARKS / _mark_name(step)
         if not path.exists():
             private_folder(path.parent)
             path.touch()
@@ -172,18 +174,41 @@ def pilot_steps(posterior: Posterior) -> list[Step]:
     return method_steps(warmup.PILOT, warmup.pilot()[1], posterior)
 
 
+def _stand_in() -> Posterior:
+    return Posterior(STAND_IN, backend="stanli")
+
+
 def ahead_steps(methods: Sequence[str], *, wholly: bool = True) -> list[Step]:
     """What runs of these methods need for most models, at their default settings.
 
     With `wholly`, what only few models need is there, too.
     """
-    posterior = Posterior(STAND_IN, backend="stanli")
+    posterior = _stand_in()
     steps: dict[tuple[str, str], Step] = {}
     for name in methods:
-        for step in method_steps(name, resolve(sampler(name), None), posterior):
+        common = method_steps(name, resolve(sampler(name), None), posterior)
+        for step in (*common, *(_rare_steps(name, common, posterior) if wholly else ())):
             steps.setdefault(step[:2], step)
-    transports = any(getattr(sampler(name).FACTS, "transports", False) for name in methods)
-    return [*steps.values(), *(_RARE if wholly and transports else ())]
+    return list(steps.values())
+
+
+def _rare_steps(method: str, steps: Sequence[Step], posterior: Posterior) -> list[Step]:
+    """What few runs of a method come to, beyond these steps: chains compile it where they need it."""
+
+    module: Any = sampler(method)
+
+    def rest() -> None:
+        for step in steps:  # what is loaded tells which late kernels it may call
+            step.run()
+        _warm_up(module, posterior)
+        if module.FACTS.searches:
+            _search_modes(module, posterior)
+        compile_late_kernels()
+
+    if is_engine(module):
+        return []
+    own = Step(f"what few models need of {method}", steps[0].types, rest, is_lazy=True)
+    return [*(_COORDINATES if module.FACTS.transports else ()), own]
 
 
 def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]:
@@ -223,7 +248,9 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
         steps.append(Step(f"the iterations of {method}", own, sweep))
         facts = module.FACTS
         if facts.refits or facts.family == POLICY:
-            steps.append(Step(f"the learning of {method}", own, lambda: _warm_up(module), is_lazy=True))
+            steps.append(
+                Step(f"the learning of {method}", own, lambda: _warm_up(module, _stand_in()), is_lazy=True)
+            )
     if posterior.model.has_gradient:  # chains climb before the draws, or modes.py climbs after them
         steps.append(Step("climbs", common, lambda: _compile_climbs(target, x)))
     if (backend := posterior.model.backend) in PROGRAM_BACKENDS:
@@ -236,15 +263,30 @@ def _compile_climbs(target: Any, x: Any) -> None:
     write_heights.prepare((target, numba.typeof(np.zeros((1, 1))), x))
 
 
-def _warm_up(module: Any) -> None:
-    """A warm-up on a small model: what a method calls between its blocks of iterations."""
-    posterior = Posterior(STAND_IN, backend="stanli")
+def _warm_up(module: Any, posterior: Posterior) -> Any:
+    """A warm-up on a small model: what a method calls between its blocks of iterations.
+
+    Returns the state at the end.
+    """
     settings, rng = resolve(module, None), np.random.default_rng(0)
     target, x = posterior.model.target(), np.full(posterior.dim, 0.1)
     with one_thread():
         state = warmup.warm_up(module, settings, target, x, rng, min(_WARMUP, module.FACTS.warmup)).finish()
     history(module, state)
     knowledge(module, state)
+    return state
+
+
+def _search_modes(module: Any, posterior: Posterior) -> None:
+    """A short search for modes on a small model, and the moves between coordinates before and after it."""
+    leader: Any = sampler(warmup.PILOT)
+    handover = leader.hand_over(_warm_up(leader, posterior), warmup.pilot()[1], _WARMUP)
+    z = np.empty_like(handover.z)
+    into_x(handover.transport, handover.z, z)
+    into_z(handover.transport, z, z)
+    rng = np.random.default_rng(0)
+    target, settings = posterior.model.target(), resolve(module, None)
+    module.find_modes(target, handover, settings, _SEARCH, rng, lambda: False)
 
 
 def _build_nothing(posterior: Posterior) -> None:
