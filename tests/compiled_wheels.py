@@ -22,28 +22,24 @@ import sys
 import tempfile
 from pathlib import Path
 
-LEVELS = {  # highest first, as `python -c` of the package names its own
-    "x86-64-v4": ("x86-64-v4", "x86-64-v3"),
-    "x86-64-v3": ("x86-64-v3",),
-}
 SYSTEM = "manylinux_2_17_x86_64"  # what numba needs, too
-OWN_LEVEL = "from stanadapt.compiler.level_codegen import processor_level; print(processor_level())"
+LEVELS = "from stanadapt.compiler.level_codegen import processor_levels; print(*processor_levels())"
 VERSION = "import sys; print('cp%d%d' % sys.version_info[:2])"
 
 
 def build_for(wheel: Path, python: str, folder: Path) -> Path:
     """A copy of `wheel` with machine code for this Python, beside it; `folder` is to work in."""
     command = environment(folder / "venv", python, wheel)
-    own = output([command, "-c", OWN_LEVEL])
-    if own not in LEVELS:
-        sys.exit(f"this processor is below x86-64-v3, so it can compile for no level of processors ({own})")
+    levels = output([command, "-c", LEVELS]).split()
+    if not levels:
+        sys.exit("this processor is below x86-64-v3, so it can compile for no level of processors")
     run([command, "-m", "pip", "install", "--quiet", "wheel"])
     run([command, "-m", "wheel", "unpack", "--dest", folder, wheel])
     (unpacked,) = (path for path in folder.iterdir() if path.name.startswith("stanadapt-"))
-    for level in LEVELS[own]:
+    for level in levels:
         cache = folder / level
         compiling = {"XDG_CACHE_HOME": str(cache), "NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""}
-        run([command.with_name("stanadapt"), "compile", "--all", "--no-progress"], compiling)
+        run([command.with_name("stanadapt"), "compile", "--all", "--no-progress"], changed=compiling)
         shutil.copytree(
             cache / "stanadapt" / "kernels",
             unpacked / "stanadapt" / "compiled",
@@ -63,7 +59,7 @@ def try_wheel(wheel: Path, python: str, folder: Path) -> None:
     command, cache = environment(folder / "venv", python, wheel), folder / "cache"
     model = Path(__file__).parents[1] / "models" / "eight_schools" / "eight_schools"
     fit = ["sample", f"{model}.stan", "--data", f"{model}.json", "--seed", "1", "--out", folder / "fit.nc"]
-    run([command.with_name("stanadapt"), *fit], {"XDG_CACHE_HOME": str(cache)})
+    run([command.with_name("stanadapt"), *fit], changed={"XDG_CACHE_HOME": str(cache)})
     compiled = [path.name for path in cache.rglob("*.code")]
     if compiled:
         sys.exit(f"a first run with {wheel.name} compiled {len(compiled)} kernels: {', '.join(compiled)}")
@@ -76,10 +72,13 @@ def environment(folder: Path, python: str, wheel: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def run(command: list[str | Path], changed: dict[str, str] | None = None) -> None:
-    """Run a command, with some variables of the environment changed; where it fails, this process ends."""
+def run(command: list[str | Path], folder: Path = Path("/"), changed: dict[str, str] | None = None) -> None:
+    """Run a command in a folder, with some variables of the environment changed.
+
+    Where it fails, this process ends with its exit status.
+    """
     print("$", *command, flush=True)
-    status = subprocess.run(command, env=os.environ | (changed or {}), cwd="/", check=False).returncode
+    status = subprocess.run(command, env=os.environ | (changed or {}), cwd=folder, check=False).returncode
     if status:
         sys.exit(status)
 
@@ -89,8 +88,13 @@ def output(command: list[str | Path]) -> str:
     return subprocess.run(command, capture_output=True, text=True, cwd="/", check=True).stdout.strip()
 
 
+def can_build() -> bool:
+    """Whether this machine can build them."""
+    return (platform.system(), platform.machine()) == ("Linux", "x86_64")
+
+
 def main(wheel: Path, pythons: list[str]) -> None:
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+    if not can_build():
         sys.exit("wheels with machine code are built on Linux on x86-64 only")
     for python in pythons:
         with tempfile.TemporaryDirectory() as name:

@@ -12,16 +12,15 @@ minutes each. At the end it prints the commands that publish the release; to run
 from __future__ import annotations
 
 import ast
-import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 from pathlib import Path
 
 import compiled_wheels
+from compiled_wheels import environment, run
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ["python3.11", "python3.12", "python3.13", "python3.14"]  # those of pyproject.toml
@@ -71,21 +70,11 @@ def try_wheel(wheel: Path) -> None:
     """Run the demo with the wheel alone: in a new environment, and in a folder that has only the model."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        venv.create(folder / "venv", with_pip=True)
-        run([folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", wheel])
+        command = environment(folder / "venv", sys.executable, wheel).with_name("stanadapt")
         shutil.copytree(ROOT / Path(DEMO).parent, folder / Path(DEMO).parent)
-        command = folder / "venv" / "bin" / "stanadapt"
         fit = [f"{DEMO}.stan", "--data", f"{DEMO}.json", "--seed", "1", "--no-progress", "--out", "fit.nc"]
         run([command, "sample", *fit], folder)
         run([command, "report", "fit.nc", "--out", "fit.html"], folder)
-
-
-def run(command: list[str | Path], folder: Path = ROOT) -> None:
-    """Run a command, and end with its exit status where that is not 0."""
-    print("$", *command, flush=True)
-    status = subprocess.run(command, cwd=folder, check=False).returncode
-    if status:
-        sys.exit(status)
 
 
 def main(out: Path) -> None:
@@ -98,7 +87,7 @@ def main(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     wheel = build(out)
     try_wheel(wheel)
-    if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
+    if compiled_wheels.can_build():
         missing = [python for python in PYTHONS if not shutil.which(python)]
         compiled_wheels.main(wheel, [python for python in PYTHONS if python not in missing])
         for python in missing:

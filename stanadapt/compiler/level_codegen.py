@@ -34,16 +34,21 @@ def processor() -> str:
     return str(llvm.get_host_cpu_name())
 
 
-def processor_level() -> str | None:
-    """The highest level of x86-64 that this processor has; None below x86-64-v3, and on other processors."""
+def processor_levels() -> list[str]:
+    """The levels of x86-64 that this processor has, the highest first; none on other processors."""
     try:
         features = llvm.get_host_cpu_features()
     except RuntimeError:  # LLVM does not know the processor
-        return None
+        return []
     missing = [name for name, needs in _LEVELS.items() if not all(features.get(need) for need in needs)]
     if "x86-64-v3" in missing or not config.ENABLE_AVX:
-        return None
-    return next(name for name in _LEVELS if name not in missing)
+        return []
+    return [name for name in _LEVELS if name not in missing]
+
+
+def processor_level() -> str | None:
+    """The highest level of x86-64 that this processor has; None below x86-64-v3, and on other processors."""
+    return next(iter(processor_levels()), None)
 
 
 class LevelCodegen(codegen.JITCPUCodegen):  # type: ignore[misc]
