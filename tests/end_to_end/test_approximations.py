@@ -304,19 +304,16 @@ def test_the_law_of_learnt_coordinates_has_its_density_in_the_program_s() -> Non
     assert apart == pytest.approx(np.full((1, 1000), integral), abs=0.02)
 
 
+def starts_from(earlier: Any, chains: int) -> Any:
+    """The starting points (chains, d) of a run that an approximation gives its inits."""
+    run = {"chains": chains, "warmup": 50, "draws": 20, "progress": False}
+    idata = quiet(stanadapt.sample, *files("eight_schools"), inits=earlier, method="fisher_hmc", **run)
+    return idata["adaptation"]["start"].values
+
+
 def test_starts_from_an_approximation_are_different_draws() -> None:
     earlier = quiet(stanadapt.pathfinder, *files("eight_schools"))
-    idata = quiet(
-        stanadapt.sample,
-        *files("eight_schools"),
-        inits=earlier,
-        method="fisher_hmc",
-        chains=3,
-        warmup=50,
-        draws=20,
-        progress=False,
-    )
-    starts = idata["adaptation"]["start"].values
+    starts = starts_from(earlier, chains=3)
     drawn = earlier["unconstrained_posterior"]["x"].values[0]
     for start in starts:
         assert np.abs(drawn - start).max(axis=1).min() < 1e-9
@@ -325,18 +322,8 @@ def test_starts_from_an_approximation_are_different_draws() -> None:
 
 def test_starts_from_an_optimum_are_all_there() -> None:
     earlier = stanadapt.optimize(*files("eight_schools"), jacobian=True, seed=1)
-    idata = quiet(
-        stanadapt.sample,
-        *files("eight_schools"),
-        inits=earlier,
-        method="fisher_hmc",
-        chains=2,
-        warmup=50,
-        draws=20,
-        progress=False,
-    )
     mode = earlier["adaptation"]["optimum_x"].values[0]
-    assert idata["adaptation"]["start"].values == pytest.approx(np.array([mode, mode]), abs=1e-9)
+    assert starts_from(earlier, chains=2) == pytest.approx(np.array([mode, mode]), abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -18,22 +18,12 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 import stanadapt
+from programs import SHAPES
 from stanadapt import cli
 from stanadapt.errors import ArgumentError, OutputError
 from stanadapt.result import files
 from stanadapt.result.container import container, datasets
 from stanadapt.result.formats import columns
-
-PROGRAM = """
-data { int n; }
-parameters { real v; matrix[2, 3] x; }
-model { v ~ normal(0, 3); to_vector(x) ~ std_normal(); }
-generated quantities {
-  array[n] int k;
-  vector[n] log_lik = rep_vector(v, n);
-  for (i in 1:n) k[i] = poisson_rng(3);
-}
-"""
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning"),
@@ -43,7 +33,7 @@ pytestmark = [
 
 def draw(method: str, **keywords: Any) -> Any:
     run = {"chains": 3, "warmup": 200, "draws": 50, "seed": 1, "progress": False}
-    return stanadapt.sample(PROGRAM, {"n": 2}, method=method, log_likelihood="log_lik", **(run | keywords))
+    return stanadapt.sample(SHAPES, {"n": 2}, method=method, log_likelihood="log_lik", **(run | keywords))
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +199,7 @@ def test_results_say_which_quantities_are_complex(tmp_path: Path) -> None:
 
 
 def test_names_are_those_of_the_program(tmp_path: Path) -> None:
-    program = PROGRAM.replace("int n;", "int n; vector[n] y;")
+    program = SHAPES.replace("int n;", "int n; vector[n] y;")
     idata = stanadapt.sample(
         program,
         {"n": 2, "y": [1.0, 2.0]},
@@ -468,7 +458,7 @@ def test_command_of_a_store(tmp_path: Path) -> None:
 
 def test_quantities_may_be_named_in_the_command(tmp_path: Path) -> None:
     program, data = tmp_path / "model.stan", tmp_path / "data.json"
-    program.write_text(PROGRAM.replace("int n;", "int n; vector[n] y;"))
+    program.write_text(SHAPES.replace("int n;", "int n; vector[n] y;"))
     data.write_text('{"n": 2, "y": [1.0, 2.0]}')
     run = [
         "sample",

@@ -15,6 +15,7 @@ import pytest
 
 import stanadapt
 from cases import thorough
+from programs import WALK
 from stanadapt.result.container import attributes, datasets
 from stanadapt.result.record import RunRecord
 from stanadapt.result.stores.store import Store
@@ -27,14 +28,6 @@ from stanadapt.target import log_density_gradient
 PROGRAM = """
 parameters { vector[3] x; real s; vector[6] y; }
 model { x ~ normal(0, {0.1, 1, 20}); s ~ normal(0, 1.5); y ~ normal(0, exp(s)); }
-"""
-WALK = """
-data { int T; vector[T] y; }
-parameters { real log_s; vector[T] h; }
-model {
-  log_s ~ normal(-1, 2); h[1] ~ normal(0, exp(log_s)); h[2:T] ~ normal(h[1:T-1], exp(log_s));
-  y ~ normal(h, 1);
-}
 """
 Y = np.random.default_rng(3).normal(size=30)
 FIELD: dict[str, Any] = {"program": WALK, "data": {"T": len(Y), "y": Y}}

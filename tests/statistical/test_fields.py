@@ -17,6 +17,7 @@ from scipy import stats
 
 import stanadapt
 from frozen import move_exact_draws
+from programs import WALK
 from shares import PROBABILITIES, errors, quantiles, quantiles_of_two
 from stanadapt.result.container import datasets
 from stanadapt.target import log_density_gradient
@@ -44,14 +45,6 @@ FREE_WALK = """
 data { int T; }
 parameters { real<lower=0> s; vector[T] h; }
 model { s ~ std_normal(); h[1] ~ std_normal(); h[2:T] ~ normal(h[1:T-1], s); }
-"""
-WALK = """
-data { int T; vector[T] y; }
-parameters { real log_s; vector[T] h; }
-model {
-  log_s ~ normal(-1, 2); h[1] ~ normal(0, exp(log_s)); h[2:T] ~ normal(h[1:T-1], exp(log_s));
-  y ~ normal(h, 1);
-}
 """
 GAPS = """
 data { int T; int n; array[n] int seen; vector[n] y; }

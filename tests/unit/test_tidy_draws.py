@@ -11,19 +11,10 @@ import pytest
 import xarray
 
 import stanadapt
+from programs import SHAPES
 from stanadapt.errors import ArgumentError
 from stanadapt.result.container import container, datasets
 
-PROGRAM = """
-data { int n; }
-parameters { real v; matrix[2, 3] x; }
-model { v ~ normal(0, 3); to_vector(x) ~ std_normal(); }
-generated quantities {
-  array[n] int k;
-  vector[n] log_lik = rep_vector(v, n);
-  for (i in 1:n) k[i] = poisson_rng(3);
-}
-"""
 INDEX = ["chain", "iteration", "draw"]
 COLUMNS = ["v", *[f"x[{i},{j}]" for j in (1, 2, 3) for i in (1, 2)], "k[1]", "k[2]"]
 
@@ -34,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")
 def idata() -> Any:
     run: dict[str, Any] = {"chains": 3, "warmup": 40, "draws": 25, "seed": 1, "progress": False}
     return stanadapt.sample(
-        PROGRAM, {"n": 2}, method="fisher_hmc", log_likelihood="log_lik", save_warmup=True, **run
+        SHAPES, {"n": 2}, method="fisher_hmc", log_likelihood="log_lik", save_warmup=True, **run
     )
 
 
@@ -86,7 +77,7 @@ def test_statistics_have_the_names_of_stan(idata: Any) -> None:
 
 def test_evaluations_of_other_methods_are_no_leapfrog_steps() -> None:
     run: dict[str, Any] = {"chains": 1, "warmup": 10, "draws": 5, "seed": 1, "progress": False}
-    frame = stanadapt.draws_frame(stanadapt.sample(PROGRAM, {"n": 1}, method="rwm", **run), sample_stats=True)
+    frame = stanadapt.draws_frame(stanadapt.sample(SHAPES, {"n": 1}, method="rwm", **run), sample_stats=True)
     assert "n_steps" in frame.columns
     assert not {"n_leapfrog__", "divergent__"} & set(frame.columns)
 

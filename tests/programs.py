@@ -1,0 +1,25 @@
+"""Stan programs that more than one file of tests runs."""
+
+from __future__ import annotations
+
+# Parameters, integers and a log likelihood, as scalars, vectors and matrices.
+SHAPES = """
+data { int n; }
+parameters { real v; matrix[2, 3] x; }
+model { v ~ normal(0, 3); to_vector(x) ~ std_normal(); }
+generated quantities {
+  array[n] int k;
+  vector[n] log_lik = rep_vector(v, n);
+  for (i in 1:n) k[i] = poisson_rng(3);
+}
+"""
+
+# A random walk that is observed with unit noise.
+WALK = """
+data { int T; vector[T] y; }
+parameters { real log_s; vector[T] h; }
+model {
+  log_s ~ normal(-1, 2); h[1] ~ normal(0, exp(log_s)); h[2:T] ~ normal(h[1:T-1], exp(log_s));
+  y ~ normal(h, 1);
+}
+"""
