@@ -38,7 +38,7 @@ from numba.core.registry import CPUDispatcher
 
 from .compiler.direct_call import DirectCall, KernelError, direct_call, is_direct, lay_flat
 from .compiler.kernel_compiler import EntryCompiler, KernelCompiler, open_kernels
-from .compiler.kernel_files import Called, KernelFiles, kernels, place_of, symbols
+from .compiler.kernel_files import Called, KernelFiles, kernels, place_of, symbols, text_of_types
 from .compiler.kernel_library import Library
 from .compiler.lean_compiler import lean
 from .compiler.level_codegen import level_codegen
@@ -229,7 +229,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         if self.copied:
             return
         place, sig = place_of(self.py_func), cres.signature
-        text = f"{place}{sig.args}{sig.return_type}"
+        text = f"{place}{text_of_types((*sig.args, sig.return_type))}"
         symbol = f"stanadapt.{self.py_func.__name__}.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
         llvm.add_symbol(symbol, cres.library.get_pointer_to_function(cres.fndesc.llvm_func_name))
         symbols[symbol] = Called(place, tuple(sig.args))
@@ -282,7 +282,7 @@ class LateKernel(CompiledKernel):
         """Make the stub for these types of arguments."""
         args, _ = numba.core.sigutils.normalize_signature(sig)
         if args not in self.overloads:
-            text = f"{place_of(self.py_func)}{args}{self.result}"
+            text = f"{place_of(self.py_func)}{text_of_types((*args, self.result))}"
             symbol = (
                 f"stanadapt.late.{self.py_func.__name__}.{hashlib.sha256(text.encode()).hexdigest()[:24]}"
             )

@@ -7,7 +7,7 @@ processors (stanadapt/compiler/level_codegen.py), and packs the files into a cop
 The name of the copy says the version of Python and the system, so that pip takes it where it fits and the
 other wheel elsewhere. The machine code serves one version of numba, the newest that pip finds; with another
 one a first run compiles as from a checkout. At the end each new wheel is installed in an environment of its
-own, which must compile nothing.
+own, where fits must compile nothing.
 
 A processor compiles for its own level and those under it. Only wheels for Linux on x86-64 are built.
 """
@@ -24,6 +24,7 @@ from pathlib import Path
 
 SYSTEM = "manylinux_2_17_x86_64"  # what numba needs, too
 LEVELS = "from stanadapt.compiler.level_codegen import processor_levels; print(*processor_levels())"
+METHODS = "from stanadapt.method_names import METHODS; print(*METHODS)"
 VERSION = "import sys; print('cp%d%d' % sys.version_info[:2])"
 
 
@@ -55,14 +56,19 @@ def build_for(wheel: Path, python: str, folder: Path) -> Path:
 
 
 def try_wheel(wheel: Path, python: str, folder: Path) -> None:
-    """A fit with a new wheel in a new environment, from an empty cache, which must compile nothing."""
+    """Fits by all methods with a new wheel in a new environment, from an empty cache, which must compile nothing."""
     command, cache = environment(folder / "venv", python, wheel), folder / "cache"
     model = Path(__file__).parents[1] / "models" / "eight_schools" / "eight_schools"
-    fit = ["sample", f"{model}.stan", "--data", f"{model}.json", "--seed", "1", "--out", folder / "fit.nc"]
-    run([command.with_name("stanadapt"), *fit], changed={"XDG_CACHE_HOME": str(cache)})
+    for method in output([command, "-c", METHODS]).split():
+        fit = [f"{model}.stan", "--data", f"{model}.json", "--method", method, "--seed", "1", "--no-progress"]
+        out = folder / f"{method}.nc"
+        run(
+            [command.with_name("stanadapt"), "sample", *fit, "--out", out],
+            changed={"XDG_CACHE_HOME": str(cache)},
+        )
     compiled = [path.name for path in cache.rglob("*.code")]
     if compiled:
-        sys.exit(f"a first run with {wheel.name} compiled {len(compiled)} kernels: {', '.join(compiled)}")
+        sys.exit(f"first runs with {wheel.name} compiled {len(compiled)} kernels: {', '.join(compiled)}")
 
 
 def environment(folder: Path, python: str, wheel: Path) -> Path:

@@ -14,7 +14,7 @@ import pickle
 import re
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +51,24 @@ symbols: dict[str, Called] = {}
 def place_of(function: Callable[..., Any]) -> tuple[str, int, str]:
     """Where a function stands, its file, line and name: two modules of one name may be loaded in turn."""
     return _origin(function.__code__.co_filename)[0], function.__code__.co_firstlineno, function.__qualname__
+
+
+def text_of_types(kinds: Iterable[Any]) -> str:
+    """A text that tells types of arguments apart, and is the same in all processes.
+
+    numba's own text gives a named tuple the name of its class and the types of its fields, so that those
+    of two methods, each with its `Settings`, may have the same one.
+    """
+    return ", ".join(str(kind) + "".join(f" {name}" for name in _tuple_classes(kind)) for kind in kinds)
+
+
+def _tuple_classes(kind: Any) -> Iterator[str]:
+    """The classes of named tuples in a type, with the modules that define them."""
+    if isinstance(kind, numba.types.BaseNamedTuple):
+        yield f"{kind.instance_class.__module__}.{kind.instance_class.__qualname__}"
+    if isinstance(kind, numba.types.BaseTuple):
+        for part in kind:
+            yield from _tuple_classes(part)
 
 
 @functools.cache
@@ -131,7 +149,13 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
     def _name(self, sig: Any, codegen: Any) -> str:
         code = self._function.__code__
         cells = [cell.cell_contents for cell in self._function.__closure__ or ()]
-        about = (*_origin(code.co_filename), code.co_firstlineno, sig, codegen.magic_tuple())
+        kinds, result = numba.core.sigutils.normalize_signature(sig)
+        about = (
+            *_origin(code.co_filename),
+            code.co_firstlineno,
+            text_of_types((*kinds, result)),
+            codegen.magic_tuple(),
+        )
         found = hashlib.sha256("\n".join(map(str, about)).encode())
         found.update(code.co_code + (dumps(cells) if cells else b""))
         name = re.sub(r"[^\w.]", "", f"{Path(code.co_filename).stem}.{self._function.__qualname__}")

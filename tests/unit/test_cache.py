@@ -231,6 +231,36 @@ def test_a_kernel_that_another_one_calls_is_compiled_once(tmp_path: Path) -> Non
     assert run_kernel(tmp_path, CALLS).stdout.split("\n")[:2] == ["1 0 1", "0 1 1"]
 
 
+NAMESAKES = """
+from first_settings import Settings as First
+from other_settings import Settings as Other
+from stanadapt.jit import kernel
+
+@kernel
+def step(settings):
+    return settings.step
+
+@kernel
+def twice(settings):
+    return 2.0 * step(settings)
+
+settings = First(step=1.0, decay=3.0), Other(decay=3.0, step=1.0)
+print(*map(step, settings), *map(twice, settings))
+for each in (step, twice):
+    print(sum(each.stats.cache_hits.values()), sum(each.stats.cache_misses.values()))
+"""
+
+
+def test_named_tuples_of_one_name_have_kernels_of_their_own(tmp_path: Path) -> None:
+    """The name and the types of the fields are the same, the order of the fields is not."""
+    for name, fields in (("first", "step: float; decay: float"), ("other", "decay: float; step: float")):
+        source = f"from typing import NamedTuple\nclass Settings(NamedTuple): {fields}\n"
+        (tmp_path / f"{name}_settings.py").write_text(source)
+    first = run_kernel(tmp_path, NAMESAKES)
+    assert first.stdout == "1.0 1.0 2.0 2.0\n0 2\n0 2\n", first.stderr
+    assert run_kernel(tmp_path, NAMESAKES).stdout == "1.0 1.0 2.0 2.0\n2 0\n2 0\n"
+
+
 def test_a_kernel_that_another_process_compiles_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
