@@ -56,7 +56,7 @@ def build_for(wheel: Path, python: str, folder: Path) -> Path:
 
 
 def try_wheel(wheel: Path, python: str, folder: Path) -> None:
-    """Fits by all methods with a new wheel in a new environment, from an empty cache, which must compile nothing."""
+    """Fits by all methods with a new wheel, from an empty cache, which must compile nothing."""
     command, cache = environment(folder / "venv", python, wheel), folder / "cache"
     model = Path(__file__).parents[1] / "models" / "eight_schools" / "eight_schools"
     for method in output([command, "-c", METHODS]).split():
