@@ -38,8 +38,8 @@ SLIGHTLY_BROKEN = {
     "arwmh whose walk drifts by a twentieth": (
         "arwmh",
         "numerics/walk.py",
-        "add_times(y, root_t, s * z)",
-        "add_times(y, root_t, s * z - 0.05 * s)",
+        "y[i], step[i] = x[i], s * z[i]",
+        "y[i], step[i] = x[i], s * (z[i] - 0.05)",
     ),
     "kmc_finite that loses a tenth of the momentum": (
         "kmc_finite",
@@ -122,10 +122,10 @@ def edited_sampler(
     whatever they are told.
     """
     own = f"samplers/{method}.py"
-    importing, broken = _edited(own, edits.get(own, {})), []
+    importing, broken = edited_source(own, edits.get(own, {})), []
     for file in [file for file in edits if file != own]:  # shared with other methods
         room, name = Path(file).parent.name, Path(file).stem
-        source = _redirected(_edited(file, edits[file]), broken, room)
+        source = _redirected(edited_source(file, edits[file]), broken, room)
         _load(f"stanadapt.{room}.broken_{name}", source, folder)
         broken.append((room, name))
     redirected = _redirected(importing, broken, "samplers")
@@ -162,7 +162,8 @@ class _Frozen(ast.NodeTransformer):
         return ast.Constant(False) if node.id == "adapting" else node
 
 
-def _edited(file: str, edits: dict[str, str]) -> str:
+def edited_source(file: str, edits: dict[str, str]) -> str:
+    """The source of a file of the package with texts replaced, each of which it must have once."""
     source = (Path(stanadapt.__file__).parent / file).read_text(encoding="utf-8")
     for text, other in edits.items():
         assert source.count(text) == 1, f"{file} has no single {text!r} to break"

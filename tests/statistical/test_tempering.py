@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import stanadapt
-from broken import edited_sampler
+from broken import edited_sampler, edited_source
 from cases import partly_thorough, resolve
 from stanadapt import Target
 from stanadapt.numerics import tempering
@@ -183,6 +183,11 @@ BROKEN = {
 
 # The faults of moves between exchanges are those of other samplers; all in `make thorough`.
 SEEN_RED = ("exchanges that leave the densities behind",)
+
+
+def test_each_text_to_break_is_there_once() -> None:
+    for file, text, other in (*BROKEN.values(), *(fault[1:] for fault in OTHERWISE_BROKEN.values())):
+        assert other in edited_source(file, {text: other})
 
 
 @pytest.mark.parametrize("name", partly_thorough(BROKEN, SEEN_RED))
