@@ -10,7 +10,8 @@ import xarray
 from .. import check
 from ..diagnostics.origin import settings_of
 from ..errors import ArgumentError
-from ..numerics.actor_critic import Shape, action
+from ..numerics.actor_critic import action
+from ..numerics.networks import Shape
 from ..result.container import OWN_GROUP, Groups, datasets
 from ..samplers.policy import Space, make_space
 from ..samplers.rlmh_mala import WIDEST

@@ -24,26 +24,21 @@ from .. import check
 from ..errors import ArgumentError, InitializationError
 from ..jit import kernel
 from ..kinds import ChainState, Flag, Generator, Real, Vector
-from ..numerics import actor_critic
-from ..numerics.actor_critic import (
+from ..numerics import actor_critic, networks
+from ..numerics.actor_critic import Networks, Rates, ReplayBuffer, exterior_weight, learn, store
+from ..numerics.frame import Frame
+from ..numerics.history import NEVER, all_equal, restart, sample_history
+from ..numerics.linear import add_times, times
+from ..numerics.networks import (
     Adam,
-    Networks,
-    Rates,
-    ReplayBuffer,
     Shape,
     add_gradient,
     clip,
     descend,
-    exterior_weight,
     fill,
-    learn,
     overwrite,
-    store,
     value,
 )
-from ..numerics.frame import Frame
-from ..numerics.history import NEVER, all_equal, restart, sample_history
-from ..numerics.linear import add_times, times
 from .base import Stage
 from .settings import NOT_NEGATIVE, POSITIVE, Choice, Limit
 
@@ -314,16 +309,16 @@ def make_policy(
     if settings.faithful:
         critic_is = actor_critic.critic_shape(d, settings.critic_hidden, k)
     epochs, good_enough = (2_000, 1.0 * k) if settings.faithful else (500, 0.01 * k)
-    actor = actor_critic.regress(
+    actor = networks.regress(
         actor_is,
-        actor_critic.silence(actor_is, actor_critic.first_weights(actor_is, rng)),
+        networks.silence(actor_is, networks.first_weights(actor_is, rng)),
         points,
         targets,
         rng,
         epochs=epochs,
         good_enough=good_enough,
     )
-    nets = actor_critic.make_networks(actor, actor_critic.first_weights(critic_is, rng))
+    nets = actor_critic.make_networks(actor, networks.first_weights(critic_is, rng))
     learner = Learner(
         actor_is,
         critic_is,

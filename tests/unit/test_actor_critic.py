@@ -9,7 +9,9 @@ import pytest
 from scipy import stats
 
 from stanadapt.numerics import actor_critic as ac
-from stanadapt.numerics.actor_critic import Networks, Rates, ReplayBuffer, Shape
+from stanadapt.numerics import networks
+from stanadapt.numerics.actor_critic import Networks, Rates, ReplayBuffer
+from stanadapt.numerics.networks import Shape
 
 # One input, one point; sizes that are and are not multiples of four, which the loops take at a time.
 SIZES = pytest.mark.parametrize(
@@ -21,7 +23,7 @@ RATES = Rates(critic=0.01, actor=0.003, threshold=np.inf, discount=0.9, smoothin
 
 
 def _weights(shape: Shape, seed: int = 1) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(ac.n_weights(shape))
+    return np.random.default_rng(seed).standard_normal(networks.n_weights(shape))
 
 
 def _start(shape: Shape, rng: np.random.Generator) -> np.ndarray:
@@ -66,14 +68,14 @@ def test_network_and_its_gradients(shape: Shape, batch: int) -> None:
     rng, weights = np.random.default_rng(2), _weights(shape)
     z, d_out = rng.standard_normal((shape.n_in, batch)), rng.standard_normal((shape.n_out, batch))
     hidden, out = np.full((shape.n_hidden, batch), np.nan), np.full((shape.n_out, batch), np.nan)
-    ac.forward(shape, weights, z, hidden, out)
+    networks.forward(shape, weights, z, hidden, out)
     plain_hidden, plain_out = _network(shape, weights, z)
     np.testing.assert_allclose(hidden, plain_hidden, atol=1e-12)
     np.testing.assert_allclose(out, plain_out, atol=1e-12)
 
     gradient = np.ones_like(weights)  # it is added to
-    d_hidden = ac.backward(shape, weights, z, hidden, d_out, gradient)
-    d_z = ac.input_gradient(shape, weights, d_hidden)
+    d_hidden = networks.backward(shape, weights, z, hidden, d_out, gradient)
+    d_z = networks.input_gradient(shape, weights, d_hidden)
     in_weights, in_inputs = _backward_by_matrices(shape, weights, z, d_out)
     np.testing.assert_allclose(gradient, 1.0 + in_weights, atol=1e-11)
     np.testing.assert_allclose(d_z, in_inputs, atol=1e-11)
@@ -89,18 +91,20 @@ def test_one_point_is_a_batch_of_one(shape: Shape, batch: int) -> None:
     rng, weights = np.random.default_rng(3), _weights(shape)
     u, d_out = rng.standard_normal(shape.n_in), rng.standard_normal(shape.n_out)
     gradient = np.ones_like(weights)
-    ac.add_gradient(shape, weights, u, d_out, gradient)
+    networks.add_gradient(shape, weights, u, d_out, gradient)
     slope = _differences(lambda w: d_out @ _network(shape, w, u[:, None])[1][:, 0], weights)
     np.testing.assert_allclose(gradient, 1.0 + slope, rtol=1e-5, atol=1e-7)
     scalar = shape._replace(n_out=1)
     one = _weights(scalar, 4)
-    assert ac.value(scalar, one, u) == pytest.approx(_network(scalar, one, u[:, None])[1][0, 0], rel=1e-12)
+    assert networks.value(scalar, one, u) == pytest.approx(
+        _network(scalar, one, u[:, None])[1][0, 0], rel=1e-12
+    )
 
 
 def test_first_weights() -> None:
     """Of the hidden layer uniform within Glorot and Bengio's bound; no bias."""
     shape = Shape(20, 60, 30)
-    w1, b1, w2, b2 = ac.layers(shape, ac.first_weights(shape, np.random.default_rng(1)))
+    w1, b1, w2, b2 = networks.layers(shape, networks.first_weights(shape, np.random.default_rng(1)))
     bound = np.sqrt(6 / 80)
     assert stats.kstest(w1.ravel(), stats.uniform(-bound, 2 * bound).cdf).pvalue > 0.001
     assert np.abs(w2).max() <= np.sqrt(6 / 90)
@@ -111,12 +115,12 @@ def test_first_weights() -> None:
 def test_adam_is_algorithm_1() -> None:
     """Kingma and Ba (2014), with their constants, over 500 steps of changing gradients."""
     rng = np.random.default_rng(1)
-    weights, plain, adam = np.ones(7), np.ones(7), ac.fresh_adam(7)
+    weights, plain, adam = np.ones(7), np.ones(7), networks.fresh_adam(7)
     m, v = np.zeros(7), np.zeros(7)
     for t in range(1, 501):
         g = rng.standard_normal(7) * 10.0 ** rng.integers(-6, 3) + weights
         rate = 0.01 / np.sqrt(t)
-        adam = ac.descend(weights, g, adam, rate)
+        adam = networks.descend(weights, g, adam, rate)
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
         plain = plain - rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
     np.testing.assert_allclose(weights, plain, rtol=1e-9)
@@ -127,9 +131,9 @@ def test_adam_is_algorithm_1() -> None:
 
 def test_clip() -> None:
     gradient = np.array([3.0, -4.0])
-    assert ac.clip(gradient, 5.0) == 5.0
+    assert networks.clip(gradient, 5.0) == 5.0
     np.testing.assert_array_equal(gradient, [3.0, -4.0])
-    assert ac.clip(gradient, 0.5) == 5.0
+    assert networks.clip(gradient, 0.5) == 5.0
     np.testing.assert_allclose(gradient, [0.3, -0.4])
 
 
@@ -147,11 +151,11 @@ class TestRegression:
         rng, errors = np.random.default_rng(1), []
         z, new = rng.standard_normal((2_000, 3)), rng.standard_normal((3, 500))
         map_ = rng.standard_normal((2, 3))
-        monkeypatch.setattr(ac, "squared_error", self._recording(errors, []))
+        monkeypatch.setattr(networks, "squared_error", self._recording(errors, []))
         first = _start(self.SHAPE, rng)
         before = first.copy()
         options: dict[str, Any] = {"epochs": 1_000, "good_enough": 0.01}
-        weights = ac.regress(self.SHAPE, first, z, z @ map_.T + 1.0, rng, **options)
+        weights = networks.regress(self.SHAPE, first, z, z @ map_.T + 1.0, rng, **options)
         away = _network(self.SHAPE, weights, new)[1] - (map_ @ new + 1.0)
         assert (away**2).sum(axis=0).mean() < 0.02
         assert errors[-1] < 0.01 <= min(errors[:-1])
@@ -161,9 +165,9 @@ class TestRegression:
         """Sixty points of noise: what is learnt of them soon is no good for others."""
         rng, errors, seen = np.random.default_rng(2), [], []
         z, noise = rng.standard_normal((60, 3)), rng.standard_normal((60, 2))
-        monkeypatch.setattr(ac, "squared_error", self._recording(errors, seen))
+        monkeypatch.setattr(networks, "squared_error", self._recording(errors, seen))
         first = _start(self.SHAPE, rng)
-        weights = ac.regress(self.SHAPE, first, z, noise, rng, epochs=600, good_enough=0.0)
+        weights = networks.regress(self.SHAPE, first, z, noise, rng, epochs=600, good_enough=0.0)
         assert len(errors) == 600
         best = int(np.argmin(errors))
         assert best < 500
@@ -172,7 +176,7 @@ class TestRegression:
 
     @staticmethod
     def _recording(errors: list[float], seen: list[np.ndarray]) -> Any:
-        exact = ac.squared_error
+        exact = networks.squared_error
 
         def squared_error(shape: Shape, weights: np.ndarray, z: np.ndarray, targets: np.ndarray) -> float:
             assert z.shape[1] in (18, 600)  # three tenths
@@ -189,12 +193,14 @@ class TestRegression:
         rng, shape = np.random.default_rng(3), self.SHAPE
         z, targets = rng.standard_normal((3, 10)), rng.standard_normal((2, 10))
         order, weights = rng.permutation(10), _weights(shape)
-        plain, adam = weights.copy(), ac.fresh_adam(weights.size)
+        plain, adam = weights.copy(), networks.fresh_adam(weights.size)
         for columns in (order[:4], order[4:8], order[8:]):
             away = _network(shape, plain, z[:, columns])[1] - targets[:, columns]
             slope, _ = _backward_by_matrices(shape, plain, z[:, columns], 2.0 * away / columns.size)
-            adam = ac.descend(plain, slope, adam, 0.01)
-        ac.regression_epoch(shape, weights, ac.fresh_adam(weights.size), z, targets, order, 4, 0.01)
+            adam = networks.descend(plain, slope, adam, 0.01)
+        networks.regression_epoch(
+            shape, weights, networks.fresh_adam(weights.size), z, targets, order, 4, 0.01
+        )
         np.testing.assert_allclose(weights, plain, rtol=1e-7, atol=1e-10)
 
 
@@ -301,7 +307,7 @@ class TestReplay:
 
 def _pair(d: int = 2, k: int = 2, seed: int = 1) -> tuple[Shape, Shape, Networks]:
     """Shapes and networks, whose targets are others."""
-    actor_is, critic_is = ac.Shape(d, 6, k), ac.critic_shape(d, 5, k)
+    actor_is, critic_is = networks.Shape(d, 6, k), ac.critic_shape(d, 5, k)
     nets = ac.make_networks(_weights(actor_is, seed), _weights(critic_is, seed + 1))
     nets.actor_target[:], nets.critic_target[:] = _weights(actor_is, seed + 2), _weights(critic_is, seed + 3)
     return actor_is, critic_is, nets
@@ -327,14 +333,14 @@ def test_critic_descends_the_bellman_error() -> None:
     actor_is, critic_is, nets = _pair()
     s, a, r, after = _batch(16)
     rates = RATES._replace(radius=2.0)  # some states are outside
-    plain, adam = nets.critic.copy(), ac.fresh_adam(nets.critic.size)
+    plain, adam = nets.critic.copy(), networks.fresh_adam(nets.critic.size)
     actions = _policy(actor_is, nets.actor_target, 2.0, after)
     y = r + 0.9 * _network(critic_is, nets.critic_target, np.vstack([after, actions]))[1][0]
     both = np.vstack([s, a])
     for _ in range(20):
         away = _network(critic_is, plain, both)[1][0] - y
         slope, _ = _backward_by_matrices(critic_is, plain, both, 2.0 / 16 * away[None, :])
-        adam = ac.descend(plain, slope, adam, rates.critic)
+        adam = networks.descend(plain, slope, adam, rates.critic)
         critic_adam, loss = ac.critic_step(actor_is, critic_is, nets, rates, s, a, r, after)
         nets = nets._replace(critic_adam=critic_adam)
         assert loss == pytest.approx((away**2).mean(), rel=1e-9)
@@ -365,8 +371,8 @@ def test_learn_is_the_algorithms_order() -> None:
     ac.critic_step(actor_is, critic_is, plain, rates, s, a, r, after)
     gradient = np.empty(plain.actor.size)
     ac.policy_gradient(actor_is, critic_is, plain, rates.radius, s, gradient)
-    assert ac.clip(gradient, 0.01) > 0.01
-    ac.descend(plain.actor, -gradient, plain.actor_adam, rates.actor)
+    assert networks.clip(gradient, 0.01) > 0.01
+    networks.descend(plain.actor, -gradient, plain.actor_adam, rates.actor)
     ac.follow(plain.critic_target, plain.critic, 0.1)
     ac.follow(plain.actor_target, plain.actor, 0.1)
     nets, finite = ac.learn(actor_is, critic_is, nets, memory, rates, np.random.default_rng(3))
@@ -402,13 +408,13 @@ class TestToy:
     def test_deterministic_policy_gradient_is_that_of_the_return(self) -> None:
         """The critic has learnt the true Q at noisy actions; J by differences of the true reward."""
         rng = np.random.default_rng(1)
-        actor_is, critic_is = ac.Shape(self.D, 8, self.D), ac.critic_shape(self.D, 64, self.D)
+        actor_is, critic_is = networks.Shape(self.D, 8, self.D), ac.critic_shape(self.D, 64, self.D)
         actor = 0.5 * _weights(actor_is)
         s = rng.standard_normal((2 * self.D, 4_000))
         a = _policy(actor_is, actor, 10.0, s) + 0.5 * rng.standard_normal(s.shape)
         first = _start(critic_is, rng)
         z, targets = np.vstack([s, a]).T, self.reward(s, a)[:, None]
-        critic = ac.regress(critic_is, first, z, targets, rng, epochs=150, good_enough=0.0)
+        critic = networks.regress(critic_is, first, z, targets, rng, epochs=150, good_enough=0.0)
         nets, gradient = ac.make_networks(actor, critic), np.empty(actor.size)
         ac.policy_gradient(actor_is, critic_is, nets, 10.0, s, gradient)
         exact = _differences(lambda w: self.reward(s, _policy(actor_is, w, 10.0, s)).mean(), actor)
@@ -419,7 +425,7 @@ class TestToy:
     def test_learning_comes_to_the_best_policy(self) -> None:
         """With a discount: the critic has to see through the targets, which are as noisy as the states."""
         rng = np.random.default_rng(2)
-        actor_is, critic_is = ac.Shape(self.D, 16, self.D), ac.critic_shape(self.D, 64, self.D)
+        actor_is, critic_is = networks.Shape(self.D, 16, self.D), ac.critic_shape(self.D, 64, self.D)
         nets = ac.make_networks(_start(actor_is, rng), _start(critic_is, rng))
         memory, s = self.memory(20_000), rng.standard_normal((2 * self.D, 1_000))
         worst = self.reward(s, _policy(actor_is, nets.actor, 10.0, s)).mean()

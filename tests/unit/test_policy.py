@@ -19,8 +19,8 @@ from exact import Exact, gaussian
 from stanadapt import samplers
 from stanadapt.errors import ArgumentError, InitializationError, StanAdaptWarning
 from stanadapt.model.backends.python import LOG_DENSITY, LOG_DENSITY_GRADIENT
-from stanadapt.numerics import actor_critic
-from stanadapt.numerics.actor_critic import fresh_adam, layers, n_weights
+from stanadapt.numerics import actor_critic, networks
+from stanadapt.numerics.networks import fresh_adam, layers, n_weights
 from stanadapt.result import files, schema
 from stanadapt.result.container import datasets
 from stanadapt.run import chain
@@ -345,7 +345,7 @@ def test_one_sample_of_the_gradient(k: int) -> None:
         return a
 
     def value(weights: np.ndarray) -> float:
-        return float(actor_critic.value(learner.critic_is, weights, u))
+        return float(networks.value(learner.critic_is, weights, u))
 
     advantage = reward - value(nets.critic)
 
@@ -367,8 +367,8 @@ def test_one_sample_of_the_gradient(k: int) -> None:
         (nets.critic, learner.baseline_gradient, 1e3, rates.critic),
     ):
         stepped, mean = weights.copy(), sum_.copy()  # of two that are the same
-        actor_critic.clip(mean, longest)
-        actor_critic.descend(stepped, mean, fresh_adam(mean.size), rate)
+        networks.clip(mean, longest)
+        networks.descend(stepped, mean, fresh_adam(mean.size), rate)
         expected.append(stepped)
     learner, finite = shared.learn_on_policy(settings, learner, u, u_y, reward, slopes)
     assert finite
@@ -421,7 +421,7 @@ def ruined(state: Any, rng: np.random.Generator) -> Any:
     weights = 5.0 * rng.standard_normal(learner.nets.actor.size)
     points = np.ascontiguousarray(rng.standard_normal((learner.actor_is.n_in, 500)))
     hidden, out = np.empty((learner.actor_is.n_hidden, 500)), np.empty((learner.actor_is.n_out, 500))
-    actor_critic.forward(learner.actor_is, weights, points, hidden, out)
+    networks.forward(learner.actor_is, weights, points, hidden, out)
     _, _, w2, b2 = layers(learner.actor_is, weights)
     b2 -= out.mean(axis=1)
     w2 /= out.std()
@@ -624,7 +624,7 @@ def test_what_is_reported(method: str) -> None:
     idata = draw(gaussian().target, method, warmup=3_000)
     learnt = datasets(idata)["adaptation"]
     size = 3 if method == "rlmh" else 1
-    shape = actor_critic.Shape(3, resolve(method, {})[1].hidden, size)
+    shape = networks.Shape(3, resolve(method, {})[1].hidden, size)
     assert learnt["actor"].shape == (1, n_weights(shape))
     covariance = learnt["preconditioner"].values[0]
     assert np.linalg.eigvalsh(covariance).min() > 0.0

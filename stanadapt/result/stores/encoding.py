@@ -22,6 +22,8 @@ _TREE = "tree"  # the entry of the file that holds the JSON
 _FORMER_NAMES = {
     "run.warmup.Place": "run.warmup.WarmupPlace",
     "numerics.actor_critic.Replay": "numerics.actor_critic.ReplayBuffer",
+    "numerics.actor_critic.Shape": "numerics.networks.Shape",
+    "numerics.actor_critic.Adam": "numerics.networks.Adam",
     "samplers.policy.Guard": "samplers.policy.PolicyGuard",
 }
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
