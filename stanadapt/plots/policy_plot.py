@@ -13,7 +13,8 @@ from ..errors import ArgumentError
 from ..numerics.actor_critic import action
 from ..numerics.networks import Shape
 from ..result.container import OWN_GROUP, Groups, datasets
-from ..samplers.policy import Space, make_space
+from ..samplers.policy import Space
+from ..samplers.policy_stages import make_space
 from ..samplers.rlmh_mala import WIDEST
 from . import canvas
 from .preconditioner import find_parameters

@@ -58,16 +58,19 @@ from ..numerics.walk import coerce, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
 from . import policy as shared
+from . import policy_stages
 from .base import POLICY, Facts, move_with_density
 from .loop import swept
 from .policy import Policy, Space
 from .settings import NOT_NEGATIVE, POSITIVE, with_settings_of
 
 
-@with_settings_of(shared)
+@with_settings_of(policy_stages)
 class Settings(NamedTuple):
     warm_start: Annotated[int, NOT_NEGATIVE, "iterations of the walk; at most a third of warm-up"] = 10_000
-    pretrain: Annotated[str | int, shared.PRETRAINING, "policy that pre-training aims at"] = "reflection"
+    pretrain: Annotated[str | int, policy_stages.PRETRAINING, "policy that pre-training aims at"] = (
+        "reflection"
+    )
     scale: Annotated[float | None, POSITIVE, "s; None: search, or 1 if faithful"] = None
 
 
@@ -79,7 +82,7 @@ FACTS = Facts(
     warmup=30_000,
     draws=20_000,
     gradient=False,
-    dims=shared.DIMS,
+    dims=policy_stages.DIMS,
 )
 
 
@@ -95,8 +98,8 @@ class State(NamedTuple):
     policy: Policy
 
 
-stages, caution = shared.stages, shared.caution
-enter, until_refit = shared.enter, shared.until_refit
+stages, caution = policy_stages.stages, policy_stages.caution
+enter, until_refit = policy_stages.enter, policy_stages.until_refit
 
 
 def n_matrices(settings: Any) -> int:
@@ -108,30 +111,32 @@ def n_matrices(settings: Any) -> int:
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with a walk and no policy."""
     logp = log_density(target, x)
-    history = empty_history(shared.KEPT, x.size)
+    history = empty_history(policy_stages.KEPT, x.size)
     one = scaled_identity(x.size, 1.0)
     return State(x.copy(), logp, 1.0, 1.0, plain_frame(x), 1.0, one, history, shared.empty_policy())
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
-    return shared.refit(state, settings, rng, begin)
+    return policy_stages.refit(state, settings, rng, begin)
 
 
 def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np.random.Generator) -> State:
     """Begin the search for a scale, or pre-train the policy at `points` (n, d), in the coordinates u."""
     if state.policy.phase == shared.SCALE:
-        policy, scale = shared.begin_search(state.policy, space), shared.SCALES[0]
+        policy, scale = policy_stages.begin_search(state.policy, space), shared.SCALES[0]
     else:
-        scale = shared.best_scale(state.policy.record) if np.isnan(settings.scale) else settings.scale
-        policy = shared.make_policy(settings, space, points, slope(settings, scale) * points, scale, rng)
-    frame, walk_size = shared.walk_frame(space), 2.38 / np.sqrt(state.x.size)
+        scale = policy_stages.best_scale(state.policy.record) if np.isnan(settings.scale) else settings.scale
+        policy = policy_stages.make_policy(
+            settings, space, points, slope(settings, scale) * points, scale, rng
+        )
+    frame, walk_size = policy_stages.walk_frame(space), 2.38 / np.sqrt(state.x.size)
     return state._replace(policy=policy, frame=frame, walk_size=walk_size, step_size=float(scale))
 
 
 @kernel(ordered=True)
 def slope(settings: Any, scale: Real) -> Any:
     """The factor c of the linear policy phi(u) = c u that pre-training aims at."""
-    if settings.pretrain == shared.IDENTITY:
+    if settings.pretrain == policy_stages.IDENTITY:
         return 1.0
     if settings.faithful:
         return -1.0
@@ -253,4 +258,4 @@ sweep = swept(step)
 move = move_with_density
 
 
-history, learnt = shared.history, shared.learnt
+history, learnt = policy_stages.history, policy_stages.learnt

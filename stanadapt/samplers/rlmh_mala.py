@@ -45,6 +45,7 @@ from ..numerics.metropolis import accept_probability_if_finite
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from . import policy as shared
+from . import policy_stages
 from .base import POLICY, UNLESS_FAITHFUL, Facts, move_with_score
 from .loop import swept
 from .policy import Policy, Space
@@ -53,7 +54,7 @@ from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, with_settings_of
 WIDEST = 3.0  # largest |a|
 
 
-@with_settings_of(shared)
+@with_settings_of(policy_stages)
 class Settings(NamedTuple):
     warm_start: Annotated[int, NOT_NEGATIVE, "iterations of MALA; at most a third of warm-up"] = 5_000
     scale: Annotated[float | None, POSITIVE, "s_0; None: from the warm start"] = None
@@ -70,7 +71,7 @@ FACTS = Facts(
     draws=10_000,
     gradient=True,
     climbs=UNLESS_FAITHFUL,
-    dims=shared.DIMS,
+    dims=policy_stages.DIMS,
 )
 
 
@@ -85,8 +86,8 @@ class State(NamedTuple):
     policy: Policy
 
 
-stages, caution = shared.stages, shared.caution
-enter, until_refit = shared.enter, shared.until_refit
+stages, caution = policy_stages.stages, policy_stages.caution
+enter, until_refit = policy_stages.enter, policy_stages.until_refit
 
 
 def n_matrices(settings: Any) -> int:
@@ -100,21 +101,21 @@ def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     score = np.empty(x.size)
     logp = log_density_gradient(target, x, score)
     s = first_step_size(target, settings, x, logp, score, rng)
-    history = empty_history(shared.KEPT, x.size)
+    history = empty_history(policy_stages.KEPT, x.size)
     return State(x.copy(), logp, score, s, s, plain_frame(x), history, shared.empty_policy())
 
 
 def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
-    return shared.refit(state, settings, rng, begin)
+    return policy_stages.refit(state, settings, rng, begin)
 
 
 def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np.random.Generator) -> State:
     """Set the coordinates; when the episodes begin, also make a network that gives a = 0."""
-    policy, scale = shared.begin_search(state.policy, space), state.walk_size
+    policy, scale = policy_stages.begin_search(state.policy, space), state.walk_size
     if state.policy.phase == shared.EPISODES:
         scale = scale if np.isnan(settings.scale) else settings.scale
-        policy = shared.make_policy(settings, space, points, np.zeros((len(points), 1)), scale, rng)
-    return state._replace(policy=policy, frame=shared.walk_frame(space), step_size=float(scale))
+        policy = policy_stages.make_policy(settings, space, points, np.zeros((len(points), 1)), scale, rng)
+    return state._replace(policy=policy, frame=policy_stages.walk_frame(space), step_size=float(scale))
 
 
 @kernel(ordered=True)
@@ -212,4 +213,4 @@ sweep = swept(step)
 move = move_with_score
 
 
-history, learnt = shared.history, shared.learnt
+history, learnt = policy_stages.history, policy_stages.learnt

@@ -25,7 +25,7 @@ from stanadapt.result import files, schema
 from stanadapt.result.container import datasets
 from stanadapt.run import chain
 from stanadapt.samplers import policy as shared
-from stanadapt.samplers import rlmh, rlmh_mala
+from stanadapt.samplers import policy_stages, rlmh, rlmh_mala
 from stanadapt.trace import Trace, empty_trace
 
 BOTH = pytest.mark.parametrize("method", ["rlmh", "rlmh_mala"])
@@ -115,7 +115,7 @@ class TestStages:
     def test_names_and_lengths(
         self, method: str, warmup: int, settings: dict[str, Any], lengths: list[int]
     ) -> None:
-        stages = shared.stages(resolve(method, settings)[1], warmup, 3)
+        stages = policy_stages.stages(resolve(method, settings)[1], warmup, 3)
         assert [stage.name for stage in stages] == ["walk", "walk_kept", "scale", "episodes"]
         assert [stage.length for stage in stages] == lengths
 
@@ -178,10 +178,10 @@ def with_policy(method: str, settings: dict[str, Any], d: int, scale: float) -> 
     space = shared.Space(np.zeros(d), np.eye(d), np.eye(d))
     points = rng.standard_normal((20, d))
     targets = np.zeros((20, d if method == "rlmh" else 1))
-    policy = shared.make_policy(resolved, space, points, targets, scale, rng)
+    policy = policy_stages.make_policy(resolved, space, points, targets, scale, rng)
     policy.learner.nets.actor[:] = 0.0
     policy.learner.nets.critic[:] = rng.standard_normal(policy.learner.nets.critic.size)
-    state = state._replace(policy=policy, frame=shared.walk_frame(space), step_size=scale)
+    state = state._replace(policy=policy, frame=policy_stages.walk_frame(space), step_size=scale)
     return sampler, resolved, state
 
 
