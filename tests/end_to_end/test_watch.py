@@ -129,6 +129,9 @@ def test_a_page_for_each_checkpoint(tmp_path: Path) -> None:
 def test_folders_of_no_run(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is no store of a run"):
         Watch(tmp_path)
+    (tmp_path / "zarr.json").write_text("{}")  # as ArviZ writes results
+    with pytest.raises(StoreError, match=r"it is a zarr group: give what xarray\.open_datatree"):
+        Watch(tmp_path)
 
 
 def ask(server: Server, path: str, host: str | None = None, method: str = "GET") -> http.client.HTTPResponse:

@@ -358,8 +358,10 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     try:
         text = (folder / RUN).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
+        bare = (folder / "zarr.json").is_file()
+        hint = "; it is a zarr group: give what xarray.open_datatree makes of it" if bare else ""
         raise StoreError(
-            f"{path} is no store of a run: its {RUN} cannot be read ({check.one_line(error)})"
+            f"{path} is no store of a run: its {RUN} cannot be read ({check.one_line(error)}){hint}"
         ) from error
     try:
         held = json.loads(text)
