@@ -197,6 +197,8 @@ def _find_finite(
     where = (
         f"{tries} tries uniform on (-{init.radius:g}, {init.radius:g})" if random else "its starting point"
     )
+    if random and init.values:
+        where += f" with {', '.join(init.values)} as inits say"
     raise InitializationError(f"chain {chain}: no finite {need} at {where}. First reason: {reason}")
 
 

@@ -70,7 +70,10 @@ def test_a_fit_begins_with_what_an_earlier_one_has_learnt(normal: Path, tmp_path
 
 
 def test_version_and_help() -> None:
-    assert stanadapt_command("--version").output == f"stanadapt, version {stanadapt.__version__}\n"
+    version = f"stanadapt, version {stanadapt.__version__}\n"
+    assert stanadapt_command("--version").output == version
+    as_module = [sys.executable, "-m", "stanadapt", "--version"]
+    assert subprocess.run(as_module, capture_output=True, text=True, check=True).stdout == version
     shown = stanadapt_command("--help")
     assert shown.exit_code == 0
     assert "stanadapt sample eight_schools.stan --data eight_schools.json" in shown.output
