@@ -18,6 +18,7 @@ from stanadapt.trace import empty_trace
 
 # Not here: the funnel and the banana. Langevin and random-walk chains with one step size are not
 # geometrically ergodic there: they miss the far tails for long and then stay in them, and no MCSE tells.
+# Langevin chains do the same on `hierarchical`, where they have the finding `sticky_tails` (test_findings.py).
 EASY = ("correlated_gaussian", "linear_regression", "eight_schools", "hierarchical")
 SKEWED = (*EASY, "logistic_regression")
 UNLIKE_SCALES = ("correlated_gaussian", "linear_regression", "eight_schools", "logistic_regression")
@@ -37,8 +38,8 @@ CASES = {
     "arwmh": Case(UNLIKE_SCALES, ({}, {"beta": 0.6}), draws=40_000),
     "gad_rwm": Case(UNLIKE_SCALES, ({}, {"faithful": True}), draws=40_000),
     "mala": Case(EASY[:3], draws=40_000),
-    "ada_mala": Case(SKEWED),
-    "amala": Case(SKEWED, ({}, {"faithful": True})),
+    "ada_mala": Case(UNLIKE_SCALES),
+    "amala": Case(UNLIKE_SCALES, ({}, {"faithful": True})),
     "fisher_hmc": Case(
         SKEWED,
         (
@@ -51,7 +52,7 @@ CASES = {
         draws=2_000,
     ),
     "fisher_mala": Case(
-        SKEWED,
+        UNLIKE_SCALES,
         ({}, {"signal": "score"}, {"signal": "increment"}, {"faithful": True}),
     ),
     "gad_mala_fast": Case(UNLIKE_SCALES, ({}, {"faithful": True})),

@@ -90,6 +90,8 @@ def diagnose(
     if stats is not None:
         findings += _acceptance(stats, attrs, facts)
         findings += _stillness(stats)
+        if sticky := missed.sticky_tails(posterior, stats):
+            findings.append(sticky)
         findings += _trajectories(stats, attrs, facts)
     if adaptation is not None:
         findings += _missed(posterior, scalars, adaptation, stats)

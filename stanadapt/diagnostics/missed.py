@@ -1,11 +1,11 @@
-"""What the draws may lack without looking wrong: heavy tails, modes, and a posterior that has no mass.
+"""What the draws may lack without looking wrong: tails, modes, and a posterior that has no mass.
 
 Each function returns a finding, or None.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray
@@ -13,7 +13,7 @@ import xarray
 from ..result.labels import SAMPLE_DIMS
 from .convergence import effective_size
 from .finding import Finding
-from .statistics import variables
+from .statistics import column, each, row_names, variables
 
 INDEX_LIMIT = 0.32  # of the tail; for Student's t with 2 degrees of freedom 0.4 is found, with 3 degrees 0.25
 TAIL = 0.01  # probability of the tails whose draws should be worth as much as others
@@ -22,6 +22,9 @@ TAIL_ESS = 100  # a chain
 OVERFLOWING = 1e100  # draws that no posterior has
 HUGE = 1e15  # draws that make a posterior suspect where chains do not agree or do not move
 RISE = 1e6  # nats a dimension by which the log density rises during the draws
+STICKY_TAIL = 0.05  # probability of a tail in which acceptance is looked at,
+STICKY_SHARE = 0.25  # and the share of the acceptance of all draws below which it is too low there
+_PLACES = 30  # fewer places in a tail, where a chain stands for a while each, say nothing
 _WORST = 3  # parameters that a text names
 
 
@@ -65,6 +68,56 @@ def _is_slow(name: str, posterior: xarray.Dataset) -> bool:
     levels = np.quantile(draws, [TAIL, 1.0 - TAIL, 0.25, 0.5, 0.75])
     tails, middle = np.split(effective_size(np.stack([draws <= level for level in levels])), [2])
     return not tails.min() > max(TAIL_SHARE * middle.max(), TAIL_ESS * draws.shape[0])
+
+
+class _TailAcceptance(NamedTuple):
+    """Of k scalars, in the lower and in the upper tail."""
+
+    rates: np.ndarray  # (k, 2) acceptance of the proposals that are made there
+    places: np.ndarray  # (k, 2) number of different places
+
+
+def sticky_tails(posterior: xarray.Dataset, stats: xarray.Dataset | None) -> Finding | None:
+    """Parameters in whose tails proposals are hardly accepted.
+
+    A chain whose steps are too long for a region goes there rarely and then stays for long. Where it has not
+    stayed yet, all chains agree, but lack a part of the tail.
+    """
+    accepted = None if stats is None else column(stats, "accepted", np.any)
+    rates = None if stats is None else column(stats, "acceptance_rate", np.mean)
+    if accepted is None or rates is None or rates.shape != tuple(posterior.sizes[dim] for dim in SAMPLE_DIMS):
+        return None
+    leaving, overall = rates[:, 1:].ravel(), float(rates.mean())  # a rate is that of the way to its draw
+    # Where the mean in a tail is so low, at least half of the rates there are below twice that.
+    if not np.mean(leaving < 2.0 * STICKY_SHARE * overall) >= 0.5 * STICKY_TAIL:
+        return None
+
+    def in_tails(draws: np.ndarray) -> _TailAcceptance:
+        from_here = draws[:, :, :-1].reshape(len(draws), -1)
+        is_new = (np.diff(draws, axis=2, prepend=np.nan) != 0.0)[:, :, :-1].reshape(from_here.shape)
+        low, high = np.quantile(from_here, [STICKY_TAIL, 1.0 - STICKY_TAIL], axis=1)[..., None]
+        tails = np.stack([from_here <= low, from_here >= high], axis=1)
+        return _TailAcceptance((tails @ leaving) / tails.sum(axis=2), (tails & is_new[:, None]).sum(axis=2))
+
+    found = each(in_tails, posterior)
+    sticky = (found.rates < STICKY_SHARE * overall) & (found.places >= _PLACES)
+    if not sticky.any():
+        return None
+    names = row_names(posterior)
+    worst = sorted((float(found.rates[row, side]), int(row), int(side)) for row, side in np.argwhere(sticky))
+    shown = ", ".join(
+        f"in the {('lower', 'upper')[side]} tail of {names[row]} ({rate:.2g})"
+        for rate, row, side in worst[:_WORST]
+    )
+    text = (
+        f"Proposals are hardly accepted {shown}: all in all at a rate of {overall:.2g}. Chains come there "
+        "too rarely and then stay, so that draws may lack a part of the tail although R-hat is near 1. Raise "
+        "target_accept, reparametrise, or take a method that learns coordinates (fisher_hmc); do not rely on "
+        "quantiles there, nor on means to their standard error."
+    )
+    rows = list(dict.fromkeys(row for _, row, _ in worst))[:_WORST]
+    numbers = {"count": len({row for _, row, _ in worst}), "smallest": worst[0][0], "overall": overall}
+    return Finding("sticky_tails", text, tuple(names[row] for row in rows), numbers=numbers)
 
 
 def modes(adaptation: xarray.Dataset) -> Finding | None:

@@ -44,6 +44,7 @@ KINDS = {
     "until": Kind(CARE, "the run ended before its goals held", _ESS),
     "ess_bulk": Kind(CARE, "some means rest on few effective draws", _ESS),
     "ess_tail": Kind(CARE, "some quantiles rest on few effective draws", _ESS),
+    "sticky_tails": Kind(CARE, "chains hardly move in a tail", _CHAINS),
     "heavy_tails": Kind(CARE, "tails are heavy", _CHAINS),
     "acceptance": Kind(CARE, "the acceptance rate is far from its target", _ADAPTATION),
     "nothing_learnt": Kind(CARE, "chains learned nothing in warm-up", _ADAPTATION),

@@ -344,3 +344,36 @@ def test_chains_that_stand_still_are_improper_only_far_out():
     for size, said in ((2.0, False), (1e29, True)):
         given = dataset(x=np.zeros((2, 10))), adaptation(["x"]), np.array([size]), np.array([True])
         assert (missed.improper(*given, np.array([True]), lp) is not None) == said
+
+
+def chains_that_stick(seed: int) -> tuple[xarray.Dataset, xarray.Dataset]:
+    """Chains that propose independent normal draws, and leave places with v[0] > 1.7 once in thirty times."""
+    rng, shape = np.random.default_rng(seed), (4, 4000)
+    x, accepted = np.empty((*shape, 2)), rng.uniform(size=shape) < 0.6
+    at = rng.standard_normal((4, 2))
+    rates = np.empty(shape)
+    for i in range(shape[1]):
+        rates[:, i] = np.where(at[:, 0] > 1.7, 0.03, 0.6)
+        accepted[:, i] = rng.uniform(size=4) < rates[:, i]
+        at = np.where(accepted[:, i, None], rng.standard_normal((4, 2)), at)
+        x[:, i] = at
+    return dataset(v=x), dataset(acceptance_rate=rates, accepted=accepted)
+
+
+def test_tails_in_which_proposals_are_hardly_accepted_are_said() -> None:
+    posterior, stats = chains_that_stick(1)
+    finding = missed.sticky_tails(posterior, stats)
+    assert finding is not None
+    assert "in the upper tail of v[0] (0.03)" in finding.text
+    assert "v[1]" not in finding.text
+    assert finding.variables == ("v[0]",)
+    assert finding.numbers["count"] == 1
+
+
+def test_a_rate_that_is_the_same_everywhere_is_no_finding() -> None:
+    posterior, stats = chains_that_stick(1)
+    elsewhere = stats.assign(acceptance_rate=stats["acceptance_rate"].roll(draw=700))
+    assert missed.sticky_tails(posterior, elsewhere) is None
+    assert missed.sticky_tails(posterior.isel(draw=slice(100)), stats.isel(draw=slice(100))) is None
+    assert missed.sticky_tails(posterior, stats.drop_vars("accepted")) is None
+    assert missed.sticky_tails(posterior, None) is None
