@@ -48,7 +48,7 @@ def is_run(begin: int, end: int, starts: np.ndarray, later: np.ndarray) -> bool:
 
 
 def _forms(starts: np.ndarray, later: np.ndarray) -> np.ndarray:
-    """What runs each column may be in: 1 of near latents alone, 2 with the last one, 3 with far ones, 0 none."""
+    """The run of each column: 1 of near latents alone, 2 with the last one, 3 with far ones; 0 for none."""
     counts, n = np.diff(starts), len(starts) - 1
     forms = np.zeros(n, np.int64)
     one, two = np.flatnonzero(counts == 1), np.flatnonzero(counts == 2)
