@@ -268,5 +268,6 @@ MODELS = {
     "walk": FieldModel(WALK, walk, 250, 80.0),
     "icar": FieldModel(ICAR, counts_on_a_grid, 12, 200.0),
     "bym2": FieldModel(BYM2, scaled_counts_on_a_grid, 12, np.nan),
+    "bym2_large": FieldModel(BYM2, scaled_counts_on_a_grid, 44, np.nan),
     "process": FieldModel(PROCESS, counts_on_a_line, 60, 30.0),
 }

@@ -460,8 +460,11 @@ def _add_to_heads(
     _add_pull(flat, at[5], at[12], int(table[0, SIZE_A]), pull_a, of_features)
     _add_pull(flat, at[6], at[13], int(table[0, SIZE_G]), pull_g, of_features)
     for h in range(m):
+        head = int(flat[at[0] + h])
+        here = score[head]  # a local number, since one in memory is written and read again for each feature
         for i in range(of_features.size):
-            score[int(flat[at[0] + h])] += sign * of_features[i] * slopes[i, h]
+            here += sign * of_features[i] * slopes[i, h]
+        score[head] = here
 
 
 @kernel(ordered=True, counted=False)

@@ -5,9 +5,10 @@ several times later than the processor could begin with the next one. What need 
 after, in loops over vectors.
 
 In a series most latents have a regression on the same places: the latent two places later, since the order
-of elimination begins at both ends of a series in turn, and perhaps the last one of all, its level. Such
-columns are a *run*. In a run two chains of sums go side by side, and no place of an entry is looked up.
-The entries of a run are stored by rows of G^T: first those of the near latents, then those of the last one.
+of elimination begins at both ends of a series in turn, and perhaps the last one of all, its level, or the
+one four places later, since a trend has a level and a slope at each time. Such columns are a *run*. In a run
+two chains of sums go side by side, and no place of an entry is looked up. The entries of a run are stored by
+rows of G^T: first those of the near latents, then those of the last one or the far ones.
 """
 
 from __future__ import annotations
@@ -47,12 +48,13 @@ def is_run(begin: int, end: int, starts: np.ndarray, later: np.ndarray) -> bool:
 
 
 def _forms(starts: np.ndarray, later: np.ndarray) -> np.ndarray:
-    """The number of entries of each column that may be in a run, 0 for others."""
+    """The run of each column: 1 of near latents alone, 2 with the last one, 3 with far ones; 0 for none."""
     counts, n = np.diff(starts), len(starts) - 1
     forms = np.zeros(n, np.int64)
     one, two = np.flatnonzero(counts == 1), np.flatnonzero(counts == 2)
     forms[one] = later[starts[one]] == one + STEP
-    forms[two] = 2 * ((later[starts[two]] == two + STEP) & (later[starts[two] + 1] == n - 1))
+    near, second = later[starts[two]] == two + STEP, later[starts[two] + 1]
+    forms[two] = near * np.where(second == n - 1, 2, 3 * (second == two + 2 * STEP))
     return forms
 
 
@@ -97,6 +99,14 @@ def order_entries(begin: Any, end: Any, starts: Any, g: Any, column_by_column: A
             g[first + i], g[first + length + i] = before[2 * i], before[2 * i + 1]
 
 
+@kernel(ordered=True, counted=False)
+def _second_order(begin: Any, starts: Any, later: Any) -> Any:
+    """Whether the second entries of a run are those of far latents, and not all in the last row."""
+    first = int(starts[begin])
+    two = starts[begin + 1] - starts[begin] > 1.0
+    return two and later[first + 1] != later[first + 3]
+
+
 @kernel(ordered=True)
 def solve(begin: Any, end: Any, starts: Any, later: Any, g: Any, y: Any) -> None:
     """Solve y_j + sum over k > j of G_kj y_k = b_j; `y` (n,) holds b, and the solution after that.
@@ -106,15 +116,23 @@ def solve(begin: Any, end: Any, starts: Any, later: Any, g: Any, y: Any) -> None
     _solve_columns(end, starts.size - 1, starts, later, g, y)
     if begin < end:
         first, length, last = int(starts[begin]), end - begin, y[y.size - 1]
-        near, far, own = g[first : first + length], g[first + length :], y[begin : end + STEP]
-        if starts[begin + 1] - starts[begin] > 1.0:
-            for i in range(length):
-                own[i] -= far[i] * last
+        near, far, own = g[first : first + length], g[first + length :], y[begin:]
         one, other = own[length + 1], own[length]
-        for i in range(length - 1, 0, -STEP):
-            one = own[i] - near[i] * one
-            other = own[i - 1] - near[i - 1] * other
-            own[i], own[i - 1] = one, other
+        if _second_order(begin, starts, later):
+            far_one, far_other = own[length + 3], own[length + 2]
+            for i in range(length - 1, 0, -STEP):
+                here = own[i] - far[i] * far_one - near[i] * one
+                there = own[i - 1] - far[i - 1] * far_other - near[i - 1] * other
+                own[i], own[i - 1] = here, there
+                far_one, far_other, one, other = one, other, here, there
+        else:
+            if starts[begin + 1] - starts[begin] > 1.0:
+                for i in range(length):
+                    own[i] -= far[i] * last
+            for i in range(length - 1, 0, -STEP):
+                one = own[i] - near[i] * one
+                other = own[i - 1] - near[i - 1] * other
+                own[i], own[i - 1] = one, other
     _solve_columns(0, begin, starts, later, g, y)
 
 
@@ -143,19 +161,35 @@ def solve_transposed(
     _pass_on(0, begin, starts, later, g, y, pull, pull_g, of_last)
     if begin < end:
         first, length = int(starts[begin]), end - begin
-        near, far, own = g[first : first + length], g[first + length :], pull[begin : end + STEP]
+        near, far, own = g[first : first + length], g[first + length :], pull[begin:]
         one, other = own[0], own[1]
-        for i in range(0, length, STEP):
-            own[i], own[i + 1] = one, other
-            one = own[i + STEP] - near[i] * one
-            other = own[i + 1 + STEP] - near[i + 1] * other
+        second_order = _second_order(begin, starts, later)
+        if second_order:
+            of_one, of_other = 0.0, 0.0  # what goes on to the far latents
+            for i in range(0, length, STEP):
+                own[i], own[i + 1] = one, other
+                here = own[i + STEP] - of_one - near[i] * one
+                there = own[i + 1 + STEP] - of_other - near[i + 1] * other
+                of_one, of_other, one, other = far[i] * one, far[i + 1] * other, here, there
+            own[length + STEP] -= of_one
+            own[length + 1 + STEP] -= of_other
+        else:
+            for i in range(0, length, STEP):
+                own[i], own[i + 1] = one, other
+                one = own[i + STEP] - near[i] * one
+                other = own[i + 1 + STEP] - near[i + 1] * other
         own[length], own[length + 1] = one, other
         of_near, y_near = pull_g[first : first + length], y[begin + STEP : end + STEP]
         for i in range(length):
             of_near[i] = -y_near[i] * own[i]
-        if starts[begin + 1] - starts[begin] > 1.0:
+        of_far = pull_g[first + length :]
+        if second_order:
+            y_far = y[begin + 2 * STEP :]
+            for i in range(length):
+                of_far[i] = -y_far[i] * own[i]
+        elif starts[begin + 1] - starts[begin] > 1.0:
             of_last[0] -= dot(far[:length], own[:length])
-            of_far, negative = pull_g[first + length :], -y[last]
+            negative = -y[last]
             for i in range(length):
                 of_far[i] = negative * own[i]
     _pass_on(end, last, starts, later, g, y, pull, pull_g, of_last)

@@ -17,18 +17,18 @@ from stanadapt.transport.triangular import (
 N = 25
 
 
-def pattern(with_last: bool) -> tuple[np.ndarray, np.ndarray]:
+def pattern(second: str) -> tuple[np.ndarray, np.ndarray]:
     """Columns without a form before and after a run; `starts` and `later` of field.py."""
     columns = [[1, 2, 5], [3, 7], [9]]
-    last = [N - 1] if with_last else []
-    columns += [[j + 2, *last] for j in range(3, N - 5)]
+    seconds = {"none": lambda j: [], "last": lambda j: [N - 1], "far": lambda j: [j + 4]}[second]
+    columns += [[j + 2, *seconds(j)] for j in range(3, N - 5)]
     columns += [sorted({j + 1, N - 1}) for j in range(N - 5, N - 1)] + [[]]
     return np.cumsum([0, *map(len, columns)]), np.concatenate(columns).astype(np.int64)
 
 
-@pytest.mark.parametrize("with_last", [False, True])
-def test_solutions_are_those_of_the_dense_matrix(with_last: bool) -> None:
-    starts, later = pattern(with_last)
+@pytest.mark.parametrize("second", ["none", "last", "far"])
+def test_solutions_are_those_of_the_dense_matrix(second: str) -> None:
+    starts, later = pattern(second)
     begin, end = longest_run(starts, later)
     assert (begin, end) == (3, 19)  # of 17 columns, an even number
     rng, e = np.random.default_rng(1), len(later)
@@ -48,9 +48,9 @@ def test_solutions_are_those_of_the_dense_matrix(with_last: bool) -> None:
     np.testing.assert_allclose(pull_g, -y[later] * pull[columns], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("with_last", [False, True])
-def test_the_order_of_entries_is_undone(with_last: bool) -> None:
-    starts, later = pattern(with_last)
+@pytest.mark.parametrize("second", ["none", "last", "far"])
+def test_the_order_of_entries_is_undone(second: str) -> None:
+    starts, later = pattern(second)
     begin, end = longest_run(starts, later)
     numbers = np.arange(float(len(later)))
     stored = numbers[run_order(begin, end, starts, len(later))]
@@ -61,8 +61,9 @@ def test_the_order_of_entries_is_undone(with_last: bool) -> None:
     np.testing.assert_array_equal(again, stored)
 
 
-def test_what_is_no_run_is_told() -> None:
-    starts, later = pattern(True)
+@pytest.mark.parametrize("second", ["last", "far"])
+def test_what_is_no_run_is_told(second: str) -> None:
+    starts, later = pattern(second)
     assert is_run(3, 19, starts, later)
     assert is_run(0, 0, starts, later)
     assert is_run(5, 9, starts, later)
