@@ -26,7 +26,8 @@ from moments import limit, z_scores
 from stanadapt import Target, samplers
 from stanadapt.errors import ArgumentError, FindingsWarning, InitializationError
 from stanadapt.result.container import datasets
-from stanadapt.samplers import METHODS
+from stanadapt.samplers import METHODS, facts
+from stanadapt.samplers.base import SURROGATE
 from stanadapt.target import log_density
 
 DRAWS, STEPS = 4_000, 10
@@ -120,7 +121,9 @@ def test_suite_goes_red_for_a_kernel_that_draws_again(tmp_path: Path, seed: int)
 def test_moments_are_those_of_the_exact_law(method: str, seed: int) -> None:
     """With adaptation on, through all stages of warm-up, from random starts."""
     draws = CASES[method].draws // 4
-    idata = sample(noisy(log_gaussian), method=method, warmup=2_000, draws=draws, seed=seed)
+    # After 2,000 iterations a surrogate of noisy values is too poor in one of four runs: R-hat says so.
+    warmup = 5_000 if facts(method).family == SURROGATE else 2_000
+    idata = sample(noisy(log_gaussian), method=method, warmup=warmup, draws=draws, seed=seed)
     x = idata["posterior"]["x"].values
     variances = np.diag(CHOL @ CHOL.T)
     z = z_scores(np.concatenate([x, x**2], axis=2), np.concatenate([np.zeros(3), variances]))
