@@ -18,7 +18,7 @@ from stanadapt.trace import empty_trace
 
 # Not here: the funnel and the banana. Langevin and random-walk chains with one step size are not
 # geometrically ergodic there: they miss the far tails for long and then stay in them, and no MCSE tells.
-# Langevin chains do the same on `hierarchical`, where they have the finding `sticky_tails` (test_findings.py).
+# Langevin chains do the same on `hierarchical`, and have the finding `sticky_tails` (test_findings.py).
 EASY = ("correlated_gaussian", "linear_regression", "eight_schools", "hierarchical")
 SKEWED = (*EASY, "logistic_regression")
 UNLIKE_SCALES = ("correlated_gaussian", "linear_regression", "eight_schools", "logistic_regression")
