@@ -47,6 +47,7 @@ from .late_modules import put_off
 # SciPy copies all names of NumPy, and so imports this compiler of Fortran: a tenth of a second.
 put_off(np, "f2py")
 
+_PACKAGE = __name__.partition(".")[0]
 _MANY_TUPLES = 4_000  # direct calls with tuples as results, each of which takes 0.05 ms more than a wrapper
 _OPTIONS = {
     "nopython": True,
@@ -360,9 +361,9 @@ _stubs: list[_Stub] = []
 
 
 def compile_late_kernels() -> None:
-    """Compile or load all late kernels that the kernels in this process may call."""
+    """Compile or load all late kernels of the package that the kernels in this process may call."""
     for stub in _stubs:  # the list grows meanwhile, since late kernels may call others
-        if not stub.place.value:
+        if not stub.place.value and stub.core.py_func.__module__.startswith(f"{_PACKAGE}."):
             stub.find()
 
 

@@ -44,7 +44,18 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("method_names",),
     ("kinds",),
 )
-DOORS = ("__init__", "api", "approximations", "cli", "comparisons", "evidence", "many", "predictive", "runs")
+DOORS = (
+    "__init__",
+    "__main__",
+    "api",
+    "approximations",
+    "cli",
+    "comparisons",
+    "evidence",
+    "many",
+    "predictive",
+    "runs",
+)
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 
