@@ -26,9 +26,7 @@ import numba
 from .. import cache
 
 PACKAGE = Path(__file__).parents[1]
-_SHIPPED = (
-    PACKAGE / "compiled"
-)  # what a release brings with it (tests/compiled_wheels.py); a checkout has none
+_SHIPPED = PACKAGE / "compiled"  # what wheels may bring (tests/compiled_wheels.py); a checkout has none
 _PYTHON = importlib.machinery.EXTENSION_SUFFIXES[0]  # names the version of Python and how it was built
 _KEEP_DAYS = 30
 # A text that only looks like one does no harm. To parse all sources would take half a second.

@@ -62,15 +62,14 @@ from . import policy_stages
 from .base import POLICY, Facts, move_with_density
 from .loop import swept
 from .policy import Policy, Space
+from .policy_stages import PRETRAINING
 from .settings import NOT_NEGATIVE, POSITIVE, with_settings_of
 
 
 @with_settings_of(policy_stages)
 class Settings(NamedTuple):
     warm_start: Annotated[int, NOT_NEGATIVE, "iterations of the walk; at most a third of warm-up"] = 10_000
-    pretrain: Annotated[str | int, policy_stages.PRETRAINING, "policy that pre-training aims at"] = (
-        "reflection"
-    )
+    pretrain: Annotated[str | int, PRETRAINING, "policy that pre-training aims at"] = "reflection"
     scale: Annotated[float | None, POSITIVE, "s; None: search, or 1 if faithful"] = None
 
 
@@ -126,9 +125,8 @@ def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np
         policy, scale = policy_stages.begin_search(state.policy, space), shared.SCALES[0]
     else:
         scale = policy_stages.best_scale(state.policy.record) if np.isnan(settings.scale) else settings.scale
-        policy = policy_stages.make_policy(
-            settings, space, points, slope(settings, scale) * points, scale, rng
-        )
+        aims = slope(settings, scale) * points
+        policy = policy_stages.make_policy(settings, space, points, aims, scale, rng)
     frame, walk_size = policy_stages.walk_frame(space), 2.38 / np.sqrt(state.x.size)
     return state._replace(policy=policy, frame=frame, walk_size=walk_size, step_size=float(scale))
 

@@ -194,12 +194,12 @@ def ahead_steps(methods: Sequence[str], *, wholly: bool = True) -> list[Step]:
 
 def _rare_steps(method: str, steps: Sequence[Step], posterior: Posterior) -> list[Step]:
     """What few runs of a method come to, beyond these steps: chains compile it where they need it."""
-
     module: Any = sampler(method)
 
     def rest() -> None:
         for step in steps:  # what is loaded tells which late kernels it may call
-            step.run()
+            if not step.is_lazy:  # a step for learning is the warm-up that follows
+                step.run()
         _warm_up(module, posterior)
         if module.FACTS.searches:
             _search_modes(module, posterior)
