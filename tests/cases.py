@@ -63,8 +63,10 @@ CASES = {
         ({}, {"n_leapfrog": 1}, {"n_leapfrog": 5, "jitter": 0.3}),
     ),
     "kamh": Case(UNLIKE_SCALES, ({}, {"faithful": True}), draws=40_000),
-    "kmc_lite": Case(UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"})),
-    "kmc_finite": Case(UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"})),
+    "kmc_lite": Case(UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"}), draws=10_000),
+    "kmc_finite": Case(
+        UNLIKE_SCALES, ({}, {"faithful": True}, {"kernel": "rational_quadratic"}), draws=10_000
+    ),
     "rlmh": Case(UNLIKE_SCALES, ({}, {"faithful": True, "warm_start": 1_500}), draws=40_000),
     "rlmh_mala": Case(UNLIKE_SCALES, ({}, {"faithful": True, "warm_start": 1_500})),
     # One rung is that of the posterior alone; exchanges are tested in test_tempering.py.

@@ -63,6 +63,7 @@ MOST_SUSPECTS = 32  # coordinates that are looked at; if one of them is a child 
 # nothing.
 MOST_PAIRS, PAIR = 6, 1e-9
 MOST_DRAWS = 160  # many coordinates are searched by the newest draws alone
+_TOGETHER = 64  # coordinates that are looked at together, so that shares stay in the processor's cache
 MOST_ATOMS = 150  # scores are regressed on all terms, if there are no more of them
 
 
@@ -196,29 +197,42 @@ def find_suspects(draws: RidgeDraws, atoms: Atoms) -> Suspects:
             basis = orthonormal(columns)
             rest = scores - basis @ (basis.T @ scores)
             wholly = np.square(rest).sum(axis=0) <= EXACT * totals
-        shares = np.square(scores.T @ columns) / np.square(scores).sum(axis=0)[:, None]
+        planes = [scores / np.linalg.norm(scores, axis=0)]
     else:
         unit = u / np.sqrt(atoms.sizes[:p])
         for own in (firsts, seconds):
             direction = unit[:, np.searchsorted(free, own)]
             columns = columns - direction * (direction * columns).sum(axis=0)
         scores = scores - unit * (unit * scores).sum(axis=0)
-        scores /= np.linalg.norm(scores, axis=0)
-        shares = np.square(scores.T @ columns)
-        shares += np.square(unit.T @ columns)
+        planes = [scores / np.linalg.norm(scores, axis=0), unit]
     left = np.square(columns).sum(axis=0)
-    shares *= np.where(left > DEPENDENT * sizes, 1.0 / left, 0.0)
-    for own in (firsts, seconds):
-        shares[np.searchsorted(free, own), np.arange(len(own))] = 0.0
-    best = np.nan_to_num(shares.max(axis=1))
-    chance = 1.0 - np.exp(-(2.0 * np.log(shares.size) + 4.0) / n)  # the most of so many shares
+    columns = columns * np.where(left > DEPENDENT * sizes, 1.0 / np.sqrt(left), 0.0)
+    own_terms = [(np.searchsorted(free, own), np.arange(len(own))) for own in (firsts, seconds)]
+    if p > LARGEST_PAIRED:  # half as many digits do for a search among many
+        planes, columns = [plane.astype(np.float32) for plane in planes], columns.astype(np.float32)
+
+    def shares_of(children: np.ndarray) -> np.ndarray:
+        """The share of the scores of `children` (k,) that each term explains: (k, terms)."""
+        shares = np.square(planes[0].T[children] @ columns)
+        for plane in planes[1:]:
+            shares += np.square(plane.T[children] @ columns)
+        for rows, terms in own_terms:
+            place = np.searchsorted(children, rows)
+            there = children[np.minimum(place, len(children) - 1)] == rows
+            shares[place[there], terms[there]] = 0.0
+        return shares
+
+    blocks = np.split(np.arange(p), range(_TOGETHER, p, _TOGETHER))
+    best = np.nan_to_num(np.concatenate([shares_of(block).max(axis=1) for block in blocks]))
+    chance = 1.0 - np.exp(-(2.0 * np.log(p * len(sizes)) + 4.0) / n)  # the most of so many shares
     order = [k for k in np.argsort(-best, kind="stable")[:MOST_SUSPECTS] if best[k] > SHARE]
     likely = [int(free[k]) for k in order if best[k] > chance]
     if is_told:
         return Suspects([int(k) for k in free[wholly]], {}, likely)
     if is_regular or not order:
         return Suspects(likely, {}, likely)  # their linear parts are known, so that a term tells much
-    places = np.argsort(-shares[order], axis=1, kind="stable")[:, :MOST_PAIRS]
+    shares = shares_of(np.sort(order))[np.argsort(np.argsort(order))]
+    places = np.argsort(-shares, axis=1, kind="stable")[:, :MOST_PAIRS]
     children = np.repeat(free[order], places.shape[1])
     left = _left_by_pairs(draws, children, firsts[places.ravel()], seconds[places.ravel()])
     pairs = {

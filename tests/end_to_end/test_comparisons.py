@@ -115,11 +115,11 @@ def test_right_methods_are_not_named_whatever_the_seed() -> None:
     posterior = stanadapt.Posterior(NORMAL)
     methods = {"rwm": {"warmup": 500}, "am": {"warmup": 1_000}, "fisher_mala": {"warmup": 1_000}}
     compared = 0
-    for seed in range(12):
+    for seed in range(6):
         found = compare(posterior, methods=methods, budget=6_000, seed=seed, workers=1)
         assert found.disagreements == [], (seed, found.words)
         compared += int(found.table["converged"].sum())
-    assert compared > 24  # or there was nothing to name
+    assert compared > 12  # or there was nothing to name
 
 
 def test_a_broken_method_is_named_and_it_alone(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ RUN = {
     "method": "am",
     "chains": 2,
     "warmup": 2_000,
-    "draws": 15_000,
+    "draws": 10_000,
     "seed": 6,
     "progress": False,
     "workers": 1,

@@ -77,7 +77,7 @@ def test_damaged_files(is_over: bool, whole: Any, tmp_path: Path) -> None:
     assert damage.right > 2
 
 
-def test_every_byte_of_the_last_checkpoint(whole: Any, tmp_path: Path) -> None:
+def test_a_last_checkpoint_of_any_length(whole: Any, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     stores.sample_part(folder)
     older, newest = sorted((folder / "chains" / "0").glob("*.npz"))
@@ -88,7 +88,7 @@ def test_every_byte_of_the_last_checkpoint(whole: Any, tmp_path: Path) -> None:
     n = store.checkpoint(0)["draws"]["n"]
     assert n < expected
     older.unlink()
-    for size in range(len(data)):  # none is whole
+    for size in [*range(0, len(data), 5), *range(len(data) - 30, len(data))]:  # none is whole
         newest.write_bytes(data[:size])
         assert store.checkpoint(0) is None
     older.write_bytes(before)

@@ -34,7 +34,7 @@ DRAWS, STEPS = 4_000, 10
 RUN = {"method": "rwm", "chains": 2, "warmup": 60, "draws": 40, "seed": 3, "progress": False, "workers": 1}
 
 ABLE = [method for method in kernel_methods() if not samplers.facts(method).gradient]
-SEEN_RED = ("rwm", "kmc_lite")  # a walk and trajectories; the others in `make thorough`
+SEEN_RED = ("rwm",)  # the others in `make thorough`
 
 
 def spread(x: np.ndarray) -> float:
@@ -121,7 +121,7 @@ def test_suite_goes_red_for_a_kernel_that_draws_again(tmp_path: Path, seed: int)
 @pytest.mark.parametrize("method", ABLE)
 def test_moments_are_those_of_the_exact_law(method: str, seed: int) -> None:
     """With adaptation on, through all stages of warm-up, from random starts."""
-    draws = CASES[method].draws // 4
+    draws = max(CASES[method].draws // 4, 5_000)
     # After 2,000 iterations a surrogate of noisy values is too poor in one of four runs: R-hat says so.
     warmup = 5_000 if facts(method).family == SURROGATE else 2_000
     idata = sample(noisy(log_gaussian), method=method, warmup=warmup, draws=draws, seed=seed)

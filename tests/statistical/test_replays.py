@@ -50,7 +50,7 @@ def replays(posterior: stanadapt.Posterior, method: str, seed: int, settings: An
         ("fisher_hmc", FUNNEL),
         ("fisher_hmc", HEAVY),
         ("fisher_mala", "correlated_gaussian"),
-        ("fisher_mala", HEAVY),
+        thorough("fisher_mala", HEAVY),
         thorough("arwmh", "eight_schools"),
         thorough("hmc", "correlated_gaussian"),
         ("nuts", "eight_schools"),

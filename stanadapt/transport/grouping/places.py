@@ -105,10 +105,9 @@ def _own_locations(draws: ScoredDraws, groups: list[Group], variables: np.ndarra
         if g in ruled:
             continue
         coordinates = np.flatnonzero(variables == g)
-        strength = np.abs(_correlations(draws.points, coordinates, members)).T
-        shares = with_candidates(draws.points[:, coordinates])
-        if shares.any():  # the scores can tell
-            strength = -shares
+        strength = -with_candidates(draws.points[:, coordinates])
+        if not strength.any():  # the scores cannot tell
+            strength = np.abs(_correlations(draws.points, coordinates, members)).T
         if np.isfinite(strength).all():
             cost = len(members) * np.log(sizes[g]) / len(draws.points)
             found.append((coordinates[strength.argmax(axis=1)], cost))

@@ -43,6 +43,7 @@ _PARALLEL = 1e-9  # a column adds nothing if the basis leaves less than this sha
 _SAME = 1e-3  # ratios of coefficients that differ by less, relatively, are the same
 _LEAST_SLOPE = 1e-2  # a location has no smaller ratio than this
 _NOTHING = np.empty(0)
+_TOGETHER = 1 << 17  # numbers that are worked out together
 _FARTHEST = 30.0  # draws with a log scale farther from its median than this are left out
 
 
@@ -87,7 +88,7 @@ def shares_with(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """`residual_shares` as a function of candidates: the regressions under the law are made once for all."""
     left, factor, near = _left_of_newest(draws, law, groups, offset)
-    return lambda candidates: left.share_with(factor[:, :, None] * candidates[-_MOST:][near])
+    return lambda candidates: left.share_with(candidates[-_MOST:][near], factor)
 
 
 def _left_of_newest(
@@ -307,18 +308,36 @@ class _Left:
             return np.zeros(len(self.total))
         return _log_share(np.square(self.triangle[:, -1, -1]), self.total)
 
-    def share_with(self, columns: np.ndarray) -> np.ndarray:
-        """The log of the share (m, k) that is left if one of the columns (1 or m, n, k) joins the terms."""
+    def share_with(self, columns: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        """The log of the share (m, k) that is left if `factor` (1 or m, n) times a column (n, k) joins the terms.
+
+        Weights and factors go to the basis of each member, so that no column is written out for each member.
+        """
+        m, k = len(self.total), columns.shape[1]
         if not self.tells(1):
-            return np.zeros((len(self.total), columns.shape[2]))
-        q, rest = self.q, self.rest
-        columns = columns * self.weight[:, :, None]
-        columns = columns / np.linalg.norm(columns, axis=1, keepdims=True)
-        along = (rest.transpose(0, 2, 1) @ columns)[:, 0, :]
-        inside = np.square(columns).sum(axis=1) - np.square(q.transpose(0, 2, 1) @ columns).sum(axis=1)
-        explained = np.where(inside > _PARALLEL, np.square(along) / np.maximum(inside, _PARALLEL), 0.0)
-        left = np.square(rest).sum(axis=1) - explained
-        return _log_share(left, self.total[:, None])
+            return np.zeros((m, k))
+        weight = self.weight * factor
+        rows = np.concatenate((self.q, self.rest), axis=2).transpose(0, 2, 1)  # (m, terms + 1, n)
+        rows = rows * weight[:, None, :]
+        lengths = np.square(weight) @ np.square(columns)  # (1 or m, k)
+        left = np.square(self.rest).sum(axis=1)  # (m, 1)
+        found = np.empty((m, k))
+        for members in _blocks(m, rows.shape[1] * k):
+            block = rows[members]
+            along = (block.reshape(-1, block.shape[2]) @ columns).reshape(len(block), -1, k)
+            length = lengths if len(lengths) == 1 else lengths[members]
+            np.square(along, out=along)
+            inside = length - along[:, :-1].sum(axis=1)
+            explained = np.zeros_like(inside)
+            np.divide(along[:, -1], inside, out=explained, where=inside > _PARALLEL * length)
+            found[members] = _log_share(left[members] - explained, self.total[members, None])
+        return found
+
+
+def _blocks(m: int, entries: int) -> list[slice]:
+    """Parts of m members with `entries` numbers each, that stay in the processor's cache together."""
+    step = max(_TOGETHER // entries, 1)
+    return [slice(first, first + step) for first in range(0, m, step)]
 
 
 def _log_share(left: np.ndarray, total: np.ndarray) -> np.ndarray:
