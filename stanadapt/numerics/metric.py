@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from ..jit import kernel
-from ..kinds import Real, Vector
+from ..kinds import Matrix, Real, Vector
 from .linear import transposed_times_into
 
 PRIOR = 5.0  # weight of the present metric, as a number of draws
@@ -56,8 +56,7 @@ def velocity_into(out: Vector, metric: Metric, momentum: Vector) -> None:
         return
     for i in range(out.size):
         out[i] = metric.scale[i] * momentum[i]
-    for k in range(metric.variances.size):
-        _stretch(out, metric.directions[k], metric.variances[k])
+    _stretch(out, metric.directions, metric.variances, 1.0)
     for i in range(out.size):
         out[i] *= metric.scale[i]
 
@@ -76,21 +75,47 @@ def momentum_into(out: Vector, metric: Metric, z: Vector) -> None:
         return
     for i in range(out.size):
         out[i] = z[i]
-    for k in range(metric.variances.size):
-        _stretch(out, metric.directions[k], 1.0 / np.sqrt(metric.variances[k]))
+    _stretch(out, metric.directions, metric.variances, -0.5)
     for i in range(out.size):
         out[i] /= metric.scale[i]
 
 
 @kernel(counted=False)
-def _stretch(v: Vector, direction: Vector, factor: Real) -> None:
-    """Multiply the component of v along the unit vector `direction` by `factor`, in place."""
-    along = 0.0
-    for i in range(v.size):
-        along += direction[i] * v[i]
-    along *= factor - 1.0
-    for i in range(v.size):
-        v[i] += along * direction[i]
+def _added(variance: Real, power: Real) -> Real:
+    """How much more than the identity a direction has."""
+    return (variance if power > 0.0 else 1.0 / np.sqrt(variance)) - 1.0
+
+
+@kernel(counted=False)
+def _stretch(v: Vector, directions: Matrix, variances: Vector, power: Real) -> None:
+    """Multiply the components of v along orthonormal rows by `variances` to the `power` 1 or -1/2, in place.
+
+    Four rows are taken in a pass, so that v is read and written a quarter as often: in thousands of
+    dimensions v and the rows do not fit into the fastest cache, and reading is what takes the time.
+    """
+    d, whole = v.size, variances.size - variances.size % 4
+    for k in range(0, whole, 4):
+        a, b, c, e = 0.0, 0.0, 0.0, 0.0
+        for i in range(d):
+            a += directions[k, i] * v[i]
+            b += directions[k + 1, i] * v[i]
+            c += directions[k + 2, i] * v[i]
+            e += directions[k + 3, i] * v[i]
+        a *= _added(variances[k], power)
+        b *= _added(variances[k + 1], power)
+        c *= _added(variances[k + 2], power)
+        e *= _added(variances[k + 3], power)
+        for i in range(d):
+            v[i] += (a * directions[k, i] + b * directions[k + 1, i]) + (
+                c * directions[k + 2, i] + e * directions[k + 3, i]
+            )
+    for k in range(whole, variances.size):
+        a = 0.0
+        for i in range(d):
+            a += directions[k, i] * v[i]
+        a *= _added(variances[k], power)
+        for i in range(d):
+            v[i] += a * directions[k, i]
 
 
 @np.errstate(all="ignore")  # a metric that is not finite is refused at the end

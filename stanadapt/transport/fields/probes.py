@@ -106,7 +106,7 @@ def couple(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Coup
         own = np.flatnonzero(variables == number)
         if len(own) <= FEW_NEIGHBOURS:
             continue
-        block = (whole * np.outer(1.0 / density.unit, 1.0 / density.unit))[np.ix_(own, own)]
+        block = whole[np.ix_(own, own)] * np.outer(1.0 / density.unit[own], 1.0 / density.unit[own])
         level = float(np.median(block))
         if level > 0.0 and np.mean(np.abs(block - level) < _SAME * level) > _MOST_OF:
             members.append(own)

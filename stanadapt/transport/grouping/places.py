@@ -18,7 +18,7 @@ import numpy as np
 
 from .detection import may_be_parents
 from .groups import Group, ScoredDraws, order_groups, others_of, pull_draws
-from .scores import residual_shares, shares_with
+from .scores import MOST_DRAWS, residual_shares, shares_with
 
 BETAS = (1.0, 0.5)  # |beta| for a log scale; for a log variance or precision
 # A law is clearly better than another one if the mean log of the unexplained share of scores is so much less.
@@ -28,6 +28,8 @@ FEWEST = 3  # fewest members of a group that may have locations of their own
 MOST_PARENTS = 5  # most coordinates of small variables that are tried as scale parameters, or as p and v
 NOWHERE = np.array([-1])  # no location
 _PLACES = 3  # number of locations that are tried because they correlate most with the group
+_LARGE = 100  # in a larger group a part of the members tells first which variables may hold locations
+_OVER_CHANCE = 1.5  # they may if they explain so many times what chance does
 _SOME = 16  # about so many members of a group are looked at when locations are compared
 
 
@@ -100,12 +102,14 @@ def _own_locations(draws: ScoredDraws, groups: list[Group], variables: np.ndarra
     if len(law.scales) > 1 or len(members) < FEWEST or len(set(variables[members])) > 1:
         return []
     ruled, found, strengths = set(variables[[*members, *law.scales]]), [], []
-    with_candidates = shares_with(draws, law, groups)
+    with_candidates = functools.cache(lambda: shares_with(draws, law, groups))
     for g in np.flatnonzero((sizes > 1) & (sizes <= len(members))):
         if g in ruled:
             continue
         coordinates = np.flatnonzero(variables == g)
-        strength = -with_candidates(draws.points[:, coordinates])
+        if not _may_be_locations(coordinates, draws, groups, law):
+            continue
+        strength = -with_candidates()(draws.points[:, coordinates])
         if not strength.any():  # the scores cannot tell
             strength = np.abs(_correlations(draws.points, coordinates, members)).T
         if np.isfinite(strength).all():
@@ -119,6 +123,23 @@ def _own_locations(draws: ScoredDraws, groups: list[Group], variables: np.ndarra
         if len(set(locations)) > 1
         for place in _places_at(locations, draws, groups, law, cost)
     ]
+
+
+def _may_be_locations(
+    coordinates: np.ndarray, draws: ScoredDraws, groups: list[Group], law: Group
+) -> bool:
+    """Whether the best of the coordinates for each member explain more of its scores than by chance.
+
+    Of a large group a part of the members tells. The best of k columns of noise explain some 2 log(k) / n of
+    the scores in n draws.
+    """
+    if len(law.members) <= _LARGE:
+        return True
+    some = part_of(law)
+    shares = residual_shares(draws, some, groups, candidates=draws.points[:, coordinates])
+    explained = residual_shares(draws, some, groups) - shares.min(axis=1)
+    chance = 2.0 * np.log(len(coordinates)) / min(len(draws.points), MOST_DRAWS)
+    return bool(not shares.any() or explained.mean() > _OVER_CHANCE * chance)
 
 
 def _scaled_locations(

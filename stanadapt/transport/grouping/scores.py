@@ -38,7 +38,7 @@ from .groups import Group, Likelihood, ScoredDraws, locations_of, parents_of, sc
 LEAST_SHARE = 1e-8  # smaller shares of the variance are only rounding error
 _CURVED = 45  # fewest draws with which x_i² is one of the terms
 _SPARE = 4  # a regression needs so many draws more than it has terms
-_MOST = 160  # only so many draws are looked at, the newest ones
+MOST_DRAWS = 160  # only so many draws are looked at, the newest ones
 _PARALLEL = 1e-9  # a column adds nothing if the basis leaves less than this share of its square
 _SAME = 1e-3  # ratios of coefficients that differ by less, relatively, are the same
 _LEAST_SLOPE = 1e-2  # a location has no smaller ratio than this
@@ -88,14 +88,14 @@ def shares_with(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """`residual_shares` as a function of candidates: the regressions under the law are made once for all."""
     left, factor, near = _left_of_newest(draws, law, groups, offset)
-    return lambda candidates: left.share_with(candidates[-_MOST:][near], factor)
+    return lambda candidates: left.share_with(candidates[-MOST_DRAWS:][near], factor)
 
 
 def _left_of_newest(
     draws: ScoredDraws, law: Group, groups: list[Group], offset: bool
 ) -> tuple[_Left, np.ndarray, np.ndarray]:
     """`_left_by` for those of the newest draws whose log scales are near, and which these are."""
-    newest = draws.part(slice(-_MOST, None))
+    newest = draws.part(slice(-MOST_DRAWS, None))
     eta = _log_scales(newest.points, law)  # (1 or m, n)
     near = (np.abs(eta) < _FARTHEST).all(axis=0)
     return *_left_by(newest.part(near), law, groups, eta[:, near], offset), near
@@ -107,7 +107,7 @@ def _known_shares(
     """`residual_shares`, from what is known of these draws if the same was asked before."""
     key = offset, _key(law, numbers=not offset), *(_key(group, numbers=True) for group in groups)
     if key not in known:
-        newest = draws.points[-_MOST:]
+        newest = draws.points[-MOST_DRAWS:]
         if offset and (np.abs(_log_scales(newest, law)) < _FARTHEST).all():  # no draw is left out or moved
             known[key] = _left_by_near(draws, law, groups).share()
         else:
@@ -136,7 +136,7 @@ def places(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.ndar
     slope = left.ratio(first, first + 2) if law.is_located else nothing
     if law.beta > 0.0:
         return slope, left.ratio(first, first + 1)
-    return slope * np.exp(-_medians(draws.points[-_MOST:], law)[:, 0]), nothing
+    return slope * np.exp(-_medians(draws.points[-MOST_DRAWS:], law)[:, 0]), nothing
 
 
 def data_terms(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
@@ -151,7 +151,7 @@ def data_terms(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.
     found = left.coefficients()
     if law.beta > 0.0:
         return -found[:, 1], found[:, 0]
-    unit = np.exp(_medians(draws.points[-_MOST:], law)[:, 0])
+    unit = np.exp(_medians(draws.points[-MOST_DRAWS:], law)[:, 0])
     return -found[:, left.first] * unit * unit, found[:, left.first + 1] * unit
 
 
@@ -166,7 +166,7 @@ def location_in_likelihood(draws: ScoredDraws, law: Group, groups: list[Group]) 
         return -1
     parameters = draws.likelihood.parameters
     ratios = np.array([left.ratio(left.first, left.first + 2 + k) for k in range(len(parameters))])
-    ratios *= np.exp(-_medians(draws.points[-_MOST:], law)[:, 0])
+    ratios *= np.exp(-_medians(draws.points[-MOST_DRAWS:], law)[:, 0])
     spread = np.ptp(ratios, axis=1) / np.maximum(np.abs(ratios).min(axis=1), _LEAST_SLOPE)
     found = [k for k in np.flatnonzero(spread < _SAME) if parameters[k] not in law.scales]
     nearest = min(found, key=lambda k: abs(abs(ratios[k].mean()) - 1.0), default=-1)
@@ -182,7 +182,7 @@ def _left_by_near(draws: ScoredDraws, law: Group, groups: list[Group]) -> _Left:
     if draws.known is not None and draws.known.get("left", ((),))[0] == key:
         kept: _Left = draws.known["left"][1]
         return kept
-    newest = draws.part(slice(-_MOST, None))
+    newest = draws.part(slice(-MOST_DRAWS, None))
     eta = np.clip(_log_scales(newest.points, law), -_FARTHEST, _FARTHEST)
     left = _left_by(newest, law, groups, eta, offset=True)[0]
     if draws.known is not None:
@@ -221,7 +221,7 @@ def _left_by(
 
 def residual_shares_alone(draws: ScoredDraws, members: np.ndarray, groups: list[Group]) -> np.ndarray:
     """The logarithm of the share of the members' scores (m,) that is left without a law for them."""
-    draws = draws.part(slice(-_MOST, None))
+    draws = draws.part(slice(-MOST_DRAWS, None))
     return _Left(draws, members, groups, np.ones((1, len(draws.points))), []).share()
 
 
