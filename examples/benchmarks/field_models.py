@@ -183,6 +183,63 @@ model {
 }
 """
 
+# The regularised horseshoe of Piironen and Vehtari (2017), Sparsity information and regularization in the
+# horseshoe and other shrinkage priors; d = 2 predictors + 3, the sizes of two posteriors of PosteriorDB.
+HORSESHOE = """
+data {
+  int<lower=1> n;
+  int<lower=1> d;
+  matrix[n, d] x;
+  array[n] int<lower=0, upper=1> y;
+}
+parameters {
+  real beta0;
+  vector[d] z;
+  real<lower=0> tau;
+  vector<lower=0>[d] lambda;
+  real<lower=0> caux;
+}
+model {
+  real c = 2.5 * sqrt(caux);
+  vector[d] shrunk = sqrt(c ^ 2 * square(lambda) ./ (c ^ 2 + tau ^ 2 * square(lambda)));
+  z ~ std_normal();
+  lambda ~ cauchy(0, 1);
+  tau ~ cauchy(0, 0.01);
+  caux ~ inv_gamma(2, 2);
+  beta0 ~ normal(0, 10);
+  y ~ bernoulli_logit(beta0 + x * (z .* shrunk * tau));
+}
+"""
+TOPICS = """
+data {
+  int<lower=2> K;
+  int<lower=2> V;
+  int<lower=1> M;
+  int<lower=1> N;
+  array[N] int<lower=1, upper=V> w;
+  array[N] int<lower=1, upper=M> doc;
+}
+parameters {
+  array[M] simplex[K] theta;
+  array[K] simplex[V] phi;
+}
+model {
+  for (m in 1 : M) {
+    theta[m] ~ dirichlet(rep_vector(0.3, K));
+  }
+  for (k in 1 : K) {
+    phi[k] ~ dirichlet(rep_vector(0.1, V));
+  }
+  for (n in 1 : N) {
+    vector[K] gamma;
+    for (k in 1 : K) {
+      gamma[k] = log(theta[doc[n], k]) + log(phi[k, w[n]]);
+    }
+    target += log_sum_exp(gamma);
+  }
+}
+"""
+
 
 def autoregression(rng: np.random.Generator, length: int, phi: float, sigma: float) -> np.ndarray:
     """A stationary series around 0."""
@@ -252,6 +309,25 @@ def counts_on_a_line(n: int) -> dict[str, Any]:
     return {"N": n, "x": x, "y": rng.poisson(np.exp(0.5 * (np.sin(x) + 0.3 * x)))}
 
 
+def outcomes(predictors: int) -> dict[str, Any]:
+    """Two classes of a few dozen, by five of many predictors, as in studies of gene expression."""
+    rng, n = np.random.default_rng(26), 54 if predictors < 3_000 else 102
+    x = rng.standard_normal((n, predictors))
+    chance = 1.0 / (1.0 + np.exp(-x[:, :5] @ np.array([3.0, -3.0, 2.0, -2.0, 2.0])))
+    return {"n": n, "d": predictors, "x": x, "y": (rng.random(n) < chance).astype(int)}
+
+
+def documents(n: int) -> dict[str, Any]:
+    """Of 60 words each, on four topics."""
+    rng, words = np.random.default_rng(27), 150
+    topics = rng.dirichlet(np.full(words, 0.1), size=4)
+    shares = rng.dirichlet(np.full(4, 0.3), size=n)
+    drawn = [rng.choice(words, 60, p=share @ topics) + 1 for share in shares]
+    whole = np.concatenate(drawn)
+    document = np.repeat(np.arange(1, n + 1), 60)
+    return {"K": 4, "V": words, "M": n, "N": whole.size, "w": whole, "doc": document}
+
+
 class FieldModel(NamedTuple):
     program: str
     data: Callable[[int], dict[str, Any]]
@@ -270,4 +346,8 @@ MODELS = {
     "bym2": FieldModel(BYM2, scaled_counts_on_a_grid, 12, np.nan),
     "bym2_large": FieldModel(BYM2, scaled_counts_on_a_grid, 44, np.nan),
     "process": FieldModel(PROCESS, counts_on_a_line, 60, 30.0),
+    "process_large": FieldModel(PROCESS, counts_on_a_line, 200, np.nan),
+    "horseshoe": FieldModel(HORSESHOE, outcomes, 1_536, np.nan),
+    "horseshoe_large": FieldModel(HORSESHOE, outcomes, 5_966, np.nan),
+    "topics": FieldModel(TOPICS, documents, 100, np.nan),
 }

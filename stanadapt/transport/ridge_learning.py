@@ -169,6 +169,25 @@ class Suspects(NamedTuple):
     likely: list[int]  # one term explains more of the score than by chance; the likeliest first
 
 
+class _Shares(NamedTuple):
+    """Which share of each score every term of second order explains."""
+
+    planes: list[np.ndarray]  # (n, p) each: orthonormal columns for each score, the whole of which counts
+    columns: np.ndarray  # (n, terms), of length 1, or 0 where a term is none
+    parents: list[
+        np.ndarray
+    ]  # (terms,) each: the coordinates that are in a term, which explains no own score
+
+    def of(self, children: np.ndarray) -> np.ndarray:
+        """The shares (k, terms) for the coordinates `children` (k,)."""
+        shares = np.zeros((len(children), self.columns.shape[1]), self.columns.dtype)
+        for plane in self.planes:
+            shares += np.square(plane.T[children] @ self.columns)
+        for parents in self.parents:
+            shares[children[:, None] == parents] = 0.0
+        return np.asarray(shares)
+
+
 def find_suspects(draws: RidgeDraws, atoms: Atoms) -> Suspects:
     """The coordinates that may be children of ridges.
 
@@ -207,23 +226,11 @@ def find_suspects(draws: RidgeDraws, atoms: Atoms) -> Suspects:
         planes = [scores / np.linalg.norm(scores, axis=0), unit]
     left = np.square(columns).sum(axis=0)
     columns = columns * np.where(left > DEPENDENT * sizes, 1.0 / np.sqrt(left), 0.0)
-    own_terms = [(np.searchsorted(free, own), np.arange(len(own))) for own in (firsts, seconds)]
     if p > LARGEST_PAIRED:  # half as many digits do for a search among many
         planes, columns = [plane.astype(np.float32) for plane in planes], columns.astype(np.float32)
-
-    def shares_of(children: np.ndarray) -> np.ndarray:
-        """The share of the scores of `children` (k,) that each term explains: (k, terms)."""
-        shares = np.square(planes[0].T[children] @ columns)
-        for plane in planes[1:]:
-            shares += np.square(plane.T[children] @ columns)
-        for rows, terms in own_terms:
-            place = np.searchsorted(children, rows)
-            there = children[np.minimum(place, len(children) - 1)] == rows
-            shares[place[there], terms[there]] = 0.0
-        return shares
-
+    shares = _Shares(planes, columns, [np.searchsorted(free, own) for own in (firsts, seconds)])
     blocks = np.split(np.arange(p), range(_TOGETHER, p, _TOGETHER))
-    best = np.nan_to_num(np.concatenate([shares_of(block).max(axis=1) for block in blocks]))
+    best = np.nan_to_num(np.concatenate([shares.of(block).max(axis=1) for block in blocks]))
     chance = 1.0 - np.exp(-(2.0 * np.log(p * len(sizes)) + 4.0) / n)  # the most of so many shares
     order = [k for k in np.argsort(-best, kind="stable")[:MOST_SUSPECTS] if best[k] > SHARE]
     likely = [int(free[k]) for k in order if best[k] > chance]
@@ -231,8 +238,7 @@ def find_suspects(draws: RidgeDraws, atoms: Atoms) -> Suspects:
         return Suspects([int(k) for k in free[wholly]], {}, likely)
     if is_regular or not order:
         return Suspects(likely, {}, likely)  # their linear parts are known, so that a term tells much
-    shares = shares_of(np.sort(order))[np.argsort(np.argsort(order))]
-    places = np.argsort(-shares, axis=1, kind="stable")[:, :MOST_PAIRS]
+    places = np.argsort(-shares.of(np.array(order)), axis=1, kind="stable")[:, :MOST_PAIRS]
     children = np.repeat(free[order], places.shape[1])
     left = _left_by_pairs(draws, children, firsts[places.ravel()], seconds[places.ravel()])
     pairs = {

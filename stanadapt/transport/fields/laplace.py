@@ -187,7 +187,7 @@ def _some_direction(precision: Precision, factor: Factor) -> tuple[np.ndarray, n
 def _positive_factor(
     precision: Precision, matrix: sparse.csc_matrix, before: float
 ) -> tuple[Factor | None, float]:
-    """The factor of a precision, and the share of its diagonal that was added so that it is positive definite.
+    """The factor of a precision, and the share of its diagonal that makes it positive definite.
 
     A step before this one added the share `before`. What is tried first is a ninth of that, since precisions
     of points that follow each other are alike, and each trial takes a factorisation.

@@ -125,9 +125,7 @@ def _own_locations(draws: ScoredDraws, groups: list[Group], variables: np.ndarra
     ]
 
 
-def _may_be_locations(
-    coordinates: np.ndarray, draws: ScoredDraws, groups: list[Group], law: Group
-) -> bool:
+def _may_be_locations(coordinates: np.ndarray, draws: ScoredDraws, groups: list[Group], law: Group) -> bool:
     """Whether the best of the coordinates for each member explain more of its scores than by chance.
 
     Of a large group a part of the members tells. The best of k columns of noise explain some 2 log(k) / n of

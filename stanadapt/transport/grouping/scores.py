@@ -309,9 +309,10 @@ class _Left:
         return _log_share(np.square(self.triangle[:, -1, -1]), self.total)
 
     def share_with(self, columns: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        """The log of the share (m, k) that is left if `factor` (1 or m, n) times a column (n, k) joins the terms.
+        """The log of the share (m, k) that is left if `factor` times a column joins the terms.
 
-        Weights and factors go to the basis of each member, so that no column is written out for each member.
+        There are k columns (n, k), and a factor (1 or m, n). Weights and factors go to the basis of each
+        member, so that no column is written out for each member.
         """
         m, k = len(self.total), columns.shape[1]
         if not self.tells(1):
