@@ -18,7 +18,9 @@ import scipy.sparse as sparse
 
 from .precision import Factor, Precision
 
-_NEWTON_STEPS, _CLOSE = 40, 1e-2  # of a search for a mode; the squared length of its last step, in scales
+# Of a search for a mode, which takes two to five steps on series and maps, and the squared length of its last
+# one in scales.
+_NEWTON_STEPS, _CLOSE = 16, 1e-2
 _NEWTON_STEPS_NEAR = 5  # after an approach
 _LOOK_AGAIN = 8  # a search that takes more steps goes on only if the precision has all its entries
 _SHARES = 14  # of a step that are tried, each half as long as the one before
