@@ -111,6 +111,11 @@ def _unpack_table(
         if name not in columns:
             continue
         values[name] = _levels_as_codes(name, columns[name], labels, code)
+        if _is_text(columns[name]):
+            raise DataError(
+                f"data[{name!r}] is a column of texts; numbers are needed, or a categorical, which is the "
+                f"numbers of its levels: frame[{name!r}].astype('category')"
+            )
         if row:
             labels.dims[name] = (row,)
     for name in list(values):
@@ -273,6 +278,14 @@ def _is_data_array(data: Any) -> bool:
 def _library(data: Any) -> str:
     """The library that an object is of; it need not be imported to tell."""
     return type(data).__module__.partition(".")[0]
+
+
+def _is_text(column: Any) -> bool:
+    """Whether a column of a table holds texts, and nothing but texts."""
+    kind = str(column.dtype)
+    return kind.startswith("str") or (
+        kind == "object" and len(column) > 0 and all(isinstance(each, str) for each in column)
+    )
 
 
 def _is_categorical(value: Any) -> bool:

@@ -73,6 +73,7 @@ def generate_quantities(
     workers: int | None = None,
     backend: str = "auto",
     progress: bool = True,
+    include_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> InferenceData:
     """Evaluate a model's generated quantities at the draws of an earlier result.
 
@@ -111,6 +112,8 @@ def generate_quantities(
         As for `sample`.
     progress
         Show a progress bar; if the output is no terminal, show lines.
+    include_paths
+        Folders for the files that the program includes, as for `sample`.
 
     Returns
     -------
@@ -163,7 +166,7 @@ def generate_quantities(
     began = time.perf_counter()
     with raised_interrupts(), memory_in_words():
         saved = read_saved(result)
-        posterior = as_posterior(model, data, asked.backend)
+        posterior = as_posterior(model, data, asked.backend, include_paths=include_paths)
         posterior = posterior.with_quantities(
             asked.log_likelihood, [*asked.posterior_predictive, *asked.predictions]
         )
