@@ -12,8 +12,9 @@ from ..result.container import OWN_GROUP, Groups
 from .finding import Finding
 
 PARETO_K = 0.7  # Vehtari et al. (2024), Pareto smoothed importance sampling
+OPTIMUM = "optimum"
 APPROXIMATIONS = {
-    "optimum": "the maximum of the density",
+    OPTIMUM: "the maximum of the density",
     "laplace": "a normal law around the mode (Laplace)",
     "pathfinder": "normal laws along climbs (Pathfinder)",
 }
@@ -24,6 +25,11 @@ _SHOWN = 4  # optima that the words name
 def is_approximation(attrs: Mapping[str, Any]) -> bool:
     """Whether a result holds a maximum, or draws of an approximation, rather than chains."""
     return bool(attrs.get("approximation"))
+
+
+def name_content(attrs: Mapping[str, Any]) -> str:
+    """What a verdict calls what a result holds."""
+    return "this maximum" if attrs.get("approximation") == OPTIMUM else "these draws"
 
 
 def describe_approximation(groups: Groups, attrs: Mapping[str, Any]) -> str:

@@ -374,7 +374,11 @@ def test_a_report_of_it_can_be_made(name: str) -> None:
     idata = quiet(getattr(stanadapt, name), *files("eight_schools"))
     report = stanadapt.report(idata)
     assert "Approximation" in report.html
-    assert "R-hat" not in report.verdict
+    for of_chains in ("R-hat", "effective draws a second", "chains of", 'id="chains"', 'id="ess"'):
+        assert of_chains not in report.html.partition('id="run"')[0]
+    assert ("these draws" in report.verdict) != (name == "optimize")
+    assert ("log_weight in sample_stats" in report.html) == (name == "laplace")
+    assert "nan" not in html.unescape(report.html).partition('<section id="summary')[0].partition("<h1")[2]
     assert 'id="approximation"' in report.html
     assert f"stanadapt.{name}('model.stan', 'data.json'" in html.unescape(report.html)
 

@@ -72,6 +72,13 @@ def thinned(result: Any, group: str, name: str) -> np.ndarray:
 
 
 @pytest.mark.filterwarnings("ignore::stanadapt.errors.FindingsWarning")
+def test_what_needs_a_posterior_says_where_the_draws_of_a_prior_are() -> None:
+    prior = container({"prior": xarray.Dataset({"mu": (("chain", "draw"), np.zeros((2, 5)))})})
+    for read_it in (stanadapt.summary, stanadapt.diagnose, stanadapt.draws_frame, stanadapt.report):
+        with pytest.raises(ArgumentError, match=r"arviz\.summary\(idata, group='prior'\) reads"):
+            read_it(prior)
+
+
 def test_the_prior_is_that_of_the_closed_form() -> None:
     """Kolmogorov-Smirnov at level 0.001 each. Of 50 other seeds one has failed, in y, with p = 0.0008."""
     prior = prior_of(1)
