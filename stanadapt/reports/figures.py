@@ -35,8 +35,7 @@ _MEANINGS = {
 }
 _OF_CHAINS = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")  # columns
 _APPROXIMATED = {  # notes below the summary of an approximation
-    "laplace": "All draws count alike here. Means of the posterior need their weights, whose logarithms are "
-    "log_weight in sample_stats.",
+    "laplace": "The draws count by their weights, whose logarithms are log_weight in sample_stats.",
     "pathfinder": "The draws were resampled by their weights, and count alike.",
 }
 _SHOWN = {"mcse_mean": "MCSE of mean", "ess_bulk": "ESS bulk", "ess_tail": "ESS tail", "r_hat": "R-hat"}

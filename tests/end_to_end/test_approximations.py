@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import beta, multivariate_normal
 
 import stanadapt
 from stanadapt.approximations.density import ClimbedDensity
@@ -201,6 +201,30 @@ def test_laplace_without_learning_is_the_law_around_the_mode() -> None:
     own = idata["adaptation"]
     assert own["law_mean"].values == pytest.approx([np.log(3 / 9)], abs=1e-6)
     assert own["preconditioner"].values[0] == pytest.approx(np.array([[12 / 27]]), rel=1e-6)
+
+
+def test_a_summary_takes_draws_by_their_weights() -> None:
+    code = "parameters { real<lower=0, upper=1> t; } model { t ~ beta(3, 9); }"
+    idata = quiet(stanadapt.laplace, code, learn=False, draws=4000)
+    row, exact = stanadapt.summary(idata).loc["t"], beta(3, 9)
+    assert abs(row["mean"] - exact.mean()) < 4 * row["mcse_mean"]
+    assert abs(float(idata["posterior"]["t"].mean()) - exact.mean()) > 8 * row["mcse_mean"]
+    assert row["sd"] == pytest.approx(exact.std(), rel=0.05)
+    assert [row["q5"], row["q95"]] == pytest.approx(exact.ppf([0.05, 0.95]), abs=0.012)
+    assert 500 < row["ess_tail"] < row["ess_bulk"] < 4000
+    assert np.isnan(row["r_hat"])
+
+
+def test_equal_weights_change_no_summary() -> None:
+    """A law that is exact has them; independent draws then give the standard error of their mean."""
+    row = stanadapt.summary(stanadapt.laplace(normal_target(), seed=3)).iloc[0]
+    x = stanadapt.laplace(normal_target(), seed=3)["posterior"]["x"].values[0, :, 0]
+    assert row["mean"] == pytest.approx(x.mean(), rel=1e-9)
+    assert row["sd"] == pytest.approx(x.std(ddof=1), rel=1e-9)
+    assert [row["q5"], row["q95"]] == pytest.approx(np.quantile(x, [0.05, 0.95], method="hazen"), rel=1e-6)
+    assert row["mcse_mean"] == pytest.approx(x.std() / np.sqrt(1000), rel=1e-6)
+    assert row["ess_bulk"] == pytest.approx(1000, rel=0.002)
+    assert row["ess_tail"] == pytest.approx(1000, rel=0.05)
 
 
 def test_a_banana_is_normal_in_learnt_coordinates() -> None:
