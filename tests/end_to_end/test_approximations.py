@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy.stats import beta, multivariate_normal
@@ -396,6 +397,10 @@ def test_an_approximation_has_no_evidence() -> None:
 @pytest.mark.parametrize("name", ["optimize", *APPROXIMATE])
 def test_a_report_of_it_can_be_made(name: str) -> None:
     idata = quiet(getattr(stanadapt, name), *files("eight_schools"))
+    (drawn,) = stanadapt.plot_approximation(idata)
+    assert drawn.has_data()
+    assert ("Pareto k" in drawn.get_title(loc="left")) == (name != "optimize")
+    plt.close(drawn.figure)
     report = stanadapt.report(idata)
     assert "Approximation" in report.html
     for of_chains in ("R-hat", "effective draws a second", "chains of", 'id="chains"', 'id="ess"'):
