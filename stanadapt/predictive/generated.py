@@ -25,13 +25,19 @@ from ..run.preparation.named_quantities import check_quantities, describe_quanti
 from ..run.request import parse_labels, parse_quantities
 from ..runs import memory_in_words
 from .generation import Generated, generate
+from .log_prior import GROUP as LOG_PRIOR
 from .log_prior import LogPrior
 from .saved_draws import SavedDraws, read_parameters, read_saved
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-_OF_THE_DRAWS = ("sample_stats", OWN_GROUP, "unconstrained_posterior")  # groups that are taken over
+_OF_THE_DRAWS = (
+    "sample_stats",
+    OWN_GROUP,
+    "unconstrained_posterior",
+    LOG_PRIOR,
+)  # groups that are taken over
 
 
 class _Asked(NamedTuple):
@@ -102,7 +108,7 @@ def generate_quantities(
         variables, which are replicated with the new data. If only predictions are named, the data go into the
         group predictions_constant_data, and the groups of the fitted data stay.
     log_prior
-        Whether to add the group log_prior, as for `sample`.
+        Whether to add the group log_prior, as for `sample`. One that `result` has is taken over.
     coords, dims
         As for `sample`. By default variables have the dimensions that they have in `result`, as long as their
         shapes are the same.
@@ -258,6 +264,7 @@ def _attributes(
         "quantities_model_hash": posterior.digest(),
         "quantities_failed": int(np.count_nonzero(made.failed)),
         "quantities_time": seconds,
+        "quantities_log_prior": int(asked.log_prior),
     }
     parted = {*json_attribute(saved.attrs, "complex", []), *posterior.description.complex_variables}
     if parted:

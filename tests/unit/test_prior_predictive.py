@@ -18,6 +18,7 @@ import stanadapt
 from stanadapt.cli import main
 from stanadapt.errors import ArgumentError, FindingsWarning, ModelError, StanAdaptWarning
 from stanadapt.predictive.log_prior import LogPrior
+from stanadapt.reports import reproduce
 from stanadapt.result.container import attributes, container, datasets, has_datatree, statistics
 from stanadapt.result.files import read, write
 
@@ -196,6 +197,20 @@ def test_the_log_prior_of_a_fit(schools: Any) -> None:
     mu, tau, z = (draws(schools, "posterior", name) for name in ("mu", "tau", "theta_trans"))
     expected = stats.norm(0, 5).logpdf(mu) + stats.cauchy(0, 5).logpdf(tau) + stats.norm.logpdf(z).sum(-1)
     np.testing.assert_allclose(draws(schools, "log_prior", "log_prior"), expected, atol=1e-11)
+
+
+def test_generated_quantities_keep_the_log_prior_of_the_draws(schools: Any) -> None:
+    """Also under a program without a prior; the lines that draw it again have it where it was asked for."""
+    bare = "parameters { real mu; } generated quantities { real twice = 2 * mu; }"
+    made = stanadapt.generate_quantities(bare, schools, seed=1, progress=False)
+    np.testing.assert_array_equal(
+        draws(made, "log_prior", "log_prior"), draws(schools, "log_prior", "log_prior")
+    )
+    again = reproduce.lines(datasets(made), attributes(made))
+    assert again is not None
+    first, second = again.python.splitlines()[1:]
+    assert "log_prior=True" in first
+    assert "log_prior" not in second
 
 
 def test_the_log_prior_is_kept_in_a_store(tmp_path: Path) -> None:
