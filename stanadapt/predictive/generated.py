@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import check
-from ..errors import ModelError
+from ..errors import ArgumentError, ModelError
+from ..model.known_levels import with_known_levels
 from ..model.plugins import check_backend
 from ..model.posterior import Posterior, as_posterior
 from ..result.build import data_groups
@@ -27,7 +28,7 @@ from ..runs import memory_in_words
 from .generation import Generated, generate
 from .log_prior import GROUP as LOG_PRIOR
 from .log_prior import LogPrior
-from .saved_draws import SavedDraws, read_parameters, read_saved
+from .saved_draws import SavedDraws, known_levels, read_parameters, read_saved
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
@@ -90,7 +91,8 @@ def generate_quantities(
     Parameters
     ----------
     model, data
-        As for `sample`.
+        As for `sample`. The levels of a categorical are numbered as in the data of `result`, also if the new
+        data have some of them alone, or have them in another order.
     result
         A result of `sample`, the path of its netCDF file, or the folder of a run with `store`; the draws of
         another program in such a container; a `cmdstanpy.CmdStanMCMC`; the path of a Stan CSV file, or a list
@@ -172,6 +174,7 @@ def generate_quantities(
     began = time.perf_counter()
     with raised_interrupts(), memory_in_words():
         saved = read_saved(result)
+        data, unknown = with_known_levels(data, known_levels(saved))
         posterior = as_posterior(model, data, asked.backend, include_paths=include_paths)
         posterior = posterior.with_quantities(
             asked.log_likelihood, [*asked.posterior_predictive, *asked.predictions]
@@ -190,10 +193,21 @@ def generate_quantities(
                 "generate"
             )
         labels = Labels.checked(*_with_inherited(asked, saved, posterior), posterior)
-        draws = read_parameters(saved, posterior)
+        try:
+            draws = read_parameters(saved, posterior)
+        except ArgumentError as error:
+            raise ArgumentError(f"{error}{_in_words(unknown)}") from error
         made = generate(posterior, draws, saved, asked.seed, asked.workers, asked.progress)
         built = _build(asked, saved, posterior, labels, made, time.perf_counter() - began)
         return built if prior is None else prior.add(built)
+
+
+def _in_words(unknown: Mapping[str, Sequence[Any]]) -> str:
+    """What new levels have to do with a parameter of another shape; empty if there are none."""
+    if not unknown:
+        return ""
+    named = "; ".join(f"{name} {check.shown(list(levels))}" for name, levels in unknown.items())
+    return f". The data have levels that the fit did not have: {named}"
 
 
 def _with_inherited(

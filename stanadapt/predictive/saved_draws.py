@@ -52,6 +52,17 @@ def read_saved(result: Any) -> SavedDraws:
         return SavedDraws(groups, posterior.attrs | attributes(opened), list(chains), draws)
 
 
+def known_levels(saved: SavedDraws) -> dict[str, list[Any]]:
+    """The levels of the categoricals among the data of a result, by their names."""
+    found: dict[str, list[Any]] = {}
+    for group in (saved.groups[name] for name in ("constant_data", "observed_data") if name in saved.groups):
+        for name in map(str, group.data_vars):
+            levels = group.coords.get(f"{name}_levels")
+            if levels is not None and levels.ndim == 1:
+                found[name] = list(levels.values)
+    return found
+
+
 @readable("result")
 def read_parameters(saved: SavedDraws, posterior: Posterior) -> ParameterDraws:
     """The draws of a model's parameters.
