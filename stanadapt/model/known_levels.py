@@ -52,6 +52,8 @@ def with_known_levels(data: Any, known: Mapping[str, Sequence[Any]]) -> Recoded:
             continue
         if new:
             unknown[name] = new
+    if not columns:  # it may be a Dataset of xarray, which is a Mapping
+        return Recoded(data, {})
     if is_table(data):
         return Recoded(data.assign(**columns), unknown)
     return Recoded({**data, **columns}, unknown)

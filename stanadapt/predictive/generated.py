@@ -15,6 +15,7 @@ import numpy as np
 from .. import check
 from ..errors import ArgumentError, ModelError
 from ..model.known_levels import with_known_levels
+from ..model.labelled_data import labels_of
 from ..model.plugins import check_backend
 from ..model.posterior import Posterior, as_posterior
 from ..result.build import data_groups
@@ -28,7 +29,7 @@ from ..runs import memory_in_words
 from .generation import Generated, generate
 from .log_prior import GROUP as LOG_PRIOR
 from .log_prior import LogPrior
-from .saved_draws import SavedDraws, known_levels, read_parameters, read_saved
+from .saved_draws import SavedDraws, check_labels, known_levels, read_parameters, read_saved
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
@@ -195,6 +196,7 @@ def generate_quantities(
         labels = Labels.checked(*_with_inherited(asked, saved, posterior), posterior)
         try:
             draws = read_parameters(saved, posterior)
+            check_labels(saved, posterior)
         except ArgumentError as error:
             raise ArgumentError(f"{error}{_in_words(unknown)}") from error
         made = generate(posterior, draws, saved, asked.seed, asked.workers, asked.progress)
@@ -217,6 +219,7 @@ def _with_inherited(
     shapes = posterior.data_shapes | {name: each.shape for name, each in posterior.variables.items()}
     dims, coords = dict(asked.dims), dict(asked.coords)
     own = getattr(posterior.model, "dims", {})
+    of_data = labels_of(posterior.code, posterior.labels)[0]  # which may be of other rows than the fit's
     for group in ("posterior", "observed_data", "constant_data"):
         held = saved.groups.get(group)
         if held is None:
@@ -229,7 +232,8 @@ def _with_inherited(
                 continue
             dims[name] = names
             for dim in names:
-                if dim in held.coords and held[dim].ndim == 1:
+                is_own = name in posterior.parameters or dim not in of_data
+                if is_own and dim in held.coords and held[dim].ndim == 1:
                     coords.setdefault(dim, held[dim].values.tolist())
     return coords, dims
 
