@@ -16,6 +16,7 @@ import numpy as np
 
 from ..check import is_label
 from ..errors import DataError
+from .data import read
 from .program import Declaration, block, declarations
 
 _BLOCKS = ("data", "parameters", "transformed parameters", "generated quantities")
@@ -36,13 +37,20 @@ class DataLabels(NamedTuple):
         return cls({}, {}, {}, {})
 
 
+class Amended(NamedTuple):
+    """What a user gave as data, with some values of our own."""
+
+    data: Any
+    values: dict[str, Any]
+
+
 def unpack(data: Any, declared: Mapping[str, Declaration], code: str) -> tuple[Any, DataLabels]:
     """Data as a dict of arrays, and their labels; what is no table and has no labels stays what it is.
 
     Parameters
     ----------
     data
-        What the user gave.
+        What the user gave, perhaps `Amended`.
     declared
         The data that the program declares. Of a table and of a dataset, other columns are left out.
     code
@@ -53,6 +61,9 @@ def unpack(data: Any, declared: Mapping[str, Declaration], code: str) -> tuple[A
     DataError
         A column has missing levels, a table cannot be read, or an array has no name.
     """
+    if isinstance(data, Amended):
+        given, labels = unpack(data.data, declared, code)
+        return {**(given if isinstance(given, Mapping) else read(given)), **data.values}, labels
     if is_table(data):
         return _unpack_table(as_pandas(data), declared, code)
     if _is_data_array(data):

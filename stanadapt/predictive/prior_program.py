@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ModelError
 from ..model import PROGRAM_BACKENDS
-from ..model.data import read
+from ..model.labelled_data import Amended
 from ..model.likelihood import without_likelihood
 from ..model.posterior import Posterior, as_posterior
 from ..model.program import data_declarations, has_includes
@@ -68,7 +68,7 @@ def prior_program(
     if has_includes(code):
         raise _no_text("it includes a file that cannot be read here", elsewhere)
     if observed is None and FLAG in data_declarations(code):
-        return PriorProgram(code, code, {**read(data), FLAG: 1}, (), f"{FLAG} = 1 in the data")
+        return PriorProgram(code, code, Amended(data, {FLAG: 1}), (), f"{FLAG} = 1 in the data")
     prior = without_likelihood(code, observed, is_proper=is_proper)
     how = f"the program without its likelihood of {', '.join(sorted(prior.observed))}"
     return PriorProgram(code, prior.code, data, prior.likelihood, how)

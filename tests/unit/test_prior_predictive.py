@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import xarray
 from click.testing import CliRunner
@@ -73,6 +74,33 @@ def thinned(result: Any, group: str, name: str) -> np.ndarray:
 
 
 @pytest.mark.filterwarnings("ignore::stanadapt.errors.FindingsWarning")
+@pytest.mark.parametrize("kind", ["table", "dataset", "categorical in a dict", "file"])
+def test_the_flag_is_set_in_labelled_data(kind: str, tmp_path: Path) -> None:
+    code = """
+    data { int N; int J; array[N] int<lower=1, upper=J> g; vector[N] y; int prior_only; }
+    parameters { vector[J] theta; }
+    model { theta ~ std_normal(); if (!prior_only) y ~ normal(theta[g], 1); }
+    """
+    group, y = pandas.Categorical(["b", "a", "b"]), np.ones(3)
+    (tmp_path / "data.json").write_text('{"N": 3, "J": 2, "g": [2, 1, 2], "y": [1, 1, 1]}')
+    rows = {"g": ("row", [2, 1, 2]), "y": ("row", y), "J": 2}
+    given = {
+        "table": pandas.DataFrame({"g": group, "y": y}),
+        "dataset": xarray.Dataset(rows, coords={"row": ["p", "q", "r"]}),
+        "categorical in a dict": {"N": 3, "J": 2, "g": group, "y": y},
+        "file": tmp_path / "data.json",
+    }[kind]
+    run = {"method": "rwm", "chains": 1, "warmup": 5, "draws": 4, "seed": 1, "progress": False}
+    with pytest.warns(StanAdaptWarning):
+        prior = stanadapt.prior_predictive(code, given, **run)
+    held = datasets(prior)
+    assert held["constant_data"]["prior_only"].item() == 1
+    labels = held["prior"].coords.get("g")
+    assert (None if labels is None else labels.values.tolist()) == (
+        None if kind in ("dataset", "file") else ["a", "b"]
+    )
+
+
 def test_what_needs_a_posterior_says_where_the_draws_of_a_prior_are() -> None:
     prior = container({"prior": xarray.Dataset({"mu": (("chain", "draw"), np.zeros((2, 5)))})})
     for read_it in (stanadapt.summary, stanadapt.diagnose, stanadapt.draws_frame, stanadapt.report):
