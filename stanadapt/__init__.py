@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .model.backends.python import Target
     from .model.posterior import Posterior
     from .plots.adaptation import plot_adaptation
+    from .plots.approximation_plot import plot_approximation
     from .plots.chains import plot_chains
     from .plots.ess import plot_ess
     from .plots.field_plot import plot_field
@@ -94,6 +95,7 @@ __all__ = [
     "optimize",
     "pathfinder",
     "plot_adaptation",
+    "plot_approximation",
     "plot_chains",
     "plot_ess",
     "plot_field",
@@ -132,6 +134,7 @@ _HOMES = {
     "optimize": "approximations.optimum",
     "pathfinder": "approximations.pathfinder_draws",
     "plot_adaptation": "plots.adaptation",
+    "plot_approximation": "plots.approximation_plot",
     "plot_chains": "plots.chains",
     "plot_ess": "plots.ess",
     "plot_field": "plots.field_plot",

@@ -624,6 +624,18 @@ MUTATIONS = [
         unit("test_labelled_data", "test_columns_sizes_and_levels"),
     ),
     Mutation(
+        "model/known_levels.py",
+        "from_codes(moved[codes],",
+        "from_codes(codes,",
+        unit("test_known_levels", "test_a_level_is_the_one_of_its_name"),
+    ),
+    Mutation(
+        "diagnostics/table.py",
+        "mean = flat @ w",
+        "mean = flat.mean(axis=1)",
+        ("end_to_end/test_approximations.py::test_a_summary_takes_draws_by_their_weights",),
+    ),
+    Mutation(
         "model/includes.py",
         "(folder, self.folder, *self.include_paths)",
         "(self.folder, folder, *self.include_paths)",

@@ -4,8 +4,8 @@
         [--out to_the_answer.csv] [--resume] [--show]
 
 NAMEs are posteriors of PosteriorDB (the two folders in ../shared/data, or the one that POSTERIORDB names) and
-the ones of DEAR, whose gradients take about a millisecond. `ours` is `stanadapt.sample(..., until="ess 400")`
-by `fisher_hmc`, with its looks, and `ours_pooled` the same with the setting `pooled`; `stan_diag` is Stan's
+the ones of DEAR, whose gradients take more than a millisecond. `ours` is `stanadapt.sample` by `fisher_hmc`
+with `until="ess 400"` and its looks, `ours_pooled` the same with the setting `pooled`; `stan_diag` is Stan's
 NUTS as CmdStan runs it by default, with a warm-up of 1,000 iterations, and the others are peers of the race
 (race/samplers.py) at their defaults. A run of four chains of a peer is cut where the smallest ESS, of bulk
 and tail over all parameters, first reaches 400: draws are looked at ten by ten. The gradients of the draws
@@ -107,7 +107,7 @@ def hares_and_lynxes() -> Problem:
 def process() -> Problem:
     """PosteriorDB's regression by a Gaussian process, with more observations."""
     rng = np.random.default_rng(1)
-    x = np.sort(rng.uniform(-20.0, 20.0, 160))
+    x = np.sort(rng.uniform(-20.0, 20.0, 195))
     y = 2.0 * np.sin(x / 4.0) + np.cos(x / 7.0) + 0.5 * rng.standard_normal(len(x))
     program = read("gp_pois_regr-gp_regr")[0]
     return problems.opened("process", program, {"N": len(x), "x": x.tolist(), "y": y.tolist()})
@@ -117,7 +117,7 @@ def hidden_states() -> Problem:
     """PosteriorDB's example of a hidden Markov model, with a longer series."""
     rng = np.random.default_rng(1)
     states = [0]
-    for _ in range(1_999):
+    for _ in range(3_499):
         states.append(rng.choice(2, p=[[0.8, 0.2], [0.35, 0.65]][states[-1]]))
     y = np.array([3.0, 9.0])[states] + rng.standard_normal(len(states))
     program = read("hmm_example-hmm_example")[0]
@@ -127,7 +127,7 @@ def hidden_states() -> Problem:
 def regression() -> Problem:
     """A logistic regression whose predictors are correlated."""
     rng = np.random.default_rng(1)
-    n, k = 30_000, 20
+    n, k = 55_000, 20
     x = rng.standard_normal((n, k)) + rng.standard_normal((n, 1))
     chance = 1.0 / (1.0 + np.exp(-x @ rng.normal(0.0, 0.3, k)))
     y = (rng.random(n) < chance).astype(int)

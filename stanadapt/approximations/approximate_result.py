@@ -86,6 +86,7 @@ def pose(
     log_likelihood: Any,
     posterior_predictive: Any,
     progress: Any,
+    include_paths: Any,
 ) -> Problem:
     """Check the arguments that all approximations have, and open the model.
 
@@ -118,7 +119,7 @@ def pose(
         posterior_predictive=posterior_predictive,
         keep_unconstrained=True,
     )
-    posterior = as_posterior(model, data, request.backend)
+    posterior = as_posterior(model, data, request.backend, include_paths=include_paths)
     posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
     if not posterior.dim:
         raise ArgumentError(f"model: it has no parameters, so there is nothing for {function} to find")

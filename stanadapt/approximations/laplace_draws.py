@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,6 +69,7 @@ def laplace(
     log_likelihood: str | Sequence[str] | Mapping[str, str] = (),
     posterior_predictive: str | Sequence[str] | Mapping[str, str] = (),
     progress: bool = True,
+    include_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> InferenceData:
     """Approximate a posterior by a normal law around its mode (Laplace), and weigh draws of it.
 
@@ -95,6 +97,8 @@ def laplace(
         How the result is labelled, as for `sample`.
     progress
         Show a progress bar: a step for each climb, and for what comes after them.
+    include_paths
+        Folders for the files that the program includes, as for `sample`.
 
     Returns
     -------
@@ -149,6 +153,7 @@ def laplace(
         log_likelihood=log_likelihood,
         posterior_predictive=posterior_predictive,
         progress=progress,
+        include_paths=include_paths,
     )
     with computing(problem, "laplace", starts + (3 if learn else 2)) as bar:
         return _approximate(problem, {"draws": draws, "learn": learn, "starts": starts}, bar)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ def optimize(
     log_likelihood: str | Sequence[str] | Mapping[str, str] = (),
     posterior_predictive: str | Sequence[str] | Mapping[str, str] = (),
     progress: bool = True,
+    include_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> InferenceData:
     """Find the maximum of a program's density, from several starts.
 
@@ -65,6 +67,8 @@ def optimize(
         How the result is labelled, as for `sample`.
     progress
         Show a progress bar: a step for each climb, and for what comes after them.
+    include_paths
+        Folders for the files that the program includes, as for `sample`.
 
     Returns
     -------
@@ -121,6 +125,7 @@ def optimize(
         log_likelihood=log_likelihood,
         posterior_predictive=posterior_predictive,
         progress=progress,
+        include_paths=include_paths,
     )
     if OPTIMUM in problem.posterior.variables:
         raise ModelError(

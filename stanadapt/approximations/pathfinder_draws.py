@@ -13,6 +13,7 @@ Departures from the paper:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -78,6 +79,7 @@ def pathfinder(
     log_likelihood: str | Sequence[str] | Mapping[str, str] = (),
     posterior_predictive: str | Sequence[str] | Mapping[str, str] = (),
     progress: bool = True,
+    include_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> InferenceData:
     """Approximate a posterior by Pathfinder: draws of normal laws along climbs, at the cost of a few climbs.
 
@@ -107,6 +109,8 @@ def pathfinder(
         How the result is labelled, as for `sample`.
     progress
         Show a progress bar: a step for each climb, and for what comes after them.
+    include_paths
+        Folders for the files that the program includes, as for `sample`.
 
     Returns
     -------
@@ -161,6 +165,7 @@ def pathfinder(
         log_likelihood=log_likelihood,
         posterior_predictive=posterior_predictive,
         progress=progress,
+        include_paths=include_paths,
     )
     with computing(problem, "pathfinder", paths + 1) as bar:
         settings = {

@@ -11,7 +11,16 @@ import click
 
 from ..model import BACKENDS
 from .command_group import main
-from .options import COUNT, EXISTING, RADIUS, SEED, output_options, parse_inits, parse_quantities
+from .options import (
+    COUNT,
+    EXISTING,
+    INCLUDE_PATH,
+    RADIUS,
+    SEED,
+    output_options,
+    parse_inits,
+    parse_quantities,
+)
 from .output import approximate_and_write, check_output
 
 _DRAWS: dict[str, Any] = {"type": click.IntRange(min=100), "metavar": "N", "default": 1000}
@@ -39,6 +48,7 @@ def _shared_options(command: Any) -> Any:
             show_default=True,
             help="What evaluates the model, as for sampling.",
         ),
+        click.option("--include-path", "include_paths", **INCLUDE_PATH),
         click.option(
             "--log-likelihood",
             multiple=True,

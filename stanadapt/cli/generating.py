@@ -16,6 +16,7 @@ from .options import (
     COUNT,
     DRAWS,
     EXISTING,
+    INCLUDE_PATH,
     RESULT,
     SEED,
     WARMUP,
@@ -59,6 +60,7 @@ from .output import check_output, draw_and_write, report_prior, warnings_as_line
 )
 @click.option("--workers", **COUNT, help="Threads that run at a time. [default: one a core]")
 @click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@click.option("--include-path", "include_paths", **INCLUDE_PATH)
 @output_options("the model's name with _generated.nc, in this folder")
 @click.pass_context
 def generate(
@@ -160,6 +162,7 @@ def _report(made: Any, out: str) -> None:
 )
 @click.option("--workers", **COUNT, help="Chains that run at a time. [default: one a core]")
 @click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@click.option("--include-path", "include_paths", **INCLUDE_PATH)
 @output_options("the model's name with _prior.nc, in this folder")
 @click.pass_context
 def prior(

@@ -9,11 +9,13 @@ import numpy as np
 import xarray
 
 from ..result.container import OWN_GROUP, Groups
+from ..result.labels import SAMPLE_DIMS
 from .finding import Finding
 
 PARETO_K = 0.7  # Vehtari et al. (2024), Pareto smoothed importance sampling
+OPTIMUM = "optimum"
 APPROXIMATIONS = {
-    "optimum": "the maximum of the density",
+    OPTIMUM: "the maximum of the density",
     "laplace": "a normal law around the mode (Laplace)",
     "pathfinder": "normal laws along climbs (Pathfinder)",
 }
@@ -24,6 +26,21 @@ _SHOWN = 4  # optima that the words name
 def is_approximation(attrs: Mapping[str, Any]) -> bool:
     """Whether a result holds a maximum, or draws of an approximation, rather than chains."""
     return bool(attrs.get("approximation"))
+
+
+def name_content(attrs: Mapping[str, Any]) -> str:
+    """What a verdict calls what a result holds."""
+    return "this maximum" if attrs.get("approximation") == OPTIMUM else "these draws"
+
+
+def approximation_weights(groups: Groups) -> np.ndarray | None:
+    """The importance weights (chain, draw) of draws of an approximation; None if all draws count alike."""
+    stats = groups.get("sample_stats")
+    if stats is None or "log_weight" not in stats or not is_approximation(groups["posterior"].attrs):
+        return None
+    logs = stats["log_weight"].transpose(*SAMPLE_DIMS).values
+    weights = np.exp(logs - logs.max())
+    return np.asarray(weights / weights.sum())
 
 
 def describe_approximation(groups: Groups, attrs: Mapping[str, Any]) -> str:

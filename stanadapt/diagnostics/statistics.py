@@ -13,7 +13,7 @@ import xarray
 
 from .. import check
 from ..errors import ArgumentError
-from ..result.container import datasets, json_attribute
+from ..result.container import datasets, json_attribute, without_draws
 from ..result.labels import SAMPLE_DIMS
 from ..run.progress import tell
 
@@ -40,7 +40,7 @@ def select(idata: InferenceData, var_names: list[str] | None) -> xarray.Dataset:
     """
     groups = datasets(idata)
     if "posterior" not in groups or not groups["posterior"].data_vars:
-        raise ArgumentError("idata has no draws: a result of stanadapt.sample with a posterior is needed")
+        raise without_draws(groups)
     posterior = groups["posterior"]
     usable = [name for name in posterior.data_vars if not _obstacle(posterior.variables[name])]
     if var_names is None:

@@ -11,6 +11,8 @@ import numpy as np
 
 from .. import check
 from ..errors import ArgumentError
+from ..result.container import datasets
+from .approximation import approximation_weights
 from .convergence import convergence, mcse_mean, r_hat
 from .statistics import each, row_names, select
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _PLAIN = 1e7  # larger numbers are written with an exponent,
 _DECIMALS = 6  # and so are those that need more decimals than these
+_TAILS = (0.05, 0.95)  # the quantiles that the tail ESS is about
 _LEVELLED = 1000.0  # ratio of standard errors up to which all rows of a table have the same decimals
 # Of times: the unit, its seconds, and from how many seconds on it is taken.
 _UNITS = (
@@ -53,6 +56,30 @@ class _Rows(NamedTuple):
         quantiles = np.quantile(flat, ends, axis=1).T
         return cls(flat.mean(axis=1), sd, quantiles, mcse, *convergence(draws)[:3])
 
+    @classmethod
+    def weighted(cls, draws: np.ndarray, ends: tuple[float, float], weights: np.ndarray) -> _Rows:
+        """Of independent draws (k, chain, draw) with weights (chain, draw) that add up to 1.
+
+        The standard error is that of self-normalised importance sampling. An effective sample size is the
+        number of draws of the posterior that would give as exact a mean, or the less exact of the shares
+        under the 5 % and the 95 % quantile.
+        """
+        flat, w = draws.reshape(len(draws), -1), weights.ravel()
+        mean = flat @ w
+        apart = flat - mean[:, None]
+        variance = (apart**2 @ w) / (1.0 - w @ w)
+        error = apart**2 @ w**2
+        order = np.argsort(flat, axis=1)
+        ordered, own = np.take_along_axis(flat, order, axis=1), w[order]
+        below = np.cumsum(own, axis=1) - own / 2
+        quantiles = np.array([np.interp(ends, *row) for row in zip(below, ordered, strict=True)])
+        shares = np.array(_TAILS)
+        tails = np.array([np.interp(shares, *row) for row in zip(below, ordered, strict=True)])
+        off = (flat[:, None] <= tails[:, :, None]) - shares[:, None]
+        tail = (shares * (1.0 - shares) / (off**2 @ w**2)).min(axis=1)
+        none = np.full((len(flat), 1), np.nan)
+        return cls(mean, np.sqrt(variance), quantiles, np.sqrt(error), none, variance / error, tail)
+
 
 def summary(
     idata: InferenceData, var_names: list[str] | None = None, interval: float = 0.9
@@ -73,7 +100,7 @@ def summary(
     pandas.DataFrame
         mean, sd, the ends of the interval, mcse_mean (standard error of the mean), ess_bulk, ess_tail and
         r_hat (rank-normalised, split), as in Vehtari et al. (2021); of a single chain r_hat compares its
-        halves.
+        halves. Draws of `laplace` count by their weights, and have no r_hat.
 
     Raises
     ------
@@ -89,7 +116,12 @@ def summary(
     if not (isinstance(interval, float) and 0.0 < interval < 1.0):
         raise ArgumentError(f"interval={interval!r} is not allowed: it must be between 0 and 1")
     ends = (0.5 - interval / 2, 0.5 + interval / 2)
-    rows = each(lambda draws: _Rows.of(draws, ends), posterior)
+    weights = approximation_weights(datasets(idata))
+    if weights is None:
+        rows = each(lambda draws: _Rows.of(draws, ends), posterior)
+    else:
+        rows = each(lambda draws: _Rows.weighted(draws, ends, weights), posterior)
+    n = posterior.sizes["draw"]
     columns = {
         "mean": rows.mean,
         "sd": rows.sd,
@@ -98,7 +130,7 @@ def summary(
         "mcse_mean": rows.mcse_mean,
         "ess_bulk": rows.ess_bulk,
         "ess_tail": rows.ess_tail,
-        "r_hat": r_hat(rows.moments, posterior.sizes["draw"]),
+        "r_hat": r_hat(rows.moments, n) if weights is None else rows.moments[:, 0],
     }
     return pandas.DataFrame(columns, index=row_names(posterior))
 

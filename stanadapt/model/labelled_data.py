@@ -16,6 +16,7 @@ import numpy as np
 
 from ..check import is_label
 from ..errors import DataError
+from .data import read
 from .program import Declaration, block, declarations
 
 _BLOCKS = ("data", "parameters", "transformed parameters", "generated quantities")
@@ -36,13 +37,20 @@ class DataLabels(NamedTuple):
         return cls({}, {}, {}, {})
 
 
+class Amended(NamedTuple):
+    """What a user gave as data, with some values of our own."""
+
+    data: Any
+    values: dict[str, Any]
+
+
 def unpack(data: Any, declared: Mapping[str, Declaration], code: str) -> tuple[Any, DataLabels]:
     """Data as a dict of arrays, and their labels; what is no table and has no labels stays what it is.
 
     Parameters
     ----------
     data
-        What the user gave.
+        What the user gave, perhaps `Amended`.
     declared
         The data that the program declares. Of a table and of a dataset, other columns are left out.
     code
@@ -53,6 +61,9 @@ def unpack(data: Any, declared: Mapping[str, Declaration], code: str) -> tuple[A
     DataError
         A column has missing levels, a table cannot be read, or an array has no name.
     """
+    if isinstance(data, Amended):
+        given, labels = unpack(data.data, declared, code)
+        return {**(given if isinstance(given, Mapping) else read(given)), **data.values}, labels
     if is_table(data):
         return _unpack_table(as_pandas(data), declared, code)
     if _is_data_array(data):
@@ -106,11 +117,16 @@ def _unpack_table(
     columns = {str(name): frame[name] for name in frame.columns if isinstance(name, str)}
     row = _index_name(frame.index)
     if row:
-        labels.coords[row] = _plain_labels(frame.index)
+        labels.coords[row] = plain_labels(frame.index)
     for name in declared:
         if name not in columns:
             continue
         values[name] = _levels_as_codes(name, columns[name], labels, code)
+        if is_text(columns[name]):
+            raise DataError(
+                f"data[{name!r}] is a column of texts; numbers are needed, or a categorical, which is the "
+                f"numbers of its levels: frame[{name!r}].astype('category')"
+            )
         if row:
             labels.dims[name] = (row,)
     for name in list(values):
@@ -134,7 +150,7 @@ def _unpack_dict(
         if _is_data_array(value):
             values[name] = value.values
             _take_coords(name, value, declared, labels)
-        elif _is_categorical(value):
+        elif is_categorical(value):
             values[name] = _levels_as_codes(name, value, labels, code)
     return values, labels
 
@@ -168,7 +184,7 @@ def _take_coords(name: str, array: Any, declared: Mapping[str, Declaration], lab
         index = array.indexes.get(dim)
         is_plain = index is not None and getattr(index, "nlevels", 1) == 1
         if is_plain:
-            labels.coords[dim] = _plain_labels(index)
+            labels.coords[dim] = plain_labels(index)
         dims.append(dim if is_plain else None)
     labels.dims[name] = tuple(dims)
     for size, named in zip(declared[name].sizes if name in declared else (), dims, strict=False):
@@ -178,7 +194,7 @@ def _take_coords(name: str, array: Any, declared: Mapping[str, Declaration], lab
 
 def _levels_as_codes(name: str, column: Any, labels: DataLabels, code: str) -> Any:
     """A categorical as the numbers of its levels, from 1 on, whose names are kept; else the column itself."""
-    if not _is_categorical(column):
+    if not is_categorical(column):
         return column
     held = getattr(column, "cat", column)
     codes = np.asarray(held.codes)
@@ -187,7 +203,7 @@ def _levels_as_codes(name: str, column: Any, labels: DataLabels, code: str) -> A
             f"data[{name!r}] is categorical, and its entry {int(np.argmax(codes < 0)) + 1} is missing; every "
             "entry must have a level"
         )
-    labels.levels[name] = _plain_labels(held.categories)
+    labels.levels[name] = plain_labels(held.categories)
     bound = _upper_bound(code, name)
     if bound:
         labels.coords[name] = labels.levels[name]
@@ -225,7 +241,7 @@ def _index_name(index: Any) -> str:
     return str(index.name) if named and index.is_unique else ""
 
 
-def _plain_labels(index: Any) -> list[Any]:
+def plain_labels(index: Any) -> list[Any]:
     """Labels as a file can hold them: numbers, texts and times; others, such as intervals, as texts."""
     values = list(index)
     kinds = (str, int, float, np.integer, np.floating, np.datetime64)
@@ -275,9 +291,18 @@ def _library(data: Any) -> str:
     return type(data).__module__.partition(".")[0]
 
 
-def _is_categorical(value: Any) -> bool:
+def is_text(column: Any) -> bool:
+    """Whether a column of a table holds texts, and nothing but texts."""
+    kind = str(getattr(column, "dtype", ""))
+    return kind.startswith("str") or (
+        kind == "object" and len(column) > 0 and all(isinstance(each, str) for each in column)
+    )
+
+
+def is_categorical(value: Any) -> bool:
+    """Whether it is a column or an array of pandas with levels."""
     return _library(value) == "pandas" and hasattr(getattr(value, "dtype", None), "categories")
 
 
 def _has_labels(value: Any) -> bool:
-    return _is_data_array(value) or _is_categorical(value)
+    return _is_data_array(value) or is_categorical(value)

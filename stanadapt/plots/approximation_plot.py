@@ -46,7 +46,7 @@ def plot_approximation(
     groups, attrs = datasets(idata), attributes(idata)
     if not is_approximation(attrs):
         raise ArgumentError(
-            "idata is no approximation: a result of optimize, laplace or pathfinder is needed"
+            "idata has no approximation: a result of optimize, laplace or pathfinder is needed"
         )
     with canvas.style():
         made: np.ndarray = canvas.make_axes(1, 1, axes, figsize, (7.5, 3.0))[0]

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import check
-from ..errors import ModelError
+from ..errors import ArgumentError, ModelError
+from ..model.known_levels import with_known_levels
+from ..model.labelled_data import labels_of
 from ..model.plugins import check_backend
 from ..model.posterior import Posterior, as_posterior
 from ..result.build import data_groups
@@ -25,13 +27,19 @@ from ..run.preparation.named_quantities import check_quantities, describe_quanti
 from ..run.request import parse_labels, parse_quantities
 from ..runs import memory_in_words
 from .generation import Generated, generate
+from .log_prior import GROUP as LOG_PRIOR
 from .log_prior import LogPrior
-from .saved_draws import SavedDraws, read_parameters, read_saved
+from .saved_draws import SavedDraws, check_labels, known_levels, read_parameters, read_saved
 
 if TYPE_CHECKING:
     from ..result.container import InferenceData
 
-_OF_THE_DRAWS = ("sample_stats", OWN_GROUP, "unconstrained_posterior")  # groups that are taken over
+_OF_THE_DRAWS = (
+    "sample_stats",
+    OWN_GROUP,
+    "unconstrained_posterior",
+    LOG_PRIOR,
+)  # groups that are taken over
 
 
 class _Asked(NamedTuple):
@@ -73,6 +81,7 @@ def generate_quantities(
     workers: int | None = None,
     backend: str = "auto",
     progress: bool = True,
+    include_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> InferenceData:
     """Evaluate a model's generated quantities at the draws of an earlier result.
 
@@ -83,7 +92,8 @@ def generate_quantities(
     Parameters
     ----------
     model, data
-        As for `sample`.
+        As for `sample`. The levels of a categorical are numbered as in the data of `result`, also if the new
+        data have some of them alone, or have them in another order.
     result
         A result of `sample`, the path of its netCDF file, or the folder of a run with `store`; the draws of
         another program in such a container; a `cmdstanpy.CmdStanMCMC`; the path of a Stan CSV file, or a list
@@ -101,7 +111,7 @@ def generate_quantities(
         variables, which are replicated with the new data. If only predictions are named, the data go into the
         group predictions_constant_data, and the groups of the fitted data stay.
     log_prior
-        Whether to add the group log_prior, as for `sample`.
+        Whether to add the group log_prior, as for `sample`. One that `result` has is taken over.
     coords, dims
         As for `sample`. By default variables have the dimensions that they have in `result`, as long as their
         shapes are the same.
@@ -111,6 +121,8 @@ def generate_quantities(
         As for `sample`.
     progress
         Show a progress bar; if the output is no terminal, show lines.
+    include_paths
+        Folders for the files that the program includes, as for `sample`.
 
     Returns
     -------
@@ -163,7 +175,8 @@ def generate_quantities(
     began = time.perf_counter()
     with raised_interrupts(), memory_in_words():
         saved = read_saved(result)
-        posterior = as_posterior(model, data, asked.backend)
+        data, unknown = with_known_levels(data, known_levels(saved))
+        posterior = as_posterior(model, data, asked.backend, include_paths=include_paths)
         posterior = posterior.with_quantities(
             asked.log_likelihood, [*asked.posterior_predictive, *asked.predictions]
         )
@@ -181,10 +194,22 @@ def generate_quantities(
                 "generate"
             )
         labels = Labels.checked(*_with_inherited(asked, saved, posterior), posterior)
-        draws = read_parameters(saved, posterior)
+        try:
+            draws = read_parameters(saved, posterior)
+            check_labels(saved, posterior)
+        except ArgumentError as error:
+            raise ArgumentError(f"{error}{_in_words(unknown)}") from error
         made = generate(posterior, draws, saved, asked.seed, asked.workers, asked.progress)
         built = _build(asked, saved, posterior, labels, made, time.perf_counter() - began)
         return built if prior is None else prior.add(built)
+
+
+def _in_words(unknown: Mapping[str, Sequence[Any]]) -> str:
+    """What new levels have to do with a parameter of another shape; empty if there are none."""
+    if not unknown:
+        return ""
+    named = "; ".join(f"{name} {check.shown(list(levels))}" for name, levels in unknown.items())
+    return f". The data have levels that the fit did not have: {named}"
 
 
 def _with_inherited(
@@ -194,6 +219,7 @@ def _with_inherited(
     shapes = posterior.data_shapes | {name: each.shape for name, each in posterior.variables.items()}
     dims, coords = dict(asked.dims), dict(asked.coords)
     own = getattr(posterior.model, "dims", {})
+    of_data = labels_of(posterior.code, posterior.labels)[0]  # which may be of other rows than the fit's
     for group in ("posterior", "observed_data", "constant_data"):
         held = saved.groups.get(group)
         if held is None:
@@ -206,7 +232,8 @@ def _with_inherited(
                 continue
             dims[name] = names
             for dim in names:
-                if dim in held.coords and held[dim].ndim == 1:
+                is_own = name in posterior.parameters or dim not in of_data
+                if is_own and dim in held.coords and held[dim].ndim == 1:
                     coords.setdefault(dim, held[dim].values.tolist())
     return coords, dims
 
@@ -255,6 +282,7 @@ def _attributes(
         "quantities_model_hash": posterior.digest(),
         "quantities_failed": int(np.count_nonzero(made.failed)),
         "quantities_time": seconds,
+        "quantities_log_prior": int(asked.log_prior),
     }
     parted = {*json_attribute(saved.attrs, "complex", []), *posterior.description.complex_variables}
     if parted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ def prior_predictive(
     workers: int | None = None,
     backend: str = "auto",
     progress: bool = True,
+    include_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
 ) -> InferenceData:
     """Draw from the prior of a Stan program, with its generated quantities.
 
@@ -63,7 +65,7 @@ def prior_predictive(
     observed
         Names of the data that the likelihood is of: statements that depend on them are the likelihood. By
         default they are the data that the program models.
-    method, chains, warmup, draws, seed, settings, coords, dims, workers, backend, progress
+    method, chains, warmup, draws, seed, settings, coords, dims, workers, backend, progress, include_paths
         As for `sample`, which draws from the prior: findings are warned of in the same way.
 
     Returns
@@ -87,7 +89,7 @@ def prior_predictive(
     ... )
     """
     names = None if observed is None else check.names("observed", observed, "data")
-    prior = prior_program(model, data, names)
+    prior = prior_program(model, data, names, include_paths=include_paths)
     try:
         drawn = sample(
             Contents(prior.code),

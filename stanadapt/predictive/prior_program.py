@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from ..errors import ArgumentError, ModelError
+from ..errors import ModelError
 from ..model import PROGRAM_BACKENDS
-from ..model.data import read
+from ..model.labelled_data import Amended
 from ..model.likelihood import without_likelihood
-from ..model.posterior import Posterior
+from ..model.posterior import Posterior, as_posterior
 from ..model.program import data_declarations, has_includes
 from ..model.source import is_opened, read_source
 
@@ -44,10 +44,11 @@ def prior_program(
     *,
     is_proper: bool = True,
     elsewhere: str = DRAWN_ELSEWHERE,
+    include_paths: Any = (),
 ) -> PriorProgram:
     """The prior of what stands for a program; the arguments are those of `prior_predictive`.
 
-    `elsewhere` says what to call for models that are no Stan programs.
+    `elsewhere` says what to call for models that are no Stan programs; `include_paths` are as for `sample`.
 
     Raises
     ------
@@ -55,20 +56,19 @@ def prior_program(
         It is no Stan program whose text is known, or it cannot be told what its likelihood is.
     """
     if isinstance(model, Posterior):
-        if data is not None:
-            raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
-        code, data = model.code, model.data
+        opened = as_posterior(model, data, include_paths=include_paths)
+        code, data = opened.code, opened.data
     elif is_opened(model):
         raise _no_text("it is none", elsewhere)
     else:
-        code = read_source(model).code
+        code = read_source(model, include_paths).code
     if not code:
         is_stan = isinstance(model, Posterior) and model.model.backend in PROGRAM_BACKENDS
         raise _no_text("a compiled library does not tell its text" if is_stan else "it is none", elsewhere)
     if has_includes(code):
         raise _no_text("it includes a file that cannot be read here", elsewhere)
     if observed is None and FLAG in data_declarations(code):
-        return PriorProgram(code, code, {**read(data), FLAG: 1}, (), f"{FLAG} = 1 in the data")
+        return PriorProgram(code, code, Amended(data, {FLAG: 1}), (), f"{FLAG} = 1 in the data")
     prior = without_likelihood(code, observed, is_proper=is_proper)
     how = f"the program without its likelihood of {', '.join(sorted(prior.observed))}"
     return PriorProgram(code, prior.code, data, prior.likelihood, how)

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import check
 from ..errors import ArgumentError
+from ..model.labelled_data import labels_of
 from ..model.posterior import Posterior
 from ..result.container import Groups, attributes, datasets, readable
 from ..result.labels import SAMPLE_DIMS
@@ -50,6 +52,39 @@ def read_saved(result: Any) -> SavedDraws:
             for dim in SAMPLE_DIMS
         )
         return SavedDraws(groups, posterior.attrs | attributes(opened), list(chains), draws)
+
+
+def check_labels(saved: SavedDraws, posterior: Posterior) -> None:
+    """Refuse data whose labels are not those of the parameters that they index.
+
+    Levels of categoricals are numbered as the fit did already, whatever the parameters' own labels are.
+
+    Raises
+    ------
+    ArgumentError
+        A dimension of a parameter has other labels in the data, or the same in another order.
+    """
+    found = labels_of(posterior.code, posterior.labels)[0]
+    coords = {dim: labels for dim, labels in found.items() if dim not in known_levels(saved)}
+    for name in posterior.parameters:
+        held = saved.groups["posterior"][name]
+        for dim in (str(dim) for dim in held.dims if dim in held.coords and dim not in SAMPLE_DIMS):
+            if dim in coords and not np.array_equal(np.asarray(coords[dim]), held[dim].values):
+                raise ArgumentError(
+                    f"data label {dim} as {check.shown(list(coords[dim]))}, and the draws of {name} are of "
+                    f"{check.shown(held[dim].values.tolist())}: bring the data into this order"
+                )
+
+
+def known_levels(saved: SavedDraws) -> dict[str, list[Any]]:
+    """The levels of the categoricals among the data of a result, by their names."""
+    found: dict[str, list[Any]] = {}
+    for group in (saved.groups[name] for name in ("constant_data", "observed_data") if name in saved.groups):
+        for name in map(str, group.data_vars):
+            levels = group.coords.get(f"{name}_levels")
+            if levels is not None and levels.ndim == 1:
+                found[name] = list(levels.values)
+    return found
 
 
 @readable("result")

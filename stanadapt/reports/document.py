@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import check
-from ..diagnostics.approximation import describe_approximation, is_approximation
+from ..diagnostics.approximation import describe_approximation, is_approximation, name_content
 from ..diagnostics.convergence import FEWEST
 from ..diagnostics.findings import diagnose
 from ..diagnostics.statistics import select
@@ -134,7 +134,7 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
         "model": str(attrs.get("model_name", "")),
         "run_name": _run_name(attrs),
         "step": step,
-        "verdict": judge(findings, worst, is_running=is_running),
+        "verdict": judge(findings, worst, is_running=is_running, what=name_content(attrs)),
         "findings": [
             each._replace(picture=_shown_by(each.picture, there))
             for each in sorted(judged, key=lambda each: _LEVELS[each.level])

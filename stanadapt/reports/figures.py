@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import check
+from ..diagnostics.approximation import OPTIMUM, PARETO_K, is_approximation
 from ..diagnostics.scalars import ESS_PER_CHAIN, r_hat_limit
 from ..diagnostics.statistics import column, e_bfmi
 from ..diagnostics.table import duration, summary_columns
@@ -24,12 +25,18 @@ _MOST_BYTES = 1_500_000  # for the two tables of the summary together
 _MANY = 10_000  # rows
 _APART = 100.0  # ratio of numbers beyond which they do not have the same decimals
 _MEANINGS = {
+    "value": "At the maximum.",
     "mean": "Mean of the draws of all chains.",
     "sd": "Standard deviation of the draws.",
     "mcse_mean": "Monte Carlo standard error: the error of the mean because draws are finite.",
     "ess_bulk": "Effective sample size for the middle: as many independent draws would be worth as much.",
     "ess_tail": "Effective sample size for the 5 % and 95 % quantiles.",
     "r_hat": "Rank-normalised split R-hat: 1 where the chains agree.",
+}
+_OF_CHAINS = ("mcse_mean", "ess_bulk", "ess_tail", "r_hat")  # columns
+_APPROXIMATED = {  # notes below the summary of an approximation
+    "laplace": "The draws count by their weights, whose logarithms are log_weight in sample_stats.",
+    "pathfinder": "The draws were resampled by their weights, and count alike.",
 }
 _SHOWN = {"mcse_mean": "MCSE of mean", "ess_bulk": "ESS bulk", "ess_tail": "ESS tail", "r_hat": "R-hat"}
 
@@ -78,6 +85,8 @@ def limits(chains: int) -> tuple[float, float]:
 
 def key_figures(groups: Groups, attrs: dict[str, Any], worst: Worst) -> list[Key]:
     """Choose the key figures for the top of the page."""
+    if is_approximation(attrs):
+        return _approximation_figures(groups, attrs)
     sizes = groups["posterior"].sizes
     high, low = limits(sizes["chain"])
     m, n = sizes["chain"], sizes["draw"]
@@ -94,6 +103,28 @@ def key_figures(groups: Groups, attrs: dict[str, Any], worst: Worst) -> list[Key
     if (seconds := number(attrs, "sampling_time")) > 0:
         rate = worst.ess_bulk / seconds
         keys.append(Key("Time", duration(seconds), f"{_rate(rate)} effective draws a second, at least"))
+    return keys
+
+
+def _approximation_figures(groups: Groups, attrs: Mapping[str, Any]) -> list[Key]:
+    """Choose those of an approximation or a maximum, which has no chains to compare."""
+    draws = groups["posterior"].sizes["draw"]
+    k, enough = number(attrs, "pareto_k"), number(attrs, "effective_draws")
+    if math.isfinite(k):
+        keys = [
+            Key("Draws", f"{draws:,}", "of the approximation"),
+            Key("Pareto k", f"{k:.2f}", f"weights correct up to {PARETO_K}", k > PARETO_K),
+            Key("Effective draws", f"{enough:,.0f}", "of the weights"),
+        ]
+    else:
+        keys = [Key("Log density", f"{number(attrs, 'lp'):.6g}", "at the maximum")]
+    keys += [
+        Key(label, f"{number(attrs, name):,.0f}")
+        for label, name in (("Gradients", "gradients"), ("Densities", "densities"))
+        if name in attrs
+    ]
+    if (seconds := number(attrs, "sampling_time")) > 0:
+        keys.append(Key("Time", duration(seconds)))
     return keys
 
 
@@ -114,6 +145,7 @@ def summary_rows(frame: pandas.DataFrame, posterior: xarray.Dataset, attrs: Mapp
     """Summarise all quantities, the parameters apart from the others if the result says which they are."""
     chains = posterior.sizes["chain"]
     count = chains * posterior.sizes["draw"]
+    approximation = str(attrs["approximation"]) if is_approximation(attrs) else ""
     variables = [
         str(name) for name, values in posterior.data_vars.items() for _ in range(values.size // count)
     ]
@@ -121,11 +153,13 @@ def summary_rows(frame: pandas.DataFrame, posterior: xarray.Dataset, attrs: Mapp
     own = np.array([name in parameters for name in variables], bool)
     if own.all() or not own.any():
         caption = f"{_counted(len(frame))} of the posterior"
-        return Summary(_summary_table("summary", caption, frame, chains, _MOST_BYTES), None, "", False)
+        table = _summary_table("summary", caption, frame, chains, _MOST_BYTES, approximation)
+        return Summary(table, None, "", False)
     half = _MOST_BYTES // 2
-    table = _summary_table("summary", f"{_counted(int(own.sum()))} sampled", frame[own], chains, half)
+    caption = f"{_counted(int(own.sum()))} {'of the approximation' if approximation else 'sampled'}"
+    table = _summary_table("summary", caption, frame[own], chains, half, approximation)
     caption = f"{_counted(int((~own).sum()))} computed from the parameters"
-    others = _summary_table("others", caption, frame[~own], chains, half)
+    others = _summary_table("others", caption, frame[~own], chains, half, approximation)
     names = ", ".join(dict.fromkeys(name for name, is_own in zip(variables, own, strict=True) if not is_own))
     return Summary(table, others, check.printable(names), others.has_marks)
 
@@ -134,10 +168,19 @@ def _counted(rows: int) -> str:
     return f"{rows:,} quantit{'y' if rows == 1 else 'ies'}"
 
 
-def _summary_table(id: str, caption: str, frame: pandas.DataFrame, chains: int, most: int) -> Table:
+def _summary_table(
+    id: str, caption: str, frame: pandas.DataFrame, chains: int, most: int, approximation: str
+) -> Table:
     high, low = limits(chains)
     columns = [Column("Quantity", number=False)]
-    for name in map(str, frame.columns):
+    texts = dict(zip(map(str, frame.columns), summary_columns(frame, level=True), strict=True))
+    note = f"Marked: R-hat over {high}, and effective sample sizes under {low:g}."
+    if approximation:
+        note = _APPROXIMATED.get(approximation, "")
+        texts = {name: cells for name, cells in texts.items() if name not in _OF_CHAINS}
+    if approximation == OPTIMUM:  # one draw
+        texts = {"value": texts["mean"]}
+    for name in texts:
         meaning = _MEANINGS.get(name, f"{name[1:]} % of the draws are smaller.")
         is_ess = name.startswith("ess")
         columns.append(
@@ -149,9 +192,7 @@ def _summary_table(id: str, caption: str, frame: pandas.DataFrame, chains: int, 
                 descending=name in ("r_hat", "sd", "mcse_mean"),
             )
         )
-    texts = zip(map(str, frame.index), *summary_columns(frame, level=True), strict=True)
-    rows: list[Sequence[str]] = list(texts)
-    note = f"Marked: R-hat over {high}, and effective sample sizes under {low:g}."
+    rows: list[Sequence[str]] = list(zip(map(str, frame.index), *texts.values(), strict=True))
     return Table(id, caption, columns, _worst_first(frame, rows), note, most)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import check
+from ..diagnostics.approximation import is_approximation
 from ..errors import ArgumentError
 from ..plots.adaptation import plot_adaptation
 from ..plots.approximation_plot import plot_approximation
@@ -18,6 +19,7 @@ from ..plots.field_plot import plot_field
 from ..plots.path_plot import plot_path
 from ..plots.policy_plot import plot_policy
 from ..plots.preconditioner import plot_preconditioner
+from ..result.container import attributes
 from .vector import Picture, picture
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class Plan(NamedTuple):
     title: str
     description: str
     draw: Callable[..., Any]  # raises ArgumentError if the result has nothing to show
+    of_chains: bool = False  # whether it says nothing of draws of an approximation, or of a maximum
 
 
 PLANS = (
@@ -59,6 +62,7 @@ PLANS = (
         "Traces, ranks and densities of the quantities with the most serious findings, the worst first. "
         "If chains agree, their traces and densities overlap and their ranks are flat.",
         plot_chains,
+        of_chains=True,
     ),
     Plan(
         "energy",
@@ -73,6 +77,7 @@ PLANS = (
         "How the effective sample sizes grow with the draws and with time. They should grow in proportion: "
         "a curve that bends down shows chains that get stuck.",
         plot_ess,
+        of_chains=True,
     ),
     Plan(
         "adaptation",
@@ -113,7 +118,10 @@ PLANS = (
 def draw_pictures(idata: InferenceData) -> Iterator[Picture | Failure]:
     """Draw every picture that the result has data for."""
     left = _MOST_BYTES
+    is_approximate = is_approximation(attributes(idata))
     for plan in PLANS:
+        if plan.of_chains and is_approximate:
+            continue
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # matplotlib warns if long names leave no room

@@ -41,7 +41,7 @@ def lines(groups: Groups, attrs: Mapping[str, Any]) -> Lines | None:
     if is_generated:
         named = ["program", "idata", "data", f"seed={int(attrs['quantities_seed'])}"]
         named += [f"{name}={value!r}" for name, value in _named_quantities(groups, attrs).items()]
-        named += ["log_prior=True"] if "log_prior" in groups else []
+        named += ["log_prior=True"] if attrs.get("quantities_log_prior") else []
         text += f"\nidata = stanadapt.generate_quantities({', '.join(named)})"
         lacking.append("program and data are those whose quantities were generated from the draws.")
     if not has_program:
@@ -110,8 +110,8 @@ def _arguments(groups: Groups, attrs: Mapping[str, Any], is_generated: bool) -> 
         given["until"] = str(attrs["until"])
     if not is_generated:
         given |= _named_quantities(groups, attrs)
-        if "log_prior" in groups:
-            given["log_prior"] = True
+    if "log_prior" in groups and not attrs.get("quantities_log_prior"):
+        given["log_prior"] = True
     if "warmup_posterior" in groups:
         given["save_warmup"] = True
     if "unconstrained_posterior" in groups:

@@ -78,8 +78,10 @@ class Verdict(NamedTuple):
     sentence: str
 
 
-def judge(findings: Sequence[Finding], worst: str, *, is_running: bool = False) -> Verdict:
-    """Give the verdict on a result with these findings.
+def judge(
+    findings: Sequence[Finding], worst: str, *, is_running: bool = False, what: str = "these draws"
+) -> Verdict:
+    """Give the verdict on a result with these findings. `what` names what it holds.
 
     `worst` is a clause with the largest R-hat and the smallest effective sample size. It is empty if there
     are too few draws to compute them.
@@ -89,14 +91,14 @@ def judge(findings: Sequence[Finding], worst: str, *, is_running: bool = False) 
     kinds = list(dict.fromkeys(finding.kind for finding in findings))
     if not kinds:
         start = "So far nothing speaks" if is_running else "Nothing speaks"
-        return Verdict(GOOD, f"{start} against these draws: {worst}.")
+        return Verdict(GOOD, f"{start} against {what}: {worst}.")
     level = SERIOUS if any(KINDS[kind].level == SERIOUS for kind in kinds) else CARE
     clauses = [KINDS[kind].clause for kind in kinds if KINDS[kind].level == level]
     more = len(clauses) - _SAID
     said = clauses[:_SAID] + ([f"there {'is' if more == 1 else 'are'} {more} more"] if more > 0 else [])
     if is_running:
         return Verdict(WAIT, f"So far {enumerate_words(said)}.")
-    start = "Do not trust these draws yet" if level == SERIOUS else "Use these draws with care"
+    start = f"Do not trust {what} yet" if level == SERIOUS else f"Use {what} with care"
     return Verdict(level, f"{start}: {enumerate_words(said)}.")
 
 

@@ -117,6 +117,16 @@ def attributes(result: InferenceData) -> dict[str, Any]:
     return {str(name): value for name, value in result.attrs.items()}
 
 
+def without_draws(groups: Groups) -> ArgumentError:
+    """The error for a result that lacks draws of a posterior; it says where it has draws of a prior."""
+    held = (
+        "; its draws are of the prior, in the group prior, which arviz.summary(idata, group='prior') reads"
+        if "prior" in groups
+        else ""
+    )
+    return ArgumentError(f"idata has no draws: a result of stanadapt.sample with a posterior is needed{held}")
+
+
 def json_attribute(attrs: Mapping[str, Any], name: str, otherwise: Any) -> Any:
     """An attribute that we write as JSON, of the type of `otherwise`.
 

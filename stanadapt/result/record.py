@@ -14,7 +14,7 @@ from ..errors import ArgumentError
 from ..model.posterior import Posterior
 from ..run.draws import ChainResult
 from ..run.job import Job
-from .container import OWN_GROUP, Groups, attributes, datasets, readable
+from .container import OWN_GROUP, Groups, attributes, datasets, readable, without_draws
 from .labels import SAMPLE_DIMS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class RunRecord(NamedTuple):
         groups = datasets(idata)
         posterior = groups.get("posterior")
         if posterior is None or not set(SAMPLE_DIMS) <= set(posterior.sizes) or not posterior.sizes["draw"]:
-            raise ArgumentError("idata has no draws: a result of stanadapt.sample with a posterior is needed")
+            raise without_draws(groups)
         attrs = posterior.attrs | attributes(idata)
         missing = [name for name in ATTRIBUTES if name not in attrs]
         if missing:

@@ -226,11 +226,16 @@ def _read_values(values: Any, radius: float, posterior: Posterior, what: str) ->
     if not isinstance(values, Mapping):
         raise check.refused(what, values, "a dict of constrained values, or a path to JSON")
     plain = read(values, what)
+    own = posterior.parameters
+    is_whole = all(name in plain for name in own)
+    if own and is_whole:  # a whole draw, as CmdStanPy's create_inits gives it, has other variables too
+        others = posterior.variables.keys() - own.keys()
+        plain = {name: value for name, value in plain.items() if name not in others}
     posterior.check_parameters(what, plain)
     for name, value in plain.items():
         if not np.all(np.isfinite(value)):
             raise ArgumentError(f"{what}[{name!r}]={check.shown(value)} has entries that are NaN or infinite")
-    if all(name in plain for name in posterior.parameters):
+    if is_whole:
         _check_support(plain, posterior, what)
     return Init(radius, values=plain)
 

@@ -10,9 +10,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import beta, multivariate_normal
 
 import stanadapt
 from stanadapt.approximations.density import ClimbedDensity
@@ -203,6 +204,30 @@ def test_laplace_without_learning_is_the_law_around_the_mode() -> None:
     assert own["preconditioner"].values[0] == pytest.approx(np.array([[12 / 27]]), rel=1e-6)
 
 
+def test_a_summary_takes_draws_by_their_weights() -> None:
+    code = "parameters { real<lower=0, upper=1> t; } model { t ~ beta(3, 9); }"
+    idata = quiet(stanadapt.laplace, code, learn=False, draws=4000)
+    row, exact = stanadapt.summary(idata).loc["t"], beta(3, 9)
+    assert abs(row["mean"] - exact.mean()) < 4 * row["mcse_mean"]
+    assert abs(float(idata["posterior"]["t"].mean()) - exact.mean()) > 8 * row["mcse_mean"]
+    assert row["sd"] == pytest.approx(exact.std(), rel=0.05)
+    assert [row["q5"], row["q95"]] == pytest.approx(exact.ppf([0.05, 0.95]), abs=0.012)
+    assert 500 < row["ess_tail"] < row["ess_bulk"] < 4000
+    assert np.isnan(row["r_hat"])
+
+
+def test_equal_weights_change_no_summary() -> None:
+    """A law that is exact has them; independent draws then give the standard error of their mean."""
+    row = stanadapt.summary(stanadapt.laplace(normal_target(), seed=3)).iloc[0]
+    x = stanadapt.laplace(normal_target(), seed=3)["posterior"]["x"].values[0, :, 0]
+    assert row["mean"] == pytest.approx(x.mean(), rel=1e-9)
+    assert row["sd"] == pytest.approx(x.std(ddof=1), rel=1e-9)
+    assert [row["q5"], row["q95"]] == pytest.approx(np.quantile(x, [0.05, 0.95], method="hazen"), rel=1e-6)
+    assert row["mcse_mean"] == pytest.approx(x.std() / np.sqrt(1000), rel=1e-6)
+    assert row["ess_bulk"] == pytest.approx(1000, rel=0.002)
+    assert row["ess_tail"] == pytest.approx(1000, rel=0.05)
+
+
 def test_a_banana_is_normal_in_learnt_coordinates() -> None:
     plain = quiet(stanadapt.laplace, *files("banana"), learn=False)
     learnt = stanadapt.laplace(*files("banana"), seed=1)
@@ -372,9 +397,17 @@ def test_an_approximation_has_no_evidence() -> None:
 @pytest.mark.parametrize("name", ["optimize", *APPROXIMATE])
 def test_a_report_of_it_can_be_made(name: str) -> None:
     idata = quiet(getattr(stanadapt, name), *files("eight_schools"))
+    (drawn,) = stanadapt.plot_approximation(idata)
+    assert drawn.has_data()
+    assert ("Pareto k" in drawn.get_title(loc="left")) == (name != "optimize")
+    plt.close(drawn.figure)
     report = stanadapt.report(idata)
     assert "Approximation" in report.html
-    assert "R-hat" not in report.verdict
+    for of_chains in ("R-hat", "effective draws a second", "chains of", 'id="chains"', 'id="ess"'):
+        assert of_chains not in report.html.partition('id="run"')[0]
+    assert ("these draws" in report.verdict) != (name == "optimize")
+    assert ("log_weight in sample_stats" in report.html) == (name == "laplace")
+    assert "nan" not in html.unescape(report.html).partition('<section id="summary')[0].partition("<h1")[2]
     assert 'id="approximation"' in report.html
     assert f"stanadapt.{name}('model.stan', 'data.json'" in html.unescape(report.html)
 

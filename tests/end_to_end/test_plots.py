@@ -31,6 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")
 
 PICTURES = (
     "plot_adaptation",
+    "plot_approximation",
     "plot_preconditioner",
     "plot_field",
     "plot_path",
@@ -148,6 +149,7 @@ def test_pictures_of_every_method(runs: dict[str, Any], method: str) -> None:
     own = datasets(idata)["adaptation"]
     possible = {
         "plot_adaptation": "note" in own.dims,
+        "plot_approximation": False,  # the draws are the posterior's
         "plot_preconditioner": bool({"preconditioner", "preconditioner_diagonal"} & set(own.data_vars)),
         "plot_field": False,  # three coordinates are no field
         "plot_path": method == "tempered",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import cmdstanpy
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -103,6 +105,54 @@ def test_include_paths_in_every_door(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.main, ["check", str(main)])
     assert done.exit_code == 1
     assert "line 2 includes 'shapes/half.stan', which is in none of" in done.output
+
+
+APART = """
+functions {
+#include "shapes/half.stan"
+}
+data { real y; }
+parameters { real x; }
+transformed parameters { real h = half(x); }
+model { x ~ std_normal(); y ~ normal(h, 1); }
+"""
+
+
+def test_include_paths_without_sampling(tmp_path: Path) -> None:
+    """Of what approximates, draws from the prior or takes earlier draws; each as a command too."""
+    main = write(tmp_path / "program", main=APART)
+    write(tmp_path / "library", shapes__half="real half(real x) { return x / 2; }\n")
+    library, data = tmp_path / "library", {"y": 1.0}
+    keywords = {"seed": 1, "progress": False, "include_paths": library}
+    assert stanadapt.optimize(main, data, **keywords)["posterior"]["x"].item() == pytest.approx(0.4)
+    for approximate in (stanadapt.laplace, stanadapt.pathfinder):
+        fit = approximate(main, data, draws=100, **keywords)
+    generated = stanadapt.generate_quantities(main, fit, data, **keywords)["posterior"]
+    np.testing.assert_array_equal(generated["h"].values, generated["x"].values / 2)
+    short = {"method": "rwm", "chains": 1, "warmup": 5, "draws": 4}
+    with pytest.warns(stanadapt.StanAdaptWarning):
+        prior = stanadapt.prior_predictive(main, data, **short, **keywords)
+    assert json.loads(prior.attrs["likelihood_statements"]) == ["y ~ normal(h, 1);"]
+    with pytest.raises(ArgumentError, match="include_paths are not allowed with a Posterior"):
+        stanadapt.prior_predictive(
+            stanadapt.Posterior(main, data, include_paths=library), include_paths=library
+        )
+
+
+@pytest.mark.parametrize("command", ["optimize", "laplace", "pathfinder", "prior"])
+def test_include_path_in_a_shell(command: str, tmp_path: Path) -> None:
+    main = write(tmp_path / "program", main=APART)
+    write(tmp_path / "library", shapes__half="real half(real x) { return x / 2; }\n")
+    data, out = tmp_path / "data.json", str(tmp_path / "out.nc")
+    data.write_text('{"y": 1}')
+    given = ["--data", str(data), "--include-path", str(tmp_path / "library"), "--seed", "1", "--quiet"]
+    short = ["--method", "rwm", "--warmup", "5", "--draws", "4"] if command == "prior" else []
+    done = CliRunner().invoke(cli.main, [command, str(main), *given, *short, "--out", out])
+    assert done.exit_code == 0, done.output
+    if command == "laplace":
+        more = ["generate", str(main), out, *given, "--out", str(tmp_path / "more.nc")]
+        done = CliRunner().invoke(cli.main, more)
+        assert done.exit_code == 0, done.output
 
 
 def test_the_folders_of_a_model_of_cmdstanpy_are_looked_at(tmp_path: Path) -> None:

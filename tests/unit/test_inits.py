@@ -156,6 +156,16 @@ def test_a_function_of_the_chain_and_a_generator(posterior):
     assert (starts(draw(posterior, begin, chains=3, seed=2))[:, 3] != x[:, 3]).all()
 
 
+def test_a_whole_draw_may_have_other_variables_of_the_program(posterior):
+    """CmdStanPy's create_inits gives them with the parameters, and CmdStan takes no notice of them."""
+    x = starts(draw(posterior, COMPLETE | {"t": 9.0}))
+    np.testing.assert_array_equal(x, starts(draw(posterior, COMPLETE)))
+    with pytest.raises(ArgumentError, match=r"inits\['t'\] is no parameter of the model"):
+        draw(posterior, {"t": 9.0, "s": 1.0})
+    with pytest.raises(ArgumentError, match=r"inits\['other'\] is no parameter of the model"):
+        draw(posterior, COMPLETE | {"other": 9.0})
+
+
 def test_a_function_may_give_points_or_nothing(posterior):
     given = [np.arange(DIM) / 16, None, COMPLETE]
     x = starts(draw(posterior, lambda chain, _: given[chain], chains=3))

@@ -253,7 +253,10 @@ def missing_level() -> pd.DataFrame:
 REFUSED = {
     "missing column": (FRAME.drop(columns="y"), "data lack what the Stan program declares: y"),
     "missing level": (missing_level(), "data['school'] is categorical, and its entry 2 is missing"),
-    "texts": (FRAME.astype({"school": str}), "data['school'] holds"),
+    "texts": (
+        FRAME.astype({"school": str}),
+        "data['school'] is a column of texts; numbers are needed, or a ",
+    ),
     "a number as name": ({3: FRAME["school"]}, "the name 3 is not allowed"),
     "no name": (xarray.DataArray([1.0]), "a DataArray without a name"),
     "missing numbers": (FRAME.assign(girl=pd.array([1, 0, None, 1], "Int64")), "data['girl'] holds <NA>"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import xarray
 from click.testing import CliRunner
@@ -18,6 +19,7 @@ import stanadapt
 from stanadapt.cli import main
 from stanadapt.errors import ArgumentError, FindingsWarning, ModelError, StanAdaptWarning
 from stanadapt.predictive.log_prior import LogPrior
+from stanadapt.reports import reproduce
 from stanadapt.result.container import attributes, container, datasets, has_datatree, statistics
 from stanadapt.result.files import read, write
 
@@ -72,6 +74,40 @@ def thinned(result: Any, group: str, name: str) -> np.ndarray:
 
 
 @pytest.mark.filterwarnings("ignore::stanadapt.errors.FindingsWarning")
+@pytest.mark.parametrize("kind", ["table", "dataset", "categorical in a dict", "file"])
+def test_the_flag_is_set_in_labelled_data(kind: str, tmp_path: Path) -> None:
+    code = """
+    data { int N; int J; array[N] int<lower=1, upper=J> g; vector[N] y; int prior_only; }
+    parameters { vector[J] theta; }
+    model { theta ~ std_normal(); if (!prior_only) y ~ normal(theta[g], 1); }
+    """
+    group, y = pandas.Categorical(["b", "a", "b"]), np.ones(3)
+    (tmp_path / "data.json").write_text('{"N": 3, "J": 2, "g": [2, 1, 2], "y": [1, 1, 1]}')
+    rows = {"g": ("row", [2, 1, 2]), "y": ("row", y), "J": 2}
+    given = {
+        "table": pandas.DataFrame({"g": group, "y": y}),
+        "dataset": xarray.Dataset(rows, coords={"row": ["p", "q", "r"]}),
+        "categorical in a dict": {"N": 3, "J": 2, "g": group, "y": y},
+        "file": tmp_path / "data.json",
+    }[kind]
+    run = {"method": "rwm", "chains": 1, "warmup": 5, "draws": 4, "seed": 1, "progress": False}
+    with pytest.warns(StanAdaptWarning):
+        prior = stanadapt.prior_predictive(code, given, **run)
+    held = datasets(prior)
+    assert held["constant_data"]["prior_only"].item() == 1
+    labels = held["prior"].coords.get("g")
+    assert (None if labels is None else labels.values.tolist()) == (
+        None if kind in ("dataset", "file") else ["a", "b"]
+    )
+
+
+def test_what_needs_a_posterior_says_where_the_draws_of_a_prior_are() -> None:
+    prior = container({"prior": xarray.Dataset({"mu": (("chain", "draw"), np.zeros((2, 5)))})})
+    for read_it in (stanadapt.summary, stanadapt.diagnose, stanadapt.draws_frame, stanadapt.report):
+        with pytest.raises(ArgumentError, match=r"arviz\.summary\(idata, group='prior'\) reads"):
+            read_it(prior)
+
+
 def test_the_prior_is_that_of_the_closed_form() -> None:
     """Kolmogorov-Smirnov at level 0.001 each. Of 50 other seeds one has failed, in y, with p = 0.0008."""
     prior = prior_of(1)
@@ -189,6 +225,20 @@ def test_the_log_prior_of_a_fit(schools: Any) -> None:
     mu, tau, z = (draws(schools, "posterior", name) for name in ("mu", "tau", "theta_trans"))
     expected = stats.norm(0, 5).logpdf(mu) + stats.cauchy(0, 5).logpdf(tau) + stats.norm.logpdf(z).sum(-1)
     np.testing.assert_allclose(draws(schools, "log_prior", "log_prior"), expected, atol=1e-11)
+
+
+def test_generated_quantities_keep_the_log_prior_of_the_draws(schools: Any) -> None:
+    """Also under a program without a prior; the lines that draw it again have it where it was asked for."""
+    bare = "parameters { real mu; } generated quantities { real twice = 2 * mu; }"
+    made = stanadapt.generate_quantities(bare, schools, seed=1, progress=False)
+    np.testing.assert_array_equal(
+        draws(made, "log_prior", "log_prior"), draws(schools, "log_prior", "log_prior")
+    )
+    again = reproduce.lines(datasets(made), attributes(made))
+    assert again is not None
+    first, second = again.python.splitlines()[1:]
+    assert "log_prior=True" in first
+    assert "log_prior" not in second
 
 
 def test_the_log_prior_is_kept_in_a_store(tmp_path: Path) -> None:

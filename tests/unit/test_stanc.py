@@ -70,6 +70,12 @@ def test_warnings_are_sentences_with_lines_of_the_files(program: Path, tmp_path:
 
 
 @pytest.mark.usefixtures("fake")
+def test_a_program_without_faults_has_no_warnings(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "said").write_text("")
+    assert said_of(program) == []
+
+
+@pytest.mark.usefixtures("fake")
 def test_nothing_is_asked_unless_it_is_wanted(program: Path, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -12,7 +12,7 @@ import xarray
 
 from ... import check
 from ...errors import ArgumentError
-from ..container import Groups, json_attribute
+from ..container import Groups, json_attribute, without_draws
 from ..labels import SAMPLE_DIMS
 
 LP = "lp__"  # what Stan calls the log density
@@ -151,7 +151,7 @@ def quantities(
         found[f"{group}_{name}" if is_shared else name] = groups[group].variables[own]
     usable = {name: values for name, values in found.items() if _is_drawn(values, sizes)}
     if not all(sizes.values()) or not usable:
-        raise ArgumentError("idata has no draws: a result of stanadapt.sample with a posterior is needed")
+        raise without_draws(groups)
     if var_names is None:
         chosen = list(usable)
     else:

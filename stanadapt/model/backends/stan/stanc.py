@@ -98,7 +98,7 @@ def pedantic_warnings(program: ProgramText) -> list[str]:
 def _in_sentences(said: str, program: ProgramText) -> list[str]:
     """The warnings in stanc's output, by line, with the line breaks of its terminal taken out."""
     starts = list(_WARNING.finditer(said))
-    ends = [start.start() for start in starts[1:]] + [len(said)]
+    ends = [*(start.start() for start in starts), len(said)][1:]
     found = []
     for start, end in zip(starts, ends, strict=True):
         number = int(start["line"]) if start["line"] else 0
