@@ -32,6 +32,7 @@ LARGEST_SIZE = 5_000  # the look for neighbours holds a matrix of so many rows
 LEAST_DRAWS = 30  # before a search: their spread tells the scales of the coordinates
 LONG = 8.0  # a search pays if a trajectory takes at least so many gradients,
 SHARE = 4.0  # and if the look for neighbours takes at most this multiple of those that the chain has taken
+DRAWS = 2_500.0  # a search in a dense block may take as many gradients as so many draws take without a field
 MOST_SEARCHES = 2
 POOR = 2.0  # a field is given up if the divergence is larger with it by this factor
 _JUDGES = 30  # fewest draws that judge a field
@@ -51,12 +52,18 @@ def seeks_field(d: int, transport: np.ndarray, searches: int, draws: int, gradie
 
 @np.errstate(all="ignore")
 def search_field(
-    target: Any, x: np.ndarray, points: np.ndarray, scores: np.ndarray, variables: np.ndarray
+    target: Any,
+    x: np.ndarray,
+    points: np.ndarray,
+    scores: np.ndarray,
+    variables: np.ndarray,
+    gradients: float,
 ) -> tuple[Learned | None, int]:
     """The field that is found from `x` (d,), or None, and the gradients that it took.
 
     `target` may have a map; `x`, draws and scores (n, d) are in the program's own coordinates. The spread of
-    draws and scores gives the units. Failures of the density are not the chain's.
+    draws and scores gives the units. A draw takes so many `gradients` now; failures of the density are not
+    the chain's.
     """
     from ..transport.fields.field_learning import learn_field  # here, since few runs come to it
 
@@ -68,7 +75,7 @@ def search_field(
     def evaluate(at: np.ndarray, score: np.ndarray) -> float:
         return float(log_density_gradient(plain, at, score))
 
-    return learn_field(evaluate, x, unit, variables)
+    return learn_field(evaluate, x, unit, variables, most_dense=DRAWS * gradients)
 
 
 def metric_of_field(found: Learned, *, dense: bool, compressing: bool) -> Metric:

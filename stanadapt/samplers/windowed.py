@@ -148,12 +148,13 @@ def explore_together(target: Any, stage: str, states: Sequence[Any], lesson: Les
     points, scores = windows.points[windows.before :], windows.scores[windows.before :]
     paces = [_pace(state._replace(most=_next_most(state, settings)), settings) for state in states]
     state = states[0]._replace(transport=lesson.transport)
-    if stage == LAST or not _seeks(state, len(points), float(np.mean(paces))):
+    pace = float(np.mean(paces))
+    if stage == LAST or not _seeks(state, len(points), pace):
         return lesson
     heights = [_in_x(state)[1] for state in states]
     rank = (len(states) // 2 + state.searches) % len(states)
     begin = states[int(np.argsort(heights, kind="stable")[rank])]
-    found = _search(target, begin, points, scores, settings)
+    found = _search(target, begin, points, scores, pace, settings)
     lesson = lesson._replace(searches=found.searches, field_gradients=found.gradients)
     if found.metric is None or not all(_is_finite(_move_to_field(state, found.rows)) for state in states):
         return lesson
@@ -165,10 +166,10 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
 
     numerics/field_search.py says when, and what it costs.
     """
-    windows, n = state.windows, state.windows.seen
-    if stage == LAST or settings.pooled or not _seeks(state, n, _pace(state, settings)):
+    windows, n, pace = state.windows, state.windows.seen, _pace(state, settings)
+    if stage == LAST or settings.pooled or not _seeks(state, n, pace):
         return state
-    found = _search(target, state, windows.points[:n], windows.scores[:n], settings)
+    found = _search(target, state, windows.points[:n], windows.scores[:n], pace, settings)
     state = state._replace(
         searches=state.searches + found.searches, field_gradients=state.field_gradients + found.gradients
     )
@@ -192,9 +193,11 @@ class _Search(NamedTuple):
     metric: Metric | None  # to begin with; None where there is no field
 
 
-def _search(target: Any, state: Any, points: np.ndarray, scores: np.ndarray, settings: Any) -> _Search:
-    """Look for a field from a state's point; draws and scores (n, d) are in x."""
-    found, gradients = search_field(target, _in_x(state)[0], points, scores, state.groups)
+def _search(
+    target: Any, state: Any, points: np.ndarray, scores: np.ndarray, pace: float, settings: Any
+) -> _Search:
+    """Look for a field from a state's point; draws and scores (n, d) are in x; `pace` is gradients a draw."""
+    found, gradients = search_field(target, _in_x(state)[0], points, scores, state.groups, pace)
     if found is None:
         return _Search(1, float(gradients), no_transport(), None)
     if not len(found.rows):

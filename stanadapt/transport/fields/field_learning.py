@@ -41,6 +41,9 @@ PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
+LARGEST_DENSE = (
+    30_000  # and of the precisions of a large dense block, if they cost less than draws without it
+)
 
 
 class Learned(NamedTuple):
@@ -60,11 +63,14 @@ def learn_field(
     x: np.ndarray,
     unit: np.ndarray,
     variables: np.ndarray,
+    *,
+    most_dense: float = 0.0,
 ) -> tuple[Learned | None, int]:
     """The field that is found from the point `x` (d,), if there is one, and the number of gradients it took.
 
     `evaluate` writes the score at a point to its second argument and returns the log density. `unit` (d,) are
-    scales of the coordinates, and `variables` (d,) the numbers of the variables that they belong to.
+    scales of the coordinates, and `variables` (d,) the numbers of the variables that they belong to. A dense
+    block that takes more than `MOST_GRADIENTS` gets a field if `most_dense` gradients suffice.
     """
     with np.errstate(all="ignore"):
         series, taken = find_innovations(evaluate, x, unit, variables)
@@ -72,7 +78,7 @@ def learn_field(
             evaluate, x, unit = series.evaluate, series.x, series.unit
         density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + 2 * x.size - taken)
         try:
-            found = _learn(density, x / unit, variables)
+            found = _learn(density, x / unit, variables, most_dense)
         except (
             np.linalg.LinAlgError,
             ValueError,
@@ -83,9 +89,9 @@ def learn_field(
     return None if density.spent >= 1.0 else found, taken + density.gradients
 
 
-def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Learned | None:
+def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray, most_dense: float) -> Learned | None:
     for _ in range(MOST_LOOKS):
-        known = _find_precision(density, x, variables)
+        known = _find_precision(density, x, variables, most_dense)
         if known is None:
             return None
         precision, x = known
@@ -117,7 +123,7 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Lear
 
 
 def _find_precision(
-    density: ScaledDensity, x: np.ndarray, variables: np.ndarray
+    density: ScaledDensity, x: np.ndarray, variables: np.ndarray, most_dense: float
 ) -> tuple[Precision, np.ndarray] | None:
     """The precision of the latents, sparse or dense, and a point (d,) to begin at; None if there is none."""
     coupling = couple(density, x, variables)
@@ -127,7 +133,7 @@ def _find_precision(
         sparse = Precision(density, coupling, choose_heads(strengths_of(density, x, coupling, DELTA)))
         if sparse.cost <= min(MOST_PROBES, x.size):
             return sparse, x
-    return _dense_precision(density, x, coupling, variables)
+    return _dense_precision(density, x, coupling, variables, most_dense)
 
 
 def _is_hopeless(design: Design) -> bool:
@@ -136,7 +142,7 @@ def _is_hopeless(design: Design) -> bool:
 
 
 def _dense_precision(
-    density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray
+    density: ScaledDensity, x: np.ndarray, coupling: Coupling, variables: np.ndarray, most_dense: float
 ) -> tuple[Precision, np.ndarray] | None:
     """The precision of a dense block of latents, and a point (d,) to begin at; None if there is none."""
     whole = dense_coupling(coupling, variables)
@@ -144,11 +150,14 @@ def _dense_precision(
     if whole is None or found is None:
         return None
     narrow = whole._replace(wide=np.zeros_like(whole.wide))
-    for least in HEADS_DENSE:
-        heads = choose_heads(found[0], least)
-        precision = Precision(density, narrow, heads)
-        if len(heads) and precision.cost * PRECISIONS[len(heads) - 1] <= MOST_GRADIENTS:
-            return precision, found[1]
+    precisions = [Precision(density, narrow, choose_heads(found[0], least)) for least in HEADS_DENSE]
+    precisions = [precision for precision in precisions if len(precision.heads)]
+    costs = [precision.cost * PRECISIONS[len(precision.heads) - 1] for precision in precisions]
+    for most in (MOST_GRADIENTS, min(0.5 * most_dense, LARGEST_DENSE)):
+        for precision, cost in zip(precisions, costs, strict=True):
+            if cost <= most:
+                density.allow(2 * cost)  # what a search takes beside the precisions is as much at most
+                return precision, found[1]
     return None  # a search would end without a field
 
 

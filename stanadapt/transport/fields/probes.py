@@ -39,6 +39,10 @@ class ScaledDensity:
         """The share of the gradients that are spent; at 1 what was found is not finished."""
         return self.gradients / self._most
 
+    def allow(self, most: float) -> None:
+        """Let at least `most` gradients be taken."""
+        self._most = max(self._most, most)
+
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         """The log density and the score (d,) at `x` (d,); -inf where there is none."""
         score = np.zeros(x.size)
