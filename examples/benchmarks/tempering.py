@@ -2,7 +2,8 @@
 
     python examples/benchmarks/tempering.py [--seeds 20] [--problem NAME ...] [--method NAME ...] [--kernel K]
 
-At the defaults of each method, four chains. The columns: the weight of a part of the posterior
+At the defaults of each method, four chains; NAME may also be nutpie, where it is installed, which then runs
+on the same compiled model (race/shim.py). The columns: the weight of a part of the posterior
 (mode_models.py); its mean over seeds, the mean distance of single chains from it, and the share of chains
 without a draw of the part; the root mean square of the errors in standard errors of a run (from the
 effective size of the part's indicator), and the share of seeds within 3 of them; the fewest round trips of
@@ -17,10 +18,11 @@ import warnings
 from typing import Any
 
 import numpy as np
+import xarray
 
 import stanadapt
 from mode_models import ModeProblem, problems
-from stanadapt.result.container import datasets, statistics
+from stanadapt.result.container import container, datasets, statistics
 
 HEAD = (
     "problem",
@@ -40,11 +42,31 @@ HEAD = (
 )
 
 
+def by_nutpie(problem: ModeProblem, seed: int) -> Any:
+    """A result of nutpie: four chains at its defaults, each with 1,000 draws."""
+    from race import problems as raced
+    from race.samplers import nutpie
+    from stanadapt.model.variables import variables
+
+    opened = raced.opened("modes", problem.program, problem.data)
+    outcome = nutpie()(opened, 4, 1).run(1_000, seed)()
+    held = {
+        name: (("chain", "draw", *(f"{name}_dim_{i}" for i in range(len(variable.shape)))), values)
+        for name, variable in variables(opened.parameters + opened.transformed).items()
+        for values in [variable.take(outcome.draws)]
+    }
+    stats = xarray.Dataset({"n_steps": (("chain", "draw"), outcome.steps)})
+    return container({"posterior": xarray.Dataset(held), "sample_stats": stats})
+
+
 def measure(problem: ModeProblem, method: str, seed: int, kernel: str | None) -> dict[str, Any]:
     """One run."""
     settings = {"kernel": kernel} if kernel and method == "tempered" else None
-    run = {"method": method, "seed": seed, "settings": settings, "progress": False}
-    result = stanadapt.sample(problem.program, problem.data, **run)
+    if method == "nutpie":
+        result = by_nutpie(problem, seed)
+    else:
+        run = {"method": method, "seed": seed, "settings": settings, "progress": False}
+        result = stanadapt.sample(problem.program, problem.data, **run)
     groups = datasets(result)
     inside = problem.inside(groups["posterior"]).astype(float)
     size = float(statistics().ess(inside)) if inside.std() > 0.0 else 1.0

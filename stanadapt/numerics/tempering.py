@@ -25,6 +25,7 @@ The product over a leg is the integral of p: stepping stones (Xie, Lewis, Fan, K
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,8 @@ from .mixtures import Mixture, mixture_log_density
 BROAD, FITTED, POSTERIOR = 0, 1, 2  # columns of weights, heights and slopes
 BATCHES = 128  # of the draws, at most; two become one where there would be more
 _LEAST_RATE = 1e-3  # of refusals: with less, a schedule would depend on noise
+_SHUT = 0.95  # rate of refusals from which neighbours hardly ever exchange
+_DEEPEST = 1e-8  # factor between neighbours' betas, at least, where they hardly ever exchange
 _LONG = 8  # batches, at least, whose means show long correlations
 _LEAST_VARIANCE = 0.25  # of a mean, as a share of that of independent terms: noise could make it negative
 
@@ -146,17 +149,33 @@ def barrier(rates: np.ndarray) -> float:
 
 
 def spread_betas(betas: np.ndarray, rates: np.ndarray, n: int) -> np.ndarray:
-    """The schedule of `n` + 1 betas with equal rates, from the `rates` between the present ones."""
+    """The schedule of `n` + 1 betas with equal rates, from the `rates` between the present ones.
+
+    Where neighbours hardly ever exchange, their rate tells neither how far the laws are apart nor where
+    between them the law changes. There the new betas are orders of magnitude apart, so that the next rounds
+    find the place. Parameters with a lower limit need it: the logs of their densities fall like -e^u, so that
+    a broad reference may exchange with a rung whose beta is 1e-10 only.
+    """
     rates = np.maximum(rates, _LEAST_RATE)
-    along = np.concatenate(([0.0], np.cumsum(rates)))
-    found = np.asarray(PchipInterpolator(along, betas)(np.linspace(0.0, along[-1], n + 1)))
+    along, places = np.concatenate(([0.0], np.cumsum(rates))), np.linspace(0.0, np.sum(rates), n + 1)
+    found = np.asarray(PchipInterpolator(along, betas)(places))
+    edge = np.clip(np.searchsorted(along, places) - 1, 0, len(rates) - 1)
+    high, share = betas[edge + 1], (places - along[edge]) / rates[edge]
+    low = np.maximum(betas[edge], _DEEPEST * high)
+    found = np.where(rates[edge] > _SHUT, low ** (1.0 - share) * high**share, found)
     found[0], found[-1] = 0.0, 1.0
     return np.maximum.accumulate(found)
 
 
-def count_rungs(lambda_leg: float, most: int) -> int:
-    """The number of rungs of a leg, without the posterior's, at which round trips cost least."""
-    return int(np.clip(np.ceil(2.0 * lambda_leg + 1.0), 2, most))
+def count_rungs(lambdas: Sequence[float], most: int) -> list[int]:
+    """The numbers of rungs of legs, without the posterior's, at which round trips cost least.
+
+    Where they would be more than `most` together, the longest legs have fewer.
+    """
+    numbers = [max(int(np.ceil(2.0 * own + 1.0)), 2) for own in lambdas]
+    while sum(numbers) > most:
+        numbers[int(np.argmax(numbers))] -= 1
+    return numbers
 
 
 def log_ratios(constants: np.ndarray, sums: np.ndarray) -> np.ndarray:

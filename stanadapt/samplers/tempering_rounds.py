@@ -200,12 +200,15 @@ def _learn_path(state: Any, settings: Any) -> Any:
     rates = counts.refused / np.maximum(counts.tried, 1.0)
     constants = np.nan_to_num(tempering.log_ratios(state.constants, counts.sums), posinf=0.0, neginf=0.0)
     broad, fitted = tempering.betas_of(state.weights, cold)
-    legs = []
-    for betas, own in ((broad, rates[:cold]), (fitted, rates[cold:][::-1])):
-        n = len(betas) - 1
-        if not settings.rungs:
-            n = tempering.count_rungs(tempering.barrier(own), (settings.most_rungs - 1) // 2)
-        legs.append(tempering.spread_betas(betas, own, n) if len(own) else betas)
+    sides = ((broad, rates[:cold]), (fitted, rates[cold:][::-1]))
+    numbers = [len(betas) - 1 for betas, _ in sides]
+    if not settings.rungs:
+        lambdas = [tempering.barrier(own) for _, own in sides]
+        numbers = tempering.count_rungs(lambdas, settings.most_rungs - 1)
+    legs = [
+        tempering.spread_betas(betas, own, n) if len(own) else betas
+        for (betas, own), n in zip(sides, numbers, strict=True)
+    ]
     weights = tempering.path_weights(*legs)
     where = _nearest_rungs(state.weights, cold, weights, len(legs[0]) - 1)
     return _onto_path(state, weights, len(legs[0]) - 1, where, constants)

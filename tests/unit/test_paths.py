@@ -128,9 +128,26 @@ def test_schedule_makes_rates_of_refusals_equal() -> None:
     rates = np.diff(3.0 * np.sqrt(betas))
     found = tempering.spread_betas(betas, rates, 8)
     np.testing.assert_allclose(found, (np.arange(9) / 8) ** 2, atol=2e-3)
-    assert tempering.count_rungs(3.0, 100) == 7
-    assert tempering.count_rungs(30.0, 32) == 32
-    assert tempering.count_rungs(0.0, 32) == 2
+    assert tempering.count_rungs([3.0, 0.0], 100) == [7, 2]
+    assert tempering.count_rungs([30.0, 0.6], 64) == [61, 3]
+    assert tempering.count_rungs([30.0, 40.0], 64) == [32, 32]
+    assert tempering.count_rungs([5.0, 5.0], 2) == [1, 1]
+
+
+def test_schedule_finds_a_law_that_changes_at_a_tiny_beta() -> None:
+    """All of the barrier is around beta = 1e-12; four rounds find it from betas that begin at 0.005."""
+
+    def rates(betas: np.ndarray) -> np.ndarray:
+        along = 2.0 * stats.norm.cdf(np.log(np.maximum(betas, 1e-300) / 1e-12) / 3.0)
+        return np.minimum(np.diff(along), 1.0)
+
+    betas = tempering.first_betas(6)
+    for _ in range(4):
+        n = tempering.count_rungs([tempering.barrier(rates(betas))], 100)[0]
+        betas = tempering.spread_betas(betas, rates(betas), n)
+    assert rates(betas).max() < 0.6
+    assert betas[0] == 0.0
+    assert betas[-1] == 1.0
 
 
 def test_path_goes_from_one_reference_over_the_posterior_to_the_other() -> None:
