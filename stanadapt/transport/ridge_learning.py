@@ -174,9 +174,7 @@ class _Shares(NamedTuple):
 
     planes: list[np.ndarray]  # (n, p) each: orthonormal columns for each score, the whole of which counts
     columns: np.ndarray  # (n, terms), of length 1, or 0 where a term is none
-    parents: list[
-        np.ndarray
-    ]  # (terms,) each: the coordinates that are in a term, which explains no own score
+    parents: list[np.ndarray]  # (terms,) each: the coordinates in a term, which explains none of their scores
 
     def of(self, children: np.ndarray) -> np.ndarray:
         """The shares (k, terms) for the coordinates `children` (k,)."""

@@ -647,6 +647,25 @@ def test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are() -> 
         assert np.abs(np.log(sizes)).max() < 0.3
 
 
+def test_a_large_dense_block_gets_a_field_if_draws_would_take_as_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A precision takes a gradient a latent, so that a large block is beyond the limit of other searches."""
+    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 500)
+    process, d = Process(), Process.n + 2
+    start = np.append([0.2, -0.3], 0.3 * np.random.default_rng(4).normal(size=d - 2))
+    search = process, start, np.full(d, 0.7), np.array([0, 1, *[2] * process.n])
+    cost = field_learning.PRECISIONS[1] * (process.n + 1)
+    for most_dense in (0.0, 1.9 * cost):
+        found, gradients = learn_field(*search, most_dense=most_dense)
+        assert found is None
+        assert gradients < 500
+    found, gradients = learn_field(*search, most_dense=2.1 * cost)
+    assert found is not None
+    assert field_of(found.rows).heads.tolist() == [0, 1]
+    assert 500 < gradients <= 2 * cost
+
+
 def test_a_dense_design_is_filled_where_it_has_no_points() -> None:
     """All its points are on one side of the middle. A law that fits them says little of the other."""
     process, d = Process(), Process.n + 2
