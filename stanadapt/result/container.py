@@ -13,7 +13,7 @@ import importlib
 import importlib.metadata
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -119,12 +119,15 @@ def attributes(result: InferenceData) -> dict[str, Any]:
 
 def without_draws(groups: Groups) -> ArgumentError:
     """The error for a result that lacks draws of a posterior; it says where it has draws of a prior."""
-    held = (
-        "; its draws are of the prior, in the group prior, which arviz.summary(idata, group='prior') reads"
-        if "prior" in groups
-        else ""
-    )
+    held = draws_of_a_prior(groups)
     return ArgumentError(f"idata has no draws: a result of stanadapt.sample with a posterior is needed{held}")
+
+
+def draws_of_a_prior(groups: Container[str]) -> str:
+    """The end of an error about a result without draws of a posterior, if it has draws of a prior."""
+    if "prior" not in groups:
+        return ""
+    return "; its draws are of the prior, in the group prior, which arviz.summary(idata, group='prior') reads"
 
 
 def json_attribute(attrs: Mapping[str, Any], name: str, otherwise: Any) -> Any:

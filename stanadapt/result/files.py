@@ -17,7 +17,7 @@ import xarray
 
 from .. import check
 from ..errors import OutputError
-from .container import attributes, container, datasets
+from .container import attributes, container, datasets, draws_of_a_prior
 from .labels import SAMPLE_DIMS, Labels
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def read(path: str | Path) -> InferenceData:
     if "posterior" not in groups:
         raise OutputError(
             f"{path} has no group named posterior, and outside of groups no variables with the dimensions "
-            f"{' and '.join(SAMPLE_DIMS)}"
+            f"{' and '.join(SAMPLE_DIMS)}{draws_of_a_prior(groups)}"
         )
     return container(groups, attrs)
 

@@ -289,6 +289,9 @@ def test_the_command_prior(tmp_path: Path) -> None:
     for group, name in (("prior", "tau"), ("prior_predictive", "y")):
         with xarray.open_dataset(tmp_path / "prior.nc", group=group) as made:
             np.testing.assert_array_equal(made[name].values, draws(expected, group, name))
+    done = CliRunner().invoke(main, ["summary", str(tmp_path / "prior.nc")])
+    assert done.exit_code
+    assert "its draws are of the prior, in the group prior" in done.output
     done = CliRunner().invoke(main, ["prior", str(SCHOOLS), f"--data={SCHOOLS_DATA}", "--observed=z"])
     assert done.exit_code == 2
     assert "observed" in done.output
