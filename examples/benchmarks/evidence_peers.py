@@ -20,6 +20,7 @@ import time
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 
@@ -76,16 +77,16 @@ def smc(d: int, size: int | None) -> Run:
 
     taken = [0]
 
-    class Counting(pm.smc.kernels.IMH):  # type: ignore[misc]
-        """The default kernel, which tells how often it has evaluated the likelihood."""
+    kernel = pm.smc.kernels.IMH  # the default one
+    set_up, mutate = kernel.setup_kernel, kernel.mutate
 
-        def setup_kernel(self) -> None:
-            super().setup_kernel()
-            taken[0] += self.draws
+    def counted_setup(own: Any) -> None:
+        set_up(own)
+        taken[0] += own.draws
 
-        def mutate(self) -> None:
-            super().mutate()
-            taken[0] += self.draws * (self.n_steps - 1)
+    def counted_mutate(own: Any) -> None:
+        mutate(own)
+        taken[0] += own.draws * (own.n_steps - 1)
 
     with pm.Model() as model:
         x = pm.Uniform("x", -10, 10, shape=d)
@@ -98,8 +99,9 @@ def smc(d: int, size: int | None) -> Run:
     def run(seed: int) -> Answer:
         taken[0] = 0
         more = {"random_seed": seed, "progressbar": False, "cores": 1}
-        with model:
-            result = pm.sample_smc(size or PARTICLES, kernel=Counting, **more)
+        counted = mock.patch.multiple(kernel, setup_kernel=counted_setup, mutate=counted_mutate)
+        with model, counted:
+            result = pm.sample_smc(size or PARTICLES, kernel=kernel, **more)
         logs = result["sample_stats"]["log_marginal_likelihood"].values.squeeze()
         ends = [float(np.asarray(row)[-1]) for row in np.atleast_1d(logs)]
         share = float((result["posterior"]["x"].values.mean(axis=-1) < 0).mean())

@@ -41,9 +41,7 @@ PRECISIONS = 60, 100, 200, 300
 MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last one is the one that adds so few
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
-LARGEST_DENSE = (
-    30_000  # and of the precisions of a large dense block, if they cost less than draws without it
-)
+LARGEST_DENSE = 30_000  # of the precisions of a large dense block, where draws without a field cost more
 
 
 class Learned(NamedTuple):

@@ -43,7 +43,7 @@ _PARALLEL = 1e-9  # a column adds nothing if the basis leaves less than this sha
 _SAME = 1e-3  # ratios of coefficients that differ by less, relatively, are the same
 _LEAST_SLOPE = 1e-2  # a location has no smaller ratio than this
 _NOTHING = np.empty(0)
-_TOGETHER = 1 << 17  # numbers that are worked out together
+_TOGETHER = 1 << 17  # numbers that are worked out together, so that they stay in the processor's cache
 _FARTHEST = 30.0  # draws with a log scale farther from its median than this are left out
 
 
@@ -323,7 +323,9 @@ class _Left:
         lengths = np.square(weight) @ np.square(columns)  # (1 or m, k)
         left = np.square(self.rest).sum(axis=1)  # (m, 1)
         found = np.empty((m, k))
-        for members in _blocks(m, rows.shape[1] * k):
+        step = max(_TOGETHER // (rows.shape[1] * k), 1)
+        for first in range(0, m, step):
+            members = slice(first, first + step)
             block = rows[members]
             along = (block.reshape(-1, block.shape[2]) @ columns).reshape(len(block), -1, k)
             length = lengths if len(lengths) == 1 else lengths[members]
@@ -333,12 +335,6 @@ class _Left:
             np.divide(along[:, -1], inside, out=explained, where=inside > _PARALLEL * length)
             found[members] = _log_share(left[members] - explained, self.total[members, None])
         return found
-
-
-def _blocks(m: int, entries: int) -> list[slice]:
-    """Parts of m members with `entries` numbers each, that stay in the processor's cache together."""
-    step = max(_TOGETHER // entries, 1)
-    return [slice(first, first + step) for first in range(0, m, step)]
 
 
 def _log_share(left: np.ndarray, total: np.ndarray) -> np.ndarray:
