@@ -23,7 +23,7 @@ from scipy.special import ndtri
 from .shares import TAILS, count_tails
 
 FEWEST = 4  # draws a chain that these statistics need
-_TAIL = 0.05  # probability of each of the two tails
+TAIL = 0.05  # probability of each of the two tails
 _FLAT = 1e-15  # draws whose range is smaller are a constant
 _ROUNDS = 8  # in which neighbours change places after a sort
 _LAGS = 16  # autocovariances that are summed lag by lag; where more are needed, a Fourier transform is faster
@@ -97,7 +97,7 @@ def _tail_limits(draws: np.ndarray, ordered: np.ndarray) -> tuple[np.ndarray, np
     """The quantiles (k,) at which tails begin; `ordered` are the values of all halves."""
     k, _, n = draws.shape
     everything = np.sort(draws.reshape(k, -1), axis=1) if n % 2 else ordered
-    return quantiles(everything, _TAIL), quantiles(everything, 1.0 - _TAIL)
+    return quantiles(everything, TAIL), quantiles(everything, 1.0 - TAIL)
 
 
 def r_hat(moments: np.ndarray, n: int, without: int | None = None) -> np.ndarray:

@@ -13,7 +13,7 @@ from .. import check
 from ..errors import ArgumentError
 from ..result.container import datasets
 from .approximation import approximation_weights
-from .convergence import convergence, mcse_mean, r_hat
+from .convergence import TAIL, convergence, mcse_mean, r_hat
 from .statistics import each, row_names, select
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PLAIN = 1e7  # larger numbers are written with an exponent,
 _DECIMALS = 6  # and so are those that need more decimals than these
-_TAILS = (0.05, 0.95)  # the quantiles that the tail ESS is about
+_TAILS = (TAIL, 1.0 - TAIL)  # the quantiles that the tail ESS is about
 _LEVELLED = 1000.0  # ratio of standard errors up to which all rows of a table have the same decimals
 # Of times: the unit, its seconds, and from how many seconds on it is taken.
 _UNITS = (
@@ -72,12 +72,12 @@ class _Rows(NamedTuple):
         order = np.argsort(flat, axis=1)
         ordered, own = np.take_along_axis(flat, order, axis=1), w[order]
         below = np.cumsum(own, axis=1) - own / 2
-        quantiles = np.array([np.interp(ends, *row) for row in zip(below, ordered, strict=True)])
-        shares = np.array(_TAILS)
-        tails = np.array([np.interp(shares, *row) for row in zip(below, ordered, strict=True)])
+        shares, wanted = np.array(_TAILS), [*ends, *_TAILS]
+        found = np.array([np.interp(wanted, *row) for row in zip(below, ordered, strict=True)])
+        quantiles, tails = found[:, : len(ends)], found[:, len(ends) :]
         off = (flat[:, None] <= tails[:, :, None]) - shares[:, None]
         tail = (shares * (1.0 - shares) / (off**2 @ w**2)).min(axis=1)
-        none = np.full((len(flat), 1), np.nan)
+        none = np.full((len(flat), 4, 2 * draws.shape[1]), np.nan)  # as of chains that are too short
         return cls(mean, np.sqrt(variance), quantiles, np.sqrt(error), none, variance / error, tail)
 
 
@@ -121,7 +121,6 @@ def summary(
         rows = each(lambda draws: _Rows.of(draws, ends), posterior)
     else:
         rows = each(lambda draws: _Rows.weighted(draws, ends, weights), posterior)
-    n = posterior.sizes["draw"]
     columns = {
         "mean": rows.mean,
         "sd": rows.sd,
@@ -130,7 +129,7 @@ def summary(
         "mcse_mean": rows.mcse_mean,
         "ess_bulk": rows.ess_bulk,
         "ess_tail": rows.ess_tail,
-        "r_hat": r_hat(rows.moments, n) if weights is None else rows.moments[:, 0],
+        "r_hat": r_hat(rows.moments, posterior.sizes["draw"]),
     }
     return pandas.DataFrame(columns, index=row_names(posterior))
 

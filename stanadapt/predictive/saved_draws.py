@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..model.labelled_data import labels_of
 from ..model.posterior import Posterior
 from ..result.container import Groups, attributes, datasets, readable
-from ..result.labels import SAMPLE_DIMS
+from ..result.labels import SAMPLE_DIMS, name_levels
 from ..result.learned import open_result
 
 
@@ -81,7 +81,7 @@ def known_levels(saved: SavedDraws) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for group in (saved.groups[name] for name in ("constant_data", "observed_data") if name in saved.groups):
         for name in map(str, group.data_vars):
-            levels = group.coords.get(f"{name}_levels")
+            levels = group.coords.get(name_levels(name))
             if levels is not None and levels.ndim == 1:
                 found[name] = list(levels.values)
     return found

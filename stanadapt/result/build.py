@@ -23,6 +23,7 @@ from ..run.preparation.prepare import Prepared
 from ..run.request import Request
 from .container import OWN_GROUP, Groups, container
 from .coordinates import coordinates_text
+from .labels import name_levels
 from .machine import versions
 from .modes import unvisited
 from .path_results import evidence_of, tempering_group
@@ -149,7 +150,9 @@ def data_groups(posterior: Posterior, schema: Schema) -> Groups:
     }
     built = {name: schema.labels.dataset(data, {}) for name, data in groups.items() if data}
     for group in built.values():
-        levels = {f"{name}_levels": given for name, given in posterior.labels.levels.items() if name in group}
+        levels = {
+            name_levels(name): given for name, given in posterior.labels.levels.items() if name in group
+        }
         group.coords.update({name: given for name, given in levels.items() if name not in group})
     return built
 

@@ -16,6 +16,11 @@ from ..model.posterior import Posterior
 SAMPLE_DIMS = ("chain", "draw")
 
 
+def name_levels(name: str) -> str:
+    """The coordinate that has the levels of a categorical among the data."""
+    return f"{name}_levels"
+
+
 class Labels:
     """Names of dimensions and coordinates: the user's, or `theta_dim_0` with 0, 1, ..., as ArviZ has it."""
 
