@@ -23,3 +23,11 @@ model {
   y ~ normal(h, 1);
 }
 """
+
+# The example of CmdStan's User's Guide, with its data.
+BERNOULLI = """
+data { int<lower=0> N; array[N] int<lower=0, upper=1> y; }
+parameters { real<lower=0, upper=1> theta; }
+model { theta ~ beta(1, 1); y ~ bernoulli(theta); }
+"""
+FLIPS = {"N": 10, "y": [0, 1, 0, 0, 0, 0, 0, 0, 0, 1]}

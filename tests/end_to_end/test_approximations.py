@@ -13,9 +13,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy.special import logit
 from scipy.stats import beta, multivariate_normal
 
 import stanadapt
+from programs import BERNOULLI, FLIPS
 from stanadapt.approximations.density import ClimbedDensity
 from stanadapt.approximations.normal_law import NormalLaw
 from stanadapt.approximations.path import LocalLaw, find_law, inverse_hessian, laws_along, next_diagonal
@@ -459,3 +461,33 @@ def test_a_bar_shows_all_steps(find: str, steps: int, monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "stderr", terminal)
     getattr(stanadapt, find)(code, seed=1, **climbs)
     assert f"{find} 100%|" in terminal.getvalue()
+
+
+# CmdStan User's Guide: theta, lp and the log density of the approximation in the rows that it prints of
+# pathfinder; theta and lp in those of laplace, whose example begins at another mode than its text says.
+OF_PATHFINDER = np.array(
+    [[0.0811852, -8.2951, -2.4973], [0.160207, -7.06526, -0.87445], [0.35819, -7.07124, -0.812285]]
+)
+OF_LAPLACE = np.array([[0.0498545, -9.4562], [0.182898, -6.9144], [0.376428, -7.18171]])
+
+
+@pytest.mark.parametrize("method", APPROXIMATE)
+def test_bernoulli_as_cmdstan_documents_it(method: str) -> None:
+    """Its laplace has a mean of 0.27 and a standard deviation of 0.12 there."""
+    settings = {"learn": False} if method == "laplace" else {}
+    groups = datasets(quiet(APPROXIMATE[method], BERNOULLI, FLIPS, progress=False, **settings))
+    theta, stats = groups["posterior"]["theta"].values.ravel(), groups["sample_stats"]
+
+    def at(places: np.ndarray, name: str, degree: int) -> np.ndarray:
+        """What a column is at values of theta: by a polynomial, since no draw is there."""
+        fit = np.polynomial.Polynomial.fit(logit(theta), stats[name].values.ravel(), degree)
+        return np.asarray(fit(logit(places)))
+
+    rows = np.concatenate((OF_PATHFINDER[:, :2], OF_LAPLACE))
+    np.testing.assert_allclose(at(rows[:, 0], "lp", 12), rows[:, 1], atol=2e-4)
+    # The normal law of a path is a little wider or narrower than that of the curvature at the mode.
+    np.testing.assert_allclose(at(OF_PATHFINDER[:, 0], "lp_approximation", 2), OF_PATHFINDER[:, 2], atol=0.4)
+    if method == "laplace":
+        # It is rounded to 0.01, and draws err by 0.004.
+        assert theta.mean() == pytest.approx(0.27, abs=0.021)
+        assert theta.std() == pytest.approx(0.12, abs=0.021)

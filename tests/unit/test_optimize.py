@@ -10,15 +10,10 @@ import numpy as np
 import pytest
 
 import stanadapt
+from programs import BERNOULLI, FLIPS
 from stanadapt.errors import ArgumentError, FindingsWarning
 
 MODELS = Path(__file__).parents[2] / "models"
-BERNOULLI = """
-data { int<lower=0> N; array[N] int<lower=0, upper=1> y; }
-parameters { real<lower=0, upper=1> theta; }
-model { theta ~ beta(1, 1); y ~ bernoulli(theta); }
-"""
-FLIPS = {"N": 10, "y": [0, 1, 0, 0, 0, 0, 0, 0, 0, 1]}
 NORMAL = """
 data { int N; vector[N] y; }
 parameters { real mu; real<lower=0> sigma; }
