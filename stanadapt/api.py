@@ -49,12 +49,12 @@ def refuse_unknown(function: str, given: Mapping[str, Any], allowed: Sequence[st
             continue
         setting, method = check.ELSEWHERE.get(name, name), given.get("method", "fisher_mala")
         known = isinstance(method, str) and method in samplers.METHODS
-        if known and setting in samplers.declared(samplers.sampler(method)):
-            hint = f" (it is a setting: settings={{{setting!r}: {check.shown(value)}}})"
+        if known and setting in samplers.settings_of(samplers.sampler(method)):
+            hint = f" (it is a setting: settings={{{setting!r}: {check.quote(value)}}})"
         else:
             hint = check.nearest(name, allowed)
         raise ArgumentError(
-            f"{name}={check.shown(value)} is not allowed: {function} has no such argument{hint}"
+            f"{name}={check.quote(value)} is not allowed: {function} has no such argument{hint}"
         )
 
 
@@ -63,11 +63,11 @@ def _names_arguments(function: Callable[Arguments, Result]) -> Callable[Argument
     allowed = list(inspect.signature(function).parameters)
 
     @functools.wraps(function)
-    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         refuse_unknown(function.__name__, kwargs, allowed)
         return function(*args, **kwargs)
 
-    return checked
+    return call
 
 
 @_names_arguments
@@ -266,7 +266,7 @@ def sample(
         posterior = open_posterior(request.method, model, data, request.backend, include_paths)
         prior = LogPrior(posterior) if request.log_prior else None
         posterior = posterior.with_quantities(request.log_likelihood, request.posterior_predictive)
-        labels = Labels.checked(request.coords, request.dims, posterior)
+        labels = Labels.from_user(request.coords, request.dims, posterior)
         request = request._replace(coords=labels.coords, dims=labels.dims)
         request = name_quantities(request, posterior)
         try_build(posterior, request)
@@ -329,13 +329,13 @@ def methods(name: str | None = None) -> pandas.DataFrame:
     import pandas
 
     if name is not None:
-        declared = samplers.declared(samplers.sampler(name))
+        declared = samplers.settings_of(samplers.sampler(name))
         columns = {key: [each.default, each.range, each.meaning] for key, each in declared.items()}
         return pandas.DataFrame.from_dict(columns, orient="index", columns=["default", "allowed", "meaning"])
     rows = {}
     for method, description in samplers.METHODS.items():
         module = samplers.sampler(method)
-        settings = [f"{key}={each.default!r}" for key, each in samplers.declared(module).items()]
+        settings = [f"{key}={each.default!r}" for key, each in samplers.settings_of(module).items()]
         rows[method] = {
             "description": description,
             "gradient": module.FACTS.gradient,

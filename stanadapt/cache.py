@@ -36,9 +36,9 @@ def cache_folder(*parts: str) -> Path:
         A temporary folder cannot be made either.
     """
     try:
-        return _nested(private_folder(_users_cache() / "stanadapt"), parts)
+        return _private_subfolder(private_folder(_users_cache() / "stanadapt"), parts)
     except OSError as error:
-        return _nested(_temporary(error), parts)
+        return _private_subfolder(_temporary(error), parts)
 
 
 def private_folder(folder: Path) -> Path:
@@ -102,7 +102,7 @@ def _users_cache() -> Path:
         raise OSError("this user has no home folder") from error
 
 
-def _nested(folder: Path, parts: tuple[str, ...]) -> Path:
+def _private_subfolder(folder: Path, parts: tuple[str, ...]) -> Path:
     for part in parts:
         folder = private_folder(folder / part)
     return folder

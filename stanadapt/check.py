@@ -50,10 +50,10 @@ def integer(name: str, value: Any, low: int, high: int | None = None, *, orelse:
     allowed = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
     allowed += orelse
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
-        raise refused(name, value, allowed)
+        raise refusal(name, value, allowed)
     whole = int(value)
     if whole < low or (high is not None and whole > high):
-        raise refused(name, value, allowed)
+        raise refusal(name, value, allowed)
     return whole
 
 
@@ -77,20 +77,20 @@ def number(
         allowed += f"{' and' if low > -math.inf else ''} at most {high:g}"
     allowed += orelse
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise refused(name, value, allowed)
+        raise refusal(name, value, allowed)
     try:
         real = float(value)
     except OverflowError:
         real = math.inf
     if not math.isfinite(real) or real < low or real > high or (open_low and real <= low):
-        raise refused(name, value, allowed)
+        raise refusal(name, value, allowed)
     return real
 
 
 def boolean(name: str, value: Any) -> bool:
     """`value` as a bool."""
     if not isinstance(value, bool | np.bool_):
-        raise refused(name, value, "True or False")
+        raise refusal(name, value, "True or False")
     return bool(value)
 
 
@@ -100,8 +100,8 @@ def choice(name: str, value: Any, allowed: Iterable[str]) -> str:
     if isinstance(value, str) and value in allowed:
         return value
     if not allowed:
-        raise ArgumentError(f"{name}={shown(value)} is not allowed: the model has none")
-    raise refused(name, value, f"one of {', '.join(allowed)}{nearest(value, allowed)}")
+        raise ArgumentError(f"{name}={quote(value)} is not allowed: the model has none")
+    raise refusal(name, value, f"one of {', '.join(allowed)}{nearest(value, allowed)}")
 
 
 def names(name: str, value: Any, meaning: str) -> list[Any]:
@@ -109,7 +109,7 @@ def names(name: str, value: Any, meaning: str) -> list[Any]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list | tuple) or not value:
-        raise refused(name, value, f"a list of {meaning}")
+        raise refusal(name, value, f"a list of {meaning}")
     return list(value)
 
 
@@ -117,7 +117,7 @@ def label(name: str, value: str) -> str:
     """`value` if a variable or a dimension can have this name in a file."""
     if not is_label(value):
         allowed = "a name without a slash and without control characters, and not . or .."
-        raise refused(name, value, allowed)
+        raise refusal(name, value, allowed)
     return value
 
 
@@ -131,7 +131,7 @@ def nearest(value: Any, allowed: Iterable[str]) -> str:
 
     If `value` is the name of an argument in another program, the text gives our name of it.
     """
-    written, allowed = shown(value).strip("'").lower().replace("-", "_"), list(allowed)
+    written, allowed = quote(value).strip("'").lower().replace("-", "_"), list(allowed)
     if ELSEWHERE.get(written) in allowed:
         return f" (it is called {ELSEWHERE[written]} here)"
     near = difflib.get_close_matches(written, allowed, n=3, cutoff=0.4)
@@ -167,12 +167,12 @@ def _obstacle(target: Path, overwrite: bool) -> str:
         return "exists already"
     if not target.parent.is_dir():
         return f"cannot be written: there is no folder {target.parent}"
-    unfinished(target).touch()
-    unfinished(target).unlink()
+    partial_path(target).touch()
+    partial_path(target).unlink()
     return ""
 
 
-def unfinished(target: Path) -> Path:
+def partial_path(target: Path) -> Path:
     """The path at which a file is written until it is complete."""
     return target.with_name(f"{target.name}.{os.getpid()}.part")
 
@@ -194,9 +194,9 @@ def too_many(count: int, each: int = _VALUE_BYTES) -> str:
     )
 
 
-def refused(name: str, value: Any, allowed: str) -> ArgumentError:
+def refusal(name: str, value: Any, allowed: str) -> ArgumentError:
     """The error for a value of an argument, in the form that all such errors share."""
-    return ArgumentError(f"{name}={shown(value)} is not allowed: {name} must be {allowed}")
+    return ArgumentError(f"{name}={quote(value)} is not allowed: {name} must be {allowed}")
 
 
 def one_line(error: BaseException) -> str:
@@ -214,7 +214,7 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
-def shown(value: Any) -> str:
+def quote(value: Any) -> str:
     """A value for an error message: on one line, and not long."""
     try:
         text = " ".join(repr(value).split())

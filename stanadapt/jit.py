@@ -107,7 +107,7 @@ def kernel(
     options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
     made = CompiledKernel(function, targetoptions=options, pipeline_class=KernelCompiler)
     made.copied = not counted and not late
-    made = _cached(made, function, shared=True)
+    made = _with_own_cache(made, function, shared=True)
     if late:
         made = LateKernel(made, options)
     kernels[place_of(function)] = made
@@ -151,7 +151,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         made.__code__ = made.__code__.replace(co_firstlineno=code.co_firstlineno)
         made.__defaults__, made.__doc__ = function.__defaults__, function.__doc__
         options = {"nopython": True, "nogil": True}
-        return _cached(_Entry(made, targetoptions=options, pipeline_class=EntryCompiler), made)
+        return _with_own_cache(_Entry(made, targetoptions=options, pipeline_class=EntryCompiler), made)
 
     @functools.cached_property
     def _direct_calls(self) -> dict[tuple[Any, ...], DirectCall | None]:
@@ -386,7 +386,7 @@ def callback(signature: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function to a C callback of the given numba signature, cached on disk."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        compiled = _cached(_callback(function, signature), function)
+        compiled = _with_own_cache(_callback(function, signature), function)
         compiled.compile()
         return compiled
 
@@ -411,7 +411,7 @@ def _callback(function: Callable[..., Any], signature: Any) -> Any:
     return CFunc(function, sig, locals={}, options={"nopython": True})
 
 
-def _cached(compiled: Any, function: Callable[..., Any], *, shared: bool = False) -> Any:
+def _with_own_cache(compiled: Any, function: Callable[..., Any], *, shared: bool = False) -> Any:
     """`compiled` with our own cache, which replaces the one of numba's option `cache=True`."""
     compiled._cache = KernelFiles(function, shared)
     return compiled

@@ -66,13 +66,13 @@ def complete(fit: Fit, began: float) -> InferenceData:
         spent = max((value.spent for value in work.values if value is not None), default=0.0)
         started = time.perf_counter()
         with _safe(fit.store), Progress(fit.prepared.job, fit.request.progress, goals) as look:
-            work.look = look if goals is None else goals.watched(look)
+            work.look = look if goals is None else goals.with_time_limit(look)
             drawn = run(fit.prepared.turns, work)
         seconds = spent + time.perf_counter() - started
         if fit.store is None:
             _leave(caught, fit)
         if goals is not None:
-            drawn = goals.ending(work, drawn)
+            drawn = goals.finish(work, drawn)
         notes = {} if goals is None else goals.attributes
         store = fit.store
         shown = thin_run(store, work, drawn) if store is not None and store.is_lazy else drawn
@@ -209,7 +209,7 @@ def _go_on(
 ) -> InferenceData:
     began = time.perf_counter()
     if not isinstance(path, str | os.PathLike):
-        raise check.refused("store", path, "the path of a folder")
+        raise check.refusal("store", path, "the path of a folder")
     most = check.LARGEST_COUNT
     changes: dict[str, Any] = {"progress": check.boolean("progress", progress)}
     changes["workers"] = (
@@ -218,7 +218,7 @@ def _go_on(
     store = open_store(path)
     with raised_interrupts(), memory_in_words(), lock(store.folder):
         store = open_store(path)  # read again: now no other process can change it
-        ended = store.ended()
+        ended = store.read_end()
         if ended.get("finished") and not more:
             if model is not None or data is not None:
                 reopen_posterior(store, model, data)  # refuses what is of another run
@@ -329,7 +329,7 @@ def _with_log_prior(idata: InferenceData, fit: Fit) -> InferenceData:
 def _keep(idata: InferenceData, drawn: Run, work: Work, store: Store, notes: dict[str, Any]) -> InferenceData:
     """Complete the store; the result is returned in any case."""
     lengths = {each.n for each in work.draws}
-    finished = len(lengths) == 1 and not drawn.interrupted
+    finished = len(lengths) == 1 and not drawn.is_interrupted
     try:
         if finished:
             write_result(store, idata, work.draws, work.warmup)
@@ -362,7 +362,7 @@ def _leave(caught: Caught, fit: Fit) -> None:
 
 def _is_hurried(drawn: Run, number: int) -> bool:
     """Whether a signal asks to be done at once: one that a kill follows, or Ctrl-C after the run."""
-    return number not in (0, signal.SIGINT) or (number != 0 and not drawn.interrupted)
+    return number not in (0, signal.SIGINT) or (number != 0 and not drawn.is_interrupted)
 
 
 def _warn(idata: InferenceData, fit: Fit, drawn: Run, caught: Caught) -> None:

@@ -527,7 +527,7 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/grouping/scores.py",
-        "    return slope * np.exp(-_medians(draws.points[-_MOST:], law)[:, 0]), nothing",
+        "    return slope * np.exp(-_medians(draws.points[-MOST_DRAWS:], law)[:, 0]), nothing",
         "    return slope, nothing",
         unit("test_transport_scores", "test_the_numbers_of_a_place_come_from_scores"),
     ),
@@ -557,8 +557,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/grouping/places.py",
-        "            strength = -shares\n",
-        "            strength = shares\n",
+        "        strength = -with_candidates()(draws.points[:, coordinates])\n",
+        "        strength = with_candidates()(draws.points[:, coordinates])\n",
         unit("test_transport_scores", "test_both_levels_are_learnt_from_scores_in_every_parametrisation"),
     ),
     # evidences

@@ -168,7 +168,7 @@ def _listed(lines: Sequence[str]) -> str:
 def settings_table(name: str) -> str:
     """The settings of a method, from its file."""
     table = [row(["setting", "default", "allowed", "meaning"]), row(["---"] * 4)]
-    for key, each in samplers.declared(samplers.sampler(name)).items():
+    for key, each in samplers.settings_of(samplers.sampler(name)).items():
         default = "found at run time" if each.default is None else f"`{each.default!r}`"
         table.append(row([f"`{key}`", default, markdown(each.range), markdown(each.meaning)]))
     return "\n".join(table)
@@ -177,7 +177,7 @@ def settings_table(name: str) -> str:
 def facts_table(name: str) -> str:
     """What a method says of itself."""
     method = samplers.sampler(name)
-    facts, settings = method.FACTS, samplers.declared(method)
+    facts, settings = method.FACTS, samplers.settings_of(method)
     rows = [
         ("family", facts.family),
         ("an iteration evaluates", facts.needs),
@@ -191,7 +191,7 @@ def facts_table(name: str) -> str:
     noisy = not facts.gradient and not facts.whole_chains
     rows.append(("noisy densities and simulators", "yes" if noisy else "no"))
     rows.append(("can begin with `warm=`", "with the metric" if _takes_metric(facts) else _partly(facts)))
-    if facts.piloted:
+    if facts.takes_pilot:
         rows.append(("Fisher HMC can begin its warm-up", '`settings={"pilot": 500}`'))
     if facts.faithful:
         rows.append(("exactly as in the paper", '`settings={"faithful": True}`'))
@@ -199,7 +199,7 @@ def facts_table(name: str) -> str:
 
 
 def _takes_metric(facts: samplers.Facts) -> bool:
-    return facts.piloted or facts.takes == "metric"
+    return facts.takes_pilot or facts.takes == "metric"
 
 
 def _partly(facts: samplers.Facts) -> str:
@@ -216,7 +216,7 @@ def method_table() -> str:
     for name, description in samplers.METHODS.items():
         method = samplers.sampler(name)
         aims = method.FACTS.acceptance != NO_TARGET
-        acceptance = f"{samplers.declared(method)['target_accept'].default:g}" if aims else ""
+        acceptance = f"{samplers.settings_of(method)['target_accept'].default:g}" if aims else ""
         rows.append(
             row([f"[`{name}`](/methods/{name}.md)", markdown(description), acceptance, method.FACTS.needs])
         )

@@ -40,8 +40,8 @@ def prepared(method: str, faithful: bool, target: Any, rng: np.random.Generator,
             began = time.perf_counter()
             driver.state = sampler.refit(driver.state, settings, rng)
             pretraining = time.perf_counter() - began
-        while driver.left:
-            driver.run(driver.room(min(driver.left, 10_000)))
+        while driver.n_left:
+            driver.run(driver.room(min(driver.n_left, 10_000)))
     return driver.state, pretraining
 
 

@@ -51,8 +51,8 @@ class Learner:
     def warm_up(self, every: int) -> Iterator[int]:
         """Yields the number of iterations done, at the end of every stage and at multiples of `every`."""
         done = 0
-        while self.driver.left or self.driver.next_stage():
-            step = min(every - done % every, self.driver.left)
+        while self.driver.n_left or self.driver.next_stage():
+            step = min(every - done % every, self.driver.n_left)
             self.driver.run(self.driver.room(step))
             self.state = self.driver.state
             done += step

@@ -132,7 +132,7 @@ def pose(
             f"model: {function} needs a gradient and this target has none: pass gradient=... to "
             "Target.from_python"
         )
-    labels = Labels.checked(request.coords, request.dims, posterior)
+    labels = Labels.from_user(request.coords, request.dims, posterior)
     request = name_quantities(request._replace(coords=labels.coords, dims=labels.dims), posterior)
     check_quantities(request, posterior)
     try_build(posterior, request)
@@ -140,7 +140,7 @@ def pose(
 
 
 @contextlib.contextmanager
-def computing(problem: Problem, function: str, steps: int) -> Iterator[StepProgress]:
+def computation(problem: Problem, function: str, steps: int) -> Iterator[StepProgress]:
     """The surroundings of all that is computed: signals raise, and sums do not depend on cores.
 
     Yields what shows the progress of so many steps.
@@ -188,7 +188,7 @@ def build_approximation(
     posterior, schema = problem.posterior, problem.schema
     groups = schema.draws(
         Stack(
-            constrained(problem, x)[None],
+            constrain(problem, x)[None],
             x[None],
             {name: np.asarray(column)[None] for name, column in stats.items()},
             len(x),
@@ -215,7 +215,7 @@ def build_approximation(
     return idata
 
 
-def constrained(problem: Problem, x: np.ndarray) -> np.ndarray:
+def constrain(problem: Problem, x: np.ndarray) -> np.ndarray:
     """The values (n, c) of all quantities at unconstrained points (n, d)."""
     seeds = np.random.SeedSequence(problem.seed, spawn_key=(_WRITER_KEY,))
     x = np.ascontiguousarray(x)

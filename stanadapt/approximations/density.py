@@ -36,7 +36,7 @@ class ClimbedDensity:
         self.densities = 0  # evaluations of the log density alone
         self.look: Callable[[str], None] = _look_away  # is told at each evaluation how many there were
 
-    def moved(self, transport: np.ndarray) -> ClimbedDensity:
+    def in_map(self, transport: np.ndarray) -> ClimbedDensity:
         """The same density in other coordinates, with a count of its own."""
         other = ClimbedDensity.__new__(ClimbedDensity)
         other.posterior, other.dim, other._model = self.posterior, self.dim, self._model

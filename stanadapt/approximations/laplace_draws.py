@@ -22,7 +22,7 @@ from .approximate_result import (
     Problem,
     build_approximation,
     check_count,
-    computing,
+    computation,
     covariance_variables,
     pose,
 )
@@ -155,14 +155,14 @@ def laplace(
         progress=progress,
         include_paths=include_paths,
     )
-    with computing(problem, "laplace", starts + (3 if learn else 2)) as bar:
+    with computation(problem, "laplace", starts + (3 if learn else 2)) as bar:
         return _approximate(problem, {"draws": draws, "learn": learn, "starts": starts}, bar)
 
 
 def _approximate(problem: Problem, settings: dict[str, Any], bar: StepProgress) -> InferenceData:
     draws, learn, starts = settings.values()
     costs = _Costs()
-    density = costs.counted(ClimbedDensity(problem.posterior))
+    density = costs.register(ClimbedDensity(problem.posterior))
     density.look = bar.refresh
     ways, _ = climb_all(density, problem.starts(starts), _ITERATIONS, bar)
     bar.begin("their ends")
@@ -193,7 +193,7 @@ class _Costs:
     def __init__(self) -> None:
         self._densities: list[ClimbedDensity] = []
 
-    def counted(self, density: ClimbedDensity) -> ClimbedDensity:
+    def register(self, density: ClimbedDensity) -> ClimbedDensity:
         self._densities.append(density)
         return density
 
@@ -255,7 +255,7 @@ def _improve(
         points, heights, scores = (np.array(column) for column in zip(*known, strict=True))
         for _ in range(2):  # what is found at first is judged, and laws that depend on it are added
             table = learn_transport(table, points, scores, groups, len(points) // 2)
-        fit = _fit_moved(costs.counted(density.moved(table)), points, heights, problem.rng(_ROUND, k))
+        fit = _fit_moved(costs.register(density.in_map(table)), points, heights, problem.rng(_ROUND, k))
         if fit is None or (best is not None and not fit.judged.pareto_k < best.judged.pareto_k - _CLEARLY):
             break
         best, points = fit, fit.judged.x[:_TRAINING]

@@ -12,7 +12,7 @@ import xarray
 from .. import check
 from ..errors import ModelError
 from ..run.progress import StepProgress
-from .approximate_result import Problem, build_approximation, check_count, computing, constrained, pose
+from .approximate_result import Problem, build_approximation, check_count, computation, constrain, pose
 from .density import ClimbedDensity
 from .ends import MAXIMUM, End, Ends, sort_ends
 from .quasi_newton import Way, climb_from
@@ -131,7 +131,7 @@ def optimize(
         raise ModelError(
             f"model: its variable {OPTIMUM} has the name of a dimension of the result; rename it"
         )
-    with computing(problem, "optimize", starts + 1) as bar:
+    with computation(problem, "optimize", starts + 1) as bar:
         settings = {"jacobian": jacobian, "starts": starts, "max_iterations": max_iterations}
         return _optimize(problem, settings, bar)
 
@@ -207,6 +207,6 @@ def _record(problem: Problem, best: End, ways: list[Way], costs: list[int], ends
 
 def _optima(problem: Problem, ends: Ends) -> xarray.Dataset:
     """The values of the parameters at the different ends."""
-    values = constrained(problem, np.array([end.x for end in ends.places]))
+    values = constrain(problem, np.array([end.x for end in ends.places]))
     arrays = {name: variable.take(values) for name, variable in problem.posterior.parameters.items()}
     return problem.schema.labels.dataset(arrays, {OPTIMUM: np.arange(len(ends.places))})

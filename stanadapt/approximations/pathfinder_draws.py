@@ -27,7 +27,7 @@ from .approximate_result import (
     Problem,
     build_approximation,
     check_count,
-    computing,
+    computation,
     covariance_variables,
     pose,
 )
@@ -167,7 +167,7 @@ def pathfinder(
         progress=progress,
         include_paths=include_paths,
     )
-    with computing(problem, "pathfinder", paths + 1) as bar:
+    with computation(problem, "pathfinder", paths + 1) as bar:
         settings = {
             "draws": draws,
             "paths": paths,

@@ -13,7 +13,7 @@ from ..model import BACKENDS
 from .command_group import main
 from .completion import complete_method
 from .options import EXISTING, INCLUDE_PATH, JSON, RADIUS, SEED
-from .output import shown, warnings_as_lines
+from .output import shell_text, warnings_as_lines
 
 if TYPE_CHECKING:
     from ..model.posterior import Posterior
@@ -50,7 +50,7 @@ def methods(name: str | None, as_json: bool) -> None:
             [str(method), "yes" if row.gradient else "no", str(row.warmup), str(row.draws), row.description]
             for method, row in frame.iterrows()
         ]
-        click.echo(table.aligned(["method", "gradient", "warmup", "draws", "description"], rows))
+        click.echo(table.align_columns(["method", "gradient", "warmup", "draws", "description"], rows))
         click.echo(f"\n{auto.NAME}: {auto.DESCRIPTION}")
         return
     auto.check_method(name)
@@ -59,10 +59,10 @@ def methods(name: str | None, as_json: bool) -> None:
         return
     click.echo(f"{name}: {samplers.METHODS[name]}\n")
     rows = [
-        [setting.name, shown(setting.default), setting.range, setting.meaning]
-        for setting in samplers.declared(samplers.sampler(name)).values()
+        [setting.name, shell_text(setting.default), setting.range, setting.meaning]
+        for setting in samplers.settings_of(samplers.sampler(name)).values()
     ]
-    click.echo(table.aligned(["setting", "default", "allowed", "meaning"], rows))
+    click.echo(table.align_columns(["setting", "default", "allowed", "meaning"], rows))
 
 
 @main.command("compile")
@@ -156,10 +156,10 @@ def _describe(model: str, opened: Posterior) -> None:
 
     facts = [["model", model], ["backend", opened.library]]
     facts.append(["dimension", f"{opened.dim} unconstrained parameters"])
-    click.echo(table.aligned(facts[0], facts[1:]))
+    click.echo(table.align_columns(facts[0], facts[1:]))
     rows = [
         [name, " x ".join(map(str, variable.shape)) or "1", kind]
         for kind, group in kinds(opened).items()
         for name, variable in group.items()
     ]
-    click.echo("\n" + table.aligned(["variable", "shape", "kind"], rows))
+    click.echo("\n" + table.align_columns(["variable", "shape", "kind"], rows))

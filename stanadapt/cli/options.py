@@ -69,7 +69,7 @@ def parse_settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
     if method == auto.NAME:
         return {}
     module = samplers.sampler(method)
-    declared = samplers.declared(module)
+    declared = samplers.settings_of(module)
     values: dict[str, Any] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")

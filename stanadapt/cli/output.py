@@ -103,7 +103,7 @@ def _report_approximation(idata: Any, findings: Sequence[Any]) -> None:
         values = statistics.rows_of(chosen, range(len(names))).ravel()
         rows = [[name, f"{value:.6g}"] for name, value in zip(names, values, strict=True)]
         click.echo(f"\nlog density {attrs['lp']:.6g}\n")
-        click.echo(table.aligned(["parameter", "value"], rows[:_MOST_ROWS]))
+        click.echo(table.align_columns(["parameter", "value"], rows[:_MOST_ROWS]))
     else:
         frame = table.summary(idata, list(map(str, chosen.data_vars)))
         rows = [[name] for name in frame.index]
@@ -216,5 +216,5 @@ def in_words(findings: Sequence[Any]) -> str:
     return "\n".join(["Findings:", *(f"- {finding}" for finding in findings)])
 
 
-def shown(value: Any) -> str:
+def shell_text(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)

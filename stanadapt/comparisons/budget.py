@@ -47,7 +47,7 @@ class Budget:
         except ArgumentError:
             limits = None
         if limits is None or limits.has_goals or (limits.seconds and limits.gradients):
-            raise check.refused("budget", given, _ALLOWED)
+            raise check.refusal("budget", given, _ALLOWED)
         return cls(limits.seconds, limits.gradients)
 
     @property

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import check
-from ..diagnostics.table import aligned, three_figures
+from ..diagnostics.table import align_columns, three_figures
 from ..result.files import whole_files
 from .frames import MEANINGS
 from .judging import Disagreement
@@ -127,7 +127,7 @@ class Comparison:
 
     def __str__(self) -> str:
         header, rows = self.cells()
-        parts = [self.heading, aligned(header, rows, right=True)]
+        parts = [self.heading, align_columns(header, rows, right=True)]
         parts.append("\n".join(f"- {check.printable(text)}" for text in [*self.words, *self.notes]))
         if self.interrupted:
             parts.append(_INTERRUPTED)
@@ -226,10 +226,10 @@ class Comparison:
 def check_suffix(path: Any) -> str:
     """Return the suffix of a file for `Comparison.write`. Raises ArgumentError if it is not allowed."""
     if not isinstance(path, str | os.PathLike):
-        raise check.refused("path", path, "the path of a file")
+        raise check.refusal("path", path, "the path of a file")
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
-        raise check.refused("path", os.fspath(path), f"a file that ends in one of {', '.join(SUFFIXES)}")
+        raise check.refusal("path", os.fspath(path), f"a file that ends in one of {', '.join(SUFFIXES)}")
     return suffix
 
 

@@ -59,9 +59,9 @@ def read_methods(given: Any) -> list[Entrant]:
         entrants = [_read(name, {}) for name in given]
     else:
         allowed = "a list of methods, or a dict of options by label"
-        raise check.refused("methods", given, allowed)
+        raise check.refusal("methods", given, allowed)
     if not entrants:
-        raise check.refused("methods", given, "at least one method")
+        raise check.refusal("methods", given, "at least one method")
     labels = [entrant.label for entrant in entrants]
     if twice := {label for label in labels if labels.count(label) > 1}:
         raise ArgumentError(f"methods names {', '.join(sorted(twice))} twice; a dict gives them labels")
@@ -70,11 +70,11 @@ def read_methods(given: Any) -> list[Entrant]:
 
 def _read(label: Any, options: Any) -> Entrant:
     if not isinstance(label, str) or not label.strip():
-        raise check.refused("a label of methods", label, "a text that is not empty")
+        raise check.refusal("a label of methods", label, "a text that is not empty")
     what = f"methods[{label!r}]"
     given = {} if options is None else options
     if not isinstance(given, Mapping):
-        raise check.refused(what, options, f"a dict with some of {', '.join(_OPTIONS)}")
+        raise check.refusal(what, options, f"a dict with some of {', '.join(_OPTIONS)}")
     for name in given:
         check.choice(f"an option of {what}", name, _OPTIONS)
     method, settings, warmup = given.get("method", label), given.get("settings"), given.get("warmup")

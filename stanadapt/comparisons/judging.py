@@ -157,7 +157,7 @@ def _words(
     named = dict.fromkeys(found.method for found in disagreements)
     for label in named:
         own = [found for found in disagreements if found.method == label]
-        against = "the reference" if is_known else _listed(own[0].against)
+        against = "the reference" if is_known else _join(own[0].against)
         listed = "; ".join(str(found) for found in own[:_SHOWN])
         count = f"{len(own)} statistics" if len(own) > 1 else "one statistic"
         words.append(f"{label} disagrees with {against} in {count}: {listed}.")
@@ -171,7 +171,7 @@ def _words(
     if doubtful:
         has, it, their = ("has", "it", "its") if len(doubtful) == 1 else ("have", "them", "their")
         words.append(
-            f"{_listed(doubtful)} {has} not converged: no method is compared with {it}, and {their} own z "
+            f"{_join(doubtful)} {has} not converged: no method is compared with {it}, and {their} own z "
             "says little."
         )
     converged = [label for label, standing in standings.items() if not standing.obstacle]
@@ -180,7 +180,7 @@ def _words(
         whom = "with the reference" if is_known else "with each other"
         words.insert(
             0,
-            f"{_listed(converged)} agree{'s' * (len(converged) == 1)} {whom} within chance: "
+            f"{_join(converged)} agree{'s' * (len(converged) == 1)} {whom} within chance: "
             f"the largest |z| of {_comparisons(agreement)} comparisons is {largest:.1f}.",
         )
     elif not agreement.verdicts:
@@ -199,6 +199,6 @@ def _nobody(converged: int, is_known: bool) -> str:
     return "Only one method has converged, and there is no reference to compare it with."
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     """Join names: `a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))

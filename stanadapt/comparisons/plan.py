@@ -116,7 +116,7 @@ def make_plan(
     )
     # An argument that no method takes is an error here, and not a failure of every method.
     request = plan.request(entrants[0], seed, draws=spent.draws)
-    Labels.checked(request.coords, request.dims, posterior)
+    Labels.from_user(request.coords, request.dims, posterior)
     starts.plan(request.inits, request.init_radius, posterior, request.chains, request.seed)
     return plan
 

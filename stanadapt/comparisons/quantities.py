@@ -85,7 +85,7 @@ def _check_names(posterior: Posterior, given: Sequence[str] | None) -> list[str]
         return list(posterior.parameters)
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, Sequence) or not names:
-        raise check.refused("var_names", given, "a list of variables")
+        raise check.refusal("var_names", given, "a list of variables")
     for name in names:
         check.choice("var_names", name, posterior.variables)
     return list(dict.fromkeys(names))

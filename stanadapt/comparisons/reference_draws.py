@@ -127,7 +127,7 @@ def _put(
     try:
         array = np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
-        raise check.refused(what, values, "numbers") from error
+        raise check.refusal(what, values, "numbers") from error
     if name in quantities.shapes:
         shape = quantities.shapes[name]
         if array.shape[head:] != shape or array.ndim < head:
@@ -157,7 +157,7 @@ def _read_draws(given: Any, quantities: Quantities) -> dict[str, np.ndarray]:
     elif isinstance(given, Sequence) and given and all(isinstance(each, Mapping) for each in given):
         chains = list(given)
     else:
-        raise check.refused("reference", given, _ALLOWED)
+        raise check.refusal("reference", given, _ALLOWED)
     parts: list[dict[str, np.ndarray]] = []
     for i, chain in enumerate(chains):
         arrays: dict[str, np.ndarray] = {}
@@ -189,7 +189,7 @@ def _draws_of_result(given: Any, quantities: Quantities) -> dict[str, np.ndarray
         present = [name for name in quantities.names if name in posterior.data_vars]
         arrays = {name: posterior[name].transpose(*SAMPLE_DIMS, ...).values for name in present}
     except (ArgumentError, KeyError, ValueError, TypeError, AttributeError):
-        raise check.refused("reference", given, _ALLOWED) from None
+        raise check.refusal("reference", given, _ALLOWED) from None
     if not arrays:
         raise _nothing({str(name): 0 for name in posterior.data_vars}, quantities)
     for name, array in arrays.items():
@@ -203,5 +203,5 @@ def _nothing(given: Mapping[Any, Any], quantities: Quantities) -> ArgumentError:
     """Make the error for a reference that has none of the scalars of the comparison."""
     return ArgumentError(
         f"reference has nothing of {', '.join(quantities.names[:5])}, which are compared; it has "
-        f"{', '.join(check.shown(str(name)) for name in list(given)[:5])}"
+        f"{', '.join(check.quote(str(name)) for name in list(given)[:5])}"
     )

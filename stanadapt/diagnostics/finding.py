@@ -44,7 +44,7 @@ class Names:
     def rows(self) -> list[str]:
         return row_names(self.posterior)
 
-    def listed(self, chosen: np.ndarray) -> str:
+    def first_names(self, chosen: np.ndarray) -> str:
         """The first ones of those that are chosen, and how many more there are."""
         picked = np.flatnonzero(chosen)
         more = f" and {len(picked) - _WORST} more" if len(picked) > _WORST else ""
@@ -60,7 +60,7 @@ class Names:
         picked = order[chosen[order]][:_WORST]
         return ", ".join(f"{self.rows[i]} ({values[i]:.4g})" for i in picked)
 
-    def ordered(self, values: np.ndarray, chosen: np.ndarray, *, largest: bool) -> tuple[str, ...]:
+    def worst_names(self, values: np.ndarray, chosen: np.ndarray, *, largest: bool) -> tuple[str, ...]:
         """The worst hundred of those that are chosen, the worst first."""
         order = _order(values, largest)
         return tuple(self.rows[i] for i in order[chosen[order]][:MOST_NAMES])

@@ -94,7 +94,7 @@ def diagnose(
             findings.append(sticky)
         findings += _trajectories(stats, attrs, facts)
     if adaptation is not None:
-        findings += _missed(posterior, scalars, adaptation, stats)
+        findings += _find_missed(posterior, scalars, adaptation, stats)
         findings += _ignorance(adaptation, facts)
         findings += _failures(adaptation, stats)
     if "tempering" in groups:
@@ -112,7 +112,7 @@ def _convergence(posterior: xarray.Dataset, scalars: Scalars, stats: xarray.Data
         findings.append(
             Finding(
                 "nan",
-                f"NaN or infinite draws in {names.listed(~scalars.finite)}.",
+                f"NaN or infinite draws in {names.first_names(~scalars.finite)}.",
                 variables=names.first(~scalars.finite),
                 numbers=_counts(~scalars.finite),
             )
@@ -121,7 +121,7 @@ def _convergence(posterior: xarray.Dataset, scalars: Scalars, stats: xarray.Data
         findings.append(
             Finding(
                 "constant",
-                f"All draws are the same, in {names.listed(scalars.constant)}: no chain has moved.",
+                f"All draws are the same, in {names.first_names(scalars.constant)}: no chain has moved.",
                 variables=names.first(scalars.constant),
             )
         )
@@ -136,7 +136,7 @@ def _convergence(posterior: xarray.Dataset, scalars: Scalars, stats: xarray.Data
                 f"R-hat is over {limit} for {high.sum()} of {len(high)} quantities, worst "
                 f"{names.worst(values, high, largest=True)}: the {disagree} yet. "
                 "Run longer (warmup, draws), or see whether the posterior has several modes.",
-                variables=names.ordered(values, high, largest=True),
+                variables=names.worst_names(values, high, largest=True),
                 numbers=_counts(high) | {"limit": limit, "largest": float(np.max(values))},
             )
         )
@@ -153,7 +153,7 @@ def _convergence(posterior: xarray.Dataset, scalars: Scalars, stats: xarray.Data
                     f"ess_{kind}",
                     f"The {kind} effective sample size is under {ESS_PER_CHAIN} a chain for {low.sum()} of "
                     f"{len(low)} quantities, worst {names.worst(ess, low, largest=False)}. Draw more.",
-                    variables=names.ordered(ess, low, largest=False),
+                    variables=names.worst_names(ess, low, largest=False),
                     numbers=_counts(low)
                     | {"limit": ESS_PER_CHAIN * len(chains), "smallest": float(np.min(ess))},
                 )
@@ -204,13 +204,13 @@ def _leaving(chains: np.ndarray, draws: int, travels: np.ndarray, names: Names) 
                 f"Chain {chain} still moves away, in {names.worst(path, far, largest=True)} spreads of a "
                 "quarter of its draws: warm-up has not found the posterior's mass, or it is improper."
             )
-            variables = names.ordered(path, far, largest=True)
+            variables = names.worst_names(path, far, largest=True)
             numbers = {"limit": LEAVING, "largest": float(np.nanmax(path))}
             findings.append(Finding("leaving", text, variables, plain_chains([chain]), numbers))
     return findings
 
 
-def _missed(
+def _find_missed(
     posterior: xarray.Dataset, scalars: Scalars, adaptation: xarray.Dataset, stats: xarray.Dataset | None
 ) -> list[Finding]:
     """What the draws may lack without looking wrong."""

@@ -49,13 +49,13 @@ class Goals:
         not_before = seen.not_before if seen is not None and seen.rows == rows else 0.0
         return self.schedule.next(rows, evaluations, before, not_before)
 
-    def watched(self, look: Look) -> Look:
+    def with_time_limit(self, look: Look) -> Look:
         """`look`, and a watch on the limit of time."""
 
         def both(board: Board) -> None:
             look(board)
             seconds = self.until.seconds
-            if seconds is not None and not board.stopped and time.perf_counter() - self.began >= seconds:
+            if seconds is not None and not board.is_stopped and time.perf_counter() - self.began >= seconds:
                 self.limit = "seconds"
                 board.stop()
 
@@ -71,7 +71,7 @@ class Goals:
         """Estimate of the rows at which all goals hold, infinity before the first look."""
         return float("inf") if self.status is None else self.status.rows_needed
 
-    def ending(self, work: Work, run: Run) -> Run:
+    def finish(self, work: Work, run: Run) -> Run:
         """The run as it has ended, which `attributes` tell of."""
         if not run.is_enough and self.limit != "seconds":
             self.limit = "interrupt" if run.is_short else "draws"

@@ -128,7 +128,7 @@ def modes(adaptation: xarray.Dataset) -> Finding | None:
     rises = adaptation["mode_rise"].values if "mode_rise" in adaptation else [None] * len(logp)
     shares = np.exp(log_mass - np.logaddexp.reduce([0.0, *log_mass]))
     shown = "; ".join(
-        f"{_where(int(n))} at log density {height:.6g}{_compared(rise)}, with about {share:.2g} of the mass"
+        f"{_where(int(n))} at log density {height:.6g}{_comparison(rise)}, with about {share:.2g} of the mass"
         for n, height, rise, share in zip(climbs, logp, rises, shares, strict=True)
     )
     some, them = ("a mode", "it") if len(climbs) == 1 else (f"{len(climbs)} modes", "them")
@@ -148,7 +148,7 @@ def _where(climbs: int) -> str:
     return f"where {climbs} climb{'s have' if climbs > 1 else ' has'} ended,"
 
 
-def _compared(rise: float | None) -> str:
+def _comparison(rise: float | None) -> str:
     """How high a mode is beside the highest point that chains have come near."""
     if rise is None:  # of a result that does not know
         return ""

@@ -198,7 +198,7 @@ def replay(
     check_target(posterior)
     record.check_model(posterior)
     job = record.job()
-    draws, spacing = record.unconstrained(posterior)
+    draws, spacing = record.unconstrain(posterior)
     _check_draws(draws)  # before warm-up takes its time
     frozen, notes, method = None, [], sampler(job.method)
     if is_engine(method):

@@ -116,7 +116,7 @@ def find_unlike(hits: np.ndarray, clumps: np.ndarray, usable: np.ndarray, draws:
     places, hits, clumps = np.argwhere(looked), hits[looked], clumps[looked]
     found = []
     for i in np.flatnonzero((_p_values(hits, clumps, np.ones(chains, bool)) < level).any(axis=1)):
-        differing, p_value = _outvoted(hits[i], clumps[i], level)
+        differing, p_value = _find_outvoted(hits[i], clumps[i], level)
         shares, (row, tail) = hits[i] / draws, map(int, places[i])
         for chain in differing:
             rest = [c for c in range(chains) if c not in differing] or [
@@ -129,7 +129,7 @@ def find_unlike(hits: np.ndarray, clumps: np.ndarray, usable: np.ndarray, draws:
     return sorted(found, key=lambda each: (each.p_value, -each.errors))
 
 
-def _outvoted(hits: np.ndarray, clumps: np.ndarray, level: float) -> tuple[list[int], float]:
+def _find_outvoted(hits: np.ndarray, clumps: np.ndarray, level: float) -> tuple[list[int], float]:
     """Places of the chains without which the others agree, and the smallest p-value."""
     active, differing, smallest = np.ones(len(hits), bool), [], 1.0
     while active.sum() > 1:

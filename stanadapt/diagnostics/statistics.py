@@ -55,7 +55,7 @@ def select(idata: InferenceData, var_names: list[str] | None) -> xarray.Dataset:
     for name in wanted:
         if not isinstance(name, str) or name not in posterior.data_vars:
             known = ", ".join(str(name) for name in posterior.data_vars)
-            raise ArgumentError(f"var_names: {check.shown(name)} is not in the posterior, which has {known}")
+            raise ArgumentError(f"var_names: {check.quote(name)} is not in the posterior, which has {known}")
         if obstacle := _obstacle(posterior.variables[name]):
             raise ArgumentError(f"var_names: {name} {obstacle}")
     chosen: xarray.Dataset = posterior[wanted]

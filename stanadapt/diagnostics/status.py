@@ -22,10 +22,10 @@ class Figure(NamedTuple):
 
     def __str__(self) -> str:
         """Such as "ess 310/400"."""
-        return f"{self.goal} {self.shown}/{self.limit:.10g}"
+        return f"{self.goal} {self.value_text}/{self.limit:.10g}"
 
     @property
-    def shown(self) -> str:
+    def value_text(self) -> str:
         """The value, with as many digits as it takes to see on which side of the limit it is."""
         if not math.isfinite(self.value):
             return str(self.value)
@@ -50,7 +50,7 @@ class Status(NamedTuple):
     obstacle: str  # why nothing could be judged
 
     @property
-    def reached(self) -> bool:
+    def is_reached(self) -> bool:
         """Whether all goals hold in every quantity."""
         return self.holds and not self.unusable
 
@@ -95,7 +95,7 @@ def attributes(until: Until, status: Status, limit: str = "") -> dict[str, str |
     limit
         What ended the run, as in `until_limit`.
     """
-    reached = status.reached if until.has_goals else limit != "interrupt"
+    reached = status.is_reached if until.has_goals else limit != "interrupt"
     return {
         "until": str(until),
         "until_reached": int(reached),
@@ -107,14 +107,14 @@ def attributes(until: Until, status: Status, limit: str = "") -> dict[str, str |
 
 def _reason(until: Until, status: Status, limit: str) -> str:
     each_chain = f"{status.rows} of each chain"
-    met = ", ".join(f"{each.goal} {each.shown} of {each.limit:.10g}" for each in status.figures)
-    if status.reached:
+    met = ", ".join(f"{each.goal} {each.value_text} of {each.limit:.10g}" for each in status.figures)
+    if status.is_reached:
         return f"{met} at draw {each_chain}"
     if status.holds:
         return f"NaN or infinite draws in {status.unusable}, all else has {met} at draw {each_chain}"
     words = {**until.limits, "draws": "the last draw", "interrupt": "an interrupt", "": "the end"}
     came = f"{words[limit]} came {'first, ' if until.has_goals else ''}at draw {each_chain}"
-    far = [f"{each.goal} {each.shown} ({each.quantity})" for each in status.figures if not each.is_met]
+    far = [f"{each.goal} {each.value_text} ({each.quantity})" for each in status.figures if not each.is_met]
     if status.unusable and not status.obstacle:
         far.append(f"NaN or infinite draws in {status.unusable}")
     lacks = status.obstacle or ", ".join(far)

@@ -57,7 +57,7 @@ class _Rows(NamedTuple):
         return cls(flat.mean(axis=1), sd, quantiles, mcse, *convergence(draws)[:3])
 
     @classmethod
-    def weighted(cls, draws: np.ndarray, ends: tuple[float, float], weights: np.ndarray) -> _Rows:
+    def from_weighted(cls, draws: np.ndarray, ends: tuple[float, float], weights: np.ndarray) -> _Rows:
         """Of independent draws (k, chain, draw) with weights (chain, draw) that add up to 1.
 
         The standard error is that of self-normalised importance sampling. An effective sample size is the
@@ -120,7 +120,7 @@ def summary(
     if weights is None:
         rows = each(lambda draws: _Rows.of(draws, ends), posterior)
     else:
-        rows = each(lambda draws: _Rows.weighted(draws, ends, weights), posterior)
+        rows = each(lambda draws: _Rows.from_weighted(draws, ends, weights), posterior)
     columns = {
         "mean": rows.mean,
         "sd": rows.sd,
@@ -134,7 +134,7 @@ def summary(
     return pandas.DataFrame(columns, index=row_names(posterior))
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
+def align_columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
     """Columns two spaces apart under their header; the first one left-aligned, the rest as `right` says."""
     columns = list(zip(header, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
@@ -166,7 +166,7 @@ def summary_table(frame: pandas.DataFrame) -> str:
     columns = [_on_the_point(cells) for cells in summary_columns(frame)]
     names = [check.printable(str(name)) for name in frame.index]
     rows = [list(row) for row in zip(names, *columns, strict=True)]
-    return aligned(["", *frame.columns], rows, right=True)
+    return align_columns(["", *frame.columns], rows, right=True)
 
 
 def summary_columns(frame: pandas.DataFrame, *, level: bool = False) -> list[list[str]]:
@@ -183,11 +183,11 @@ def summary_columns(frame: pandas.DataFrame, *, level: bool = False) -> list[lis
     for name in frame.columns:
         values = [float(value) for value in frame[name]]
         if name.startswith("ess"):
-            cells = [_fixed(value, 0) for value in values]
+            cells = [_in_decimals(value, 0) for value in values]
         elif name == "r_hat":
-            cells = [_fixed(value, 3) for value in values]
+            cells = [_in_decimals(value, 3) for value in values]
         else:
-            cells = [_rounded(value, error) for value, error in zip(values, errors, strict=True)]
+            cells = [_round(value, error) for value, error in zip(values, errors, strict=True)]
         columns.append(cells)
     return columns
 
@@ -211,16 +211,16 @@ def _typical_errors(frame: pandas.DataFrame) -> list[float]:
     return [medians.get(variable, 0.0) for variable in variables]
 
 
-def _rounded(value: float, error: float) -> str:
+def _round(value: float, error: float) -> str:
     if not (math.isfinite(value) and error > 0.0):
         return f"{value:.4g}"
     decimals = max(0, 1 - math.floor(math.log10(error)))
     if abs(value) >= _PLAIN or decimals > _DECIMALS:
         return f"{value:.4g}"
-    return _fixed(value, decimals)
+    return _in_decimals(value, decimals)
 
 
-def _fixed(value: float, decimals: int) -> str:
+def _in_decimals(value: float, decimals: int) -> str:
     text = f"{value:.{decimals}f}"
     return text.lstrip("-") if not text.strip("-0.") else text  # no minus sign before a zero
 

@@ -91,7 +91,7 @@ class GoalWatch:
         if rows < MINIMUM:
             return Status(rows, (), False, False, math.inf, "", f"only {rows} draws of each chain")
         self._see(values)
-        unusable = self._listed(np.flatnonzero(~self.finite))
+        unusable = self._first_names(np.flatnonzero(~self.finite))
         order = self.order[(self.finite & ~self.constant)[self.order]]
         if not order.size:
             hopeless = not self.finite.any()
@@ -241,7 +241,7 @@ class GoalWatch:
         index = np.argwhere(self.variables[name].columns == column)[0]
         return f"{name}[{', '.join(map(str, index))}]" if index.size else name
 
-    def _listed(self, chosen: np.ndarray) -> str:
+    def _first_names(self, chosen: np.ndarray) -> str:
         """The first ones of the quantities chosen, and how many more there are."""
         names = [self._name(int(column)) for column in self.columns[chosen[:_LISTED]]]
         more = f" and {len(chosen) - _LISTED} more" if len(chosen) > _LISTED else ""

@@ -313,7 +313,7 @@ def _chains_apart(x: np.ndarray, halves: list[Bridge]) -> Finding | None:
 
 def _digests(posterior: Posterior) -> dict[str, str]:
     """Hashes of the observed data by name."""
-    observed = posterior.observed()[0]
+    observed = posterior.split_data()[0]
     return {
         name: hashlib.sha256(np.ascontiguousarray(value, dtype=float).tobytes()).hexdigest()[:16]
         for name, value in observed.items()

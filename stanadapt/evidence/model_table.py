@@ -60,7 +60,7 @@ def compare_models(
     >>> table = stanadapt.compare_models({"pooled": evidence_1, "hierarchical": evidence_2})
     """
     if not isinstance(models, Mapping) or len(models) < 2:
-        raise check.refused("models", models, "a dict of at least two models by name")
+        raise check.refusal("models", models, "a dict of at least two models by name")
     weights = _prior(prior, list(models))
     evidences = {str(name): _evidence(str(name), given, seed) for name, given in models.items()}
     _warn_of_other_data(evidences)
@@ -99,7 +99,7 @@ def _evidence(name: str, given: Any, seed: int) -> Evidence:
     what = f"models[{name!r}]"
     allowed = "an evidence of log_evidence, (log evidence, standard error), or (result, model, data)"
     if not isinstance(given, tuple) or len(given) < 2:
-        raise check.refused(what, given, allowed)
+        raise check.refusal(what, given, allowed)
     if isinstance(given, Evidence):
         found = given
     elif len(given) == 2 and all(np.ndim(each) == 0 and isinstance(each, int | float) for each in given):
@@ -107,7 +107,7 @@ def _evidence(name: str, given: Any, seed: int) -> Evidence:
     elif len(given) <= 3:
         found = log_evidence(*given, seed=seed)
     else:
-        raise check.refused(what, given, allowed)
+        raise check.refusal(what, given, allowed)
     if not (np.isfinite(found.log_evidence) and 0.0 <= found.standard_error < np.inf):
         raise ArgumentError(
             f"{what} has no evidence: log_evidence={found.log_evidence}, standard_error="
@@ -121,7 +121,7 @@ def _prior(prior: Mapping[str, float] | None, names: list[str]) -> np.ndarray:
     if prior is None:
         return np.zeros(len(names))
     if not isinstance(prior, Mapping) or set(prior) != set(names):
-        raise check.refused("prior", prior, f"a dict with a number for each of {', '.join(map(str, names))}")
+        raise check.refusal("prior", prior, f"a dict with a number for each of {', '.join(map(str, names))}")
     given = [check.number(f"prior[{name!r}]", prior[name], 0.0, open_low=True) for name in names]
     return np.log(given)
 

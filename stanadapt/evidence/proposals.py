@@ -67,8 +67,8 @@ def fit_proposal(x: np.ndarray, candidates: Sequence[Coordinates]) -> Proposal:
         z, log_det = z.reshape(x.shape), log_det.reshape(x.shape[:-1])
         folds = z[:, :half].reshape(-1, x.shape[-1]), z[:, half:].reshape(-1, x.shape[-1])
         volume = float(log_det.mean())
-        first = _judged(folds[0], folds[1], coordinates.metric)
-        second = _judged(folds[1], folds[0], coordinates.metric)
+        first = _judge(folds[0], folds[1], coordinates.metric)
+        second = _judge(folds[1], folds[0], coordinates.metric)
         for (shrinkage, degrees, one), (_, _, other) in zip(first, second, strict=True):
             score = 0.5 * (one + other) - volume
             if score > best:
@@ -99,7 +99,7 @@ def to_x(transport: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return x, np.array([into_x(transport, row, out) for row, out in zip(z, x, strict=True)])
 
 
-def _judged(
+def _judge(
     own: np.ndarray, others: np.ndarray, metric: np.ndarray | None
 ) -> Iterator[tuple[float, float, float]]:
     """Shrinkage, degrees of freedom, and mean log density of `others` (k, d), of laws fitted to `own`."""

@@ -117,7 +117,7 @@ def sample_many(
     total = count(datasets)
     if isinstance(model, Posterior) or (is_opened(model) and not is_function(model)):
         raise ArgumentError(
-            f"model={check.shown(model)} has its own data: pass a program, or model=None and datasets with "
+            f"model={check.quote(model)} has its own data: pass a program, or model=None and datasets with "
             "(model, None) for each key"
         )
     include_paths = [str(folder) for folder in check_include_paths(arguments["include_paths"])]
@@ -160,7 +160,7 @@ def _folder(
     if out is None:
         return None, request.seed
     if not isinstance(out, str | os.PathLike) or not os.fspath(out):
-        raise check.refused("out", out, "the name of a folder, or None")
+        raise check.refusal("out", out, "the name of a folder, or None")
     asked: dict[str, Any] = {
         "program": None if program is None else program_digest(program),
         "arguments": _plain_arguments(request, arguments),
@@ -181,7 +181,7 @@ def _plain_arguments(request: Request, arguments: dict[str, Any]) -> dict[str, A
     del written["include_paths"]  # the hash of the program tells what it includes
     if request.method != auto.NAME:
         job = request.job(request.method, request.settings)
-        settings = samplers.named(samplers.sampler(job.method), job.settings)
+        settings = samplers.user_values(samplers.sampler(job.method), job.settings)
         written |= {"warmup": job.warmup, "draws": job.draws, "settings": settings}
     return {name: plain(name, value) for name, value in written.items()}
 

@@ -63,7 +63,7 @@ def _plain_key(key: Any, whole: Any) -> Any:
     if isinstance(key, tuple) and key:
         return [_plain_key(part, whole) for part in key]
     raise ArgumentError(
-        f"the key {check.shown(whole)} is not allowed: a key must be {_KEYS}; str(key) is one"
+        f"the key {check.quote(whole)} is not allowed: a key must be {_KEYS}; str(key) is one"
     )
 
 
@@ -85,9 +85,9 @@ def entries(model: Any, datasets: Any) -> Iterator[Entry]:
     """
     allowed = _PAIR_FORMS if model is None else _FORMS
     if isinstance(datasets, str | bytes | os.PathLike) or not isinstance(datasets, Iterable):
-        raise check.refused("datasets", datasets, allowed)
+        raise check.refusal("datasets", datasets, allowed)
     if hasattr(datasets, "columns") or hasattr(datasets, "dtype"):  # a table or an array is iterable too
-        raise check.refused("datasets", datasets, allowed)
+        raise check.refusal("datasets", datasets, allowed)
     if isinstance(datasets, Mapping):
         _check_mapping(model, datasets)
     return _entries(model, datasets)
@@ -97,10 +97,10 @@ def _check_mapping(model: Any, datasets: Mapping[Any, Any]) -> None:
     """Refuse a single data set, whose values are numbers. Only the first value is looked at."""
     for key, value in datasets.items():
         if model is None and not _is_pair(value):
-            raise check.refused(f"datasets[{key!r}]", value, f"(model, data): {_PAIR_FORMS}")
+            raise check.refusal(f"datasets[{key!r}]", value, f"(model, data): {_PAIR_FORMS}")
         if model is not None and not (isinstance(value, _DATA) or is_table(value)):
             raise ArgumentError(
-                f"datasets seems to be a single data set: datasets[{key!r}] is {check.shown(value)}, where "
+                f"datasets seems to be a single data set: datasets[{key!r}] is {check.quote(value)}, where "
                 "data are expected. Use stanadapt.sample for one data set, or [data]"
             )
         return
@@ -116,7 +116,7 @@ def _entries(model: Any, datasets: Any) -> Iterator[Entry]:
         text = key_text(key)
         digest = hashlib.sha256(text.encode()).digest()[:16]
         if digest in seen:
-            raise ArgumentError(f"datasets: the key {check.shown(key)} comes twice; each fit needs its own")
+            raise ArgumentError(f"datasets: the key {check.quote(key)} comes twice; each fit needs its own")
         seen.add(digest)
         yield Entry(key, text, *(value if model is None else (model, value)))
 
@@ -140,5 +140,5 @@ def _is_pair(value: Any) -> bool:
 
 def _wrong_item(model: Any, number: int, item: Any) -> ArgumentError:
     allowed = _PAIR_FORMS if model is None else f"{_FORMS}; and all of its items must be of the same form"
-    what = f"item {number} of datasets, {check.shown(item)}"
+    what = f"item {number} of datasets, {check.quote(item)}"
     return ArgumentError(f"{what}, is not allowed: datasets must be {allowed}")

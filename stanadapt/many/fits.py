@@ -32,6 +32,7 @@ from ..run.preparation.prepare import open_posterior
 from ..run.progress import Tally
 from ..run.request import Request
 from ..run.workers.board import Board
+from ..run.workers.failures import PackedFailure
 from ..run.workers.pools import Here, LocalProcesses, Loss, Pool, Task
 from .datasets import Entry
 from .folder import Folder, digest
@@ -120,7 +121,7 @@ class Fits:
     def _next(self, caught: Caught) -> tuple[Any, Value] | None:
         """The next result, waited for; None where there are no more."""
         while True:
-            with self._stopped_by(caught):
+            with self._stop_at_signal(caught):
                 self._take(caught)
             if caught.signal:
                 self._stop()
@@ -137,7 +138,7 @@ class Fits:
                         self._finish(future)
 
     @contextlib.contextmanager
-    def _stopped_by(self, caught: Caught) -> Iterator[None]:
+    def _stop_at_signal(self, caught: Caught) -> Iterator[None]:
         """A signal in a fit of this process ends the run, as it does for fits in other processes."""
         try:
             yield
@@ -187,7 +188,7 @@ class Fits:
             self._submit(fit)
         elif held["input"] != given:
             self.failed.append(entry.text)
-            text = f"the folder out holds a fit of {check.shown(entry.key)} with other data"
+            text = f"the folder out holds a fit of {check.quote(entry.key)} with other data"
             self._put(entry, OutputError(f"{text}: use another folder, or another key"))
         else:
             self.ready.append((entry, lambda: self._read(fit, held)))
@@ -425,8 +426,8 @@ def _values(data: Any) -> Any:
 def _error(outcome: Outcome) -> Exception:
     """The exception of a fit, with the traceback that it had in a worker process."""
     failure: Any = outcome.failure
-    if hasattr(failure, "opened"):
-        failure = failure.opened()
+    if isinstance(failure, PackedFailure):
+        failure = failure.unpack()
         if failure.traceback:
             failure.error.add_note(f"It was raised in a worker process:\n{failure.traceback}")
     error: Exception = failure.error

@@ -104,7 +104,7 @@ class Folder:
         if not self.run:
             self.run = {"format": FORMAT, **wanted}
             target = self.path / _RUN
-            unfinished = check.unfinished(target)
+            unfinished = check.partial_path(target)
             try:
                 with unfinished.open("w", encoding="utf-8") as file:
                     json.dump(self.run, file, indent=1)
@@ -167,7 +167,7 @@ class Folder:
         if found != FORMAT:
             raise OutputError(
                 f"out={self.shown!r} was written by another version of stanadapt, in format "
-                f"{check.shown(found)}; this one has format {FORMAT}"
+                f"{check.quote(found)}; this one has format {FORMAT}"
             )
         return dict(run)
 
@@ -222,7 +222,7 @@ def plain(name: str, value: Any) -> Any:
     elif isinstance(value, Sequence):
         return [plain(name, part) for part in value]
     raise ArgumentError(
-        f"{name}={check.shown(value)} is not allowed with out=, since a folder cannot tell it from another "
+        f"{name}={check.quote(value)} is not allowed with out=, since a folder cannot tell it from another "
         "one: use numbers, texts, arrays, and lists and dicts of them"
     )
 
@@ -240,4 +240,4 @@ def _difference(name: str, held: Any, asked: Any) -> str:
                 return _difference(part, held.get(part), asked.get(part))
     if name == "program":
         return "another program: use another folder"
-    return f"{name}={check.shown(held)}, and {name}={check.shown(asked)} is asked for: use another folder"
+    return f"{name}={check.quote(held)}, and {name}={check.quote(asked)} is asked for: use another folder"

@@ -50,11 +50,11 @@ def fit(task: Task) -> Outcome:
     result: Any = None
     failure = None
     unwritten = ""
-    with _TURN, _ended_after(task), warnings.catch_warnings(record=True) as caught:
+    with _TURN, _end_at_timeout(task), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", StanAdaptWarning)
         began = time.perf_counter()
         try:
-            common, (model, data) = _common(task.common), _unpacked(task.own)
+            common, (model, data) = _common(task.common), _unpack(task.own)
             program = common.model if model is None else model
             # A text has its includes in place; another machine need not have the folders.
             own = {"include_paths": ()} if isinstance(program, str) else {}
@@ -86,7 +86,7 @@ def fit(task: Task) -> Outcome:
 
 
 @contextlib.contextmanager
-def _ended_after(task: Task) -> Iterator[None]:
+def _end_at_timeout(task: Task) -> Iterator[None]:
     """End this process where a fit takes too long: nothing else stops native code that does not return.
 
     The thread that waits is not Python's: code may hold Python's lock and never give it back. It writes where
@@ -109,7 +109,7 @@ def fit_packed(task: Task) -> bytes:
     """Run a fit, and return its outcome as bytes, so that unpacking cannot fail in a library's threads."""
     outcome = fit(task)
     if isinstance(outcome.failure, ChainFailure):
-        outcome = outcome._replace(failure=outcome.failure.packed())
+        outcome = outcome._replace(failure=outcome.failure.pack())
     return pickle.dumps(outcome, protocol=5)
 
 
@@ -118,7 +118,7 @@ def is_refused_packed(task: Task) -> bytes:
     refused = False
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        common, (model, data) = _common(task.common), _unpacked(task.own)
+        common, (model, data) = _common(task.common), _unpack(task.own)
         refused = is_refused(common.model if model is None else model, data)
     return pickle.dumps(refused)
 
@@ -143,7 +143,7 @@ def _unpickle_once(packed: bytes) -> Common:
     return common
 
 
-def _unpacked(own: Any) -> tuple[Any, Any]:
+def _unpack(own: Any) -> tuple[Any, Any]:
     pair: tuple[Any, Any] = pickle.loads(own) if isinstance(own, bytes) else own
     return pair
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import stanio
 
-from ..check import shown
+from ..check import quote
 from ..errors import DataError
 from .program import Declaration
 from .source import is_path
@@ -66,16 +66,16 @@ def read(data: Any, what: str = "data", tuples: Container[str] = ()) -> dict[str
     if not isinstance(data, Mapping):
         table = "a DataFrame, an xarray Dataset, " if what == "data" else ""
         raise DataError(
-            f"{what}={shown(data)} of type {type(data).__name__} is not allowed: {what} must be a dict, "
+            f"{what}={quote(data)} of type {type(data).__name__} is not allowed: {what} must be a dict, "
             f"{table}a path to a JSON file, JSON text, or None"
         )
     values = {}
     for name in data:
         if not isinstance(name, str):
-            raise DataError(f"{what}: the name {shown(name)} is not allowed: names must be strings")
+            raise DataError(f"{what}: the name {quote(name)} is not allowed: names must be strings")
         label = f"{what}[{name!r}]"
         try:
-            values[name] = _nested(label, data[name]) if name in tuples else _plain(label, data[name])
+            values[name] = _tuple_value(label, data[name]) if name in tuples else _plain(label, data[name])
         except RecursionError as error:
             raise DataError(f"{label} is nested too deeply") from error
     return values
@@ -112,7 +112,7 @@ def conform(values: Mapping[str, Any], declared: Mapping[str, Declaration]) -> d
             )
         if name in fitted:
             if declaration.type != "tuple":
-                fitted[name] = _fitted(name, fitted[name], declaration, wanted)
+                fitted[name] = _check_shape(name, fitted[name], declaration, wanted)
         elif 0 in wanted:
             fitted[name] = np.empty(0)
         else:
@@ -124,7 +124,7 @@ def conform(values: Mapping[str, Any], declared: Mapping[str, Declaration]) -> d
     return fitted
 
 
-def _fitted(name: str, value: Any, declaration: Declaration, wanted: tuple[int | None, ...]) -> Any:
+def _check_shape(name: str, value: Any, declaration: Declaration, wanted: tuple[int | None, ...]) -> Any:
     """`value` if it has the shape `wanted` and the declared type."""
     if holds_tuples(value):
         raise DataError(
@@ -172,7 +172,7 @@ def load(source: str | os.PathLike[str], what: str) -> dict[str, Any]:
     text = os.fspath(source)
     where = f"{what} text"
     if is_path(source, (".json",), looks_like_contents=text.lstrip().startswith(("{", "["))):
-        where = f"{what} file {shown(text)}"
+        where = f"{what} file {quote(text)}"
         text = _read_text(text, what)
     try:
         values = json.loads(text, object_pairs_hook=_without_repeats, parse_float=_finite)
@@ -202,7 +202,7 @@ def _first_leaf(value: Any, kinds: Any) -> Any:
 
 def _read_text(name: str, what: str) -> str:
     path = Path(name)
-    label = f"{what}={shown(name)}"
+    label = f"{what}={quote(name)}"
     try:
         if name and path.is_dir():
             raise DataError(f"{label} is a directory; {what} must be a JSON file")
@@ -236,7 +236,7 @@ def _finite(text: str) -> float:
 def _plain(label: str, value: Any) -> Any:
     """`value` as an int, a float or an array; a complex number as a pair; Stan tuples, dicts, as they are."""
     if holds_tuples(value):
-        return _nested(label, value)
+        return _tuple_value(label, value)
     if isinstance(value, str | bytes | set | frozenset):
         return _number(label, value)
     if type(value) is float or (type(value) is int and abs(value) < 2**63):
@@ -316,20 +316,20 @@ def _number(label: str, value: Any) -> int | float | complex:
         if isinstance(value, numbers.Complex):
             return complex(value)
     except OverflowError as error:
-        raise DataError(f"{label} holds {shown(value)}, which is beyond the range of a float") from error
-    raise DataError(f"{label} holds {shown(value)} ({type(value).__name__}); numbers are needed")
+        raise DataError(f"{label} holds {quote(value)}, which is beyond the range of a float") from error
+    raise DataError(f"{label} holds {quote(value)} ({type(value).__name__}); numbers are needed")
 
 
-def _nested(label: str, value: Any) -> Any:
+def _tuple_value(label: str, value: Any) -> Any:
     """A Stan tuple, or an array of them: tuples as dicts, and in them numbers and lists."""
     if isinstance(value, Mapping):
         if not all(str(key).isdigit() for key in value):
-            raise DataError(f"{label} is a dict with the keys {shown(list(value))}; numbers are needed")
-        return {str(key): _nested(label, part) for key, part in value.items()}
+            raise DataError(f"{label} is a dict with the keys {quote(list(value))}; numbers are needed")
+        return {str(key): _tuple_value(label, part) for key, part in value.items()}
     if isinstance(value, tuple):
-        return {str(i): _nested(label, part) for i, part in enumerate(value, 1)}
+        return {str(i): _tuple_value(label, part) for i, part in enumerate(value, 1)}
     if isinstance(value, list) and isinstance(_first_leaf(value, list), tuple | Mapping):
-        parts = [_nested(label, part) for part in value]
+        parts = [_tuple_value(label, part) for part in value]
         if len({len(part) if isinstance(part, list) else type(part) for part in parts}) > 1:
             raise DataError(f"{label} is ragged: its rows differ; Stan arrays are rectangular")
         return parts

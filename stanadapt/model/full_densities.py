@@ -68,7 +68,7 @@ class _Program(ProgramSyntax):
                     tilde = self.find("~", begin, end)
                     if tilde is not None:
                         seen += 1
-                        yield from self._sampling(begin, tilde, end, in_model=block == "model")
+                        yield from self._sampling_statement(begin, tilde, end, in_model=block == "model")
         tildes = [token for token in self.tokens if token.text == "~"]
         if len(tildes) != seen:
             raise ModelError(f"{line_of(self.code, tildes[-1].start)}: a statement with ~ cannot be read")
@@ -79,7 +79,7 @@ class _Program(ProgramSyntax):
             if found := _UNNORMALISED.fullmatch(token.text):
                 yield Edit(token.start, token.end, f"{found[1]}_lp{found[2]}")
 
-    def _sampling(self, begin: int, tilde: int, end: int, *, in_model: bool) -> Iterator[Edit]:
+    def _sampling_statement(self, begin: int, tilde: int, end: int, *, in_model: bool) -> Iterator[Edit]:
         """Of the statement `lhs ~ name(args) T[lower, upper];` with its `;` at the place `end`."""
         where = line_of(self.code, self.tokens[begin].start)
         opening = tilde + 2

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from .. import check
 from ..errors import ArgumentError, ModelError
-from .program import TOKEN, blanked
+from .program import TOKEN, blank
 
 MOST_INCLUDES = 1_000
 
@@ -53,12 +53,12 @@ def check_include_paths(include_paths: Any) -> tuple[Path, ...]:
     """
     given = [include_paths] if isinstance(include_paths, str | os.PathLike) else include_paths
     if not isinstance(given, list | tuple) or not all(isinstance(each, str | os.PathLike) for each in given):
-        raise check.refused("include_paths", include_paths, "a folder or a list of folders")
+        raise check.refusal("include_paths", include_paths, "a folder or a list of folders")
     folders = tuple(Path(os.fspath(each)) for each in given)
     for folder in folders:
         if not _is_folder(folder):
             raise ArgumentError(
-                f"include_paths={check.shown(str(folder))} is not allowed: there is no such folder (working "
+                f"include_paths={check.quote(str(folder))} is not allowed: there is no such folder (working "
                 f"directory {Path.cwd()})"
             )
     return tuple(folder.resolve() for folder in folders)
@@ -142,7 +142,7 @@ class _Writer:
         including = (*including, (path, line))
         if path in [each for each, _ in including[:-1]]:
             start = [each for each, _ in including].index(path)
-            circle = [f"{self._shown(each)} (included in {where})" for each, where in including[start:]]
+            circle = [f"{self._path_text(each)} (included in {where})" for each, where in including[start:]]
             raise ModelError(f"model: the Stan program includes a file in itself: {', then '.join(circle)}")
         try:
             text = path.read_text(encoding="utf-8-sig")
@@ -150,7 +150,7 @@ class _Writer:
             raise ModelError(f"model: {line} includes {path}, which cannot be read: {error}") from error
         if "\0" in text:
             raise ModelError(f"model: {line} includes {path}, which has a NUL character")
-        self.write(text, path.parent, self._shown(path), line, including)
+        self.write(text, path.parent, self._path_text(path), line, including)
 
     def _find(self, written: str, folder: Path | None, line: Line) -> Path:
         """The path of an included file."""
@@ -164,11 +164,11 @@ class _Writer:
             f"in none of {', '.join(map(str, folders))}" if not Path(written).is_absolute() else "not there"
         )
         raise ModelError(
-            f"model: {line} includes {check.shown(written)}, which is {looked}; include_paths=[...] names "
+            f"model: {line} includes {check.quote(written)}, which is {looked}; include_paths=[...] names "
             "more folders"
         )
 
-    def _shown(self, path: Path) -> str:
+    def _path_text(self, path: Path) -> str:
         """The path of a file for messages: from the program's folder on, if it is in there."""
         if self.folder is not None and path.is_relative_to(self.folder.resolve()):
             return path.relative_to(self.folder.resolve()).as_posix()
@@ -180,11 +180,11 @@ def find_place(program: ProgramText, pattern: str) -> str:
 
     Comments and texts are not looked at.
     """
-    found = re.search(pattern, blanked(program.code))
+    found = re.search(pattern, blank(program.code))
     if found is None:
         return ""
     number = program.code.count("\n", 0, found.start()) + 1
-    return f"{program.line(number)}: {check.shown(program.code.splitlines()[number - 1].strip())}"
+    return f"{program.line(number)}: {check.quote(program.code.splitlines()[number - 1].strip())}"
 
 
 _PLACE = re.compile(

@@ -156,7 +156,7 @@ class _Dependences(ProgramSyntax):
     def _check_words(self, statements: list[Statement]) -> None:
         """Refuse a word that is read nowhere else, and whose dependences are therefore not known."""
         for statement in statements:
-            words = self._reached(self._words(statement.first, statement.end))
+            words = self._with_dependencies(self._words(statement.first, statement.end))
             if unknown := sorted(words - self.known):
                 raise ModelError(
                     f"model: {unknown[0]} cannot be read, on which {self._where(statement)} "
@@ -172,7 +172,7 @@ class _Dependences(ProgramSyntax):
 
     def _where(self, statement: Statement) -> str:
         begin = self.tokens[statement.first].start
-        return f"{line_of(self.code, begin)}, {check.shown(self._text(statement))}"
+        return f"{line_of(self.code, begin)}, {check.quote(self._text(statement))}"
 
     def _read_assignment(self, statement: Statement) -> None:
         first, end, controls = statement
@@ -184,9 +184,9 @@ class _Dependences(ProgramSyntax):
             return
         if texts[0] in _TYPES:
             first = self._names_begin(first, end)
-            names = self._declared(first, end)
+            names = self._declared_names(first, end)
         else:
-            names = self._assigned(first, end)
+            names = self._assigned_names(first, end)
         words = set(self._words(first, end))
         for opening, closing in controls:
             words |= set(self._words(opening, closing))
@@ -214,7 +214,7 @@ class _Dependences(ProgramSyntax):
             i = self.closing.get(i, i) + 1
         return i
 
-    def _declared(self, first: int, end: int) -> list[str]:
+    def _declared_names(self, first: int, end: int) -> list[str]:
         """The variables that a declaration has from place `first` on, with or without values."""
         names: list[str] = []
         is_name, i = True, first
@@ -227,7 +227,7 @@ class _Dependences(ProgramSyntax):
             i = self.closing.get(i, i) + 1
         return names
 
-    def _assigned(self, first: int, end: int) -> list[str]:
+    def _assigned_names(self, first: int, end: int) -> list[str]:
         """The variables that a statement sets: the first word, or those of `(a, b) = f(x)`."""
         if self.tokens[first].text == "(":
             return [t.text for t in self.tokens[first : self.closing[first]] if _WORD.fullmatch(t.text)]
@@ -261,7 +261,7 @@ class _Dependences(ProgramSyntax):
         is_cut = text == "T" and self.tokens[i + 1].text == "["
         return is_called or is_cut or re.sub(r"_lup([dm]f)$", r"_lp\1", text) in self.functions
 
-    def _reached(self, words: Iterable[str]) -> set[str]:
+    def _with_dependencies(self, words: Iterable[str]) -> set[str]:
         """The words with all that they depend on."""
         return _closure(words, self.edges)
 
@@ -343,7 +343,7 @@ class _Dependences(ProgramSyntax):
         yield from self._outcome_places(*places)
         if self.find("~", *places) is not None:
             return
-        for word in self._reached(self._words(*places)):
+        for word in self._with_dependencies(self._words(*places)):
             for first, end in self.made.get(word, ()):
                 yield from self._outcome_places(first, end)
 
@@ -351,7 +351,7 @@ class _Dependences(ProgramSyntax):
         around = {
             word for opening, closing in statement.controls for word in self._control_words(opening, closing)
         }
-        reached = self._reached({*self._words(*places), *around})
+        reached = self._with_dependencies({*self._words(*places), *around})
         seen = parameters = False
         is_constant = any(True for _ in self._outcome_places(*places))
         for first, end in self._all_outcomes(places):
@@ -410,7 +410,7 @@ class _Dependences(ProgramSyntax):
         if any(True for places in self._parts(statement) for _ in self._all_outcomes(places)):
             return
         words = {w for places in self._parts(statement) for w in self._words(*places, indices=False)}
-        unsure = (self._reached(words) & self.data) - self.sizes
+        unsure = (self._with_dependencies(words) & self.data) - self.sizes
         if unsure:
             raise ModelError(
                 f"model: it cannot be told whether {', '.join(sorted(unsure))} are observed at {where}. "
@@ -423,7 +423,7 @@ class _Dependences(ProgramSyntax):
         for places in self._parts(statement):
             outcomes = list(self._all_outcomes(places))
             for first, end in outcomes or [places]:
-                found |= self._reached(self._words(first, end)) & self.parameters
+                found |= self._with_dependencies(self._words(first, end)) & self.parameters
         return found
 
     def _check_proper(self, given: set[str]) -> None:
@@ -432,7 +432,7 @@ class _Dependences(ProgramSyntax):
         for first, end, _ in self._of("parameters"):
             texts = {token.text for token in self.tokens[first:end]}
             if not texts & _COMPACT and not {"lower", "upper"} <= texts:
-                names = self._declared(self._names_begin(first, end), end)
+                names = self._declared_names(self._names_begin(first, end), end)
                 flat += [name for name in names if name not in given]
         if flat:
             raise ModelError(

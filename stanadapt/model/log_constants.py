@@ -97,14 +97,14 @@ def _densities_of_rewritten(posterior: Posterior, points: np.ndarray) -> np.ndar
             for x in points[:_SAMPLED]
         ]
     except (StanAdaptError, RuntimeError) as error:
-        raise _not_found(check.one_line(error)) from error
+        raise _no_constants_error(check.one_line(error)) from error
     for dropped, kept in pairs:
         if not np.allclose(dropped, kept, rtol=_CLOSE_SCORE, atol=_CLOSE_SCORE * (1.0 + np.abs(kept).max())):
-            raise _not_found("the program written with target += has another gradient")
+            raise _no_constants_error("the program written with target += has another gradient")
     return values
 
 
-def _not_found(reason: str) -> ModelError:
+def _no_constants_error(reason: str) -> ModelError:
     return ModelError(
         "model: the constants that its log density lacks, and without which an evidence would be wrong, "
         f"cannot be found: {reason}. {_ADVICE}"

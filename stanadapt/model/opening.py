@@ -18,11 +18,11 @@ from .plugins import check_backend, claim, open_outside
 from .program_data import read_labelled, tell_unused
 from .source import (
     ProgramSource,
+    include_paths_error,
     is_opened,
+    model_error,
     model_name,
     read_source,
-    refused_include_paths,
-    refused_model,
 )
 
 NO_LABELS = DataLabels.none()
@@ -75,7 +75,7 @@ def open_model(
     if pedantic:
         raise _NOT_PEDANTIC
     if check_include_paths(include_paths):
-        raise refused_include_paths("a model that is no Stan program")
+        raise include_paths_error("a model that is no Stan program")
     adopted, held = _adopt(model, data) if backend in BACKENDS else open_outside(backend, model, data)
     return Opened(adopted, "", held, "", model_name(model), seed)
 
@@ -101,7 +101,7 @@ def _adopt(model: Any, data: Any) -> tuple[Model, dict[str, Any]]:
             return adopted
     adopted = claim(model, data)
     if adopted is None:
-        raise refused_model(model)
+        raise model_error(model)
     return adopted
 
 

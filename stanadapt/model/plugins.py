@@ -44,7 +44,7 @@ def open_outside(name: str, model: Any, data: Any) -> tuple[Any, dict[str, Any]]
     """
     adopted = _adopt(name, model, data)
     if adopted is None:
-        raise ArgumentError(f"model={check.shown(model)} is not allowed: backend={name!r} does not take it")
+        raise ArgumentError(f"model={check.quote(model)} is not allowed: backend={name!r} does not take it")
     return adopted
 
 
@@ -138,9 +138,9 @@ def _faults_of_names(model: Any, data: dict[Any, Any]) -> Iterator[str]:
         yield f"it has no {', '.join(missing)}; derive it from stanadapt.model.backends.own.OwnModel"
         return
     if strange := [key for key in data if not isinstance(key, str)]:
-        yield f"its data have a name that is no str: {check.shown(strange[0])}"
+        yield f"its data have a name that is no str: {check.quote(strange[0])}"
     if not isinstance(model.dim, int | np.integer) or model.dim < 0:
-        yield f"dim={check.shown(model.dim)} is not a number of parameters"
+        yield f"dim={check.quote(model.dim)} is not a number of parameters"
         return
     groups = {
         "unconstrained_names()": model.unconstrained_names(),
@@ -149,7 +149,7 @@ def _faults_of_names(model: Any, data: dict[Any, Any]) -> Iterator[str]:
     }
     for call, part in groups.items():
         if not isinstance(part, list) or not all(isinstance(name, str) for name in part):
-            yield f"{call} is not a list of str: {check.shown(part)}"
+            yield f"{call} is not a list of str: {check.quote(part)}"
             return
     unconstrained, others, parameters = groups.values()
     if len(unconstrained) != model.dim:
@@ -166,7 +166,7 @@ def _faults_of_names(model: Any, data: dict[Any, Any]) -> Iterator[str]:
 
 def _faults_of_calls(model: Any) -> Iterator[str]:
     if not isinstance(model.identity(), bytes):
-        yield f"identity() is not bytes: {check.shown(model.identity())}"
+        yield f"identity() is not bytes: {check.quote(model.identity())}"
     target = model.target()
     if not target.log_density:  # calling either of them would end the process
         yield "the address of its log density is 0"

@@ -57,7 +57,7 @@ def check_program(model: Any, backend: str, include_paths: Any = ()) -> None:
     if source.library is None:
         from .backends.stan import stanli
 
-        stanli.compiled(source.program)
+        stanli.compile_program(source.program)
 
 
 def compile_program(model: Any, backend: str, is_refused: Callable[[], bool]) -> None:
@@ -76,7 +76,7 @@ def compile_program(model: Any, backend: str, is_refused: Callable[[], bool]) ->
     from .backends.stan import bridgestan
 
     if backend == "bridgestan" or (bridgestan.is_at_hand(ProgramText(model)) and is_refused()):
-        bridgestan.compiled(ProgramText(model))
+        bridgestan.compile_library(ProgramText(model))
 
 
 def is_refused(model: Any, data: Any) -> bool:

@@ -17,7 +17,7 @@ from .includes import check_include_paths
 from .opening import Check, Opened, open_model
 from .printing import no_prints
 from .program import observed_names
-from .source import refused_include_paths
+from .source import include_paths_error
 
 
 class Posterior:
@@ -147,7 +147,7 @@ class Posterior:
         """
         points = self._numbers(x)
         if points.ndim == 0 or points.shape[-1] != self.dim:
-            raise check.refused("x", points.shape, f"an array whose last axis has length dim={self.dim}")
+            raise check.refusal("x", points.shape, f"an array whose last axis has length dim={self.dim}")
         seed = check.integer("seed", seed, 0, 2**32 - 1)
         wanted = dict(self.parameters)
         if check.boolean("transformed", transformed):
@@ -188,7 +188,7 @@ class Posterior:
                     f"{', '.join(self.parameters) or 'none'}{check.nearest(name, self.parameters)}"
                 )
             if np.asarray(value).dtype.kind not in "iufbc":
-                raise check.refused(f"{what}[{name!r}]", value, "a number or an array of numbers")
+                raise check.refusal(f"{what}[{name!r}]", value, "a number or an array of numbers")
             shape, wanted = np.shape(value), self.parameters[name].shape
             if shape != wanted:
                 raise ArgumentError(f"{what}[{name!r}] has shape {shape}; the model declares {wanted}")
@@ -253,7 +253,7 @@ class Posterior:
         """Shapes of the data by name; Stan tuples have none."""
         return {name: np.shape(value) for name, value in self.data.items() if not holds_tuples(value)}
 
-    def observed(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    def split_data(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Data that the program models (left of a `~`), and the others, as arrays."""
         own = getattr(self.model, "modelled", None)
         modelled = observed_names(self.code) if own is None else own
@@ -268,13 +268,13 @@ class Posterior:
         except Exception:  # ragged, or an object of another library with its own error
             points = np.empty(0, dtype=object)
         if points.dtype.kind not in "iuf":
-            raise check.refused("x", x, f"an array of numbers whose last axis has length dim={self.dim}")
+            raise check.refusal("x", x, f"an array of numbers whose last axis has length dim={self.dim}")
         return points.astype(float)
 
     def _point(self, x: Any) -> np.ndarray:
         point = np.ascontiguousarray(self._numbers(x))
         if point.shape != (self.dim,):
-            raise check.refused("x", point.shape, f"a point of shape ({self.dim},)")
+            raise check.refusal("x", point.shape, f"a point of shape ({self.dim},)")
         return point
 
     def _hold(self, opened: Opened) -> None:
@@ -319,7 +319,7 @@ def as_posterior(
             open_model(model, data, backend, before_compiling=before_compiling, include_paths=include_paths)
         )
     if check_include_paths(include_paths):
-        raise refused_include_paths("a Posterior")
+        raise include_paths_error("a Posterior")
     if data is not None:
         raise ArgumentError("data are not allowed with a Posterior: it was opened with its data")
     return model

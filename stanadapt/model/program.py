@@ -52,7 +52,7 @@ class Declaration(NamedTuple):
         return f"{self.type}, sizes [{', '.join(self.sizes)}]" if self.sizes else f"a single {self.type}"
 
 
-def blanked(code: str) -> str:
+def blank(code: str) -> str:
     """The program with blanks for comments, texts and #include directives, all else where it was."""
     return TOKEN.sub(lambda token: re.sub(r"[^\n]", " ", token[0]), code)
 
@@ -89,7 +89,7 @@ def declarations(code: str, name: str) -> dict[str, Declaration]:
     if name not in ("data", "parameters"):
         text = _without_scopes(text)
     for statement in text.split(";"):
-        declared |= _declared(statement)
+        declared |= _declared_variables(statement)
     return declared
 
 
@@ -98,7 +98,7 @@ def data_declarations(code: str) -> dict[str, Declaration]:
     return declarations(code, "data")
 
 
-def undeclared(code: str, names: Iterable[str]) -> list[str]:
+def undeclared_names(code: str, names: Iterable[str]) -> list[str]:
     """The names that the data block does not contain; an empty list where a part of it cannot be read."""
     if any(token["include"] for token in TOKEN.finditer(code)):
         return []
@@ -133,21 +133,21 @@ def _without_scopes(text: str) -> str:
     return "".join(kept)
 
 
-def _declared(statement: str) -> dict[str, Declaration]:
+def _declared_variables(statement: str) -> dict[str, Declaration]:
     """The variables of one statement; empty unless it is a declaration."""
     word, rest = _next_word(statement)
     sizes: tuple[str, ...] = ()
     if word == "array":
-        inside, rest = _bracketed(rest, "[")
+        inside, rest = _split_brackets(rest, "[")
         sizes = _split(inside)
         word, rest = _next_word(rest)
     if word not in _DIMENSIONS:
         return {}
     kind = word
     if kind == "tuple":
-        _, rest = _bracketed(rest, "(")
-    _, rest = _bracketed(rest, "<")
-    inside, rest = _bracketed(rest, "[")
+        _, rest = _split_brackets(rest, "(")
+    _, rest = _split_brackets(rest, "<")
+    inside, rest = _split_brackets(rest, "[")
     own = _split(inside)
     if len(own) == 1 and _DIMENSIONS[kind] == 2:
         own *= 2  # square
@@ -164,7 +164,7 @@ def _next_word(text: str) -> tuple[str, str]:
     return (found[1], text[found.end() :]) if found else ("", text)
 
 
-def _bracketed(text: str, opening: str) -> tuple[str, str]:
+def _split_brackets(text: str, opening: str) -> tuple[str, str]:
     """What stands in the brackets that `text` begins with, and what follows; nothing if it has none."""
     text = text.lstrip()
     if not text.startswith(opening):
@@ -209,7 +209,7 @@ def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _OPERATORS[type(node.op)](_scalar(node.left, known), _scalar(node.right, known))
     if isinstance(node, ast.Subscript):
-        index = [_scalar(part, known) for part in _listed(node.slice)]
+        index = [_scalar(part, known) for part in _elements(node.slice)]
         if min(index) < 1:
             raise IndexError(index)
         return _integers(_value(node.value, known)[tuple(i - 1 for i in index)])
@@ -250,11 +250,11 @@ def _whole(value: Any) -> int:
     raise TypeError(type(value))
 
 
-def _listed(node: ast.expr) -> list[ast.expr]:
+def _elements(node: ast.expr) -> list[ast.expr]:
     return list(node.elts) if isinstance(node, ast.Tuple) else [node]
 
 
-def _truncated(left: int, right: int) -> int:
+def _divide_towards_zero(left: int, right: int) -> int:
     """Stan's division of integers, which rounds towards zero."""
     quotient = abs(left) // abs(right)
     return quotient if (left < 0) == (right < 0) else -quotient
@@ -264,9 +264,9 @@ _OPERATORS: dict[type, Any] = {
     ast.Add: lambda left, right: left + right,
     ast.Sub: lambda left, right: left - right,
     ast.Mult: lambda left, right: left * right,
-    ast.Div: _truncated,
-    ast.FloorDiv: _truncated,
-    ast.Mod: lambda left, right: left - right * _truncated(left, right),
+    ast.Div: _divide_towards_zero,
+    ast.FloorDiv: _divide_towards_zero,
+    ast.Mod: lambda left, right: left - right * _divide_towards_zero(left, right),
 }
 # Stan's size() counts the entries of a matrix but the rows of an array, which look alike here.
 _SIZES: dict[tuple[str, int], Any] = {

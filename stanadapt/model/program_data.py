@@ -12,7 +12,7 @@ from .. import check
 from ..errors import DataError, ModelError, warn
 from .data import conform, read
 from .labelled_data import DataLabels, unpack
-from .program import data_declarations, declarations, undeclared
+from .program import data_declarations, declarations, undeclared_names
 from .source import ProgramSource
 
 _NUMBER_BYTES = 8  # of a number in `transformed data`
@@ -35,14 +35,14 @@ def read_labelled(source: ProgramSource, data: Any) -> tuple[dict[str, Any], Dat
     except DataError:
         from .backends.stan import stanli
 
-        stanli.compiled(source.program)  # where the program does not compile, the user hears that
+        stanli.compile_program(source.program)  # where the program does not compile, the user hears that
         raise
     return values, labels
 
 
 def tell_unused(code: str, values: Mapping[str, Any]) -> None:
     """Warn of data that the program does not declare."""
-    if unused := undeclared(code, values):
+    if unused := undeclared_names(code, values):
         _tell_once(hashlib.sha256(code.encode()).hexdigest(), tuple(unused))
 
 

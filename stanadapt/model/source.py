@@ -90,9 +90,9 @@ def model_name(model: Any) -> str:
     return name.encode(errors="replace").decode() if is_name else ""
 
 
-def refused_model(model: Any) -> ArgumentError:
+def model_error(model: Any) -> ArgumentError:
     """The error that says what a model may be."""
-    return check.refused(
+    return check.refusal(
         "model",
         model,
         "a path to a .stan file, Stan program text, a library that BridgeStan compiled, a StanModel, "
@@ -115,7 +115,7 @@ def _locate(model: Any) -> Path | str:
                 "CmdStanModel(stan_file=...)"
             )
         return Path(model.stan_file)
-    raise refused_model(model)
+    raise model_error(model)
 
 
 def read_source(model: Any, include_paths: Any = ()) -> ProgramSource:
@@ -133,14 +133,14 @@ def read_source(model: Any, include_paths: Any = ()) -> ProgramSource:
     found = _locate(model)
     if isinstance(found, Path) and found.suffix in LIBRARIES:
         if folders:
-            raise refused_include_paths("a library that is compiled")
+            raise include_paths_error("a library that is compiled")
         return ProgramSource(found, ProgramText(""), "", model_name(model))
     text, folder = _read_code(found)
     program = write_in_place(text, folder, (*folders, *_own_include_paths(model)))
     return ProgramSource(None, program, executable(model), model_name(model))
 
 
-def refused_include_paths(what: str) -> ArgumentError:
+def include_paths_error(what: str) -> ArgumentError:
     """The error for `include_paths` where nothing is included any more."""
     return ArgumentError(f"include_paths are not allowed with {what}: it includes no files")
 
@@ -157,7 +157,7 @@ def _read_code(source: Path | str) -> tuple[str, Path | None]:
     """Program text and the folder that its includes are relative to."""
     if isinstance(source, str):
         return _checked_code("model", source), None
-    label = f"model={check.shown(str(source))}"
+    label = f"model={check.quote(str(source))}"
     try:
         if source.is_dir():
             raise ModelError(f"{label} is a directory; a .stan file is needed")

@@ -125,11 +125,11 @@ def _is_same_transform(posterior: Posterior, term: Model) -> bool:
     if term.dim != posterior.dim or term.names(transformed=False, generated=False) != names:
         return False
     points = np.random.default_rng(_SEED).uniform(-2.0, 2.0, (_TRIED, posterior.dim))
-    ours, theirs = (_constrained(model, points, len(names)) for model in (posterior.model, term))
+    ours, theirs = (_constrain(model, points, len(names)) for model in (posterior.model, term))
     return bool(np.allclose(ours, theirs, rtol=1e-12, atol=0.0, equal_nan=True))
 
 
-def _constrained(model: Model, points: np.ndarray, n: int) -> np.ndarray:
+def _constrain(model: Model, points: np.ndarray, n: int) -> np.ndarray:
     values = np.empty((len(points), len(model.names(transformed=True, generated=True))))
     model.writer(0)(points, values, np.arange(len(points)))
     return values[:, :n]
@@ -141,7 +141,7 @@ def _has_transforms(posterior: Posterior) -> bool:
     if n != posterior.dim:
         return True
     points = np.random.default_rng(_SEED).uniform(-2.0, 2.0, (_TRIED, posterior.dim))
-    return not np.array_equal(_constrained(posterior.model, points, n), points)
+    return not np.array_equal(_constrain(posterior.model, points, n), points)
 
 
 def _not_had(reason: str) -> ModelError:

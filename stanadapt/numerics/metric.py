@@ -81,7 +81,7 @@ def momentum_into(out: Vector, metric: Metric, z: Vector) -> None:
 
 
 @kernel(counted=False)
-def _added(variance: Real, power: Real) -> Real:
+def _excess(variance: Real, power: Real) -> Real:
     """How much more than the identity a direction has."""
     return (variance if power > 0.0 else 1.0 / np.sqrt(variance)) - 1.0
 
@@ -101,10 +101,10 @@ def _stretch(v: Vector, directions: Matrix, variances: Vector, power: Real) -> N
             b += directions[k + 1, i] * v[i]
             c += directions[k + 2, i] * v[i]
             e += directions[k + 3, i] * v[i]
-        a *= _added(variances[k], power)
-        b *= _added(variances[k + 1], power)
-        c *= _added(variances[k + 2], power)
-        e *= _added(variances[k + 3], power)
+        a *= _excess(variances[k], power)
+        b *= _excess(variances[k + 1], power)
+        c *= _excess(variances[k + 2], power)
+        e *= _excess(variances[k + 3], power)
         for i in range(d):
             v[i] += (a * directions[k, i] + b * directions[k + 1, i]) + (
                 c * directions[k + 2, i] + e * directions[k + 3, i]
@@ -113,7 +113,7 @@ def _stretch(v: Vector, directions: Matrix, variances: Vector, power: Real) -> N
         a = 0.0
         for i in range(d):
             a += directions[k, i] * v[i]
-        a *= _added(variances[k], power)
+        a *= _excess(variances[k], power)
         for i in range(d):
             v[i] += a * directions[k, i]
 

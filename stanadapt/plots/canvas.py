@@ -112,7 +112,7 @@ def make_axes(
         The number of axes is wrong, they are not matplotlib's, or `figsize` is not a size.
     """
     if axes is not None:
-        return _given(axes, rows, columns)
+        return _users_axes(axes, rows, columns)
     size = default if figsize is None else _size(figsize)
     made: np.ndarray = new_figure(size).subplots(rows, columns, squeeze=False, **grid)
     return made
@@ -127,11 +127,11 @@ def new_figure(size: tuple[float, float]) -> Figure:
     return made
 
 
-def _given(axes: Any, rows: int, columns: int) -> np.ndarray:
+def _users_axes(axes: Any, rows: int, columns: int) -> np.ndarray:
     flat = np.asarray(axes, dtype=object).ravel()
     kind = matplotlib().axes.Axes
     if not all(isinstance(each, kind) for each in flat):
-        raise check.refused("axes", axes, "matplotlib's Axes, or an array of them")
+        raise check.refusal("axes", axes, "matplotlib's Axes, or an array of them")
     if flat.size != rows * columns:
         raise ArgumentError(f"axes: {flat.size} are given, and this picture needs {rows * columns}")
     return flat.reshape(rows, columns)
@@ -139,7 +139,7 @@ def _given(axes: Any, rows: int, columns: int) -> np.ndarray:
 
 def _size(figsize: Any) -> tuple[float, float]:
     if not isinstance(figsize, list | tuple) or len(figsize) != 2:
-        raise check.refused("figsize", figsize, "a width and a height in inches")
+        raise check.refusal("figsize", figsize, "a width and a height in inches")
     width, height = (check.number("figsize", side, 0.0, 200.0, open_low=True) for side in figsize)
     return width, height
 

@@ -84,7 +84,7 @@ def plot_preconditioner(
     own = datasets(idata).get(OWN_GROUP)
     if own is None or not {_MATRIX, _DIAGONAL} & set(own.data_vars):
         raise ArgumentError("idata has no preconditioner: the method learns none")
-    learned = _learned(own)
+    learned = _read_preconditioners(own)
     learned = learned.part(find_parameters(learned.names, var_names))
     if len(learned.names) == 1:
         learned = learned._replace(correlations=None)
@@ -110,7 +110,7 @@ def _draw_matrix(
     learned: _Learned, correlations: np.ndarray, label: str, most: int, axes: Any, figsize: Any
 ) -> np.ndarray:
     """Draw the map, the scales beside it, and the agreement of correlations."""
-    shown = learned.part(_chosen(correlations.mean(axis=0), most))
+    shown = learned.part(_choose_parameters(correlations.mean(axis=0), most))
     k, d = len(shown.names), len(learned.names)
     side = max(2.6, 0.14 * k)
     grid = {"width_ratios": (side + 0.6, 1.6, 2.5)}
@@ -198,7 +198,7 @@ def _name_rows(ax: Any, names: np.ndarray) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def _learned(own: xarray.Dataset) -> _Learned:
+def _read_preconditioners(own: xarray.Dataset) -> _Learned:
     """Read the preconditioners of all chains that have finite ones."""
     names, chains = own["unconstrained"].values, own["chain"].values
     if _MATRIX not in own:
@@ -229,7 +229,7 @@ def find_parameters(names: np.ndarray, var_names: Any) -> np.ndarray:
     return np.array([*rows], int)
 
 
-def _chosen(mean: np.ndarray, most: int) -> np.ndarray:
+def _choose_parameters(mean: np.ndarray, most: int) -> np.ndarray:
     """Choose up to `most` parameters with the largest correlations, correlated ones side by side."""
     k = len(mean)
     away = np.abs(mean - np.diag(np.diag(mean)))

@@ -193,7 +193,7 @@ def generate_quantities(
                 "model: it has no transformed parameters and no generated quantities, so there is nothing to "
                 "generate"
             )
-        labels = Labels.checked(*_with_inherited(asked, saved, posterior), posterior)
+        labels = Labels.from_user(*_with_inherited(asked, saved, posterior), posterior)
         try:
             draws = read_parameters(saved, posterior)
             check_labels(saved, posterior)
@@ -208,7 +208,7 @@ def _in_words(unknown: Mapping[str, Sequence[Any]]) -> str:
     """What new levels have to do with a parameter of another shape; empty if there are none."""
     if not unknown:
         return ""
-    named = "; ".join(f"{name} {check.shown(list(levels))}" for name, levels in unknown.items())
+    named = "; ".join(f"{name} {check.quote(list(levels))}" for name, levels in unknown.items())
     return f". The data have levels that the fit did not have: {named}"
 
 
@@ -260,7 +260,7 @@ def _data(asked: _Asked, saved: SavedDraws, posterior: Posterior, schema: Schema
     """The data that the quantities were made with."""
     if not asked.predictions or asked.log_likelihood or asked.posterior_predictive:
         return data_groups(posterior, schema)
-    observed, constant = posterior.observed()
+    observed, constant = posterior.split_data()
     kept = {
         name: saved.groups[name].copy() for name in ("observed_data", "constant_data") if name in saved.groups
     }

@@ -71,8 +71,8 @@ def check_labels(saved: SavedDraws, posterior: Posterior) -> None:
         for dim in (str(dim) for dim in held.dims if dim in held.coords and dim not in SAMPLE_DIMS):
             if dim in coords and not np.array_equal(np.asarray(coords[dim]), held[dim].values):
                 raise ArgumentError(
-                    f"data label {dim} as {check.shown(list(coords[dim]))}, and the draws of {name} are of "
-                    f"{check.shown(held[dim].values.tolist())}: bring the data into this order"
+                    f"data label {dim} as {check.quote(list(coords[dim]))}, and the draws of {name} are of "
+                    f"{check.quote(held[dim].values.tolist())}: bring the data into this order"
                 )
 
 

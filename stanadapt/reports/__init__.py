@@ -55,7 +55,7 @@ def report(
     from .document import make
 
     if title is not None and not isinstance(title, str):
-        raise check.refused("title", title, "a text")
+        raise check.refusal("title", title, "a text")
     if out is not None:
         check.output(out, overwrite=True)
     made = make(idata, title)

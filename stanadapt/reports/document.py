@@ -76,7 +76,7 @@ class Report:
             The file cannot be written.
         """
         target = check.output(path, overwrite=True)
-        unfinished = check.unfinished(target)
+        unfinished = check.partial_path(target)
         try:
             unfinished.write_text(self.html, encoding="utf-8")
             unfinished.replace(target)
@@ -136,7 +136,7 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
         "step": step,
         "verdict": judge(findings, worst, is_running=is_running, what=name_content(attrs)),
         "findings": [
-            each._replace(picture=_shown_by(each.picture, there))
+            each._replace(picture=_picture_of_finding(each.picture, there))
             for each in sorted(judged, key=lambda each: _LEVELS[each.level])
         ],
         "keys": keys or [],
@@ -154,7 +154,7 @@ def contents(idata: InferenceData, *, is_running: bool = False, progress: bool =
     }
 
 
-def _shown_by(wanted: str, there: set[str]) -> str:
+def _picture_of_finding(wanted: str, there: set[str]) -> str:
     """Return the picture that a finding links to: its own, else the chains, else none."""
     return next((each for each in (wanted, "chains") if wanted and each in there), "")
 

@@ -28,7 +28,7 @@ class Fact(NamedTuple):
     note: str = ""
 
     @property
-    def shown(self) -> str:
+    def short_text(self) -> str:
         """The text, cut to a length that a reader can take in."""
         return self.text if len(self.text) <= _LONGEST else f"{self.text[:_LONGEST]}…"
 
@@ -118,7 +118,7 @@ def settings_rows(attrs: Mapping[str, Any]) -> Table | None:
     if not settings:
         return None
     method = attrs.get("method")
-    declared = samplers.declared(samplers.sampler(str(method))) if method in samplers.METHODS else {}
+    declared = samplers.settings_of(samplers.sampler(str(method))) if method in samplers.METHODS else {}
     rows = []
     for name, value in settings.items():
         own = declared.get(name)

@@ -152,19 +152,19 @@ def summary_rows(frame: pandas.DataFrame, posterior: xarray.Dataset, attrs: Mapp
     parameters = set(parse_list(attrs.get("parameters")))
     own = np.array([name in parameters for name in variables], bool)
     if own.all() or not own.any():
-        caption = f"{_counted(len(frame))} of the posterior"
+        caption = f"{_quantities_text(len(frame))} of the posterior"
         table = _summary_table("summary", caption, frame, chains, _MOST_BYTES, approximation)
         return Summary(table, None, "", False)
     half = _MOST_BYTES // 2
-    caption = f"{_counted(int(own.sum()))} {'of the approximation' if approximation else 'sampled'}"
+    caption = f"{_quantities_text(int(own.sum()))} {'of the approximation' if approximation else 'sampled'}"
     table = _summary_table("summary", caption, frame[own], chains, half, approximation)
-    caption = f"{_counted(int((~own).sum()))} computed from the parameters"
+    caption = f"{_quantities_text(int((~own).sum()))} computed from the parameters"
     others = _summary_table("others", caption, frame[~own], chains, half, approximation)
     names = ", ".join(dict.fromkeys(name for name, is_own in zip(variables, own, strict=True) if not is_own))
     return Summary(table, others, check.printable(names), others.has_marks)
 
 
-def _counted(rows: int) -> str:
+def _quantities_text(rows: int) -> str:
     return f"{rows:,} quantit{'y' if rows == 1 else 'ies'}"
 
 

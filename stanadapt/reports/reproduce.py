@@ -122,7 +122,7 @@ def _arguments(groups: Groups, attrs: Mapping[str, Any], is_generated: bool) -> 
 def _changed_settings(method: str, text: str) -> dict[str, Any]:
     """Return the settings that differ from the method's defaults, or are unknown to this version."""
     settings = parse_object(text)
-    declared = samplers.declared(samplers.sampler(method))
+    declared = samplers.settings_of(samplers.sampler(method))
     return {
         name: value
         for name, value in settings.items()

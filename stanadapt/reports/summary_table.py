@@ -103,7 +103,7 @@ class Table:
         return _FIRST
 
     @property
-    def left_out(self) -> int:
+    def n_left_out(self) -> int:
         """Number of rows that did not fit in the page."""
         return self.total - len(self.rows)
 

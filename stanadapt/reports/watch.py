@@ -91,7 +91,7 @@ class Watch:
     def look(self) -> Look:
         """Look at the progress of the run. Raises StoreError if its folder is damaged."""
         store = open_store(self.folder)
-        ended = store.ended()
+        ended = store.read_end()
         if ended:
             state = FINISHED if ended.get("finished") else STOPPED
         else:

@@ -25,9 +25,9 @@ from .container import OWN_GROUP, Groups, container
 from .coordinates import coordinates_text
 from .labels import name_levels
 from .machine import versions
-from .modes import unvisited
+from .modes import find_unvisited
 from .path_results import evidence_of, tempering_group
-from .schema import Schema, stacked
+from .schema import Schema, stack_chains
 from .tails import tail_indices
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run_groups(run: Run, job: Job, schema: Schema, posterior: Posterior | None) 
         known = _last_step_sizes(draws)
         if posterior is not None:
             with no_prints():  # these evaluations are of no chain
-                known |= _missed(chains, draws, posterior, job.seed)
+                known |= _find_missed(chains, draws, posterior, job.seed)
         own_dims = {"transport": _TRANSPORT_DIMS, **dict(samplers.facts(job.method).dims)}
         groups[OWN_GROUP] = _adaptation(chains, schema.description, own_dims, known)
         facts = samplers.facts(job.method)
@@ -141,7 +141,7 @@ def data_groups(posterior: Posterior, schema: Schema) -> Groups:
 
     Data are observed if the program models them, or if a quantity is named as theirs.
     """
-    observed, constant = posterior.observed()
+    observed, constant = posterior.split_data()
     owners = {own for _, own in schema.moved.values()}
     named = [name for name in constant if name in owners]
     groups = {
@@ -222,9 +222,9 @@ def _adaptation(
             coords[name] = ("note", column)
         else:
             notes = [np.array(chain.history.get(name, ()), float) for chain in chains]
-            variables[name] = (("chain", "note"), stacked(notes))
+            variables[name] = (("chain", "note"), stack_chains(notes))
     for name in _common([chain.learnt for chain in chains]):
-        value = stacked([chain.learnt[name] for chain in chains])
+        value = stack_chains([chain.learnt[name] for chain in chains])
         if name == "transport" and not value.size:
             continue
         dims: tuple[str, ...] = tuple(f"{name}_dim_{i}" for i in range(value.ndim - 1))
@@ -246,7 +246,7 @@ def _adaptation(
     return xarray.Dataset(variables, coords=coords)
 
 
-def _missed(chains: list[ChainResult], draws: Stack, posterior: Posterior, seed: int) -> dict[str, Any]:
+def _find_missed(chains: list[ChainResult], draws: Stack, posterior: Posterior, seed: int) -> dict[str, Any]:
     """Parts that the draws may lack, with dimensions: heavy tails, and modes that no chain has visited."""
     if not draws.rows:
         return {}
@@ -255,7 +255,9 @@ def _missed(chains: list[ChainResult], draws: Stack, posterior: Posterior, seed:
     if not np.all(np.isnan(indices)):
         missed["tail_index"] = ("unconstrained", indices)
     tops = np.concatenate([chain.tops for chain in chains])
-    found = unvisited(tops, draws.values, draws.stats["lp"], posterior, _evaluations(chains, draws), seed)
+    found = find_unvisited(
+        tops, draws.values, draws.stats["lp"], posterior, _evaluations(chains, draws), seed
+    )
     missed["search_evaluations"] = ((), found.evaluations)
     if found.modes:
         points, logp, rise, log_mass, climbs = zip(*found.modes, strict=True)
@@ -297,10 +299,10 @@ def attributes_of(run: Run, job: Job, description: Description, seconds: float) 
         "draws": job.draws,
         "thin": job.thin,
         "method": job.method,
-        "settings": json.dumps(samplers.named(method, job.settings)),
-        "interrupted": int(run.interrupted),
+        "settings": json.dumps(samplers.user_values(method, job.settings)),
+        "interrupted": int(run.is_interrupted),
     }
-    if run.interrupted:
+    if run.is_interrupted:
         attrs["interrupted_note"] = interrupted_note(run, job)
         attrs["ended_by"] = run.ended_by
     return attrs

@@ -108,7 +108,7 @@ def datasets(result: InferenceData) -> Groups:
     if hasattr(held, "children"):
         return {name: node.to_dataset() for name, node in held.children.items()}
     if not callable(getattr(held, "groups", None)):
-        raise check.refused("idata", result, "a result of stanadapt.sample")
+        raise check.refusal("idata", result, "a result of stanadapt.sample")
     return {name: held[name] for name in held.groups()}
 
 

@@ -58,7 +58,7 @@ def whole_files(paths: Sequence[str | os.PathLike[str]], *, overwrite: bool) -> 
         A file cannot be written, or is there already and `overwrite` is not set.
     """
     targets = [check.output(path, overwrite=overwrite) for path in paths]
-    unfinished = [check.unfinished(target) for target in targets]
+    unfinished = [check.partial_path(target) for target in targets]
     shown = paths[0] if paths else ""
     try:
         yield unfinished

@@ -28,7 +28,7 @@ class Labels:
         self.coords, self.dims = coords, dims
 
     @classmethod
-    def checked(
+    def from_user(
         cls, coords: Mapping[str, Sequence[Any]], dims: Mapping[str, Sequence[str]], posterior: Posterior
     ) -> Labels:
         """The labels that a user gives for the variables of a posterior.
@@ -55,7 +55,7 @@ class Labels:
             _check_dims(name, given, shapes, beside)
         for name, labelled in coords.items():
             if not _is_flat(labelled):
-                raise check.refused(f"coords[{name!r}]", labelled, "a list of labels, one for each entry")
+                raise check.refusal(f"coords[{name!r}]", labelled, "a list of labels, one for each entry")
         labels = cls(coords, dims)._with_own(posterior, shapes)
         labels._check_names(observed)
         labels._check_names(drawn)
@@ -78,7 +78,7 @@ class Labels:
         for name, shape in shapes.items():
             dims = self.names(name, shape)
             if len(set(dims)) < len(dims):
-                raise check.refused(f"dims[{name!r}]", self.dims[name], "different from names left out")
+                raise check.refusal(f"dims[{name!r}]", self.dims[name], "different from names left out")
             for dim in dims:
                 if dim in shapes:
                     raise ModelError(
@@ -91,7 +91,7 @@ class Labels:
         for name, shape in shapes.items():
             for dim, length in zip(self.names(name, shape), shape, strict=True):
                 if dim in self.coords and len(self.coords[dim]) != length:
-                    raise check.refused(
+                    raise check.refusal(
                         f"coords[{dim!r}]", self.coords[dim], f"of length {length}, as {name} has it"
                     )
                 known, where = lengths.setdefault(dim, (length, name))
@@ -149,15 +149,15 @@ def _check_dims(
     """
     names = isinstance(given, Sequence) and not isinstance(given, str)
     if not names or not all(isinstance(dim, str) and dim for dim in given):
-        raise check.refused(f"dims[{name!r}]", given, "a list of names of dimensions")
+        raise check.refusal(f"dims[{name!r}]", given, "a list of names of dimensions")
     for dim in given:
         check.label(f"dims[{name!r}]", dim)
     check.choice("dims: variable", name, shapes)
     if len(given) > len(shapes[name]):
-        raise check.refused(f"dims[{name!r}]", given, f"a list of at most {len(shapes[name])} names")
+        raise check.refusal(f"dims[{name!r}]", given, f"a list of at most {len(shapes[name])} names")
     if len(set(given)) < len(given) or set(given) & {*beside, *SAMPLE_DIMS}:
         allowed = "different names that are no variables, and not chain or draw"
-        raise check.refused(f"dims[{name!r}]", given, allowed)
+        raise check.refusal(f"dims[{name!r}]", given, allowed)
 
 
 def _is_flat(given: Any) -> bool:

@@ -73,7 +73,7 @@ def read_warm(given: Any) -> Warm:
         method=method,
         names=names,
         draws=_parameters(_thin(posterior), names),
-        x=_unconstrained(groups, posterior, d),
+        x=_unconstrained_draws(groups, posterior, d),
         metric=metric,
         has_scale=not samplers.facts(method).unscaled,
         step_size=_step_sizes(adaptation, m),
@@ -102,7 +102,7 @@ def open_result(given: Any, name: str = "warm") -> InferenceData:
     if is_fit(given):
         return read_fit(given, name)
     if not (hasattr(given, "children") or callable(getattr(given, "groups", None))):
-        raise check.refused(name, given, _ALLOWED)
+        raise check.refusal(name, given, _ALLOWED)
     return given  # type: ignore[no-any-return]
 
 
@@ -152,7 +152,7 @@ def _parameters(posterior: xarray.Dataset, names: tuple[str, ...] | None) -> dic
     return {name: np.asarray(posterior[name].transpose(*SAMPLE_DIMS, ...).values) for name in drawn}
 
 
-def _unconstrained(groups: Groups, posterior: xarray.Dataset, d: int) -> np.ndarray | None:
+def _unconstrained_draws(groups: Groups, posterior: xarray.Dataset, d: int) -> np.ndarray | None:
     """The unconstrained draws (chain, draw, d), if all of them were kept."""
     group = groups.get("unconstrained_posterior")
     shape = (posterior.sizes["chain"], posterior.sizes["draw"], d)

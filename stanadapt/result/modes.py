@@ -86,7 +86,7 @@ class Missed(NamedTuple):
     evaluations: int  # of the log density, most with its gradient
 
 
-def unvisited(
+def find_unvisited(
     tops: np.ndarray, values: np.ndarray, lp: np.ndarray, posterior: Posterior, evaluations: int, seed: int
 ) -> Missed:
     """Find modes with more than 1 % of the mass that no chain has visited, and mass around all draws.
@@ -144,7 +144,7 @@ def _look(
 ) -> list[Mode]:
     """Search for modes, and judge what the search and `tops` (k, d), the ends of earlier climbs, show."""
     d = tops.shape[1]
-    known = _known(drawn, posterior)
+    known = _where_to_look(drawn, posterior)
     peak = -np.inf if known is None else float(surface.heights(known.peak[None])[0])
     if known is None or peak == -np.inf:
         return []
@@ -171,7 +171,7 @@ def _look(
     return modes + _judge(tops[picked], is_high[picked], chains, surface, most, summit)
 
 
-def _known(drawn: _Drawn, posterior: Posterior) -> Known | None:
+def _where_to_look(drawn: _Drawn, posterior: Posterior) -> Known | None:
     """What the draws say about where to look; None if one of those used cannot be unconstrained."""
     flat, lp = drawn.values.reshape(-1, drawn.values.shape[2]), drawn.lp
     picked = np.concatenate(
@@ -241,14 +241,14 @@ def _weigh(peak: Peak, chains: Sequence[_Chain], surface: Surface, summit: float
         visited = max(chain.log_mass for chain in chains[: i + 1])
         if not _share(log_mass - visited) > SHARE:
             return None
-    visited = min(visited, _pooled(chains))
+    visited = min(visited, _most_mass_of_all(chains))
     share = _share(log_mass - visited)
     if np.mean([chain.share_at(peak) for chain in chains]) > _VISITED * share:
         return None
     return Mode(peak.x, peak.logp, peak.logp - summit, log_mass - visited, 1)
 
 
-def _pooled(chains: Sequence[_Chain]) -> float:
+def _most_mass_of_all(chains: Sequence[_Chain]) -> float:
     """An upper bound of the log mass that all chains together have visited."""
     rows = [chain.x for chain in chains if chain.x is not None]
     return _most_mass(np.concatenate(rows), np.stack([chain.lp for chain in chains])) if rows else np.inf

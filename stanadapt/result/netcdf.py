@@ -45,7 +45,7 @@ def _is_version_3(path: str | Path) -> bool:
 
 def _read_version_3(path: str | Path) -> tuple[Groups, dict[str, Any]]:
     with xarray.open_dataset(path, engine="scipy") as dataset:
-        return _ungrouped(dataset.load())
+        return _variables_outside_groups(dataset.load())
 
 
 def _read_version_4(path: str | Path) -> tuple[Groups, dict[str, Any]]:
@@ -54,7 +54,7 @@ def _read_version_4(path: str | Path) -> tuple[Groups, dict[str, Any]]:
         _check_own(path, file)
     with xarray.open_datatree(path, engine="h5netcdf") as tree:
         groups = {name: node.to_dataset().load() for name, node in tree.children.items()}
-        alone, attrs = _ungrouped(tree.to_dataset().load())
+        alone, attrs = _variables_outside_groups(tree.to_dataset().load())
     return (groups if "posterior" in groups else groups | alone), attrs
 
 
@@ -83,7 +83,7 @@ def _check_own(path: str | Path, file: h5py.File) -> None:
                 raise OutputError(f"{path}: {held.name} has its numbers in other files, which are not read")
 
 
-def _ungrouped(dataset: xarray.Dataset) -> tuple[Groups, dict[str, Any]]:
+def _variables_outside_groups(dataset: xarray.Dataset) -> tuple[Groups, dict[str, Any]]:
     """The variables outside of groups, as a posterior if they hold draws; and the attributes there."""
     attrs = {str(name): value for name, value in dataset.attrs.items()}
     drawn = any(set(SAMPLE_DIMS) <= set(values.dims) for values in dataset.data_vars.values())

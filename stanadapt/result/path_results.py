@@ -18,7 +18,7 @@ from ..errors import ModelError
 from ..model.log_constants import log_constant
 from ..model.posterior import Posterior
 from ..run.draws import ChainResult
-from .schema import stacked
+from .schema import stack_chains
 
 LEGS = ("broad", "fitted")
 _MOST_POINTS = 40  # at which constants are looked for
@@ -35,7 +35,7 @@ def tempering_group(
     variables: dict[str, Any] = {}
     for name in chains[0].outcome:
         arrays = [np.asarray(chain.outcome[name], float) for chain in chains]
-        variables[name] = (("chain", *dims.get(name, ())), stacked(arrays))
+        variables[name] = (("chain", *dims.get(name, ())), stack_chains(arrays))
     coords = {
         "chain": [chain.index for chain in chains],
         "leg": list(LEGS),

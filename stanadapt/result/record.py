@@ -56,7 +56,7 @@ class RunRecord(NamedTuple):
             )
         if attrs["method"] not in samplers.METHODS:
             raise ArgumentError(
-                f"idata is of the method {check.shown(attrs['method'])}, which is unknown here"
+                f"idata is of the method {check.quote(attrs['method'])}, which is unknown here"
             )
         return cls(groups, attrs)
 
@@ -106,7 +106,7 @@ class RunRecord(NamedTuple):
             )
 
     @readable("idata")
-    def unconstrained(self, posterior: Posterior) -> tuple[np.ndarray, int]:
+    def unconstrain(self, posterior: Posterior) -> tuple[np.ndarray, int]:
         """Unconstrained draws (C, n, d), and the iterations from one to the next: thinned if there are many.
 
         Raises

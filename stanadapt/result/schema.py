@@ -37,7 +37,7 @@ class Schema(NamedTuple):
         if self.description.dim:
             groups["sample_stats"] = _stats(rows.stats, chains)
         if rows.x is not None:
-            groups["unconstrained_posterior"] = self._unconstrained(rows.x, chains)
+            groups["unconstrained_posterior"] = self._unconstrained_posterior(rows.x, chains)
         return groups
 
     def warmup(self, rows: Stack, chains: Sequence[int]) -> Groups:
@@ -58,7 +58,7 @@ class Schema(NamedTuple):
         coords = _sample_coords(chains, values.shape[1])
         return {name: self.labels.dataset(group, coords) for name, group in arrays.items()}
 
-    def _unconstrained(self, x: np.ndarray, chains: Sequence[int]) -> xarray.Dataset:
+    def _unconstrained_posterior(self, x: np.ndarray, chains: Sequence[int]) -> xarray.Dataset:
         names = self.description.unconstrained_names
         coords = _sample_coords(chains, x.shape[1]) | {"unconstrained": names}
         return xarray.Dataset({"x": ((*SAMPLE_DIMS, "unconstrained"), x)}, coords=coords)
@@ -78,7 +78,7 @@ def _stats(stats: Mapping[str, np.ndarray], chains: Sequence[int]) -> xarray.Dat
     return xarray.Dataset({name: (SAMPLE_DIMS, value) for name, value in stats.items()}, coords=coords)
 
 
-def stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
+def stack_chains(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """One array (chains, ...); where chains have come to different lengths, shorter ones end in NaN."""
     if len({array.shape for array in arrays}) == 1:
         return np.stack(arrays)

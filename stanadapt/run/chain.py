@@ -187,7 +187,7 @@ class KernelChain(Chain):
         """Begin, or go on from `value`; the given room then begins after the rows of that value."""
         super().__init__(posterior, job, *place)
         self.sampler = cast(Sampler, sampler(job.method))
-        self.guard = Guard(self.model, lambda: self.board.stopped)
+        self.guard = Guard(self.model, lambda: self.board.is_stopped)
         target = self.guard.target()
         if value is None:
             nowhere = np.full(posterior.dim, np.nan)
@@ -226,7 +226,7 @@ class KernelChain(Chain):
             if value.warmup_iterations is None:
                 self._set_down()
                 return
-            value.learnt = self._learnt()
+            value.learnt = self._adaptation()
             value.failures_warmup = int(value.failures.total[0])
             value.counts_warmup, value.evaluations_warmup = self.model.counts(), value.evaluations
             value.seconds_warmup = self._spent()
@@ -240,7 +240,7 @@ class KernelChain(Chain):
         value, job, d = self.value, self.job, self.posterior.dim
         if value.place is None:
             value.start, value.tops = self._find_start()
-            self.target = self.guard.guarded(self.target)
+            self.target = self.guard.guard_target(self.target)
         self.target = self.target._replace(transport=value.transport)
         warm = self.init.warm
         segments = plan(self.sampler, job.settings, job.warmup, d, warm)
@@ -259,8 +259,8 @@ class KernelChain(Chain):
         )
         marks = _note_marks(job.warmup, d)
         apart = not learn_together(job)
-        while warm_up.left or ((apart or warm_up.place.stage < 0) and warm_up.next_stage()):
-            end = min([value.done + warm_up.left, *[mark for mark in marks if mark > value.done]])
+        while warm_up.n_left or ((apart or warm_up.place.stage < 0) and warm_up.next_stage()):
+            end = min([value.done + warm_up.n_left, *[mark for mark in marks if mark > value.done]])
             while value.done < end:
                 trace = self._room(end - value.done)
                 began = time.perf_counter()
@@ -269,7 +269,7 @@ class KernelChain(Chain):
                 self._end_block(trace, began, value.done, self.warmup, self.write_warmup)
                 if value.done == end:
                     self._note(warm_up, trace)
-                warm_up.target = self.guard.guarded(warm_up.target)
+                warm_up.target = self.guard.guard_target(warm_up.target)
                 yield from self._pause()
         self._keep(warm_up)
         if apart or not value.is_waiting:
@@ -280,7 +280,7 @@ class KernelChain(Chain):
         value, self.target = self.value, warm_up.target
         value.place, value.state, value.transport = warm_up.place, warm_up.state, warm_up.target.transport
 
-    def _learnt(self) -> dict[str, np.ndarray]:
+    def _adaptation(self) -> dict[str, np.ndarray]:
         """What the method has learnt, and the coordinates that it moves in, if it or its pilot learns any."""
         learnt = knowledge(self.sampler, self.value.state)
         if self.sampler.FACTS.transports or len(self.value.transport):
@@ -299,7 +299,7 @@ class KernelChain(Chain):
                 self.sampler, self.target, job.settings, value.state, value.rng, goes_on, trace
             )
             self._end_block(trace, began, value.done - job.warmup, self.draws, self.write_values)
-            self.target = self.guard.guarded(self.target)
+            self.target = self.guard.guard_target(self.target)
             yield from self._pause()
 
     def _end_block(

@@ -80,7 +80,7 @@ class Draws:
         stats = {name: column[here] for name, column in self.stats.items()}
         return Draws(self.values[here], x, stats, stop - first)
 
-    def written(self) -> Draws:
+    def trim(self) -> Draws:
         """The rows written so far, as far as they are here, without the room for more."""
         return self.part(self.first, self.n)
 
@@ -215,6 +215,6 @@ class Run(NamedTuple):
         return any(chain.draws.n < chain.draws.rows for chain in self.chains)
 
     @property
-    def interrupted(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Whether it ended before the last draw that was wanted, or a chain has none."""
         return self.is_short and not (self.is_enough and all(chain.draws.n for chain in self.chains))

@@ -93,14 +93,14 @@ class EngineChain(Chain):
         # 31 bits, and not zero, are a seed wherever Stan runs.
         seed = max(1, int(self.seeds.generate_state(2, np.uint32)[1] >> 1))
         save_warmup = self.warmup is not None
-        plan = ChainPlan(self.index, seed, job.warmup, job.draws, save_warmup, self._stopped, self._tell)
+        plan = ChainPlan(self.index, seed, job.warmup, job.draws, save_warmup, self._must_stop, self._tell)
         try:
             whole = self.engine.run(program, job.settings, x, plan)
             self._check_names(whole.names)
         except (RuntimeError, OSError) as error:
-            if not self.board.stopped:
+            if not self.board.is_stopped:
                 time.sleep(_STOP_SECONDS)
-            if self.board.stopped:
+            if self.board.is_stopped:
                 return
             raise self._failure(error) from error
         n = len(whole.values) - job.draws
@@ -123,8 +123,8 @@ class EngineChain(Chain):
     def result(self) -> ChainResult:
         return self.value.result(self.job, self.draws, self.warmup, self.posterior.library)
 
-    def _stopped(self) -> bool:
-        return self.board.stopped
+    def _must_stop(self) -> bool:
+        return self.board.is_stopped
 
     def _tell(self, done: int) -> None:
         done = min(done, self.job.warmup + self.job.draws - 1)  # the last one is done when the draws are here
@@ -135,10 +135,10 @@ class EngineChain(Chain):
         thinned = slice(self.job.thin - 1, None, self.job.thin)
         given = whole.values[rows]
         iterations = np.arange(len(given))[thinned]
-        values, x = self._completed(whole.names, given[thinned], iterations, draws.x is not None, write)
+        values, x = self._complete(whole.names, given[thinned], iterations, draws.x is not None, write)
         draws.append(values, x, {name: column[rows][thinned] for name, column in whole.stats.items()})
 
-    def _completed(
+    def _complete(
         self, names: list[str], given: np.ndarray, iterations: np.ndarray, with_x: bool, write: Writer
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Values in the posterior's columns, and unconstrained draws where they are wanted.
@@ -153,7 +153,7 @@ class EngineChain(Chain):
         values[:, present] = given
         if not (with_x or missing):
             return values, None
-        x = np.array([self._unconstrained(row) for row in values]).reshape(len(values), posterior.dim)
+        x = np.array([self._unconstrain(row) for row in values]).reshape(len(values), posterior.dim)
         if missing:
             inside = np.isfinite(x).all(axis=1)
             computed = np.empty((int(inside.sum()), posterior.n_values))
@@ -174,7 +174,7 @@ class EngineChain(Chain):
     def _names(self) -> list[str]:
         return self.posterior.model.names(transformed=True, generated=True)
 
-    def _unconstrained(self, row: np.ndarray) -> np.ndarray:
+    def _unconstrain(self, row: np.ndarray) -> np.ndarray:
         """The point of a draw; NaN where rounding has put a value on the boundary of its support."""
         try:
             return self.model.unconstrain_flat(row[: len(self.posterior.names)])

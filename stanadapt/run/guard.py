@@ -57,9 +57,9 @@ class Guard:
 
     def target(self) -> NativeTarget:
         """See `backends.contract.Model`."""
-        return self.guarded(self.model.target())
+        return self.guard_target(self.model.target())
 
-    def guarded(self, target: NativeTarget) -> NativeTarget:
+    def guard_target(self, target: NativeTarget) -> NativeTarget:
         """A target of the model: behind the guard where the model is slow, and not where it is fast."""
         density, gradient = self._own.log_density, self._own.log_density_gradient
         if self.is_slow:

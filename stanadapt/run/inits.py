@@ -51,7 +51,7 @@ def plan(inits: Any, radius: float, posterior: Posterior, chains: int, seed: int
     if inits is None:
         return [Init(radius)] * chains
     if isinstance(inits, bool | np.bool_):
-        raise check.refused("inits", inits, _ALLOWED)
+        raise check.refusal("inits", inits, _ALLOWED)
     if isinstance(inits, int | float | np.number):
         return [Init(check.number("inits", inits, 0.0, check.LARGEST_RADIUS))] * chains
     if isinstance(inits, str | os.PathLike):
@@ -68,9 +68,9 @@ def plan(inits: Any, radius: float, posterior: Posterior, chains: int, seed: int
     try:
         points = np.asarray(inits)
     except Exception as error:  # ragged, or an array of another library with its own error
-        raise check.refused("inits", inits, _ALLOWED) from error
+        raise check.refusal("inits", inits, _ALLOWED) from error
     if points.dtype.kind not in "iuf":
-        raise check.refused("inits", inits, _ALLOWED)
+        raise check.refusal("inits", inits, _ALLOWED)
     points = points.astype(float)
     if points.shape != (chains, posterior.dim):
         raise ArgumentError(
@@ -224,7 +224,7 @@ def _read_values(values: Any, radius: float, posterior: Posterior, what: str) ->
     if isinstance(values, str | os.PathLike):
         values = read(values, what)
     if not isinstance(values, Mapping):
-        raise check.refused(what, values, "a dict of constrained values, or a path to JSON")
+        raise check.refusal(what, values, "a dict of constrained values, or a path to JSON")
     plain = read(values, what)
     own = posterior.parameters
     is_whole = all(name in plain for name in own)
@@ -234,7 +234,7 @@ def _read_values(values: Any, radius: float, posterior: Posterior, what: str) ->
     posterior.check_parameters(what, plain)
     for name, value in plain.items():
         if not np.all(np.isfinite(value)):
-            raise ArgumentError(f"{what}[{name!r}]={check.shown(value)} has entries that are NaN or infinite")
+            raise ArgumentError(f"{what}[{name!r}]={check.quote(value)} has entries that are NaN or infinite")
     if is_whole:
         _check_support(plain, posterior, what)
     return Init(radius, values=plain)
@@ -256,9 +256,9 @@ def _read_function(function: Any, radius: float, posterior: Posterior, chain: in
     try:
         point = np.asarray(given)
     except Exception as error:
-        raise check.refused(what, given, allowed) from error
+        raise check.refusal(what, given, allowed) from error
     if point.dtype.kind not in "iuf" or point.shape != (posterior.dim,) or not np.all(np.isfinite(point)):
-        raise check.refused(what, given, allowed)
+        raise check.refusal(what, given, allowed)
     return Init(radius, point=point.astype(float))
 
 

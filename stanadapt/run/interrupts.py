@@ -87,7 +87,7 @@ def interrupts(board: Board) -> Iterator[Caught]:
             give_up(number)
         board.stop()
 
-    with _handled(stop) as caught:
+    with _handler(stop) as caught:
         if caught.before:
             board.stop()
         yield caught
@@ -96,7 +96,7 @@ def interrupts(board: Board) -> Iterator[Caught]:
 @contextlib.contextmanager
 def delayed_interrupts() -> Iterator[Caught]:
     """Meanwhile signals are only noted, so that the present work is finished."""
-    with _handled(lambda _: None, finishes=True) as caught:
+    with _handler(lambda _: None, finishes=True) as caught:
         yield caught
 
 
@@ -106,12 +106,12 @@ def raised_interrupts(*, ending: bool = True) -> Iterator[Caught]:
 
     With `ending` false the caller ends the process after a signal.
     """
-    with _handled(give_up, ending=ending) as caught:
+    with _handler(give_up, ending=ending) as caught:
         yield caught
 
 
 @contextlib.contextmanager
-def _handled(act: Callable[[int], None], *, finishes: bool = False, ending: bool = True) -> Iterator[Caught]:
+def _handler(act: Callable[[int], None], *, finishes: bool = False, ending: bool = True) -> Iterator[Caught]:
     """`act` handles the signals; at the end the earlier handlers are put back.
 
     A signal that is ignored stays so (nohup, background jobs), and so does a handler of the user's own for

@@ -95,7 +95,7 @@ class Progress:
         else:
             self.bar.set_postfix_str(self._state(rows), refresh=False)
             self.bar.update(done - self.bar.n)
-        if board.stopped and not self.stopping and done < self.total:
+        if board.is_stopped and not self.stopping and done < self.total:
             self.stopping = True
             end = "with the chains that are whole" if self.whole else "when the present block ends"
             if self.goal is not None and self.goal.limit:  # nobody has interrupted it

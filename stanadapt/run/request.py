@@ -137,7 +137,7 @@ def parse_labels(name: str, given: Any) -> Mapping[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(isinstance(key, str) and key for key in given):
-        raise check.refused(name, given, "a dict with names as keys")
+        raise check.refusal(name, given, "a dict with names as keys")
     return given
 
 
@@ -157,7 +157,7 @@ def parse_quantities(name: str, given: Any) -> dict[str, str]:
     elif isinstance(listed, Sequence):
         pairs = [_pair(name, each) for each in listed]
     else:
-        raise check.refused(
+        raise check.refusal(
             name,
             given,
             "a name or a list of names of generated quantities, with their data as in 'y=log_lik', or a dict "
@@ -165,10 +165,10 @@ def parse_quantities(name: str, given: Any) -> dict[str, str]:
         )
     for quantity, own in pairs:  # the open model tells whether they are its quantities
         if not isinstance(quantity, Hashable) or not (isinstance(own, str) or own is quantity):
-            raise check.refused(name, given, "made of names, which are texts")
+            raise check.refusal(name, given, "made of names, which are texts")
     owners = [own for _, own in pairs]
     if len(dict(pairs)) < len(set(pairs)) or len(set(owners)) < len({*pairs}):
-        raise check.refused(name, given, "made of different generated quantities, with different names")
+        raise check.refusal(name, given, "made of different generated quantities, with different names")
     return dict(pairs)
 
 
@@ -178,5 +178,5 @@ def _pair(name: str, given: Any) -> tuple[Any, Any]:
         return given, given
     own, _, quantity = (part.strip() for part in given.partition("="))
     if not own or not quantity:
-        raise check.refused(name, given, "a name of a generated quantity, or DATA=NAME such as 'y=log_lik'")
+        raise check.refusal(name, given, "a name of a generated quantity, or DATA=NAME such as 'y=log_lik'")
     return quantity, own

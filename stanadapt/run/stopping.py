@@ -100,7 +100,7 @@ class Until:
         if not self.has_goals and self.seconds is None and self.gradients is None:
             raise ArgumentError(f"until has neither a goal nor a limit: it must be {_GRAMMAR}")
         if self.of and self.ess is None and self.rhat is None:
-            raise check.refused("until.of", self.of, "left out where neither ess nor rhat is given")
+            raise check.refusal("until.of", self.of, "left out where neither ess nor rhat is given")
 
     @property
     def has_goals(self) -> bool:
@@ -147,7 +147,7 @@ class Until:
         if isinstance(given, str):
             return cls(**_read(given))
         if not isinstance(given, Mapping):
-            raise check.refused("until", given, f"a stanadapt.Until, a mapping, or a text of {_GRAMMAR}")
+            raise check.refusal("until", given, f"a stanadapt.Until, a mapping, or a text of {_GRAMMAR}")
         known = [each.name for each in dataclasses.fields(cls)]
         for name in given:
             check.choice("a goal or limit of until", name, known)
@@ -232,7 +232,7 @@ def check_until(until: Until, posterior: Posterior, chains: int, rows: int) -> N
             f"are {rows} at most (draws // thin)"
         )
     if until.ess is not None and until.ess > chains * rows:
-        raise check.refused(
+        raise check.refusal(
             "until.ess",
             until.ess,
             f"at most {chains * rows}, as there are {chains} chains of {rows} kept draws at most: raise "
@@ -256,7 +256,7 @@ def _errors(given: Any) -> dict[str, float]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(isinstance(name, str) and name for name in given):
-        raise check.refused("until.mcse", given, "a mapping of variables to positive numbers")
+        raise check.refusal("until.mcse", given, "a mapping of variables to positive numbers")
     return {
         name: check.number(f"until.mcse[{name!r}]", error, 0.0, open_low=True)
         for name, error in given.items()
@@ -268,7 +268,7 @@ def _names(given: Any) -> tuple[str, ...]:
     if names is None:
         return ()
     if not isinstance(names, Sequence) or not all(isinstance(name, str) and name for name in names):
-        raise check.refused("until.of", given, "a variable or a list of variables")
+        raise check.refusal("until.of", given, "a variable or a list of variables")
     return tuple(dict.fromkeys(names))
 
 
@@ -285,7 +285,7 @@ def _read(text: str) -> dict[str, Any]:
         if name == "mcse" and not value.keys() & found.get("mcse", {}).keys():
             value = found.pop("mcse", {}) | value
         if name in found:
-            raise check.refused("until", text, f"{_GRAMMAR}; {clause.strip()!r} comes a second time in it")
+            raise check.refusal("until", text, f"{_GRAMMAR}; {clause.strip()!r} comes a second time in it")
         found[name] = value
     return found
 
@@ -307,4 +307,4 @@ def _read_clause(clause: str, text: str) -> tuple[str, Any]:
             return "seconds", amount * _UNITS[limit["unit"]]
     except ValueError:  # no number where one is due
         pass
-    raise check.refused("until", text, f"{_GRAMMAR}; {clause!r} is none of these")
+    raise check.refusal("until", text, f"{_GRAMMAR}; {clause!r} is none of these")

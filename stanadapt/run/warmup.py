@@ -50,7 +50,7 @@ class WarmupPlace(NamedTuple):
 
 def what_it_takes(facts: Facts) -> str:
     """The part of an earlier run that a method can begin with: METRIC, STEP_SIZE, or nothing."""
-    return METRIC if facts.piloted else facts.takes
+    return METRIC if facts.takes_pilot else facts.takes
 
 
 def pilot() -> tuple[Sampler, Any]:
@@ -67,7 +67,7 @@ def pilot_length(method: Sampler, settings: Any, warmup: int) -> int:
     ArgumentError
         They are more than there are, or the run is to be faithful to a paper.
     """
-    n = int(settings.pilot) if method.FACTS.piloted else 0
+    n = int(settings.pilot) if method.FACTS.takes_pilot else 0
     if n and n == method.Settings._field_defaults["pilot"]:
         n = min(n, warmup // 4)
     if n and getattr(settings, "faithful", False):
@@ -123,7 +123,7 @@ class WarmUp:
     The caller enters a stage and runs all its iterations, in blocks of any lengths:
 
         while warm_up.next_stage():
-            while warm_up.left:
+            while warm_up.n_left:
                 warm_up.run(trace)
 
     Draws do not depend on the blocks.
@@ -169,7 +169,7 @@ class WarmUp:
         return self.segments[self.place.segment]
 
     @property
-    def left(self) -> int:
+    def n_left(self) -> int:
         """Iterations of the present stage that are still to be run."""
         return self.place.left
 
@@ -214,8 +214,8 @@ class WarmUp:
 
     def finish(self) -> Any:
         """Run all that is left. Returns the state at the end."""
-        while self.left or self.next_stage():
-            self.run(self.room(self.left))
+        while self.n_left or self.next_stage():
+            self.run(self.room(self.n_left))
         return self.state
 
     def room(self, n: int) -> Trace:

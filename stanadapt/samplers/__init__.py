@@ -26,7 +26,7 @@ from .base import (
     outcome,
     stats,
 )
-from .settings import declared, named, parse, resolve, uses_gradient
+from .settings import parse, resolve, settings_of, user_values, uses_gradient
 
 
 def sampler(method: str) -> Sampler | Engine:
@@ -50,7 +50,6 @@ __all__ = [
     "Stage",
     "advance",
     "climbs",
-    "declared",
     "enter",
     "explore",
     "facts",
@@ -59,11 +58,12 @@ __all__ = [
     "keeps_adapting",
     "knowledge",
     "n_matrices",
-    "named",
     "outcome",
     "parse",
     "resolve",
     "sampler",
+    "settings_of",
     "stats",
+    "user_values",
     "uses_gradient",
 ]

@@ -27,7 +27,7 @@ from ..numerics.walk import first_scale
 from ..target import log_density
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, WALK, Facts, Stage, move_with_density
-from .loop import swept
+from .loop import make_sweep
 from .settings import PROBABILITY, Limit
 
 
@@ -85,5 +85,5 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     return State(x, logp, step_size, n), Info(accept_prob, accepted, step_size, 1, NOTHING)
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_density

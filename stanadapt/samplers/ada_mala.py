@@ -47,7 +47,7 @@ from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from . import preconditioned
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, move_with_root
-from .loop import swept
+from .loop import make_sweep
 from .settings import POSITIVE, Limit, with_settings_of
 
 
@@ -169,7 +169,7 @@ def learn(mean: Vector, chol_t: Matrix, scale: Real, tr: Real, x: Vector, n: Rea
     return learn_point(mean, chol_t, scale, tr, x, keep, 1.0 / n, 1.0 / n)
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_root("chol_t")
 
 

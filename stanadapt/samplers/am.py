@@ -37,7 +37,7 @@ from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, WALK, Facts, Handover, Stage, move_with_density
-from .loop import swept
+from .loop import make_sweep
 from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
 
@@ -126,7 +126,7 @@ def learn(mean: Vector, chol_t: Matrix, x: Vector, rho: Real) -> None:
     follow_outer(chol_t, away, rho)
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_density
 
 

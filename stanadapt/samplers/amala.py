@@ -44,7 +44,7 @@ from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, move_with_root
-from .loop import swept
+from .loop import make_sweep
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
 
@@ -176,7 +176,7 @@ def gather(mean: Vector, squares: Matrix, x: Vector, n: Real) -> None:
     add_outer(squares, 1.0, (n - 1.0) / n, away, away)
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_root("chol_t")
 
 

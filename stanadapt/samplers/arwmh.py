@@ -46,7 +46,7 @@ from ..numerics.walk import gaussian_scale, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, WALK, Facts, Handover, Stage, move_with_density
-from .loop import swept
+from .loop import make_sweep
 from .settings import PROBABILITY
 
 BETAS = (0.5, 0.6, 0.7, 0.8, 0.9)  # the exponents to be tried
@@ -196,7 +196,7 @@ def log_volume(chol_t: Matrix, scale: Real, step_size: Real) -> Real:
     return 2.0 * (total / len(chol_t) + np.log(step_size)) + np.log(scale)
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_density
 
 

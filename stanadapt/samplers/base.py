@@ -8,7 +8,7 @@ A method is a kernel sampler or an engine. A kernel sampler is a module with the
     stages          settings, warmup, d -> the stages of warm-up (plain Python)
     start           kernel: the state at the starting point
     step            kernel: one iteration; returns the next state and an `Info` (trace.py)
-    sweep           `swept(step)`: a block of iterations, see loop.py
+    sweep           `make_sweep(step)`: a block of iterations, see loop.py
     move            target, settings, state, x, log density there or None -> the state of a chain that moves
                     to x (d,) and keeps all that it has learned (plain Python). Most methods set this hook to
                     `move_with_density`, `move_with_score` or `move_with_root` below. x is in the target's
@@ -119,12 +119,12 @@ class Facts(NamedTuple):
         return "faithful" in _fields(self.module, "Settings")
 
     @property
-    def vanishing(self) -> bool:
+    def has_vanishing(self) -> bool:
         """Whether it has a setting `vanishing`: adaptation goes on, more and more rarely."""
         return "vanishing" in _fields(self.module, "Settings")
 
     @property
-    def piloted(self) -> bool:
+    def takes_pilot(self) -> bool:
         """Whether Fisher HMC can begin its warm-up."""
         return "pilot" in _fields(self.module, "Settings")
 
@@ -361,7 +361,7 @@ def move_with_root(root: str) -> Callable[[Any, Any, Any, np.ndarray, float | No
 
 def keeps_adapting(sampler: Method, settings: Any) -> bool:
     """Whether adaptation goes on after warm-up, more and more rarely."""
-    return sampler.FACTS.vanishing and bool(settings.vanishing)
+    return sampler.FACTS.has_vanishing and bool(settings.vanishing)
 
 
 def climbs(sampler: Method, settings: Any) -> bool:

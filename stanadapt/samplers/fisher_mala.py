@@ -49,7 +49,7 @@ from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from . import preconditioned
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage, move_with_root
-from .loop import swept
+from .loop import make_sweep
 from .settings import POSITIVE, Choice, Limit, with_settings_of
 
 SIGNALS = Choice(("score", "increment", "rao_blackwell"))
@@ -188,7 +188,7 @@ def learn(root_t: Matrix, rotated: Vector, phi: Vector, forget: Real) -> Real:
     return tr
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_root("root_t")
 
 

@@ -46,7 +46,7 @@ from ..target import hessian_vector
 from . import gad
 from .base import move_with_root
 from .gad import step_along
-from .loop import swept
+from .loop import make_sweep
 from .settings import PROBABILITY, Limit, with_settings_of
 
 
@@ -96,5 +96,5 @@ def ratio_gradient(
 
 
 step = step_along(ratio_gradient, terms=3, gradients=2)
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_root("chol_t")

@@ -39,7 +39,7 @@ from ..kinds import Flag, Matrix, Target, Vector
 from . import gad
 from .base import move_with_root
 from .gad import step_along
-from .loop import swept
+from .loop import make_sweep
 from .settings import PROBABILITY, Limit, with_settings_of
 
 
@@ -79,5 +79,5 @@ def ratio_gradient(
 
 
 step = step_along(ratio_gradient, terms=1, gradients=0)
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_root("chol_t")

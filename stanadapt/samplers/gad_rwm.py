@@ -43,7 +43,7 @@ from ..target import log_density, log_density_gradient
 from ..trace import NOTHING, Info
 from . import gad
 from .base import WALK, Handover, move_with_density
-from .loop import swept
+from .loop import make_sweep
 from .settings import PROBABILITY, Limit, with_settings_of
 
 
@@ -113,5 +113,5 @@ def learn(
     climb_speed(chol_t, square, left, right, beta, eta, settings.faithful)
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_density

@@ -52,7 +52,7 @@ from .base import (
     Stage,
     move_with_score,
 )
-from .loop import swept
+from .loop import make_sweep
 from .settings import POSITIVE, PROBABILITY, Limit
 
 
@@ -141,5 +141,5 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     return State(x, logp, score, step_size, log_sum, n), info
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_score

@@ -62,7 +62,7 @@ from ..target import log_density
 from ..trace import NOTHING, Info
 from . import refitting
 from .base import BOTH_SIDES, SURROGATE, Facts, Stage, move_with_density
-from .loop import swept
+from .loop import make_sweep
 from .refitting import first_walk_size, subsample_size, walk_proposal
 from .settings import POSITIVE, PROBABILITY, SCALE, Limit
 
@@ -239,7 +239,7 @@ def refit(state: State, settings: Any, rng: np.random.Generator) -> Any:
     return state._replace(frame=frame, sigma=float(sigma), points_t=points_t, fits=state.fits + 1)
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_density
 
 

@@ -290,7 +290,7 @@ def warmup_history(state: ChainState) -> dict[str, float]:
     }
 
 
-def learnt_arrays(state: ChainState, size: int, centers_name: str) -> dict[str, Any]:
+def surrogate_arrays(state: ChainState, size: int, centers_name: str) -> dict[str, Any]:
     """What a chain has learned. Centers or frequencies get rows of NaN, up to `size` rows."""
     surrogate, frame = state.surrogate, state.frame
     n, d = surrogate.weights.size, state.x.size

@@ -50,7 +50,7 @@ from ..trace import NOTHING, Info
 from . import kmc, refitting
 from .base import Stage, move_with_density
 from .kmc import first_steps, iterate
-from .loop import swept
+from .loop import make_sweep
 from .settings import Limit, with_settings_of
 
 
@@ -181,7 +181,7 @@ def _rebuild(state: State, settings: Any, points: np.ndarray, rng: np.random.Gen
     return state._replace(frame=frame, learnt=learnt, sums=own, n_pending=0)
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_density
 
 
@@ -190,4 +190,4 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    return kmc.learnt_arrays(state, state.sums.u.size, "frequencies")
+    return kmc.surrogate_arrays(state, state.sums.u.size, "frequencies")

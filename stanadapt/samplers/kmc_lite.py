@@ -61,7 +61,7 @@ from ..trace import NOTHING, Info
 from . import kmc, refitting
 from .base import Stage, move_with_density
 from .kmc import first_steps, iterate
-from .loop import swept
+from .loop import make_sweep
 from .refitting import subsample_size
 from .settings import Choice, Limit, with_settings_of
 
@@ -152,7 +152,7 @@ def _fit(settings: Any, q: np.ndarray, sigma: float, regularisation: float) -> s
     return solve(q, kmc.radial_function(settings, sigma), regularisation)
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_density
 
 
@@ -161,4 +161,4 @@ def history(state: State) -> dict[str, float]:
 
 
 def learnt(state: State) -> dict[str, Any]:
-    return kmc.learnt_arrays(state, len(state.history.points), "centers")
+    return kmc.surrogate_arrays(state, len(state.history.points), "centers")

@@ -8,7 +8,7 @@ from ..numerics.kernel_templates import kernel_from
 from ..trace import record
 
 
-def swept(step: Any) -> Any:
+def make_sweep(step: Any) -> Any:
     """The kernel `sweep(target, settings, state, rng, adapting, trace)` of a sampler's `step`.
 
     It runs one iteration for every row of `trace` and returns the state after the last. The step is copied

@@ -33,7 +33,7 @@ from ..numerics.step_size import adapt_step_size
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Stage, move_with_score
-from .loop import swept
+from .loop import make_sweep
 from .settings import POSITIVE, PROBABILITY, Limit
 
 
@@ -97,5 +97,5 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     return State(x, logp, score, step_size), Info(accept_prob, accepted, step_size, 1, NOTHING)
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_score

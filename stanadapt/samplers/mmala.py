@@ -45,7 +45,7 @@ from ..numerics.step_size import adapt_step_size, double_or_halve
 from ..target import hessian, log_density_gradient
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, LANGEVIN, UNLESS_FAITHFUL, Facts, Handover, Stage
-from .loop import swept
+from .loop import make_sweep
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, Limit
 
 
@@ -168,7 +168,7 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     return replace_step_size(there if accepted else state, step_size), info
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 
 
 def move(target: Target, settings: Settings, state: State, x: np.ndarray, logp: float | None) -> State:

@@ -94,7 +94,7 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
             f"settings['warm_start']={settings.warm_start} iterations; use a longer warm-up"
         )
     if settings.batch > settings.buffer:
-        raise check.refused(
+        raise check.refusal(
             "settings['batch']", settings.batch, f"at most settings['buffer']={settings.buffer}"
         )
     warm = min(settings.warm_start, warmup if settings.faithful else warmup // 3)

@@ -60,7 +60,7 @@ from ..trace import NOTHING, Info
 from . import policy as shared
 from . import policy_stages
 from .base import POLICY, Facts, move_with_density
-from .loop import swept
+from .loop import make_sweep
 from .policy import Policy, Space
 from .policy_stages import PRETRAINING
 from .settings import NOT_NEGATIVE, POSITIVE, with_settings_of
@@ -252,7 +252,7 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     return state, info
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_density
 
 

@@ -47,7 +47,7 @@ from ..trace import NOTHING, Info
 from . import policy as shared
 from . import policy_stages
 from .base import POLICY, UNLESS_FAITHFUL, Facts, move_with_score
-from .loop import swept
+from .loop import make_sweep
 from .policy import Policy, Space
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, with_settings_of
 
@@ -209,7 +209,7 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     return state, info
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_score
 
 

@@ -32,7 +32,7 @@ from ..numerics.walk import first_scale
 from ..target import log_density
 from ..trace import NOTHING, Info
 from .base import BOTH_SIDES, WALK, Facts, Stage, move_with_density
-from .loop import swept
+from .loop import make_sweep
 from .settings import POSITIVE, PROBABILITY, Limit
 
 
@@ -95,5 +95,5 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
     return State(x, logp, step_size), info
 
 
-sweep = swept(step)
+sweep = make_sweep(step)
 move = move_with_density

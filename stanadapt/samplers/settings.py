@@ -91,13 +91,13 @@ def with_settings_of(shared: types.ModuleType) -> Callable[[type], Any]:
     return extend
 
 
-def declared(method: Method) -> dict[str, Setting]:
+def settings_of(method: Method) -> dict[str, Setting]:
     """The settings of a method by name, in the order of its file."""
-    return _declared(method.Settings)
+    return _read_settings(method.Settings)
 
 
 @functools.cache
-def _declared(settings: Any) -> dict[str, Setting]:
+def _read_settings(settings: Any) -> dict[str, Setting]:
     hints = typing.get_type_hints(settings, include_extras=True)
     found = {name: _setting(name, hints[name], settings._field_defaults[name]) for name in settings._fields}
     for name, setting in found.items():
@@ -127,13 +127,13 @@ def resolve(method: Method, given: Any) -> Any:
     ArgumentError
         A name is unknown, or a value is not allowed.
     """
-    settings = declared(method)
+    settings = settings_of(method)
     if given is None:
         given = {}
     elif isinstance(given, method.Settings):
         given = given._asdict()
     elif not isinstance(given, Mapping):
-        raise check.refused("settings", given, f"a dict or {method.Settings.__module__}.Settings")
+        raise check.refusal("settings", given, f"a dict or {method.Settings.__module__}.Settings")
     for name in given:
         check.choice("setting", name, settings)
     values = {name: _check_value(each, given.get(name, each.default)) for name, each in settings.items()}
@@ -157,9 +157,9 @@ def _check_value(setting: Setting, value: Any) -> Any:
     return check.number(shown, value, low, high, open_low=open_low, orelse=orelse)
 
 
-def named(method: Method, settings: Any) -> dict[str, Any]:
+def user_values(method: Method, settings: Any) -> dict[str, Any]:
     """Resolved settings as a user writes them, with the names of choices and with None."""
-    return {name: _user_value(each, getattr(settings, name)) for name, each in declared(method).items()}
+    return {name: _user_value(each, getattr(settings, name)) for name, each in settings_of(method).items()}
 
 
 def _user_value(setting: Setting, value: Any) -> Any:
@@ -173,7 +173,7 @@ def _user_value(setting: Setting, value: Any) -> Any:
 
 def uses_gradient(method: Method, settings: Any) -> bool:
     """Whether the method calls the gradient, with these resolved settings."""
-    facts, given = method.FACTS, named(method, settings)
+    facts, given = method.FACTS, user_values(method, settings)
     is_free = bool(facts.gradient_free) and all(given[name] == value for name, value in facts.gradient_free)
     return facts.gradient and not is_free
 

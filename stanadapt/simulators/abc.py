@@ -112,11 +112,11 @@ def abc(
     >>> idata = stanadapt.sample(target, method="am", seed=1)
     """
     if not callable(simulator):
-        raise check.refused("simulator", simulator, "a function of (theta, rng)")
+        raise check.refusal("simulator", simulator, "a function of (theta, rng)")
     if distance is not None and not callable(distance):
-        raise check.refused("distance", distance, "a function of (simulated, observed), or None")
+        raise check.refusal("distance", distance, "a function of (simulated, observed), or None")
     if summary is not None and not callable(summary):
-        raise check.refused("summary", summary, "a function of data, or None")
+        raise check.refusal("summary", summary, "a function of data, or None")
     simulation = Simulation(
         simulator,
         summary,
@@ -127,7 +127,7 @@ def abc(
     estimate: Kernel | Synthetic
     if check.choice("likelihood", likelihood, LIKELIHOODS) == "kernel":
         if epsilon is None:
-            raise check.refused("epsilon", None, "a finite number above 0, the width of the kernel")
+            raise check.refusal("epsilon", None, "a finite number above 0, the width of the kernel")
         width = check.number("epsilon", epsilon, 0.0, open_low=True)
         kernel = check.choice("kernel", "gaussian" if kernel is None else kernel, KERNELS)
         estimate = Kernel(simulation.observed_summary, width, kernel == "gaussian", distance)
@@ -221,7 +221,7 @@ class Synthetic(NamedTuple):
         least = p + 4 if self.unbiased else p + 1
         if n_sim < least:
             name = "synthetic" if self.unbiased else "synthetic_plugin"
-            raise check.refused(
+            raise check.refusal(
                 "n_sim", n_sim, f"at least {least}, for likelihood={name!r} with {p} summaries"
             )
 
@@ -238,7 +238,7 @@ class Synthetic(NamedTuple):
         except synthetic.SingularScatterError:
             raise ArgumentError(
                 f"the covariance of {len(summaries)} simulated summaries is singular at "
-                f"theta={check.shown(dict(theta))}: leave out summaries that are constant, or linear "
+                f"theta={check.quote(dict(theta))}: leave out summaries that are constant, or linear "
                 "combinations of others"
             ) from None
 
@@ -312,7 +312,7 @@ class SimulatedTarget(Target):
             return -np.inf
         theta = self.prior.values(x)
         if not log_prior < np.inf:
-            raise ArgumentError(f"prior has the log density {log_prior} at {check.shown(theta)}")
+            raise ArgumentError(f"prior has the log density {log_prior} at {check.quote(theta)}")
         simulated = self.simulation.run(theta, self.simulation.n_sim, self._rng)
         self._simulations += self.simulation.n_sim
         return log_prior + self.estimate.log_mean(simulated, theta)
@@ -325,7 +325,7 @@ def _observed_array(name: str, given: Any) -> np.ndarray:
     except ValueError:  # ragged
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "iufb" or array.size == 0:
-        raise check.refused(name, given, "an array of numbers that is not empty")
+        raise check.refusal(name, given, "an array of numbers that is not empty")
     array = array.astype(float)
     if not np.all(np.isfinite(array)):
         raise ArgumentError(f"{name} has values that are NaN or infinite; they must be finite")
@@ -339,7 +339,7 @@ def _check_numbers(what: str, given: Any, shape: tuple[int, ...], theta: Mapping
     except ValueError:
         array = np.empty(0, dtype=object)
     if array.dtype.kind not in "iufb":
-        raise _return_error(f"{what} returned {check.shown(given)}", theta, "numbers")
+        raise _return_error(f"{what} returned {check.quote(given)}", theta, "numbers")
     if array.shape != shape:
         raise _return_error(f"{what} returned shape {array.shape}", theta, f"shape {shape}")
     if np.isnan(array).any():
@@ -351,4 +351,4 @@ def _check_numbers(what: str, given: Any, shape: tuple[int, ...], theta: Mapping
 
 def _return_error(found: str, theta: Mapping[str, Any], allowed: str) -> ArgumentError:
     """The error for a user's function that returned something not allowed."""
-    return ArgumentError(f"{found} at theta={check.shown(dict(theta))}; it must return {allowed}")
+    return ArgumentError(f"{found} at theta={check.quote(dict(theta))}; it must return {allowed}")

@@ -69,7 +69,7 @@ def read(prior: Any, data: Any) -> Prior:
         return StanPrior(prior)
     if isinstance(prior, Mapping) and prior:
         return ScipyPrior(prior)
-    raise check.refused("prior", prior, _ALLOWED)
+    raise check.refusal("prior", prior, _ALLOWED)
 
 
 class StanPrior:
@@ -237,11 +237,11 @@ class ScipyPrior:
 def _shape_and_support(name: Any, law: Any) -> tuple[tuple[int, ...], Any, Any]:
     """Shape, lower and upper bound of one distribution."""
     if not isinstance(name, str) or not name.isidentifier():
-        raise ArgumentError(f"prior has the name {check.shown(name)}; names must be words without dots")
+        raise ArgumentError(f"prior has the name {check.quote(name)}; names must be words without dots")
     if isinstance(law, _NORMAL_VECTOR):
         return (int(law.dim),), -np.inf, np.inf
     if not isinstance(law, _CONTINUOUS):
-        raise check.refused(
+        raise check.refusal(
             f"prior[{name!r}]", law, "a frozen continuous distribution, such as scipy.stats.norm(0, 1)"
         )
     lower, upper = law.support()

@@ -138,7 +138,7 @@ def test_names_are_those_of_the_samplers() -> None:
     assert _AUTO.value == auto.NAME
     assert setting_names("fisher_hmc")["metric"][1] == ("auto", "dense", "low_rank")
     for name in samplers.METHODS:
-        declared = samplers.declared(samplers.sampler(name))
+        declared = samplers.settings_of(samplers.sampler(name))
         found = setting_names(name)
         assert list(found) == list(declared)
         for setting, (meaning, values) in found.items():

@@ -165,7 +165,7 @@ def test_settings_of_a_method(method: str) -> None:
     if method == "auto":
         assert said["settings"] == []
         return
-    declared = samplers.declared(samplers.sampler(method))
+    declared = samplers.settings_of(samplers.sampler(method))
     assert {row["name"]: row["default"] for row in said["settings"]} == {
         name: None if isinstance(each.default, float) and np.isnan(each.default) else each.default
         for name, each in declared.items()

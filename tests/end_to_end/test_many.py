@@ -501,7 +501,7 @@ def test_with_a_limit_of_time_a_refused_program_is_compiled_here(monkeypatch: py
     """A worker says whether stanli takes it with its data, and the compiler is given the program alone."""
     compiled = []
     monkeypatch.setattr(bridgestan, "is_at_hand", lambda *_: True)
-    monkeypatch.setattr(bridgestan, "compiled", lambda program: compiled.append(program.code))
+    monkeypatch.setattr(bridgestan, "compile_library", lambda program: compiled.append(program.code))
     program = "parameters { real x; } model { complex z = x; target += -square(get_real(z)); }"
     for code in (program, CODE):
         list(many({"a": DATA if code is CODE else None}, code, timeout=60, backend="auto"))

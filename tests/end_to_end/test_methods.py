@@ -57,7 +57,7 @@ def test_a_run_to_a_file_and_back(method: str, tmp_path: Path) -> None:
     again = read(tmp_path / "fit.nc")
     assert type(again) is type(container({}, {}))
     assert again.attrs["method"] == method
-    assert set(json.loads(again.attrs["settings"])) == set(samplers.declared(samplers.sampler(method)))
+    assert set(json.loads(again.attrs["settings"])) == set(samplers.settings_of(samplers.sampler(method)))
     for name, group in groups.items():
         for variable, values in group.items():
             np.testing.assert_array_equal(datasets(again)[name][variable], values, err_msg=str(variable))

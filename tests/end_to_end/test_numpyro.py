@@ -164,7 +164,7 @@ def test_one_thread_at_a_time_is_in_a_model():
     with ThreadPoolExecutor(2) as threads:
         traces = [
             threads.submit(jax.eval_shape, function, jnp.zeros(1))
-            for function in (source.log_density, source.constrained)
+            for function in (source.log_density, source.constrain)
         ]
         assert [trace.result().shape for trace in traces] == [(), (1,)]
     assert len(met) >= 2

@@ -160,7 +160,7 @@ def throw(error):
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
 def test_exceptions_travel_with_type_message_and_traceback(error, kind, message):
-    failure = raised(error).packed().opened()
+    failure = raised(error).pack().unpack()
     with pytest.raises(kind) as caught:
         raise_first([failure], in_processes=True)
     assert type(caught.value) is kind
@@ -175,7 +175,7 @@ def test_errors_of_ours_need_no_traceback():
         try:
             raise InitializationError(f"chain {chain}: no start")
         except InitializationError as error:
-            return ChainFailure.of(chain, error).packed().opened()
+            return ChainFailure.of(chain, error).pack().unpack()
 
     with pytest.raises(InitializationError) as caught:
         raise_first([failed(1), failed(0)], in_processes=True)

@@ -467,10 +467,10 @@ def test_tables_say_what_their_cells_mean() -> None:
     marked = [[columns[i].is_marked(cell) for i, cell in enumerate(row)] for row in made.rows]
     assert marked == [[False, True, False], [False, False, True], [False, False, False]]
     assert json.loads(made.data)["rows"][1][0] == "b\\x1b"
-    assert made.left_out == 0
+    assert made.n_left_out == 0
     few = Table("t", "rows", columns[:1], [["x" * 90]] * 50, most_bytes=1_000)
     assert 0 < len(few.rows) < 12
-    assert few.left_out == 50 - len(few.rows)
+    assert few.n_left_out == 50 - len(few.rows)
 
 
 def make_figure(points: int = 100) -> Any:

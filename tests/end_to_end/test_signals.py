@@ -270,7 +270,7 @@ def test_an_inner_handler_tells_those_around_it() -> None:
     with raised_interrupts(ending=False) as outer, delayed_interrupts() as middle:
         with interrupts(board) as inner:
             signal.raise_signal(signal.SIGTERM)
-            assert board.stopped
+            assert board.is_stopped
             with pytest.raises(SystemExit) as raised:
                 signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
@@ -283,14 +283,14 @@ def test_a_signal_that_an_outer_handler_has_noted_stops_a_run() -> None:
     with delayed_interrupts() as outer:
         before, after = Board.for_chains(1), Board.for_chains(1)
         with interrupts(before):
-            assert not before.stopped
+            assert not before.is_stopped
         signal.raise_signal(signal.SIGINT)
         with interrupts(after) as inner:
-            assert after.stopped
+            assert after.is_stopped
         assert (outer.signal, inner.signal) == (signal.SIGINT, 0)
         deeper = Board.for_chains(1)
         with delayed_interrupts(), interrupts(deeper):  # what many fits note, and a fit of theirs does not
-            assert deeper.stopped
+            assert deeper.is_stopped
 
 
 def log_density(x: np.ndarray) -> float:

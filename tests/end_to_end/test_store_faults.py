@@ -37,7 +37,7 @@ def whole() -> Any:
 @pytest.mark.parametrize("kind", [thorough("kill"), "full"])
 def test_at_any_change_of_a_file(kind: str, tmp_path: Path) -> None:
     """Killed, or with a disk that is full from then on; in a process without threads, which it forks."""
-    command = [sys.executable, stores.__file__, kind, str(tmp_path / "runs"), "7", "290"]
+    command = [sys.executable, stores.__file__, kind, str(tmp_path / "runs"), "7", "430"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 3
@@ -45,7 +45,7 @@ def test_at_any_change_of_a_file(kind: str, tmp_path: Path) -> None:
 
 def test_killed_while_it_is_extended(tmp_path: Path) -> None:
     """At any change of a file: what was drawn is there, and the extension goes on to the same draws."""
-    command = [sys.executable, stores.__file__, "extend", str(tmp_path / "runs"), "5", "180"]
+    command = [sys.executable, stores.__file__, "extend", str(tmp_path / "runs"), "5", "270"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 3

@@ -77,7 +77,7 @@ def seal(folder: Path) -> None:
     (folder / "run.json").write_text(json.dumps(held))
     if (folder / "end.json").exists():
         store = open_store(folder)
-        store.end(**store.ended() | {"digest": store.blocks.digest()})
+        store.end(**store.read_end() | {"digest": store.blocks.digest()})
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:

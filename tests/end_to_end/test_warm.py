@@ -184,7 +184,7 @@ def test_random_walks_take_the_metric_of_any_method(method: str, source: str) ->
     assert 0.15 < rate < 0.5
 
 
-PILOTED = [name for name in samplers.METHODS if samplers.facts(name).piloted]
+PILOTED = [name for name in samplers.METHODS if samplers.facts(name).takes_pilot]
 
 
 @pytest.mark.parametrize("method", PILOTED)

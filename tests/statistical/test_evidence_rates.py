@@ -39,13 +39,13 @@ def test_the_evidence_of_conjugate_models(name: str, d: int, stay: float, seed: 
     assert abs(z) < 4.0
 
 
-# Rate: the mean square of 60 normal numbers with standard deviations of 0.93 to 1.05, as they were measured,
-# is outside of these bounds once in a thousand times.
-@pytest.mark.seeds(1, rate=0.002)
+# Rate: the mean square of 40 normal numbers with standard deviations of 0.93 to 1.05, as they were measured,
+# is outside of these bounds twice in a thousand times, and that more than two are beyond 3 is rarer.
+@pytest.mark.seeds(1, rate=0.003)
 @pytest.mark.parametrize(("name", "d"), [thorough("regression", 5), ("beta-binomial", 2)])
 def test_the_standard_error_is_honest(name: str, d: int, seed: int) -> None:
     """To a factor of 1.5 where draws are autocorrelated, which errors of independent draws miss by 3."""
-    z = in_standard_errors(name, d, 400, 0.8, range(60 * seed, 60 * seed + 60))
+    z = in_standard_errors(name, d, 400, 0.8, range(40 * seed, 40 * seed + 40))
     assert np.mean(np.abs(z) < 3.0) >= 0.95
     assert 1 / 1.5 < np.sqrt(np.mean(z**2)) < 1.5
 

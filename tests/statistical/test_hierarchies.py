@@ -198,7 +198,13 @@ def test_two_levels_are_right_from_neck_to_mouth(centred: bool, upper_centred: b
     assert np.abs(errors(np.log(posterior["omega"].values), omega)).max() < LIMIT
 
 
-@pytest.mark.parametrize("program", [VOLATILITY, STANDARDISED], ids=["centred", "standardised"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(VOLATILITY, id="centred"),
+        pytest.param(STANDARDISED, id="standardised", marks=pytest.mark.thorough),
+    ],
+)
 @pytest.mark.seeds(1, 2, 3, 4, rate=RATE)
 def test_stochastic_volatility_is_right_or_says_that_it_is_not(seed: int, program: str) -> None:
     """Each member is around the one before, which no law of coordinates reaches."""

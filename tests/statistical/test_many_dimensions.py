@@ -31,7 +31,7 @@ def test_means_variances_tails_and_cost_of_a_rotated_gaussian(seed: int) -> None
     driver = warm_up(sampler, settings, target, rng.normal(size=1_000), rng, 600)
     gradients = 2 * 1_000 + 20  # the Hessian at the start, and whether it pays
     while driver.next_stage():
-        trace = driver.room(driver.left)
+        trace = driver.room(driver.n_left)
         driver.run(trace)
         gradients += int(trace.n_steps.sum())
     trace = empty_trace(DRAWS, 1_000, len(sampler.FACTS.columns))

@@ -36,7 +36,7 @@ def runs() -> Iterator[Any]:
 
 # With reference draws in PosteriorDB; the first five are those on which the paper's own warm-up fails.
 REFERENCE = [
-    "diamonds-diamonds",
+    thorough("diamonds-diamonds"),
     thorough("nes1972-nes"),
     "arma-arma11",
     thorough("earnings-earn_height"),

@@ -25,7 +25,7 @@ from stanadapt.run.warmup import what_it_takes
 MODELS = Path(__file__).parents[2] / "models"
 EXACT = gaussian()
 ABLE = [name for name in samplers.METHODS if what_it_takes(samplers.facts(name))]
-CHECKED = [name for name in ABLE if samplers.facts(name).piloted or name == "fisher_hmc"]
+CHECKED = [name for name in ABLE if samplers.facts(name).takes_pilot or name == "fisher_hmc"]
 ROTATION = np.linalg.qr(np.random.default_rng(3).normal(size=(3, 3)))[0]
 WRONG = {
     "100 times too wide": 1e4 * CHOL @ CHOL.T,

@@ -279,8 +279,8 @@ def test_whatever_goes_in_names_the_library(change, sources, tmp_path, monkeypat
     (folder / "outer.stan").write_text("#include inner.stan\n")
     (folder / "inner.stan").write_text("// nothing\n")
     code = "functions {\n#include outer.stan\n}\n" + NORMAL
-    before = bridgestan.compiled(write_in_place(code, folder))
-    assert bridgestan.compiled(write_in_place(code, folder)) == before
+    before = bridgestan.compile_library(write_in_place(code, folder))
+    assert bridgestan.compile_library(write_in_place(code, folder)) == before
     if change == "program":
         code += "\n"
     elif change == "include":
@@ -294,7 +294,7 @@ def test_whatever_goes_in_names_the_library(change, sources, tmp_path, monkeypat
     else:
         shutil.copytree(sources, tmp_path / "others")
         monkeypatch.setenv("BRIDGESTAN", str(tmp_path / "others"))
-    after = bridgestan.compiled(write_in_place(code, folder))
+    after = bridgestan.compile_library(write_in_place(code, folder))
     assert after.exists()
     assert after != before
 
@@ -314,7 +314,7 @@ def test_failed_build_leaves_nothing_and_its_error_is_shown(sources, tmp_path, c
 def test_errors_of_a_long_build_are_found():
     noise = [f"note {i}" for i in range(1000)]
     lines = [*noise, "program.hpp:12: error: no such thing", *noise, "make: *** [program.hpp] Error 1"]
-    shown = bridgestan._shortened("Command make failed\nstdout:\nchatter\nstderr:\n" + "\n".join(lines))
+    shown = bridgestan._shorten("Command make failed\nstdout:\nchatter\nstderr:\n" + "\n".join(lines))
     assert "no such thing" in shown
     assert "Error 1" in shown
     assert len(shown.splitlines()) <= 20
@@ -377,7 +377,7 @@ def test_ready_library_opens(gaussian_libraries):
     x = np.array([0.5, -1.0, 2.0])
     assert posterior.log_density(x) == pytest.approx(-0.5 * x @ x)
     np.testing.assert_allclose(posterior.log_density_gradient(x)[1], -x)
-    assert posterior.observed()[1]["who"] == 1
+    assert posterior.split_data()[1]["who"] == 1
 
 
 def test_library_says_whether_threads_are_safe(gaussian_libraries):
@@ -469,7 +469,7 @@ TUPLES = {
 def test_arrays_of_tuples_reach_a_library(data, gaussian_libraries):
     posterior = stanadapt.Posterior(gaussian_libraries["threads"], data)
     assert [list(part) for part in posterior.data["tuples"]] == [["1", "2"], ["1", "2"]]
-    assert posterior.observed() == ({}, {})
+    assert posterior.split_data() == ({}, {})
     pickle.loads(pickle.dumps(posterior))
 
 
@@ -510,7 +510,7 @@ def test_open_model_of_stanli_is_accepted():
     x = np.linspace(-1.0, 1.0, ours.dim)
     assert adopted.library == ours.library
     assert adopted.log_density(x) == ours.log_density(x)
-    assert set(adopted.observed()[1]) == {"J", "y", "sigma"}
+    assert set(adopted.split_data()[1]) == {"J", "y", "sigma"}
     assert adopted.digest() == stanadapt.Posterior(theirs).digest()
     with pytest.raises(DataError, match="opened with its data"):
         stanadapt.Posterior(theirs, data)

@@ -140,7 +140,7 @@ class TestSettings:
     def test_every_setting_of_every_method(self, posterior, method):
         """Nothing but what its limits allow gets through, whatever the method."""
         sampler = samplers.sampler(method)
-        for name, setting in samplers.declared(sampler).items():
+        for name, setting in samplers.settings_of(sampler).items():
             wrong = [[1], math.nan, "nonsense", 1j]
             wrong += [] if setting.optional else [None]
             if isinstance(setting.allowed, Limit):
@@ -161,7 +161,7 @@ class TestSettings:
 
 def _ends(sampler):
     """Every number that is just allowed; not the largest counts, which may rightly take for ever."""
-    for name, setting in samplers.declared(sampler).items():
+    for name, setting in samplers.settings_of(sampler).items():
         if not isinstance(setting.allowed, Limit):
             continue
         low, high, open_low = setting.allowed

@@ -361,7 +361,7 @@ def test_a_kernel_that_does_not_count_references() -> None:
         return inner(v)
 
     pair = np.ones(3), np.ones(2)
-    with mock.patch.object(jit, "_cached", lambda compiled, *_, **__: compiled):
+    with mock.patch.object(jit, "_with_own_cache", lambda compiled, *_, **__: compiled):
         uncounted, calls, makes = (jit.kernel(counted=False)(each) for each in (total, through, doubled))
         assert uncounted(pair) == 5.0  # a cached entry would hold a copy from an earlier run
         assert calls(pair[0]) == 6.0
@@ -392,7 +392,7 @@ def test_arrays_live_as_long_as_something_holds_them(copied: bool) -> None:
     x, y = np.ones(3), np.full(3, 2.0)
     step: Any = accept
     (end, total), last = repeat((x, 0.0), y, 9)
-    with mock.patch.object(jit, "_cached", lambda compiled, *_, **__: compiled):
+    with mock.patch.object(jit, "_with_own_cache", lambda compiled, *_, **__: compiled):
         step = jit.kernel(accept)
         step.copied = copied
         loop, choose = jit.kernel(repeat), jit.kernel(either)

@@ -87,7 +87,7 @@ def _short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_equal(one: ChainResult, other: ChainResult) -> None:
     for name in ("draws", "warmup"):
-        rows, others = getattr(one, name).written(), getattr(other, name).written()
+        rows, others = getattr(one, name).trim(), getattr(other, name).trim()
         assert rows.n == others.n > 0
         np.testing.assert_array_equal(others.values, rows.values)
         np.testing.assert_array_equal(others.x, rows.x)

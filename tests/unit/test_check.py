@@ -97,7 +97,7 @@ def test_choice_of_nothing_says_so():
 
 @pytest.mark.parametrize("value", [np.eye(20), "a\nb" * 100, list(range(1000))])
 def test_values_are_shown_short_and_on_one_line(value):
-    text = check.shown(value)
+    text = check.quote(value)
     assert len(text) <= 80
     assert "\n" not in text
 

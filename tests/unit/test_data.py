@@ -19,7 +19,7 @@ import stanadapt
 from stanadapt import Posterior
 from stanadapt.errors import DataError
 from stanadapt.model import data as data_module
-from stanadapt.model.program import data_declarations, undeclared
+from stanadapt.model.program import data_declarations, undeclared_names
 
 ECHO_VECTOR = "data { int N; vector[N] v; } generated quantities { vector[N] w = v; }"
 ECHO_INTS = "data { int N; array[N] int v; } generated quantities { array[N] int w = v; }"
@@ -451,5 +451,5 @@ def test_entries_that_the_program_does_not_declare_are_told_once():
 
 
 def test_nothing_is_said_of_data_where_an_include_cannot_be_read():
-    assert undeclared('data { #include "more.stan"\n }', ["y"]) == []
-    assert undeclared("data { real y; tuple(int, real) odd; }", ["y", "x", "odd"]) == ["x"]
+    assert undeclared_names('data { #include "more.stan"\n }', ["y"]) == []
+    assert undeclared_names("data { real y; tuple(int, real) odd; }", ["y", "x", "odd"]) == ["x"]

@@ -241,7 +241,7 @@ def test_notes_are_about_methods() -> None:
 def test_a_page_has_what_the_file_says(method: str) -> None:
     module = samplers.sampler(method)
     page = method_pages.method_page(method)
-    for name, setting in samplers.declared(module).items():
+    for name, setting in samplers.settings_of(module).items():
         assert f"| `{name}` |" in page
         assert method_pages.markdown(setting.meaning) in page
     doc = method_pages.split_docstring(inspect.getdoc(module) or "")

@@ -61,7 +61,7 @@ LAWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 @pytest.mark.parametrize("law", partly_thorough(LAWS, ("Cauchy",)))
 def test_chance_is_rarely_taken_for_a_difference(law: str) -> None:
     """Normal errors in place of Student's would do it up to 17 times as often at the smaller levels."""
-    k = 12_000
+    k = 6_000
     one, other = (Estimates.of(LAWS[law](autoregressive(k, 4, 150, 0.3, seed))) for seed in (1, 2))
     found = contrast(one, other)
     for level, most in ((1e-2, 1.3e-2), (1e-3, 1.7e-3), (1e-4, 6e-4)):

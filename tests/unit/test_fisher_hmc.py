@@ -233,8 +233,8 @@ def test_draws_do_not_depend_on_where_blocks_end() -> None:
     def draws(cut: int) -> np.ndarray:
         target, rng = exact.target.target(), np.random.default_rng(4)
         driver, positions = warm_up(sampler, settings, target, np.array([0.3, -0.2, 1.0]), rng, 300), []
-        while driver.left or driver.next_stage():
-            part = driver.room(min(cut, driver.left))
+        while driver.n_left or driver.next_stage():
+            part = driver.room(min(cut, driver.n_left))
             driver.run(part)
             positions.append(part.x)
         return np.concatenate(positions)

@@ -57,7 +57,7 @@ def run(method: str, stops: list[int]) -> tuple[ChainResult, list[int]]:
         model = Counted(stop)
         chain = KernelChain(model.posterior, what, 0, Init(2.0), model.board, *rows, value=value)
         for _ in chain.blocks():
-            if model.board.stopped:
+            if model.board.is_stopped:
                 break
         taken.append(model.calls)
         value = decode(encode(chain.value))

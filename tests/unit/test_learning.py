@@ -601,7 +601,7 @@ def test_hmc_freezes_the_geometric_mean_of_the_second_half() -> None:
     target, state, trace = exact.target.target(), None, empty_trace(50, D)
     driver = warm_up(sampler, settings, target, np.zeros(D), rng, 101)
     while driver.next_stage():
-        trace = driver.room(driver.left)
+        trace = driver.room(driver.n_left)
         driver.run(trace)
     state = driver.state
     frozen = empty_trace(5, D)

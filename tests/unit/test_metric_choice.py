@@ -314,7 +314,7 @@ def test_draws_depend_on_the_seed_alone_and_not_on_blocks() -> None:
     ends = []
     for cut in (1_000, 7):
         _model, driver = _warm_up(Rotated(150), 100)
-        while driver.left or driver.next_stage():
-            driver.run(driver.room(min(cut, driver.left)))
+        while driver.n_left or driver.next_stage():
+            driver.run(driver.room(min(cut, driver.n_left)))
         ends.append(driver.state.x)
     np.testing.assert_array_equal(*ends)

@@ -58,7 +58,7 @@ def handed(method: str, n: int, **settings: Any) -> tuple[Any, Handover]:
 def test_methods_that_have_a_pilot() -> None:
     """Parallel tempering takes coordinates and places from its pilot, and no preconditioner for proposals."""
     others = {"tempered"}
-    assert {name for name in samplers.METHODS if samplers.facts(name).piloted} == set(METHODS) | others
+    assert {name for name in samplers.METHODS if samplers.facts(name).takes_pilot} == set(METHODS) | others
     with_setting = [name for name in samplers.METHODS if "pilot" in samplers.sampler(name).Settings._fields]
     assert set(with_setting) == set(METHODS) | others
 

@@ -586,9 +586,9 @@ def test_draws_do_not_depend_on_blocks_workers_or_processes(
 
 
 def test_learnt_arrays_of_unlike_length_end_in_nan() -> None:
-    stacked = schema.stacked([np.arange(3.0), np.arange(1.0), np.zeros(0)])
+    stacked = schema.stack_chains([np.arange(3.0), np.arange(1.0), np.zeros(0)])
     np.testing.assert_array_equal(stacked, [[0.0, 1.0, 2.0], [0.0, np.nan, np.nan], [np.nan, np.nan, np.nan]])
-    matrices = schema.stacked([np.zeros((0, 0)), np.ones((2, 2))])
+    matrices = schema.stack_chains([np.zeros((0, 0)), np.ones((2, 2))])
     np.testing.assert_array_equal(matrices, [np.full((2, 2), np.nan), np.ones((2, 2))])
 
 

@@ -89,7 +89,7 @@ def test_addresses_do_as_well():
 
 def test_compiled_callables_never_enter_python(monkeypatch):
     target = compiled_target()
-    for name in ("_guarded", "_checked_value", "_checked_gradient"):
+    for name in ("_evaluate_users_functions", "_checked_value", "_checked_gradient"):
         monkeypatch.setattr(target, name, None)  # calling it would be a TypeError
     assert np.all(np.isfinite(sample(target)["posterior"]["x"]))
 

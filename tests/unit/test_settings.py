@@ -15,13 +15,13 @@ from cases import methods
 from stanadapt import check, cli, samplers
 from stanadapt.errors import ArgumentError
 from stanadapt.samplers.base import LANGEVIN, Facts
-from stanadapt.samplers.settings import UNSET, Choice, Limit, named, parse, resolve
+from stanadapt.samplers.settings import UNSET, Choice, Limit, parse, resolve, user_values
 
 
 @pytest.mark.parametrize("method", methods())
 def test_every_setting_says_what_it_does(method: str) -> None:
     module = samplers.sampler(method)
-    declared = samplers.declared(module)
+    declared = samplers.settings_of(module)
     assert list(declared) == list(module.Settings._fields)
     shown = CliRunner().invoke(cli.main, ["methods", method]).stdout
     documented = pydoc.plain(pydoc.render_doc(module.Settings))
@@ -39,12 +39,12 @@ def test_what_is_found_at_run_time_is_none(method: str) -> None:
     """Kernels get NaN, or UNSET for an integer; results have None again."""
     module = samplers.sampler(method)
     settings = resolve(module, None)
-    for name, setting in samplers.declared(module).items():
+    for name, setting in samplers.settings_of(module).items():
         if setting.default is None:
             value = getattr(settings, name)
             assert value == UNSET if setting.kind is int else np.isnan(value)
-    assert named(module, settings) == {
-        name: setting.default for name, setting in samplers.declared(module).items()
+    assert user_values(module, settings) == {
+        name: setting.default for name, setting in samplers.settings_of(module).items()
     }
 
 
@@ -100,7 +100,7 @@ def test_values_that_are_not(name: str, value: object, words: str) -> None:
     ],
 )
 def test_texts(name: str, text: str, value: object) -> None:
-    assert parse(samplers.declared(_Method)[name], text) == value
+    assert parse(samplers.settings_of(_Method)[name], text) == value
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,6 @@ def test_names_of_other_programs_are_none_of_ours():
         *inspect.signature(stanadapt.sample_many).parameters,
     }
     for method in samplers.METHODS:
-        ours |= {*samplers.declared(samplers.sampler(method))}
+        ours |= {*samplers.settings_of(samplers.sampler(method))}
     assert not ours & check.ELSEWHERE.keys()
     assert set(check.ELSEWHERE.values()) <= ours

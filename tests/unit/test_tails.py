@@ -11,7 +11,7 @@ import xarray
 import stanadapt
 from stanadapt.diagnostics import missed
 from stanadapt.model.posterior import Posterior
-from stanadapt.result.modes import unvisited
+from stanadapt.result.modes import find_unvisited
 from stanadapt.result.tails import smallest_index, tail_indices
 from stanadapt.run.interrupts import delayed_interrupts
 
@@ -142,7 +142,7 @@ def two_modes(share, centres):
 
 def test_a_mode_that_no_chain_has_visited():
     draws, lp, posterior = two_modes(0.3, [-20.0, -20.0, -20.0])
-    (mode,) = unvisited(TOPS, draws, lp, posterior, 0, 1).modes
+    (mode,) = find_unvisited(TOPS, draws, lp, posterior, 0, 1).modes
     np.testing.assert_allclose(mode.x, [20, 20], atol=1e-3)
     assert mode.climbs == 2
     assert mode.log_mass == pytest.approx(np.log(0.7 / 0.3), abs=0.1)
@@ -153,18 +153,18 @@ def test_a_mode_that_no_chain_has_visited():
     ("share", "centres"), [(0.3, [-20.0, 20.0]), (0.999, [-20.0, -20.0])], ids=["visited", "no mass"]
 )
 def test_no_mode_is_missed(share, centres):
-    assert unvisited(TOPS, *two_modes(share, centres), 0, 1).modes == []
+    assert find_unvisited(TOPS, *two_modes(share, centres), 0, 1).modes == []
 
 
 def test_no_climbs_no_modes():
-    assert unvisited(np.empty((0, 2)), *two_modes(0.3, [-20.0, -20.0]), 0, 1).modes == []
+    assert find_unvisited(np.empty((0, 2)), *two_modes(0.3, [-20.0, -20.0]), 0, 1).modes == []
 
 
 @pytest.mark.parametrize("evaluations", range(0, 1_000, 37))
 def test_a_short_run_has_a_short_search(evaluations):
     """The search may take a share of a run's evaluations, which a ray can use up: no climb is left then."""
     draws, lp, posterior = two_modes(0.3, [-20.0, -20.0])
-    found = unvisited(np.empty((0, 2)), draws, lp, posterior, evaluations, 1)
+    found = find_unvisited(np.empty((0, 2)), draws, lp, posterior, evaluations, 1)
     assert found.evaluations <= evaluations + 200
 
 
@@ -177,7 +177,7 @@ def test_the_end_of_a_ridge_is_no_mode():
     v = 3.0 * rng.standard_normal((4, 500))
     draws = np.stack([v, rng.standard_normal(v.shape) * np.exp(v / 2)], axis=2)
     lp = np.array([[funnel.log_density(x) for x in chain] for chain in draws])
-    assert unvisited(np.array([[-40.0, 0.0], [-30.0, 0.0]]), draws, lp, funnel, 0, 1).modes == []
+    assert find_unvisited(np.array([[-40.0, 0.0], [-30.0, 0.0]]), draws, lp, funnel, 0, 1).modes == []
 
 
 def test_modes_are_worded_with_their_shares():
@@ -221,7 +221,7 @@ def searched(program, seed, scale=1.0, d=1, centre=0.0, evaluations=40_000):
     posterior = Posterior(program)
     draws = centre + scale * np.random.default_rng(seed).standard_normal((4, 500, d))
     lp = np.array([[posterior.log_density(x) for x in chain] for chain in draws])
-    return unvisited(np.empty((0, d)), draws, lp, posterior, evaluations, seed)
+    return find_unvisited(np.empty((0, d)), draws, lp, posterior, evaluations, seed)
 
 
 def mixture(weight, second, first="normal_lpdf(x | 0, 1)", d=1):

@@ -305,7 +305,7 @@ def test_figures_are_arviz_s(posterior, coefficient):
     assert ess.quantity == names[int(columns[:, 1:3].min(axis=1).argmin())]
     assert rhat.quantity == names[int(columns[:, 0].argmax())]
     assert (mcse.goal, mcse.quantity) == ("mcse mu", "mu")
-    assert status.reached
+    assert status.is_reached
     assert status.done
     assert status.rows_needed == 900
 
@@ -318,7 +318,7 @@ def test_the_size_is_that_of_known_autocorrelation(posterior):
     for goal, reached in ((0.7 * known, True), (1.3 * known, False)):
         watch = GoalWatch(Until(ess=goal), posterior)
         status = watch.look(filled(posterior, draws))
-        assert status.reached == reached
+        assert status.is_reached == reached
         assert status.figures[0].value == pytest.approx(known, rel=0.2)
 
 
@@ -334,7 +334,7 @@ def test_the_rows_needed_are_about_right(posterior, goal):
         if status.done:
             break
         estimates[rows] = status.rows_needed
-    assert status.reached
+    assert status.is_reached
     late = [estimate for at, estimate in estimates.items() if at > rows / 3]
     assert len(late) >= 3
     assert 0.4 < np.median(late) / rows < 2.5
@@ -344,8 +344,8 @@ def test_variables_are_those_that_are_asked_about(posterior):
     rng = np.random.default_rng(5)
     draws = filled(posterior, rng.standard_normal((4, 200, 4)))
     draws[..., 2] = autoregressive(rng, (4, 200), 0.99)  # theta[1]
-    assert not GoalWatch(Until(ess=400), posterior).look(draws).reached
-    assert GoalWatch(Until(ess=400, of=["mu", "y"]), posterior).look(draws).reached
+    assert not GoalWatch(Until(ess=400), posterior).look(draws).is_reached
+    assert GoalWatch(Until(ess=400, of=["mu", "y"]), posterior).look(draws).is_reached
     figure = (
         GoalWatch(Until(ess=400, of=["mu"], mcse={"theta": 0.06}), posterior)
         .look(draws, whole=True)
@@ -353,7 +353,7 @@ def test_variables_are_those_that_are_asked_about(posterior):
     )
     assert figure.quantity == "theta[1]"
     assert not figure.is_met
-    assert GoalWatch(Until(mcse={"y": 0.06}), posterior).look(draws).reached
+    assert GoalWatch(Until(mcse={"y": 0.06}), posterior).look(draws).is_reached
 
 
 def test_chains_that_disagree_are_seen(posterior):
@@ -423,7 +423,7 @@ def test_thinned_figures_are_on_the_safe_side(posterior, goal):
 
 def test_a_small_standard_error_is_reached_though_chains_are_thinned(posterior):
     draws = filled(posterior, np.random.default_rng(9).standard_normal((4, 20_000, 4)))
-    assert GoalWatch(Until(mcse={"mu": 0.004}), posterior).look(draws).reached
+    assert GoalWatch(Until(mcse={"mu": 0.004}), posterior).look(draws).is_reached
     assert not GoalWatch(Until(mcse={"mu": 0.003}), posterior).look(draws).done
 
 
@@ -434,7 +434,7 @@ def test_constant_quantities_are_left_out(posterior):
     draws = filled(posterior, np.random.default_rng(10).standard_normal((4, 300, 4)))
     watch = GoalWatch(Until(ess=400, of=["R"]), posterior)
     status = watch.look(draws)
-    assert status.reached
+    assert status.is_reached
     assert status.figures[0].quantity in ("R[0, 1]", "R[1, 0]")
     assert watch.computed <= 4
     draws[-1, -1, posterior.variables["R"].columns[0, 0]] = 0.0
@@ -447,7 +447,7 @@ def test_when_nothing_moves_nothing_is_reached(posterior):
     watch = GoalWatch(Until(ess=100), posterior)
     status = watch.look(draws[:, :100])
     assert not status.done
-    assert not status.reached
+    assert not status.is_reached
     assert status.words() == "all draws the same"
     assert math.isinf(status.rows_needed)
     reason = attributes(Until(ess=100), watch.look(draws), "draws")["until_reason"]
@@ -466,7 +466,7 @@ def test_draws_that_are_no_numbers_are_named_and_not_waited_for(posterior, bad, 
     watch.look(draws[:, :60])
     for status in (watch.look(draws), GoalWatch(until, posterior).look(draws)):
         assert status.done
-        assert not status.reached
+        assert not status.is_reached
         assert status.unusable == "theta[0]"
         assert "NaN or infinite draws in theta[0]" in status.words()
         found = attributes(until, status)
@@ -478,14 +478,14 @@ def test_where_all_is_nan_the_run_ends(posterior):
     draws = np.full((4, 100, posterior.n_values), np.nan)
     status = GoalWatch(Until(ess=100), posterior).look(draws)
     assert status.done
-    assert not status.reached
+    assert not status.is_reached
     assert status.words() == "NaN or infinite draws in mu, theta[0], theta[1] and 1 more"
 
 
 def test_nan_elsewhere_is_none_of_the_goal_s_business(posterior):
     draws = filled(posterior, np.random.default_rng(13).standard_normal((4, 300, 4)))
     draws[..., posterior.variables["y"].columns] = np.nan
-    assert GoalWatch(Until(ess=300), posterior).look(draws).reached
+    assert GoalWatch(Until(ess=300), posterior).look(draws).is_reached
     draws[..., 0] = 1e308  # finite, though no sum of them is
     draws[0, 0, 0] = -1e308
     assert GoalWatch(Until(ess=300), posterior).look(draws).unusable == ""
@@ -532,7 +532,7 @@ def test_a_yes_takes_every_quantity_and_most_of_them_once():
     posterior = wide(300)
     draws = np.random.default_rng(15).standard_normal((4, 1000, 300))
     watch = GoalWatch(Until(ess=400), posterior)
-    assert watch.look(draws).reached
+    assert watch.look(draws).is_reached
     assert 300 <= watch.computed < 320
 
 
@@ -564,7 +564,7 @@ def test_answers_do_not_depend_on_earlier_looks(posterior):
     answers = []
     for rows in range(100, 3000, 100):
         kept, new = watch.look(draws[:, :rows]), GoalWatch(until, posterior).look(draws[:, :rows])
-        assert (kept.done, kept.reached) == (new.done, new.reached)
+        assert (kept.done, kept.is_reached) == (new.done, new.is_reached)
         answers.append(kept.done)
     assert True in answers
     assert False in answers

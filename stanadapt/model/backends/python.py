@@ -66,9 +66,9 @@ class Target(RowDefaults):
         compiled = _address(log_density) is not None
         self.thread_safe = check.boolean("threads", threads) or compiled
         if not compiled and not callable(log_density):
-            raise check.refused("log_density", log_density, "a callable, a numba cfunc, or its address")
+            raise check.refusal("log_density", log_density, "a callable, a numba cfunc, or its address")
         if gradient is not None and _address(gradient) is None and not callable(gradient):
-            raise check.refused("gradient", gradient, "a callable, a numba cfunc, its address, or None")
+            raise check.refusal("gradient", gradient, "a callable, a numba cfunc, its address, or None")
         if gradient is not None and (_address(gradient) is not None) != compiled:
             raise ArgumentError(
                 f"gradient={gradient!r} is not allowed: gradient and log_density must both be Python "
@@ -353,10 +353,10 @@ class Target(RowDefaults):
     def _checked_value(self, x: np.ndarray) -> float:
         value = self._evaluate(x)
         if np.ndim(value) != 0 or np.asarray(value).dtype.kind not in "iufb":
-            raise check.refused("the value of log_density", value, "one real number")
+            raise check.refusal("the value of log_density", value, "one real number")
         if self.noisy and not value < np.inf:
             raise ArgumentError(
-                f"log_density returned {value} at x={check.shown(x.tolist())}; of a noisy target it must be "
+                f"log_density returned {value} at x={check.quote(x.tolist())}; of a noisy target it must be "
                 "the log of an estimate of the density: a number, or -inf where the estimate is zero"
             )
         return float(value)
@@ -388,12 +388,12 @@ class Target(RowDefaults):
         )
 
     def _short(self, _m: Any, _p: Any, _j: Any, x: Any, value: Any, _e: Any) -> int:
-        return self._guarded(x, value, None)
+        return self._evaluate_users_functions(x, value, None)
 
     def _long(self, _m: Any, _p: Any, _j: Any, x: Any, value: Any, score: Any, _e: Any) -> int:
-        return self._guarded(x, value, score)
+        return self._evaluate_users_functions(x, value, score)
 
-    def _guarded(self, x: Any, value: Any, score: Any) -> int:
+    def _evaluate_users_functions(self, x: Any, value: Any, score: Any) -> int:
         """Call the user's functions. An exception is kept for the block's end, and every later call fails."""
         if self._pending is not None:
             return -1
@@ -418,16 +418,16 @@ def _backend(name: str) -> Any:
 def _flat_names(names: Sequence[str] | None, dim: int) -> list[str]:
     vector = "x" if names is None else names
     if not isinstance(vector, Iterable) or isinstance(vector, bytes | Mapping):
-        raise check.refused("names", names, "one name, or a list of names")
+        raise check.refusal("names", names, "one name, or a list of names")
     listed = [vector] if isinstance(vector, str) else list(itertools.islice(vector, dim + 1))
     if not all(isinstance(name, str) and name for name in listed) or len(set(listed)) != len(listed):
-        raise check.refused("names", names, "different, non-empty strings")
+        raise check.refusal("names", names, "different, non-empty strings")
     for name in listed:
         check.label("names", name)
     if isinstance(vector, str):
         return [f"{vector}.{i + 1}" for i in range(dim)]
     if len(listed) != dim:
-        raise check.refused("names", names, f"one name, or a list of dim={dim} names")
+        raise check.refusal("names", names, f"one name, or a list of dim={dim} names")
     return listed
 
 

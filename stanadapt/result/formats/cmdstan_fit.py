@@ -12,7 +12,7 @@ import xarray
 
 from ... import samplers
 from ...errors import ArgumentError
-from ...model.backends.stan.native import demangled
+from ...model.backends.stan.native import demangle
 from ...model.variables import variables
 from ..container import OWN_GROUP, Groups, container
 from ..labels import SAMPLE_DIMS, Labels
@@ -61,7 +61,7 @@ def cmdstan_groups(header: Sequence[str], values: np.ndarray) -> Groups:
 
     `header` has the names of the columns.
     """
-    names = [demangled(name) for name in header]
+    names = [demangle(name) for name in header]
     places = [i for i, name in enumerate(names) if not name.endswith("__")]
     coords = {"chain": np.arange(values.shape[0]), "draw": np.arange(values.shape[1])}
     drawn = values[:, :, places]
@@ -92,7 +92,7 @@ def _adaptation(fit: Any, config: dict[str, Any], steps: np.ndarray, chains: np.
 
 def _attributes(config: dict[str, Any]) -> dict[str, Any]:
     method = own_method(config)
-    declared = samplers.declared(samplers.sampler(method))
+    declared = samplers.settings_of(samplers.sampler(method))
     settings = {"target_accept": config.get("delta"), "max_tree_depth": config.get("max_depth")}
     known = {name: value for name, value in settings.items() if value is not None and name in declared}
     attrs = {

@@ -44,9 +44,9 @@ class QuantityDraws(NamedTuple):
     @property
     def long_names(self) -> list[str]:
         """`theta[1,2]`, as in R and in CmdStanPy."""
-        base = _bracketed(self.name) if _TUPLE.fullmatch(self.name) else self.name
+        base = _with_brackets(self.name) if _TUPLE.fullmatch(self.name) else self.name
         places = [name.removeprefix(self.name) for name in self.stan_names]
-        return [f"{base}{_bracketed(place)}" for place in places]
+        return [f"{base}{_with_brackets(place)}" for place in places]
 
     def rows(self, chain: int, draws: slice) -> np.ndarray:
         """Some draws of a chain, given by its place, as rows of its columns."""
@@ -123,7 +123,7 @@ def names_of(var_names: Any) -> list[str] | None:
         return None
     given = [var_names] if isinstance(var_names, str) else var_names
     if not isinstance(given, Sequence) or not given:
-        raise check.refused("var_names", var_names, "a list of variables")
+        raise check.refusal("var_names", var_names, "a list of variables")
     return list(given)
 
 
@@ -178,7 +178,7 @@ def _is_complex(name: str, values: xarray.Variable, parted: set[str]) -> bool:
     return values.dtype.kind == "c" or (name in parted and values.shape[-1] == len(_PARTS))
 
 
-def _bracketed(name: str) -> str:
+def _with_brackets(name: str) -> str:
     """`theta.1.2` as `theta[1,2]`, and `t.1:2` as `t[1].2`, as CmdStanPy has it."""
     parts = []
     for part in name.split(":"):

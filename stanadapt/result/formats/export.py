@@ -118,11 +118,11 @@ def choose_format(path: str | os.PathLike[str], format: str | None) -> str:
         There is no such format, the suffix names none, or pyarrow is missing.
     """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise check.refused("path", path, "the name of a file")
+        raise check.refusal("path", path, "the name of a file")
     if format is None:
         format = _SUFFIXES.get(Path(path).suffix.lower())
         if format is None:
-            raise check.refused(
+            raise check.refusal(
                 "path",
                 os.fspath(path),
                 f"a name that ends in {' or '.join(_SUFFIXES)}, or format must be given",
@@ -181,17 +181,17 @@ class _Told:
 
 
 def _write_csv(table: ColumnTable, file: Path, told: _Told) -> None:
-    with _opened(file) as out:
+    with _open_text(file) as out:
         lines = csv.writer(out, lineterminator="\n")
         lines.writerow([*_INDEX, *table.names(stan=False)])
-        for index, rows in _indexed(table, told):
+        for index, rows in _with_indices(table, told):
             words = (
                 rows.tolist() if np.isfinite(rows).all() else [list(map(_word, row)) for row in rows.tolist()]
             )
             lines.writerows(counts + values for counts, values in zip(index.tolist(), words, strict=True))
 
 
-def _indexed(table: ColumnTable, told: _Told) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _with_indices(table: ColumnTable, told: _Told) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Some lines at a time: chain, iteration and draw (n, 3), and values (n, columns)."""
     for index, rows in table.blocks():
         for start in range(0, len(rows), _LINES):
@@ -234,7 +234,7 @@ def _write_stancsv(
     whole = [i for i, name in enumerate(table.stats) if table.stats[name].dtype.kind in "iub"]
     with whole_files(paths, overwrite=overwrite) as files:
         for place, (file, name) in enumerate(zip(files, paths, strict=True)):
-            with _opened(file) as out:
+            with _open_text(file) as out:
                 comments = stancsv.head(attrs, table, adaptation, place, name.name)
                 for line in (*comments, header, *stancsv.lessons(attrs, adaptation, place)):
                     out.write(f"{line}\n")
@@ -253,6 +253,6 @@ def _write_stancsv(
 
 
 @contextlib.contextmanager
-def _opened(file: Path) -> Iterator[TextIO]:
+def _open_text(file: Path) -> Iterator[TextIO]:
     with file.open("w", encoding="utf-8", newline="") as out:
         yield out

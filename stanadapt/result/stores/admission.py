@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...check import shown
+from ...check import quote
 from ...errors import StoreError
 
 METADATA = "zarr.json"
@@ -77,15 +77,15 @@ def check_array(folder: Path) -> None:
     found = _description(folder, "array", _ARRAY)
     kind, codecs = found.get("data_type"), found.get("codecs")
     if not isinstance(kind, str) or kind not in _NUMBERS | {_TEXT}:
-        raise _refused(folder, "data_type", kind)
+        raise _damage_error(folder, "data_type", kind)
     if not _are_ours(codecs, "vlen-utf8" if kind == _TEXT else "bytes"):
-        raise _refused(folder, "codecs", codecs)
+        raise _damage_error(folder, "codecs", codecs)
     if found.get("storage_transformers", []) != []:
-        raise _refused(folder, "storage_transformers", found["storage_transformers"])
+        raise _damage_error(folder, "storage_transformers", found["storage_transformers"])
     for name, ours in (("chunk_grid", "regular"), ("chunk_key_encoding", "default")):
         held = found.get(name)
         if not isinstance(held, dict) or held.get("name") != ours:
-            raise _refused(folder, name, held)
+            raise _damage_error(folder, name, held)
 
 
 def _check_group(folder: Path) -> None:
@@ -93,7 +93,7 @@ def _check_group(folder: Path) -> None:
     found = _description(folder, "group", _GROUP)
     # Zarr would take the descriptions of arrays from there.
     if found.get("consolidated_metadata") is not None:
-        raise _refused(folder, "consolidated_metadata", found["consolidated_metadata"])
+        raise _damage_error(folder, "consolidated_metadata", found["consolidated_metadata"])
 
 
 def _are_ours(codecs: Any, first: str) -> bool:
@@ -119,13 +119,13 @@ def _description(folder: Path, node: str, allowed: set[str]) -> dict[str, Any]:
     if not isinstance(found, dict) or (found.get("zarr_format"), found.get("node_type")) != (3, node):
         raise StoreError(f"{path}: it is damaged: it does not describe a Zarr {node} of format 3")
     if strange := sorted(set(found) - allowed):
-        raise _refused(folder, strange[0], found[strange[0]])
+        raise _damage_error(folder, strange[0], found[strange[0]])
     return found
 
 
-def _refused(folder: Path, name: str, value: Any) -> StoreError:
+def _damage_error(folder: Path, name: str, value: Any) -> StoreError:
     return StoreError(
-        f"{folder / METADATA} names {name}={shown(value)}, which no store has: it is damaged, or made by "
+        f"{folder / METADATA} names {name}={quote(value)}, which no store has: it is damaged, or made by "
         "another program, and is not opened"
     )
 

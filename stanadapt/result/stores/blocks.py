@@ -135,7 +135,7 @@ class Blocks:
         for path in sorted(self.aside.glob("*/*")):
             path.rename(self.folder / path.parent.name / path.name)
         for group in SAMPLED:
-            for name, array in self._drawn(group):
+            for name, array in self._arrays_of_draws(group):
                 if array.chunks[1] != self.block:
                     del self._arrays[group, name]
                     shutil.rmtree(self.folder / group / name)
@@ -156,7 +156,7 @@ class Blocks:
 
         An extended run needs them again.
         """
-        for array, _ in self._drawn(name):
+        for array, _ in self._arrays_of_draws(name):
             if array not in kept:
                 self._arrays.pop((name, array), None)
                 (self.aside / name).mkdir(parents=True, exist_ok=True)
@@ -265,7 +265,7 @@ class Blocks:
 
     def _read_later(self, name: str, group: xarray.Dataset) -> xarray.Dataset:
         """A group with arrays of draws that are read when they are asked for."""
-        arrays = dict(self._drawn(name))
+        arrays = dict(self._arrays_of_draws(name))
         later = {
             own: (group[own].dims, _lazy(arrays[str(own)], self._place(name, str(own))), group[own].attrs)
             for own in group.data_vars
@@ -314,7 +314,7 @@ class Blocks:
         aside = self.aside / group / name
         return aside if aside.exists() else self.folder / group / name
 
-    def _drawn(self, group: str) -> list[tuple[str, Any]]:
+    def _arrays_of_draws(self, group: str) -> list[tuple[str, Any]]:
         """The arrays of a group that have draws, with their names."""
         arrays = [(path.name, self._array(group, path.name)) for path in self._paths(group)]
         return [each for each in arrays if _dims(each[1])[:2] == SAMPLE_DIMS]

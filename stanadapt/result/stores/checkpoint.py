@@ -35,7 +35,7 @@ def write_checkpoint(folder: Path, value: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for torn in folder.glob(f"*{_UNFINISHED}"):  # of a process that was killed while it wrote
         torn.unlink(missing_ok=True)
-    before = _numbered(folder)
+    before = _checkpoints_by_number(folder)
     number = 1 + max(before, default=0)
     target = folder / f"{number:08d}-{len(data)}-{_hash(data)}{_ENDING}"
     write_whole(target, data)
@@ -106,13 +106,13 @@ def flush_folder(folder: Path) -> None:
         flush_file(folder)
 
 
-def _numbered(folder: Path) -> dict[int, Path]:
+def _checkpoints_by_number(folder: Path) -> dict[int, Path]:
     """The checkpoints in a folder by their numbers."""
     return {int(path.name.partition("-")[0]): path for path in _checkpoints(folder)}
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    return [path for _, path in sorted(_numbered(folder).items(), reverse=True)]
+    return [path for _, path in sorted(_checkpoints_by_number(folder).items(), reverse=True)]
 
 
 def _checkpoints(folder: Path) -> Iterator[Path]:

@@ -57,14 +57,14 @@ def read_store(store: Store, *, is_own: bool = False) -> InferenceData:
     """
     late = time.monotonic() + _PATIENCE
     while True:
-        ended = store.ended()
+        ended = store.read_end()
         try:
             return _read_whole(store) if ended.get("finished") else _read_part(store)
         except StoreError:
             if is_own:
                 raise
             now = open_store(store.folder)
-            if (now.ended(), now.asked.job) == (ended, store.asked.job):
+            if (now.read_end(), now.asked.job) == (ended, store.asked.job):
                 if time.monotonic() > late or not is_locked(store.folder):
                     raise
                 time.sleep(_PAUSE)  # its process may be about to complete the result
@@ -110,13 +110,13 @@ def _rest(store: Store, draws: list[Draws], n: int, *, warmup: bool) -> list[Dra
             continue
         rows = each.room(n - first)  # its own is full of later rows
         store.blocks.read(i, rows, first, n, warmup=warmup)
-        rest.append(rows.written())
+        rest.append(rows.trim())
     return rest
 
 
 def _read_whole(store: Store) -> InferenceData:
     """The result as it was written."""
-    if store.blocks.digest() != store.ended().get("digest"):
+    if store.blocks.digest() != store.read_end().get("digest"):
         raise StoreError(f"{store.folder} is damaged: descriptions of its arrays have changed")
     groups, attrs = store.blocks.open_groups(load=not store.is_lazy)
     labels = store.schema.labels
@@ -166,10 +166,10 @@ def _read_part(store: Store) -> InferenceData:
             chains.append(ChainResult(i, draws[i], warmup[i], nowhere, description.library))
         else:
             chains.append(value.result(job, draws[i], warmup[i], description.library))
-    run, lengths = _on_disk(store, Run(chains, *room, False, str(store.ended().get("ended_by", ""))))
+    run, lengths = _on_disk(store, Run(chains, *room, False, str(store.read_end().get("ended_by", ""))))
     seconds = max(chain.seconds_total for chain in chains)
     attrs = attributes_of(run, job, description, seconds) | store.asked.notes
-    attrs |= store.ended().get("notes", {})
+    attrs |= store.read_end().get("notes", {})
     attrs |= {"store": str(store.folder), "partial": 1, "interrupted": 1}
     note = str(
         attrs.get("interrupted_note", "interrupted: all draws are there, and the result was not built")

@@ -84,7 +84,7 @@ def _log_density(posterior: Posterior, x: np.ndarray) -> float | None:
 
 
 def _line(text: str | None) -> str:
-    return "missing" if text is None else check.shown(text)
+    return "missing" if text is None else check.quote(text)
 
 
 def _differences(label: str, was: Any, now: Any) -> Iterator[str]:

@@ -118,7 +118,7 @@ def _check_described(store: Store, posterior: Posterior, *names: str) -> None:
         if theirs[name] != ours[name]:
             raise StoreError(
                 f"{store.folder} is of another model: its {name.replace('_', ' ')} is "
-                f"{check.shown(ours[name])}, and that of this one {check.shown(theirs[name])}"
+                f"{check.quote(ours[name])}, and that of this one {check.quote(theirs[name])}"
             )
 
 

@@ -55,7 +55,7 @@ def check_folder(path: Any) -> Path:
     StoreError
         It cannot be made.
     """
-    folder = resolved(path)
+    folder = resolve(path)
     if (folder / RUN).exists():
         raise ArgumentError(
             f"store={os.fspath(path)!r} has a run already: stanadapt.resume goes on with it, "
@@ -68,15 +68,15 @@ def check_folder(path: Any) -> Path:
     return folder
 
 
-def resolved(path: Any) -> Path:
+def resolve(path: Any) -> Path:
     """The whole path of a store. Raises ArgumentError."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise check.refused("store", path, "the path of a folder")
+        raise check.refusal("store", path, "the path of a folder")
     folder = Path(os.fsdecode(path)).resolve()
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:  # results, pages and files of results have the path as text
-        raise check.refused(
+        raise check.refusal(
             "store", str(folder), "a path in UTF-8, since results name it as text; rename its folders"
         ) from error
     return folder

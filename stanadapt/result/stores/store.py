@@ -52,7 +52,7 @@ from .run_folder import (
     check_folder,
     failures,
     is_locked,
-    resolved,
+    resolve,
 )
 
 FORMAT = 1  # of the folder
@@ -126,14 +126,14 @@ class Store:
         warmup = Stack.empty(job.chains, job.warmup_rows, description, job, room) if job.save_warmup else None
         held = [self.checkpoint(i) for i in range(job.chains)]
         values = [one and one["value"] for one in held]
-        each = [self._restored(i, draws, one and one["draws"], job.rows) for i, one in enumerate(held)]
+        each = [self._restore(i, draws, one and one["draws"], job.rows) for i, one in enumerate(held)]
         early: list[Draws | None] = [None] * job.chains
         if warmup is not None:
             # A result has as many rows of warm-up as every chain has, and leaves no others on the disk.
             is_over = all(value is not None and value.warmup_iterations is not None for value in values)
             most = min(int(one["warmup"]["n"]) for one in held) if is_over else job.warmup_rows
             early = [
-                self._restored(i, warmup, one and one["warmup"], most, warmup=True)
+                self._restore(i, warmup, one and one["warmup"], most, warmup=True)
                 for i, one in enumerate(held)
             ]
         return (draws, warmup), each, early, values
@@ -152,7 +152,7 @@ class Store:
 
     def state(self) -> str:
         """Whether the run goes on, or what has ended it, in words."""
-        ended = self.ended()
+        ended = self.read_end()
         if ended:
             return f"ended by {ended.get('ended_by') or 'a limit'}: stanadapt.resume goes on with it"
         try:
@@ -168,7 +168,7 @@ class Store:
         with failures(self.folder):
             write_whole(self.folder / END, text.encode())
 
-    def ended(self) -> dict[str, Any]:
+    def read_end(self) -> dict[str, Any]:
         """How the run has ended; nothing if it has not, was killed, or the file that says so is damaged."""
         try:
             held = json.loads((self.folder / END).read_text(encoding="utf-8"))
@@ -222,7 +222,7 @@ class Store:
         asked = self.asked
         request = asked.request._replace(inits=None, coords={}, settings=None, warm=None)._asdict()
         job = asked.job._asdict() | {
-            "settings": samplers.named(samplers.sampler(asked.job.method), asked.job.settings)
+            "settings": samplers.user_values(samplers.sampler(asked.job.method), asked.job.settings)
         }
         content = {
             "request": request
@@ -249,7 +249,7 @@ class Store:
     def _chain(self, chain: int) -> Path:
         return self.folder / CHAINS / str(chain)
 
-    def _restored(self, chain: int, stack: Stack, tail: Any, most: int, *, warmup: bool = False) -> Draws:
+    def _restore(self, chain: int, stack: Stack, tail: Any, most: int, *, warmup: bool = False) -> Draws:
         """The room of a chain with the rows that it has drawn, `most` of them at most."""
         sink = _Sink(self, chain, stack.rows, warmup)
         draws = stack.chain(chain)
@@ -353,7 +353,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     StoreError
         It is no store, is damaged, or was written by another version.
     """
-    folder = resolved(path)
+    folder = resolve(path)
     check_files(folder, (folder / DRAWS, folder / ASIDE))
     try:
         text = (folder / RUN).read_text(encoding="utf-8")
@@ -441,7 +441,7 @@ def _labels(name: str, given: Any) -> np.ndarray:
     if array.dtype == object and all(isinstance(label, str) for label in array):
         array = array.astype(str)
     if array.dtype.kind not in "biufUMm":
-        raise check.refused(
+        raise check.refusal(
             f"coords[{name!r}]", given, "numbers, texts or dates, so that the store can hold them"
         )
     return array

@@ -111,7 +111,7 @@ def check_method(method: Any, settings: Any = None) -> None:
     check.choice("method", method, [*samplers.METHODS, NAME])
     if method == NAME and settings is not None and settings != {}:
         raise ArgumentError(
-            f"settings={check.shown(settings)} are not allowed with method={NAME!r}, since each method has "
+            f"settings={check.quote(settings)} are not allowed with method={NAME!r}, since each method has "
             "its own: leave them out, or name the method that they are for"
         )
 
@@ -180,7 +180,7 @@ def _run_trial(posterior: Posterior, init: Init, seed: int, caught: Caught, late
             raise StoppedError
         gradients += int(row.n_steps[0])
 
-    while trial.left or trial.next_stage():
+    while trial.n_left or trial.next_stage():
         trial.run(row)
         after_iteration()
     state = trial.state

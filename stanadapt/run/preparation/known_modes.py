@@ -58,12 +58,12 @@ def hand_over(
     with interrupts(Board.for_chains(0)) as caught, one_thread(), bar:
         bar.begin("before the chains begin")
 
-        def ticked() -> bool:
+        def tick() -> bool:
             bar.refresh()
             return bool(caught.signal)
 
         try:
-            found = _search(method, job, posterior, inits[0], length, most, ticked)
+            found = _search(method, job, posterior, inits[0], length, most, tick)
             caught.raise_again()
         except InitializationError:  # which the chain will say
             return inits, {}
@@ -91,18 +91,18 @@ def _search(
     groups = variable_groups(posterior.unconstrained_names)
     trial = warm_up(leader, settings, model.target(), start.x, rng, length, groups)
     taken = 0
-    while trial.left or trial.next_stage():
-        row = trial.room(min(trial.left, _ITERATIONS))
+    while trial.n_left or trial.next_stage():
+        row = trial.room(min(trial.n_left, _ITERATIONS))
         trial.run(row)
         taken += int(row.n_steps.sum())
         model.raise_pending()
     handover = cast(Any, leader).hand_over(trial.state, settings, length)
-    tops = np.array([_moved(into_z, handover.transport, top) for top in start.tops]).reshape(-1, d)
+    tops = np.array([_move(into_z, handover.transport, top) for top in start.tops]).reshape(-1, d)
     target = trial.target._replace(transport=handover.transport)
     with np.errstate(all="ignore"):
         found = method.find_modes(target, handover._replace(modes=tops), job.settings, most, rng, ticked)
     model.raise_pending()
-    modes = np.array([_moved(into_x, handover.transport, z) for z in found.modes]).reshape(-1, d)
+    modes = np.array([_move(into_x, handover.transport, z) for z in found.modes]).reshape(-1, d)
     modes = modes[np.isfinite(modes).all(axis=1)]
     return found._replace(modes=modes, evaluations=taken + found.evaluations)
 
@@ -110,7 +110,7 @@ def _search(
 _ITERATIONS = 20  # of the pilot, after which exceptions of a Python target are noticed
 
 
-def _moved(kernel: Any, transport: np.ndarray, point: np.ndarray) -> np.ndarray:
+def _move(kernel: Any, transport: np.ndarray, point: np.ndarray) -> np.ndarray:
     """A point (d,) in other coordinates."""
     there = np.empty_like(point)
     kernel(transport, np.ascontiguousarray(point), there)

@@ -86,7 +86,7 @@ def shorten(method: str, warmup: int | None, settings: Any, given: Any) -> tuple
     if warmup is None:
         warmup = facts.warmup if facts.settles else facts.warmup // SHARE
     chosen = not isinstance(given, Mapping | None) or "pilot" in (given or {})
-    if facts.piloted and not chosen:
+    if facts.takes_pilot and not chosen:
         settings = settings._replace(pilot=min(PILOT, warmup))
     return warmup, settings
 
@@ -151,7 +151,7 @@ def hand_over(warm: Warm, inits: list[Init], posterior: Posterior, job: Job) -> 
     facts = method.FACTS
     if what_it_takes(facts) == STEP_SIZE and _owner(warm, job.method) != job.method:
         return inits
-    if samplers.named(method, job.settings).get("transport") == "off" and any(map(len, warm.transport)):
+    if samplers.user_values(method, job.settings).get("transport") == "off" and any(map(len, warm.transport)):
         warm = warm._replace(transport=(no_transport(),) * len(warm.transport), metric=None)
     m, n = _sizes(warm)
     looked = _rng(job.seed).choice(m * n, size=min(m * n, LOOKS[-1]), replace=False)
@@ -193,7 +193,7 @@ def describe(warm: Warm, method: str, inits: list[Init]) -> dict[str, str]:
 
 def _owner(warm: Warm, method: str) -> str:
     """The method whose step size a run of `method` takes over: of the earlier one, or made of that."""
-    begins = PILOT_METHOD if samplers.facts(method).piloted else method
+    begins = PILOT_METHOD if samplers.facts(method).takes_pilot else method
     theirs, ours = samplers.facts(warm.method), samplers.facts(begins)
     # The step sizes of other methods follow from a leapfrog step under a metric.
     is_told = theirs.leapfrogs == 1.0 and warm.metric is not None and ours.leapfrogs > 0.0

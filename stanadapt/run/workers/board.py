@@ -31,5 +31,5 @@ class Board:
         self.rows[-1, 0] = 1.0
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         return bool(self.rows[-1, 0])

@@ -32,7 +32,7 @@ class ChainFailure(NamedTuple):
         text = "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
         return cls(chain, error, text.rstrip())
 
-    def packed(self) -> PackedFailure:
+    def pack(self) -> PackedFailure:
         """Pack the failure, so that a worker process can send it to its parent."""
         forms = []
         for form in (self.error, (type(self.error), self.error.args)):
@@ -50,7 +50,7 @@ class PackedFailure(NamedTuple):
     line: str  # its type and message
     traceback: str
 
-    def opened(self) -> ChainFailure:
+    def unpack(self) -> ChainFailure:
         """Unpack the failure: with the exception itself if possible, else a ChainError that quotes it."""
         for form in self.forms:
             with contextlib.suppress(Exception):  # unpickling a user's class may raise anything

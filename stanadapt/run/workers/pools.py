@@ -235,7 +235,7 @@ def connect(cluster: Any) -> tuple[Any, bool]:
             raise ArgumentError(f"cluster: this client is not connected (its status is {cluster.status})")
         return cluster, False
     if not isinstance(cluster, str):
-        raise check.refused("cluster", cluster, allowed)
+        raise check.refusal("cluster", cluster, allowed)
     try:
         # distributed asserts that the first answer comes alone. A busy scheduler sends more with it.
         for _ in range(_HANDSHAKES - 1):
@@ -244,5 +244,5 @@ def connect(cluster: Any) -> tuple[Any, bool]:
         return distributed.Client(cluster, set_as_default=False), True
     except (OSError, ValueError) as error:
         raise ArgumentError(
-            f"cluster={check.shown(cluster)} cannot be reached: {check.one_line(error)}"
+            f"cluster={check.quote(cluster)} cannot be reached: {check.one_line(error)}"
         ) from error

@@ -58,13 +58,13 @@ def run_segment(
         chain.goal = chain.value.goal = segment.goal
         blocks = _until_late(chain.blocks(), segment.seconds)
     except BaseException as error:
-        return ChainFailure.of(segment.chain, error).packed()
+        return ChainFailure.of(segment.chain, error).pack()
     with chain_blas(job, posterior.model):
         failure = take_turns(deque([(segment.chain, blocks)]), board)
     if failure is not None:
-        return failure.packed()
+        return failure.pack()
     chain.result()  # puts a failure into words
-    return Piece(segment.chain, chain.value, draws.written(), None if warmup is None else warmup.written())
+    return Piece(segment.chain, chain.value, draws.trim(), None if warmup is None else warmup.trim())
 
 
 def _rooms(
@@ -103,8 +103,8 @@ class SegmentTeam:
         waiting = deque(i for i in range(work.job.chains) if not self._has_reached(i, goal))
         running: dict[Future[Any], int] = {}
         failures: list[ChainFailure] = []
-        while running or (waiting and not board.stopped):
-            while waiting and len(running) < self.workers and not board.stopped:
+        while running or (waiting and not board.is_stopped):
+            while waiting and len(running) < self.workers and not board.is_stopped:
                 i = waiting.popleft()
                 segment = Segment(i, work.inits[i], work.values[i], goal, self.seconds)
                 running[self.submit(segment)] = i
@@ -112,7 +112,7 @@ class SegmentTeam:
                 i = running.pop(future)
                 piece = future.result()
                 if isinstance(piece, PackedFailure):
-                    failures.append(piece.opened())
+                    failures.append(piece.unpack())
                     board.stop()
                     continue
                 self._take(piece)

@@ -144,11 +144,11 @@ def run(turns: Turns, work: Work) -> Run:
             _warm_up_together(team, work)
         while goal is not None:
             team.advance(min(goal, rows))
-            if work.board.stopped or work.enough is None:
+            if work.board.is_stopped or work.enough is None:
                 break
             goal = work.enough(work)
         results = team.results()
-        is_enough = goal is None and not work.board.stopped
+        is_enough = goal is None and not work.board.is_stopped
     assert work.room is not None
     number = caught.signal or caught.before
     ended_by = signal.Signals(number).name if number else ""
@@ -162,11 +162,11 @@ def _warm_up_together(team: Team, work: Work) -> None:
         if work.keeper is not None:
             work.keeper.keep(chain, work.values[chain], work.draws[chain], work.warmup[chain])
 
-    guard = Guard(work.posterior.model, lambda: work.board.stopped)  # for searches, which may be long
+    guard = Guard(work.posterior.model, lambda: work.board.is_stopped)  # for searches, which may be long
     with chain_blas(work.job, work.posterior.model), contextlib.suppress(StoppedError):
         while not are_warm(work.values):
             team.advance(0)
-            if work.board.stopped:
+            if work.board.is_stopped:
                 return
             spent = sum(value.seconds for value in work.values)
             guard.is_slow = is_slow(spent / max(1, sum(value.evaluations for value in work.values)))
@@ -193,7 +193,7 @@ def make_chains(
 def chain_blas(job: Job, model: Model) -> contextlib.AbstractContextManager[Any]:
     """One thread for BLAS, where chains compute with it between blocks, or the model does."""
     facts = sampler(job.method).FACTS
-    computes = facts.refits or facts.settles or (facts.piloted and job.settings.pilot > 0)
+    computes = facts.refits or facts.settles or (facts.takes_pilot and job.settings.pilot > 0)
     computes = computes or getattr(model, "uses_blas", False)
     return one_thread() if computes else contextlib.nullcontext()
 
@@ -213,7 +213,7 @@ def take_turns(
 
     `after` is called with a chain's index between two of its blocks.
     """
-    while not board.stopped:
+    while not board.is_stopped:
         try:
             chain, blocks = waiting.popleft()
         except IndexError:

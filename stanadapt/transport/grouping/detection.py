@@ -132,9 +132,9 @@ def _own_gain(
     All members have the same slope, each on its own scale parameter.
     """
     n = len(points)
-    u, t = _standardised(points, scores, scales)
+    u, t = _standardise(points, scores, scales)
     information = 1.0 + np.square(t).mean(axis=1)
-    x, s = _centred(points, members), _centred(scores, members)
+    x, s = _centre(points, members), _centre(scores, members)
     x -= (x * u).sum(axis=1, keepdims=True) / (n + 3.0) * u
     pulls = scores[:, members].T * x
     derivative = (u * _differences(x, s)).sum() / n + ((t * pulls).mean(axis=1) / information).sum()
@@ -153,9 +153,9 @@ def slope_gains(
     in members that are scale parameters themselves.
     """
     n = len(points)
-    u, t = _standardised(points, scores, scales)
+    u, t = _standardise(points, scores, scales)
     information = 1.0 + np.square(t).mean(axis=1)
-    x, s = _centred(points, members), _centred(scores, members)
+    x, s = _centre(points, members), _centre(scores, members)
     strength = np.square(u @ x.T / n).sum(axis=1)
     basis = _orthonormal(u[np.argsort(-strength, kind="stable")[:_REGRESSORS]])
     regressed = ~np.isin(members, scales)
@@ -173,17 +173,15 @@ def slope_gains(
     return gain, derivative
 
 
-def _centred(columns: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _centre(columns: np.ndarray, places: np.ndarray) -> np.ndarray:
     """The columns at `places`, less their means, as rows (places, n)."""
     rows = columns.T[places]
     return np.asarray(rows - rows.mean(axis=1, keepdims=True))
 
 
-def _standardised(
-    points: np.ndarray, scores: np.ndarray, places: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _standardise(points: np.ndarray, scores: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Centred draws with mean squares 1 and their scores, as rows (places, n)."""
-    u, t = _centred(points, places), _centred(scores, places)
+    u, t = _centre(points, places), _centre(scores, places)
     size = np.sqrt(np.square(u).mean(axis=1, keepdims=True))
     return u / size, t * size
 

@@ -49,12 +49,12 @@ def check_scalar(source: Source) -> None:
     """
     import jax
 
-    def checked(x: Any) -> Any:
-        with source.tracing():
+    def check_value(x: Any) -> Any:
+        with source.one_line_errors():
             value = source.log_density(x)
         shape, kind = getattr(value, "shape", None), getattr(value, "dtype", None)
         if shape != () or kind is None or np.dtype(kind).kind not in "iuf":
-            shown = check.shown(value) if kind is None else f"an array of type {kind} and shape {shape}"
+            shown = check.quote(value) if kind is None else f"an array of type {kind} and shape {shape}"
             raise ArgumentError(f"log_density returned {shown}; it must return one real number")
         if kind != np.float64:
             raise ArgumentError(
@@ -63,12 +63,12 @@ def check_scalar(source: Source) -> None:
             )
         return value
 
-    with source.tracing("its gradient"):
-        jax.eval_shape(jax.value_and_grad(checked), jax.ShapeDtypeStruct((source.dim,), np.float64))
+    with source.one_line_errors("its gradient"):
+        jax.eval_shape(jax.value_and_grad(check_value), jax.ShapeDtypeStruct((source.dim,), np.float64))
 
 
 @contextlib.contextmanager
-def tracing(what: str, kind: type[Exception] = ArgumentError) -> Iterator[None]:
+def one_line_errors(what: str, kind: type[Exception] = ArgumentError) -> Iterator[None]:
     """Turn an exception while JAX traces a user's function into one of this kind, with one line."""
     import jax
 

@@ -20,7 +20,7 @@ from .... import check
 from ....errors import ArgumentError
 from ...variables import flat_names
 from ..own import LOG_DENSITY, LOG_DENSITY_GRADIENT, Addresses, OwnModel
-from .jax_checks import Preparation, check_scalar, numbers, require_jax, tracing
+from .jax_checks import Preparation, check_scalar, numbers, one_line_errors, require_jax
 from .jax_programs import Programs, Source, take_apart
 
 _ROWS = 256  # draws that are constrained in one call, at most
@@ -84,7 +84,7 @@ class JaxModel(OwnModel):
 
     def log_density_gradient(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         self._rest()
-        packed = np.array(self.programs.packed(np.asarray(x, dtype=float)))
+        packed = np.array(self.programs.packed_density(np.asarray(x, dtype=float)))
         return float(packed[0]), packed[1:]
 
     def constrain(self, x: np.ndarray, values: np.ndarray, iterations: np.ndarray, seed: int) -> None:
@@ -155,12 +155,12 @@ class JaxModel(OwnModel):
         self._addresses = Addresses(*pointers)
 
     def _short(self, _c: Any, _p: Any, _j: Any, x: Any, value: Any, _e: Any) -> int:
-        return self._guarded(x, value, None)
+        return self._evaluate_in_python(x, value, None)
 
     def _long(self, _c: Any, _p: Any, _j: Any, x: Any, value: Any, score: Any, _e: Any) -> int:
-        return self._guarded(x, value, score)
+        return self._evaluate_in_python(x, value, score)
 
-    def _guarded(self, x: Any, value: Any, score: Any) -> int:
+    def _evaluate_in_python(self, x: Any, value: Any, score: Any) -> int:
         """Evaluate through Python. An exception is kept for the block's end."""
         if self._pending is not None:
             return -1
@@ -170,7 +170,7 @@ class JaxModel(OwnModel):
             if score is None:
                 value[0] = float(self.programs.density(point))
                 return 0
-            packed = np.asarray(self.programs.packed(point))
+            packed = np.asarray(self.programs.packed_density(point))
             value[0] = packed[0]
             ctypes.memmove(score, packed.ctypes.data + packed.itemsize, point.nbytes)
         except BaseException as error:  # must not cross C frames
@@ -195,14 +195,14 @@ class TreeSource:
         try:
             leaves, self.structure = jax.tree_util.tree_flatten_with_path(params)
         except (TypeError, ValueError) as error:  # keys of a dict that have no order
-            raise check.refused("params", params, f"a pytree ({check.one_line(error)})") from error
+            raise check.refusal("params", params, f"a pytree ({check.one_line(error)})") from error
         self.shapes: dict[str, tuple[int, ...]] = {}
         for path, leaf in leaves:
             name = check.label("params", "_".join(_text(key) for key in path) or "x")
             if re.search(r"[.:]", name):
-                raise check.refused("params", name, "a pytree whose names have no dot and no colon")
+                raise check.refusal("params", name, "a pytree whose names have no dot and no colon")
             if np.asarray(leaf).dtype.kind not in "iuf":
-                raise check.refused(f"params: {name}", leaf, "an array of real numbers, as an example")
+                raise check.refusal(f"params: {name}", leaf, "an array of real numbers, as an example")
             if name in self.shapes:
                 raise ArgumentError(f"params: two parameters have the name {name!r}; rename one of them")
             self.shapes[name] = np.shape(leaf)
@@ -229,7 +229,7 @@ class TreeSource:
     def row(self, x: Any, key: Any) -> Any:
         return x
 
-    def constrained(self, x: Any) -> Any:
+    def constrain(self, x: Any) -> Any:
         return x
 
     def inverse(self, values: Any) -> Any:
@@ -240,14 +240,14 @@ class TreeSource:
     ) -> TreeSource:
         return self
 
-    def tracing(self, part: str = "") -> AbstractContextManager[None]:
-        return tracing(f"log_density: {part}" if part else "log_density")
+    def one_line_errors(self, part: str = "") -> AbstractContextManager[None]:
+        return one_line_errors(f"log_density: {part}" if part else "log_density")
 
 
 def from_jax(log_density: Callable[[Any], Any], params: Any, threads: bool = False) -> JaxModel:
     """See `Target.from_jax`."""
     if not callable(log_density):
-        raise check.refused("log_density", log_density, "a function that JAX can trace")
+        raise check.refusal("log_density", log_density, "a function that JAX can trace")
     require_jax("Target.from_jax")
     return JaxModel(TreeSource(log_density, params), threads)
 

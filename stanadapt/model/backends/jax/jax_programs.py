@@ -33,7 +33,7 @@ class Source(Protocol):
         """All values (c,) at `x` (d,), in the order of all names; `key` is for random numbers."""
         ...
 
-    def constrained(self, x: Any) -> Any:
+    def constrain(self, x: Any) -> Any:
         """The constrained parameters (p,) at `x` (d,)."""
         ...
 
@@ -45,7 +45,7 @@ class Source(Protocol):
         self, log_likelihood: Sequence[str], posterior_predictive: Sequence[str]
     ) -> Source: ...
 
-    def tracing(self, part: str = "") -> AbstractContextManager[None]:
+    def one_line_errors(self, part: str = "") -> AbstractContextManager[None]:
         """What fails while JAX traces the log density, or this part, in one line that names the function."""
         ...
 
@@ -65,7 +65,7 @@ class Programs:
         return jax.jit(self.source.log_density)
 
     @cached_property
-    def packed(self) -> Any:
+    def packed_density(self) -> Any:
         """Log density at x (d,) and its gradient, in one array (1 + d,)."""
         import jax
 
@@ -78,7 +78,7 @@ class Programs:
 
         def both(values: Any) -> Any:
             x = self.source.inverse(values)
-            return x, self.source.constrained(x)
+            return x, self.source.constrain(x)
 
         return jax.jit(both)
 

@@ -23,7 +23,7 @@ def read_arguments(model: Any, data: Any) -> dict[str, Any]:
         data = load(data, "data")
     if not isinstance(data, Mapping) or not all(isinstance(name, str) for name in data):
         raise DataError(
-            f"data={check.shown(data)} is not allowed: data must be a dict of the model's arguments by name, "
+            f"data={check.quote(data)} is not allowed: data must be a dict of the model's arguments by name, "
             "a path to a JSON file, JSON text, or None"
         )
     arguments = {name: _argument(name, value) for name, value in data.items()}
@@ -88,4 +88,4 @@ def whole_numbers(value: Any) -> np.ndarray:
 
 
 def name_of(model: Any) -> str:
-    return getattr(model, "__name__", "") or check.shown(model)
+    return getattr(model, "__name__", "") or check.quote(model)

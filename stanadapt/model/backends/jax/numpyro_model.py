@@ -21,7 +21,7 @@ from .... import check
 from ....errors import ArgumentError, ModelError
 from ...source import is_function
 from ...variables import flat_names
-from .jax_checks import require_jax, tracing
+from .jax_checks import one_line_errors, require_jax
 from .jax_model import JaxModel
 from .jax_programs import put_together, take_apart
 from .numpyro_arguments import constants_of, name_of, read_arguments, whole_numbers
@@ -95,7 +95,7 @@ class NumPyroSource:
             found = [values[name] for name in (*self.parameters, *self.deterministic)]
             if self.quantities:
                 latent = {name: values[name] for name in self.parameters}
-                made = self._made(latent, key)
+                made = self._generate(latent, key)
                 found += [made[name] for name in self.quantities]
         return put_together(found)
 
@@ -104,10 +104,10 @@ class NumPyroSource:
 
         given = dict(zip(self.parameters, take_apart(values, self.parameters.values()), strict=True))
         with _alone():
-            found = unconstrain_fn(self._seeded(0), (), self.arguments, given)
+            found = unconstrain_fn(self._seed(0), (), self.arguments, given)
         return put_together([found[name] for name in self.unconstrained])
 
-    def constrained(self, x: Any) -> Any:
+    def constrain(self, x: Any) -> Any:
         with _alone():
             values = self._info().postprocess_fn(self._params(x))
         return put_together([values[name] for name in self.parameters])
@@ -130,14 +130,14 @@ class NumPyroSource:
         other.quantities = other._quantity_shapes()
         return other
 
-    def tracing(self, part: str = "") -> AbstractContextManager[None]:
-        return _reading(self.model, part)
+    def one_line_errors(self, part: str = "") -> AbstractContextManager[None]:
+        return _model_errors(self.model, part)
 
     def _params(self, x: Any) -> dict[str, Any]:
         """Unconstrained values by name."""
         return dict(zip(self.unconstrained, take_apart(x, self.unconstrained.values()), strict=True))
 
-    def _seeded(self, key: Any) -> Any:
+    def _seed(self, key: Any) -> Any:
         from numpyro import handlers
 
         return handlers.seed(self.model, key)
@@ -151,12 +151,12 @@ class NumPyroSource:
             jax.random.key(0), self.model, model_kwargs=self.arguments, validate_grad=False
         )
 
-    def _made(self, latent: Mapping[str, Any], key: Any) -> dict[str, Any]:
+    def _generate(self, latent: Mapping[str, Any], key: Any) -> dict[str, Any]:
         """Log likelihoods and predictions at values of the latent variables."""
         from numpyro import handlers
 
         made = {}
-        conditioned = handlers.substitute(self._seeded(key), data=dict(latent))
+        conditioned = handlers.substitute(self._seed(key), data=dict(latent))
         if any(name.startswith("log_likelihood:") for name in self.quantities):
             trace = handlers.trace(conditioned).get_trace(**self.arguments)
             for name in self.observed:
@@ -165,7 +165,7 @@ class NumPyroSource:
         if any(name.startswith("posterior_predictive:") for name in self.quantities):
             from .numpyro_handlers import draw_observed
 
-            free = handlers.substitute(draw_observed(self._seeded(key)), data=dict(latent))
+            free = handlers.substitute(draw_observed(self._seed(key)), data=dict(latent))
             trace = handlers.trace(free).get_trace(**self.arguments)
             made |= {f"posterior_predictive:{name}": trace[name]["value"] for name in self.observed}
         return made
@@ -179,7 +179,7 @@ class NumPyroSource:
         found: dict[str, _Site] = {}
 
         def look() -> None:
-            ready = handlers.substitute(self._seeded(0), substitute_fn=init_to_uniform())
+            ready = handlers.substitute(self._seed(0), substitute_fn=init_to_uniform())
             for name, site in handlers.trace(ready).get_trace(**self.arguments).items():
                 if site["type"] == "plate":
                     _check_plate(self.model, name, *site["args"])
@@ -187,7 +187,7 @@ class NumPyroSource:
                     _check_value(self.model, name, site["value"])
                     found[name] = _Site(kind, np.shape(site["value"]), _site_dims(site))
 
-        with _reading(self.model), _alone():
+        with _model_errors(self.model), _alone():
             jax.eval_shape(look)
         return found
 
@@ -207,7 +207,7 @@ class NumPyroSource:
             )
         enumerated = [name for name, site in self.sites.items() if site.kind == "enumerated"]
         if enumerated:
-            with _installed(enumerated):
+            with _needs_funsor(enumerated):
                 import funsor  # noqa: F401
 
     def _shapes(self) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
@@ -218,7 +218,7 @@ class NumPyroSource:
             info = self._info()
             return info.param_info.z, info.postprocess_fn(info.param_info.z)
 
-        with _reading(self.model), _alone():
+        with _model_errors(self.model), _alone():
             unconstrained, values = jax.eval_shape(look)
         for name, value in values.items():
             if np.dtype(value.dtype).kind not in "iufb":
@@ -230,8 +230,8 @@ class NumPyroSource:
         import jax
 
         latent = {name: jax.ShapeDtypeStruct(shape, np.float64) for name, shape in self.parameters.items()}
-        with _reading(self.model), _alone():
-            made = jax.eval_shape(lambda latent: self._made(latent, jax.random.key(0)), latent)
+        with _model_errors(self.model), _alone():
+            made = jax.eval_shape(lambda latent: self._generate(latent, jax.random.key(0)), latent)
         return {name: made[name].shape for name in self.quantities}
 
     def _observed_values(self) -> dict[str, np.ndarray]:
@@ -240,13 +240,13 @@ class NumPyroSource:
         from numpyro import handlers
         from numpyro.infer import init_to_uniform
 
-        def observed() -> Any:
-            ready = handlers.substitute(self._seeded(0), substitute_fn=init_to_uniform())
+        def read_observed() -> Any:
+            ready = handlers.substitute(self._seed(0), substitute_fn=init_to_uniform())
             trace = handlers.trace(ready).get_trace(**self.arguments)
             return {name: trace[name]["value"] for name in self.observed}
 
         with _alone():
-            return {name: whole_numbers(value) for name, value in jax.jit(observed)().items()}
+            return {name: whole_numbers(value) for name, value in jax.jit(read_observed)().items()}
 
     def _dims(self) -> dict[str, list[str]]:
         """Names of dimensions, from plates and from `event_dims`, as ArviZ has them."""
@@ -277,7 +277,7 @@ def adopt(model: Any, data: Any) -> tuple[JaxModel, dict[str, Any]] | None:
 def from_numpyro(model: Any, data: Any = None, threads: bool = False) -> JaxModel:
     """See `Target.from_numpyro`."""
     if not is_function(model):
-        raise check.refused("model", model, "a function with numpyro.sample in it")
+        raise check.refusal("model", model, "a function with numpyro.sample in it")
     require_jax("Target.from_numpyro")
     if importlib.util.find_spec("numpyro") is None:
         raise ArgumentError("NumPyro is not installed; pip install 'stanadapt[jax]' brings it")
@@ -330,10 +330,10 @@ def _check_name(name: str) -> None:
 
 
 @contextmanager
-def _reading(model: Any, part: str = "") -> Iterator[None]:
+def _model_errors(model: Any, part: str = "") -> Iterator[None]:
     """Turn an exception while a model, or this part of it, is traced into a message of one line."""
     try:
-        with tracing(f"model: {name_of(model)}{part and f': {part}'}", ModelError):
+        with one_line_errors(f"model: {name_of(model)}{part and f': {part}'}", ModelError):
             yield
     except ModelError as error:
         cause = error.__cause__
@@ -345,7 +345,7 @@ def _reading(model: Any, part: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def _installed(names: list[str]) -> Iterator[None]:
+def _needs_funsor(names: list[str]) -> Iterator[None]:
     try:
         yield
     except ImportError as error:

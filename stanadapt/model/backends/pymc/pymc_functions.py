@@ -69,13 +69,13 @@ def is_ready(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> bool:
 
 def density(graphs: Graphs) -> Density:
     """The log density and its gradient."""
-    return _kept((graphs.key, None), partial(_compile_density, graphs))  # type: ignore[no-any-return]
+    return _look_up((graphs.key, None), partial(_compile_density, graphs))  # type: ignore[no-any-return]
 
 
 def rows(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> Rows:
     """What gives all values of draws, with the quantities asked for."""
     own = tuple(quantities)
-    return _kept((graphs.key, own), partial(_compile_rows, graphs, own))  # type: ignore[no-any-return]
+    return _look_up((graphs.key, own), partial(_compile_rows, graphs, own))  # type: ignore[no-any-return]
 
 
 def try_quantities(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> None:
@@ -104,7 +104,7 @@ def table(arrays: Arrays) -> np.ndarray:
     return np.array([*words, 0], np.uint64)
 
 
-def _kept(key: Any, make: Callable[[], Any]) -> Any:
+def _look_up(key: Any, make: Callable[[], Any]) -> Any:
     with _LOCK:
         if key not in _KEEP:
             _KEEP[key] = make()

@@ -84,8 +84,8 @@ class Graphs:
         self.density = _log_density(model)
         named = [*model.free_RVs, *model.deterministics]
         constrained = [_as_tensor(each) for each in model.replace_rvs_by_values(named)]
-        self.shared = list_shared(model, [self.density, *constrained, *_observed(model)])
-        if any(isinstance(each.type, RandomType) for each in _shared([self.density])):
+        self.shared = list_shared(model, [self.density, *constrained, *_observed_variables(model)])
+        if any(isinstance(each.type, RandomType) for each in _shared_variables([self.density])):
             raise ModelError(
                 "model: its log density draws random numbers (pm.Minibatch or pm.Simulator), and must not"
             )
@@ -111,7 +111,7 @@ class Graphs:
 
     @property
     def observed(self) -> list[str]:
-        return [each.name for each in _observed(self.model)]
+        return [each.name for each in _observed_variables(self.model)]
 
     @property
     def predictable(self) -> list[str]:
@@ -134,7 +134,7 @@ class Graphs:
     def density_program(self) -> GraphProgram:
         """The log density, and its gradient where there is one."""
         outputs = self.of_point([self._stable, *([] if self.gradient is None else [self.gradient])])
-        made = list(_made_of_data(outputs, self.x, self.inputs))
+        made = list(_variables_of_data(outputs, self.x, self.inputs))
         arrays = [each.type(name=f"made_{i}") for i, each in enumerate(made)]
         outputs = clone_replace(outputs, dict(zip(made, arrays, strict=True)))
         return GraphProgram([self.x, *self.inputs, *arrays], outputs, self.inputs, made)
@@ -142,9 +142,9 @@ class Graphs:
     def values_program(self, quantities: Sequence[tuple[str, str]]) -> tuple[GraphProgram, list[Any]]:
         """All values of a draw as one vector, last index slowest, and the generators that it takes."""
         parts = [*self.constrained.values(), *self.quantities(quantities).values()]
-        flat = [pt.cast(_reversed(each), "float64").ravel() for each in self.of_point(parts)]
+        flat = [pt.cast(_reverse_axes(each), "float64").ravel() for each in self.of_point(parts)]
         output = pt.concatenate(flat) if flat else pt.zeros(0)
-        generators = [each for each in _shared([output]) if isinstance(each.type, RandomType)]
+        generators = [each for each in _shared_variables([output]) if isinstance(each.type, RandomType)]
         inputs = [each.type(name=f"rng_{i}") for i, each in enumerate(generators)]
         (output,) = clone_replace([output], dict(zip(generators, inputs, strict=True)))
         return GraphProgram([self.x, *self.inputs], [output], self.inputs, []), inputs
@@ -153,12 +153,12 @@ class Graphs:
         """Graphs of the log likelihood, or of new data, by `group:name`; of pairs of group and variable."""
         model = self.model
         found: dict[tuple[str, str], Any] = {}
-        rvs = {rv.name: rv for rv in _observed(model)}
+        rvs = {rv.name: rv for rv in _observed_variables(model)}
         if wanted := [name for group, name in quantities if group == "log_likelihood"]:
             graphs = model.logp(vars=[rvs[name] for name in wanted], sum=False)
             found |= {("log_likelihood", name): each for name, each in zip(wanted, graphs, strict=True)}
         if wanted := [name for group, name in quantities if group == "posterior_predictive"]:
-            free = {rv: self._as_given(rv) for rv in model.free_RVs}
+            free = {rv: self._value_graph(rv) for rv in model.free_RVs}
             graphs = clone_replace([model[name] for name in wanted], free)
             found |= {("posterior_predictive", name): each for name, each in zip(wanted, graphs, strict=True)}
         return {f"{group}:{name}": _as_tensor(found[group, name]) for group, name in quantities}
@@ -169,7 +169,7 @@ class Graphs:
     def terms_program(self) -> tuple[GraphProgram, list[str]]:
         """The terms of the log density, each the sum over a variable, and their names."""
         model = self.model
-        named = [*model.free_RVs, *_observed(model), *model.potentials]
+        named = [*model.free_RVs, *_observed_variables(model), *model.potentials]
         terms = [_as_tensor(each).sum() for each in model.logp(vars=named, sum=False)]
         program = GraphProgram([self.x, *self.inputs], self.of_point(terms), self.inputs, [])
         return program, [each.name for each in named]
@@ -193,9 +193,9 @@ class Graphs:
     def identity(self) -> str:
         """A text that identifies this model in every session: its variables as the user made them."""
         model = self.model
-        named = [*model.free_RVs, *_observed(model), *model.potentials, *model.deterministics]
+        named = [*model.free_RVs, *_observed_variables(model), *model.potentials, *model.deterministics]
         transforms = [type(model.rvs_to_transforms[rv]).__name__ for rv in model.free_RVs]
-        named_values = [model.rvs_to_values[rv] for rv in _observed(model)]
+        named_values = [model.rvs_to_values[rv] for rv in _observed_variables(model)]
         walk = signature([*named, *named_values], self.shared, as_text=True)
         return repr(([each.name for each in named], transforms, walk))
 
@@ -214,7 +214,7 @@ class Graphs:
             begin = end
         return slices
 
-    def _as_given(self, rv: Any) -> Any:
+    def _value_graph(self, rv: Any) -> Any:
         """A free variable as a graph of its value variable, of its own type."""
         (value,) = self.model.replace_rvs_by_values([rv])
         return rv.type.filter_variable(value, allow_convert=True)
@@ -247,7 +247,7 @@ def _find_free(model: Any) -> list[Free]:
     for rv in model.free_RVs:
         transform = model.rvs_to_transforms[rv]
         values.append(rv if transform is None else transform.forward(rv, *rv.owner.inputs))
-    observed = {rv: model.rvs_to_values[rv] for rv in _observed(model)}
+    observed = {rv: model.rvs_to_values[rv] for rv in _observed_variables(model)}
     (shapes,) = _shapes(clone_replace([*model.free_RVs, *values], observed), [], [[]])
     n = len(values)
     return [Free(rv.name, shapes[i], shapes[n + i]) for i, rv in enumerate(model.free_RVs)]
@@ -276,13 +276,13 @@ def _shapes(
     return [[_plain(shapes.get(i, shape)) for i, shape in enumerate(known)] for shapes in told]
 
 
-def _observed(model: Any) -> list[Any]:
+def _observed_variables(model: Any) -> list[Any]:
     """The observed variables, each once: PyMC 5 lists them twice after posterior predictive draws."""
     return list(dict.fromkeys(model.observed_RVs))
 
 
 def _log_density(model: Any) -> Any:
-    return model.logp(vars=[*model.free_RVs, *_observed(model), *model.potentials])
+    return model.logp(vars=[*model.free_RVs, *_observed_variables(model), *model.potentials])
 
 
 def list_shared(model: Any, graphs: Sequence[Any] | None = None) -> list[Any]:
@@ -291,9 +291,9 @@ def list_shared(model: Any, graphs: Sequence[Any] | None = None) -> list[Any]:
         graphs = [
             _log_density(model),
             *model.replace_rvs_by_values([*model.free_RVs, *model.deterministics]),
-            *_observed(model),
+            *_observed_variables(model),
         ]
-    found = [each for each in _shared(graphs) if not isinstance(each.type, RandomType)]
+    found = [each for each in _shared_variables(graphs) if not isinstance(each.type, RandomType)]
     for each in found:
         if not isinstance(each.type, DenseTensorType):
             raise ModelError(
@@ -365,17 +365,17 @@ def _check(model: Any) -> None:
                 f"model: its deterministic {each.name} is complex, and real numbers are needed: "
                 "take its real and its imaginary part"
             )
-    for each in [*model.free_RVs, *model.deterministics, *_observed(model), *model.data_vars]:
+    for each in [*model.free_RVs, *model.deterministics, *_observed_variables(model), *model.data_vars]:
         check.label("model: the name", each.name)
         if "." in each.name:
             raise ModelError(f"model: the name {each.name!r} has a dot, which stands for an index: rename it")
 
 
-def _shared(graphs: Iterable[Any]) -> list[Any]:
+def _shared_variables(graphs: Iterable[Any]) -> list[Any]:
     return [each for each in ancestors(list(graphs)) if isinstance(each, SharedVariable)]
 
 
-def _made_of_data(outputs: list[Any], x: Any, data: list[Any]) -> Iterator[Any]:
+def _variables_of_data(outputs: list[Any], x: Any, data: list[Any]) -> Iterator[Any]:
     """Variables that depend on data and not on x, and that something which does depend on x takes.
 
     With frozen data PyTensor would fold them into constants. Views are left in the graph, and the variables
@@ -415,7 +415,7 @@ def _as_tensor(variable: Any) -> Any:
     return pt.as_tensor(variable, allow_xtensor_conversion=True)
 
 
-def _reversed(variable: Any) -> Any:
+def _reverse_axes(variable: Any) -> Any:
     return variable.transpose() if variable.ndim > 1 else variable
 
 

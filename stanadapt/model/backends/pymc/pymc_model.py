@@ -158,7 +158,7 @@ class PyMCTarget(Target):
         for free, wanted, found in zip(graphs.free, given, back, strict=True):
             margin = _CLOSE_TO_LARGEST * np.max(np.abs(wanted), initial=1.0)
             if not np.allclose(found, wanted, rtol=_CLOSE, atol=margin):
-                raise RuntimeError(f"{free.name}={check.shown(wanted.tolist())} is not in its support")
+                raise RuntimeError(f"{free.name}={check.quote(wanted.tolist())} is not in its support")
         return np.asarray(x)
 
     def unconstrain_flat(self, values: np.ndarray) -> np.ndarray:
@@ -244,7 +244,7 @@ def from_model(model: Any) -> PyMCTarget:
             "model: PyMC is not installed; pip install 'stanadapt[pymc]' brings it"
         ) from error
     if not is_model(model):
-        raise check.refused("model", model, "a pymc.Model")
+        raise check.refusal("model", model, "a pymc.Model")
     return PyMCTarget(model)
 
 

@@ -42,7 +42,7 @@ def adopt(model: Any, data: Any) -> tuple[NativeModel, dict[str, Any]] | None:
 
 def open_program(program: ProgramText, data: str, seed: int) -> NativeModel:
     """Compile a Stan program (once per program, flags and version) and open it with data (JSON text)."""
-    return open_library(compiled(program), data, seed, program)
+    return open_library(compile_library(program), data, seed, program)
 
 
 def open_library(library: Path, data: str, seed: int, program: ProgramText = _UNKNOWN) -> NativeModel:
@@ -71,7 +71,7 @@ def open_library(library: Path, data: str, seed: int, program: ProgramText = _UN
     return NativeModel(model, "bridgestan", program=program)
 
 
-def compiled(program: ProgramText) -> Path:
+def compile_library(program: ProgramText) -> Path:
     """The library of a program, from the cache or the compiler.
 
     BridgeStan itself returns an existing library when only the flags changed, so the folder is named by a
@@ -102,7 +102,7 @@ def compiled(program: ProgramText) -> Path:
         try:
             compile_model(source, make_args=list(MAKE_ARGS))
         except (RuntimeError, ValueError, OSError) as error:
-            reason = in_plain_words(_shortened(str(error)), program)
+            reason = in_plain_words(_shorten(str(error)), program)
             raise ModelError(f"BridgeStan cannot compile the program: {reason}") from error
         with contextlib.suppress(OSError):  # another process has put the same library there meanwhile
             building.rename(home)
@@ -154,7 +154,7 @@ def _key(code: str) -> str:
     return digest.hexdigest()[:24]
 
 
-def _shortened(message: str) -> str:
+def _shorten(message: str) -> str:
     """The message of a failed build on stderr; of a long text only the lines with errors, and the end."""
     lines = [line for line in message.rpartition("\nstderr:\n")[2].splitlines() if line.strip()]
     if len(lines) > _LINES:

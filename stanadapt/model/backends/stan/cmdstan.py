@@ -16,7 +16,7 @@ from cmdstanpy.utils import get_logger
 
 from .... import check
 from ..contract import ChainPlan, StanDraws
-from .native import demangled
+from .native import demangle
 
 _DIGITS = 18  # enough to get the very same numbers back from text; CmdStan's default is 8
 
@@ -45,8 +45,8 @@ class CmdStanProgram:
             inits = stanio.dump_stan_json(self.constrain(x))
             try:
                 fit = self.model.sample(
-                    data=_written(folder, "data", self.data),
-                    inits=_written(folder, "inits", inits),
+                    data=_write_json(folder, "data", self.data),
+                    inits=_write_json(folder, "inits", inits),
                     chains=1,
                     chain_ids=[plan.chain + 1],
                     seed=plan.seed,
@@ -61,19 +61,19 @@ class CmdStanProgram:
                     show_progress=False,
                     output_dir=folder,
                 )
-                return _drawn(fit, save_warmup)
+                return _read_draws(fit, save_warmup)
             except (RuntimeError, ValueError) as error:
                 raise RuntimeError(_reason(error)) from error
 
 
-def _drawn(fit: Any, with_warmup: bool) -> StanDraws:
+def _read_draws(fit: Any, with_warmup: bool) -> StanDraws:
     """The draws in a `CmdStanMCMC` of one chain."""
     rows = fit.draws(inc_warmup=with_warmup, concat_chains=True)
     header = fit.metadata.cmdstan_config["raw_header"].split(",")
     own = [i for i, name in enumerate(header) if not name.endswith("__")]
     seconds = fit.time[0] if fit.time else {}
     return StanDraws(
-        [demangled(header[i]) for i in own],
+        [demangle(header[i]) for i in own],
         rows[:, own],
         {name: rows[:, i] for i, name in enumerate(header) if name.endswith("__")},
         float(fit.step_size[0]),
@@ -88,7 +88,7 @@ def _reason(error: Exception) -> str:
     return check.one_line(RuntimeError(text)) if text.strip() else "its executable ended without a message"
 
 
-def _written(folder: str, name: str, text: str) -> str:
+def _write_json(folder: str, name: str, text: str) -> str:
     path = Path(folder) / f"{name}.json"
     path.write_text(text, encoding="utf-8")
     return str(path)

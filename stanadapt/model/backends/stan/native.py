@@ -279,10 +279,10 @@ _MANGLED = "_stan_"  # before names that are words of C++; a Stan name cannot be
 
 def _split(names: list[str]) -> list[str]:
     """BridgeStan's list of names; for a model without any it is one empty string."""
-    return [demangled(name) for name in names if name]
+    return [demangle(name) for name in names if name]
 
 
-def demangled(name: str) -> str:
+def demangle(name: str) -> str:
     """A variable's name as the Stan program has it."""
     return name.removeprefix(_MANGLED)
 

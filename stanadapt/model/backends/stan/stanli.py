@@ -40,7 +40,7 @@ def is_at_hand(program: ProgramText) -> bool:
     return True
 
 
-def compiled(program: ProgramText) -> str:
+def compile_program(program: ProgramText) -> str:
     """The program in stanli's intermediate form. Raises ModelError with Stan's own message and the line."""
     try:
         return _compile(program.code)
@@ -95,7 +95,7 @@ def open_program(program: ProgramText, data: str, seed: int) -> NativeModel:
     DataError
         The data do not fit the program: Stan's own checks of them say so, or the program rejects them.
     """
-    intermediate = compiled(program)
+    intermediate = compile_program(program)
     try:
         with without_notes() as notes, checked_divisions():
             _hear()

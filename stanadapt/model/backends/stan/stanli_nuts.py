@@ -17,8 +17,8 @@ from ....child_processes import blocked_signals
 from ...includes import ProgramText
 from ...printing import log_lines, no_prints
 from ..contract import ChainPlan, StanDraws
-from .native import NativeModel, demangled, strings_for_non_finite, without_notes
-from .stanli import compiled, without_generated
+from .native import NativeModel, demangle, strings_for_non_finite, without_notes
+from .stanli import compile_program, without_generated
 
 WORKER = (sys.executable, "-P", "-m", "stanadapt.model.backends.stan.stanli_worker")
 _CHAIN_FAILED = re.compile(r"^1 of 1 chains failed; first: (chain 1: )?")
@@ -47,13 +47,15 @@ class StanliProgram:
         whole = data.pop("__stanli")["mir"]
         names = model.model.param_names()
         # stanli cannot unconstrain parameters with names of C++, so what is left out could not be computed.
-        foreign = any(name != demangled(name) for name in names)
+        foreign = any(name != demangle(name) for name in names)
         return cls(whole if foreign else model.spare or whole, json.dumps(data))
 
     @classmethod
     def of_code(cls, code: str, data: str) -> StanliProgram:
         """A program that another backend has open. ModelError or RuntimeError where stanli cannot open it."""
-        program = cls(without_generated(code) or compiled(ProgramText(code)), strings_for_non_finite(data))
+        program = cls(
+            without_generated(code) or compile_program(ProgramText(code)), strings_for_non_finite(data)
+        )
         program._density(1)
         return program
 
@@ -81,7 +83,7 @@ class StanliProgram:
             (folder / "request.json").write_text(json.dumps(request), "utf-8")
             np.save(folder / "inits.npy", x)
             _work(folder, plan)
-            return _found(folder)
+            return _read_draws(folder)
 
     def _density(self, seed: int) -> tuple[int, float]:
         """The dimension, and the log density at a point."""
@@ -149,7 +151,7 @@ def _pass_on(folder: Path, heard: int) -> int:
     return heard + len(text) + 1
 
 
-def _found(folder: Path) -> StanDraws:
+def _read_draws(folder: Path) -> StanDraws:
     """The draws that the worker has written."""
     found = json.loads((folder / "found.json").read_text("utf-8"))
     seconds = found["seconds"]
@@ -166,4 +168,4 @@ def _found(folder: Path) -> StanDraws:
 def _flat(name: str) -> str:
     """`theta[1,2]` as `theta.1.2`."""
     base, bracket, index = name.partition("[")
-    return demangled(base + bracket.replace("[", ".") + index.rstrip("]").replace(",", "."))
+    return demangle(base + bracket.replace("[", ".") + index.rstrip("]").replace(",", "."))

@@ -102,7 +102,7 @@ def in_words(reason: str, program: ProgramText) -> StanAdaptError:
     if is_own:
         for feature in _FEATURES:
             if found := re.search(feature.reason, reason):
-                return _refused(feature, found, program)
+                return _refusal(feature, found, program)
     has_data = bool(block(program.code, "data").strip())
     text = _plain(reason)
     if is_own and not _OF_VALUES.search(text):
@@ -116,7 +116,7 @@ def in_words(reason: str, program: ProgramText) -> StanAdaptError:
     return DataError(f"data do not fit the Stan program: {text}")
 
 
-def _refused(feature: _Feature, found: re.Match[str], program: ProgramText) -> RefusedError:
+def _refusal(feature: _Feature, found: re.Match[str], program: ProgramText) -> RefusedError:
     """The error for a feature that is not covered, with its place in the program."""
     name = found[1] if found.re.groups and found[1] else ""
     place = find_place(program, feature.place.replace("NAME", re.escape(name)))

@@ -45,7 +45,7 @@ class _Listener(io.TextIOBase):
         return len(text)
 
 
-def _forget_printed(folder: Path) -> None:
+def _forget_output(folder: Path) -> None:
     """Drop what the program has printed so far, when it was opened: its first opening has logged this."""
     with contextlib.suppress(OSError, AttributeError):  # no file, or a system without this function
         ctypes.CDLL(None).fflush(None)
@@ -67,7 +67,7 @@ def run(folder: Path) -> None:
                 data=(folder / "data.json").read_text("utf-8"),
                 seed=request["seed"],
             )
-            _forget_printed(folder)
+            _forget_output(folder)
             fit = model.sample(chains=1, parallel_chains=1, inits=np.load(folder / "inits.npy"), **request)
     except RuntimeError as error:
         (folder / "error").write_text(str(error), "utf-8")

@@ -43,7 +43,7 @@ class Streams:
     def __init__(self, model: bridgestan.StanModel, seed: int) -> None:
         self.model = model
         self.rng = model.new_rng(1)
-        self.key = np.uint64(_mixed(np.uint64(seed)))
+        self.key = np.uint64(_mix(np.uint64(seed)))
         state = _mixmax(self.rng) if model.model_version() >= _FIRST_VERSION else np.zeros(0, np.uint64)
         self.stream = Stream(self.rng.ptr, state, state[-1] if state.size else np.uint64(0), self.key)
 
@@ -54,7 +54,7 @@ class Streams:
             return
         for i, iteration in enumerate(iterations):
             place = (int(self.key) + int(iteration) * int(_GOLDEN)) % 2**64
-            seed = int(_mixed(np.uint64(place))) >> 32
+            seed = int(_mix(np.uint64(place))) >> 32
             rng = self.model.new_rng(seed)  # lives until the next one is asked for
             yield slice(i, i + 1), self.stream._replace(handle=rng.ptr)
 
@@ -70,7 +70,7 @@ def _mixmax(rng: Any) -> np.ndarray:
 
 
 @kernel
-def _mixed(z: Any) -> Any:
+def _mix(z: Any) -> Any:
     """SplitMix64's output for the state `z`."""
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
@@ -86,7 +86,7 @@ def begin(stream: Any, iteration: Any) -> None:
     total = np.uint64(0)
     for i in range(_WORDS):
         place += _GOLDEN
-        word = _mixed(place) >> np.uint64(3)
+        word = _mix(place) >> np.uint64(3)
         if word == _P:
             word = np.uint64(0)
         stream.state[i] = word
