@@ -9,7 +9,7 @@ many points, and climbs begin at those that stand out from points at about the s
 mode. A heavy tail, or a mode that is not quite normal, moves all of these points alike.
 
 A mode in whose basin no point lies is missed, and outside of its basin the density tells nothing of it. So
-the points themselves say how narrow a mode they would have shown (`narrowest_seen`).
+the points themselves say how narrow a mode they would have shown (`narrowest_visible_mode`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def strangest_first(peaks: Sequence[Peak], cloud: Cloud) -> np.ndarray:
     return np.asarray(points[order[score[order] > -np.inf]])
 
 
-def narrowest_seen(peaks: Sequence[Peak], clouds: Sequence[Cloud], rng: np.random.Generator) -> float:
+def narrowest_visible_mode(peaks: Sequence[Peak], clouds: Sequence[Cloud], rng: np.random.Generator) -> float:
     """The scale of the narrowest mode that every second time would have shown itself in `clouds`.
 
     Modes are imagined at places that are drawn as the points are. Each has a tenth of the mass and the shape

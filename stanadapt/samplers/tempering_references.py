@@ -19,7 +19,7 @@ from ..numerics.metric import PRIOR
 from ..numerics.mixtures import Mixture, draw_mixture, fit_components, log_parts, mixture, root_of_covariance
 from ..numerics.mode_search import Known, Peak, Surface, is_same_mode, new_peaks, peaks_above, search
 from ..numerics.replicas import replicas_at
-from ..numerics.strange_points import Cloud, cloud_around, narrowest_seen, strangest_first
+from ..numerics.strange_points import Cloud, cloud_around, narrowest_visible_mode, strangest_first
 from .base import FoundModes, Handover
 
 LARGEST_DENSE = 100  # dimension up to which metrics and components have full matrices
@@ -80,7 +80,7 @@ def find_modes(
         points = cloud_around(known, n, rng)
         clouds.append(Cloud(points, surface.heights(points)))
         peaks += new_peaks(surface, strangest_first(known, clouds[-1]), known, _CLOUD_CLIMBS * each)
-    narrowest = narrowest_seen(peaks or _peaks(home, surface), clouds, rng) if clouds else np.inf
+    narrowest = narrowest_visible_mode(peaks or _peaks(home, surface), clouds, rng) if clouds else np.inf
     largest = sorted(peaks, key=lambda peak: -peak.log_mass)[:_MOST_MODES]
     # Where the pilot's law explains all, its middle tells chains that there has been a search.
     found = np.array([peak.x for peak in largest] or [home.means[0]])

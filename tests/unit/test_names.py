@@ -14,7 +14,8 @@ import stanadapt
 PACKAGE = Path(stanadapt.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 PARTICIPLE = re.compile(
-    r".*(?<!spe)(?<!se)(?<!ne)ed|made|found|caught|begun|built|kept|left|learnt|swept|taken"
+    r".*(?<!spe)(?<!se)(?<!ne)ed|made|found|caught|begun|built|drawn|given|held|kept|known|"
+    "left|learnt|lost|met|seen|sent|shown|swept|taken|told|written"
 )
 # "fit_packed" says what is done, and "n_kept" what is counted: there the participle belongs to another word.
 BEFORE = re.compile("are|ask|check|draw|find|fit|from|has|list|n|pull|read|solve|tell|with|without|write")

@@ -16,7 +16,7 @@ from stanadapt.numerics.strange_points import (
     SHARE,
     Cloud,
     cloud_around,
-    narrowest_seen,
+    narrowest_visible_mode,
     strangest_first,
 )
 from stanadapt.numerics.tempering import POSTERIOR
@@ -79,7 +79,7 @@ def test_points_would_have_shown_half_of_the_modes_that_are_as_narrow_as_is_said
 
     model = Target.from_python(log_density, D)
     clouds = [cloud(peaks, Surface(model.target(), D), 1_500)]
-    scale = narrowest_seen(peaks, clouds, np.random.default_rng(2))
+    scale = narrowest_visible_mode(peaks, clouds, np.random.default_rng(2))
     points, heights = clouds[0]
     places = cloud_around(peaks, 300, np.random.default_rng(3))
     seen = []
@@ -97,7 +97,7 @@ def test_points_would_have_shown_half_of_the_modes_that_are_as_narrow_as_is_said
 def test_without_points_no_mode_would_have_been_seen() -> None:
     peaks = [Peak(KNOWN[1], 0.0, np.eye(D))]
     nowhere = Cloud(np.zeros((3, D)), np.full(3, -np.inf))
-    assert narrowest_seen(peaks, [nowhere], np.random.default_rng(1)) == np.inf
+    assert narrowest_visible_mode(peaks, [nowhere], np.random.default_rng(1)) == np.inf
 
 
 def test_the_strangest_replicas_of_warm_rungs_are_kept() -> None:
