@@ -276,7 +276,7 @@ def test_there_in_cmdstanpy() -> None:
         patch.setattr(
             cmdstanpy.CmdStanModel,
             "sample",
-            limited(plain, show_progress=False, iter_warmup=MOST, iter_sampling=MOST),
+            limited(plain, show_progress=False, chains=1, iter_warmup=MOST, iter_sampling=MOST),
         )
         known = {"CmdStanModel": opened, "data": DATA, "arviz": arviz}
         run_there("CmdStanPy", known, "fit = model.sample(data=data, {})", NEEDS_CMDSTAN)

@@ -23,7 +23,7 @@ from stanadapt.result.record import RunRecord
 MODELS = Path(__file__).parents[2] / "models"
 HEAVY = "parameters { vector[5] x; } model { x ~ student_t(3, 0, 1); }"
 FUNNEL = "parameters { real v; vector[4] x; } model { v ~ normal(0, 3); x ~ normal(0, exp(v / 2)); }"
-SEEDS = 3
+SEEDS = 2
 
 pytestmark = pytest.mark.filterwarnings("ignore::stanadapt.StanAdaptWarning")
 
