@@ -669,6 +669,8 @@ def test_a_large_dense_block_gets_a_field_if_draws_would_take_as_much(
     assert found is not None
     assert field_of(found.rows).heads.tolist() == [0, 1]
     assert 500 < gradients <= 2 * cost
+    monkeypatch.setattr(field_learning, "MOST_HEADS_LARGE", 1)
+    assert learn_field(*search, most_dense=2.1 * cost)[0] is None
 
 
 def test_a_dense_design_is_filled_where_it_has_no_points() -> None:

@@ -42,6 +42,9 @@ MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last o
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 LARGEST_DENSE = 30_000  # of the precisions of a large dense block, where draws without a field cost more
+MOST_HEADS_LARGE = (
+    2  # of such a block: those of a process and of its log noise, four, are not found in so many
+)
 
 
 class Learned(NamedTuple):
@@ -164,9 +167,10 @@ def _dense_precision(
     precisions = [Precision(density, narrow, choose_heads(found[0], least)) for least in HEADS_DENSE]
     precisions = [precision for precision in precisions if len(precision.heads)]
     costs = [precision.cost * PRECISIONS[len(precision.heads) - 1] for precision in precisions]
-    for most in (MOST_GRADIENTS, min(0.5 * most_dense, LARGEST_DENSE)):
+    limits = (MOST_GRADIENTS, MOST_HEADS), (min(0.5 * most_dense, LARGEST_DENSE), MOST_HEADS_LARGE)
+    for most, most_heads in limits:
         for precision, cost in zip(precisions, costs, strict=True):
-            if cost <= most:
+            if cost <= most and len(precision.heads) <= most_heads:
                 density.allow(2 * cost)  # what a search takes beside the precisions is as much at most
                 return precision, found[1]
     return None  # a search would end without a field
