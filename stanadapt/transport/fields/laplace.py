@@ -227,8 +227,8 @@ def mode_at(
 def find_place(precision: Precision, x: np.ndarray, *, patient: bool = True) -> HeadPosterior | None:
     """Where the heads are, from `x` (d,); None if it is not found.
 
-    If it is not `patient`, the search ends where the first mode shows that other coordinates are heads: given
-    the heads the log density of the latents is mostly concave.
+    If it is not `patient`, the search ends where a mode shows that other coordinates are heads: given the
+    heads the log density of the latents is mostly concave.
 
     Each step fits a quadratic to the log density of the heads at a small design, and goes to its mode. After
     a step that went too far, the next design is half as wide, around the best heads that were seen.
@@ -257,6 +257,8 @@ def find_place(precision: Precision, x: np.ndarray, *, patient: bool = True) -> 
         points, modes = [np.zeros(m)], [middle]
         for u in _small_design(m):
             mode = mode_at(precision, theta + root @ u, middle.x, middle.factor)
+            if not patient and (mode is None or mode.damped > _FEW_DAMPED):
+                return None
             if mode is not None:
                 points.append(u)
                 modes.append(mode)
