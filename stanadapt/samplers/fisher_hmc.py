@@ -56,7 +56,7 @@ probability min(1, e^-dH). The reasons for these choices:
 
 Cost of an iteration: 2 n gradients, and 2 n + 2 products with A or a root of it: d² each, or d k for rank k.
 In the coordinates of a field a gradient takes O(e) more for e entries of its factor, about d for a series.
-The search takes 2 d gradients and, where a field is found, some thousands.
+The search takes d gradients and, where a field is found, some thousands.
 Memory: three (d, d) arrays a chain with metric="dense", or up to d = 2,000 if "auto" chooses it; else none.
 """
 

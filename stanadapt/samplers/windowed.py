@@ -28,6 +28,7 @@ from ..numerics.windows import (
     next_window,
 )
 from ..transport.composition import change_coordinates, transport_draws
+from ..transport.learning import LARGE
 from ..transport.map_table import no_transport
 from .base import Handover, Stage
 
@@ -106,7 +107,16 @@ def _learn(stage: str, state: Any, settings: Any) -> Lesson:
     compressing, new = settings.metric == AUTO, stage != LAST
     asking = settings.curvature and new
     pace = _pace(state, settings) if asking else 0.0
+    new = new and not _searches_first(state, settings)
     return learn_windows(*seen, compressing=compressing, new=new, gradients=pace)
+
+
+def _searches_first(state: Any, settings: Any) -> bool:
+    """Whether a look for a field comes before one for new laws: in many dimensions both of them take long."""
+    if state.x.size < LARGE or state.searches or settings.pooled:
+        return False
+    rows = state.windows.seen - state.windows.before
+    return _seeks(state, rows, _pace(state._replace(most=_next_most(state, settings)), settings))
 
 
 def take_lesson(lesson: Lesson, state: Any, settings: Any) -> Any:
@@ -181,7 +191,8 @@ def explore(target: Any, stage: str, state: Any, settings: Any) -> Any:
 
 
 def _seeks(state: Any, draws: int, pace: float) -> bool:
-    return len(state.groups) > 0 and seeks_field(state.x.size, state.transport, state.searches, draws, pace)
+    before = state.searches, state.field_gradients
+    return len(state.groups) > 0 and seeks_field(state.x.size, state.transport, *before, draws, pace)
 
 
 class _Search(NamedTuple):

@@ -44,6 +44,11 @@ say how it changes. With a bump beside them for each of some thetas, the law is 
 In a series most columns follow one pattern, a run (triangular.py). The columns RUN and RUN_END of the header
 say where it begins and ends, 0 and 0 for none, and its entries of G are stored in an order of their own.
 
+A soft constraint on the sum of a variable's latents, as for a map whose level an intercept has, couples all
+of them. Its direction is the same at all heads in x, but not in z. So it is weakened in x: if the header has
+such a variable, its first coordinate, size and a factor in the columns LEVEL to LEVEL_FACTOR, then x - middle
+is y with the mean of these latents times the factor (fields/level.py).
+
 The heads may have a law of the same form: all but one of them, the root, are the latents of a second field,
 whose only head is the root (fields/head_law.py). Its rows follow those of the first. The root itself may have
 a bend (bend.py), whose row comes after these and has a 1 in the column APART: it belongs to the field, and is
@@ -67,6 +72,9 @@ from .map_table import (
     FRAMED,
     INNOVATIONS,
     KIND,
+    LEVEL,
+    LEVEL_FACTOR,
+    LEVEL_SIZE,
     N_ENTRIES,
     N_FEATURES,
     N_HEADS,
@@ -106,6 +114,7 @@ class Field(NamedTuple):
     frame: np.ndarray = np.empty((0, 0))
     axes: np.ndarray = np.empty((0, 0))
     centres: np.ndarray = np.empty((0, 0))
+    level: np.ndarray = np.empty(0)  # (3,) first coordinate, size and factor of the variable with a level
 
 
 def n_features(m: int) -> int:
@@ -312,11 +321,12 @@ def _feature_slopes(table: Any, at: Any, x: Any) -> Any:
 
 @kernel(ordered=True)
 def _write_law(table: Any, at: Any, x: Any, s: Any, a: Any, g: Any) -> None:
-    """Write s (n,), a (n,) and G (e,) at the heads in `x` (d,)."""
+    """Write s (n,), a (n,) and G (e,) at the heads in `x` (d,); G that is constant stands in the table."""
     flat, values = table.reshape(table.size), _feature_slopes(table, at, x)[0]
     _mix(s, flat, values, at[4], int(table[0, SIZE_S]), at[11])
     _mix(a, flat, values, at[5], int(table[0, SIZE_A]), at[12])
-    _mix(g, flat, values, at[6], int(table[0, SIZE_G]), at[13])
+    if table[0, SIZE_G] > 0.0:
+        _mix(g, flat, values, at[6], int(table[0, SIZE_G]), at[13])
 
 
 @kernel(ordered=True)
@@ -334,9 +344,24 @@ def _law(table: Any, at: Any, x: Any) -> Any:
     n, e = int(table[0, N_LATENTS]), int(table[0, N_ENTRIES])
     s, a, g = np.empty(n), np.empty(n), np.empty(e)
     _write_law(table, at, x, s, a, g)
+    if table[0, SIZE_G] == 0.0:
+        g[:] = table.reshape(table.size)[at[13] : at[14]]
     starts = table.reshape(table.size)[at[9] : at[10]]
     order_entries(int(table[0, RUN]), int(table[0, RUN_END]), starts, g, True)
     return s, a, g
+
+
+@kernel(ordered=True, counted=False)
+def _stretch_level(table: Any, own: Any, v: Any, factor: Any) -> None:
+    """Multiply the mean of the latents `v` (n,) whose level is constrained by a factor, in place."""
+    first, size, level = int(table[0, LEVEL]), int(table[0, LEVEL_SIZE]), 0.0
+    for j in range(v.size):
+        if first <= own[j] < first + size:
+            level += v[j]
+    level *= (factor - 1.0) / size
+    for j in range(v.size):
+        if first <= own[j] < first + size:
+            v[j] += level
 
 
 @kernel(ordered=True)
@@ -347,6 +372,8 @@ def _latents(table: Any, at: Any, x: Any) -> Any:
     off = np.empty(own.size)
     for j in range(off.size):
         off[j] = x[int(own[j])] - middle[j]
+    if table[0, LEVEL_SIZE] > 0.0:
+        _stretch_level(table, own, off, 1.0 / table[0, LEVEL_FACTOR])
     if at[15] == at[14]:
         return off
     y = np.empty(own.size)
@@ -362,6 +389,8 @@ def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
     if kept.size == 0:
         kept = np.empty(n_kept(table))
     scale, g, y = kept[:n], kept[n : n + e], kept[n + e :]
+    if table[0, SIZE_G] == 0.0:
+        g = flat[at[13] : at[14]]
     _write_law(table, at, x, scale, y, g)  # s and a, where e^s and y will be
     log_det = total(scale)
     replace_by_exponentials(scale)
@@ -374,6 +403,10 @@ def into_x(table: Any, z: Any, x: Any, kept: Any) -> Real:
     if at[15] > at[14]:
         turned = np.empty(n)
         _times(turned, flat, at[14], y)
+    if table[0, LEVEL_SIZE] > 0.0:
+        turned = turned.copy()
+        _stretch_level(table, own, turned, table[0, LEVEL_FACTOR])
+        log_det += np.log(table[0, LEVEL_FACTOR])
     for j in range(n):
         x[int(own[j])] = middle[j] + turned[j]
     return log_det
@@ -406,10 +439,14 @@ def pull_back(table: Any, z: Any, x: Any, score: Any, kept: Any) -> None:
         kept = np.empty(n_kept(table))
         into_x(table, z, x.copy(), kept)
     scale, g, y = kept[:n], kept[n : n + e], kept[n + e :]
-    pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(e)
+    pull_y, pull_s, pull_g = np.empty(n), np.empty(n), np.empty(e if table[0, SIZE_G] > 0.0 else 0)
+    if table[0, SIZE_G] == 0.0:
+        g = flat[at[13] : at[14]]
     own, starts, later = flat[at[8] : at[9]], flat[at[9] : at[10]], flat[at[10] : at[11]]
     for j in range(n):
         pull_y[j] = score[int(own[j])]
+    if table[0, LEVEL_SIZE] > 0.0:
+        _stretch_level(table, own, pull_y, table[0, LEVEL_FACTOR])
     if at[15] > at[14]:
         pull_x = pull_y.copy()
         _transposed_times(pull_y, flat, at[14], pull_x)
@@ -443,6 +480,8 @@ def score_in_x(table: Any, z: Any, x: Any, score: Any) -> None:
     if at[15] > at[14]:
         turned = found.copy()
         _transposed_times(found, flat, at[15], turned)
+    if table[0, LEVEL_SIZE] > 0.0:
+        _stretch_level(table, own, found, 1.0 / table[0, LEVEL_FACTOR])
     for j in range(n):
         score[int(own[j])] = found[j]
     order_entries(int(table[0, RUN]), int(table[0, RUN_END]), starts, pull_g, False)

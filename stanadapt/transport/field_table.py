@@ -17,6 +17,9 @@ from .map_table import (
     FRAMED,
     INNOVATIONS,
     KIND,
+    LEVEL,
+    LEVEL_FACTOR,
+    LEVEL_SIZE,
     N_ENTRIES,
     N_FEATURES,
     N_GRADIENTS,
@@ -119,6 +122,8 @@ def field_rows(field: Field, gradients: int, kind: float = FIELD) -> np.ndarray:
         RUN_END: end,
         FRAMED: framed,
     }
+    if len(field.level):
+        header |= dict(zip((LEVEL, LEVEL_SIZE, LEVEL_FACTOR), field.level, strict=True))
     for column, value in header.items():
         rows[0, column] = value
     return rows
@@ -142,7 +147,8 @@ def field_of(rows: np.ndarray) -> Field:
     coefficients = *coefficients[:2], by_columns
     frame = parts[14].reshape((n, n) if len(parts[14]) else (0, 0))
     bumps = (part.reshape((-1, m) if len(part) else (0, 0)) for part in parts[16:18])
-    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients, frame, *bumps)  # type: ignore[call-arg,arg-type]
+    level = rows[0, [LEVEL, LEVEL_SIZE, LEVEL_FACTOR]] if rows[0, LEVEL_SIZE] else np.empty(0)
+    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients, frame, *bumps, level)  # type: ignore[call-arg,arg-type]
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:
@@ -188,7 +194,17 @@ def _is_valid(rows: np.ndarray, d: int) -> bool:
         return False
     if not is_run(int(rows[0, RUN]), int(rows[0, RUN_END]), starts.astype(np.int64), later):
         return False
-    return _is_frame(flat[at[14] : at[16]], n)
+    return _is_level(rows[0], own) and _is_frame(flat[at[14] : at[16]], n)
+
+
+def _is_level(header: np.ndarray, own: np.ndarray) -> bool:
+    """Whether a header has a variable with a level, all of it among the latents `own` (n,); or none."""
+    first, size, factor = header[[LEVEL, LEVEL_SIZE, LEVEL_FACTOR]]
+    if size == 0.0:
+        return bool(first == 0.0 and factor == 0.0)
+    if not are_coordinates(np.array([first, size]), int(own.max()) + 2) or not factor > 0.0:
+        return False
+    return int(np.count_nonzero((own >= first) & (own < first + size))) == int(size)
 
 
 def _is_frame(numbers: np.ndarray, n: int) -> bool:

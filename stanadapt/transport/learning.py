@@ -54,6 +54,8 @@ from .training import Training
 # law must decrease the divergence of some coordinates by 0.1 or more. Fewer draws for each coordinate tell
 # nothing.
 NORMAL, DRAWS_EACH = 0.1, 3
+# In many dimensions a look for new laws takes as long as the first windows, whose draws tell little.
+LARGE, DRAWS_IF_LARGE = 1_500, 64
 
 
 @np.errstate(all="ignore")  # the code refuses results that are not finite
@@ -84,6 +86,7 @@ def learn_transport(
             return table
         return _learn_beside_field(rows, latents, *rest, new=new, wholly=wholly)
     points, scores = np.ascontiguousarray(points), np.ascontiguousarray(scores)
+    new = new and (points.shape[1] < LARGE or len(points) >= DRAWS_IF_LARGE)
     if not (np.isfinite(points).all() and np.isfinite(scores).all()):
         return table
     inner, outer = _split_ridges(table)

@@ -23,8 +23,8 @@ coordinate. The rows of a group follow each other, and the first of them holds t
     r_a, r_b      REACH, REACH_B   of a term, in those of THRESHOLD and SLOPE
 
 A field (field.py) has the first rows, after those of the innovations of a series if it has any
-(innovations.py): a header, which holds their number and counts in the columns N_LATENTS to FRAMED, and rows
-that hold numbers in all columns. A second field and a bend may belong to it.
+(innovations.py): a header, which holds their number and counts in the columns N_LATENTS to LEVEL_FACTOR, and
+rows that hold numbers in all columns. A second field and a bend may belong to it.
 
 tail.py, bend.py, ridge.py, group.py and field.py explain the symbols.
 """
@@ -47,6 +47,7 @@ PARENT_A, PARENT_B, CENTER_A, CENTER_B, REACH_B = SCALE, SECOND, DATA, OFFSET, S
 # Of a field.
 N_LATENTS, N_HEADS, N_FEATURES, N_ENTRIES, SIZE_S, SIZE_A, SIZE_G, N_GRADIENTS = range(2, 10)
 RUN, RUN_END, FRAMED = range(10, 13)
+LEVEL, LEVEL_SIZE, LEVEL_FACTOR = range(13, 16)
 TAIL, CENTRED, NOT_CENTRED, BEND, FIELD, RIDGE, INNOVATIONS = 0.0, 1.0, -1.0, 2.0, 3.0, 4.0, 5.0  # kinds
 
 

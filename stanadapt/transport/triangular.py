@@ -154,7 +154,8 @@ def solve_transposed(
 ) -> None:
     """Solve p_k + sum over j < k of G_kj p_j = b_k; `pull` (n,) holds b, and the solution after that.
 
-    Write the derivatives in G, -y_k p_j, to `pull_g` (e,), with the solution y of the other equations.
+    Write the derivatives in G, -y_k p_j, to `pull_g` (e,), with the solution y of the other equations. With
+    `pull_g` (0,) they are left out.
     """
     # Many columns may have an entry in the last row. A sum would wait for itself, so there are eight.
     last, of_last = pull.size - 1, np.zeros(8)
@@ -179,6 +180,10 @@ def solve_transposed(
                 one = own[i + STEP] - near[i] * one
                 other = own[i + 1 + STEP] - near[i + 1] * other
         own[length], own[length + 1] = one, other
+        if pull_g.size == 0:
+            if not second_order and starts[begin + 1] - starts[begin] > 1.0:
+                of_last[0] -= dot(far[:length], own[:length])
+            length = 0
         of_near, y_near = pull_g[first : first + length], y[begin + STEP : end + STEP]
         for i in range(length):
             of_near[i] = -y_near[i] * own[i]
@@ -187,7 +192,7 @@ def solve_transposed(
             y_far = y[begin + 2 * STEP :]
             for i in range(length):
                 of_far[i] = -y_far[i] * own[i]
-        elif starts[begin + 1] - starts[begin] > 1.0:
+        elif length > 0 and starts[begin + 1] - starts[begin] > 1.0:
             of_last[0] -= dot(far[:length], own[:length])
             negative = -y[last]
             for i in range(length):
@@ -211,6 +216,14 @@ def _pass_on(
     entry, last = int(starts[begin]), pull.size - 1
     for j in range(begin, end):
         here, behind = pull[j], int(starts[j + 1])
+        if pull_g.size == 0:
+            while entry < behind:
+                there = int(later[entry])
+                if there == last:
+                    of_last[j & 7] -= g[entry] * here
+                else:
+                    pull[there] -= g[entry] * here
+                entry += 1
         while entry < behind:
             there = int(later[entry])
             pull_g[entry] = -y[there] * here

@@ -47,6 +47,7 @@ STEP = 1e-6
 
 
 SERIES, SERIES_WITH_LEVEL = 4, 5  # seeds of fields with a run, see triangular.py
+CONSTANT, CONSTRAINED = 6, 7  # of one with a run and a constant G, and of one with a constraint on a sum
 IN_INNOVATIONS = 2  # of one whose latents are innovations, in part
 
 
@@ -58,12 +59,12 @@ def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
     n = len(own)
     entries = [[k for k in range(j + 1, n) if rng.random() < 0.4] for j in range(n)]
     if seed >= SERIES:
-        far = [n - 1] if seed == SERIES_WITH_LEVEL else []
+        far = [n - 1] if seed in (SERIES_WITH_LEVEL, CONSTANT) else []
         entries[:-2] = [sorted({j + 2, *far}) for j in range(n - 2)]
     starts = np.cumsum([0, *map(len, entries)])
     later = np.array([k for column in entries for k in column], np.int64)
-    if m == 0:
-        sizes = (0, 0, 0)
+    if m == 0 or seed == CONSTANT:
+        sizes = (0 if m == 0 else 2, 0 if m == 0 else 3, 0)
     bumps = 4 if m and seed == DENSE else 0
     bases = tuple(0.2 * rng.normal(size=(size, n_features(m) + bumps)) for size in sizes)
     widths = len(own), len(own), len(later)
@@ -73,6 +74,10 @@ def field(m: int, seed: int, sizes: tuple[int, int, int] = (2, 3, 1)) -> Field:
     scale, rate = rng.uniform(0.5, 2.0, (2, m))
     mid, middle = rng.normal(size=m), rng.normal(size=len(own))
     law = Field(heads, mid, scale, rate, bases, middle, own, starts, later, coefficients)
+    if seed == CONSTRAINED:
+        runs = np.split(np.sort(own), 1 + np.flatnonzero(np.diff(np.sort(own)) > 1))
+        block = max(runs, key=len)
+        law = law._replace(level=np.array([block[0], len(block), 0.3]))
     if seed != DENSE:
         return law
     frame = np.eye(len(own)) + 0.3 * rng.normal(size=(len(own),) * 2)
@@ -142,6 +147,7 @@ def point(table: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 CASES = [(m, seed) for m in (0, 1, 3) for seed in (1, 2, 3)] + [(1, SERIES), (2, SERIES_WITH_LEVEL)]
+CASES += [(1, CONSTANT), (2, CONSTRAINED)]
 
 
 @pytest.mark.parametrize(("m", "seed"), CASES)
@@ -298,6 +304,21 @@ def test_a_frame_comes_with_its_inverse_and_the_determinant_one() -> None:
         damaged = rows.copy()
         damaged[0, header] = value
         assert not are_valid(damaged, D)
+
+
+def test_a_constrained_sum_is_that_of_latents() -> None:
+    law = field(2, CONSTRAINED)
+    first, size, _ = law.level
+    np.testing.assert_array_equal(field_of(field_rows(law, GRADIENTS)).level, law.level)
+    wrong = [
+        [first, size + 1, 0.3],
+        [first, size, 0.0],
+        [first, size, -1.0],
+        [first + 0.5, size, 0.3],
+        [0, 0, 1],
+    ]
+    for level in wrong:
+        assert not are_valid(field_rows(law._replace(level=np.array(level)), GRADIENTS), D)
 
 
 @pytest.mark.parametrize("name", DAMAGED)

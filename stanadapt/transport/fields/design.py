@@ -15,7 +15,8 @@ from .. import field as fields
 from ..field import Field
 from ..field_table import field_rows
 from .laplace import HeadPosterior, LatentMode, mode_at
-from .precision import Factor, Precision, background_directions
+from .level import Level, find_level
+from .precision import Precision
 
 AXIS = 1.25, 2.5  # the design on either side of each axis, in standard deviations of the heads,
 PAIR = 1.25, 2.5  # and between each pair of axes
@@ -50,7 +51,7 @@ class Design:
 
     def __init__(self, precision: Precision, place: HeadPosterior) -> None:
         """With the place of the heads alone."""
-        self.precision, self.place = precision, place
+        self.precision, self.place, self.level = precision, place, find_level(precision, place.mode.factor)
         self._thetas, self._modes = [place.theta], [place.mode]
         self.axes = np.zeros(
             (len(place.theta),) * 2
@@ -114,7 +115,7 @@ def follow_tails(design: Design) -> None:
 def how_far_off(design: Design, law: Field) -> float:
     """How far the mode of the latents is off in z, at the median of heads around their place."""
     place, rng = design.place, np.random.default_rng(5)  # no random numbers of the chain
-    look = _Look(design.precision, law, place.mode.factor)
+    look = _Look(design.precision, law, design.level)
     moves = rng.standard_normal((_LOOKS, len(place.theta)))
     return float(np.median([look(place.theta + place.root @ move)[1] for move in moves]))
 
@@ -174,7 +175,7 @@ def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
     place, (thetas, modes) = design.place, design.points()
     heights = np.array([mode.logp for mode in modes]) - place.mode.logp
     begins = np.flatnonzero(heights > -LOWEST)
-    look = _Look(design.precision, law, place.mode.factor)
+    look = _Look(design.precision, law, design.level)
     top = look(place.theta)[0]
     added = 0
     for first in rng.choice(begins, _WALKERS):
@@ -202,10 +203,10 @@ def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
 class _Look:
     """A look at heads with one gradient, by means of a law."""
 
-    def __init__(self, precision: Precision, law: Field, factor: Factor) -> None:
-        """In the coordinates z of the law, which has no background: `factor`, at the middle, has it."""
+    def __init__(self, precision: Precision, law: Field, level: Level) -> None:
+        """In the coordinates z of the law, which has no background: its directions are those of `level`."""
         self._precision, self._rows = precision, field_rows(law, 0)
-        self._background = background_directions(factor)[0]
+        self._background = level.directions[: 0 if len(level.numbers) else None]
 
     def __call__(self, theta: np.ndarray) -> tuple[float, float, np.ndarray]:
         """The log density of heads (m,) by the law, how far the mode is off in z, and its x (d,) in units."""

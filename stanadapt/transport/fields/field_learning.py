@@ -18,9 +18,9 @@ from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
 from .innovation_search import find_innovations
-from .laplace import HeadPosterior, MissingEntriesError, find_place
+from .laplace import MissingEntriesError, find_place
 from .law_fit import fit_law
-from .precision import Precision, background_directions
+from .precision import Precision
 from .probes import Coupling, ScaledDensity, couple, strengths_of
 
 LEAST_SIZE = 20  # of a posterior; a smaller one may have a dense block alone
@@ -42,6 +42,9 @@ MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last o
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 LARGEST_DENSE = 30_000  # of the precisions of a large dense block, where draws without a field cost more
+MOST_HEADS_LARGE = (
+    2  # of such a block: those of a process and of its log noise, four, are not found in so many
+)
 
 
 class Learned(NamedTuple):
@@ -74,7 +77,7 @@ def learn_field(
         series, taken = find_innovations(evaluate, x, unit, variables)
         if series is not None:
             evaluate, x, unit = series.evaluate, series.x, series.unit
-        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + 2 * x.size - taken)
+        density = ScaledDensity(evaluate, unit, MOST_GRADIENTS + x.size + 1 - taken)
         try:
             found = _learn(density, x / unit, variables, most_dense)
         except (
@@ -93,8 +96,12 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray, most_de
         if known is None:
             return None
         precision, x = known
+        others = not precision.dense and _may_be_heads(precision)
         try:
-            place = find_place(precision, x)
+            place = find_place(precision, x, patient=not others)
+            if place is None and others:
+                precision = Precision(density, precision.coupling, np.flatnonzero(precision.coupling.wide))
+                place = find_place(precision, x)
             break
         except MissingEntriesError as missing:
             x = missing.x
@@ -117,7 +124,15 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray, most_de
         rows = np.concatenate((rows, *of_heads.rows()))
     if not np.all(np.isfinite(rows)):
         return None
-    return Learned(rows, *_metric(precision, place, of_heads, density.unit))
+    return Learned(rows, *_metric(design, of_heads))
+
+
+def _may_be_heads(precision: Precision) -> bool:
+    """Whether there are other coordinates that are coupled to many, and all of them may be heads.
+
+    Where one of them is, a head may do nothing: the share of a part in a sum, say, where it is near 1.
+    """
+    return len(precision.heads) < int(precision.coupling.wide.sum()) <= MOST_HEADS
 
 
 def _find_precision(
@@ -125,6 +140,7 @@ def _find_precision(
 ) -> tuple[Precision, np.ndarray] | None:
     """The precision of the latents, sparse or dense, and a point (d,) to begin at; None if there is none."""
     coupling = couple(density, x, variables)
+    density.has_looked()
     if coupling is None:
         return None
     if coupling.wide.sum() <= min(MOST_PROBES, 0.5 * x.size) and _are_tied(coupling):
@@ -151,9 +167,10 @@ def _dense_precision(
     precisions = [Precision(density, narrow, choose_heads(found[0], least)) for least in HEADS_DENSE]
     precisions = [precision for precision in precisions if len(precision.heads)]
     costs = [precision.cost * PRECISIONS[len(precision.heads) - 1] for precision in precisions]
-    for most in (MOST_GRADIENTS, min(0.5 * most_dense, LARGEST_DENSE)):
+    limits = (MOST_GRADIENTS, MOST_HEADS), (min(0.5 * most_dense, LARGEST_DENSE), MOST_HEADS_LARGE)
+    for most, most_heads in limits:
         for precision, cost in zip(precisions, costs, strict=True):
-            if cost <= most:
+            if cost <= most and len(precision.heads) <= most_heads:
                 density.allow(2 * cost)  # what a search takes beside the precisions is as much at most
                 return precision, found[1]
     return None  # a search would end without a field
@@ -174,7 +191,7 @@ def learn_law(design: Design) -> Field:
             break
         added = widen_design(design, field, rng)
         if added:
-            field = fit_law(precision, place, design)
+            field = fit_law(precision, place, design, field.rate)
         if added <= FEW_ADDED:
             break
     return field
@@ -229,9 +246,8 @@ def choose_heads(strengths: dict[int, float], least: float = HEAD) -> np.ndarray
     return np.array(sorted(chosen[:MOST_HEADS]), np.int64)
 
 
-def _metric(
-    precision: Precision, place: HeadPosterior, of_heads: HeadLaw | None, unit: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _metric(design: Design, of_heads: HeadLaw | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    precision, place, unit = design.precision, design.place, design.precision.density.unit
     d, heads = unit.size, precision.heads
     scale = np.ones(d)
     root = place.root * unit[heads][:, None]
@@ -247,8 +263,7 @@ def _metric(
             directions.append(np.zeros(d))
             directions[-1][heads] = vector
             variances.append(value)
-    of_latents, of_background = background_directions(place.mode.factor)
-    for vector, variance in zip(of_latents, of_background, strict=True):
+    for vector, variance in zip(design.level.directions, design.level.variances, strict=True):
         directions.append(np.zeros(d))
         directions[-1][precision.latents] = vector
         variances.append(variance)

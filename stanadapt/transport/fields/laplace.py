@@ -22,6 +22,7 @@ from .precision import Factor, Precision
 # one in scales.
 _NEWTON_STEPS, _CLOSE = 16, 1e-2
 _NEWTON_STEPS_NEAR = 5  # after an approach
+_MOST_DAMPED, _FEW_DAMPED = 8, 2  # steps with a precision that is not positive definite
 _LOOK_AGAIN = 8  # a search that takes more steps goes on only if the precision has all its entries
 _SHARES = 14  # of a step that are tried, each half as long as the one before
 # Of an approach: its steps, the length of the longest one and the squared length of its last one, in those
@@ -33,7 +34,8 @@ _LAST_ROUND = 0.5  # no step begins after this share of the gradients
 _WORSE = 0.5  # a step went too far if the log density of the heads has fallen by this from the largest one
 _UNEXPLAINED = 0.1  # share, in root mean square, of a product with the precision that its entries may miss
 _FIRST_REACH = 0.5  # of the heads, in the program's own coordinates
-_LONGEST = 2.0  # step of the heads, in reaches
+_LONGEST = 2.0  # step of the heads along each axis of their quadratic, in reaches
+_FAR = 12.0  # in reaches; along an axis on which the mode is farther, the next design is twice as wide
 _ARRIVED = 0.4
 _CURVATURES = 0.1, 25.0  # of the log density of the heads, in reaches
 
@@ -44,6 +46,7 @@ class LatentMode(NamedTuple):
     x: np.ndarray  # (d,) in units
     logp: float  # the log density of the heads there, by Laplace
     factor: Factor
+    damped: int = 0  # steps to it at which the precision was not positive definite
 
 
 class MissingEntriesError(Exception):
@@ -79,7 +82,7 @@ def find_mode(precision: Precision, x: np.ndarray, factor: Factor | None = None)
     logp, score = precision.density(x)
     if not np.isfinite(logp):
         return None
-    added = 0.0
+    added, n_damped = 0.0, 0
     for step in range(steps):
         matrix = precision.at(x)
         if matrix is None:
@@ -88,6 +91,9 @@ def find_mode(precision: Precision, x: np.ndarray, factor: Factor | None = None)
         if factor is None:
             return None
         damped = added > 0.0
+        n_damped += damped
+        if n_damped > _MOST_DAMPED:
+            return None
         if step == _LOOK_AGAIN and not damped and not _has_all_entries(precision, x, factor):
             return None
         move = factor.solve(score[latents])
@@ -95,7 +101,9 @@ def find_mode(precision: Precision, x: np.ndarray, factor: Factor | None = None)
         if promise < _CLOSE and not damped:  # after one more step the distance is about the square of this
             x[latents] += move
             logp, _ = precision.density(x)
-            return LatentMode(x, logp - 0.5 * factor.log_det(), factor) if np.isfinite(logp) else None
+            if not np.isfinite(logp):
+                return None
+            return LatentMode(x, logp - 0.5 * factor.log_det(), factor, n_damped)
         risen = _rise(precision, x, logp, move, promise, _shares(1.0, 0.5, _SHARES))
         if risen is None:
             return None
@@ -216,8 +224,11 @@ def mode_at(
     return find_mode(precision, x, factor)
 
 
-def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
+def find_place(precision: Precision, x: np.ndarray, *, patient: bool = True) -> HeadPosterior | None:
     """Where the heads are, from `x` (d,); None if it is not found.
+
+    If it is not `patient`, the search ends where a mode shows that other coordinates are heads: given the
+    heads the log density of the latents is mostly concave.
 
     Each step fits a quadratic to the log density of the heads at a small design, and goes to its mode. After
     a step that went too far, the next design is half as wide, around the best heads that were seen.
@@ -233,6 +244,8 @@ def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
         return None if mode is None else HeadPosterior(np.zeros(0), np.zeros((0, 0)), mode)
     root = np.diag(_FIRST_REACH / density.unit[heads])
     middle = best = mode_at(precision, x[heads], x)
+    if middle is not None and middle.damped > _FEW_DAMPED and not patient:
+        return None
     for _ in range(_ROUNDS):
         if best is None or density.spent > _LAST_ROUND:
             return None
@@ -244,6 +257,8 @@ def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
         points, modes = [np.zeros(m)], [middle]
         for u in _small_design(m):
             mode = mode_at(precision, theta + root @ u, middle.x, middle.factor)
+            if not patient and (mode is None or mode.damped > _FEW_DAMPED):
+                return None
             if mode is not None:
                 points.append(u)
                 modes.append(mode)
@@ -255,11 +270,16 @@ def find_place(precision: Precision, x: np.ndarray) -> HeadPosterior | None:
         slope, curvature = _quadratic(np.array(points), np.array([mode.logp for mode in modes]))
         sizes, vectors = np.linalg.eigh(-curvature)
         held = np.clip(np.abs(sizes), *_CURVATURES)
-        step = vectors @ ((vectors.T @ slope) / held)
-        length = float(np.linalg.norm(step))
+        along = (vectors.T @ slope) / held
+        length = float(np.linalg.norm(along))
         arrived = length < _ARRIVED and bool(np.all((sizes > 0.4) & (sizes < 2.5)))
-        theta = theta + root @ step * min(1.0, _LONGEST / max(length, 1e-12))
-        root = root @ (vectors / np.sqrt(held))
+        far = np.abs(along) > _FAR
+        if far.any():  # a long way along one axis shall not shorten the steps along others
+            along = np.clip(along, -_LONGEST, _LONGEST)
+        elif length > _LONGEST:
+            along = along * (_LONGEST / length)
+        theta = theta + root @ vectors @ along
+        root = root @ (vectors * np.where(far, 2.0, 1.0) / np.sqrt(held))
         middle = mode_at(precision, theta, highest.x, highest.factor)
         if arrived:
             return None if middle is None else HeadPosterior(theta, root, middle)

@@ -12,6 +12,7 @@ from ..field import KNOTS, OWN_FEATURES, Field, features_at, n_features
 from .dense import dense_precision, find_frame
 from .design import Design
 from .laplace import HeadPosterior, LatentMode
+from .level import Level
 from .precision import Precision
 
 _TEMPER = 6.0  # a point counts by the density of the heads there, to the power 1 / _TEMPER,
@@ -44,10 +45,16 @@ class Regressions(NamedTuple):
     deviations: np.ndarray  # (p, n) standard deviations of the latents
 
 
-def fit_law(precision: Precision, place: HeadPosterior, design: Design) -> Field:
-    """The law of the latents, fitted to the modes and factors of a design."""
+def fit_law(
+    precision: Precision, place: HeadPosterior, design: Design, rate: np.ndarray | None = None
+) -> Field:
+    """The law of the latents, fitted to the modes and factors of a design.
+
+    The rates (m,) at which it reaches its limits are chosen by trial, unless `rate` is known.
+    """
     if precision.dense:
         return _fit_dense(precision, place, design)
+    level = design.level
     thetas, modes = design.points()
     unit, own = precision.density.unit, precision.latents
     heads, scales = unit[precision.heads], unit[own]
@@ -61,18 +68,32 @@ def fit_law(precision: Precision, place: HeadPosterior, design: Design) -> Field
     scaled = Regressions(
         thetas * heads,
         np.array([mode.logp for mode in modes]) - place.mode.logp,
-        np.array([mode.x[own] for mode in modes]),
+        _means_of(modes, precision, level),
         np.array([-0.5 * np.log(mode.factor.pivots) for mode in modes]),
         entries,
         below.indptr.astype(np.int64),
         below.indices.astype(np.int64),
         np.array([_deviations(precision, mode) for mode in modes]),
     )
-    law = fit_regressions(scaled, precision.heads, own, np.sqrt(np.square(place.root).sum(axis=1)) * heads)
+    spread = np.sqrt(np.square(place.root).sum(axis=1)) * heads
+    law = fit_regressions(scaled, precision.heads, own, spread, rate=rate)
     s, a, g = law.coefficients
     s[0] += np.log(scales)
     coefficients = s, a * scales, g * (scales[columns] / scales[below.indices])
-    return law._replace(middle=law.middle * scales, coefficients=coefficients)
+    return law._replace(middle=law.middle * scales, coefficients=coefficients, level=level.numbers)
+
+
+def _means_of(modes: list[LatentMode], precision: Precision, level: Level) -> np.ndarray:
+    """The modes (p, n) of the latents, in units; where there is a level, as it is before it is weakened."""
+    own = precision.latents
+    means = np.array([mode.x[own] for mode in modes])
+    if not len(level.numbers):
+        return means
+    first, size, factor = level.numbers
+    scales, constrained = precision.density.unit[own], (own >= first) & (own < first + size)
+    levels = ((means - means[0]) * scales)[:, constrained].mean(axis=1)
+    means[:, constrained] += (1.0 / factor - 1.0) * levels[:, None] / scales[constrained]
+    return means
 
 
 def _fit_dense(precision: Precision, place: HeadPosterior, design: Design) -> Field:
@@ -110,7 +131,12 @@ def _fit_dense(precision: Precision, place: HeadPosterior, design: Design) -> Fi
 
 
 def fit_regressions(
-    data: Regressions, heads: np.ndarray, own: np.ndarray, scale: np.ndarray, axes: np.ndarray | None = None
+    data: Regressions,
+    heads: np.ndarray,
+    own: np.ndarray,
+    scale: np.ndarray,
+    axes: np.ndarray | None = None,
+    rate: np.ndarray | None = None,
 ) -> Field:
     """The law of the coordinates `own` (n,), given `heads` (m,) with standard deviations `scale` (m,).
 
@@ -152,7 +178,8 @@ def fit_regressions(
 
     intercepts, share = intercepts_with(data.entries), 1 + max(n, len(data.later)) // _COLUMNS
     choices = itertools.product(_POWERS, repeat=m)
-    rate = _rates(next(choices) if dense else min(choices, key=lost_with), scale)
+    if rate is None:
+        rate = _rates(next(choices) if dense else min(choices, key=lost_with), scale)
     values = values_at(rate)
     fit_s = fit(values, data.log_scales, of_s, np.ones_like(units))
     fit_g = fit(values, data.entries, of_g, units_g)
@@ -222,6 +249,31 @@ def _combinations(m: int, bumps: int, dense: bool) -> list[np.ndarray]:
     return parts
 
 
+def _least_squares(
+    terms: np.ndarray, products: np.ndarray, weights: np.ndarray, penalty: np.ndarray, wanted: np.ndarray
+) -> np.ndarray:
+    """Coefficients (n, q) that explain each row of `wanted` (n, p) by `terms` (p, q), with weights (n, p).
+
+    `products` (p, q (q + 1) / 2) are those of pairs of terms, so that the normal equations of all rows are
+    one product of matrices. A second solution, for what the first one leaves, has the digits that these lose.
+    """
+    q = len(penalty)
+    upper, pairs = np.triu_indices(q), weights @ products
+    normal = np.empty((len(weights), q, q))
+    normal[:, upper[0], upper[1]] = pairs
+    normal[:, upper[1], upper[0]] = pairs
+    diagonal = np.arange(q)
+    normal[:, diagonal, diagonal] += penalty
+    size = 1.0 / np.sqrt(normal[:, diagonal, diagonal])
+    normal *= size[:, :, None]
+    normal *= size[:, None, :]
+    found = np.zeros((len(weights), q))
+    for _ in range(2):
+        left = (weights * (wanted - found @ terms.T)) @ terms - penalty * found
+        found += size * np.linalg.solve(normal, (size * left)[:, :, None])[:, :, 0]
+    return found
+
+
 class _Fit(NamedTuple):
     """Combinations of features that explain numbers at the points of a design."""
 
@@ -247,9 +299,11 @@ def _fit(
     columns.
     """
     p, f, n = len(values), values.shape[1], wanted.shape[1]
-    if not len(chosen) or not n:
-        constant = np.average(wanted, axis=0, weights=np.maximum(weights, 1e-300)) if n else np.zeros(0)
-        return _Fit(np.zeros((0, f)), constant[None].copy(), constant - wanted, 0.0)
+    constant = np.average(wanted, axis=0, weights=np.maximum(weights, 1e-300)) if n else np.zeros(0)
+    error = constant - wanted
+    lost = float((weights * np.square(error)).sum() / p)
+    if not len(chosen) or lost <= tolerance**2 * n:  # features would explain nothing that matters
+        return _Fit(np.zeros((0, f)), constant[None].copy(), error, lost if len(chosen) else 0.0)
     moved = values @ chosen.T
     centre = moved[0]  # at the middle of the design
     spread = np.sqrt(np.square(moved - centre).mean(axis=0)) + 1e-12
@@ -257,16 +311,15 @@ def _fit(
     kept = sizes > cutoff * sizes[0]
     terms = np.column_stack((np.ones(p), left[:, kept] * np.sqrt(p)))
     q = terms.shape[1]
-    found, penalty = np.empty((n, q)), np.zeros((q, q))
-    penalty[1:] = np.eye(q)[1:] * np.sqrt(_RIDGE * p)
+    found, penalty = np.empty((n, q)), np.full(q, _RIDGE * p)
+    penalty[0] = 0.0
+    upper = np.triu_indices(q)
+    products = terms[:, upper[0]] * terms[:, upper[1]]
     for start in range(0, n, _CHUNK):
         part = slice(start, start + _CHUNK)
-        root = np.sqrt(weights[:, part]).T  # a latent's weights are relative to the middle of the design
-        root = root / np.maximum(root[:, :1], 1e-300)
-        rows = np.concatenate((root[:, :, None] * terms, np.broadcast_to(penalty, (len(root), q, q))), axis=1)
-        orthonormal, triangle = np.linalg.qr(rows)
-        right_side = np.einsum("npi,np->ni", orthonormal[:, :p], root * wanted[:, part].T)
-        found[part] = np.linalg.solve(triangle, right_side[:, :, None])[:, :, 0]
+        relative = weights[:, part].T  # a latent's weights are relative to the middle of the design
+        relative = relative / np.maximum(relative[:, :1], 1e-300)
+        found[part] = _least_squares(terms, products, relative, penalty, wanted[:, part].T)
     importance = np.sqrt(weights.mean(axis=0))
     whole_left, whole_sizes, whole_right = np.linalg.svd(
         (found[:, 1:] * importance[:, None]).T, full_matrices=False

@@ -19,6 +19,7 @@ FEW_NEIGHBOURS = 20  # a coordinate with more neighbours than this,
 WIDE = 0.1  # and than this share of all coordinates, is wide,
 MOST = 0.4  # and so is one with more than this share in a small posterior
 _SAME = 1e-4  # entries of a background differ by less than this share
+_TOGETHER = 128  # rows of a matrix (d, d) that are worked out together
 _MOST_OF = 0.6  # share of the entries of a variable's block that a background explains
 
 
@@ -33,11 +34,19 @@ class ScaledDensity:
         After `most` gradients there is no log density any more, so that every search comes to its end.
         """
         self._evaluate, self.unit, self.gradients, self._most = evaluate, unit, 0, most
+        self._look = 0  # gradients that the look for neighbours took
 
     @property
     def spent(self) -> float:
-        """The share of the gradients that are spent; at 1 what was found is not finished."""
-        return self.gradients / self._most
+        """The share of the gradients beside the look for neighbours that are spent.
+
+        At 1 what was found is not finished.
+        """
+        return (self.gradients - self._look) / (self._most - self._look)
+
+    def has_looked(self) -> None:
+        """All gradients up to now were taken by the look for neighbours."""
+        self._look = self.gradients
 
     def allow(self, most: float) -> None:
         """Let at least `most` gradients be taken."""
@@ -93,24 +102,32 @@ class Coupling(NamedTuple):
 def couple(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Coupling | None:
     """The coupling at `x` (d,), by one difference for each coordinate; None where scores are missing.
 
+    The differences are one-sided, which takes half of the gradients: where two coordinates are not coupled,
+    no derivative mixes them.
+
     `variables` (d,) are the numbers of the variables that coordinates belong to.
     """
     d = x.size
+    logp, here = density(x)
+    if not np.isfinite(logp):
+        return None
     whole = np.empty((d, d))
     for j in range(d):
         u = np.zeros(d)
         u[j] = 1.0
-        column = density.curvature(x, u)
+        column = density.curvature(x, u, here)
         if column is None:
             return None
         whole[j] = column
-    whole = 0.5 * (whole + whole.T)
+    _symmetrise(whole)
     members, levels = [], []
     for number in np.unique(variables):
         own = np.flatnonzero(variables == number)
         if len(own) <= FEW_NEIGHBOURS:
             continue
-        block = whole[np.ix_(own, own)] * np.outer(1.0 / density.unit[own], 1.0 / density.unit[own])
+        block, per_unit = np.empty((len(own), len(own))), 1.0 / density.unit[own]
+        for rows in _parts(len(own)):
+            np.multiply(whole[np.ix_(own[rows], own)], np.outer(per_unit[rows], per_unit), out=block[rows])
         level = float(np.median(block))
         if level > 0.0 and np.mean(np.abs(block - level) < _SAME * level) > _MOST_OF:
             members.append(own)
@@ -120,11 +137,29 @@ def couple(density: ScaledDensity, x: np.ndarray, variables: np.ndarray) -> Coup
         sparse.csc_matrix((d, d), dtype=bool), size, size > 0.0, tuple(members), tuple(levels)
     )
     for own, level in zip(members, levels, strict=True):
-        whole[np.ix_(own, own)] -= level * np.outer(density.unit[own], density.unit[own])
-    pattern = np.abs(whole) > NOISE * np.outer(size, size)
+        for rows in _parts(len(own)):
+            whole[np.ix_(own[rows], own)] -= level * np.outer(density.unit[own[rows]], density.unit[own])
+    pattern = np.empty((d, d), bool)
+    for rows in _parts(d):
+        np.greater(np.abs(whole[rows]), NOISE * np.outer(size[rows], size), out=pattern[rows])
     np.fill_diagonal(pattern, True)
     wide = _wide(pattern)
     return coupling._replace(pattern=sparse.csc_matrix(pattern), diagonal=np.diag(whole).copy(), wide=wide)
+
+
+def _parts(n: int) -> list[slice]:
+    """Rows that are worked out together: in thousands of dimensions (d, d) does not fit into a cache."""
+    return [slice(first, min(first + _TOGETHER, n)) for first in range(0, n, _TOGETHER)]
+
+
+def _symmetrise(matrix: np.ndarray) -> None:
+    """Replace a matrix (d, d) by the mean of itself and its transpose, in place."""
+    parts = _parts(len(matrix))
+    for k, rows in enumerate(parts):
+        for columns in parts[: k + 1]:
+            mean = 0.5 * (matrix[rows, columns] + matrix[columns, rows].T)
+            matrix[rows, columns] = mean
+            matrix[columns, rows] = mean.T
 
 
 def _wide(pattern: np.ndarray) -> np.ndarray:

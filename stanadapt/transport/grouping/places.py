@@ -29,7 +29,8 @@ MOST_PARENTS = 5  # most coordinates of small variables that are tried as scale 
 NOWHERE = np.array([-1])  # no location
 _PLACES = 3  # number of locations that are tried because they correlate most with the group
 _LARGE = 100  # in a larger group a part of the members tells first which variables may hold locations
-_OVER_CHANCE = 1.5  # they may if they explain so many times what chance does
+_OVER_CHANCE = 2.0  # they may if they explain so many times what chance does
+_TERMS = 10  # about so many draws are spent on the terms of a law
 _SOME = 16  # about so many members of a group are looked at when locations are compared
 
 
@@ -128,16 +129,23 @@ def _own_locations(draws: ScoredDraws, groups: list[Group], variables: np.ndarra
 def _may_be_locations(coordinates: np.ndarray, draws: ScoredDraws, groups: list[Group], law: Group) -> bool:
     """Whether the best of the coordinates for each member explain more of its scores than by chance.
 
-    Of a large group a part of the members tells. The best of k columns of noise explain some 2 log(k) / n of
-    the scores in n draws.
+    Of a large group a part of the members tells.
     """
     if len(law.members) <= _LARGE:
         return True
     some = part_of(law)
     shares = residual_shares(draws, some, groups, candidates=draws.points[:, coordinates])
     explained = residual_shares(draws, some, groups) - shares.min(axis=1)
-    chance = 2.0 * np.log(len(coordinates)) / min(len(draws.points), MOST_DRAWS)
-    return bool(not shares.any() or explained.mean() > _OVER_CHANCE * chance)
+    return bool(not shares.any() or explained.mean() > _most_by_chance(len(coordinates), draws))
+
+
+def _most_by_chance(k: int, draws: ScoredDraws) -> float:
+    """What the best of k columns may explain, as a logarithm.
+
+    Of columns of noise that is some 2 log(k) / n in n draws.
+    """
+    n = min(len(draws.points), MOST_DRAWS) - _TERMS
+    return float(_OVER_CHANCE * 2.0 * np.log(k) / n) if n > 0 else np.inf
 
 
 def _scaled_locations(
@@ -167,6 +175,10 @@ def _scaled_locations(
     if best is None:
         return []
     base, part_scale, beta, coordinates, columns = best
+    if len(members) > _LARGE:  # all of them take long, and nothing would come of what is chance
+        alone = residual_share(some.at(np.array([base])), groups, draws)
+        if alone - least < _most_by_chance(len(coordinates), draws):
+            return []
     here = law.at(np.array([base]))
     parts = coordinates[residual_shares(draws, here, groups, candidates=columns).argmin(axis=1)]
     trial = here._replace(parts=parts, part_scale=part_scale, part_beta=beta)
