@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
-from ..kinds import Generator, Integer, Real, Vector
+from ..kinds import Flag, Generator, Integer, Real, Vector
 from ..trace import Info
 from .kernel_templates import kernel_from
 from .metric import momentum_into, velocity_into
@@ -28,6 +28,7 @@ _AIMS = (0.8, 0.8, 0.574, 0.234)  # acceptance rates, by kernel
 _SHORT = 3.0  # steps are short if a trajectory is longer than so many of them
 _CAREFUL = 0.9  # then the acceptance rate to aim at, as in fisher_hmc.py
 _LONGEST_WALK = 10.0  # step size of a walk
+_WARM_STEPS = 8  # of a trajectory on a rung that is not the posterior's, unless the posterior's takes more
 
 
 @kernel(ordered=True)
@@ -129,6 +130,20 @@ def walk_on_rung(
 def longest_step(settings: Any) -> Real:
     """The largest step size of the kernel."""
     return _LONGEST_WALK if settings.kernel == WALK else settings.trajectory
+
+
+@kernel
+def most_on_rung(settings: Any, most: Integer, step_size: Real, is_cold: Flag) -> Integer:
+    """The largest number of steps on a rung, at most `most`; `step_size` is that of the posterior's rung.
+
+    Warm rungs may be stiff where the posterior is not: far out, scales of parameters with limits differ by
+    orders of magnitude. A trajectory that is long enough to cross such a rung would take most of a run's
+    gradients. But exchanges bring new draws of the references to it, and it only has to move between two of
+    them, so that a few steps serve as well.
+    """
+    if is_cold or settings.kernel != FISHER_HMC:
+        return most
+    return min(most, max(_WARM_STEPS, int(np.ceil(settings.trajectory / step_size))))
 
 
 @kernel

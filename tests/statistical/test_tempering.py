@@ -125,6 +125,24 @@ def test_scans_leave_the_laws_of_all_rungs_invariant(kernel: str, seed: int) -> 
     assert p_values.min() > LEVEL / p_values.size
 
 
+def test_trajectories_of_stiff_warm_rungs_are_short_unless_the_posterior_needs_long_ones() -> None:
+    sampler, settings = resolve("tempered", {})
+    model, rng, weights = normal_target(), np.random.default_rng(1), tempering.path_weights(*BETAS)
+    target = model.target()
+    state = frozen_state(sampler, settings, target, weights)._replace(most=32)
+    warm = np.flatnonzero((weights[:, tempering.POSTERIOR] > 0.0) & (weights[:, tempering.POSTERIOR] < 1.0))
+    steps, trace = list[float](), empty_trace(20, D, 6)
+    for cold_size in (1.9, 0.05):
+        sizes = np.full(len(weights), cold_size)
+        sizes[warm] = 0.05
+        at = tempering_rounds.evaluate_all(target, state._replace(step_sizes=sizes))
+        sampler.sweep(target, settings, at, rng, False, trace)
+        steps.append(float(trace.n_steps.mean()))
+    short, long = steps
+    assert short < 2 * (8 * len(warm) + 2) + 2  # two gradients a step, and a draw from each reference
+    assert long > 2 * 30 * len(warm)
+
+
 OTHERWISE_BROKEN = {
     "a Langevin step whose last push has the wrong sign": (
         "mala",
