@@ -133,7 +133,7 @@ def longest_step(settings: Any) -> Real:
 
 
 @kernel
-def most_on_rung(settings: Any, most: Integer, step_size: Real, is_cold: Flag) -> Integer:
+def most_steps(settings: Any, most: Integer, step_size: Real, is_cold: Flag) -> Integer:
     """The largest number of steps on a rung, at most `most`; `step_size` is that of the posterior's rung.
 
     Warm rungs may be stiff where the posterior is not: far out, scales of parameters with limits differ by

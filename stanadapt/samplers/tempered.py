@@ -68,15 +68,7 @@ from ..numerics.replicas import (
     open_batch,
     replicas_at,
 )
-from ..numerics.rung_kernels import (
-    KERNELS,
-    REPORT,
-    WALK,
-    accept_aim,
-    longest_step,
-    most_on_rung,
-    move_on_rung,
-)
+from ..numerics.rung_kernels import KERNELS, REPORT, WALK, accept_aim, longest_step, most_steps, move_on_rung
 from ..numerics.splitting import room
 from ..numerics.step_size import average_step_size, dual_averaging, final_step_size, put_search, search_in
 from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_parts, height_of_rung, slope_of_rung
@@ -222,10 +214,9 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
             slope_of_rung(weights[j], replicas.slopes[j], work.score)
             height, point = height_of_rung(weights[j], replicas.heights[j]), replicas.points[j]
             longer, here = 1 if adapting else d, (point, work.score, height, state.step_sizes[j])
-            most = most_on_rung(settings, state.most, state.step_sizes[cold], j == cold)
+            most = most_steps(settings, state.most, state.step_sizes[cold], j == cold)
             own = move_on_rung(rung, settings, metric, *here, most, longer, work.room, rng, work.report)
-            taken += own.n_steps
-            accepted = own.accepted
+            taken, accepted = taken + own.n_steps, own.accepted
             if adapting:
                 search, aim = search_in(state.searches[j]), accept_aim(settings, state.step_sizes[j])
                 search, state.step_sizes[j] = average_step_size(

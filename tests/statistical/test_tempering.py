@@ -125,9 +125,10 @@ def test_scans_leave_the_laws_of_all_rungs_invariant(kernel: str, seed: int) -> 
     assert p_values.min() > LEVEL / p_values.size
 
 
-def test_trajectories_of_stiff_warm_rungs_are_short_unless_the_posterior_needs_long_ones() -> None:
+@pytest.mark.seeds(1, rate=0.001)
+def test_trajectories_of_stiff_warm_rungs_are_short_unless_the_posterior_needs_long_ones(seed: int) -> None:
     sampler, settings = resolve("tempered", {})
-    model, rng, weights = normal_target(), np.random.default_rng(1), tempering.path_weights(*BETAS)
+    model, rng, weights = normal_target(), np.random.default_rng(seed), tempering.path_weights(*BETAS)
     target = model.target()
     state = frozen_state(sampler, settings, target, weights)._replace(most=32)
     warm = np.flatnonzero((weights[:, tempering.POSTERIOR] > 0.0) & (weights[:, tempering.POSTERIOR] < 1.0))

@@ -7,6 +7,7 @@ A trial takes one gradient: with z = 0 the score of the latents in z is how far 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -51,12 +52,17 @@ class Design:
 
     def __init__(self, precision: Precision, place: HeadPosterior) -> None:
         """With the place of the heads alone."""
-        self.precision, self.place, self.level = precision, place, find_level(precision, place.mode.factor)
+        self.precision, self.place = precision, place
         self._thetas, self._modes = [place.theta], [place.mode]
         self.axes = np.zeros(
             (len(place.theta),) * 2
         )  # of bumps of a dense law, in units; 0 before there are any
         self.ridges: list[list[RidgePoint]] = [[] for _ in place.theta]
+
+    @cached_property
+    def level(self) -> Level:
+        """The variable with a soft constraint on its sum, and what is left of this beside the law."""
+        return find_level(self.precision, self.place.mode.factor)
 
     def points(self) -> tuple[np.ndarray, list[LatentMode]]:
         """The heads (p, m) and the modes; the first is the place of the heads."""
