@@ -9,7 +9,7 @@ import difflib
 import math
 import numbers
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +221,11 @@ def quote(value: Any) -> str:
     except Exception:  # an int of 5,000 digits has no repr, and users' classes may fail
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def join_names(names: Sequence[str]) -> str:
+    """`a`, `a and b`, or `a, b and c`; nothing of no names."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def free_memory() -> float:

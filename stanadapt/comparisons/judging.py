@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..check import join_names
 from ..diagnostics.agreement import Agreement, SampleVerdict, compare_samples, compare_with
 from ..diagnostics.estimates import STATISTICS, Contrast, Estimates, combine, contrast
 from .running import Attempt
@@ -157,7 +158,7 @@ def _words(
     named = dict.fromkeys(found.method for found in disagreements)
     for label in named:
         own = [found for found in disagreements if found.method == label]
-        against = "the reference" if is_known else _join(own[0].against)
+        against = "the reference" if is_known else join_names(own[0].against)
         listed = "; ".join(str(found) for found in own[:_SHOWN])
         count = f"{len(own)} statistics" if len(own) > 1 else "one statistic"
         words.append(f"{label} disagrees with {against} in {count}: {listed}.")
@@ -171,7 +172,7 @@ def _words(
     if doubtful:
         has, it, their = ("has", "it", "its") if len(doubtful) == 1 else ("have", "them", "their")
         words.append(
-            f"{_join(doubtful)} {has} not converged: no method is compared with {it}, and {their} own z "
+            f"{join_names(doubtful)} {has} not converged: no method is compared with {it}, and {their} own z "
             "says little."
         )
     converged = [label for label, standing in standings.items() if not standing.obstacle]
@@ -180,7 +181,7 @@ def _words(
         whom = "with the reference" if is_known else "with each other"
         words.insert(
             0,
-            f"{_join(converged)} agree{'s' * (len(converged) == 1)} {whom} within chance: "
+            f"{join_names(converged)} agree{'s' * (len(converged) == 1)} {whom} within chance: "
             f"the largest |z| of {_comparisons(agreement)} comparisons is {largest:.1f}.",
         )
     elif not agreement.verdicts:
@@ -197,8 +198,3 @@ def _nobody(converged: int, is_known: bool) -> str:
         return "No method has converged, so this comparison cannot say whether they agree."
     assert not is_known
     return "Only one method has converged, and there is no reference to compare it with."
-
-
-def _join(names: Sequence[str]) -> str:
-    """Join names: `a`, `a and b`, `a, b and c`."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else list(names))

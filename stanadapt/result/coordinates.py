@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ..check import join_names
 from ..model.variables import variable_of
 
 _FEW = 3  # names in a list
@@ -88,16 +89,13 @@ def _field(learnt: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     heads = [name for name, own in zip(names, role, strict=True) if own == _HEAD]
     # A variable of one entry is told by its name alone.
     counted = [f"{n:,} {name}" if n > 1 else name for name, n in latents.most_common()]
-    depends = f" whose law depends on {_and(heads)}" if heads else ""
+    depends = f" whose law depends on {join_names(heads)}" if heads else ""
     root = learnt.get("field_root", np.full(len(names), -1))
     given = [int(i) for i in np.flatnonzero(root >= 0)]
-    of_heads = f" ({_and([names[i] for i in given])} given {names[int(root[given[0]])]})" if given else ""
+    of_heads = (
+        f" ({join_names([names[i] for i in given])} given {names[int(root[given[0]])]})" if given else ""
+    )
     return [f"a latent field of {_list(counted)}{depends}{of_heads}"]
-
-
-def _and(names: Sequence[str]) -> str:
-    """All names, with `and` before the last."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _list(names: Sequence[str]) -> str:

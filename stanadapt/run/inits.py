@@ -148,7 +148,7 @@ class _Need(NamedTuple):
 
     def __str__(self) -> str:
         parts = ["log density", *["gradient"] * self.gradient, *["Hessian"] * self.hessian]
-        return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+        return check.join_names(parts)
 
 
 def _climb_out(x: np.ndarray, model: Model, need: _Need) -> tuple[np.ndarray, float, np.ndarray]:

@@ -139,16 +139,29 @@ def field_of(rows: np.ndarray) -> Field:
     bases = tuple(part.reshape(size, f) for part, size in zip(parts[4:7], sizes, strict=True))
     shapes = [(size + 1, length) for size, length in zip(sizes, (n, n, e), strict=True)]
     coefficients = tuple(part.reshape(shape) for part, shape in zip(parts[11:14], shapes, strict=True))
-    numbers = parts[1:4]
-    places_of = indices[1:]
-    order = run_order(int(rows[0, RUN]), int(rows[0, RUN_END]), places_of[1], e)
+    heads, own, starts, later = indices
+    order = run_order(int(rows[0, RUN]), int(rows[0, RUN_END]), starts, e)
     by_columns = np.empty_like(coefficients[2])
     by_columns[:, order] = coefficients[2]
-    coefficients = *coefficients[:2], by_columns
     frame = parts[14].reshape((n, n) if len(parts[14]) else (0, 0))
-    bumps = (part.reshape((-1, m) if len(part) else (0, 0)) for part in parts[16:18])
+    axes, centres = (part.reshape((-1, m) if len(part) else (0, 0)) for part in parts[16:18])
     level = rows[0, [LEVEL, LEVEL_SIZE, LEVEL_FACTOR]] if rows[0, LEVEL_SIZE] else np.empty(0)
-    return Field(indices[0], *numbers, bases, parts[7], *places_of, coefficients, frame, *bumps, level)  # type: ignore[call-arg,arg-type]
+    return Field(
+        heads=heads,
+        mid=parts[1],
+        scale=parts[2],
+        rate=parts[3],
+        bases=(bases[0], bases[1], bases[2]),
+        middle=parts[7],
+        own=own,
+        starts=starts,
+        later=later,
+        coefficients=(coefficients[0], coefficients[1], by_columns),
+        frame=frame,
+        axes=axes,
+        centres=centres,
+        level=level,
+    )
 
 
 def are_valid(rows: np.ndarray, d: int) -> bool:

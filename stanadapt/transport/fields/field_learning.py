@@ -42,9 +42,8 @@ MOST_ROUNDS, FEW_ADDED = 4, 4  # of rounds that widen the design; and the last o
 LAST_ROUND = 0.75  # no round begins after this share of the gradients
 MOST_GRADIENTS = 12_000  # of a search, beside the look for neighbours
 LARGEST_DENSE = 30_000  # of the precisions of a large dense block, where draws without a field cost more
-MOST_HEADS_LARGE = (
-    2  # of such a block: those of a process and of its log noise, four, are not found in so many
-)
+# Of such a block: the four of a process and of its log noise are not found in so many gradients.
+MOST_HEADS_LARGE = 2
 
 
 class Learned(NamedTuple):

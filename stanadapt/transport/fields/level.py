@@ -39,8 +39,7 @@ def find_level(precision: Precision, factor: Factor) -> Level:
     if precision.dense or len(members) != 1 or not _is_block(members[0], own):
         return none
     n, chosen = len(members[0]), np.isin(own, members[0])
-    v, w = np.zeros((2, len(own)))  # the constraint is on v^T x, and moves along u
-    u = np.zeros(len(own))
+    v, u = np.zeros((2, len(own)))  # the constraint is on v^T x, and moves along u
     v[chosen], u[chosen] = unit[own[chosen]] / np.sqrt(n), 1.0 / (unit[own[chosen]] * np.sqrt(n))
     roots = np.sqrt(factor.pivots)
     along = roots * (factor.lower.T @ u)

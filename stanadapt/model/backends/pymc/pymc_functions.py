@@ -14,7 +14,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pytensor
@@ -44,6 +44,9 @@ _KEEP: OrderedDict[Any, Any] = OrderedDict()
 Arrays = list[np.ndarray]
 
 
+Compiled = TypeVar("Compiled")
+
+
 class Density(NamedTuple):
     """A log density, compiled, with its gradient where it has one."""
 
@@ -69,13 +72,13 @@ def is_ready(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> bool:
 
 def density(graphs: Graphs) -> Density:
     """The log density and its gradient."""
-    return _look_up((graphs.key, None), partial(_compile_density, graphs))  # type: ignore[no-any-return]
+    return _look_up((graphs.key, None), partial(_compile_density, graphs))
 
 
 def rows(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> Rows:
     """What gives all values of draws, with the quantities asked for."""
     own = tuple(quantities)
-    return _look_up((graphs.key, own), partial(_compile_rows, graphs, own))  # type: ignore[no-any-return]
+    return _look_up((graphs.key, own), partial(_compile_rows, graphs, own))
 
 
 def try_quantities(graphs: Graphs, quantities: Sequence[tuple[str, str]]) -> None:
@@ -104,14 +107,16 @@ def table(arrays: Arrays) -> np.ndarray:
     return np.array([*words, 0], np.uint64)
 
 
-def _look_up(key: Any, make: Callable[[], Any]) -> Any:
+def _look_up(key: Any, make: Callable[[], Compiled]) -> Compiled:
+    """What is kept under a key; it is made where nothing is."""
     with _LOCK:
         if key not in _KEEP:
             _KEEP[key] = make()
             if len(_KEEP) > _KEPT:
                 _KEEP.popitem(last=False)
         _KEEP.move_to_end(key)
-        return _KEEP[key]
+        kept: Compiled = _KEEP[key]
+        return kept
 
 
 def _function(graphs: Graphs, inputs: Sequence[Any], outputs: Sequence[Any], mode: Any) -> Any:
