@@ -12,6 +12,7 @@ import numpy as np
 import xarray
 from scipy.special import betainc
 
+from ..check import join_names
 from .convergence import r_hat
 from .finding import MOST_NAMES, Finding, Names, plain_chains
 from .scalars import Scalars
@@ -24,7 +25,7 @@ SOMEWHAT = 1.5  # likewise, of a chain that lacks coordinates
 LONG_WAIT = 50  # draws without one acceptance
 MANY_WAITS = 5.0  # times the longest wait that is usual in the other chains
 CHANCE = 1e-4  # that so many of all divergences are one chain's where any chain has them as easily
-_SHOWN = 3  # coordinates that a text names
+_SHOWN = 3  # coordinates of a variable that a text names one by one
 _HEAD = 2  # the role of a coordinate that rules a latent field, see transport/field.py
 
 
@@ -96,11 +97,10 @@ def uneven(stats: xarray.Dataset | None, adaptation: xarray.Dataset | None) -> l
                 own, others = float(values[place]), float(np.median(np.delete(values, far[key])))
                 parts.append(words.format(own, others))
                 numbers |= {key: own, f"others_{key}": others}
-        lacking = [] if adaptation is None or place not in some else list(_lacking(adaptation, place))
+        lacking = {} if adaptation is None or place not in some else dict(_lacking(adaptation, place))
         if lacking:
-            more = f" and {len(lacking) - _SHOWN} more" if len(lacking) > _SHOWN else ""
-            parts.append(f"it has not learnt {', '.join(lacking[:_SHOWN])}{more}, as they have")
-            numbers["coordinates"] = len(lacking)
+            parts.append(f"it has not learnt {', nor '.join(lacking)}, as they have")
+            numbers["coordinates"] = sum(lacking.values())
         if parts:
             text = (
                 f"Chain {chain} is unlike the others: {'; '.join(parts)}. They have not learnt the same of "
@@ -127,8 +127,8 @@ def _far(values: np.ndarray, limit: float) -> list[int]:
     return found
 
 
-def _lacking(adaptation: xarray.Dataset, place: int) -> Iterator[str]:
-    """Coordinates that all other chains have learnt, and have learnt alike, and the chain has not."""
+def _lacking(adaptation: xarray.Dataset, place: int) -> Iterator[tuple[str, int]]:
+    """What all other chains have learnt alike, and the chain has not; and of how many coordinates."""
     for name, none, words in (
         ("bend", 0, "the bend of {}"),
         ("tail_rate", 0, "the heavy tails of {}"),
@@ -144,11 +144,23 @@ def _lacking(adaptation: xarray.Dataset, place: int) -> Iterator[str]:
         rest = np.delete(kinds, place, axis=0)
         lacks = (kinds[place] == none) & (rest != none).all(axis=0) & (rest == rest[:1]).all(axis=0)
         labels = adaptation["unconstrained"].values
-        yield from (words.format(labels[i]) for i in np.flatnonzero(lacks))
+        if lacks.any():
+            yield words.format(_listed(labels[lacks])), np.count_nonzero(lacks)
     yield from _lacking_field(adaptation, place)
 
 
-def _lacking_field(adaptation: xarray.Dataset, place: int) -> Iterator[str]:
+def _listed(labels: np.ndarray) -> str:
+    """Coordinates by their names; of a variable with more than a few of them, their number."""
+    by_variable: dict[str, list[str]] = {}
+    for label in map(str, labels):
+        by_variable.setdefault(label.partition(".")[0], []).append(label)
+    named: list[str] = []
+    for variable, each in by_variable.items():
+        named += each if len(each) <= _SHOWN else [f"{len(each)} coordinates of {variable}"]
+    return join_names(named)
+
+
+def _lacking_field(adaptation: xarray.Dataset, place: int) -> Iterator[tuple[str, int]]:
     """The latent field that all other chains have learnt, and the chain has not; or heads of theirs alone."""
     name = "field_role"
     if name not in adaptation.data_vars or adaptation[name].dims != ("chain", "unconstrained"):
@@ -159,11 +171,12 @@ def _lacking_field(adaptation: xarray.Dataset, place: int) -> Iterator[str]:
         return
     common = in_field[rest].all(axis=0)
     if not in_field[place].any():
-        yield f"the latent field of {np.count_nonzero(common)} coordinates"
+        yield f"the latent field of {np.count_nonzero(common)} coordinates", 1
         return
     lacks = ~heads[place] & heads[rest].all(axis=0)
     labels = adaptation["unconstrained"].values
-    yield from (f"how the latent field depends on {labels[i]}" for i in np.flatnonzero(lacks))
+    if lacks.any():
+        yield f"how the latent field depends on {_listed(labels[lacks])}", np.count_nonzero(lacks)
 
 
 def waits(accepted: np.ndarray, most: int) -> list[tuple[int, int]]:

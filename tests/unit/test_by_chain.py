@@ -225,6 +225,19 @@ def test_a_chain_without_a_coordinate_that_all_others_have():
     assert not by_kind(result(adaptation=other_side, step_size=sizes))
 
 
+def test_of_many_coordinates_their_number_is_said():
+    heads, labels = np.full((CHAINS, 7), -1), ["tau", "phi", *(f"theta.{i}" for i in range(1, 6))]
+    heads[[0, 1, 3], 1:] = 0
+    without = xarray.Dataset(
+        {"scale_head": (("chain", "unconstrained"), heads)},
+        coords={"chain": np.arange(CHAINS), "unconstrained": labels},
+    )
+    sizes = np.array([[1.6], [1.7], [0.8], [1.5]])
+    (finding,) = by_kind(result(adaptation=without, step_size=sizes))["uneven"]
+    assert "it has not learnt what rules the scale of phi and 5 coordinates of theta, as" in finding.text
+    assert finding.numbers["coordinates"] == 6
+
+
 def with_roles(roles):
     """What chains have learnt of a field: 0 is outside of it, 1 a latent and 2 a head."""
     return xarray.Dataset(
