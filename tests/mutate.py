@@ -406,13 +406,19 @@ MUTATIONS = [
         "transport/fields/dense.py",
         "axis[own] = -mode.factor.solve(column[own])",
         "axis[own] = 0.0",
-        unit("test_field_learning", "test_a_scalar_that_latents_follow_is_no_head"),
+        unit("test_dense_fields", "test_a_scalar_that_latents_follow_is_no_head"),
+    ),
+    Mutation(
+        "transport/fields/dense.py",
+        "- diagonal > _TIES**2 * diagonal",
+        "- diagonal > 0.0 * diagonal",
+        unit("test_dense_fields", "test_crossed_effects_are_left_to_groups"),
     ),
     Mutation(
         "transport/fields/filling.py",
         "design.axes = axes / (_BUMP * max(float(away.max()), _SPACING))",
         "design.axes = 0.0 * axes",
-        unit("test_field_learning", "test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are"),
+        unit("test_dense_fields", "test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are"),
     ),
     Mutation(
         "transport/fields/head_law.py",

@@ -257,6 +257,30 @@ model {
 }
 """
 
+CROSSED_SMALL = """
+data {
+  int<lower=1> I;
+  int<lower=1> J;
+  int<lower=1> n;
+  array[I, J] int<lower=0, upper=n> y;
+}
+parameters {
+  real mu;
+  vector[I] a;
+  vector[J] b;
+  vector<lower=0>[2] sigma;
+}
+model {
+  mu ~ normal(0, 1);
+  sigma ~ exponential(1);
+  a ~ normal(0, sigma[1]);
+  b ~ normal(0, sigma[2]);
+  for (i in 1 : I) {
+    y[i] ~ binomial_logit(n, mu + a[i] + b);
+  }
+}
+"""
+
 
 def logistic(eta: np.ndarray) -> np.ndarray:
     return 1.0 / (1.0 + np.exp(-eta))
@@ -329,6 +353,13 @@ def crossed(number: int) -> dict[str, Any]:
     }
 
 
+def crossed_small(number: int) -> dict[str, Any]:
+    """Two crossed factors, each pair of levels seen; the second has little variance."""
+    rng = np.random.default_rng(36)
+    eta = 0.3 + 0.8 * rng.normal(size=(number, 1)) + 0.2 * rng.normal(size=number + 3)
+    return {"I": number, "J": number + 3, "n": 3, "y": rng.binomial(3, logistic(eta))}
+
+
 class TailModel(NamedTuple):
     program: str
     data: Callable[[int], dict[str, Any]]
@@ -349,4 +380,5 @@ MODELS = {
     "brownian": TailModel(BROWNIAN, walk_with_gap, 30, ("innovation", "noise")),
     "brownian_long": TailModel(BROWNIAN, walk_with_gap, 150, ("innovation", "noise")),
     "crossed": TailModel(CROSSED, crossed, 240, ("sigma",)),
+    "crossed_small": TailModel(CROSSED_SMALL, crossed_small, 12, ("sigma",)),
 }

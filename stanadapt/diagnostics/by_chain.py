@@ -145,11 +145,11 @@ def _lacking(adaptation: xarray.Dataset, place: int) -> Iterator[tuple[str, int]
         lacks = (kinds[place] == none) & (rest != none).all(axis=0) & (rest == rest[:1]).all(axis=0)
         labels = adaptation["unconstrained"].values
         if lacks.any():
-            yield words.format(_listed(labels[lacks])), np.count_nonzero(lacks)
+            yield words.format(_list_coordinates(labels[lacks])), np.count_nonzero(lacks)
     yield from _lacking_field(adaptation, place)
 
 
-def _listed(labels: np.ndarray) -> str:
+def _list_coordinates(labels: np.ndarray) -> str:
     """Coordinates by their names; of a variable with more than a few of them, their number."""
     by_variable: dict[str, list[str]] = {}
     for label in map(str, labels):
@@ -176,7 +176,7 @@ def _lacking_field(adaptation: xarray.Dataset, place: int) -> Iterator[tuple[str
     lacks = ~heads[place] & heads[rest].all(axis=0)
     labels = adaptation["unconstrained"].values
     if lacks.any():
-        yield f"how the latent field depends on {_listed(labels[lacks])}", np.count_nonzero(lacks)
+        yield f"how the latent field depends on {_list_coordinates(labels[lacks])}", np.count_nonzero(lacks)
 
 
 def waits(accepted: np.ndarray, most: int) -> list[tuple[int, int]]:

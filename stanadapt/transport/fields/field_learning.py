@@ -13,7 +13,7 @@ from ..composition import change_coordinates
 from ..field import Field
 from ..field_table import field_rows
 from ..map_table import no_transport
-from .dense import changes, dense_coupling, head_strengths
+from .dense import changes, dense_coupling, head_strengths, ties_change
 from .design import Design, find_design, follow_tails, how_far_off, widen_design
 from .filling import fill_design
 from .head_law import HeadLaw, learn_head_law
@@ -110,7 +110,7 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray, most_de
     if place is None or (not precision.dense and place.mode.factor.lower.nnz > MOST_ENTRIES * x.size):
         return None
     design = find_design(precision, place, tails=False)
-    if len(heads) and not precision.dense and _is_hopeless(design):
+    if not ties_change(design.points()[1]) if precision.dense else len(heads) and _is_hopeless(design):
         none = np.zeros(0)
         return Learned(no_transport(), np.ones(x.size), none.reshape(0, x.size), none)
     follow_tails(design)
