@@ -8,7 +8,7 @@ on the same compiled model (race/shim.py). The columns: the weight of a part of 
 without a draw of the part; the root mean square of the errors in standard errors of a run (from the
 effective size of the part's indicator), and the share of seeds within 3 of them; the fewest round trips of
 a chain; the number of rungs; gradients for a draw; the root mean square error of the log evidence, and of
-its errors in standard errors; the share of seeds with a finding.
+its errors in standard errors; the share of seeds with a finding, and the kinds of these.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def measure(problem: ModeProblem, method: str, seed: int, kernel: str | None) ->
         "shares": inside.mean(axis=1),
         "z": (inside.mean() - weight) / np.sqrt(weight * (1.0 - weight) / max(size, 1.0)),
         "gradients": float(steps.mean()),
-        "finding": bool(stanadapt.diagnose(result)),
+        "kinds": {finding.kind for finding in stanadapt.diagnose(result)},
     }
     if "tempering" in groups:
         attrs = groups["posterior"].attrs
@@ -101,6 +101,7 @@ def row(name: str, problem: ModeProblem, method: str, runs: list[dict[str, Any]]
         return float(np.sqrt(np.mean(values**2)))
 
     shares, z = np.stack(column("shares")), column("z")
+    found = [run["kinds"] for run in runs]
     cells = [
         name,
         method,
@@ -115,7 +116,7 @@ def row(name: str, problem: ModeProblem, method: str, runs: list[dict[str, Any]]
         f"{column('gradients').mean():.0f}",
         shown(column("evidence"), rms, ".2g"),
         shown(column("evidence_z"), rms, ".2f"),
-        f"{column('finding').mean():.2f}",
+        " ".join([f"{np.mean([bool(kinds) for kinds in found]):.2f}", *sorted(set().union(*found))]),
     ]
     return "| " + " | ".join(cells) + " |"
 
