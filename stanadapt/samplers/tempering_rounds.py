@@ -14,7 +14,7 @@ from ..numerics import tempering
 from ..numerics.metric import Metric, learn_metric
 from ..numerics.metric_choice import learn_diagonal
 from ..numerics.mixtures import log_parts
-from ..numerics.replicas import copy_for_sweep, empty_notes, no_counts, replicas_at
+from ..numerics.replicas import copy_for_sweep, empty_notes, no_counts, replicas_at, weight_errors
 from ..numerics.rung_kernels import evaluate_at
 from ..numerics.step_size import dual_averaging
 from ..numerics.tempering import POSTERIOR, Rung
@@ -265,6 +265,7 @@ def outcome(state: Any, settings: Any, transport: np.ndarray) -> dict[str, np.nd
     lengths = visits.sum(axis=1)
     shares = visits.sum(axis=0) / n
     errors = np.sqrt([tempering.long_run_variance(row) / batches for row in (visits / lengths.mean()).T])
+    errors = np.fmax(errors, weight_errors(counts))
     modes = np.empty_like(state.fitted.means)
     scales = np.empty_like(modes)
     for m, z in enumerate(state.fitted.means):
