@@ -195,7 +195,8 @@ def count_visit(counts: ScanCounts, batch: Any, mode: Any, name: Any, restarted:
 def squares_of_tours(tours: np.ndarray) -> np.ndarray:
     """Sums (3, M) over tours (n, M) of v², v l and l²: v are scans at a mode, and l those at all modes."""
     lengths = tours.sum(axis=1, keepdims=True)
-    return np.stack([tours**2, tours * lengths, np.broadcast_to(lengths**2, tours.shape)]).sum(axis=1)
+    sums = [tours**2, tours * lengths, np.broadcast_to(lengths**2, tours.shape)]
+    return np.asarray(np.stack(sums).sum(axis=1))
 
 
 def weight_errors(counts: ScanCounts) -> np.ndarray:
