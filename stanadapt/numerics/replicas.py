@@ -19,7 +19,7 @@ from ..jit import kernel
 from ..kinds import Generator, Vector
 from .metropolis import accept_probability
 from .mixtures import Mixture, highest_normal
-from .tempering import BATCHES, POSTERIOR, logistic, slope_of_rung, step_up
+from .tempering import BATCHES, POSTERIOR, log_add, log_logistic, slope_of_rung, step_up
 
 STRANGE = 8  # points of a rung that are kept since known modes explain them least
 
@@ -39,7 +39,7 @@ class ScanCounts(NamedTuple):
 
     refused: np.ndarray  # (K - 1,) sum of the probabilities
     tried: np.ndarray  # (K - 1,)
-    sums: np.ndarray  # (B, K - 1, 2) of the logistic terms of both sides (tempering.py), by batch
+    log_sums: np.ndarray  # (B, K - 1, 2) logs of sums of both sides' logistic terms (tempering.py), by batch
     visits: np.ndarray  # (B, M) scans in which the posterior's replica was at a mode
     trips: np.ndarray  # (2,) replicas that came from either reference to the posterior
     clock: np.ndarray  # (3,) scans; scans of a batch; scans in all, whose parity says which pairs are next
@@ -69,7 +69,7 @@ def replicas_at(points: np.ndarray) -> Replicas:
 def no_counts(k: int, modes: int, parity: int = 0) -> ScanCounts:
     """Nothing is counted for `k` rungs and so many modes; `parity` says which pairs are next."""
     clock = np.array([0, 1, parity], np.int64)
-    sums, visits = np.zeros((BATCHES, k - 1, 2)), np.zeros((BATCHES, modes))
+    sums, visits = np.full((BATCHES, k - 1, 2), -np.inf), np.zeros((BATCHES, modes))
     edges, trips = (np.zeros(k - 1), np.zeros(k - 1)), np.zeros(2, np.int64)
     return ScanCounts(*edges, sums, visits, trips, clock, np.zeros((k, modes)), np.zeros((3, modes)))
 
@@ -84,13 +84,14 @@ def empty_notes(k: int, d: int, rows: int) -> Notes:
 def copy_for_sweep(replicas: Replicas, counts: ScanCounts, anew: Any) -> tuple[Replicas, ScanCounts]:
     """Copies that a sweep may change; if `anew`, nothing is counted yet, and replicas come from nowhere."""
     points, heights, slopes, names, origins = replicas
-    refused, tried, sums, visits, trips, clock, tours, squares = counts
-    origins, clock, keep = origins.copy(), clock.copy(), 1
+    refused, tried, log_sums, visits, trips, clock, tours, squares = counts
+    origins, log_sums, clock, keep = origins.copy(), log_sums.copy(), clock.copy(), 1
     if anew:
         for j in range(origins.size):
             origins[j] = 0
+        log_sums[:] = -np.inf
         clock[0], clock[1], keep = 0, 1, 0
-    again = keep * sums, keep * visits, keep * trips, clock, keep * tours, keep * squares
+    again = log_sums, keep * visits, keep * trips, clock, keep * tours, keep * squares
     counted = ScanCounts(keep * refused, keep * tried, *again)
     return Replicas(points.copy(), heights.copy(), slopes.copy(), names.copy(), origins), counted
 
@@ -151,8 +152,9 @@ def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generato
 def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCounts, batch: Any) -> None:
     """Add the logistic terms of all neighbours to a batch, for the ratios of their integrals."""
     for j in range(len(constants)):
-        counts.sums[batch, j, 0] += logistic(step_up(weights, j, heights[j]) - constants[j])
-        counts.sums[batch, j, 1] += logistic(constants[j] - step_up(weights, j, heights[j + 1]))
+        sums = counts.log_sums[batch, j]
+        sums[0] = log_add(sums[0], log_logistic(step_up(weights, j, heights[j]) - constants[j]))
+        sums[1] = log_add(sums[1], log_logistic(constants[j] - step_up(weights, j, heights[j + 1])))
 
 
 @kernel(ordered=True, counted=False)
@@ -162,10 +164,12 @@ def open_batch(counts: ScanCounts) -> Any:
     if scans == BATCHES * length:
         half = BATCHES // 2
         for b in range(BATCHES):
-            for j in range(counts.sums.shape[1]):
+            for j in range(counts.log_sums.shape[1]):
                 for side in range(2):
-                    pair = counts.sums[2 * b, j, side] + counts.sums[2 * b + 1, j, side] if b < half else 0.0
-                    counts.sums[b, j, side] = pair
+                    pair = -np.inf
+                    if b < half:
+                        pair = log_add(counts.log_sums[2 * b, j, side], counts.log_sums[2 * b + 1, j, side])
+                    counts.log_sums[b, j, side] = pair
             for m in range(counts.visits.shape[1]):
                 both = counts.visits[2 * b, m] + counts.visits[2 * b + 1, m] if b < half else 0.0
                 counts.visits[b, m] = both
