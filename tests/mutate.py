@@ -73,6 +73,24 @@ MUTATIONS = [
         "if excess < notes.excess[j, least]:",
         unit("test_strange_points", "test_the_strangest_replicas_of_warm_rungs_are_kept"),
     ),
+    Mutation(
+        "numerics/replicas.py",
+        "            tour[m] = 0.0",
+        "            tour[m] *= 1.0",
+        unit("test_paths", "test_counts_of_tours_are_those_of_all_scans"),
+    ),
+    Mutation(
+        "numerics/tempering.py",
+        "return t - np.log1p(np.exp(t))",
+        "return np.log(np.exp(t) / (1.0 + np.exp(t)))",
+        unit("test_paths", "test_logs_of_logistic_terms"),
+    ),
+    Mutation(
+        "diagnostics/missed.py",
+        "rates = np.where(restarted, 1.0, rates)",
+        "rates = np.where(restarted, rates, rates)",
+        unit("test_tails", "test_replicas_from_a_reference_leave_a_tail_as_proposals_do"),
+    ),
     # samplers
     Mutation("samplers/mala.py", "logp_y - logp + ratio", "logp_y - logp", law("mala")),
     Mutation(

@@ -6,9 +6,10 @@ At the defaults of each method, four chains; NAME may also be nutpie, where it i
 on the same compiled model (race/shim.py). The columns: the weight of a part of the posterior
 (mode_models.py); its mean over seeds, the mean distance of single chains from it, and the share of chains
 without a draw of the part; the root mean square of the errors in standard errors of a run (from the
-effective size of the part's indicator), and the share of seeds within 3 of them; the fewest round trips of
-a chain; the number of rungs; gradients for a draw; the root mean square error of the log evidence, and of
-its errors in standard errors; the share of seeds with a finding.
+effective size of the part's indicator), and the share of seeds within 3 of them; the same root mean square,
+but with standard errors from tours of replicas, and of single chains; the fewest round trips of a chain;
+the number of rungs; gradients for a draw; the root mean square error of the log evidence, and of its errors
+in standard errors; the share of seeds with a finding, and the kinds of these.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import xarray
 
 import stanadapt
 from mode_models import ModeProblem, problems
+from stanadapt.numerics.replicas import squares_of_tours
 from stanadapt.result.container import container, datasets, statistics
 
 HEAD = (
@@ -33,6 +35,8 @@ HEAD = (
     "chains without",
     "rms of z",
     "within 3",
+    "by tours",
+    "of chains",
     "trips",
     "rungs",
     "gradients",
@@ -59,6 +63,25 @@ def by_nutpie(problem: ModeProblem, seed: int) -> Any:
     return container({"posterior": xarray.Dataset(held), "sample_stats": stats})
 
 
+def tour_errors(inside: np.ndarray, stats: xarray.Dataset) -> np.ndarray:
+    """Standard errors (chain,) of the shares of draws `inside` (chain, draw), from tours of replicas."""
+    found = []
+    for own, names, restarted in zip(inside, stats["replica"].values, stats["restarted"].values, strict=True):
+        tours: list[np.ndarray] = []
+        present: dict[int, int] = {}
+        for is_inside, name, is_new in zip(own, names, restarted, strict=True):
+            if is_new or name not in present:
+                present[name] = len(tours)
+                tours.append(np.zeros(2))
+            tours[present[name]] += (is_inside, 1.0 - is_inside)
+        visits = np.array(tours)
+        squares, cross, lengths = squares_of_tours(visits)[:, 0]
+        n, share = visits.sum(), own.mean()
+        variance = (squares - 2.0 * share * cross + share**2 * lengths) / (n**2 - lengths)
+        found.append(np.sqrt(max(variance, 0.0)))
+    return np.array(found)
+
+
 def measure(problem: ModeProblem, method: str, seed: int, kernel: str | None) -> dict[str, Any]:
     """One run."""
     settings = {"kernel": kernel} if kernel and method == "tempered" else None
@@ -76,11 +99,13 @@ def measure(problem: ModeProblem, method: str, seed: int, kernel: str | None) ->
         "shares": inside.mean(axis=1),
         "z": (inside.mean() - weight) / np.sqrt(weight * (1.0 - weight) / max(size, 1.0)),
         "gradients": float(steps.mean()),
-        "finding": bool(stanadapt.diagnose(result)),
+        "kinds": {finding.kind for finding in stanadapt.diagnose(result)},
     }
     if "tempering" in groups:
-        attrs = groups["posterior"].attrs
+        attrs, errors = groups["posterior"].attrs, tour_errors(inside, groups["sample_stats"])
         found |= {
+            "tours_z": (inside.mean() - weight) / np.sqrt(np.sum(errors**2)) * len(errors),
+            "chains_z": (inside.mean(axis=1) - weight) / errors,
             "trips": float(groups["tempering"]["round_trips"].sum("leg").min()),
             "rungs": groups["tempering"].sizes["rung"],
         }
@@ -101,6 +126,7 @@ def row(name: str, problem: ModeProblem, method: str, runs: list[dict[str, Any]]
         return float(np.sqrt(np.mean(values**2)))
 
     shares, z = np.stack(column("shares")), column("z")
+    found = [run["kinds"] for run in runs]
     cells = [
         name,
         method,
@@ -110,12 +136,14 @@ def row(name: str, problem: ModeProblem, method: str, runs: list[dict[str, Any]]
         f"{np.mean(shares == 0.0):.2f}",
         f"{rms(z):.2f}",
         f"{np.mean(np.abs(z) < 3.0):.2f}",
+        shown(column("tours_z"), rms, ".2f"),
+        shown(column("chains_z"), rms, ".2f"),
         shown(column("trips"), np.min, ".0f"),
         shown(column("rungs"), np.median, ".0f"),
         f"{column('gradients').mean():.0f}",
         shown(column("evidence"), rms, ".2g"),
         shown(column("evidence_z"), rms, ".2f"),
-        f"{column('finding').mean():.2f}",
+        " ".join([f"{np.mean([bool(kinds) for kinds in found]):.2f}", *sorted(set().union(*found))]),
     ]
     return "| " + " | ".join(cells) + " |"
 

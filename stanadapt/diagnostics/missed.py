@@ -81,12 +81,17 @@ def sticky_tails(posterior: xarray.Dataset, stats: xarray.Dataset | None) -> Fin
     """Parameters in whose tails proposals are hardly accepted.
 
     A chain whose steps are too long for a region goes there rarely and then stays for long. Where it has not
-    stayed yet, all chains agree, but lack a part of the tail.
+    stayed yet, all chains agree, but lack a part of the tail. In parallel tempering a place is left as well
+    when a replica comes to the posterior from a reference, which counts like a proposal that is accepted:
+    a narrow mode where trajectories are hardly accepted is left and come to again by these.
     """
     accepted = None if stats is None else column(stats, "accepted", np.any)
     rates = None if stats is None else column(stats, "acceptance_rate", np.mean)
     if accepted is None or rates is None or rates.shape != tuple(posterior.sizes[dim] for dim in SAMPLE_DIMS):
         return None
+    restarted = None if stats is None else column(stats, "restarted", np.any)
+    if restarted is not None:
+        rates = np.where(restarted, 1.0, rates)
     leaving, overall = rates[:, 1:].ravel(), float(rates.mean())  # a rate is that of the way to its draw
     # Where the mean in a tail is so low, at least half of the rates there are below twice that.
     if not np.mean(leaving < 2.0 * STICKY_SHARE * overall) >= 0.5 * STICKY_TAIL:

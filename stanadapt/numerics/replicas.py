@@ -2,6 +2,11 @@
 
 The log densities and gradients of both references and of the posterior are kept for each replica
 (tempering.py), so that an exchange needs no evaluation. What moves them is in rung_kernels.py.
+
+A tour of a replica begins when it comes from a reference to the posterior, and ends when it does so again.
+Since draws of references are independent, tours hardly depend on each other, however long a replica stays in
+a mode and comes back to the posterior from there. They are what the errors of weights are estimated from:
+Mykland, Tierney and Yu (1995), Regeneration in Markov chain samplers, J. Am. Stat. Assoc. 90.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from ..jit import kernel
 from ..kinds import Generator, Vector
 from .metropolis import accept_probability
 from .mixtures import Mixture, highest_normal
-from .tempering import BATCHES, POSTERIOR, logistic, slope_of_rung, step_up
+from .tempering import BATCHES, POSTERIOR, log_add, log_logistic, slope_of_rung, step_up
 
 STRANGE = 8  # points of a rung that are kept since known modes explain them least
 
@@ -34,10 +39,12 @@ class ScanCounts(NamedTuple):
 
     refused: np.ndarray  # (K - 1,) sum of the probabilities
     tried: np.ndarray  # (K - 1,)
-    sums: np.ndarray  # (B, K - 1, 2) of the logistic terms of both sides (tempering.py), by batch
+    log_sums: np.ndarray  # (B, K - 1, 2) logs of sums of both sides' logistic terms (tempering.py), by batch
     visits: np.ndarray  # (B, M) scans in which the posterior's replica was at a mode
     trips: np.ndarray  # (2,) replicas that came from either reference to the posterior
     clock: np.ndarray  # (3,) scans; scans of a batch; scans in all, whose parity says which pairs are next
+    tours: np.ndarray  # (K, M) scans at each mode in the present tour of each replica, by its name
+    squares: np.ndarray  # (3, M) of the tours that have ended, as `squares_of_tours` has them
 
 
 class Notes(NamedTuple):
@@ -62,8 +69,9 @@ def replicas_at(points: np.ndarray) -> Replicas:
 def no_counts(k: int, modes: int, parity: int = 0) -> ScanCounts:
     """Nothing is counted for `k` rungs and so many modes; `parity` says which pairs are next."""
     clock = np.array([0, 1, parity], np.int64)
-    sums, visits = np.zeros((BATCHES, k - 1, 2)), np.zeros((BATCHES, modes))
-    return ScanCounts(np.zeros(k - 1), np.zeros(k - 1), sums, visits, np.zeros(2, np.int64), clock)
+    sums, visits = np.full((BATCHES, k - 1, 2), -np.inf), np.zeros((BATCHES, modes))
+    edges, trips = (np.zeros(k - 1), np.zeros(k - 1)), np.zeros(2, np.int64)
+    return ScanCounts(*edges, sums, visits, trips, clock, np.zeros((k, modes)), np.zeros((3, modes)))
 
 
 def empty_notes(k: int, d: int, rows: int) -> Notes:
@@ -76,13 +84,15 @@ def empty_notes(k: int, d: int, rows: int) -> Notes:
 def copy_for_sweep(replicas: Replicas, counts: ScanCounts, anew: Any) -> tuple[Replicas, ScanCounts]:
     """Copies that a sweep may change; if `anew`, nothing is counted yet, and replicas come from nowhere."""
     points, heights, slopes, names, origins = replicas
-    refused, tried, sums, visits, trips, clock = counts
-    origins, clock, keep = origins.copy(), clock.copy(), 1
+    refused, tried, log_sums, visits, trips, clock, tours, squares = counts
+    origins, log_sums, clock, keep = origins.copy(), log_sums.copy(), clock.copy(), 1
     if anew:
         for j in range(origins.size):
             origins[j] = 0
+        log_sums[:] = -np.inf
         clock[0], clock[1], keep = 0, 1, 0
-    counted = ScanCounts(keep * refused, keep * tried, keep * sums, keep * visits, keep * trips, clock)
+    again = log_sums, keep * visits, keep * trips, clock, keep * tours, keep * squares
+    counted = ScanCounts(keep * refused, keep * tried, *again)
     return Replicas(points.copy(), heights.copy(), slopes.copy(), names.copy(), origins), counted
 
 
@@ -104,6 +114,15 @@ def come_from(weights: Any, cold: Any, replicas: Replicas, counts: ScanCounts) -
     counts.trips[origin - 1] += 1
     origins[cold] = 0
     return 1.0
+
+
+@kernel(ordered=True, counted=False)
+def rung_of(replicas: Replicas, name: Any) -> Any:
+    """The rung that the replica `name` is on."""
+    rung = 0
+    while replicas.names[rung] != name:
+        rung += 1
+    return rung
 
 
 @kernel(ordered=True, counted=False)
@@ -133,8 +152,9 @@ def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generato
 def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCounts, batch: Any) -> None:
     """Add the logistic terms of all neighbours to a batch, for the ratios of their integrals."""
     for j in range(len(constants)):
-        counts.sums[batch, j, 0] += logistic(step_up(weights, j, heights[j]) - constants[j])
-        counts.sums[batch, j, 1] += logistic(constants[j] - step_up(weights, j, heights[j + 1]))
+        sums = counts.log_sums[batch, j]
+        sums[0] = log_add(sums[0], log_logistic(step_up(weights, j, heights[j]) - constants[j]))
+        sums[1] = log_add(sums[1], log_logistic(constants[j] - step_up(weights, j, heights[j + 1])))
 
 
 @kernel(ordered=True, counted=False)
@@ -144,16 +164,57 @@ def open_batch(counts: ScanCounts) -> Any:
     if scans == BATCHES * length:
         half = BATCHES // 2
         for b in range(BATCHES):
-            for j in range(counts.sums.shape[1]):
+            for j in range(counts.log_sums.shape[1]):
                 for side in range(2):
-                    pair = counts.sums[2 * b, j, side] + counts.sums[2 * b + 1, j, side] if b < half else 0.0
-                    counts.sums[b, j, side] = pair
+                    pair = -np.inf
+                    if b < half:
+                        pair = log_add(counts.log_sums[2 * b, j, side], counts.log_sums[2 * b + 1, j, side])
+                    counts.log_sums[b, j, side] = pair
             for m in range(counts.visits.shape[1]):
                 both = counts.visits[2 * b, m] + counts.visits[2 * b + 1, m] if b < half else 0.0
                 counts.visits[b, m] = both
         counts.clock[1] = length = 2 * length
     counts.clock[0] += 1
     return scans // length
+
+
+@kernel(ordered=True, counted=False)
+def count_visit(counts: ScanCounts, batch: Any, mode: Any, name: Any, restarted: Any) -> None:
+    """Count a scan in which the replica `name` was at a mode on the posterior's rung.
+
+    If it is `restarted`, a tour of it has ended before.
+    """
+    tour, squares = counts.tours[name], counts.squares
+    if restarted > 0.0:
+        length = tour.sum()
+        for m in range(tour.size):
+            squares[0, m] += tour[m] * tour[m]
+            squares[1, m] += tour[m] * length
+            squares[2, m] += length * length
+            tour[m] = 0.0
+    counts.visits[batch, mode] += 1.0
+    tour[mode] += 1.0
+
+
+def squares_of_tours(tours: np.ndarray) -> np.ndarray:
+    """Sums (3, M) over tours (n, M) of v², v l and l²: v are scans at a mode, and l those at all modes."""
+    lengths = tours.sum(axis=1, keepdims=True)
+    sums = [tours**2, tours * lengths, np.broadcast_to(lengths**2, tours.shape)]
+    return np.asarray(np.stack(sums).sum(axis=1))
+
+
+def weight_errors(counts: ScanCounts) -> np.ndarray:
+    """Standard errors (M,) of the shares of scans at each mode.
+
+    A share is a ratio of sums over tours. With p for it and n for all scans, its variance is the sum of
+    (v - p l)² / n² over tours, and larger by 1 / (1 - sum l² / n²), since p is estimated from the same tours.
+    Where there was one tour there is no estimate.
+    """
+    own, cross, lengths = counts.squares + squares_of_tours(counts.tours)
+    n, shares = counts.visits.sum(), counts.visits.sum(axis=0) / counts.visits.sum()
+    with np.errstate(all="ignore"):
+        variances = (own - 2.0 * shares * cross + shares**2 * lengths) / (n**2 - lengths)
+    return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
 @kernel(ordered=True, counted=False)

@@ -20,6 +20,8 @@ Meng and Wong, 1996): with D = log of the unnormalised densities' ratio pi_(j+1)
     Z_(j+1) / Z_j = e^c E_j[sigma(D - c)] / E_(j+1)[sigma(c - D)],       sigma(t) = 1 / (1 + e^-t).
 
 Both means are of numbers between 0 and 1. The best c is the log of the ratio itself, which warm-up estimates.
+Their logs are what is kept: integrals of posteriors with thousands of observations differ by thousands of
+nats from rung to rung, and until c is known one of the means is a number that would be rounded to zero.
 The product over a leg is the integral of p: stepping stones (Xie, Lewis, Fan, Kuo and Chen, 2011).
 """
 
@@ -116,11 +118,21 @@ def step_up(weights: Matrix, j: Integer, heights: Vector) -> Real:
 
 
 @kernel(ordered=True, counted=False)
-def logistic(t: Real) -> Real:
-    """1 / (1 + e^-t), which neither overflows nor loses small values."""
+def log_logistic(t: Real) -> Real:
+    """log sigma(t) = -log(1 + e^-t), also where sigma itself would be rounded to zero."""
     if t >= 0.0:
-        return 1.0 / (1.0 + np.exp(-t))
-    return np.exp(t) / (1.0 + np.exp(t))
+        return -np.log1p(np.exp(-t))
+    return t - np.log1p(np.exp(t))
+
+
+@kernel(ordered=True, counted=False)
+def log_add(a: Real, b: Real) -> Real:
+    """log(e^a + e^b)."""
+    if a == -np.inf:
+        return b
+    if b == -np.inf:
+        return a
+    return max(a, b) + np.log1p(np.exp(-np.abs(a - b)))
 
 
 def path_weights(betas_broad: np.ndarray, betas_fitted: np.ndarray) -> np.ndarray:
@@ -178,11 +190,11 @@ def count_rungs(lambdas: Sequence[float], most: int) -> list[int]:
     return numbers
 
 
-def log_ratios(constants: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """Logs of Z_(j+1) / Z_j (K - 1,), from sums (B, K - 1, 2) of both logistic terms."""
-    totals = sums.sum(axis=0)
-    with np.errstate(divide="ignore"):
-        return np.asarray(constants + np.log(totals[:, 0]) - np.log(totals[:, 1]))
+def log_ratios(constants: np.ndarray, log_sums: np.ndarray) -> np.ndarray:
+    """Logs of Z_(j+1) / Z_j (K - 1,), from logs of sums (B, K - 1, 2) of both logistic terms."""
+    totals = np.logaddexp.reduce(log_sums, axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(constants + totals[:, 0] - totals[:, 1])
 
 
 class LegEvidence(NamedTuple):
@@ -192,19 +204,19 @@ class LegEvidence(NamedTuple):
     standard_error: float
 
 
-def leg_evidence(constants: np.ndarray, sums: np.ndarray, edges: slice, sign: float) -> LegEvidence:
+def leg_evidence(constants: np.ndarray, log_sums: np.ndarray, edges: slice, sign: float) -> LegEvidence:
     """What a leg says of the integral of p; `sign` is -1.0 where its edges lead away from the posterior.
 
     The standard error is that of the sum of all terms to first order, by the batches of draws, whose
     correlation counts.
     """
-    sums = sums[:, edges]
-    estimate = sign * float(log_ratios(constants[edges], sums).sum())
-    b = len(sums)
+    log_sums = log_sums[:, edges]
+    estimate = sign * float(log_ratios(constants[edges], log_sums).sum())
+    b = len(log_sums)
     if b < 4:
         return LegEvidence(estimate, np.nan)
     with np.errstate(all="ignore"):
-        shares = sums / sums.mean(axis=0) - 1.0
+        shares = b * np.exp(log_sums - np.logaddexp.reduce(log_sums, axis=0)) - 1.0
     influence = (shares[..., 0] - shares[..., 1]).sum(axis=1)
     return LegEvidence(estimate, float(np.sqrt(long_run_variance(influence) / b)))
 

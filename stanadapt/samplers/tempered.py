@@ -60,6 +60,7 @@ from ..numerics.replicas import (
     come_from,
     copy_for_sweep,
     count_terms,
+    count_visit,
     empty_notes,
     exchange,
     no_counts,
@@ -67,6 +68,7 @@ from ..numerics.replicas import (
     note_strange,
     open_batch,
     replicas_at,
+    rung_of,
 )
 from ..numerics.rung_kernels import KERNELS, REPORT, WALK, accept_aim, longest_step, most_steps, move_on_rung
 from ..numerics.splitting import room
@@ -219,9 +221,8 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
             taken, accepted = taken + own.n_steps, own.accepted
             if adapting:
                 search, aim = search_in(state.searches[j]), accept_aim(settings, state.step_sizes[j])
-                search, state.step_sizes[j] = average_step_size(
-                    search, own.accept_prob, aim, longest_step(settings)
-                )
+                rate, longest = own.accept_prob, longest_step(settings)
+                search, state.step_sizes[j] = average_step_size(search, rate, aim, longest)
                 put_search(state.searches[j], search)
             if j == cold:
                 info, failed = own, target.failures.total[0]
@@ -235,15 +236,14 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
     count_terms(weights, state.constants, replicas.heights, counts, batch)
     exchange(weights, replicas, counts, rng)
     restarted = come_from(weights, cold, replicas, counts)
-    counts.visits[batch, component_of(state.fitted, replicas.points[cold], work.away, work.white)] += 1.0
+    mode = component_of(state.fitted, replicas.points[cold], work.away, work.white)
+    count_visit(counts, batch, mode, replicas.names[cold], restarted)
     if adapting:
         note_strange(state.notes, state.fitted, cold, replicas, work.away, work.white)
         note_points(state.notes, counts.clock[0] - 1, weights, replicas)
-    place = 0
-    while replicas.names[place] != 0:
-        place += 1
     reported: Any = info.own
-    columns = (reported[0], reported[1], reported[2], 1.0 * replicas.names[cold], restarted, 1.0 * place)
+    name, rung_of_0 = 1.0 * replicas.names[cold], 1.0 * rung_of(replicas, 0)
+    columns = (reported[0], reported[1], reported[2], name, restarted, rung_of_0)
     return Info(info.accept_prob, info.accepted, state.step_sizes[cold], taken, columns)
 
 

@@ -14,7 +14,7 @@ from ..numerics import tempering
 from ..numerics.metric import Metric, learn_metric
 from ..numerics.metric_choice import learn_diagonal
 from ..numerics.mixtures import log_parts
-from ..numerics.replicas import copy_for_sweep, empty_notes, no_counts, replicas_at
+from ..numerics.replicas import copy_for_sweep, empty_notes, no_counts, replicas_at, weight_errors
 from ..numerics.rung_kernels import evaluate_at
 from ..numerics.step_size import dual_averaging
 from ..numerics.tempering import POSTERIOR, Rung
@@ -198,7 +198,7 @@ def _learn_path(state: Any, settings: Any) -> Any:
     if k == 1:
         return state
     rates = counts.refused / np.maximum(counts.tried, 1.0)
-    constants = np.nan_to_num(tempering.log_ratios(state.constants, counts.sums), posinf=0.0, neginf=0.0)
+    constants = np.nan_to_num(tempering.log_ratios(state.constants, counts.log_sums), posinf=0.0, neginf=0.0)
     broad, fitted = tempering.betas_of(state.weights, cold)
     sides = ((broad, rates[:cold]), (fitted, rates[cold:][::-1]))
     numbers = [len(betas) - 1 for betas, _ in sides]
@@ -257,14 +257,15 @@ def outcome(state: Any, settings: Any, transport: np.ndarray) -> dict[str, np.nd
     batches = max(1, -(-n // int(counts.clock[1])))
     rates = counts.refused / np.maximum(counts.tried, 1.0)
     legs = [
-        tempering.leg_evidence(state.constants, counts.sums[:batches], slice(0, cold), 1.0),
-        tempering.leg_evidence(state.constants, counts.sums[:batches], slice(cold, None), -1.0),
+        tempering.leg_evidence(state.constants, counts.log_sums[:batches], slice(0, cold), 1.0),
+        tempering.leg_evidence(state.constants, counts.log_sums[:batches], slice(cold, None), -1.0),
     ]
     both = tempering.combine_legs(*legs)
     visits = counts.visits[:batches]
     lengths = visits.sum(axis=1)
     shares = visits.sum(axis=0) / n
     errors = np.sqrt([tempering.long_run_variance(row) / batches for row in (visits / lengths.mean()).T])
+    errors = np.fmax(errors, weight_errors(counts))
     modes = np.empty_like(state.fitted.means)
     scales = np.empty_like(modes)
     for m, z in enumerate(state.fitted.means):

@@ -271,6 +271,27 @@ def test_weights_of_modes_and_the_evidence(name: str, seed: int) -> None:
     )
 
 
+@pytest.mark.seeds(1, rate=0.01)
+def test_the_evidence_of_thousands_of_observations(seed: int) -> None:
+    """The log evidence is -8,052 or so, and rungs differ by more than the logs of the smallest numbers."""
+    y = np.random.default_rng(1).normal(1.0, 2.0, 4_000)
+    n, program = (
+        len(y),
+        (
+            "data { int n; vector[n] y; } parameters { real mu; } "
+            "model { mu ~ std_normal(); y ~ normal(mu, 1); }"
+        ),
+    )
+    squares = np.sum(y**2) - np.sum(y) ** 2 / (n + 1)
+    truth = -0.5 * (n * np.log(2.0 * np.pi) + np.log(n + 1) + squares)
+    data = {"n": n, "y": y.tolist()}
+    result = stanadapt.sample(program, data, method="tempered", seed=seed, progress=False)
+    attrs = datasets(result)["posterior"].attrs
+    assert abs(attrs["log_evidence"] - truth) < 4.0 * attrs["log_evidence_error"] + 0.002
+    assert attrs["log_evidence_error"] < 0.01
+    assert not stanadapt.diagnose(result)
+
+
 HIDDEN = """
 data { matrix[8, 10] m; vector[8] s; }
 parameters { vector[10] x; }

@@ -377,3 +377,12 @@ def test_a_rate_that_is_the_same_everywhere_is_no_finding() -> None:
     assert missed.sticky_tails(posterior.isel(draw=slice(100)), stats.isel(draw=slice(100))) is None
     assert missed.sticky_tails(posterior, stats.drop_vars("accepted")) is None
     assert missed.sticky_tails(posterior, None) is None
+
+
+@pytest.mark.parametrize(("share", "said"), [(0.4, False), (0.02, True), (0.0, True)])
+def test_replicas_from_a_reference_leave_a_tail_as_proposals_do(share: float, said: bool) -> None:
+    """Parallel tempering comes to a narrow mode, and leaves it, by replicas where trajectories fail."""
+    posterior, stats = chains_that_stick(1)
+    restarted = np.random.default_rng(2).uniform(size=stats["accepted"].shape) < share
+    stats = stats.assign(restarted=(stats["accepted"].dims, restarted))
+    assert (missed.sticky_tails(posterior, stats) is not None) == said
