@@ -145,7 +145,7 @@ def _lacking(adaptation: xarray.Dataset, place: int) -> Iterator[tuple[str, int]
         lacks = (kinds[place] == none) & (rest != none).all(axis=0) & (rest == rest[:1]).all(axis=0)
         labels = adaptation["unconstrained"].values
         if lacks.any():
-            yield words.format(_list_coordinates(labels[lacks])), np.count_nonzero(lacks)
+            yield words.format(_list_coordinates(labels[lacks])), int(lacks.sum())
     yield from _lacking_field(adaptation, place)
 
 
@@ -176,7 +176,7 @@ def _lacking_field(adaptation: xarray.Dataset, place: int) -> Iterator[tuple[str
     lacks = ~heads[place] & heads[rest].all(axis=0)
     labels = adaptation["unconstrained"].values
     if lacks.any():
-        yield f"how the latent field depends on {_list_coordinates(labels[lacks])}", np.count_nonzero(lacks)
+        yield f"how the latent field depends on {_list_coordinates(labels[lacks])}", int(lacks.sum())
 
 
 def waits(accepted: np.ndarray, most: int) -> list[tuple[int, int]]:
