@@ -132,9 +132,14 @@ def test_limit() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_divergences_at_a_neck(method: str) -> None:
-    """The energy rises by more than the limit, up to numbers that e^-rise cannot tell apart any more."""
-    more = {"settings": {"transport": "off"}} if method == "fisher_hmc" else {}
-    found = run(method, MODELS / "funnel" / "funnel.stan", MODELS / "funnel" / "funnel.json", **more)
+    """The energy rises by more than the limit, up to numbers that e^-rise cannot tell apart any more.
+
+    Steps are made too long on purpose: 200 other seeds then had seven such divergences and more, while at
+    the default acceptance rate 10 of 50 had none.
+    """
+    settings = {"target_accept": 0.1} | ({"transport": "off"} if method == "fisher_hmc" else {})
+    funnel = MODELS / "funnel"
+    found = run(method, funnel / "funnel.stan", funnel / "funnel.json", settings=settings)
     np.testing.assert_array_equal(found["diverging"], ~(found["energy_error"] <= LIMIT))
     assert found["diverging"].any()
     assert np.isfinite(found["energy_error"][found["diverging"]]).any()

@@ -184,8 +184,9 @@ def test_frozen_step_size_is_the_average_of_the_search_and_not_its_last() -> Non
     sampler.sweep(exact.target.target(), settings, before, rng, False, trace)
     average = np.exp(before.search.log_average)
     assert average < 0.9 * settings.trajectory
-    assert abs(before.step_size / average - 1.0) > 1e-3
-    np.testing.assert_array_equal(trace.step_size, average)
+    assert abs(before.step_size / average - 1.0) > 1e-6  # in 4 of 300 seeds it is below 1e-3
+    assert np.all(trace.step_size == trace.step_size[0])
+    np.testing.assert_allclose(trace.step_size, average, rtol=1e-12)  # exp of NumPy is not that of kernels
 
 
 def test_frozen_draws_show_that_one_step_size() -> None:
