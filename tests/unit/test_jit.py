@@ -226,7 +226,9 @@ def test_the_level_is_the_highest_whose_instructions_are_all_there(
     assert level_codegen.processor_level() == level
 
 
-def test_kernels_are_compiled_for_a_level_where_the_processor_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_compiled_for_a_level_where_the_processor_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in ("CPU_NAME", "CPU_FEATURES"):  # the tests themselves may run for another processor
         monkeypatch.setattr(level_codegen.config, name, None)
     level = level_codegen.processor_level()
