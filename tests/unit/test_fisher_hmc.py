@@ -206,7 +206,7 @@ def test_forms_of_one_metric_give_the_same_draws() -> None:
     ):
         rng, target = np.random.default_rng(2), exact.target.target()
         state = sampler.start(target, settings, np.array([0.3, -0.2, 1.0]), rng)
-        state = state._replace(metric=metric, step_size=0.7)
+        state = state._replace(metric=metric, step_size=1.2)  # of 50 seeds 0.69 to 0.83 accept
         trace = empty_trace(200, 3)
         sampler.sweep(target, settings, state, rng, False, trace)
         traces.append(trace)
