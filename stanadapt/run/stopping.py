@@ -183,8 +183,10 @@ class Schedule(NamedTuple):
             pause = min(self._look(rows, not_before), pause)
         if self.until.gradients is not None:
             left, cost = self.until.gradients - gradients, _cost(rows, gradients, before)
-            # Halfway there, and again, since rows may come to cost more.
-            pause = min(pause, PROBE if rows == 0 else rows + math.ceil(min(left / cost / 2, self.most)))
+            # Halfway there, and again, since rows may come to cost more; and at most five times as many
+            # rows, since those so far may have been cheap ones.
+            more = min(left / cost / 2, 4 * rows if gradients > before else math.inf, self.most)
+            pause = min(pause, PROBE if rows == 0 else rows + math.ceil(more))
         return pause
 
     def is_look(self, rows: int, not_before: float = 0.0) -> bool:

@@ -459,13 +459,16 @@ def test_interrupted_run():
 
 
 def test_a_run_warns_of_what_diagnose_says():
-    """Of one set of quantities: also of those that the program generates."""
+    """Of one set of quantities: also of those that the program generates.
+
+    R-hat was too high in 50 of 50 runs of so few draws, and in 26 of 50 of five times as many.
+    """
     program = """parameters { real x; } transformed parameters { real y = exp(x); }
       model { x ~ std_normal(); }
       generated quantities { real broken = log(-1 - x^2); }"""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", stanadapt.StanAdaptWarning)
-        idata = stanadapt.sample(program, method="rwm", warmup=500, draws=500, seed=2, progress=False)
+        idata = stanadapt.sample(program, method="rwm", warmup=100, draws=100, seed=2, progress=False)
     (warning,) = caught
     findings = stanadapt.diagnose(idata)
     assert {"nan", "r_hat"} <= {finding.kind for finding in findings}

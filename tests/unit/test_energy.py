@@ -132,9 +132,14 @@ def test_limit() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_divergences_at_a_neck(method: str) -> None:
-    """The energy rises by more than the limit, up to numbers that e^-rise cannot tell apart any more."""
-    more = {"settings": {"transport": "off"}} if method == "fisher_hmc" else {}
-    found = run(method, MODELS / "funnel" / "funnel.stan", MODELS / "funnel" / "funnel.json", **more)
+    """The energy rises by more than the limit, up to numbers that e^-rise cannot tell apart any more.
+
+    Steps are made too long on purpose: 200 other seeds then had seven such divergences and more, while at
+    the default acceptance rate 10 of 50 had none.
+    """
+    settings = {"target_accept": 0.1} | ({"transport": "off"} if method == "fisher_hmc" else {})
+    funnel = MODELS / "funnel"
+    found = run(method, funnel / "funnel.stan", funnel / "funnel.json", settings=settings)
     np.testing.assert_array_equal(found["diverging"], ~(found["energy_error"] <= LIMIT))
     assert found["diverging"].any()
     assert np.isfinite(found["energy_error"][found["diverging"]]).any()
@@ -157,7 +162,11 @@ def test_divergences_at_a_wall(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_divergences_on_a_gaussian(method: str) -> None:
-    sampler, settings = resolve(method, {})
+    """The mean of e^-rise is 1 in the stationary law. In 300 runs it was within 2.6 standard errors.
+
+    At the default acceptance rate of hmc a few large rises make up that mean, so steps are shorter here.
+    """
+    sampler, settings = resolve(method, {"target_accept": 0.9} if method == "hmc" else {})
     exact, rng = gaussian(), np.random.default_rng(2)
     target = exact.target.target()
     state = warm_up(sampler, settings, target, np.ones(3), rng, 600).finish()
@@ -166,7 +175,9 @@ def test_no_divergences_on_a_gaussian(method: str) -> None:
     _, rise, diverging = trace.own.T
     assert not diverging.any()
     assert rise.max() < 20.0
-    assert 0.0 < np.mean(rise) < 1.0
+    share = np.exp(-rise)
+    assert abs(np.mean(share) - 1.0) < 5.0 * np.std(share) / np.sqrt(share.size)
+    assert abs(np.mean(rise)) < 1.0
 
 
 # ---- overflow

@@ -184,8 +184,9 @@ def test_frozen_step_size_is_the_average_of_the_search_and_not_its_last() -> Non
     sampler.sweep(exact.target.target(), settings, before, rng, False, trace)
     average = np.exp(before.search.log_average)
     assert average < 0.9 * settings.trajectory
-    assert abs(before.step_size / average - 1.0) > 1e-3
-    np.testing.assert_array_equal(trace.step_size, average)
+    assert abs(before.step_size / average - 1.0) > 1e-6  # in 4 of 300 seeds it is below 1e-3
+    assert np.all(trace.step_size == trace.step_size[0])
+    np.testing.assert_allclose(trace.step_size, average, rtol=1e-12)  # exp of NumPy is not that of kernels
 
 
 def test_frozen_draws_show_that_one_step_size() -> None:
@@ -205,7 +206,7 @@ def test_forms_of_one_metric_give_the_same_draws() -> None:
     ):
         rng, target = np.random.default_rng(2), exact.target.target()
         state = sampler.start(target, settings, np.array([0.3, -0.2, 1.0]), rng)
-        state = state._replace(metric=metric, step_size=0.7)
+        state = state._replace(metric=metric, step_size=1.2)  # of 50 seeds 0.69 to 0.83 accept
         trace = empty_trace(200, 3)
         sampler.sweep(target, settings, state, rng, False, trace)
         traces.append(trace)

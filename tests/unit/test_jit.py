@@ -226,6 +226,17 @@ def test_the_level_is_the_highest_whose_instructions_are_all_there(
     assert level_codegen.processor_level() == level
 
 
-def test_kernels_are_compiled_for_a_level_where_the_processor_has_one() -> None:
-    level, (_, name, features) = level_codegen.processor_level(), level_codegen.level_codegen().magic_tuple()
+def test_kernels_are_compiled_for_a_level_where_the_processor_has_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("CPU_NAME", "CPU_FEATURES"):  # the tests themselves may run for another processor
+        monkeypatch.setattr(level_codegen.config, name, None)
+    level = level_codegen.processor_level()
+    _, name, features = level_codegen.LevelCodegen("test").magic_tuple()
     assert (name, features) == (level, "") if level else name == level_codegen.processor()
+
+
+def test_a_processor_that_is_named_is_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(level_codegen.config, "CPU_NAME", "generic")
+    monkeypatch.setattr(level_codegen.config, "CPU_FEATURES", "")
+    assert level_codegen.LevelCodegen("test").magic_tuple()[1:] == ("generic", "")

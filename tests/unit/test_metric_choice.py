@@ -292,7 +292,7 @@ def test_warm_up_on_a_rotated_gaussian_learns_it() -> None:
     np.testing.assert_allclose(
         np.linalg.eigvals(state.metric.inverse_mass @ law.precision).real, 1.0, atol=0.02
     )
-    assert state.step_size > 0.5
+    assert np.exp(state.search.log_average) > 0.8  # the smallest of 24 other seeds was 1.2
     del model
 
 

@@ -232,7 +232,7 @@ def test_climb_leaves_a_good_start_where_it_is() -> None:
     x = exact.draw(1, np.random.default_rng(2))[0]
     found, highest, *_ = ascent.climb(exact.target.target(), x, ascent.MAX_GRADIENTS)
     np.testing.assert_array_equal(found, x)
-    assert highest > -1e-3  # that of the mode is 0
+    assert highest > -0.05  # that of the mode is 0; the lowest from 200 other starts was -0.008
 
 
 class Counted:
@@ -285,7 +285,9 @@ def test_climb_ends_near_the_optimum_of_scipy(scale: float) -> None:
     x = np.random.default_rng(4).uniform(-scale, scale, 5)
     best = -optimize.minimize(lambda b: -log_density(b), x, jac=lambda b: -gradient(b), method="BFGS").fun
     found = Counted(5, log_density, gradient).climb(x)
-    assert best - 1.0 < found.logp < best + 1e-6
+    # Of 150 others at most 3.1 nats below. Half of those that look back 3 iterations, not 10, are 6.9 below
+    # and more from the two nearer starts.
+    assert best - 5.0 < found.logp < best + 1e-6
     assert found.gradients < 100
 
 
@@ -349,7 +351,8 @@ def test_climb_of_a_badly_scaled_gaussian() -> None:
     found = Counted(100, lambda x: -0.5 * float(np.sum((x / scales) ** 2)), lambda x: -x / scales**2).climb(
         np.random.default_rng(5).uniform(-2, 2, 100)
     )
-    assert found.logp > -500.0  # from -1e9; five nats a dimension
+    # From -1e9. The lowest of 50 others was -2,346; most that look back 3 iterations stay below -3,000.
+    assert found.logp > -3_000.0
     assert found.gradients < 150
 
 

@@ -265,9 +265,11 @@ def test_a_limit_of_gradients_moves_no_look():
     assert not Schedule(Until(seconds=1), 4, 5000).is_look(5000)
 
 
-def test_a_limit_of_gradients_where_rows_cost_more_and_more():
+@pytest.mark.parametrize("seed", range(20))
+def test_a_limit_of_gradients_where_rows_cost_more_and_more(seed):
+    """And where the first ones are cheap ones. In 1,000 seeds the most were 100,500 gradients."""
     schedule, rows, gradients, count = Schedule(Until(gradients=100_000), 2, 10_000), 0, 300, 0
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     costs = np.cumsum(rng.geometric(0.02, 10_000) * np.linspace(1.0, 3.0, 10_000)).astype(int)
     while (then := schedule.next(rows, gradients, 300)) > rows:
         rows, gradients, count = then, 300 + int(costs[then - 1]), count + 1

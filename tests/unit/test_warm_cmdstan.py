@@ -81,7 +81,7 @@ def test_fisher_hmc_begins_with_metric_and_step_size(
     np.testing.assert_allclose(learnt(bare, "preconditioner"), expected, rtol=1e-8, atol=1e-12)
     # A step of this method takes two gradients, and is at most a trajectory.
     np.testing.assert_allclose(learnt(bare, "final_step_size"), np.minimum(2 * fit.step_size[:2], 1.9))
-    idata = draw(fit, chains=4)
+    idata = draw(fit, chains=4, draws=1_000)
     assert learnt(idata, "warmup_iterations").max() <= 160
     said = attributes(idata)["warm"]
     assert said.startswith("starts, metric, step size of nuts, seed 1, model ")
