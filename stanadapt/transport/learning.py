@@ -190,7 +190,10 @@ def _renumber(table: np.ndarray, others: np.ndarray, *, into: bool) -> np.ndarra
 
 def _rows_of(law: Any, table: np.ndarray) -> np.ndarray:
     """The rows of a map that belong to a law."""
-    return table[np.isin(table[:, KIND], law.KINDS)]
+    own = table[:, KIND] == law.KINDS[0]
+    for kind in law.KINDS[1:]:
+        own |= table[:, KIND] == kind
+    return table[own]
 
 
 def _coordinates(rows: np.ndarray) -> np.ndarray:
