@@ -352,7 +352,7 @@ MUTATIONS = [
         "transport/grouping/choice.py",
         "        if not decrease_of(pull_draws(draws, others_of(kept, group)), group) > 0.0:",
         "        if False:",
-        unit("test_transport_learning", "test_a_pair_that_serves_stays_and_one_that_does_not_goes"),
+        unit("test_transport_learning", "test_a_pair_goes_where_draws_have_become_normal"),
     ),
     Mutation(
         "transport/grouping/choice.py",
