@@ -31,7 +31,8 @@ squares. Products of two, d²/2 of them, are tried for at most `LARGEST_PAIRED` 
 When a ridge is found, it is undone in the draws and their scores, and the search goes on. So a chain of
 ridges, in which a parent is a child itself, is found from its last child on.
 
-This file has the search. ridge_terms.py has ridges and their terms, and ridge_fit.py fits and judges one.
+This file has the search. ridge_terms.py has ridges and their terms, ridge_fit.py fits and judges one, and
+ridge_pursuit.py has the loop that chooses terms.
 """
 
 from __future__ import annotations

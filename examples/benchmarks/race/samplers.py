@@ -5,7 +5,7 @@ opening the model, compiling (numba, JAX), imports, anything that the first run 
 way from a sampler's own arrays to ArviZ. In doubt the peers have it easier:
 
 - ours      what `sampling_time` times: start, warm-up, draws, and the models that stanadapt opens again, one
-            for every further chain; kernels of learned coordinates are loaded before, as a first run loads others
+            for every further chain; kernels of coordinates are loaded before, as a first run loads others
 - stan_*    the call of stanli's `Model.sample`, with the model open
 - nutpie*   from `nutpie.sample(blocking=False)` until its sampler says that it has finished; the draws stay
             in its own format
