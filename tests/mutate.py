@@ -368,9 +368,9 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/grouping/choice.py",
-        "        if decrease_of(pull_draws(draws, others_of(kept, group)), group) > 0.0:",
-        "        if True:",
-        unit("test_transport_learning", "test_a_pair_that_serves_stays_and_one_that_does_not_goes"),
+        "        if not decrease_of(pull_draws(draws, others_of(kept, group)), group) > 0.0:",
+        "        if False:",
+        unit("test_transport_learning", "test_a_pair_goes_where_draws_have_become_normal"),
     ),
     Mutation(
         "transport/grouping/choice.py",
@@ -575,8 +575,8 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/grouping/exact_laws.py",
-        "draws) < EXACT < alone - CLEAR)",
-        "draws) < EXACT)",
+        "    return bool(residual_shares_alone(draws, law.members, others).mean() - CLEAR > EXACT)",
+        "    return True",
         unit("test_transport_learning", "test_a_wrong_location_is_put_right"),
     ),
     Mutation(

@@ -26,6 +26,7 @@ from .metric import velocity_into
 # beyond that its error grows sooner.
 B = 0.2145
 FEW_DIMENSIONS = 16.0  # up to so many, short steps come from scales that differ
+SHORTEST = 3.0  # beyond this ratio of T/2 to a step, trajectories become longer with twice the exponent
 
 
 class Room(NamedTuple):
@@ -74,13 +75,18 @@ def _range_of_steps(settings: Any, step_size: Real, most: Any, d: Integer) -> tu
     number, where all scales are right (Beskos, Pillai, Roberts, Sanz-Serna and Stuart, 2013, Optimal tuning
     of the hybrid Monte Carlo algorithm). With d = 1 all short steps are taken for scales that differ, as they
     do while a metric is being learned.
+
+    The metric is a compromise between narrow directions, which bound the step, and wide ones. If steps are
+    very short, the wide ones are that much too long for a trajectory, which then grows in proportion: the
+    exponent is twice as large.
     """
     n = min(settings.trajectory / step_size, 1.0 * most)
     short, largest = 0.5 * settings.trajectory / step_size, n
     if d > FEW_DIMENSIONS:
         short *= (FEW_DIMENSIONS / d) ** 0.25
     if short > 1.0:
-        largest = min(n * (2.0 * short**settings.stretch - 1.0), 1.0 * most)
+        longer = (short * max(1.0, short / SHORTEST)) ** settings.stretch
+        largest = min(n * (2.0 * longer - 1.0), 1.0 * most)
     return n, largest
 
 

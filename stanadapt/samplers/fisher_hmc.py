@@ -28,10 +28,11 @@ probability min(1, e^-dH). The reasons for these choices:
    the trajectories are accepted up to some tens of dimensions. Leapfrog needs three or four steps.
 3. The number of steps is T/h, rounded at random, so that trajectories do not return to their start. If it is
    more than two, scales differ from place to place, A is a compromise, and some directions have a longer
-   period: then there are (T/2h)^stretch times as many steps in the mean, and their number is drawn between
-   T/h and the largest. After warm-up h is taken times (d/16)^(1/4) here if d > 16, since steps become shorter
-   in many dimensions whatever the scales are. If T/h is more than three, most rejections happen where the
-   curvature is largest. The chain could get stuck there, so h aims at `careful_accept`.
+   period: then there are (T/2h)^stretch times as many steps in the mean, with twice this exponent beyond
+   T/2h = 3, and their number is drawn between T/h and the largest. After warm-up h is taken times
+   (d/16)^(1/4) here if d > 16, since steps become shorter in many dimensions whatever the scales are. If T/h
+   is more than three, most rejections happen where the curvature is largest. The chain could get stuck
+   there, so h aims at `careful_accept`.
 4. The first metric comes from the Hessian at the start, where the climb has ended (2 d gradients), up to
    d = 100. In more dimensions it does so only if the Hessian is far from a diagonal, and draws choose the
    form of A (metric_choice.py).

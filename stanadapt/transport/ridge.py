@@ -183,9 +183,11 @@ def describe(rows: np.ndarray, d: int) -> dict[str, np.ndarray]:
 
 def ridges_of(rows: np.ndarray) -> list[Ridge]:
     """The ridges that rows hold, in their order."""
+    if not len(rows):
+        return []
     starts = np.flatnonzero(np.diff(rows[:, OWN], prepend=-1.0))
     found = []
-    for part in np.split(rows, starts[1:]) if len(rows) else []:
+    for part in np.split(rows, starts[1:]):
         firsts, seconds = (part[:, column].astype(np.int64) for column in (PARENT_A, PARENT_B))
         exact = np.isinf(part[:, [REACH]])
         reaches = np.where(exact, np.inf, part[:, [REACH, REACH_B]])

@@ -8,6 +8,7 @@ import functools
 
 import numpy as np
 
+from .ridge_pursuit import choose_terms
 from .ridge_terms import (
     Atoms,
     Ridge,
@@ -63,41 +64,18 @@ def pursue(
     columns, sizes = atoms.columns, atoms.sizes
     usable = (atoms.firsts != child) & (atoms.seconds != child) & free[atoms.firsts]
     usable &= free[atoms.seconds] | (atoms.seconds < 0)
-    chosen: list[int] = []
+    started: list[int] = []
     if is_regular:
-        chosen = [int(k) for k in np.flatnonzero(usable & (atoms.seconds < 0))]
+        started = np.flatnonzero(usable & (atoms.seconds < 0)).tolist()
         usable[: atoms.n_linear] = False
-    started = len(chosen)
-    basis = orthonormal(columns[:, chosen]).T if started else np.empty((0, n))
-    rest = sizes - np.square(basis @ columns).sum(axis=0)
+    basis = np.ascontiguousarray(orthonormal(columns[:, started]).T) if started else np.empty((0, n))
+    left = sizes - np.square(basis @ columns).sum(axis=0)
     pair -= (pair @ basis.T) @ basis
-    least = DEPENDENT * sizes
-    while True:
-        x, s = pair
-        square = x @ x
-        s = s - x * ((x @ s) / square)
-        left_of_s = s @ s
-        if left_of_s <= EXACT * total:
-            return np.array(chosen, np.int64)
-        if len(chosen) - started >= min(MOST_TERMS, (n - started) // 2 - SPARE):
-            break
-        along_x = np.square(x @ columns) / square
-        along_s = np.square(s @ columns) / left_of_s
-        left = rest - along_x if is_regular else rest
-        along = along_s if is_regular else along_s + along_x
-        gain = np.where(usable & (left > least), along / left, 0.0)
-        best = int(gain.argmax())
-        if not exact and not gain[best] * n > 2.0 * np.log(len(gain)) + 6.0:
-            break
-        column = columns[:, best]
-        direction = column - (basis @ column) @ basis
-        direction /= np.sqrt(direction @ direction)
-        rest = rest - np.square(direction @ columns)
-        pair -= (pair @ direction)[:, None] * direction
-        basis = np.concatenate((basis, direction[None]))
-        usable[best] = False
-        chosen.append(best)
-    return None if exact else np.array(chosen, np.int64)
+    more = np.empty(max(min(MOST_TERMS, (n - len(started)) // 2 - SPARE), 0), np.int64)
+    terms, least = np.ascontiguousarray(columns.T), DEPENDENT * sizes
+    asked = float(total), EXACT, not is_regular, exact
+    count, wholly = choose_terms(terms, basis, pair, left, least, usable, more, *asked)
+    return None if exact and not wholly else np.array([*started, *more[:count].tolist()], np.int64)
 
 
 def _regress(draws: RidgeDraws, child: int, columns: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -188,11 +166,14 @@ def left_share(ridge: Ridge, draws: RidgeDraws) -> float:
 class Trials:
     """Fits of ridges that are not exact, to the older half of the draws and to all."""
 
-    def __init__(self, draws: RidgeDraws, free: np.ndarray) -> None:
-        """Terms are those of the coordinates that are `free`; later draws may have fewer of them."""
+    def __init__(self, draws: RidgeDraws, free: np.ndarray, atoms: Atoms | None = None) -> None:
+        """Terms are those of the coordinates that are `free`; later draws may have fewer of them.
+
+        `atoms` are these terms in all draws, where they are known.
+        """
         self._half = slice(0, len(draws.points) // 2)
         self._rest = slice(len(draws.points) // 2, None)
-        self._first = draws, np.flatnonzero(free)
+        self._first, self._known = (draws, np.flatnonzero(free)), atoms
 
     @functools.cached_property
     def _older(self) -> Atoms:
@@ -201,7 +182,7 @@ class Trials:
 
     @functools.cached_property
     def _all(self) -> Atoms:
-        return make_atoms(*self._first)
+        return make_atoms(*self._first) if self._known is None else self._known
 
     def ridge(self, draws: RidgeDraws, child: int, free: np.ndarray) -> Ridge | None:
         """The ridge of `child` that decreases F on draws that it was not fitted to, if there is one."""

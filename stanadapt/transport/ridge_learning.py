@@ -31,7 +31,8 @@ squares. Products of two, d²/2 of them, are tried for at most `LARGEST_PAIRED` 
 When a ridge is found, it is undone in the draws and their scores, and the search goes on. So a chain of
 ridges, in which a parent is a child itself, is found from its last child on.
 
-This file has the search. ridge_terms.py has ridges and their terms, and ridge_fit.py fits and judges one.
+This file has the search. ridge_terms.py has ridges and their terms, ridge_fit.py fits and judges one, and
+ridge_pursuit.py has the loop that chooses terms.
 """
 
 from __future__ import annotations
@@ -127,13 +128,17 @@ def may_be_ridges(found: Found) -> bool:
 
 def _that_differ(draws: RidgeDraws) -> RidgeDraws:
     """The draws without those at which the chain stood still: a regression on few points leaves nothing."""
-    moved = np.append(True, (np.diff(draws.points, axis=0) != 0.0).any(axis=1))
-    return draws if moved.all() else RidgeDraws(draws.points[moved], draws.scores[moved])
+    moved = (draws.points[1:] != draws.points[:-1]).any(axis=1)
+    if moved.all():
+        return draws
+    kept = np.append(True, moved)
+    return RidgeDraws(draws.points[kept], draws.scores[kept])
 
 
 def _that_vary(draws: RidgeDraws) -> np.ndarray:
     """Whether coordinates and their scores (d,) vary."""
-    return np.asarray((draws.points.std(axis=0) > 0.0) & (draws.scores.std(axis=0) > 0.0))
+    points, scores = draws
+    return np.asarray((points != points[0]).any(axis=0) & (scores != scores[0]).any(axis=0))
 
 
 def _search(draws: RidgeDraws, training: Training, kept: list[Ridge], *, exact: bool) -> Found:
@@ -147,7 +152,7 @@ def _search(draws: RidgeDraws, training: Training, kept: list[Ridge], *, exact: 
     found: list[Ridge] = []
     while True:
         atoms, before = make_atoms(draws, np.flatnonzero(free)), len(found)
-        seen, trials = find_suspects(draws, atoms), Trials(draws, free)
+        seen, trials = find_suspects(draws, atoms), Trials(draws, free, atoms)
         for child in seen.wholly if exact else seen.likely:
             if exact:
                 ridge = exact_ridge(draws, child, atoms, free, seen.pairs.get(child))
@@ -228,7 +233,8 @@ def find_suspects(draws: RidgeDraws, atoms: Atoms) -> Suspects:
         planes, columns = [plane.astype(np.float32) for plane in planes], columns.astype(np.float32)
     shares = _Shares(planes, columns, [np.searchsorted(free, own) for own in (firsts, seconds)])
     blocks = np.split(np.arange(p), range(_TOGETHER, p, _TOGETHER))
-    best = np.nan_to_num(np.concatenate([shares.of(block).max(axis=1) for block in blocks]))
+    best = np.concatenate([shares.of(block).max(axis=1) for block in blocks])
+    best[np.isnan(best)] = 0.0
     chance = 1.0 - np.exp(-(2.0 * np.log(p * len(sizes)) + 4.0) / n)  # the most of so many shares
     order = [k for k in np.argsort(-best, kind="stable")[:MOST_SUSPECTS] if best[k] > SHARE]
     likely = [int(free[k]) for k in order if best[k] > chance]

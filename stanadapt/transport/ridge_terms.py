@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -68,7 +69,7 @@ def make_atoms(draws: RidgeDraws, parents: np.ndarray) -> Atoms:
     x = draws.points[:, parents]
     centers[parents], scales[parents] = x.mean(axis=0), x.std(axis=0)
     u = (x - centers[parents]) / scales[parents]
-    a, b = np.triu_indices(p) if p <= LARGEST_PAIRED else (np.arange(p),) * 2
+    a, b = _pairs(p) if p <= LARGEST_PAIRED else (np.arange(p),) * 2
     columns = np.concatenate((u, u[:, a] * u[:, b]), axis=1)
     columns -= columns.mean(axis=0)
     return Atoms(
@@ -79,6 +80,12 @@ def make_atoms(draws: RidgeDraws, parents: np.ndarray) -> Atoms:
         centers,
         scales,
     )
+
+
+@functools.cache
+def _pairs(p: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places of all pairs of `p` parents, a parent with itself among them."""
+    return np.triu_indices(p)
 
 
 def bent_part(ridge: Ridge) -> Ridge:

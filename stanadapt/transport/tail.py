@@ -155,13 +155,12 @@ def learn_tails(
         suspects = np.union1d(suspects, tails.places)
     if not suspects.size:
         return _NO_TAILS
-    if moved is not None:
-        suspects = np.setdiff1d(suspects, moved)
+    still = set() if moved is None else set(moved.tolist())
     taken: list[tuple[int, float, float]] = []
-    for i in suspects:
-        found = _coordinate(tails, int(i), points[:, i], scores[:, i])
+    for i in suspects.tolist():
+        found = None if i in still else _coordinate(tails, i, points[:, i], scores[:, i])
         if found is not None:
-            taken.append((int(i), *found))
+            taken.append((i, *found))
     if not taken:
         return _NO_TAILS
     places, centers, rates = zip(*taken, strict=True)

@@ -147,6 +147,13 @@ def test_other_methods(method: str, posterior: stanadapt.Posterior) -> None:
     assert len(found.tests) == 20
 
 
+def test_a_run_that_has_learned_no_coordinates() -> None:
+    plain = stanadapt.Posterior("parameters { vector[3] x; } model { x ~ std_normal(); }")
+    run = stanadapt.sample(plain, method="fisher_hmc", seed=1, chains=2, draws=200, progress=False)
+    assert "transport" not in datasets(run)["adaptation"]
+    assert stanadapt.replay(run, plain, progress=False).finding is None
+
+
 def test_an_engine_has_no_kernel_to_freeze(posterior: stanadapt.Posterior) -> None:
     found = stanadapt.replay(stanadapt.sample(posterior, method="nuts", **RUN), posterior, progress=False)
     assert set(found.tests["check"]) == {"reference kernel"}

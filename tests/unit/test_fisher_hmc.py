@@ -311,7 +311,8 @@ def test_steps_as_long_as_the_trajectory_may_be_accepted_more_often(d: int) -> N
     [
         (3, 1.9, 64, 1, 1),  # a step is a trajectory
         (3, 0.95, 64, 2, 2),
-        (10, 0.2375, 64, 8, 24),  # four times as many as two: twice as many in the mean
+        (10, 0.3167, 64, 6, 6 * (2 * np.sqrt(3) - 1)),  # three times as many as two
+        (10, 0.2375, 64, 8, 8 * (2 * 4 / np.sqrt(3) - 1)),  # beyond that they grow in proportion
         (1_296, 0.3167, 64, 6, 6),  # short for their number of dimensions alone
         (1_296, 0.15833, 64, 12, 12 * (2 * np.sqrt(2) - 1)),
         (10, 0.0475, 64, 40, 64),  # as many as there may be

@@ -274,6 +274,13 @@ def test_a_pair_that_serves_stays_and_one_that_does_not_goes() -> None:
     assert same_law(judged, table)
 
 
+def test_a_pair_goes_where_draws_have_become_normal() -> None:
+    points, scores, *_ = hierarchy(300, 3)
+    group = groups_of(learn_transport(no_transport(), points, scores, GROUPS, 150))[0]
+    normal = np.random.default_rng(1).normal(size=points.shape)
+    assert not len(learn_transport(group_rows([group], normal), normal, -normal, GROUPS, 150, new=False))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_newer_half_of_the_draws_must_bear_a_pair_out(seed: int) -> None:
     """Only the older half is a funnel; all draws together would still show one."""

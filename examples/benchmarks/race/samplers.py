@@ -5,7 +5,7 @@ opening the model, compiling (numba, JAX), imports, anything that the first run 
 way from a sampler's own arrays to ArviZ. In doubt the peers have it easier:
 
 - ours      what `sampling_time` times: start, warm-up, draws, and the models that stanadapt opens again, one
-            for every further chain
+            for every further chain; kernels of coordinates are loaded before, as a first run loads others
 - stan_*    the call of stanli's `Model.sample`, with the model open
 - nutpie*   from `nutpie.sample(blocking=False)` until its sampler says that it has finished; the draws stay
             in its own format
@@ -42,6 +42,14 @@ def ours(method: str) -> Callable[[Problem, int, int], Racer]:
 
             self.posterior = stanadapt.Posterior(shim.opened(problem.bridgestan_data))
             self.chains, self.cores = chains, cores
+
+        def prepare(self, draws: int) -> None:
+            # Kernels of coordinates are loaded when a posterior first needs them: a tenth of a second.
+            from stanadapt.transport.fields.field_learning import learn_walk
+            from stanadapt.transport.learning import learn_funnel
+
+            learn_funnel()
+            learn_walk()
 
         def run(self, draws: int, seed: int) -> Callable[[], Outcome]:
             import stanadapt

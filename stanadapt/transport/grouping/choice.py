@@ -134,11 +134,11 @@ def _judge(groups: list[Group], draws: ScoredDraws, whole: ScoredDraws) -> list[
     if len(draws.points) < _JUDGES:
         return kept
     for group in groups:
-        if decrease_of(pull_draws(draws, others_of(kept, group)), group) > 0.0:
-            continue
         others = [other for other in kept if other is not group]
-        if not is_exact(group, others, whole):
-            kept = [other for other in kept if other is not group]
+        if is_exact(group, others, whole):  # the quicker question, since later steps ask it again
+            continue
+        if not decrease_of(pull_draws(draws, others_of(kept, group)), group) > 0.0:
+            kept = others
     return kept
 
 

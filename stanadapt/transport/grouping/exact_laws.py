@@ -267,8 +267,9 @@ def _spread_scales(draws: ScoredDraws, groups: list[Group], variables: np.ndarra
 
 def is_exact(law: Group, others: list[Group], draws: ScoredDraws) -> bool:
     """Whether the law leaves nothing of its members' scores, while something is left without the law."""
-    alone = residual_shares_alone(draws, law.members, others).mean()
-    return bool(residual_share(law, others, draws) < EXACT < alone - CLEAR)
+    if not residual_share(law, others, draws) < EXACT:
+        return False
+    return bool(residual_shares_alone(draws, law.members, others).mean() - CLEAR > EXACT)
 
 
 def simplify(group: Group, groups: list[Group], draws: ScoredDraws, pulled: ScoredDraws) -> Group:

@@ -42,7 +42,6 @@ MOST_DRAWS = 160  # only so many draws are looked at, the newest ones
 _PARALLEL = 1e-9  # a column adds nothing if the basis leaves less than this share of its square
 _SAME = 1e-3  # ratios of coefficients that differ by less, relatively, are the same
 _LEAST_SLOPE = 1e-2  # a location has no smaller ratio than this
-_NOTHING = np.empty(0)
 _TOGETHER = 1 << 17  # numbers that are worked out together, so that they stay in the processor's cache
 _FARTHEST = 30.0  # draws with a log scale farther from its median than this are left out
 
@@ -118,9 +117,9 @@ def _known_shares(
 
 def _key(group: Group, *, numbers: bool) -> tuple[Any, ...]:
     """What regressions take from a group; C and c if `numbers`."""
-    asked = group._replace(thresholds=_NOTHING, data=_NOTHING)
-    asked = asked if numbers else asked._replace(slope=0.0, offset=0.0)
-    return tuple(value.tobytes() if isinstance(value, np.ndarray) else value for value in asked)
+    law = group.members.tobytes(), group.scales.tobytes(), group.beta, group.second, group.beta_2
+    place = group.locations.tobytes(), group.parts.tobytes(), group.part_scale, group.part_beta
+    return *law, *place, *((group.slope, group.offset) if numbers else ())
 
 
 def places(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +147,7 @@ def data_terms(draws: ScoredDraws, law: Group, groups: list[Group]) -> tuple[np.
     left = _left_by_near(draws, law, groups)
     if not left.tells(0):
         return np.full(len(law.members), np.nan), np.full(len(law.members), np.nan)
-    found = left.coefficients()
+    found = left.coefficients
     if law.beta > 0.0:
         return -found[:, 1], found[:, 0]
     unit = np.exp(_medians(draws.points[-MOST_DRAWS:], law)[:, 0])
@@ -221,8 +220,13 @@ def _left_by(
 
 def residual_shares_alone(draws: ScoredDraws, members: np.ndarray, groups: list[Group]) -> np.ndarray:
     """The logarithm of the share of the members' scores (m,) that is left without a law for them."""
-    draws = draws.part(slice(-MOST_DRAWS, None))
-    return _Left(draws, members, groups, np.ones((1, len(draws.points))), []).share()
+    known = {} if draws.known is None else draws.known
+    key = members.tobytes(), *(_key(group, numbers=True) for group in groups)
+    if key not in known:
+        newest = draws.part(slice(-MOST_DRAWS, None))
+        known[key] = _Left(newest, members, groups, np.ones((1, len(newest.points))), []).share()
+    shares: np.ndarray = known[key]
+    return shares
 
 
 def likelihood_of(points: np.ndarray, error: int, others: np.ndarray) -> Likelihood:
@@ -288,6 +292,7 @@ class _Left:
         _, n, terms = self.basis.shape
         return bool(n >= terms + more + _SPARE)
 
+    @functools.cached_property
     def coefficients(self) -> np.ndarray:
         """The coefficients (m, terms) of the regressions; NaN if these have no solution."""
         r = self.triangle[:, :-1]
@@ -299,7 +304,7 @@ class _Left:
 
     def ratio(self, of: int, to: int) -> np.ndarray:
         """Minus the coefficient of the term `to` over that of the term `of` (m,); NaN if there are none."""
-        found = self.coefficients()
+        found = self.coefficients
         return np.asarray(-found[:, to] / found[:, of])
 
     def share(self) -> np.ndarray:
@@ -363,6 +368,8 @@ def _terms_of_others(
 
     Groups add terms to the scores of their locations and scale parameters.
     """
+    if not groups:
+        return []
     own, row_of = np.unique(members, return_inverse=True)
     found = []
     for group in groups:
