@@ -31,7 +31,7 @@ _TIED = 0.4  # share of the entries that the precision of the largest block of c
 _SIGNS = 4  # random vectors that tell how much a curvature changes
 _CHANGE = 0.4  # a field pays if the logarithm of a curvature changes by this within the design
 # Root mean square changes beside the diagonal are 0.01 to 0.23 times those on it for crossed effects and item
-# response with two parameters for each item, and 0.8 to 1.2 times for processes.
+# response with two parameters for each item, and 0.8 to 1.4 times for processes.
 _TIES = 0.4
 
 

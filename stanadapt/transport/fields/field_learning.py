@@ -110,7 +110,7 @@ def _learn(density: ScaledDensity, x: np.ndarray, variables: np.ndarray, most_de
     if place is None or (not precision.dense and place.mode.factor.lower.nnz > MOST_ENTRIES * x.size):
         return None
     design = find_design(precision, place, tails=False)
-    if not ties_change(design.points()[1]) if precision.dense else len(heads) and _is_hopeless(design):
+    if _has_no_use(design):
         none = np.zeros(0)
         return Learned(no_transport(), np.ones(x.size), none.reshape(0, x.size), none)
     follow_tails(design)
@@ -149,8 +149,12 @@ def _find_precision(
     return _dense_precision(density, x, coupling, variables, most_dense)
 
 
-def _is_hopeless(design: Design) -> bool:
-    """Whether a law that is fitted around the middle is far off there."""
+def _has_no_use(design: Design) -> bool:
+    """Whether other laws do as well as a field, or one that is fitted around the middle is far off there."""
+    if design.precision.dense:
+        return not ties_change(design.points()[1])
+    if not len(design.precision.heads):
+        return False
     return how_far_off(design, fit_law(design.precision, design.place, design)) > HOPELESS
 
 
