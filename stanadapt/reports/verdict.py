@@ -12,7 +12,7 @@ UNFINISHED = ("interrupted", "until", "short")  # kinds that do not count while 
 _LONGEST = 2_000  # characters of a finding; it may quote long names
 _SAID = 3  # the sentence names up to so many findings
 _CHAINS, _ESS, _ADAPTATION, _ENERGY = "chains", "ess", "adaptation", "energy"
-_APPROXIMATION = "approximation"
+_PATH, _APPROXIMATION = "path", "approximation"
 
 
 class Kind(NamedTuple):
@@ -29,10 +29,13 @@ KINDS = {
     "constant": Kind(SERIOUS, "no chain has moved", _CHAINS),
     "r_hat": Kind(SERIOUS, "the chains do not agree yet", _CHAINS),
     "apart": Kind(SERIOUS, "a chain sits apart from the others", _CHAINS),
+    "tails": Kind(SERIOUS, "a chain has other tails than the others", _CHAINS),
     "leaving": Kind(SERIOUS, "a chain still moves away", _CHAINS),
     "still": Kind(SERIOUS, "chains stood still", _CHAINS),
     "improper": Kind(SERIOUS, "the posterior seems to be improper", _CHAINS),
     "modes": Kind(SERIOUS, "there is a mode that no chain has visited", _CHAINS),
+    "mode_weights": Kind(SERIOUS, "chains disagree on the weight of a mode", _PATH),
+    "replay": Kind(SERIOUS, "the law of the draws changes under a right kernel"),
     "pareto_k": Kind(SERIOUS, "the approximation is too far from the posterior", _APPROXIMATION),
     "edge": Kind(SERIOUS, "climbs ran to the boundary of the support, or to infinity", _APPROXIMATION),
     "flat": Kind(SERIOUS, "the maximum is not one point", _APPROXIMATION),
@@ -44,6 +47,9 @@ KINDS = {
     "until": Kind(CARE, "the run ended before its goals held", _ESS),
     "ess_bulk": Kind(CARE, "some means rest on few effective draws", _ESS),
     "ess_tail": Kind(CARE, "some quantiles rest on few effective draws", _ESS),
+    "uneven": Kind(CARE, "a chain has learned something else than the others", _ADAPTATION),
+    "round_trips": Kind(CARE, "few replicas have come from a reference to the posterior", _PATH),
+    "legs": Kind(CARE, "the legs of the path disagree on the evidence", _PATH),
     "sticky_tails": Kind(CARE, "chains hardly move in a tail", _CHAINS),
     "heavy_tails": Kind(CARE, "tails are heavy", _CHAINS),
     "acceptance": Kind(CARE, "the acceptance rate is far from its target", _ADAPTATION),
@@ -53,6 +59,11 @@ KINDS = {
     "failures": Kind(CARE, "the log density failed at times", _ADAPTATION),
     "noise": Kind(CARE, "the target is noisy", _ADAPTATION),
 }
+
+
+def kind_of(finding: Finding) -> Kind:
+    """How a report treats a finding. One of an unknown kind asks for care, and stops no report."""
+    return KINDS.get(finding.kind, Kind(CARE, f"there is a finding of the kind {finding.kind}"))
 
 
 class Judged(NamedTuple):
@@ -65,7 +76,7 @@ class Judged(NamedTuple):
 
     @classmethod
     def of(cls, finding: Finding) -> Judged:
-        kind = KINDS.get(finding.kind, Kind(CARE, finding.kind))
+        kind = kind_of(finding)
         text = str(finding)
         text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
         return cls(kind.level, text, finding.kind, kind.picture)
@@ -88,12 +99,12 @@ def judge(
     """
     if is_running and not worst:
         return Verdict(WAIT, "There are too few draws yet to say anything about them.")
-    kinds = list(dict.fromkeys(finding.kind for finding in findings))
+    kinds = list(dict.fromkeys(map(kind_of, findings)))
     if not kinds:
         start = "So far nothing speaks" if is_running else "Nothing speaks"
         return Verdict(GOOD, f"{start} against {what}: {worst}.")
-    level = SERIOUS if any(KINDS[kind].level == SERIOUS for kind in kinds) else CARE
-    clauses = [KINDS[kind].clause for kind in kinds if KINDS[kind].level == level]
+    level = SERIOUS if any(kind.level == SERIOUS for kind in kinds) else CARE
+    clauses = [kind.clause for kind in kinds if kind.level == level]
     more = len(clauses) - _SAID
     said = clauses[:_SAID] + ([f"there {'is' if more == 1 else 'are'} {more} more"] if more > 0 else [])
     if is_running:

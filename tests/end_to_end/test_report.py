@@ -23,7 +23,7 @@ from click.testing import CliRunner
 import stanadapt
 from pages import EVIL, EVIL_LABELS, EVIL_NAME, Elements, evil_result, wide_result
 from stanadapt import cli
-from stanadapt.diagnostics import approximation, findings, missed
+from stanadapt.diagnostics import findings
 from stanadapt.diagnostics.finding import Finding
 from stanadapt.errors import ArgumentError, OutputError
 from stanadapt.model.source import Contents, model_name
@@ -241,12 +241,23 @@ def test_verdicts_are_one_sentence() -> None:
 
 
 def test_every_kind_of_findings_is_known() -> None:
-    source = "".join(Path(each.__file__).read_text("utf-8") for each in (findings, missed, approximation))
+    """All that the room of diagnostics makes, wherever it makes it."""
+    room = Path(findings.__file__).parent
+    source = "".join(path.read_text("utf-8") for path in room.rglob("*.py"))
     kinds = set(re.findall(r'Finding\(\s*"(\w+)"', source))
     assert 'f"ess_{kind}"' in source
     kinds |= {"ess_bulk", "ess_tail"}
-    assert len(kinds) > 15
+    assert len(kinds) > 30
     assert kinds == set(KINDS)
+    assert {kind.picture for kind in KINDS.values() if kind.picture} <= {plan.id for plan in pictures.PLANS}
+
+
+def test_a_finding_of_an_unknown_kind_stops_no_report() -> None:
+    verdict = judge([Finding("of_tomorrow", "Something."), Finding("ess_bulk", "")], "all is well")
+    assert verdict.level == CARE
+    assert verdict.sentence.startswith(
+        "Use these draws with care: there is a finding of the kind of_tomorrow and"
+    )
 
 
 def test_ten_thousand_parameters_fit() -> None:
