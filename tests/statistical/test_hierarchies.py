@@ -218,7 +218,7 @@ def test_without_coordinates_the_neck_is_missed(seed: int) -> None:
     """The same run with them off never sees the lowest draws, and says that something is wrong."""
     more = {"method": "fisher_hmc", "seed": seed, "settings": {"transport": "off"}}
     posterior, findings = run(*shipped("eight_schools_centered"), **more)
-    assert np.mean(np.log(posterior["tau"].values) <= quantiles_of_schools()[1]) < 0.001
+    assert np.mean(np.log(posterior["tau"].values) <= quantiles_of_schools()[0]) < 0.0002  # of 0.001
     assert findings
 
 
