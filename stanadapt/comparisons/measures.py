@@ -27,6 +27,8 @@ _NOT_CONVERGED = {
     "short": "too few draws",
     "r_hat": "R-hat",
     "apart": "a chain sits apart",
+    "tails": "the tails of a chain",
+    "mode_weights": "the weights of modes",
     "leaving": "a chain moves away",
     "ess_bulk": "effective sample size",
     "ess_tail": "effective sample size",
