@@ -23,7 +23,7 @@ import xarray
 
 import stanadapt
 from mode_models import ModeProblem, problems
-from stanadapt.numerics.replicas import squares_of_tours
+from stanadapt.numerics.replicas import share_errors, squares_of_tours
 from stanadapt.result.container import container, datasets, statistics
 
 HEAD = (
@@ -75,10 +75,7 @@ def tour_errors(inside: np.ndarray, stats: xarray.Dataset) -> np.ndarray:
                 tours.append(np.zeros(2))
             tours[present[name]] += (is_inside, 1.0 - is_inside)
         visits = np.array(tours)
-        squares, cross, lengths = squares_of_tours(visits)[:, 0]
-        n, share = visits.sum(), own.mean()
-        variance = (squares - 2.0 * share * cross + share**2 * lengths) / (n**2 - lengths)
-        found.append(np.sqrt(max(variance, 0.0)))
+        found.append(share_errors(squares_of_tours(visits), visits.sum(axis=0))[0])
     return np.array(found)
 
 

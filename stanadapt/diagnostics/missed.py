@@ -85,11 +85,12 @@ def sticky_tails(posterior: xarray.Dataset, stats: xarray.Dataset | None) -> Fin
     when a replica comes to the posterior from a reference, which counts like a proposal that is accepted:
     a narrow mode where trajectories are hardly accepted is left and come to again by these.
     """
-    accepted = None if stats is None else column(stats, "accepted", np.any)
-    rates = None if stats is None else column(stats, "acceptance_rate", np.mean)
+    if stats is None:
+        return None
+    accepted, rates = column(stats, "accepted", np.any), column(stats, "acceptance_rate", np.mean)
     if accepted is None or rates is None or rates.shape != tuple(posterior.sizes[dim] for dim in SAMPLE_DIMS):
         return None
-    restarted = None if stats is None else column(stats, "restarted", np.any)
+    restarted = column(stats, "restarted", np.any)
     if restarted is not None:
         rates = np.where(restarted, 1.0, rates)
     leaving, overall = rates[:, 1:].ravel(), float(rates.mean())  # a rate is that of the way to its draw

@@ -204,14 +204,19 @@ def squares_of_tours(tours: np.ndarray) -> np.ndarray:
 
 
 def weight_errors(counts: ScanCounts) -> np.ndarray:
-    """Standard errors (M,) of the shares of scans at each mode.
+    """Standard errors (M,) of the shares of scans at each mode."""
+    return share_errors(counts.squares + squares_of_tours(counts.tours), counts.visits.sum(axis=0))
+
+
+def share_errors(squares: np.ndarray, visits: np.ndarray) -> np.ndarray:
+    """Standard errors (M,) of the shares of `visits` (M,), from sums (3, M) over tours (`squares_of_tours`).
 
     A share is a ratio of sums over tours. With p for it and n for all scans, its variance is the sum of
     (v - p l)² / n² over tours, and larger by 1 / (1 - sum l² / n²), since p is estimated from the same tours.
     Where there was one tour there is no estimate.
     """
-    own, cross, lengths = counts.squares + squares_of_tours(counts.tours)
-    n, shares = counts.visits.sum(), counts.visits.sum(axis=0) / counts.visits.sum()
+    own, cross, lengths = squares
+    n, shares = visits.sum(), visits / visits.sum()
     with np.errstate(all="ignore"):
         variances = (own - 2.0 * shares * cross + shares**2 * lengths) / (n**2 - lengths)
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..check import join_names
 from ..diagnostics.finding import Finding
 
 GOOD, CARE, SERIOUS, WAIT = "good", "care", "serious", "wait"
@@ -108,11 +109,6 @@ def judge(
     more = len(clauses) - _SAID
     said = clauses[:_SAID] + ([f"there {'is' if more == 1 else 'are'} {more} more"] if more > 0 else [])
     if is_running:
-        return Verdict(WAIT, f"So far {enumerate_words(said)}.")
+        return Verdict(WAIT, f"So far {join_names(said)}.")
     start = f"Do not trust {what} yet" if level == SERIOUS else f"Use {what} with care"
-    return Verdict(level, f"{start}: {enumerate_words(said)}.")
-
-
-def enumerate_words(words: Sequence[str]) -> str:
-    """Join words: `a, b and c`."""
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+    return Verdict(level, f"{start}: {join_names(said)}.")
