@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..jit import kernel
+from .triangular import dot
 
 
 @kernel
@@ -65,11 +66,11 @@ def choose_terms(
     s, along_x, count = np.empty(n), np.empty(m), 0
     while True:
         x = pair[0]
-        square = _product(x, x)
-        slope = _product(x, pair[1]) / square
+        square = dot(x, x)
+        slope = dot(x, pair[1]) / square
         for t in range(n):
             s[t] = pair[1, t] - x[t] * slope
-        left_of_s = _product(s, s)
+        left_of_s = dot(s, s)
         if left_of_s <= share * total:
             return count, True
         if count >= most:
@@ -78,8 +79,8 @@ def choose_terms(
         for j in range(m):
             if not usable[j]:
                 continue
-            along_x[j] = _product(x, terms[j]) ** 2 / square
-            along = _product(s, terms[j]) ** 2 / left_of_s
+            along_x[j] = dot(x, terms[j]) ** 2 / square
+            along = dot(s, terms[j]) ** 2 / left_of_s
             rest = left[j]
             if whole_plane:
                 along += along_x[j]
@@ -93,30 +94,22 @@ def choose_terms(
         for t in range(n):
             direction[t] = column[t]
         for i in range(k):
-            a = _product(basis[i], column)
+            a = dot(basis[i], column)
             for t in range(n):
                 direction[t] -= a * basis[i, t]
         for i in range(count):
-            a = _product(directions[i], column)
+            a = dot(directions[i], column)
             for t in range(n):
                 direction[t] -= a * directions[i, t]
-        size = np.sqrt(_product(direction, direction))
+        size = np.sqrt(dot(direction, direction))
         for t in range(n):
             direction[t] /= size
         for j in range(m):
-            left[j] -= _product(direction, terms[j]) ** 2
+            left[j] -= dot(direction, terms[j]) ** 2
         for i in range(2):
-            a = _product(pair[i], direction)
+            a = dot(pair[i], direction)
             for t in range(n):
                 pair[i, t] -= a * direction[t]
         usable[best] = False
         chosen[count] = best
         count += 1
-
-
-@kernel(counted=False)
-def _product(u: Any, v: Any) -> Any:
-    total = 0.0
-    for t in range(u.size):
-        total += u[t] * v[t]
-    return total
