@@ -482,9 +482,15 @@ MUTATIONS = [
     ),
     Mutation(
         "transport/learning.py",
-        "    return np.concatenate((_learn_inner(inner, training, _coordinates(outer)), outer))",
-        "    return np.concatenate((outer, _learn_inner(inner, training, _coordinates(outer))))",
+        "    return np.concatenate((rows, outer))",
+        "    return np.concatenate((outer, rows))",
         unit("test_transport_ridge", "test_an_exact_ridge_comes_after_a_group_that_moves_its_parent"),
+    ),
+    Mutation(
+        "transport/learning.py",
+        "    room = left > min(MARGIN, RIDGE_MARGIN)",
+        "    room = left > 4.0 * min(MARGIN, RIDGE_MARGIN)",
+        unit("test_transport_learning", "test_draws_near_a_normal_law_have_no_room_for_groups_and_ridges"),
     ),
     Mutation(
         "transport/group.py",

@@ -28,7 +28,7 @@ from . import bend, group, ridge, tail
 from . import field_table as fields
 from .bend import may_have_bends
 from .composition import LAWS, change_coordinates, coordinates_of, rows_into_x, transport_draws
-from .grouping.choice import exact_groups
+from .grouping.choice import MARGIN, exact_groups
 from .grouping.detection import FEW, LEAST_GAIN, NEED, scale_candidates, slope_gains
 from .grouping.exact_laws import CERTAIN
 from .map_table import (
@@ -46,6 +46,7 @@ from .map_table import (
     is_of_group,
     no_transport,
 )
+from .ridge_fit import MARGIN as RIDGE_MARGIN
 from .ridge_fit import pursue
 from .ridge_terms import RidgeDraws, make_atoms
 from .shape import LEAST, divergence_of_all
@@ -53,9 +54,10 @@ from .tail import may_have_tails
 from .training import Training
 
 # A metric alone will do where the divergence of all draws and scores from a normal law is less than this: a
-# law must decrease the divergence of some coordinates by 0.1 or more. Fewer draws for each coordinate tell
-# nothing.
+# law must decrease the divergence of some coordinates by 0.1 or more, and a group or a ridge by their margins
+# of 0.3. Fewer draws for each coordinate tell nothing.
 NORMAL, DRAWS_EACH = 0.1, 3
+MANY = 64
 # In many dimensions a look for new laws takes as long as the first windows, whose draws tell little.
 LARGE, DRAWS_IF_LARGE = 1_500, 64
 
@@ -98,22 +100,34 @@ def learn_transport(
     if len(points) < LEAST:
         return np.concatenate((inner, outer))
     points, scores = transport_draws(outer, points, scores)
+    left = _remaining_divergence(inner, points, scores)
+    room = left > min(MARGIN, RIDGE_MARGIN)
     plain = not len(inner) and (
-        _is_normal(points, scores)
-        or (_is_plain(points, scores, variables, new) and not (new and found.may_be_more()))
+        left < NORMAL
+        or (_is_plain(points, scores, variables, new and room) and not (new and room and found.may_be_more()))
     )
-    if plain and not (wholly and new and len(points) >= CERTAIN):
+    certain = wholly and new and len(points) >= CERTAIN
+    if plain and not certain:
         return outer
-    training = training._replace(points=points, scores=scores)
+    training = training._replace(points=points, scores=scores, room=room)
     if plain:
         return np.concatenate((_without(exact_groups(training), _coordinates(outer)), outer))
-    return np.concatenate((_learn_inner(inner, training, _coordinates(outer)), outer))
+    with_groups = len(inner) > 0 or room or certain
+    rows = _learn_inner(inner, training, _coordinates(outer), with_groups=with_groups)
+    return np.concatenate((rows, outer))
 
 
-def _learn_inner(table: np.ndarray, training: Training, fixed: np.ndarray) -> np.ndarray:
-    """The next rows of a map, without those of exact ridges, which move the coordinates `fixed`."""
+def _learn_inner(
+    table: np.ndarray, training: Training, fixed: np.ndarray, *, with_groups: bool
+) -> np.ndarray:
+    """The next rows of a map, without those of exact ridges, which move the coordinates `fixed`.
+
+    Groups are looked for if `with_groups`.
+    """
     points, scores = training.points, training.scores
-    moves = _without(group.learn(_rows_of(group, table), training), fixed)
+    moves = _rows_of(group, table)
+    if with_groups:
+        moves = _without(group.learn(moves, training), fixed)
     points, scores = transport_draws(moves, points, scores)
     taken = np.concatenate((fixed, _coordinates(moves)))
     training = training._replace(points=points, scores=scores, taken=taken)
@@ -203,10 +217,19 @@ def _coordinates(rows: np.ndarray) -> np.ndarray:
     return rows[:, OWN].astype(np.int64)
 
 
-def _is_normal(points: np.ndarray, scores: np.ndarray) -> bool:
-    """Whether a metric explains draws and scores (n, d), so that no law could bring much."""
+def _remaining_divergence(table: np.ndarray, points: np.ndarray, scores: np.ndarray) -> float:
+    """How far a map leaves draws and scores (n, d) from a normal law, which no law could decrease by more.
+
+    The draws themselves are as many numbers as a regression of scores on points has, d for each score, and
+    what it leaves of few draws is too little by the share d / n. Where draws tell nothing, and where there
+    is a map of many coordinates, which always leaves more, it is infinite.
+    """
     n, d = points.shape
-    return n >= DRAWS_EACH * d and divergence_of_all(points, scores) < NORMAL
+    if n < DRAWS_EACH * d or (len(table) and d > MANY):
+        return np.inf
+    points, scores = transport_draws(table, points, scores)
+    left = divergence_of_all(points, scores) * n / (n - d)
+    return left if np.isfinite(left) else np.inf
 
 
 def _is_plain(points: np.ndarray, scores: np.ndarray, variables: np.ndarray, new: bool) -> bool:

@@ -16,3 +16,4 @@ class Training(NamedTuple):
     before: int  # the first draws, so many, are from the window before
     new: bool  # whether more coordinates may be moved; not in the last window, since no later one judges them
     taken: np.ndarray  # the coordinates that another law moves
+    room: bool = True  # whether so much of F is left that another group, or another ridge, can be worth it

@@ -91,7 +91,7 @@ def exact_groups(training: Training) -> np.ndarray:
 
 
 def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
-    points, scores, variables, before, new, _ = training
+    points, scores, variables, before, new, _, room = training
     old = groups_of(moves)
     draws = with_likelihood(ScoredDraws(points, scores, known={}), old, variables)
     groups = _judge(old, draws.part(slice(before, None)), draws)
@@ -101,14 +101,14 @@ def _choose_groups(moves: np.ndarray, training: Training) -> np.ndarray:
         groups[k] = simplify(groups[k], groups, draws, pulled)
         if not has_exact_data(groups[k], others, draws):
             groups[k] = _refit(groups[k], pulled)
-        if new and not is_exact(groups[k], others, draws):
+        if new and room and not is_exact(groups[k], others, draws):
             groups[k] = _with_other_locations(groups[k], groups, draws, variables)
             groups[k] = _with_second_scale(groups[k], groups, draws, pulled, variables)
     groups = order_groups(with_exact_groups(groups, draws, variables, new)) or groups
     if new:
         groups = _with_scaled_parts(groups, draws)
     refused: set[tuple[int, int]] = set()
-    for _ in range(_ROUNDS if new else 0):
+    for _ in range(_ROUNDS if new and room else 0):
         pulled = pull_draws(draws, groups)
         found = detect(pulled, groups, variables, refused)
         if found is None:
