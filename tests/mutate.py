@@ -490,7 +490,7 @@ MUTATIONS = [
         "transport/learning.py",
         "    room = left > min(MARGIN, RIDGE_MARGIN)",
         "    room = left > 4.0 * min(MARGIN, RIDGE_MARGIN)",
-        unit("test_transport_learning", "test_draws_near_a_normal_law_have_no_room_for_groups_and_ridges"),
+        unit("test_room_for_laws", "test_draws_near_a_normal_law_have_no_room_for_groups_and_ridges"),
     ),
     Mutation(
         "transport/group.py",

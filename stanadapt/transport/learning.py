@@ -78,8 +78,8 @@ def learn_transport(
     The first `before` draws are from the window before; `table` is the map of the present window. `variables`
     (d,) are the numbers of the variables that coordinates belong to; if it is empty, nothing is learned.
     If `new` is false, no group is added: so it is in the last window, since no later window would judge its
-    new groups. If `wholly` is false and there is no map yet, laws that explain scores wholly
-    (grouping/groups.py) are looked for only if the quick test `_is_plain` finds something to look at.
+    new groups. If `wholly` is false, laws that explain scores wholly (grouping/groups.py) are looked for only
+    if the map leaves something to look at.
     """
     if not len(variables):
         return table
@@ -112,7 +112,7 @@ def learn_transport(
     training = training._replace(points=points, scores=scores, room=room)
     if plain:
         return np.concatenate((_without(exact_groups(training), _coordinates(outer)), outer))
-    with_groups = len(inner) > 0 or room or certain
+    with_groups = room or certain or (len(inner) > 0 and (wholly or left >= NORMAL))
     rows = _learn_inner(inner, training, _coordinates(outer), with_groups=with_groups)
     return np.concatenate((rows, outer))
 
