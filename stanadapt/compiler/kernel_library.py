@@ -18,12 +18,15 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
     is_wrapper = False  # whether it only calls another one: then little is gained by optimising it
 
     def _optimize_final_module(self) -> None:
-        if not self.is_wrapper:
+        if self.is_copied:
             super()._optimize_final_module()
-            return
-        passes, builder = self._codegen._module_pass_manager(
-            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
-        )
+        elif self.is_wrapper:
+            self._run_passes(loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap")
+        else:  # numba has passes before these, which find nothing that these miss
+            self._run_passes()
+
+    def _run_passes(self, **options: Any) -> None:
+        passes, builder = self._codegen._module_pass_manager(**options)
         passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:
@@ -63,6 +66,8 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
+        if not self.is_copied and not self.is_wrapper:
+            return  # the passes over the whole module follow at once
         for function in ll_module.functions:
             if not function.is_declaration:
                 passes, builder = self._codegen._function_pass_manager()

@@ -29,8 +29,10 @@ from numba.core.compiler_machinery import PassManager, _pass_registry
 from numba.core.lowering import Lower
 from numba.core.targetconfig import TargetConfig
 from numba.core.transforms import canonicalize_cfg
+from numba.core.typing.templates import _OverloadFunctionTemplate
 
 from ..garbage import paused_collector
+from .internal_functions import jit_with_files
 from .level_codegen import check_locale, level_codegen
 
 
@@ -54,6 +56,7 @@ def lean(context: Any) -> Iterator[None]:
             (TargetConfig, "__hash__", _hash_flags),
             (PassManager, "_runPass", _run_pass),
             (Lower, "create_cfunc_wrapper", lambda _: None),
+            (_OverloadFunctionTemplate, "_get_jit_decorator", jit_with_files),
             (event, "install_timer", lambda *_: contextlib.nullcontext()),
             (event, "start_event", _start_event),
             (event, "end_event", _end_event),
