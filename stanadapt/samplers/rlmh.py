@@ -222,11 +222,9 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
         if learning:
             reward = jump_reward(settings, x, y, u, u_y, log_ratio)
             slopes = reward_slopes(u, u_y, a, a_y, scale, log_ratio)
-            policy = shared.update_policy(
-                settings, policy, scale, u, u_y, a, a_y, reward, accept_prob, slopes
-            )
+            shared.update_policy(settings, policy, scale, u, u_y, a, a_y, reward, accept_prob, slopes)
         elif adapting:
-            policy, step_size = shared.search_scale(policy, scale, accept_prob)
+            step_size = shared.search_scale(policy.record, scale, accept_prob)
     else:
         y, size, root_t = np.empty(x.size), walk_size * np.sqrt(frame.scale), frame.chol_t
         if coerces:

@@ -187,7 +187,7 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
             slopes = np.empty(1), np.empty(1), np.empty(1)
             slopes[0][0], slopes[1][0] = log_q_slope, -(slope + accept_prob) * log_q_slope
             slopes[2][0] = slope * slope_y
-            policy = shared.update_policy(settings, policy, s_0, u, u_y, a, a_y, reward, accept_prob, slopes)
+            shared.update_policy(settings, policy, s_0, u, u_y, a, a_y, reward, accept_prob, slopes)
     else:
         y, rotated_y, s = np.empty(d), np.empty(d), walk_size * np.sqrt(frame.scale)
         rotated = transposed_times(frame.chol_t, score)
