@@ -64,13 +64,14 @@ _REORDERED = {"reassoc", "contract"}
 def kernel(function: Callable[..., Any]) -> Any: ...
 @overload
 def kernel(
-    *, ordered: bool = False, counted: bool = True, late: bool = False
+    *, ordered: bool = False, counted: bool = True, copied: bool | None = None, late: bool = False
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def kernel(
     function: Callable[..., Any] | None = None,
     *,
     ordered: bool = False,
     counted: bool = True,
+    copied: bool | None = None,
     late: bool = False,
 ) -> Any:
     """Compile a function to machine code at its first call. It runs without the GIL and is cached on disk.
@@ -95,18 +96,20 @@ def kernel(
         another name. A kernel that does not count at all may neither make an array, nor take one that another
         kernel returns, nor return one; NumPy's views of rows are fine.
 
-        A kernel that does not count is small and runs in every iteration, so it is copied into the kernels
-        that call it. All others are compiled once and called, unless their `copied` is set.
+    copied
+        Whether it is copied into the kernels that call it; all others are compiled once and called. By
+        default those are copied that do not count, since they are small and run in every iteration. One that
+        takes many times as long as a call, some nanoseconds for each array among its arguments, need not be.
     late
         Whether the kernel is compiled, or loaded, only when it is called for the first time, and not with the
         kernels that call it. That is for what few runs come to. Callers must know the type of the result
         before, so the annotation of the result says it: it is one of `_RESULTS`.
     """
     if function is None:
-        return functools.partial(kernel, ordered=ordered, counted=counted, late=late)
+        return functools.partial(kernel, ordered=ordered, counted=counted, copied=copied, late=late)
     options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
     made = CompiledKernel(function, targetoptions=options, pipeline_class=KernelCompiler)
-    made.copied = not counted and not late
+    made.copied = not late and (not counted if copied is None else copied)
     made = _with_own_cache(made, function, shared=True)
     if late:
         made = LateKernel(made, options)

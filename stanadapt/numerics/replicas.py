@@ -80,23 +80,17 @@ def empty_notes(k: int, d: int, rows: int) -> Notes:
     return Notes(np.empty((k, rows, d)), np.empty((k, rows, d)), np.array([0, 1], np.int64), strange, excess)
 
 
-@kernel(ordered=True)
-def copy_for_sweep(replicas: Replicas, counts: ScanCounts, anew: Any) -> tuple[Replicas, ScanCounts]:
+def copy_for_sweep(replicas: Replicas, counts: ScanCounts, anew: bool) -> tuple[Replicas, ScanCounts]:
     """Copies that a sweep may change; if `anew`, nothing is counted yet, and replicas come from nowhere."""
-    points, heights, slopes, names, origins = replicas
-    refused, tried, log_sums, visits, trips, clock, tours, squares = counts
-    origins, log_sums, clock, keep = origins.copy(), log_sums.copy(), clock.copy(), 1
-    if anew:
-        for j in range(origins.size):
-            origins[j] = 0
-        log_sums[:] = -np.inf
-        clock[0], clock[1], keep = 0, 1, 0
-    again = log_sums, keep * visits, keep * trips, clock, keep * tours, keep * squares
-    counted = ScanCounts(keep * refused, keep * tried, *again)
-    return Replicas(points.copy(), heights.copy(), slopes.copy(), names.copy(), origins), counted
+    copies = Replicas._make(array.copy() for array in replicas)
+    if not anew:
+        return copies, ScanCounts._make(array.copy() for array in counts)
+    copies.origins[:] = 0
+    k, modes = counts.tours.shape
+    return copies, no_counts(k, modes, int(counts.clock[2]))
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False)
 def come_from(weights: Any, cold: Any, replicas: Replicas, counts: ScanCounts) -> Any:
     """Note where replicas have been after exchanges.
 
@@ -116,7 +110,7 @@ def come_from(weights: Any, cold: Any, replicas: Replicas, counts: ScanCounts) -
     return 1.0
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False)
 def rung_of(replicas: Replicas, name: Any) -> Any:
     """The rung that the replica `name` is on."""
     rung = 0
@@ -125,7 +119,7 @@ def rung_of(replicas: Replicas, name: Any) -> Any:
     return rung
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False)
 def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generator) -> None:
     """One round of exchanges, between the pairs whose turn it is; all arrays change in place."""
     points, heights, slopes, names, origins = replicas
@@ -148,7 +142,7 @@ def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generato
     counts.clock[2] += 1
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False)
 def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCounts, batch: Any) -> None:
     """Add the logistic terms of all neighbours to a batch, for the ratios of their integrals."""
     for j in range(len(constants)):
@@ -157,7 +151,7 @@ def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCount
         sums[1] = log_add(sums[1], log_logistic(constants[j] - step_up(weights, j, heights[j + 1])))
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False)
 def open_batch(counts: ScanCounts) -> Any:
     """The batch that the present scan belongs to. Where none is left, two of them become one."""
     scans, length = counts.clock[0], counts.clock[1]
@@ -178,7 +172,7 @@ def open_batch(counts: ScanCounts) -> Any:
     return scans // length
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False)
 def count_visit(counts: ScanCounts, batch: Any, mode: Any, name: Any, restarted: Any) -> None:
     """Count a scan in which the replica `name` was at a mode on the posterior's rung.
 
@@ -186,7 +180,9 @@ def count_visit(counts: ScanCounts, batch: Any, mode: Any, name: Any, restarted:
     """
     tour, squares = counts.tours[name], counts.squares
     if restarted > 0.0:
-        length = tour.sum()
+        length = 0.0
+        for m in range(tour.size):
+            length += tour[m]
         for m in range(tour.size):
             squares[0, m] += tour[m] * tour[m]
             squares[1, m] += tour[m] * length
@@ -222,7 +218,7 @@ def share_errors(squares: np.ndarray, visits: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False)
 def note_points(notes: Notes, scan: Any, weights: Any, replicas: Replicas) -> None:
     """Note where the replicas are after `scan`, and the scores of their rungs."""
     used, stride = notes.clock[0], notes.clock[1]
@@ -246,7 +242,7 @@ def note_points(notes: Notes, scan: Any, weights: Any, replicas: Replicas) -> No
     notes.clock[0] = used + 1
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False)
 def note_strange(
     notes: Notes, known: Mixture, cold: Any, replicas: Replicas, away: Vector, white: Vector
 ) -> None:

@@ -17,7 +17,7 @@ from .kernel_templates import kernel_from
 from .metric import momentum_into, velocity_into
 from .metropolis import accept_probability
 from .splitting import leapfrog_steps, split_steps
-from .tempering import Rung, evaluate_parts, rung_density
+from .tempering import Rung, rung_density
 from .trajectory import trajectory
 
 KERNELS = ("fisher_hmc", "hmc", "mala", "arwmh")  # that move replicas on their rungs
@@ -31,29 +31,22 @@ _LONGEST_WALK = 10.0  # step size of a walk
 _WARM_STEPS = 8  # of a trajectory on a rung that is not the posterior's, unless the posterior's takes more
 
 
-@kernel(ordered=True)
-def evaluate_at(rung: Rung, z: Vector) -> None:
-    """`evaluate_parts` for plain Python."""
-    evaluate_parts(rung, z)
-
-
-rung_steps = kernel_from(split_steps.py_func, "rung_steps", evaluate_at, log_density_gradient=rung_density)
-rung_trajectory = kernel_from(trajectory.py_func, "rung_trajectory", evaluate_at, split_steps=rung_steps)
-
-
 @kernel
 def count_leapfrogs(settings: Any, step_size: Real, most: Any, d: Any, rng: Generator) -> Integer:
     """The steps of a trajectory, in place of `draw_steps`: the Langevin algorithm is Hamiltonian with one."""
     return 1 if settings.kernel == MALA else settings.n_leapfrog
 
 
+rung_steps = kernel_from(split_steps.py_func, "rung_steps", count_leapfrogs, log_density_gradient=rung_density)
+rung_trajectory = kernel_from(trajectory.py_func, "rung_trajectory", count_leapfrogs, split_steps=rung_steps)
+
 rung_leapfrogs = kernel_from(
-    leapfrog_steps.py_func, "rung_leapfrogs", evaluate_at, log_density_gradient=rung_density
+    leapfrog_steps.py_func, "rung_leapfrogs", count_leapfrogs, log_density_gradient=rung_density
 )
 leapfrog_trajectory = kernel_from(
     trajectory.py_func,
     "leapfrog_trajectory",
-    evaluate_at,
+    count_leapfrogs,
     split_steps=rung_leapfrogs,
     draw_steps=count_leapfrogs,
 )

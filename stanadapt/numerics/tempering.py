@@ -61,7 +61,7 @@ class Rung(NamedTuple):
     sloped: bool  # whether gradients are asked for
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False)
 def evaluate_parts(rung: Rung, z: Vector) -> None:
     """Write the log densities of q_0, q_1 and p at `z` (d,), and their gradients, to the rung.
 

@@ -48,7 +48,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..kinds import Flag, Generator, Target
+from ..kinds import Flag, Generator, Matrix, Target, Vector
 from ..numerics import tempering
 from ..numerics.energy import HARMLESS_SHARE
 from ..numerics.metric import Metric
@@ -248,23 +248,34 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
 
 
 @kernel
-def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag, trace: Trace) -> State:
-    """Run one scan for every row of `trace`."""
-    d, x, begins = state.x.size, state.x.copy(), not adapting and not state.frozen
-    replicas, counts = copy_for_sweep(state.replicas, state.counts, begins)
-    step_sizes, searches = state.step_sizes.copy(), state.searches.copy()
-    if begins:
-        for j in range(len(step_sizes)):
-            if searches[j, 3] > 0.0:
-                step_sizes[j] = final_step_size(search_in(searches[j]), longest_step(settings))
-    rest = state[7:]
-    state = State(x, state.logp, replicas, counts, step_sizes, searches, not adapting, *rest)
+def scans(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag, trace: Trace) -> None:
+    """Run one scan for every row of `trace`. All arrays of the state change in place."""
+    d = state.x.size
     three = np.empty(d), np.empty(d), np.empty(d)
     work = ScanRoom(room(d), np.empty(3), np.empty((3, d)), *three, np.empty(REPORT))
     for i in range(trace.logp.size):
         info = step(target, settings, state, adapting, work, rng)
         for j in range(d):
-            x[j] = replicas.points[state.cold, j]
-        record(trace, i, x, replicas.heights[state.cold, POSTERIOR], info)
-    logp = replicas.heights[state.cold, POSTERIOR]
-    return State(x, logp, replicas, counts, step_sizes, searches, not adapting, *rest)
+            state.x[j] = state.replicas.points[state.cold, j]
+        record(trace, i, state.x, state.replicas.heights[state.cold, POSTERIOR], info)
+
+
+@kernel
+def end_searches(settings: Any, searches: Matrix, step_sizes: Vector) -> None:
+    """Write the step sizes (K,) that the draws have."""
+    for j in range(len(step_sizes)):
+        if searches[j, 3] > 0.0:
+            step_sizes[j] = final_step_size(search_in(searches[j]), longest_step(settings))
+
+
+def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting: bool, trace: Trace) -> State:
+    """Run one scan for every row of `trace`."""
+    begins = not adapting and not state.frozen
+    replicas, counts = copy_for_sweep(state.replicas, state.counts, begins)
+    searches, step_sizes = state.searches.copy(), state.step_sizes.copy()
+    if begins:
+        end_searches(settings, searches, step_sizes)
+    state = state._replace(x=state.x.copy(), replicas=replicas, counts=counts, frozen=not adapting)
+    state = state._replace(searches=searches, step_sizes=step_sizes)
+    scans(target, settings, state, rng, adapting, trace)
+    return state._replace(logp=float(replicas.heights[state.cold, POSTERIOR]))

@@ -218,7 +218,8 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
     module: Any = sampler(method)
     arguments = (posterior.model.target(), settings, np.zeros(posterior.dim), np.random.default_rng(0))
     target, kind, x, rng = (numba.typeof(argument) for argument in arguments)
-    trace = numba.typeof(empty_trace(1, posterior.dim))
+    no_rows = empty_trace(0, posterior.dim)
+    trace = numba.typeof(no_rows)
     common = str((target, x, rng, trace))
     steps = []
     if is_engine(module):  # of our kernels its chain calls only this one, to check its start
@@ -233,7 +234,10 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
             return numba.typeof(module.start(*arguments))  # plain Python
 
         def sweep() -> None:
-            module.sweep.prepare((target, kind, state(), rng, numba.types.boolean, trace))
+            if hasattr(module.sweep, "prepare"):
+                module.sweep.prepare((target, kind, state(), rng, numba.types.boolean, trace))
+            else:  # plain Python, which calls a kernel
+                module.sweep(*arguments[:2], module.start(*arguments), arguments[-1], True, no_rows)
 
         def start() -> None:
             if uses_gradient(module, settings):  # the search for a starting point calls these
