@@ -48,7 +48,7 @@ from .late_modules import put_off
 put_off(np, "f2py")
 
 _PACKAGE = __name__.partition(".")[0]
-_MANY_TUPLES = 4_000  # direct calls with tuples as results, each of which takes 0.05 ms more than a wrapper
+_MANY_CALLS = 4_000  # direct calls, each of which takes 6 us more than a wrapper, and with tuples up to 50 us
 _OPTIONS = {
     "nopython": True,
     "nogil": True,
@@ -139,11 +139,16 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
 
     copied: bool
     _needs_entry = False  # whether a call has come that cannot be direct: then the next ones are like it
-    _tuples_read = 0  # by direct calls; a wrapper is faster, and after many it is worth its compilation
+    _slow_calls = 0  # direct ones that a wrapper makes much faster; after many it is worth its compilation
+    _is_small = False  # whether it is the entry of a kernel that is copied
 
     @functools.cached_property
     def entry(self) -> Any:
-        """The compiled function that Python calls in place of this one: it calls this one."""
+        """The compiled function that Python calls in place of this one: it calls this one.
+
+        Where this one is copied it is a kernel too, which Python calls by its address. It has a wrapper
+        otherwise.
+        """
         function, code = self.py_func, self.py_func.__code__
         name = f"enter_{function.__name__}"
         names = list(inspect.signature(function).parameters)
@@ -153,6 +158,10 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         made = scope[name]
         made.__code__ = made.__code__.replace(co_firstlineno=code.co_firstlineno)
         made.__defaults__, made.__doc__ = function.__defaults__, function.__doc__
+        if self.copied:
+            kept = CompiledKernel(made, targetoptions=_OPTIONS, pipeline_class=KernelCompiler)
+            kept.copied, kept._is_small = False, True
+            return _with_own_cache(kept, made, shared=True)
         options = {"nopython": True, "nogil": True}
         return _with_own_cache(_Entry(made, targetoptions=options, pipeline_class=EntryCompiler), made)
 
@@ -165,7 +174,9 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         words: list[Any] = []
         key: list[Any] = []
         lent: dict[int, Any] = {}
-        if self.copied or kws or self._needs_entry or not lay_flat(args, words, key, lent):
+        if self.copied:
+            return self.entry(*args, **kws)
+        if kws or self._needs_entry or not lay_flat(args, words, key, lent):
             self._needs_entry = True
             return self.entry(*args, **kws)
         place = tuple(key)
@@ -175,8 +186,8 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
             call = self._direct_calls[place] = self._direct(tuple(map(numba.typeof, args)), words)
         try:
             if call is not None:
-                self._tuples_read += isinstance(call.result, numba.types.BaseTuple)
-                self._needs_entry = self._tuples_read >= _MANY_TUPLES
+                self._slow_calls += self._is_small or isinstance(call.result, numba.types.BaseTuple)
+                self._needs_entry = self._slow_calls >= _MANY_CALLS
                 return call(words, lent)
         except KernelError:  # the entry raises the exception
             pass
@@ -198,8 +209,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     def prepare(self, kinds: tuple[Any, ...]) -> Any:
         """Compile or load what a call from Python needs, for these types. Returns the type of the result."""
         if self.copied:
-            self.entry.compile(kinds)
-            return self.entry.overloads[kinds].signature.return_type
+            return self.entry.prepare(kinds)
         self.compile(kinds)
         result = self.overloads[kinds].signature.return_type
         if not is_direct(result, kinds):

@@ -37,7 +37,9 @@ def count_leapfrogs(settings: Any, step_size: Real, most: Any, d: Any, rng: Gene
     return 1 if settings.kernel == MALA else settings.n_leapfrog
 
 
-rung_steps = kernel_from(split_steps.py_func, "rung_steps", count_leapfrogs, log_density_gradient=rung_density)
+rung_steps = kernel_from(
+    split_steps.py_func, "rung_steps", count_leapfrogs, log_density_gradient=rung_density
+)
 rung_trajectory = kernel_from(trajectory.py_func, "rung_trajectory", count_leapfrogs, split_steps=rung_steps)
 
 rung_leapfrogs = kernel_from(

@@ -83,7 +83,7 @@ REWARD, ACCEPT, LENGTH, EPISODE, TRIALS, ACCEPTANCE = range(6)
 
 
 class PolicyGuard(NamedTuple):
-    """The best policy so far, which replaces one that has collapsed. Iterations change its arrays in place."""
+    """The best policy so far, which replaces one that has collapsed; its arrays change in place."""
 
     actor: np.ndarray  # (p,) weights of the best actor so far
     about: np.ndarray  # (4,) the numbers that the next constants name
@@ -200,10 +200,9 @@ def update_policy(
     reward = max(reward, _WORST)
     if settings.faithful:
         store(learner.memory, u, u_y, a, a_y, reward)
-    elif guard.about[BROKEN] == 0.0:
-        if not learn_on_policy(settings, learner, u, u_y, reward, slopes):
-            overwrite(learner.nets.actor, guard.actor)
-            guard.about[BROKEN] = 1.0
+    elif guard.about[BROKEN] == 0.0 and not learn_on_policy(settings, learner, u, u_y, reward, slopes):
+        overwrite(learner.nets.actor, guard.actor)
+        guard.about[BROKEN] = 1.0
 
     sums = record.sums
     sums[TRIALS] += 1.0
