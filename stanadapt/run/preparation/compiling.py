@@ -43,6 +43,7 @@ from .second_compiler import follow, second_compiler
 STAND_IN = "parameters { vector[6] x; } model { x ~ std_normal(); }"
 _MANY = 4  # steps that are to be compiled, from which on a second process pays: it takes two seconds to start
 _WARMUP = 1000  # iterations, in which every method has learned something
+_CAPACITY = 20  # points or features that methods which have so many learn from: fits take its square, or cube
 _SEARCH = 1000  # evaluations of a search for modes
 _MARKS = "compiled"  # a folder among those of kernels
 
@@ -273,6 +274,8 @@ def _warm_up(module: Any, posterior: Posterior) -> Any:
     Returns the state at the end.
     """
     settings, rng = resolve(module, None), np.random.default_rng(0)
+    if capacity := module.FACTS.capacity:
+        settings = settings._replace(**{capacity: _CAPACITY})
     target, x = posterior.model.target(), np.full(posterior.dim, 0.1)
     with one_thread():
         state = warmup.warm_up(module, settings, target, x, rng, min(_WARMUP, module.FACTS.warmup)).finish()
