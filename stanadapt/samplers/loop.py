@@ -24,3 +24,21 @@ def _sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trac
         state, info = step(target, settings, state, rng, adapting)  # type: ignore[name-defined] # noqa: F821
         record(trace, i, state.x, state.logp, info)
     return state
+
+
+def make_policy_sweep(step: Any, state: type) -> Any:
+    """The kernel `sweep` of a method with a policy, whose `step` takes and returns the other fields of `state`.
+
+    A policy has thirty arrays, which change in place: without them there is less to hand over in every
+    iteration, and to compile. So the step is not copied, and is optimised once.
+    """
+    return kernel_from(_policy_sweep, "sweep", step, step=step, State=state)
+
+
+def _policy_sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+    """Run one iteration for every row of `trace`."""
+    moving, policy = state[:-1], state.policy
+    for i in range(trace.logp.size):
+        moving, info = step(target, settings, moving, policy, rng, adapting)  # type: ignore[name-defined] # noqa: F821
+        record(trace, i, moving[0], moving[1], info)
+    return State(*moving, policy)  # type: ignore[name-defined] # noqa: F821

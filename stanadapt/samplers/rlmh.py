@@ -60,7 +60,7 @@ from ..trace import NOTHING, Info
 from . import policy as shared
 from . import policy_stages
 from .base import POLICY, Facts, move_with_density
-from .loop import make_sweep
+from .loop import make_policy_sweep
 from .policy import Policy, Space
 from .policy_stages import PRETRAINING
 from .settings import NOT_NEGATIVE, POSITIVE, with_settings_of
@@ -205,9 +205,11 @@ def jump_reward(settings: Any, x: Vector, y: Vector, u: Vector, u_y: Vector, log
 
 
 @kernel
-def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
-    """One iteration of Algorithm 1."""
-    x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy = state
+def step(
+    target: Target, settings: Any, moving: Any, policy: Policy, rng: Generator, adapting: Flag
+) -> tuple[Any, Info]:
+    """One iteration of Algorithm 1; `moving` are the fields of the state before the policy."""
+    x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history = moving
 
     acts, actor, scale = shared.choose_actor(settings, policy, step_size, rng, adapting)
     warm = adapting and policy.phase == shared.APPROACH
@@ -245,12 +247,11 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
         else:
             walk_size = adapt_walk_size(walk_size, t, accept_prob)
         step_size, frame = walk_size, learn_walk(frame, t, x)
-    state = State(x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy)
-    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
-    return state, info
+    moving = x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history
+    return moving, Info(accept_prob, accepted, step_size, 1, NOTHING)
 
 
-sweep = make_sweep(step)
+sweep = make_policy_sweep(step, State)
 move = move_with_density
 
 

@@ -47,7 +47,7 @@ from ..trace import NOTHING, Info
 from . import policy as shared
 from . import policy_stages
 from .base import POLICY, UNLESS_FAITHFUL, Facts, move_with_score
-from .loop import make_sweep
+from .loop import make_policy_sweep
 from .policy import Policy, Space
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, with_settings_of
 
@@ -156,9 +156,11 @@ def contrastive_reward(accept_prob: Real, log_ratio: Real, log_gain: Real) -> An
 
 
 @kernel
-def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
-    """One iteration."""
-    x, logp, score, step_size, walk_size, frame, history, policy = state
+def step(
+    target: Target, settings: Any, moving: Any, policy: Policy, rng: Generator, adapting: Flag
+) -> tuple[Any, Info]:
+    """One iteration; `moving` are the fields of the state before the policy."""
+    x, logp, score, step_size, walk_size, frame, history = moving
 
     acts, actor, s_0 = shared.choose_actor(settings, policy, step_size, rng, adapting)
     d, space, score_y = x.size, policy.space, np.empty(x.size)
@@ -204,12 +206,11 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
         step_size = walk_size
         if policy.phase == shared.APPROACH:
             frame = learn_walk(frame, history.t, x)
-    state = State(x, logp, score, step_size, walk_size, frame, history, policy)
-    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
-    return state, info
+    moving = x, logp, score, step_size, walk_size, frame, history
+    return moving, Info(accept_prob, accepted, step_size, 1, NOTHING)
 
 
-sweep = make_sweep(step)
+sweep = make_policy_sweep(step, State)
 move = move_with_score
 
 
