@@ -165,7 +165,9 @@ _calls: dict[Any, Any] = {}  # operators with types of numbers -> signature
 def _type_of_call(function: Any, context: Any, args: Any, kws: Any) -> Any:
     """The signature of a call. numba tries all ways that there are to add two numbers, for each sum."""
     operation = function.typing_key
-    is_plain = isinstance(args, tuple) and all(isinstance(kind, types.Number | types.Boolean) for kind in args)
+    is_plain = isinstance(args, tuple) and all(
+        isinstance(kind, types.Number | types.Boolean) for kind in args
+    )
     if kws or not is_plain or operation not in _OPERATORS:
         return _get_call_type(function, context, args, kws)
     place = id(function), context, args

@@ -120,7 +120,6 @@ class Policy(NamedTuple):
     pretrained: np.ndarray  # (p,) weights of the actor before any reward
 
 
-@kernel
 def empty_policy() -> Policy:
     """The state before there is a policy."""
     none, no_matrix, no_shape = np.zeros(0), np.zeros((0, 0)), Shape(0, 0, 0)

@@ -52,7 +52,6 @@ from ..kinds import Flag, Generator, Real, Target, Vector
 from ..numerics.actor_critic import action
 from ..numerics.frame import WALK_ACCEPT, Frame, adapt_walk_size, learn_walk, plain_frame
 from ..numerics.history import History, empty_history, remember
-from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
 from ..numerics.walk import coerce, propose_walk
 from ..target import log_density
@@ -106,12 +105,11 @@ def n_matrices(settings: Any) -> int:
     return 4
 
 
-@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with a walk and no policy."""
     logp = log_density(target, x)
     history = empty_history(policy_stages.KEPT, x.size)
-    one = scaled_identity(x.size, 1.0)
+    one = np.eye(x.size)
     return State(x.copy(), logp, 1.0, 1.0, plain_frame(x), 1.0, one, history, shared.empty_policy())
 
 

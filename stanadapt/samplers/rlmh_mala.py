@@ -95,7 +95,6 @@ def n_matrices(settings: Any) -> int:
     return 3
 
 
-@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with isotropic MALA and no policy."""
     score = np.empty(x.size)

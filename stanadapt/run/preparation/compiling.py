@@ -219,8 +219,7 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
     module: Any = sampler(method)
     arguments = (posterior.model.target(), settings, np.zeros(posterior.dim), np.random.default_rng(0))
     target, kind, x, rng = (numba.typeof(argument) for argument in arguments)
-    no_rows = empty_trace(0, posterior.dim)
-    trace = numba.typeof(no_rows)
+    trace = numba.typeof(empty_trace(1, posterior.dim))
     common = str((target, x, rng, trace))
     steps = []
     if is_engine(module):  # of our kernels its chain calls only this one, to check its start
@@ -232,13 +231,15 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
         def state() -> Any:
             if hasattr(module.start, "prepare"):
                 return module.start.prepare((target, kind, x, rng))
-            return numba.typeof(module.start(*arguments))  # plain Python
+            return numba.typeof(_first_state(module, settings)[1])
 
         def sweep() -> None:
             if hasattr(module.sweep, "prepare"):
                 module.sweep.prepare((target, kind, state(), rng, numba.types.boolean, trace))
             else:  # plain Python, which calls a kernel
-                module.sweep(*arguments[:2], module.start(*arguments), arguments[-1], True, no_rows)
+                small, first = _first_state(module, settings)
+                rows = empty_trace(0, len(first.x))
+                module.sweep(small, settings, first, np.random.default_rng(0), True, rows)
 
         def start() -> None:
             if uses_gradient(module, settings):  # the search for a starting point calls these
@@ -261,6 +262,16 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
     if (backend := posterior.model.backend) in PROGRAM_BACKENDS:
         steps.append(Step("results", backend, lambda: _build_nothing(posterior)))
     return steps
+
+
+def _first_state(module: Any, settings: Any) -> tuple[Any, Any]:
+    """A small target and a state there, where a method starts in plain Python: types are those of any model.
+
+    The model of a run would be evaluated for this, maybe for minutes.
+    """
+    posterior = _stand_in()
+    target = posterior.model.target()
+    return target, module.start(target, settings, np.zeros(posterior.dim), np.random.default_rng(0))
 
 
 def _compile_climbs(target: Any, x: Any) -> None:
