@@ -38,12 +38,18 @@ def count_leapfrogs(settings: Any, step_size: Real, most: Any, d: Any, rng: Gene
 
 
 rung_steps = kernel_from(
-    split_steps.py_func, "rung_steps", count_leapfrogs, log_density_gradient=rung_density
+    split_steps.py_func, "rung_steps", count_leapfrogs, counted=False, log_density_gradient=rung_density
 )
-rung_trajectory = kernel_from(trajectory.py_func, "rung_trajectory", count_leapfrogs, split_steps=rung_steps)
+rung_trajectory = kernel_from(
+    trajectory.py_func, "rung_trajectory", count_leapfrogs, counted=False, split_steps=rung_steps
+)
 
 rung_leapfrogs = kernel_from(
-    leapfrog_steps.py_func, "rung_leapfrogs", count_leapfrogs, log_density_gradient=rung_density
+    leapfrog_steps.py_func,
+    "rung_leapfrogs",
+    count_leapfrogs,
+    counted=False,
+    log_density_gradient=rung_density,
 )
 leapfrog_trajectory = kernel_from(
     trajectory.py_func,

@@ -27,7 +27,7 @@ def _sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trac
 
 
 def make_policy_sweep(step: Any, state: type) -> Any:
-    """The kernel `sweep` of a method with a policy, whose `step` takes and returns the other fields of `state`.
+    """The kernel `sweep` of a method with a policy, whose `step` hands over the other fields of `state`.
 
     A policy has thirty arrays, which change in place: without them there is less to hand over in every
     iteration, and to compile. So the step is not copied, and is optimised once.

@@ -194,7 +194,7 @@ class ScanRoom(NamedTuple):
     report: np.ndarray  # (6,)
 
 
-@kernel
+@kernel(counted=False, copied=False)
 def step(target: Target, settings: Any, state: State, adapting: Flag, work: ScanRoom, rng: Generator) -> Info:
     """One scan: every replica moves, then neighbours are exchanged. All arrays of the state change in place.
 
