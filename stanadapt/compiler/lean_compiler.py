@@ -12,7 +12,8 @@ The machine code is the same, for a level of processors. What is left out:
   function
 - the lifetimes of variables after every pass: numba computes them again before it generates code
 - a look at all that extensions may have registered, for each function, where there is nothing new
-- types of sums and comparisons of numbers that were found before
+- types of sums and comparisons of numbers, and sizes of types, that were found before
+- parts of tuples that hold no array, where arrays are counted
 - garbage collections
 
 numba's lock for compilers is held meanwhile, so that no other thread compiles with these functions. numba has
@@ -33,6 +34,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, _pass_registry
 from numba.core.lowering import Lower
 from numba.core.postproc import PostProcessor, VariableLifetime
+from numba.core.runtime.context import NRTContext
 from numba.core.targetconfig import TargetConfig
 from numba.core.transforms import canonicalize_cfg
 from numba.core.types.functions import BaseFunction
@@ -69,6 +71,9 @@ def lean(context: Any) -> Iterator[None]:
             (BaseContext, "refresh", _refresh),
             (TypingContext, "refresh", _refresh_types),
             (BaseFunction, "get_call_type", _type_of_call),
+            (BaseContext, "get_abi_sizeof", _size_of),
+            (BaseContext, "get_abi_alignment", _alignment_of),
+            (NRTContext, "get_meminfos", _counts_in),
             (event, "install_timer", lambda *_: contextlib.nullcontext()),
             (event, "start_event", _start_event),
             (event, "end_event", _end_event),
@@ -178,6 +183,45 @@ def _type_of_call(function: Any, context: Any, args: Any, kws: Any) -> Any:
             return found
         known = _calls[place] = function, found  # which keeps the function, and so its place, alive
     return known[1]
+
+
+_get_size, _get_alignment = BaseContext.get_abi_sizeof, BaseContext.get_abi_alignment
+_sizes: dict[Any, int] = {}
+
+
+def _size_of(context: Any, kind: Any) -> int:
+    """The size of a type, for which numba has LLVM read a module that holds nothing else."""
+    place = "size", str(kind)
+    if place not in _sizes:
+        _sizes[place] = _get_size(context, kind)
+    return _sizes[place]
+
+
+def _alignment_of(context: Any, kind: Any) -> int:
+    place = "alignment", str(kind)
+    if place not in _sizes:
+        _sizes[place] = _get_alignment(context, kind)
+    return _sizes[place]
+
+
+_parts: dict[Any, bool] = {}  # type -> whether values of it hold counts
+
+
+def _counts_in(runtime: Any, builder: Any, kind: Any, value: Any) -> list[tuple[Any, Any]]:
+    """The counts of references in a value, with their types."""
+    manager = runtime._context.data_model_manager
+    model = manager[kind]
+    if kind not in _parts:
+        _parts[kind] = model.contains_nrt_meminfo()
+    if not _parts[kind]:
+        return []
+    found = [(kind, model.get_nrt_meminfo(builder, value))] if model.has_nrt_meminfo() else []
+    for member, get in model.traverse(builder):
+        if member not in _parts:
+            _parts[member] = manager[member].contains_nrt_meminfo()
+        if _parts[member]:
+            found += _counts_in(runtime, builder, member, get(value))
+    return found
 
 
 _start, _end = event.start_event, event.end_event
