@@ -115,7 +115,6 @@ def _count_compilations(times_functions: bool) -> dict[str, float]:
         return times.seconds
     from numba.core import event
 
-
     class Listener(event.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
             times.begin()

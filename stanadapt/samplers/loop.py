@@ -26,19 +26,26 @@ def _sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trac
     return state
 
 
-def make_policy_sweep(step: Any, state: type) -> Any:
-    """The kernel `sweep` of a method with a policy, whose `step` hands over the other fields of `state`.
+def make_policy_sweep(step: Any, state: type[Any]) -> tuple[Any, Any]:
+    """The `sweep` of a method with a policy, and the kernel that it calls.
 
-    A policy has thirty arrays, which change in place: without them there is less to hand over in every
-    iteration, and to compile. So the step is not copied, and is optimised once.
+    The `step` takes and returns all fields of `state` but the last one, the policy. That has thirty arrays,
+    which change in place: without them there is less to hand over in every iteration, and to compile. So the
+    step is not copied, and is optimised once.
     """
-    return kernel_from(_policy_sweep, "sweep", step, step=step, State=state)
+    scans = kernel_from(_scan, "scans", step, step=step)
+
+    def sweep(target: Any, settings: Any, before: Any, rng: Any, adapting: bool, trace: Any) -> Any:
+        """Run one iteration for every row of `trace`."""
+        *moving, policy = before
+        return state(*scans(target, settings, tuple(moving), policy, rng, adapting, trace), policy)
+
+    return sweep, scans
 
 
-def _policy_sweep(target: Any, settings: Any, state: Any, rng: Any, adapting: Any, trace: Any) -> Any:
+def _scan(target: Any, settings: Any, moving: Any, policy: Any, rng: Any, adapting: Any, trace: Any) -> Any:
     """Run one iteration for every row of `trace`."""
-    moving, policy = state[:-1], state.policy
     for i in range(trace.logp.size):
         moving, info = step(target, settings, moving, policy, rng, adapting)  # type: ignore[name-defined] # noqa: F821
         record(trace, i, moving[0], moving[1], info)
-    return State(*moving, policy)  # type: ignore[name-defined] # noqa: F821
+    return moving

@@ -152,30 +152,40 @@ def out_of_space(space: Space, u: Vector) -> Vector:
 
 
 @kernel(ordered=True)
-def choose_actor(settings: Any, policy: Policy, scale: Real, rng: Generator, adapting: Flag) -> Any:
+def choose_actor(
+    settings: Any,
+    phase: Any,
+    actor: Vector,
+    record: Record,
+    guard: PolicyGuard,
+    scale: Real,
+    rng: Generator,
+    adapting: Flag,
+) -> Any:
     """Whether the policy, not the walk, makes this iteration; its actor (p,) and its scale."""
     share = settings.walk_share
     if np.isnan(share):
         share = 0.0 if settings.faithful else 0.1
-    if policy.phase == APPROACH or (share > 0.0 and rng.random() < share):
-        return False, policy.learner.nets.actor, scale
-    if adapting or policy.phase == SCALE:
-        return True, policy.learner.nets.actor, scale
-    return frozen_policy(policy, scale)
+    if phase == APPROACH or (share > 0.0 and rng.random() < share):
+        return False, actor, scale
+    if adapting or phase == SCALE:
+        return True, actor, scale
+    return frozen_policy(actor, record, guard, scale)
 
 
 @kernel(ordered=True)
-def frozen_policy(policy: Policy, scale: Real) -> tuple[Flag, Vector, Real]:
+def frozen_policy(
+    actor: Vector, record: Record, guard: PolicyGuard, scale: Real
+) -> tuple[Flag, Vector, Real]:
     """Whether a policy makes the draws, its actor (p,) and its scale.
 
     It is the policy of the best episode. When faithful it is the last policy, unless that has collapsed. If
     no policy was good, the walk alone makes the draws.
     """
-    nets, guard = policy.learner.nets, policy.guard
-    alive = policy.record.sums[ACCEPTANCE] >= least_acceptance(guard) and guard.about[BROKEN] == 0.0
+    alive = record.sums[ACCEPTANCE] >= least_acceptance(guard) and guard.about[BROKEN] == 0.0
     if guard.about[BEST_REWARD] > -np.inf and not (guard.faithful and alive):
         return True, guard.actor, guard.about[BEST_SCALE]
-    return alive, nets.actor, scale
+    return alive, actor, scale
 
 
 @kernel(ordered=True)

@@ -314,7 +314,7 @@ def learnt(state: ChainState) -> dict[str, Any]:
     """What a chain has learned when warm-up ends."""
     space, record, guard = state.policy.space, state.policy.record, state.policy.guard
     episodes = state.policy.phase == EPISODES
-    used, actor, _ = frozen_policy(state.policy, state.step_size)
+    used, actor, _ = frozen_policy(state.policy.learner.nets.actor, record, guard, state.step_size)
     return {
         "episode_reward": record.rewards.copy() if episodes else np.zeros(0),
         "episode_acceptance": record.acceptances.copy(),

@@ -53,6 +53,7 @@ from ..numerics.actor_critic import action
 from ..numerics.frame import WALK_ACCEPT, Frame, adapt_walk_size, learn_walk, plain_frame
 from ..numerics.history import History, empty_history, remember
 from ..numerics.metropolis import accept_probability
+from ..numerics.networks import Shape
 from ..numerics.walk import coerce, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
@@ -140,15 +141,15 @@ def slope(settings: Any, scale: Real) -> Any:
 
 
 @kernel(ordered=True)
-def proposal_mean(settings: Any, policy: Policy, actor: Vector, scale: Real, u: Vector) -> Any:
+def proposal_mean(settings: Any, phase: Any, shape: Shape, actor: Vector, scale: Real, u: Vector) -> Any:
     """phi(u) (d,), the mean of the proposal, in the coordinates u."""
-    if policy.phase == shared.SCALE:
+    if phase == shared.SCALE:
         factor, a = slope(settings, scale), np.empty(u.size)
         for i in range(u.size):
             a[i] = factor * u[i]
         return a
     a = np.empty(u.size)
-    action(policy.learner.actor_is, actor, settings.radius, u, a)
+    action(shape, actor, settings.radius, u, a)
     return a
 
 
@@ -156,7 +157,9 @@ def proposal_mean(settings: Any, policy: Policy, actor: Vector, scale: Real, u: 
 def draw_proposal(
     target: Target,
     settings: Any,
-    policy: Policy,
+    phase: Any,
+    space: Space,
+    shape: Shape,
     actor: Vector,
     scale: Real,
     x: Vector,
@@ -164,14 +167,14 @@ def draw_proposal(
     rng: Generator,
 ) -> Any:
     """A proposal y (d,) of the policy, its log density, the log acceptance ratio, and u, u_y, a, a_y."""
-    d, space = x.size, policy.space
+    d = x.size
     u, u_y = shared.into_space(space, x), np.empty(d)
-    a = proposal_mean(settings, policy, actor, scale, u)
+    a = proposal_mean(settings, phase, shape, actor, scale, u)
     for i in range(d):
         side = 1.0 if rng.random() < 0.5 else -1.0
         u_y[i] = a[i] + scale * side * rng.standard_exponential()
     y = shared.out_of_space(space, u_y)
-    a_y = proposal_mean(settings, policy, actor, scale, u_y)
+    a_y = proposal_mean(settings, phase, shape, actor, scale, u_y)
     forth, back = 0.0, 0.0
     for i in range(d):
         forth += abs(u_y[i] - a[i])
@@ -209,14 +212,23 @@ def step(
     """One iteration of Algorithm 1; `moving` are the fields of the state before the policy."""
     x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history = moving
 
-    acts, actor, scale = shared.choose_actor(settings, policy, step_size, rng, adapting)
+    acts, actor, scale = shared.choose_actor(
+        settings,
+        policy.phase,
+        policy.learner.nets.actor,
+        policy.record,
+        policy.guard,
+        step_size,
+        rng,
+        adapting,
+    )
     warm = adapting and policy.phase == shared.APPROACH
     coerces = warm and history.t % 2 == 1 and not settings.faithful
     z = np.empty(x.size)
     if acts:
         learning = adapting and policy.phase == shared.EPISODES
         y, logp_y, log_ratio, u, u_y, a, a_y = draw_proposal(
-            target, settings, policy, actor, scale, x, logp, rng
+            target, settings, policy.phase, policy.space, policy.learner.actor_is, actor, scale, x, logp, rng
         )
         accept_prob = accept_probability(log_ratio)
         if learning:
@@ -249,7 +261,7 @@ def step(
     return moving, Info(accept_prob, accepted, step_size, 1, NOTHING)
 
 
-sweep = make_policy_sweep(step, State)
+sweep, scans = make_policy_sweep(step, State)
 move = move_with_density
 
 
