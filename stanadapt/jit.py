@@ -64,7 +64,12 @@ _REORDERED = {"reassoc", "contract"}
 def kernel(function: Callable[..., Any]) -> Any: ...
 @overload
 def kernel(
-    *, ordered: bool = False, counted: bool = True, copied: bool | None = None, late: bool = False
+    *,
+    ordered: bool = False,
+    counted: bool = True,
+    copied: bool | None = None,
+    seldom: bool = False,
+    late: bool = False,
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def kernel(
     function: Callable[..., Any] | None = None,
@@ -72,6 +77,7 @@ def kernel(
     ordered: bool = False,
     counted: bool = True,
     copied: bool | None = None,
+    seldom: bool = False,
     late: bool = False,
 ) -> Any:
     """Compile a function to machine code at its first call. It runs without the GIL and is cached on disk.
@@ -100,16 +106,20 @@ def kernel(
         Whether it is copied into the kernels that call it; all others are compiled once and called. By
         default those are copied that do not count, since they are small and run in every iteration. One that
         takes many times as long as a call, some nanoseconds for each array among its arguments, need not be.
+    seldom
+        Whether it runs so seldom that its loops need not be vectorised, which takes long.
     late
         Whether the kernel is compiled, or loaded, only when it is called for the first time, and not with the
         kernels that call it. That is for what few runs come to. Callers must know the type of the result
         before, so the annotation of the result says it: it is one of `_RESULTS`.
     """
     if function is None:
-        return functools.partial(kernel, ordered=ordered, counted=counted, copied=copied, late=late)
+        chosen = {"ordered": ordered, "counted": counted, "copied": copied, "seldom": seldom, "late": late}
+        return functools.partial(kernel, **chosen)
     options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
     made = CompiledKernel(function, targetoptions=options, pipeline_class=KernelCompiler)
     made.copied = not late and (not counted if copied is None else copied)
+    made.seldom = seldom
     made = _with_own_cache(made, function, shared=True)
     if late:
         made = LateKernel(made, options)
@@ -135,9 +145,12 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     ----------
     copied
         Whether kernels that call it get a copy of its machine code instead.
+    seldom
+        Whether its machine code is to be made quickly.
     """
 
     copied: bool
+    seldom: bool = False
     _needs_entry = False  # whether a call has come that cannot be direct: then the next ones are like it
     _slow_calls = 0  # direct ones that a wrapper makes much faster; after many it is worth its compilation
     _is_small = False  # whether it is the entry of a kernel that is copied

@@ -151,6 +151,7 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
     def run_pass(self, state: Any) -> bool:
         """See numba."""
         _make_library(state, open_kernels[-1].copied, False)
+        state.library.is_seldom = open_kernels[-1].seldom
         return bool(super().run_pass(state))
 
 

@@ -16,12 +16,15 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
 
     is_copied = True  # whether it has no machine code of its own
     is_wrapper = False  # whether it only calls another one: then little is gained by optimising it
+    is_seldom = False  # whether it runs seldom: then vectorised loops gain little
 
     def _optimize_final_module(self) -> None:
         if self.is_copied:
             super()._optimize_final_module()
         elif self.is_wrapper:
             self._run_passes(loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap")
+        elif self.is_seldom:
+            self._run_passes(loop_vectorize=False, slp_vectorize=False, opt=1)
         else:  # numba has passes before these, which find nothing that these miss
             self._run_passes()
 

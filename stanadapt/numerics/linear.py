@@ -31,7 +31,7 @@ def times(root_t: Matrix, v: Vector) -> Vector:
     return out
 
 
-@kernel(counted=False, copied=False)
+@kernel(counted=False)
 def add_times(out: Vector, root_t: Matrix, v: Vector) -> None:
     """out += R @ v, four columns in a pass, so that `out` is read and written a quarter as often."""
     d = v.size

@@ -19,6 +19,7 @@ from ..jit import kernel
 from ..kinds import Generator, Vector
 from .metropolis import accept_probability
 from .mixtures import Mixture, highest_normal
+from .networks import overwrite
 from .tempering import BATCHES, POSTERIOR, log_add, log_logistic, slope_of_rung, step_up
 
 STRANGE = 8  # points of a rung that are kept since known modes explain them least
@@ -90,7 +91,7 @@ def copy_for_sweep(replicas: Replicas, counts: ScanCounts, anew: bool) -> tuple[
     return copies, no_counts(k, modes, int(counts.clock[2]))
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def come_from(weights: Any, cold: Any, replicas: Replicas, counts: ScanCounts) -> Any:
     """Note where replicas have been after exchanges.
 
@@ -110,7 +111,7 @@ def come_from(weights: Any, cold: Any, replicas: Replicas, counts: ScanCounts) -
     return 1.0
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def rung_of(replicas: Replicas, name: Any) -> Any:
     """The rung that the replica `name` is on."""
     rung = 0
@@ -119,7 +120,14 @@ def rung_of(replicas: Replicas, name: Any) -> Any:
     return rung
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
+def _swap(u: Vector, v: Vector) -> None:
+    """Exchange what two vectors hold. numba takes longer for parts of matrices, index by index."""
+    for i in range(u.size):
+        u[i], v[i] = v[i], u[i]
+
+
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generator) -> None:
     """One round of exchanges, between the pairs whose turn it is; all arrays change in place."""
     points, heights, slopes, names, origins = replicas
@@ -131,18 +139,14 @@ def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generato
         if rng.random() < accept_prob:
             names[j], names[j + 1] = names[j + 1], names[j]
             origins[j], origins[j + 1] = origins[j + 1], origins[j]
-            for i in range(points.shape[1]):
-                points[j, i], points[j + 1, i] = points[j + 1, i], points[j, i]
+            _swap(points[j], points[j + 1])
+            _swap(heights[j], heights[j + 1])
             for part in range(3):
-                heights[j, part], heights[j + 1, part] = heights[j + 1, part], heights[j, part]
-                for i in range(points.shape[1]):
-                    above = slopes[j + 1, part, i]
-                    slopes[j + 1, part, i] = slopes[j, part, i]
-                    slopes[j, part, i] = above
+                _swap(slopes[j, part], slopes[j + 1, part])
     counts.clock[2] += 1
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCounts, batch: Any) -> None:
     """Add the logistic terms of all neighbours to a batch, for the ratios of their integrals."""
     for j in range(len(constants)):
@@ -151,7 +155,7 @@ def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCount
         sums[1] = log_add(sums[1], log_logistic(constants[j] - step_up(weights, j, heights[j + 1])))
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def open_batch(counts: ScanCounts) -> Any:
     """The batch that the present scan belongs to. Where none is left, two of them become one."""
     scans, length = counts.clock[0], counts.clock[1]
@@ -172,7 +176,7 @@ def open_batch(counts: ScanCounts) -> Any:
     return scans // length
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def count_visit(counts: ScanCounts, batch: Any, mode: Any, name: Any, restarted: Any) -> None:
     """Count a scan in which the replica `name` was at a mode on the posterior's rung.
 
@@ -218,7 +222,7 @@ def share_errors(squares: np.ndarray, visits: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def note_points(notes: Notes, scan: Any, weights: Any, replicas: Replicas) -> None:
     """Note where the replicas are after `scan`, and the scores of their rungs."""
     used, stride = notes.clock[0], notes.clock[1]
@@ -227,22 +231,20 @@ def note_points(notes: Notes, scan: Any, weights: Any, replicas: Replicas) -> No
     if used == notes.points.shape[1]:
         for j in range(len(weights)):
             for row in range(used // 2):
-                for i in range(notes.points.shape[2]):
-                    notes.points[j, row, i] = notes.points[j, 2 * row + 1, i]
-                    notes.scores[j, row, i] = notes.scores[j, 2 * row + 1, i]
+                overwrite(notes.points[j, row], notes.points[j, 2 * row + 1])
+                overwrite(notes.scores[j, row], notes.scores[j, 2 * row + 1])
         used //= 2
         notes.clock[1] = 2 * stride
         notes.clock[0] = used
         if scan % (2 * stride) != 2 * stride - 1:
             return
     for j in range(len(weights)):
-        for i in range(notes.points.shape[2]):
-            notes.points[j, used, i] = replicas.points[j, i]
+        overwrite(notes.points[j, used], replicas.points[j])
         slope_of_rung(weights[j], replicas.slopes[j], notes.scores[j, used])
     notes.clock[0] = used + 1
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def note_strange(
     notes: Notes, known: Mixture, cold: Any, replicas: Replicas, away: Vector, white: Vector
 ) -> None:
@@ -259,5 +261,4 @@ def note_strange(
                 least = row
         if excess > notes.excess[j, least]:
             notes.excess[j, least] = excess
-            for i in range(notes.strange.shape[2]):
-                notes.strange[j, least, i] = replicas.points[j, i]
+            overwrite(notes.strange[j, least], replicas.points[j])

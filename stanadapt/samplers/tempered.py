@@ -48,11 +48,12 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..kinds import Flag, Generator, Matrix, Target, Vector
+from ..kinds import Flag, Generator, Target
 from ..numerics import tempering
 from ..numerics.energy import HARMLESS_SHARE
 from ..numerics.metric import Metric
 from ..numerics.mixtures import Mixture, component_of, draw_mixture, mixture
+from ..numerics.networks import overwrite, overwrite_rows
 from ..numerics.replicas import (
     Notes,
     Replicas,
@@ -70,9 +71,18 @@ from ..numerics.replicas import (
     replicas_at,
     rung_of,
 )
-from ..numerics.rung_kernels import KERNELS, REPORT, WALK, accept_aim, longest_step, most_steps, move_on_rung
-from ..numerics.splitting import room
-from ..numerics.step_size import average_step_size, dual_averaging, final_step_size, put_search, search_in
+from ..numerics.rung_kernels import (
+    KERNELS,
+    WALK,
+    ScanRoom,
+    accept_aim,
+    end_searches,
+    longest_step,
+    most_steps,
+    move_on_rung,
+    scan_room,
+)
+from ..numerics.step_size import average_step_size, dual_averaging, put_search, search_in
 from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_parts, height_of_rung, slope_of_rung
 from ..trace import Info, Trace, record
 from . import tempering_references, tempering_rounds
@@ -182,18 +192,6 @@ def start(target: Target, settings: Any, x: np.ndarray, rng: Generator) -> State
     return found
 
 
-class ScanRoom(NamedTuple):
-    """Work space of a scan."""
-
-    room: Any  # of a trajectory
-    heights: np.ndarray  # (3,)
-    slopes: np.ndarray  # (3, d)
-    away: np.ndarray  # (d,) as are the next two
-    white: np.ndarray
-    score: np.ndarray
-    report: np.ndarray  # (6,)
-
-
 @kernel(counted=False, copied=False)
 def step(target: Target, settings: Any, state: State, adapting: Flag, work: ScanRoom, rng: Generator) -> Info:
     """One scan: every replica moves, then neighbours are exchanged. All arrays of the state change in place.
@@ -228,10 +226,8 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
                 info, failed = own, target.failures.total[0]
         target.failures.total[0] = failed  # far out, on the other rungs, a density may overflow
         if accepted:
-            for part in range(3):
-                replicas.heights[j, part] = work.heights[part]
-                for i in range(d):
-                    replicas.slopes[j, part, i] = work.slopes[part, i]
+            overwrite(replicas.heights[j], work.heights)
+            overwrite_rows(replicas.slopes[j], work.slopes)
     batch = open_batch(counts)
     count_terms(weights, state.constants, replicas.heights, counts, batch)
     exchange(weights, replicas, counts, rng)
@@ -250,22 +246,11 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
 @kernel
 def scans(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag, trace: Trace) -> None:
     """Run one scan for every row of `trace`. All arrays of the state change in place."""
-    d = state.x.size
-    three = np.empty(d), np.empty(d), np.empty(d)
-    work = ScanRoom(room(d), np.empty(3), np.empty((3, d)), *three, np.empty(REPORT))
+    work = scan_room(state.x.size)
     for i in range(trace.logp.size):
         info = step(target, settings, state, adapting, work, rng)
-        for j in range(d):
-            state.x[j] = state.replicas.points[state.cold, j]
+        overwrite(state.x, state.replicas.points[state.cold])
         record(trace, i, state.x, state.replicas.heights[state.cold, POSTERIOR], info)
-
-
-@kernel
-def end_searches(settings: Any, searches: Matrix, step_sizes: Vector) -> None:
-    """Write the step sizes (K,) that the draws have."""
-    for j in range(len(step_sizes)):
-        if searches[j, 3] > 0.0:
-            step_sizes[j] = final_step_size(search_in(searches[j]), longest_step(settings))
 
 
 def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting: bool, trace: Trace) -> State:
