@@ -10,6 +10,7 @@ numba has no types, so mypy cannot check classes that derive from numba's (`type
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import types
@@ -57,6 +58,11 @@ class _InternalFiles(KernelFiles):
     def __init__(self, compiled: Any, about: str) -> None:
         super().__init__(compiled.py_func, shared=False)
         self._compiled, self._about = compiled, about
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """See numba. A few of its functions have constants that cannot be kept: callers hold copies of them."""
+        with contextlib.suppress(Exception):
+            self._write(sig, data)
 
     def _name(self, sig: Any, codegen: Any) -> str:
         kinds, _ = numba.core.sigutils.normalize_signature(sig)
