@@ -60,7 +60,7 @@ class _InternalFiles(KernelFiles):
         self._compiled, self._about = compiled, about
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """See numba. A few of its functions have constants that cannot be kept: callers hold copies of them."""
+        """See numba. A few of its functions have constants that cannot be kept; callers hold copies."""
         with contextlib.suppress(Exception):
             self._write(sig, data)
 

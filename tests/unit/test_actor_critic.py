@@ -403,7 +403,7 @@ class TestToy:
         s, a = rng.standard_normal((2, 2 * cls.D, n))
         memory = ac.empty_replay(n, cls.D, cls.D)
         return ReplayBuffer(
-            np.ascontiguousarray(s.T), np.ascontiguousarray(a.T), cls.reward(s, a), memory.n + n
+            np.ascontiguousarray(s.T), np.ascontiguousarray(a.T), cls.reward(s, a), np.array([memory.n + n])
         )
 
     def test_deterministic_policy_gradient_is_that_of_the_return(self) -> None:

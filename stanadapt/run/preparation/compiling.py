@@ -24,6 +24,7 @@ from ...model import PROGRAM_BACKENDS
 from ...model.posterior import Posterior
 from ...numerics.ascent import climb, write_heights
 from ...numerics.blas import one_thread
+from ...numerics.networks import Shape, first_weights, regress
 from ...numerics.reference import reference_steps
 from ...samplers import Sampler, history, is_engine, knowledge, resolve, sampler, uses_gradient
 from ...samplers.base import POLICY
@@ -204,6 +205,8 @@ def _rare_steps(method: str, steps: Sequence[Step], posterior: Posterior) -> lis
         _warm_up(module, posterior)
         if module.FACTS.searches:
             _search_modes(module, posterior)
+        if module.FACTS.family == POLICY:
+            _train_policy()
         compile_late_kernels()
 
     if is_engine(module):
@@ -293,6 +296,13 @@ def _warm_up(module: Any, posterior: Posterior) -> Any:
     history(module, state)
     knowledge(module, state)
     return state
+
+
+def _train_policy() -> None:
+    """What trains a policy towards actions that are not zero; a search for its scale says whether they are."""
+    rng, shape = np.random.default_rng(0), Shape(1, 2, 1)
+    points = rng.standard_normal((10, 1))
+    regress(shape, first_weights(shape, rng), points, points, rng, epochs=1, good_enough=0.0)
 
 
 def _search_modes(module: Any, posterior: Posterior) -> None:
