@@ -137,7 +137,7 @@ def until_refit(state: ChainState) -> int:
         return 0
     if policy.phase != EPISODES:
         return NEVER
-    until_full = (record.reward_room.size - record.rewards.size) * record.length - record.n
+    until_full = int((record.reward_room.size - record.rewards.size) * record.length - record.n)
     if not policy.guard.faithful:
         return until_full
     return max(0, min(until_full, TOGETHER - int(policy.learner.memory.n - policy.learner.seen)))

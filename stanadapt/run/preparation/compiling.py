@@ -299,7 +299,7 @@ def _warm_up(module: Any, posterior: Posterior) -> Any:
 
 
 def _train_policy() -> None:
-    """What trains a policy towards actions that are not zero; a search for its scale says whether they are."""
+    """What trains a policy towards actions that are not zero, as most scales of proposals ask for."""
     rng, shape = np.random.default_rng(0), Shape(1, 2, 1)
     points = rng.standard_normal((10, 1))
     regress(shape, first_weights(shape, rng), points, points, rng, epochs=1, good_enough=0.0)
