@@ -91,7 +91,7 @@ def copy_for_sweep(replicas: Replicas, counts: ScanCounts, anew: bool) -> tuple[
     return copies, no_counts(k, modes, int(counts.clock[2]))
 
 
-@kernel(ordered=True, counted=False, copied=False, seldom=True)
+@kernel(ordered=True, counted=False, copied=False)
 def come_from(weights: Any, cold: Any, replicas: Replicas, counts: ScanCounts) -> Any:
     """Note where replicas have been after exchanges.
 
@@ -111,7 +111,7 @@ def come_from(weights: Any, cold: Any, replicas: Replicas, counts: ScanCounts) -
     return 1.0
 
 
-@kernel(ordered=True, counted=False, copied=False, seldom=True)
+@kernel(ordered=True, counted=False, copied=False)
 def rung_of(replicas: Replicas, name: Any) -> Any:
     """The rung that the replica `name` is on."""
     rung = 0
@@ -120,14 +120,7 @@ def rung_of(replicas: Replicas, name: Any) -> Any:
     return rung
 
 
-@kernel(ordered=True, counted=False, copied=False, seldom=True)
-def _swap(u: Vector, v: Vector) -> None:
-    """Exchange what two vectors hold. numba takes longer for parts of matrices, index by index."""
-    for i in range(u.size):
-        u[i], v[i] = v[i], u[i]
-
-
-@kernel(ordered=True, counted=False, copied=False, seldom=True)
+@kernel(ordered=True, counted=False, copied=False)
 def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generator) -> None:
     """One round of exchanges, between the pairs whose turn it is; all arrays change in place."""
     points, heights, slopes, names, origins = replicas
@@ -139,14 +132,18 @@ def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generato
         if rng.random() < accept_prob:
             names[j], names[j + 1] = names[j + 1], names[j]
             origins[j], origins[j + 1] = origins[j + 1], origins[j]
-            _swap(points[j], points[j + 1])
-            _swap(heights[j], heights[j + 1])
+            for i in range(points.shape[1]):
+                points[j, i], points[j + 1, i] = points[j + 1, i], points[j, i]
             for part in range(3):
-                _swap(slopes[j, part], slopes[j + 1, part])
+                heights[j, part], heights[j + 1, part] = heights[j + 1, part], heights[j, part]
+                for i in range(points.shape[1]):
+                    above = slopes[j + 1, part, i]
+                    slopes[j + 1, part, i] = slopes[j, part, i]
+                    slopes[j, part, i] = above
     counts.clock[2] += 1
 
 
-@kernel(ordered=True, counted=False, copied=False, seldom=True)
+@kernel(ordered=True, counted=False, copied=False)
 def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCounts, batch: Any) -> None:
     """Add the logistic terms of all neighbours to a batch, for the ratios of their integrals."""
     for j in range(len(constants)):
@@ -155,7 +152,7 @@ def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCount
         sums[1] = log_add(sums[1], log_logistic(constants[j] - step_up(weights, j, heights[j + 1])))
 
 
-@kernel(ordered=True, counted=False, copied=False, seldom=True)
+@kernel(ordered=True, counted=False, copied=False)
 def open_batch(counts: ScanCounts) -> Any:
     """The batch that the present scan belongs to. Where none is left, two of them become one."""
     scans, length = counts.clock[0], counts.clock[1]
@@ -176,7 +173,7 @@ def open_batch(counts: ScanCounts) -> Any:
     return scans // length
 
 
-@kernel(ordered=True, counted=False, copied=False, seldom=True)
+@kernel(ordered=True, counted=False, copied=False)
 def count_visit(counts: ScanCounts, batch: Any, mode: Any, name: Any, restarted: Any) -> None:
     """Count a scan in which the replica `name` was at a mode on the posterior's rung.
 

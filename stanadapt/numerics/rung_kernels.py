@@ -165,7 +165,7 @@ def accept_aim(settings: Any, step_size: Real) -> Real:
     return aim
 
 
-@kernel(counted=False, copied=False)
+@kernel(counted=False)
 def move_on_rung(
     rung: Rung,
     settings: Any,

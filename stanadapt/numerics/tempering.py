@@ -61,7 +61,7 @@ class Rung(NamedTuple):
     sloped: bool  # whether gradients are asked for
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False)
 def evaluate_parts(rung: Rung, z: Vector) -> None:
     """Write the log densities of q_0, q_1 and p at `z` (d,), and their gradients, to the rung.
 
@@ -73,6 +73,12 @@ def evaluate_parts(rung: Rung, z: Vector) -> None:
         rung.heights[POSTERIOR] = log_density(rung.target, z)
     rung.heights[BROAD] = mixture_log_density(rung.broad, z, rung.slopes[BROAD], rung.away, rung.white)
     rung.heights[FITTED] = mixture_log_density(rung.fitted, z, rung.slopes[FITTED], rung.away, rung.white)
+
+
+@kernel(ordered=True, counted=False, copied=False)
+def evaluate_at(rung: Rung, z: Vector) -> None:
+    """`evaluate_parts` for plain Python, and where it is not worth a copy."""
+    evaluate_parts(rung, z)
 
 
 @kernel(ordered=True, counted=False)

@@ -83,7 +83,7 @@ from ..numerics.rung_kernels import (
     scan_room,
 )
 from ..numerics.step_size import average_step_size, dual_averaging, put_search, search_in
-from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_parts, height_of_rung, slope_of_rung
+from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_at, height_of_rung, slope_of_rung
 from ..trace import Info, Trace, record
 from . import tempering_references, tempering_rounds
 from .base import ALWAYS, HAMILTONIAN, TRAJECTORY_COLUMNS, Facts
@@ -206,7 +206,7 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
         accepted, failed = True, target.failures.total[0]
         if weights[j, POSTERIOR] == 0.0:
             draw_mixture(state.broad if weights[j, BROAD] > 0.0 else state.fitted, replicas.points[j], rng)
-            evaluate_parts(rung, replicas.points[j])
+            evaluate_at(rung, replicas.points[j])
             taken += 1
         else:
             matrices = metrics.inverse_mass[j], metrics.chol_t[j], metrics.scale[j]

@@ -16,7 +16,7 @@ from ..numerics.metric_choice import learn_diagonal
 from ..numerics.mixtures import log_parts
 from ..numerics.replicas import copy_for_sweep, empty_notes, no_counts, replicas_at, weight_errors
 from ..numerics.step_size import dual_averaging
-from ..numerics.tempering import POSTERIOR, Rung, evaluate_parts
+from ..numerics.tempering import POSTERIOR, Rung, evaluate_at
 from ..transport.composition import into_x
 from .base import Handover, Stage
 from .tempering_references import (
@@ -69,7 +69,7 @@ def evaluate_rung(target: Target, state: Any, j: int) -> Rung:
     d, replicas = state.x.size, state.replicas
     work = np.empty(3), np.zeros((3, d)), np.empty(d), np.empty(d)
     rung = Rung(target, state.broad, state.fitted, state.weights[j], *work, state.sloped)
-    evaluate_parts(rung, replicas.points[j])
+    evaluate_at(rung, replicas.points[j])
     replicas.heights[j], replicas.slopes[j] = rung.heights, rung.slopes
     return rung
 
