@@ -74,36 +74,20 @@ class _Lower(Lower):  # type: ignore[misc]
         """See numba."""
         if inst.target.name in self._parts:
             whole, place = self._parts[inst.target.name]
-            if place is None:
-                return self.loadvar(whole)
-            if whole not in self._blk_local_varmap:  # it is in memory, from which only the part is read
-                return self.builder.load(cgutils.gep_inbounds(self.builder, self.getvar(whole), 0, place))
-            return self.builder.extract_value(self.loadvar(whole), place)
+            value = self.loadvar(whole)
+            return value if place is None else self.builder.extract_value(value, place)
         with self._counting(inst.target.name):
             return super().lower_assign(ty, inst)
 
-    def _is_counted(self, name: str) -> bool:
-        """Whether references to arrays in the value of a variable are counted."""
-        return name not in self._held and self.context.enable_nrt and _has_references(self, name)
-
     def storevar(self, value: Any, name: str, argidx: Any = None) -> None:
-        """See numba: the value that the variable had is given up, and need not be read if nothing counts."""
-        if argidx is not None or self._is_counted(name):
+        """See numba: the value that the variable had is given up."""
+        with self._counting(name):
             super().storevar(value, name, argidx)
-            return
-        self._alloca_var(name, self.typeof(name))
-        if name in self._singly_assigned_vars and not self._disable_sroa_like_opt:
-            self._blk_local_varmap[name] = value
-        else:
-            self.builder.store(value, self.getvar(name))
 
     def delvar(self, name: str) -> None:
-        """See numba: nothing uses the variable from here on, and it need not be emptied if nothing counts."""
-        if self._is_counted(name):
+        """See numba: nothing uses the variable from here on."""
+        with self._counting(name):
             super().delvar(name)
-        elif name not in self._blk_local_varmap and not self._disable_sroa_like_opt:
-            self._singly_assigned_vars.discard(name)  # it is deleted in another block than it was assigned in
-            self._alloca_var(name, self.typeof(name))
 
     def alloca_lltype(self, name: str, lltype: Any, datamodel: Any = None) -> Any:
         """See numba, which finds the size of each variable for debuggers."""
@@ -127,17 +111,6 @@ class _Lower(Lower):  # type: ignore[misc]
         """See numba."""
         if self._counts:
             super().decref(typ, val)
-
-
-def _has_references(lower: Lower, name: str) -> bool:
-    """Whether values of the variable `name` hold arrays."""
-    kind = lower.typeof(name)
-    if kind not in _holding:
-        _holding[kind] = bool(lower.context.data_model_manager[kind].contains_nrt_meminfo())
-    return _holding[kind]
-
-
-_holding: dict[Any, bool] = {}  # by types
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)

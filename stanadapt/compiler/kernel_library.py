@@ -19,14 +19,12 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
     is_seldom = False  # whether it runs seldom: then vectorised loops gain little
 
     def _optimize_final_module(self) -> None:
-        if self.is_copied:
-            super()._optimize_final_module()
-        elif self.is_wrapper:
+        if self.is_wrapper:
             self._run_passes(loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap")
         elif self.is_seldom:
             self._run_passes(loop_vectorize=False, slp_vectorize=False, opt=1)
-        else:  # numba has passes before these, which find nothing that these miss
-            self._run_passes()
+        else:
+            super()._optimize_final_module()
 
     def _run_passes(self, **options: Any) -> None:
         passes, builder = self._codegen._module_pass_manager(**options)
@@ -69,7 +67,7 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
-        if not self.is_copied and not self.is_wrapper:
+        if self.is_seldom:
             return  # the passes over the whole module follow at once
         for function in ll_module.functions:
             if not function.is_declaration:

@@ -287,7 +287,7 @@ def least_acceptance(guard: PolicyGuard) -> Any:
     return 0.01 if guard.faithful else 0.05
 
 
-@kernel(ordered=True)
+@kernel(ordered=True, seldom=True)
 def judge_episode(guard: PolicyGuard, nets: Networks, scale: Real, reward: Real, acceptance: Any) -> None:
     """Let the guard see an episode with this mean reward and acceptance, in place.
 
