@@ -91,7 +91,7 @@ def mixture_log_density(law: Mixture, x: Vector, slope: Vector, away: Vector, wh
     return highest + np.log(total)
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False)
 def component_of(law: Mixture, x: Vector, away: Vector, white: Vector) -> Integer:
     """The component that `x` (d,) belongs to: the one with the largest part of the density there."""
     best, highest = 0, -np.inf
@@ -112,7 +112,7 @@ def highest_normal(law: Mixture, x: Vector, away: Vector, white: Vector) -> Real
     return highest
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False)
 def draw_mixture(law: Mixture, x: Vector, rng: Generator) -> None:
     """Write a draw to `x` (d,)."""
     d, u, m = x.size, rng.random(), 0

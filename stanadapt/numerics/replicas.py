@@ -91,7 +91,7 @@ def copy_for_sweep(replicas: Replicas, counts: ScanCounts, anew: bool) -> tuple[
     return copies, no_counts(k, modes, int(counts.clock[2]))
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False)
 def come_from(weights: Any, cold: Any, replicas: Replicas, counts: ScanCounts) -> Any:
     """Note where replicas have been after exchanges.
 
@@ -111,7 +111,7 @@ def come_from(weights: Any, cold: Any, replicas: Replicas, counts: ScanCounts) -
     return 1.0
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False)
 def rung_of(replicas: Replicas, name: Any) -> Any:
     """The rung that the replica `name` is on."""
     rung = 0
@@ -120,7 +120,7 @@ def rung_of(replicas: Replicas, name: Any) -> Any:
     return rung
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False)
 def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generator) -> None:
     """One round of exchanges, between the pairs whose turn it is; all arrays change in place."""
     points, heights, slopes, names, origins = replicas
@@ -143,7 +143,7 @@ def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generato
     counts.clock[2] += 1
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False)
 def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCounts, batch: Any) -> None:
     """Add the logistic terms of all neighbours to a batch, for the ratios of their integrals."""
     for j in range(len(constants)):
@@ -152,7 +152,7 @@ def count_terms(weights: Any, constants: Vector, heights: Any, counts: ScanCount
         sums[1] = log_add(sums[1], log_logistic(constants[j] - step_up(weights, j, heights[j + 1])))
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False)
 def open_batch(counts: ScanCounts) -> Any:
     """The batch that the present scan belongs to. Where none is left, two of them become one."""
     scans, length = counts.clock[0], counts.clock[1]
@@ -173,7 +173,7 @@ def open_batch(counts: ScanCounts) -> Any:
     return scans // length
 
 
-@kernel(ordered=True, counted=False, copied=False)
+@kernel(ordered=True, counted=False)
 def count_visit(counts: ScanCounts, batch: Any, mode: Any, name: Any, restarted: Any) -> None:
     """Count a scan in which the replica `name` was at a mode on the posterior's rung.
 
