@@ -48,7 +48,7 @@ from .late_modules import put_off
 put_off(np, "f2py")
 
 _PACKAGE = __name__.partition(".")[0]
-_MANY_TUPLES = 4_000  # direct calls with tuples as results, each of which takes 0.05 ms more than a wrapper
+_MANY_CALLS = 4_000  # direct calls, each of which takes 6 us more than a wrapper, and with tuples up to 50 us
 _OPTIONS = {
     "nopython": True,
     "nogil": True,
@@ -64,13 +64,20 @@ _REORDERED = {"reassoc", "contract"}
 def kernel(function: Callable[..., Any]) -> Any: ...
 @overload
 def kernel(
-    *, ordered: bool = False, counted: bool = True, late: bool = False
+    *,
+    ordered: bool = False,
+    counted: bool = True,
+    copied: bool | None = None,
+    seldom: bool = False,
+    late: bool = False,
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def kernel(
     function: Callable[..., Any] | None = None,
     *,
     ordered: bool = False,
     counted: bool = True,
+    copied: bool | None = None,
+    seldom: bool = False,
     late: bool = False,
 ) -> Any:
     """Compile a function to machine code at its first call. It runs without the GIL and is cached on disk.
@@ -95,18 +102,24 @@ def kernel(
         another name. A kernel that does not count at all may neither make an array, nor take one that another
         kernel returns, nor return one; NumPy's views of rows are fine.
 
-        A kernel that does not count is small and runs in every iteration, so it is copied into the kernels
-        that call it. All others are compiled once and called, unless their `copied` is set.
+    copied
+        Whether it is copied into the kernels that call it; all others are compiled once and called. By
+        default those are copied that do not count, since they are small and run in every iteration. One that
+        takes many times as long as a call, some nanoseconds for each array among its arguments, need not be.
+    seldom
+        Whether it runs so seldom that its loops need not be vectorised, which takes long.
     late
         Whether the kernel is compiled, or loaded, only when it is called for the first time, and not with the
         kernels that call it. That is for what few runs come to. Callers must know the type of the result
         before, so the annotation of the result says it: it is one of `_RESULTS`.
     """
     if function is None:
-        return functools.partial(kernel, ordered=ordered, counted=counted, late=late)
+        chosen = {"ordered": ordered, "counted": counted, "copied": copied, "seldom": seldom, "late": late}
+        return functools.partial(kernel, **chosen)
     options = {**_OPTIONS, "_nrt": counted, "fastmath": False if ordered else _REORDERED}
     made = CompiledKernel(function, targetoptions=options, pipeline_class=KernelCompiler)
-    made.copied = not counted and not late
+    made.copied = not late and (not counted if copied is None else copied)
+    made.seldom = seldom
     made = _with_own_cache(made, function, shared=True)
     if late:
         made = LateKernel(made, options)
@@ -132,15 +145,23 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     ----------
     copied
         Whether kernels that call it get a copy of its machine code instead.
+    seldom
+        Whether its machine code is to be made quickly.
     """
 
     copied: bool
+    seldom: bool = False
     _needs_entry = False  # whether a call has come that cannot be direct: then the next ones are like it
-    _tuples_read = 0  # by direct calls; a wrapper is faster, and after many it is worth its compilation
+    _slow_calls = 0  # direct ones that a wrapper makes much faster; after many it is worth its compilation
+    _is_small = False  # whether it is the entry of a kernel that is copied
 
     @functools.cached_property
     def entry(self) -> Any:
-        """The compiled function that Python calls in place of this one: it calls this one."""
+        """The compiled function that Python calls in place of this one: it calls this one.
+
+        Where this one is copied it is a kernel too, which Python calls by its address. It has a wrapper
+        otherwise.
+        """
         function, code = self.py_func, self.py_func.__code__
         name = f"enter_{function.__name__}"
         names = list(inspect.signature(function).parameters)
@@ -150,6 +171,10 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         made = scope[name]
         made.__code__ = made.__code__.replace(co_firstlineno=code.co_firstlineno)
         made.__defaults__, made.__doc__ = function.__defaults__, function.__doc__
+        if self.copied:
+            kept = CompiledKernel(made, targetoptions=_OPTIONS, pipeline_class=KernelCompiler)
+            kept.copied, kept._is_small = False, True
+            return _with_own_cache(kept, made, shared=True)
         options = {"nopython": True, "nogil": True}
         return _with_own_cache(_Entry(made, targetoptions=options, pipeline_class=EntryCompiler), made)
 
@@ -162,7 +187,9 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
         words: list[Any] = []
         key: list[Any] = []
         lent: dict[int, Any] = {}
-        if self.copied or kws or self._needs_entry or not lay_flat(args, words, key, lent):
+        if self.copied:
+            return self.entry(*args, **kws)
+        if kws or self._needs_entry or not lay_flat(args, words, key, lent):
             self._needs_entry = True
             return self.entry(*args, **kws)
         place = tuple(key)
@@ -172,8 +199,8 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
             call = self._direct_calls[place] = self._direct(tuple(map(numba.typeof, args)), words)
         try:
             if call is not None:
-                self._tuples_read += isinstance(call.result, numba.types.BaseTuple)
-                self._needs_entry = self._tuples_read >= _MANY_TUPLES
+                self._slow_calls += self._is_small or isinstance(call.result, numba.types.BaseTuple)
+                self._needs_entry = self._slow_calls >= _MANY_CALLS
                 return call(words, lent)
         except KernelError:  # the entry raises the exception
             pass
@@ -195,8 +222,7 @@ class CompiledKernel(CPUDispatcher):  # type: ignore[misc]
     def prepare(self, kinds: tuple[Any, ...]) -> Any:
         """Compile or load what a call from Python needs, for these types. Returns the type of the result."""
         if self.copied:
-            self.entry.compile(kinds)
-            return self.entry.overloads[kinds].signature.return_type
+            return self.entry.prepare(kinds)
         self.compile(kinds)
         result = self.overloads[kinds].signature.return_type
         if not is_direct(result, kinds):

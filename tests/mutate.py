@@ -208,7 +208,7 @@ MUTATIONS = [
     ),
     Mutation(
         "samplers/policy.py",
-        "if guard.reward > -np.inf and not (guard.faithful and alive):",
+        "if guard.about[BEST_REWARD] > -np.inf and not (guard.faithful and alive):",
         "if not alive:",
         unit("test_policy", "test_frozen_policy_is_the_best_one_and_not_the_last"),
     ),

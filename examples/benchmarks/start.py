@@ -10,7 +10,7 @@ all methods. A process imports the package, fits with
 its children. `--cores 1` keeps all of it on one processor. "Own" is the wall time without the imports of
 other packages, which a fresh process of its own takes; the last line has them one by one. `--functions` lists
 the functions whose own compilation takes longest, and those whose machine code takes longest to load, without
-the functions that they call.
+the functions that they call; the clocks for that add some tenths of a second to a first run.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ OTHERS = [
 ]
 
 
-def child(method: str) -> None:
-    """One process of a user; its last line says what it took."""
+def child(method: str, times_functions: bool) -> None:
+    """One process of a user; its last line says what it took, and with `times_functions` what in it."""
     begin = last = time.perf_counter()
     took = {}
 
@@ -53,7 +53,7 @@ def child(method: str) -> None:
     import stanadapt
 
     note("import")
-    compiled, loaded = _count_compilations(), _count_loads()
+    compiled, loaded = _count_compilations(times_functions), _count_loads(times_functions)
     result = stanadapt.sample(
         MODEL / "eight_schools.stan",
         MODEL / "eight_schools.json",
@@ -108,11 +108,12 @@ class OwnTimes:
             self._open[-1][1] += took
 
 
-def _count_compilations() -> dict[str, float]:
+def _count_compilations(times_functions: bool) -> dict[str, float]:
     """Function -> CPU seconds of its own compilation; it fills while functions are compiled."""
-    from numba.core import event
-
     times = OwnTimes()
+    if not times_functions:  # clocks of the process take two tenths of a second in a first run
+        return times.seconds
+    from numba.core import event
 
     class Listener(event.Listener):  # type: ignore[misc]
         def on_start(self, event: Any) -> None:
@@ -126,11 +127,14 @@ def _count_compilations() -> dict[str, float]:
     return times.seconds
 
 
-def _count_loads() -> dict[str, float]:
+def _count_loads(times_functions: bool) -> dict[str, float]:
     """Kernel -> CPU seconds to load its machine code; it fills while kernels are loaded."""
+    times = OwnTimes()
+    if not times_functions:
+        return times.seconds
     from stanadapt.compiler import kernel_files
 
-    times, load = OwnTimes(), kernel_files.load
+    load = kernel_files.load
 
     def timed(path: Path, *arguments: Any) -> Any:
         times.begin()
@@ -167,8 +171,7 @@ def row(method: str, kind: str, runs: list[tuple[dict[str, Any], float]], others
     seconds = [statistics.median(said["seconds"][phase] for said, _ in runs) for phase in ("all", *PHASES)]
     cpu = statistics.median(cpu for _, cpu in runs)
     cells = " | ".join(f"{value:.2f}" for value in (seconds[0], seconds[0] - others, cpu, *seconds[1:]))
-    counts = " | ".join(str(len(runs[0][0][name])) for name in ("compiled", "loaded"))
-    return f"| {method} | {kind} | {cells} | {counts} |"
+    return f"| {method} | {kind} | {cells} |"
 
 
 def main() -> None:
@@ -185,10 +188,10 @@ def main() -> None:
         import_others()
         return
     if options.child:
-        child(options.child)
+        child(options.child, options.functions > 0)
         return
-    print(f"| method | cache | seconds | own | CPU seconds | {' | '.join(PHASES)} | compiled | loaded |")
-    print("| --- | --- |" + " ---: |" * (len(PHASES) + 5))
+    print(f"| method | cache | seconds | own | CPU seconds | {' | '.join(PHASES)} |")
+    print("| --- | --- |" + " ---: |" * (len(PHASES) + 3))
     with tempfile.TemporaryDirectory() as held:
         imports = [run(["--import-others"], held, options.cores)[0] for _ in range(WARM_RUNS)]
         others = {name: statistics.median(took[name] for took in imports) for name in OTHERS}
@@ -205,15 +208,17 @@ def measure(method: str, held: str, options: argparse.Namespace, others: float) 
     with tempfile.TemporaryDirectory() as folder:
         cache = f"{folder}/cache"
         shutil.copytree(held, cache)
-        cold = run(["--child", method], cache, options.cores)
+        arguments = ["--child", method, "--functions", str(options.functions)]
+        cold = run(arguments, cache, options.cores)
         print(row(method, f"with {options.after}" if options.after else "cold", [cold], others), flush=True)
-        warm = [run(["--child", method], cache, options.cores) for _ in range(WARM_RUNS)]
+        warm = [run(arguments, cache, options.cores) for _ in range(WARM_RUNS)]
         print(row(method, "warm", warm, others), flush=True)
     if options.after:
         more = cold[0]["seconds"]["all"] - statistics.median(said["seconds"]["all"] for said, _ in warm)
         more_cpu = cold[1] - statistics.median(cpu for _, cpu in warm)
         print(f"  {method}: {more:.1f} s more than warm, {more_cpu:.1f} CPU seconds more", flush=True)
-    for what, said in (("compiled", cold[0]), ("loaded", warm[0][0])):
+    for what, said in (("compiled", cold[0]), ("loaded", warm[0][0])) if options.functions else ():
+        print(f"  {len(said[what])} functions {what}")
         for name, took in sorted(said[what].items(), key=lambda item: -item[1])[: options.functions]:
             print(f"  {took:6.3f} s  {what} {name}")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from numba import types
-from numba.core import compiler, ir
+from numba.core import cgutils, compiler, ir
 from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
@@ -89,6 +89,12 @@ class _Lower(Lower):  # type: ignore[misc]
         with self._counting(name):
             super().delvar(name)
 
+    def alloca_lltype(self, name: str, lltype: Any, datamodel: Any = None) -> Any:
+        """See numba, which finds the size of each variable for debuggers."""
+        if self.flags.debuginfo:
+            return super().alloca_lltype(name, lltype, datamodel)
+        return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
+
     @contextlib.contextmanager
     def _counting(self, name: str) -> Iterator[None]:
         """Count references to the value of the variable `name`, unless the caller holds it."""
@@ -118,6 +124,7 @@ class _Lowering(NativeLowering):  # type: ignore[misc]
     def run_pass(self, state: Any) -> bool:
         """See numba."""
         _make_library(state, open_kernels[-1].copied, False)
+        state.library.is_seldom = open_kernels[-1].seldom
         return bool(super().run_pass(state))
 
 

@@ -128,17 +128,20 @@ class KernelFiles(caching._Cache):  # type: ignore[misc]
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write machine code; other processes see the file whole or not at all."""
         try:
-            if data.library.has_dynamic_globals:  # addresses, which die with the process
-                return
-            functions = data.library._final_module.functions
-            called = [function.name for function in functions if function.is_declaration]
-            parts = data._replace(type_annotation="")._reduce()  # a text with all types, which nobody reads
-            called_ones = [symbols[name] for name in called if name in symbols]
-            others = [name for name in called if name not in symbols and not name.startswith("llvm.")]
-            content = dumps((called_ones, others, parts))
-            write_whole(_files() / self._name(sig, data.codegen), content + hashlib.sha256(content).digest())
+            self._write(sig, data)
         except Exception as error:  # for example, the disk is full
             _tell_once(error)
+
+    def _write(self, sig: Any, data: Any) -> None:
+        if data.library.has_dynamic_globals:  # addresses, which die with the process
+            return
+        functions = data.library._final_module.functions
+        called = [function.name for function in functions if function.is_declaration]
+        parts = data._replace(type_annotation="")._reduce()  # a text with all types, which nobody reads
+        called_ones = [symbols[name] for name in called if name in symbols]
+        others = [name for name in called if name not in symbols and not name.startswith("llvm.")]
+        content = dumps((called_ones, others, parts))
+        write_whole(_files() / self._name(sig, data.codegen), content + hashlib.sha256(content).digest())
 
     def end_turn(self) -> None:
         """Let other processes compile the function, or load what this one has compiled."""

@@ -16,14 +16,18 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
 
     is_copied = True  # whether it has no machine code of its own
     is_wrapper = False  # whether it only calls another one: then little is gained by optimising it
+    is_seldom = False  # whether it runs seldom: then vectorised loops gain little
 
     def _optimize_final_module(self) -> None:
-        if not self.is_wrapper:
+        if self.is_wrapper:
+            self._run_passes(loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap")
+        elif self.is_seldom:
+            self._run_passes(loop_vectorize=False, slp_vectorize=False, opt=1)
+        else:
             super()._optimize_final_module()
-            return
-        passes, builder = self._codegen._module_pass_manager(
-            loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap"
-        )
+
+    def _run_passes(self, **options: Any) -> None:
+        passes, builder = self._codegen._module_pass_manager(**options)
         passes.run(self._final_module, builder)
 
     def _finalize_final_module(self) -> None:
@@ -63,6 +67,8 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
+        if self.is_seldom:
+            return  # the passes over the whole module follow at once
         for function in ll_module.functions:
             if not function.is_declaration:
                 passes, builder = self._codegen._function_pass_manager()

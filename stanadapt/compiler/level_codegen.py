@@ -55,9 +55,12 @@ class LevelCodegen(codegen.JITCPUCodegen):  # type: ignore[misc]
     """numba's generator of machine code, for a level of processors, and with our own `Library`."""
 
     _library_class = Library
+    _name: str | None = None  # of the processors; LLVM takes its time to find what this one has
 
     def _get_host_cpu_name(self) -> str:
-        return str(config.CPU_NAME or processor_level() or super()._get_host_cpu_name())
+        if self._name is None:
+            self._name = str(config.CPU_NAME or processor_level() or super()._get_host_cpu_name())
+        return self._name
 
     def _get_host_cpu_features(self) -> str:
         if config.CPU_FEATURES is None and self._get_host_cpu_name() in _LEVELS:

@@ -71,7 +71,12 @@ class ReplayBuffer(NamedTuple):
     states: np.ndarray  # (N, 2d)
     actions: np.ndarray  # (N, 2k)
     rewards: np.ndarray  # (N,)
-    n: int  # number of rows written so far
+    written: np.ndarray  # (1,) number of rows written so far
+
+    @property
+    def n(self) -> int:
+        """The number of rows written so far."""
+        return int(self.written[0])
 
 
 def critic_shape(d: int, hidden: int, k: int) -> Shape:
@@ -88,7 +93,8 @@ def make_networks(actor: np.ndarray, critic: np.ndarray) -> Networks:
 
 def empty_replay(rows: int, d: int, k: int) -> ReplayBuffer:
     """A replay buffer with room for `rows` transitions."""
-    return ReplayBuffer(np.zeros((rows, 2 * d)), np.zeros((rows, 2 * k)), np.zeros(rows), 0)
+    written = np.zeros(1, np.int64)
+    return ReplayBuffer(np.zeros((rows, 2 * d)), np.zeros((rows, 2 * k)), np.zeros(rows), written)
 
 
 @kernel(ordered=True)
@@ -169,25 +175,26 @@ def extend_replay(memory: ReplayBuffer, more: int, most: int) -> ReplayBuffer:
     )
 
 
-@kernel(ordered=True)
-def store(memory: ReplayBuffer, u: Vector, y: Vector, a: Vector, a_y: Vector, reward: Real) -> ReplayBuffer:
-    """Write one more transition, over the oldest if there is no room. Returns the buffer."""
-    states, all_actions, rewards, n = memory
-    row, d, k = n % len(rewards), u.size, a.size
+@kernel(ordered=True, late=True)
+def store(memory: ReplayBuffer, u: Vector, y: Vector, a: Vector, a_y: Vector, reward: Real) -> None:
+    """Write one more transition, over the oldest if there is no room."""
+    states, all_actions, rewards, written = memory
+    row, d, k = written[0] % len(rewards), u.size, a.size
     for i in range(d):
         states[row, i], states[row, d + i] = u[i], y[i]
     for j in range(k):
         all_actions[row, j], all_actions[row, k + j] = a[j], a_y[j]
     rewards[row] = reward
-    return ReplayBuffer(states, all_actions, rewards, n + 1)
+    written[0] += 1
 
 
 @kernel(ordered=True)
 def mini_batch(memory: ReplayBuffer, size: Integer, rng: Generator) -> tuple[Matrix, Matrix, Vector, Matrix]:
     """`size` random transitions: states (2d, B), actions (2k, B), rewards (B,), next states (2d, B)."""
     rows = len(memory.rewards)
-    kept = min(memory.n, rows)
-    oldest = memory.n - kept
+    n = memory.written[0]
+    kept = min(n, rows)
+    oldest = n - kept
     s, after = np.empty((memory.states.shape[1], size)), np.empty((memory.states.shape[1], size))
     a, r = np.empty((memory.actions.shape[1], size)), np.empty(size)
     for b in range(size):
@@ -211,8 +218,8 @@ def critic_step(
     a: Matrix,
     r: Vector,
     after: Matrix,
-) -> tuple[Adam, Real]:
-    """One step of the critic down the Bellman error of a mini-batch. Returns its optimiser and the loss."""
+) -> Real:
+    """One step of the critic down the Bellman error of a mini-batch. Returns the loss."""
     size = r.size
     both = np.empty((critic_is.n_in, size))
     hidden, q = np.empty((critic_is.n_hidden, size)), np.empty((1, size))
@@ -231,7 +238,8 @@ def critic_step(
         d_out[0, b] = 2.0 / size * away[b]
     gradient = np.zeros_like(nets.critic)
     backward(critic_is, nets.critic, both, hidden, d_out, gradient)
-    return descend(nets.critic, gradient, nets.critic_adam, rates.critic), dot_in_eights(away, away) / size
+    descend(nets.critic, gradient, nets.critic_adam, rates.critic)
+    return dot_in_eights(away, away) / size
 
 
 @kernel(ordered=True)
@@ -276,28 +284,24 @@ def _hidden_slope(shape: Shape, weights: Vector, hidden: Matrix) -> Matrix:
 @kernel(ordered=True)
 def learn(
     actor_is: Shape, critic_is: Shape, nets: Networks, memory: ReplayBuffer, rates: Rates, rng: Generator
-) -> tuple[Networks, Flag]:
+) -> Flag:
     """One iteration of Algorithm 2 after its first line, in place.
 
-    Returns the networks, and whether loss and gradient are finite. If they are not, the actor stays the same.
+    Returns whether loss and gradient are finite. If they are not, the actor stays the same.
     """
     s, a, r, after = mini_batch(memory, rates.batch, rng)
-    critic_adam, loss = critic_step(actor_is, critic_is, nets, rates, s, a, r, after)
-    nets = Networks(
-        nets.actor, nets.actor_target, nets.actor_adam, nets.critic, nets.critic_target, critic_adam
-    )
+    loss = critic_step(actor_is, critic_is, nets, rates, s, a, r, after)
     gradient = np.empty_like(nets.actor)
     policy_gradient(actor_is, critic_is, nets, rates.radius, s, gradient)
     norm = clip(gradient, rates.threshold)
     if not (np.isfinite(loss) and np.isfinite(norm)):
-        return nets, False
+        return False
     for i in range(gradient.size):
         gradient[i] = -gradient[i]  # uphill
-    actor_adam = descend(nets.actor, gradient, nets.actor_adam, rates.actor)
+    descend(nets.actor, gradient, nets.actor_adam, rates.actor)
     follow(nets.critic_target, nets.critic, rates.smoothing)
     follow(nets.actor_target, nets.actor, rates.smoothing)
-    nets = Networks(nets.actor, nets.actor_target, actor_adam, nets.critic, nets.critic_target, critic_adam)
-    return nets, True
+    return True
 
 
 @kernel(ordered=True)

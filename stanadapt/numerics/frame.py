@@ -16,7 +16,7 @@ from ..jit import kernel
 from ..kinds import Real, Vector
 from .cholesky import solve_lower
 from .covariance import learn_point
-from .linear import add_times, scaled_identity
+from .linear import add_times
 
 WALK_ACCEPT = 0.234  # acceptance rate that the walk's step size is adapted to
 _HASTE = 100.0  # iterations after which the walk's step size is adapted more slowly
@@ -31,10 +31,9 @@ class Frame(NamedTuple):
     scale: float
 
 
-@kernel
 def plain_frame(center: Vector) -> Frame:
     """The frame with L = I."""
-    return Frame(center.copy(), scaled_identity(center.size, 1.0), 1.0)
+    return Frame(center.copy(), np.eye(center.size), 1.0)
 
 
 @kernel

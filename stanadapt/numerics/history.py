@@ -27,7 +27,6 @@ class History(NamedTuple):
     next_rebuild: int  # value of t from which the next fit learns everything anew
 
 
-@kernel
 def empty_history(n: Integer, d: Integer) -> History:
     """A history with room for `n` points."""
     return History(np.empty((n, d)), np.zeros(n, np.int64), 0, 0, NEVER, NEVER)

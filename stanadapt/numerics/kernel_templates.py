@@ -14,11 +14,13 @@ from typing import Any
 from ..jit import kernel
 
 
-def kernel_from(template: Callable[..., Any], name: str, owner: Any, **names: Any) -> Any:
+def kernel_from(
+    template: Callable[..., Any], name: str, owner: Any, *, counted: bool = True, **names: Any
+) -> Any:
     """The kernel `name` with the code of `template`, compiled and cached as a part of the file of `owner`.
 
     `owner` is a kernel of that file. `names` are globals which the template uses and does not define, or to
-    which it is to have another value.
+    which it is to have another value. `counted` is as `kernel` has it, but it is not copied in any case.
     """
     own = owner.py_func
     code = template.__code__.replace(
@@ -26,4 +28,4 @@ def kernel_from(template: Callable[..., Any], name: str, owner: Any, **names: An
     )
     made = types.FunctionType(code, {**template.__globals__, **names, "__name__": own.__module__}, name)
     made.__module__, made.__qualname__, made.__doc__ = own.__module__, name, template.__doc__
-    return kernel(made)
+    return kernel(made) if counted else kernel(counted=False, copied=False)(made)

@@ -103,7 +103,7 @@ def component_of(law: Mixture, x: Vector, away: Vector, white: Vector) -> Intege
     return best
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def highest_normal(law: Mixture, x: Vector, away: Vector, white: Vector) -> Real:
     """The largest part of the log density at `x` (d,), up to a constant, if components were normal laws."""
     highest = -np.inf

@@ -9,11 +9,12 @@ Adam is Algorithm 1 of Kingma and Ba (2014), Adam: a method for stochastic optim
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 
-from ..jit import kernel
+from ..jit import intrinsic, kernel
 from ..kinds import Integer, Matrix, Real, Vector
 
 _BETA_1, _BETA_2, _EPSILON = 0.9, 0.999, 1e-8  # Kingma and Ba's
@@ -28,16 +29,38 @@ class Shape(NamedTuple):
 
 
 class Adam(NamedTuple):
-    """The state of the optimiser: running moments of a gradient."""
+    """The state of the optimiser, which its steps change in place: running moments of a gradient."""
 
     first: np.ndarray
     second: np.ndarray
-    t: int
+    t: np.ndarray  # (1,) number of steps
 
 
 def n_weights(shape: Shape) -> int:
     """The number of weights of a network."""
     return (shape.n_in + 1) * shape.n_hidden + (shape.n_hidden + 1) * shape.n_out
+
+
+@intrinsic
+def _matrix_at(typing_context: Any, numbers: Any, first: Any, rows: Any, columns: Any) -> Any:
+    """A view (rows, columns) of `numbers` (n,) from the index `first` on. numba takes long for `reshape`."""
+    kind = types.Array(numbers.dtype, 2, "C", readonly=not numbers.mutable)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        from numba.core import cgutils  # here, since a process that compiles nothing needs none of it
+        from numba.core.imputils import impl_ret_borrowed
+        from numba.np.arrayobj import populate_array
+
+        whole = context.make_array(signature.args[0])(context, builder, arguments[0])
+        made = context.make_array(kind)(context, builder)
+        _, at, n, m = arguments
+        size = whole.itemsize
+        shape, strides = cgutils.pack_array(builder, [n, m]), [builder.mul(m, size), size]
+        data = builder.gep(whole.data, [at])
+        populate_array(made, data, shape, cgutils.pack_array(builder, strides), size, whole.meminfo)
+        return impl_ret_borrowed(context, builder, kind, made._getvalue())
+
+    return kind(numbers, types.intp, types.intp, types.intp), generate
 
 
 @kernel(ordered=True)
@@ -46,15 +69,16 @@ def layers(shape: Shape, weights: Vector) -> tuple[Matrix, Vector, Matrix, Vecto
     n, h, m = shape.n_in, shape.n_hidden, shape.n_out
     a, b = h * n, h * n + h
     c = b + m * h
-    return weights[:a].reshape(h, n), weights[a:b], weights[b:c].reshape(m, h), weights[c:]
+    return _matrix_at(weights, 0, h, n), weights[a:b], _matrix_at(weights, b, m, h), weights[c:]
 
 
 def first_weights(shape: Shape, rng: np.random.Generator) -> np.ndarray:
     """The uniform weights of Glorot and Bengio (2010), with biases of zero."""
     weights = np.zeros(n_weights(shape))
-    for w in layers.py_func(shape, weights)[::2]:
-        bound = np.sqrt(6.0 / sum(w.shape))
-        w[:] = rng.uniform(-bound, bound, w.shape)
+    last = (shape.n_in + 1) * shape.n_hidden
+    for begin, rows, columns in ((0, shape.n_hidden, shape.n_in), (last, shape.n_out, shape.n_hidden)):
+        bound = np.sqrt(6.0 / (rows + columns))
+        weights[begin : begin + rows * columns] = rng.uniform(-bound, bound, rows * columns)
     return weights
 
 
@@ -66,7 +90,7 @@ def silence(shape: Shape, weights: np.ndarray) -> np.ndarray:
 
 def fresh_adam(n: int) -> Adam:
     """The optimiser of `n` weights before its first step."""
-    return Adam(np.zeros(n), np.zeros(n), 0)
+    return Adam(np.zeros(n), np.zeros(n), np.zeros(1, np.int64))
 
 
 @kernel(ordered=True, counted=False)
@@ -236,16 +260,16 @@ def clip(gradient: Vector, threshold: Real) -> Real:
 
 
 @kernel(ordered=True)
-def descend(weights: Vector, gradient: Vector, adam: Adam, rate: Real) -> Adam:
-    """One step of Adam downhill, in place. Returns the moments afterwards."""
-    first, second, t = adam
-    t += 1
+def descend(weights: Vector, gradient: Vector, adam: Adam, rate: Real) -> None:
+    """One step of Adam downhill, in place."""
+    first, second = adam.first, adam.second
+    adam.t[0] += 1
+    t = adam.t[0]
     short_1, short_2 = 1.0 - _BETA_1**t, 1.0 - _BETA_2**t
     for i in range(weights.size):
         first[i] += (1.0 - _BETA_1) * (gradient[i] - first[i])
         second[i] += (1.0 - _BETA_2) * (gradient[i] * gradient[i] - second[i])
         weights[i] -= rate * (first[i] / short_1) / (np.sqrt(second[i] / short_2) + _EPSILON)
-    return Adam(first, second, t)
 
 
 @kernel(ordered=True)
@@ -272,8 +296,8 @@ def regression_epoch(
     order: Vector,
     size: Integer,
     rate: Real,
-) -> Adam:
-    """One pass over the columns of `z` in the given order, in mini-batches. Returns the optimiser."""
+) -> None:
+    """One pass over the columns of `z` in the given order, in mini-batches."""
     gradient = np.empty(weights.size)
     for first in range(0, order.size, size):
         n = min(size, order.size - first)
@@ -288,8 +312,7 @@ def regression_epoch(
                 d_out[j, i] = 2.0 / n * (d_out[j, i] - targets[j, order[first + i]])
         fill(gradient, 0.0)
         backward(shape, weights, batch, hidden, d_out, gradient)
-        adam = descend(weights, gradient, adam, rate)
-    return adam
+        descend(weights, gradient, adam, rate)
 
 
 def regress(
@@ -313,9 +336,11 @@ def regress(
     z_t, targets_t = np.ascontiguousarray(z.T), np.ascontiguousarray(targets.T)
     held_z, held_targets = np.ascontiguousarray(z_t[:, held]), np.ascontiguousarray(targets_t[:, held])
     weights, adam = weights.copy(), fresh_adam(weights.size)
+    if not (targets.any() or weights[shape.n_hidden * (shape.n_in + 1) :].any()):
+        return weights  # outputs and targets are zero: no step would change a weight
     best, least = weights.copy(), np.inf
     for _ in range(epochs):
-        adam = regression_epoch(shape, weights, adam, z_t, targets_t, used, 128, 1e-3)
+        regression_epoch(shape, weights, adam, z_t, targets_t, used, 128, 1e-3)
         error = squared_error(shape, weights, held_z, held_targets)
         if error < least:
             best, least = weights.copy(), error

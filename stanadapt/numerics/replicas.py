@@ -19,6 +19,7 @@ from ..jit import kernel
 from ..kinds import Generator, Vector
 from .metropolis import accept_probability
 from .mixtures import Mixture, highest_normal
+from .networks import overwrite
 from .tempering import BATCHES, POSTERIOR, log_add, log_logistic, slope_of_rung, step_up
 
 STRANGE = 8  # points of a rung that are kept since known modes explain them least
@@ -80,20 +81,14 @@ def empty_notes(k: int, d: int, rows: int) -> Notes:
     return Notes(np.empty((k, rows, d)), np.empty((k, rows, d)), np.array([0, 1], np.int64), strange, excess)
 
 
-@kernel(ordered=True)
-def copy_for_sweep(replicas: Replicas, counts: ScanCounts, anew: Any) -> tuple[Replicas, ScanCounts]:
+def copy_for_sweep(replicas: Replicas, counts: ScanCounts, anew: bool) -> tuple[Replicas, ScanCounts]:
     """Copies that a sweep may change; if `anew`, nothing is counted yet, and replicas come from nowhere."""
-    points, heights, slopes, names, origins = replicas
-    refused, tried, log_sums, visits, trips, clock, tours, squares = counts
-    origins, log_sums, clock, keep = origins.copy(), log_sums.copy(), clock.copy(), 1
-    if anew:
-        for j in range(origins.size):
-            origins[j] = 0
-        log_sums[:] = -np.inf
-        clock[0], clock[1], keep = 0, 1, 0
-    again = log_sums, keep * visits, keep * trips, clock, keep * tours, keep * squares
-    counted = ScanCounts(keep * refused, keep * tried, *again)
-    return Replicas(points.copy(), heights.copy(), slopes.copy(), names.copy(), origins), counted
+    copies = Replicas._make(array.copy() for array in replicas)
+    if not anew:
+        return copies, ScanCounts._make(array.copy() for array in counts)
+    copies.origins[:] = 0
+    k, modes = counts.tours.shape
+    return copies, no_counts(k, modes, int(counts.clock[2]))
 
 
 @kernel(ordered=True, counted=False)
@@ -186,7 +181,9 @@ def count_visit(counts: ScanCounts, batch: Any, mode: Any, name: Any, restarted:
     """
     tour, squares = counts.tours[name], counts.squares
     if restarted > 0.0:
-        length = tour.sum()
+        length = 0.0
+        for m in range(tour.size):
+            length += tour[m]
         for m in range(tour.size):
             squares[0, m] += tour[m] * tour[m]
             squares[1, m] += tour[m] * length
@@ -222,7 +219,7 @@ def share_errors(squares: np.ndarray, visits: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def note_points(notes: Notes, scan: Any, weights: Any, replicas: Replicas) -> None:
     """Note where the replicas are after `scan`, and the scores of their rungs."""
     used, stride = notes.clock[0], notes.clock[1]
@@ -231,22 +228,20 @@ def note_points(notes: Notes, scan: Any, weights: Any, replicas: Replicas) -> No
     if used == notes.points.shape[1]:
         for j in range(len(weights)):
             for row in range(used // 2):
-                for i in range(notes.points.shape[2]):
-                    notes.points[j, row, i] = notes.points[j, 2 * row + 1, i]
-                    notes.scores[j, row, i] = notes.scores[j, 2 * row + 1, i]
+                overwrite(notes.points[j, row], notes.points[j, 2 * row + 1])
+                overwrite(notes.scores[j, row], notes.scores[j, 2 * row + 1])
         used //= 2
         notes.clock[1] = 2 * stride
         notes.clock[0] = used
         if scan % (2 * stride) != 2 * stride - 1:
             return
     for j in range(len(weights)):
-        for i in range(notes.points.shape[2]):
-            notes.points[j, used, i] = replicas.points[j, i]
+        overwrite(notes.points[j, used], replicas.points[j])
         slope_of_rung(weights[j], replicas.slopes[j], notes.scores[j, used])
     notes.clock[0] = used + 1
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
 def note_strange(
     notes: Notes, known: Mixture, cold: Any, replicas: Replicas, away: Vector, white: Vector
 ) -> None:
@@ -263,5 +258,4 @@ def note_strange(
                 least = row
         if excess > notes.excess[j, least]:
             notes.excess[j, least] = excess
-            for i in range(notes.strange.shape[2]):
-                notes.strange[j, least, i] = replicas.points[j, i]
+            overwrite(notes.strange[j, least], replicas.points[j])

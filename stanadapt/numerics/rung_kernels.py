@@ -6,18 +6,19 @@ of the same parts, and compiled when a run takes one of them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..jit import kernel
-from ..kinds import Flag, Generator, Integer, Real, Vector
+from ..kinds import Flag, Generator, Integer, Matrix, Real, Vector
 from ..trace import Info
 from .kernel_templates import kernel_from
 from .metric import momentum_into, velocity_into
 from .metropolis import accept_probability
-from .splitting import leapfrog_steps, split_steps
-from .tempering import Rung, evaluate_parts, rung_density
+from .splitting import leapfrog_steps, room, split_steps
+from .step_size import final_step_size, search_in
+from .tempering import Rung, rung_density
 from .trajectory import trajectory
 
 KERNELS = ("fisher_hmc", "hmc", "mala", "arwmh")  # that move replicas on their rungs
@@ -31,29 +32,38 @@ _LONGEST_WALK = 10.0  # step size of a walk
 _WARM_STEPS = 8  # of a trajectory on a rung that is not the posterior's, unless the posterior's takes more
 
 
-@kernel(ordered=True)
-def evaluate_at(rung: Rung, z: Vector) -> None:
-    """`evaluate_parts` for plain Python."""
-    evaluate_parts(rung, z)
-
-
-rung_steps = kernel_from(split_steps.py_func, "rung_steps", evaluate_at, log_density_gradient=rung_density)
-rung_trajectory = kernel_from(trajectory.py_func, "rung_trajectory", evaluate_at, split_steps=rung_steps)
-
-
 @kernel
 def count_leapfrogs(settings: Any, step_size: Real, most: Any, d: Any, rng: Generator) -> Integer:
     """The steps of a trajectory, in place of `draw_steps`: the Langevin algorithm is Hamiltonian with one."""
     return 1 if settings.kernel == MALA else settings.n_leapfrog
 
 
+rung_steps = kernel_from(
+    split_steps.py_func,
+    "rung_steps",
+    count_leapfrogs,
+    counted=False,
+    log_density_gradient=rung_density,
+)
+rung_trajectory = kernel_from(
+    trajectory.py_func,
+    "rung_trajectory",
+    count_leapfrogs,
+    counted=False,
+    split_steps=rung_steps,
+)
+
 rung_leapfrogs = kernel_from(
-    leapfrog_steps.py_func, "rung_leapfrogs", evaluate_at, log_density_gradient=rung_density
+    leapfrog_steps.py_func,
+    "rung_leapfrogs",
+    count_leapfrogs,
+    counted=False,
+    log_density_gradient=rung_density,
 )
 leapfrog_trajectory = kernel_from(
     trajectory.py_func,
     "leapfrog_trajectory",
-    evaluate_at,
+    count_leapfrogs,
     split_steps=rung_leapfrogs,
     draw_steps=count_leapfrogs,
 )
@@ -181,3 +191,30 @@ def move_on_rung(
     move_otherwise(rung, settings, metric, x, score, logp, step_size, most, room, rng, report)
     columns = report[3], report[4], report[5]
     return Info(report[0], report[1] > 0.0, step_size, int(report[2]), columns)
+
+
+class ScanRoom(NamedTuple):
+    """Work space of a scan."""
+
+    room: Any  # of a trajectory
+    heights: np.ndarray  # (3,)
+    slopes: np.ndarray  # (3, d)
+    away: np.ndarray  # (d,) as are the next two
+    white: np.ndarray
+    score: np.ndarray
+    report: np.ndarray  # (6,)
+
+
+@kernel
+def scan_room(d: Integer) -> ScanRoom:
+    """Work space in dimension `d`."""
+    three = np.empty(d), np.empty(d), np.empty(d)
+    return ScanRoom(room(d), np.empty(3), np.empty((3, d)), *three, np.empty(REPORT))
+
+
+@kernel(seldom=True)
+def end_searches(settings: Any, searches: Matrix, step_sizes: Vector) -> None:
+    """Write the step sizes (K,) that the draws have."""
+    for j in range(len(step_sizes)):
+        if searches[j, 3] > 0.0:
+            step_sizes[j] = final_step_size(search_in(searches[j]), longest_step(settings))

@@ -33,7 +33,6 @@ class Surrogate(NamedTuple):
     shape: float
 
 
-@kernel
 def empty_surrogate(kind: Integer, d: Integer) -> Surrogate:
     """The surrogate without centers; its gradient is zero."""
     return Surrogate(kind, np.empty((d, 0)), np.empty(0), np.empty(0), 1.0, 1.0)

@@ -75,6 +75,12 @@ def evaluate_parts(rung: Rung, z: Vector) -> None:
     rung.heights[FITTED] = mixture_log_density(rung.fitted, z, rung.slopes[FITTED], rung.away, rung.white)
 
 
+@kernel(ordered=True, counted=False, copied=False)
+def evaluate_at(rung: Rung, z: Vector) -> None:
+    """`evaluate_parts` for plain Python, and where it is not worth a copy."""
+    evaluate_parts(rung, z)
+
+
 @kernel(ordered=True, counted=False)
 def rung_density(rung: Rung, z: Vector, score: Vector) -> Real:
     """Log density of a rung at `z` (d,); its gradient is written to `score` (d,). -inf where p is zero."""

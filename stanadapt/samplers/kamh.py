@@ -122,7 +122,6 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     return refitting.stages(settings, warmup, settings.subsample)
 
 
-@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), before anything is learned."""
     logp = log_density(target, x)

@@ -97,7 +97,6 @@ def stages(settings: Any, warmup: int, subsample: int = UNSET) -> list[Stage]:
     return refitting.stages(settings, warmup, subsample)
 
 
-@kernel
 def first_steps(target: Target, settings: Any, x: Vector, logp: Real, rng: Generator) -> Steps:
     """The first step sizes. A faithful run begins with trajectories, of step size 0.1 if nothing was set."""
     walk = first_walk_size(target, settings, x, logp, rng)

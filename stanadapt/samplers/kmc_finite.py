@@ -90,7 +90,6 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     return kmc.stages(settings, warmup)
 
 
-@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), before anything is learned."""
     d, m = x.size, settings.basis

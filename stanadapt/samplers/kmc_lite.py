@@ -102,7 +102,6 @@ def stages(settings: Any, warmup: int, d: int) -> list[Stage]:
     return kmc.stages(settings, warmup, settings.subsample)
 
 
-@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), before anything is learned."""
     logp = log_density(target, x)

@@ -39,7 +39,7 @@ class Space(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """The networks, and what their training needs."""
+    """The networks, and what their training needs. Iterations change its arrays in place."""
 
     actor_is: Shape
     critic_is: Shape
@@ -48,31 +48,64 @@ class Learner(NamedTuple):
     gradient: np.ndarray  # (p,) gradient of the actor, summed over a mini-batch; not used when faithful
     baseline_gradient: np.ndarray  # (q,)
     threshold: float
-    updates: int
+    updates: np.ndarray  # (1,) their number
     seen: int  # number of transitions that the policy has learned from; used only when faithful
 
 
 class Record(NamedTuple):
-    """The rewards and the acceptance of the policy."""
+    """The rewards and the acceptance of the policy. Iterations change its arrays in place."""
 
-    reward_sum: float  # over this episode; so are the next two fields
-    accept_sum: float
-    n: int
-    rewards: np.ndarray  # (E,) mean reward of each episode
-    acceptances: np.ndarray  # (E,) mean acceptance of each episode
-    trials: int  # number of iterations in which a policy moved the chain
-    acceptance: float  # running mean of the acceptance probability
+    sums: np.ndarray  # (6,) the sums that the next constants name
+    reward_room: np.ndarray  # (E,) mean reward of each episode
+    accept_room: np.ndarray  # (E,) mean acceptance of each episode
+    length: int  # of an episode
+
+    @property
+    def n(self) -> int:
+        """The number of iterations in this episode."""
+        return int(self.sums[LENGTH])
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """Mean reward of each episode; in the search for a scale, what `search_scale` says."""
+        return self.reward_room[: int(self.sums[EPISODE])]
+
+    @property
+    def acceptances(self) -> np.ndarray:
+        """Mean acceptance of each episode."""
+        return self.accept_room[: int(self.sums[EPISODE])]
+
+
+# Record.sums: of reward and acceptance over this episode, and its length so far; the number of episodes that
+# have ended; the number of iterations in which a policy moved the chain, and a running mean of the acceptance
+# probability.
+REWARD, ACCEPT, LENGTH, EPISODE, TRIALS, ACCEPTANCE = range(6)
 
 
 class PolicyGuard(NamedTuple):
-    """The best policy so far, which replaces one that has collapsed."""
+    """The best policy so far, which replaces one that has collapsed; its arrays change in place."""
 
     actor: np.ndarray  # (p,) weights of the best actor so far
-    scale: float  # of this actor's proposals
-    reward: float  # its mean reward; -inf: no policy was good yet
-    fallbacks: int  # number of episodes after which the policy was replaced
-    broken: int  # 1 if learning has stopped at numbers that are not finite
+    about: np.ndarray  # (4,) the numbers that the next constants name
     faithful: bool  # prefers the last policy to the best one, unless it has collapsed
+
+    @property
+    def reward(self) -> float:
+        """The mean reward of the best policy; -inf: no policy was good yet."""
+        return float(self.about[BEST_REWARD])
+
+    @property
+    def fallbacks(self) -> int:
+        """The number of episodes after which the policy was replaced."""
+        return int(self.about[FALLBACKS])
+
+    @property
+    def broken(self) -> int:
+        """1 if learning has stopped at numbers that are not finite."""
+        return int(self.about[BROKEN])
+
+
+BEST_SCALE, BEST_REWARD, FALLBACKS, BROKEN = range(4)  # PolicyGuard.about: first the scale of its proposals
 
 
 class Policy(NamedTuple):
@@ -87,17 +120,17 @@ class Policy(NamedTuple):
     pretrained: np.ndarray  # (p,) weights of the actor before any reward
 
 
-@kernel
 def empty_policy() -> Policy:
     """The state before there is a policy."""
     none, no_matrix, no_shape = np.zeros(0), np.zeros((0, 0)), Shape(0, 0, 0)
-    adam = Adam(none, none, 0)
+    zero, sums, about = np.zeros(1, np.int64), np.zeros(6), np.zeros(4)
+    adam = Adam(none, none, zero)
     nets = Networks(none, none, adam, none, none, adam)
-    learner = Learner(
-        no_shape, no_shape, nets, ReplayBuffer(no_matrix, no_matrix, none, 0), none, none, 0.0, 0, 0
-    )
-    record = Record(0.0, 0.0, 0, none, none, 0, 1.0)
-    guard = PolicyGuard(none, 1.0, -np.inf, 0, 0, False)
+    memory = ReplayBuffer(no_matrix, no_matrix, none, zero)
+    learner = Learner(no_shape, no_shape, nets, memory, none, none, 0.0, zero, 0)
+    sums[ACCEPTANCE] = 1.0
+    about[BEST_SCALE], about[BEST_REWARD] = 1.0, -np.inf
+    record, guard = Record(sums, none, none, 0), PolicyGuard(none, about, False)
     return Policy(APPROACH, False, Space(none, no_matrix, no_matrix), learner, record, guard, none)
 
 
@@ -119,30 +152,40 @@ def out_of_space(space: Space, u: Vector) -> Vector:
 
 
 @kernel(ordered=True)
-def choose_actor(settings: Any, policy: Policy, scale: Real, rng: Generator, adapting: Flag) -> Any:
+def choose_actor(
+    settings: Any,
+    phase: Any,
+    actor: Vector,
+    record: Record,
+    guard: PolicyGuard,
+    scale: Real,
+    rng: Generator,
+    adapting: Flag,
+) -> Any:
     """Whether the policy, not the walk, makes this iteration; its actor (p,) and its scale."""
     share = settings.walk_share
     if np.isnan(share):
         share = 0.0 if settings.faithful else 0.1
-    if policy.phase == APPROACH or (share > 0.0 and rng.random() < share):
-        return False, policy.learner.nets.actor, scale
-    if adapting or policy.phase == SCALE:
-        return True, policy.learner.nets.actor, scale
-    return frozen_policy(policy, scale)
+    if phase == APPROACH or (share > 0.0 and rng.random() < share):
+        return False, actor, scale
+    if adapting or phase == SCALE:
+        return True, actor, scale
+    return frozen_policy(actor, record, guard, scale)
 
 
 @kernel(ordered=True)
-def frozen_policy(policy: Policy, scale: Real) -> tuple[Flag, Vector, Real]:
+def frozen_policy(
+    actor: Vector, record: Record, guard: PolicyGuard, scale: Real
+) -> tuple[Flag, Vector, Real]:
     """Whether a policy makes the draws, its actor (p,) and its scale.
 
     It is the policy of the best episode. When faithful it is the last policy, unless that has collapsed. If
     no policy was good, the walk alone makes the draws.
     """
-    nets, guard = policy.learner.nets, policy.guard
-    alive = policy.record.acceptance >= least_acceptance(guard) and guard.broken == 0
-    if guard.reward > -np.inf and not (guard.faithful and alive):
-        return True, guard.actor, guard.scale
-    return alive, nets.actor, scale
+    alive = record.sums[ACCEPTANCE] >= least_acceptance(guard) and guard.about[BROKEN] == 0.0
+    if guard.about[BEST_REWARD] > -np.inf and not (guard.faithful and alive):
+        return True, guard.actor, guard.about[BEST_SCALE]
+    return alive, actor, scale
 
 
 @kernel(ordered=True)
@@ -157,78 +200,58 @@ def update_policy(
     reward: Real,
     accept_prob: Real,
     slopes: Any,
-) -> Any:
-    """The policy after an iteration of an episode that it made: it learns, and its record grows.
+) -> None:
+    """Let a policy learn from an iteration of an episode that it made, and add this to its record, in place.
 
     `learn_on_policy` takes `slopes`.
     """
-    phase, due, space, learner, record, guard, pretrained = policy
+    learner, record, guard = policy.learner, policy.record, policy.guard
     reward = max(reward, _WORST)
     if settings.faithful:
-        learner = store_transition(learner, u, u_y, a, a_y, reward)
-    elif guard.broken == 0:
-        learner, finite = learn_on_policy(settings, learner, u, u_y, reward, slopes)
-        if not finite:
-            overwrite(learner.nets.actor, guard.actor)
-            guard = PolicyGuard(guard.actor, guard.scale, guard.reward, guard.fallbacks, 1, guard.faithful)
+        store(learner.memory, u, u_y, a, a_y, reward)
+    elif guard.about[BROKEN] == 0.0 and not learn_on_policy(settings, learner, u, u_y, reward, slopes):
+        overwrite(learner.nets.actor, guard.actor)
+        guard.about[BROKEN] = 1.0
 
-    reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance = record
-    trials += 1
-    acceptance += max(1.0 / trials, 0.01) * (accept_prob - acceptance)
-    reward_sum, accept_sum, n = reward_sum + reward, accept_sum + accept_prob, n + 1
+    sums = record.sums
+    sums[TRIALS] += 1.0
+    sums[ACCEPTANCE] += max(1.0 / sums[TRIALS], 0.01) * (accept_prob - sums[ACCEPTANCE])
+    sums[REWARD] += reward
+    sums[ACCEPT] += accept_prob
+    sums[LENGTH] += 1.0
+    n = sums[LENGTH]
     if n == settings.episode:
-        rewards, acceptances = extend(rewards, reward_sum / n), extend(acceptances, accept_sum / n)
-        guard = judge_episode(guard, learner.nets, scale, reward_sum / n, accept_sum / n)
-        reward_sum, accept_sum, n = 0.0, 0.0, 0
-    record = Record(reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance)
-    return Policy(phase, due, space, learner, record, guard, pretrained)
+        mean_reward, mean_accept, episode = sums[REWARD] / n, sums[ACCEPT] / n, int(sums[EPISODE])
+        if episode < record.reward_room.size:
+            record.reward_room[episode], record.accept_room[episode] = mean_reward, mean_accept
+            sums[EPISODE] += 1.0
+        judge_episode(guard, learner.nets, scale, mean_reward, mean_accept)
+        sums[REWARD], sums[ACCEPT], sums[LENGTH] = 0.0, 0.0, 0.0
 
 
 @kernel(ordered=True)
-def extend(numbers: Vector, number: Real) -> Vector:
-    """`numbers` (n,) with one more."""
-    more = np.empty(numbers.size + 1)
-    for i in range(numbers.size):
-        more[i] = numbers[i]
-    more[numbers.size] = number
-    return more
-
-
-@kernel(ordered=True)
-def store_transition(learner: Learner, u: Vector, u_y: Vector, a: Vector, a_y: Vector, reward: Real) -> Any:
-    """The learner with one more transition in its replay buffer."""
-    actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
-    memory = store(memory, u, u_y, a, a_y, reward)
-    return Learner(actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen)
-
-
-@kernel(ordered=True)
-def learn_by_critic(settings: Any, learner: Learner, rng: Generator) -> Any:
-    """Algorithm 2 with an update for each new transition. Returns the learner, and whether all is finite."""
-    actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
-    finite = True
-    for _ in range(memory.n - seen):
-        if memory.n > settings.batch and finite:
-            rates = learning_rates(settings, updates, threshold)
-            nets, finite = learn(actor_is, critic_is, nets, memory, rates, rng)
-            updates += 1
-    learner = Learner(
-        actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, memory.n
-    )
-    return learner, finite
+def learn_by_critic(settings: Any, learner: Learner, rng: Generator) -> Flag:
+    """Algorithm 2 with an update for each new transition, in place. Returns whether all is finite."""
+    memory, updates, n, finite = learner.memory, learner.updates, learner.memory.written[0], True
+    for _ in range(n - learner.seen):
+        if n > settings.batch and finite:
+            rates = learning_rates(settings, updates[0], learner.threshold)
+            finite = learn(learner.actor_is, learner.critic_is, learner.nets, memory, rates, rng)
+            updates[0] += 1
+    return finite
 
 
 @kernel(ordered=True)
 def learn_on_policy(
     settings: Any, learner: Learner, u: Vector, u_y: Vector, reward: Real, slopes: Any
-) -> Any:
+) -> Flag:
     """Add one sample to the gradient of E[r]; at the end of a mini-batch, take a step.
 
     Every policy leaves p invariant, so that J = E_p E_q[r(x, y, a, a_y)]. Its gradient is the mean of
     (r - V(u)) d log q / da + dr/da at x, and of dr/da_y at y, for any V: Williams (1992). `slopes` are
-    d log q / da, dr/da and dr/da_y, (k,) each. Returns the learner, and whether all is finite.
+    d log q / da, dr/da and dr/da_y, (k,) each. Returns whether all is finite.
     """
-    actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen = learner
+    actor_is, critic_is, nets, _, gradient, baseline_gradient, threshold, updates, _ = learner
     log_q_slope, slope, slope_y = slopes
     advantage = reward - value(critic_is, nets.critic, u)
     keep, d_out, d_value = 1.0 - exterior_weight(u, settings.radius), np.empty(slope.size), np.empty(1)
@@ -241,27 +264,21 @@ def learn_on_policy(
     add_gradient(actor_is, nets.actor, u_y, d_out, gradient)
     d_value[0] = -2.0 * advantage
     add_gradient(critic_is, nets.critic, u, d_value, baseline_gradient)
-    updates += 1
+    updates[0] += 1
     finite = True
-    if updates % settings.batch == 0:
-        rates = learning_rates(settings, updates, threshold)
+    if updates[0] % settings.batch == 0:
+        rates = learning_rates(settings, updates[0], threshold)
         for i in range(gradient.size):
             gradient[i] /= settings.batch
         for i in range(baseline_gradient.size):
             baseline_gradient[i] /= settings.batch
         finite = np.isfinite(clip(gradient, threshold)) and np.isfinite(clip(baseline_gradient, 1e3))
         if finite:
-            actor_adam = descend(nets.actor, gradient, nets.actor_adam, rates.actor)
-            critic_adam = descend(nets.critic, baseline_gradient, nets.critic_adam, rates.critic)
-            nets = Networks(
-                nets.actor, nets.actor_target, actor_adam, nets.critic, nets.critic_target, critic_adam
-            )
+            descend(nets.actor, gradient, nets.actor_adam, rates.actor)
+            descend(nets.critic, baseline_gradient, nets.critic_adam, rates.critic)
         fill(gradient, 0.0)
         fill(baseline_gradient, 0.0)
-    learner = Learner(
-        actor_is, critic_is, nets, memory, gradient, baseline_gradient, threshold, updates, seen
-    )
-    return learner, finite
+    return finite
 
 
 @kernel(ordered=True)
@@ -270,21 +287,19 @@ def least_acceptance(guard: PolicyGuard) -> Any:
     return 0.01 if guard.faithful else 0.05
 
 
-@kernel(ordered=True)
-def judge_episode(guard: PolicyGuard, nets: Networks, scale: Real, reward: Real, acceptance: Any) -> Any:
-    """The guard after an episode with this mean reward and acceptance.
+@kernel(ordered=True, seldom=True)
+def judge_episode(guard: PolicyGuard, nets: Networks, scale: Real, reward: Real, acceptance: Any) -> None:
+    """Let the guard see an episode with this mean reward and acceptance, in place.
 
     If the policy has collapsed, its weights become the weights of the best policy so far, in place.
     """
     if acceptance < least_acceptance(guard):
         overwrite(nets.actor, guard.actor)
         overwrite(nets.actor_target, guard.actor)
-        return PolicyGuard(
-            guard.actor, guard.scale, guard.reward, guard.fallbacks + 1, guard.broken, guard.faithful
-        )
-    if reward > guard.reward:
-        return PolicyGuard(nets.actor.copy(), scale, reward, guard.fallbacks, guard.broken, guard.faithful)
-    return guard
+        guard.about[FALLBACKS] += 1.0
+    elif reward > guard.about[BEST_REWARD]:
+        overwrite(guard.actor, nets.actor)
+        guard.about[BEST_SCALE], guard.about[BEST_REWARD] = scale, reward
 
 
 @kernel(ordered=True)
@@ -306,14 +321,12 @@ def learning_rates(settings: Any, updates: Any, threshold: Any) -> Any:
 
 
 @kernel(ordered=True)
-def search_scale(policy: Policy, scale: Real, accept_prob: Real) -> Any:
-    """The policy after an iteration of the search for a scale, and the scale of its next proposal.
+def search_scale(record: Record, scale: Real, accept_prob: Real) -> Real:
+    """Note an iteration of the search for a scale. Returns the scale of the next proposal.
 
     The scales take turns. `record.rewards` holds their sums of acceptance for `best_scale`.
     """
-    phase, due, space, learner, record, guard, pretrained = policy
-    reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance = record
-    rewards[trials % SCALES.size] += accept_prob
-    trials += 1
-    record = Record(reward_sum, accept_sum, n, rewards, acceptances, trials, acceptance)
-    return Policy(phase, due, space, learner, record, guard, pretrained), SCALES[trials % SCALES.size]
+    trials = int(record.sums[TRIALS])
+    record.reward_room[trials % SCALES.size] += accept_prob
+    record.sums[TRIALS] += 1.0
+    return SCALES[(trials + 1) % SCALES.size]

@@ -21,6 +21,8 @@ from ..numerics.networks import Shape
 from .base import Stage
 from .policy import (
     APPROACH,
+    BROKEN,
+    EPISODE,
     EPISODES,
     SCALE,
     SCALES,
@@ -46,6 +48,7 @@ DIMS = (  # of arrays in `learnt`
     ("pretrained_actor", ("weight",)),
 )
 _FIRST_ROWS = 4_096  # rows of the replay buffer at first; it grows
+_FIRST_EPISODES = 64  # that there is room for at first
 _MANY_DRAWS = 100  # a warm start with so many points, all of them equal, never moved
 _DRAWS_A_DIMENSION = 3  # fewer different points of a warm start give no useful covariance
 _FLAT = 1e-12  # no policy is made if the correlations of the warm start have a smaller eigenvalue
@@ -129,26 +132,40 @@ def enter(stage: str, state: ChainState, settings: Any) -> Any:
 
 def until_refit(state: ChainState) -> int:
     """The number of iterations before the policy is made or, when faithful, learns."""
-    policy = state.policy
+    policy, record = state.policy, state.policy.record
     if policy.due:
         return 0
-    if policy.phase != EPISODES or not policy.guard.faithful:
+    if policy.phase != EPISODES:
         return NEVER
-    return max(0, TOGETHER - int(policy.learner.memory.n - policy.learner.seen))
+    until_full = int((record.reward_room.size - record.rewards.size) * record.length - record.n)
+    if not policy.guard.faithful:
+        return until_full
+    return max(0, min(until_full, TOGETHER - int(policy.learner.memory.n - policy.learner.seen)))
 
 
 def refit(state: ChainState, settings: Any, rng: np.random.Generator, begin: Callable[..., Any]) -> Any:
-    """Between blocks of iterations: make the policy from the warm start, or let a faithful one learn.
+    """Between blocks of iterations: make the policy from the warm start, or let a faithful one learn, and
+    make room for more episodes.
 
     `begin(state, settings, draws, space, rng)` makes the policy. `space` has its coordinates, and `draws`
     (n, d) are the draws of the warm start in them. If these are too few, the walk goes on.
     """
-    if not state.policy.due:
-        return train(state, settings, rng)
+    policy, record = state.policy, state.policy.record
+    if not policy.due:
+        if record.rewards.size == record.reward_room.size:
+            state = state._replace(policy=policy._replace(record=extend(record)))
+        is_due = policy.guard.faithful and policy.learner.memory.n - policy.learner.seen >= TOGETHER
+        return train(state, settings, rng) if is_due else state
     draws = warm_start_draws(state, settings, rng)
     if draws is None:
         return state._replace(policy=state.policy._replace(due=False, phase=APPROACH))
     return begin(state, settings, *draws, rng)
+
+
+def extend(record: Record) -> Record:
+    """A record with room for as many episodes again."""
+    rooms = [np.append(room, np.zeros_like(room)) for room in (record.reward_room, record.accept_room)]
+    return record._replace(reward_room=rooms[0], accept_room=rooms[1])
 
 
 def train(state: ChainState, settings: Any, rng: np.random.Generator) -> Any:
@@ -157,11 +174,13 @@ def train(state: ChainState, settings: Any, rng: np.random.Generator) -> Any:
     if policy.guard.broken:
         learner = policy.learner._replace(seen=policy.learner.memory.n)
         return state._replace(policy=policy._replace(learner=learner))
-    learner, finite = learn_by_critic(settings, policy.learner, rng)
-    learner = learner._replace(memory=actor_critic.extend_replay(learner.memory, TOGETHER, settings.buffer))
+    learner = policy.learner
+    finite, memory = learn_by_critic(settings, learner, rng), learner.memory
+    memory = actor_critic.extend_replay(memory, TOGETHER, settings.buffer)
+    learner = learner._replace(memory=memory, seen=memory.n)
     if not finite:
         learner.nets.actor[:] = policy.guard.actor
-        policy = policy._replace(guard=policy.guard._replace(broken=1))
+        policy.guard.about[BROKEN] = 1.0
     return state._replace(policy=policy._replace(learner=learner))
 
 
@@ -209,7 +228,8 @@ def make_space(center: np.ndarray, sd: np.ndarray, correlations: np.ndarray) -> 
 
 def begin_search(policy: Policy, space: Space) -> Policy:
     """The linear policy, before any of SCALES has been tried."""
-    record = policy.record._replace(rewards=np.zeros(SCALES.size))
+    record = policy.record._replace(sums=policy.record.sums.copy(), reward_room=np.zeros(SCALES.size))
+    record.sums[EPISODE] = SCALES.size
     return policy._replace(due=False, space=space, record=record)
 
 
@@ -258,11 +278,12 @@ def make_policy(
         np.zeros_like(nets.actor),
         np.zeros_like(nets.critic),
         _threshold(settings, space),
-        0,
+        np.zeros(1, np.int64),
         0,
     )
-    record = Record(0.0, 0.0, 0, np.zeros(0), np.zeros(0), 0, 1.0)
-    guard = PolicyGuard(actor.copy(), scale, -np.inf, 0, 0, settings.faithful)
+    rooms = np.zeros(_FIRST_EPISODES), np.zeros(_FIRST_EPISODES)
+    record = Record(np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0]), *rooms, settings.episode)
+    guard = PolicyGuard(actor.copy(), np.array([scale, -np.inf, 0.0, 0.0]), settings.faithful)
     return Policy(EPISODES, False, space, learner, record, guard, actor.copy())
 
 
@@ -293,7 +314,7 @@ def learnt(state: ChainState) -> dict[str, Any]:
     """What a chain has learned when warm-up ends."""
     space, record, guard = state.policy.space, state.policy.record, state.policy.guard
     episodes = state.policy.phase == EPISODES
-    used, actor, _ = frozen_policy(state.policy, state.step_size)
+    used, actor, _ = frozen_policy(state.policy.learner.nets.actor, record, guard, state.step_size)
     return {
         "episode_reward": record.rewards.copy() if episodes else np.zeros(0),
         "episode_acceptance": record.acceptances.copy(),

@@ -89,13 +89,11 @@ def schedule_rebuild(state: ChainState, settings: Any) -> Any:
     return state._replace(history=history if settings.faithful else restart(history))
 
 
-@kernel
 def subsample_size(size: Integer) -> Integer:
     """The size of the subsample: the setting, or the default."""
     return POINTS if size == UNSET else size
 
 
-@kernel
 def first_walk_size(target: Target, settings: Any, x: Vector, logp: Real, rng: Generator) -> Real:
     """The walk's first step size: the setting, or found by halving; 0 for a faithful run without a walk."""
     if settings.initial_step_size > 0.0:

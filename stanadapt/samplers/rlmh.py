@@ -52,15 +52,15 @@ from ..kinds import Flag, Generator, Real, Target, Vector
 from ..numerics.actor_critic import action
 from ..numerics.frame import WALK_ACCEPT, Frame, adapt_walk_size, learn_walk, plain_frame
 from ..numerics.history import History, empty_history, remember
-from ..numerics.linear import scaled_identity
 from ..numerics.metropolis import accept_probability
+from ..numerics.networks import Shape
 from ..numerics.walk import coerce, propose_walk
 from ..target import log_density
 from ..trace import NOTHING, Info
 from . import policy as shared
 from . import policy_stages
 from .base import POLICY, Facts, move_with_density
-from .loop import make_sweep
+from .loop import make_policy_sweep
 from .policy import Policy, Space
 from .policy_stages import PRETRAINING
 from .settings import NOT_NEGATIVE, POSITIVE, with_settings_of
@@ -106,12 +106,11 @@ def n_matrices(settings: Any) -> int:
     return 4
 
 
-@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with a walk and no policy."""
     logp = log_density(target, x)
     history = empty_history(policy_stages.KEPT, x.size)
-    one = scaled_identity(x.size, 1.0)
+    one = np.eye(x.size)
     return State(x.copy(), logp, 1.0, 1.0, plain_frame(x), 1.0, one, history, shared.empty_policy())
 
 
@@ -142,15 +141,15 @@ def slope(settings: Any, scale: Real) -> Any:
 
 
 @kernel(ordered=True)
-def proposal_mean(settings: Any, policy: Policy, actor: Vector, scale: Real, u: Vector) -> Any:
+def proposal_mean(settings: Any, phase: Any, shape: Shape, actor: Vector, scale: Real, u: Vector) -> Any:
     """phi(u) (d,), the mean of the proposal, in the coordinates u."""
-    if policy.phase == shared.SCALE:
+    if phase == shared.SCALE:
         factor, a = slope(settings, scale), np.empty(u.size)
         for i in range(u.size):
             a[i] = factor * u[i]
         return a
     a = np.empty(u.size)
-    action(policy.learner.actor_is, actor, settings.radius, u, a)
+    action(shape, actor, settings.radius, u, a)
     return a
 
 
@@ -158,7 +157,9 @@ def proposal_mean(settings: Any, policy: Policy, actor: Vector, scale: Real, u: 
 def draw_proposal(
     target: Target,
     settings: Any,
-    policy: Policy,
+    phase: Any,
+    space: Space,
+    shape: Shape,
     actor: Vector,
     scale: Real,
     x: Vector,
@@ -166,14 +167,14 @@ def draw_proposal(
     rng: Generator,
 ) -> Any:
     """A proposal y (d,) of the policy, its log density, the log acceptance ratio, and u, u_y, a, a_y."""
-    d, space = x.size, policy.space
+    d = x.size
     u, u_y = shared.into_space(space, x), np.empty(d)
-    a = proposal_mean(settings, policy, actor, scale, u)
+    a = proposal_mean(settings, phase, shape, actor, scale, u)
     for i in range(d):
         side = 1.0 if rng.random() < 0.5 else -1.0
         u_y[i] = a[i] + scale * side * rng.standard_exponential()
     y = shared.out_of_space(space, u_y)
-    a_y = proposal_mean(settings, policy, actor, scale, u_y)
+    a_y = proposal_mean(settings, phase, shape, actor, scale, u_y)
     forth, back = 0.0, 0.0
     for i in range(d):
         forth += abs(u_y[i] - a[i])
@@ -205,28 +206,37 @@ def jump_reward(settings: Any, x: Vector, y: Vector, u: Vector, u_y: Vector, log
 
 
 @kernel
-def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
-    """One iteration of Algorithm 1."""
-    x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy = state
+def step(
+    target: Target, settings: Any, moving: Any, policy: Policy, rng: Generator, adapting: Flag
+) -> tuple[Any, Info]:
+    """One iteration of Algorithm 1; `moving` are the fields of the state before the policy."""
+    x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history = moving
 
-    acts, actor, scale = shared.choose_actor(settings, policy, step_size, rng, adapting)
+    acts, actor, scale = shared.choose_actor(
+        settings,
+        policy.phase,
+        policy.learner.nets.actor,
+        policy.record,
+        policy.guard,
+        step_size,
+        rng,
+        adapting,
+    )
     warm = adapting and policy.phase == shared.APPROACH
     coerces = warm and history.t % 2 == 1 and not settings.faithful
     z = np.empty(x.size)
     if acts:
         learning = adapting and policy.phase == shared.EPISODES
         y, logp_y, log_ratio, u, u_y, a, a_y = draw_proposal(
-            target, settings, policy, actor, scale, x, logp, rng
+            target, settings, policy.phase, policy.space, policy.learner.actor_is, actor, scale, x, logp, rng
         )
         accept_prob = accept_probability(log_ratio)
         if learning:
             reward = jump_reward(settings, x, y, u, u_y, log_ratio)
             slopes = reward_slopes(u, u_y, a, a_y, scale, log_ratio)
-            policy = shared.update_policy(
-                settings, policy, scale, u, u_y, a, a_y, reward, accept_prob, slopes
-            )
+            shared.update_policy(settings, policy, scale, u, u_y, a, a_y, reward, accept_prob, slopes)
         elif adapting:
-            policy, step_size = shared.search_scale(policy, scale, accept_prob)
+            step_size = shared.search_scale(policy.record, scale, accept_prob)
     else:
         y, size, root_t = np.empty(x.size), walk_size * np.sqrt(frame.scale), frame.chol_t
         if coerces:
@@ -247,12 +257,11 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
         else:
             walk_size = adapt_walk_size(walk_size, t, accept_prob)
         step_size, frame = walk_size, learn_walk(frame, t, x)
-    state = State(x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history, policy)
-    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
-    return state, info
+    moving = x, logp, step_size, walk_size, frame, coerced_size, coerced_root_t, history
+    return moving, Info(accept_prob, accepted, step_size, 1, NOTHING)
 
 
-sweep = make_sweep(step)
+sweep, scans = make_policy_sweep(step, State)
 move = move_with_density
 
 

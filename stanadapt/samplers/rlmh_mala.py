@@ -42,12 +42,13 @@ from ..numerics.history import History, empty_history, remember
 from ..numerics.langevin import first_step_size, langevin_proposal
 from ..numerics.linear import transposed_times
 from ..numerics.metropolis import accept_probability_if_finite
+from ..numerics.networks import Shape
 from ..target import log_density_gradient
 from ..trace import NOTHING, Info
 from . import policy as shared
 from . import policy_stages
 from .base import POLICY, UNLESS_FAITHFUL, Facts, move_with_score
-from .loop import make_sweep
+from .loop import make_policy_sweep
 from .policy import Policy, Space
 from .settings import NOT_NEGATIVE, POSITIVE, PROBABILITY, with_settings_of
 
@@ -95,7 +96,6 @@ def n_matrices(settings: Any) -> int:
     return 3
 
 
-@kernel
 def start(target: Target, settings: Any, x: Vector, rng: Generator) -> State:
     """The state at `x` (d,), with isotropic MALA and no policy."""
     score = np.empty(x.size)
@@ -119,12 +119,12 @@ def begin(state: State, settings: Any, points: np.ndarray, space: Space, rng: np
 
 
 @kernel(ordered=True)
-def log_step(settings: Any, policy: Policy, actor: Vector, u: Vector) -> Real:
+def log_step(settings: Any, phase: Any, shape: Shape, actor: Vector, u: Vector) -> Real:
     """a(u) (1,), the log of s / s_0."""
     a = np.empty(1)
     a[0] = 0.0
-    if policy.phase == shared.EPISODES:
-        action(policy.learner.actor_is, actor, settings.radius, u, a)
+    if phase == shared.EPISODES:
+        action(shape, actor, settings.radius, u, a)
         a[0] = min(max(a[0], -WIDEST), WIDEST)
     return a
 
@@ -156,22 +156,34 @@ def contrastive_reward(accept_prob: Real, log_ratio: Real, log_gain: Real) -> An
 
 
 @kernel
-def step(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag) -> tuple[State, Info]:
-    """One iteration."""
-    x, logp, score, step_size, walk_size, frame, history, policy = state
+def step(
+    target: Target, settings: Any, moving: Any, policy: Policy, rng: Generator, adapting: Flag
+) -> tuple[Any, Info]:
+    """One iteration; `moving` are the fields of the state before the policy."""
+    x, logp, score, step_size, walk_size, frame, history = moving
 
-    acts, actor, s_0 = shared.choose_actor(settings, policy, step_size, rng, adapting)
+    acts, actor, s_0 = shared.choose_actor(
+        settings,
+        policy.phase,
+        policy.learner.nets.actor,
+        policy.record,
+        policy.guard,
+        step_size,
+        rng,
+        adapting,
+    )
     d, space, score_y = x.size, policy.space, np.empty(x.size)
+    phase, shape = policy.phase, policy.learner.actor_is
     if acts:
         u, g = shared.into_space(space, x), transposed_times(space.root_t, score)
-        a = log_step(settings, policy, actor, u)
+        a = log_step(settings, phase, shape, actor, u)
         s = s_0 * np.exp(a[0])
         u_y = np.empty(d)
         for i in range(d):
             u_y[i] = u[i] + 0.5 * s * s * g[i] + s * rng.standard_normal()
         y = shared.out_of_space(space, u_y)
         logp_y, accept_prob = log_density_gradient(target, y, score_y), 0.0
-        a_y = log_step(settings, policy, actor, u_y)
+        a_y = log_step(settings, phase, shape, actor, u_y)
         log_q, log_q_slope = log_proposal(u, g, s, u_y)
         log_ratio, slope_y = -np.inf, 0.0
         if logp_y > -np.inf:
@@ -187,7 +199,7 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
             slopes = np.empty(1), np.empty(1), np.empty(1)
             slopes[0][0], slopes[1][0] = log_q_slope, -(slope + accept_prob) * log_q_slope
             slopes[2][0] = slope * slope_y
-            policy = shared.update_policy(settings, policy, s_0, u, u_y, a, a_y, reward, accept_prob, slopes)
+            shared.update_policy(settings, policy, s_0, u, u_y, a, a_y, reward, accept_prob, slopes)
     else:
         y, rotated_y, s = np.empty(d), np.empty(d), walk_size * np.sqrt(frame.scale)
         rotated = transposed_times(frame.chol_t, score)
@@ -204,12 +216,11 @@ def step(target: Target, settings: Any, state: State, rng: Generator, adapting: 
         step_size = walk_size
         if policy.phase == shared.APPROACH:
             frame = learn_walk(frame, history.t, x)
-    state = State(x, logp, score, step_size, walk_size, frame, history, policy)
-    info = Info(accept_prob, accepted, step_size, 1, NOTHING)
-    return state, info
+    moving = x, logp, score, step_size, walk_size, frame, history
+    return moving, Info(accept_prob, accepted, step_size, 1, NOTHING)
 
 
-sweep = make_sweep(step)
+sweep, scans = make_policy_sweep(step, State)
 move = move_with_score
 
 

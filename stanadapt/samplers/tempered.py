@@ -53,6 +53,7 @@ from ..numerics import tempering
 from ..numerics.energy import HARMLESS_SHARE
 from ..numerics.metric import Metric
 from ..numerics.mixtures import Mixture, component_of, draw_mixture, mixture
+from ..numerics.networks import overwrite, overwrite_rows
 from ..numerics.replicas import (
     Notes,
     Replicas,
@@ -70,10 +71,19 @@ from ..numerics.replicas import (
     replicas_at,
     rung_of,
 )
-from ..numerics.rung_kernels import KERNELS, REPORT, WALK, accept_aim, longest_step, most_steps, move_on_rung
-from ..numerics.splitting import room
-from ..numerics.step_size import average_step_size, dual_averaging, final_step_size, put_search, search_in
-from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_parts, height_of_rung, slope_of_rung
+from ..numerics.rung_kernels import (
+    KERNELS,
+    WALK,
+    ScanRoom,
+    accept_aim,
+    end_searches,
+    longest_step,
+    most_steps,
+    move_on_rung,
+    scan_room,
+)
+from ..numerics.step_size import average_step_size, dual_averaging, put_search, search_in
+from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_at, height_of_rung, slope_of_rung
 from ..trace import Info, Trace, record
 from . import tempering_references, tempering_rounds
 from .base import ALWAYS, HAMILTONIAN, TRAJECTORY_COLUMNS, Facts
@@ -182,19 +192,7 @@ def start(target: Target, settings: Any, x: np.ndarray, rng: Generator) -> State
     return found
 
 
-class ScanRoom(NamedTuple):
-    """Work space of a scan."""
-
-    room: Any  # of a trajectory
-    heights: np.ndarray  # (3,)
-    slopes: np.ndarray  # (3, d)
-    away: np.ndarray  # (d,) as are the next two
-    white: np.ndarray
-    score: np.ndarray
-    report: np.ndarray  # (6,)
-
-
-@kernel
+@kernel(counted=False, copied=False)
 def step(target: Target, settings: Any, state: State, adapting: Flag, work: ScanRoom, rng: Generator) -> Info:
     """One scan: every replica moves, then neighbours are exchanged. All arrays of the state change in place.
 
@@ -208,7 +206,7 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
         accepted, failed = True, target.failures.total[0]
         if weights[j, POSTERIOR] == 0.0:
             draw_mixture(state.broad if weights[j, BROAD] > 0.0 else state.fitted, replicas.points[j], rng)
-            evaluate_parts(rung, replicas.points[j])
+            evaluate_at(rung, replicas.points[j])
             taken += 1
         else:
             matrices = metrics.inverse_mass[j], metrics.chol_t[j], metrics.scale[j]
@@ -228,10 +226,8 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
                 info, failed = own, target.failures.total[0]
         target.failures.total[0] = failed  # far out, on the other rungs, a density may overflow
         if accepted:
-            for part in range(3):
-                replicas.heights[j, part] = work.heights[part]
-                for i in range(d):
-                    replicas.slopes[j, part, i] = work.slopes[part, i]
+            overwrite(replicas.heights[j], work.heights)
+            overwrite_rows(replicas.slopes[j], work.slopes)
     batch = open_batch(counts)
     count_terms(weights, state.constants, replicas.heights, counts, batch)
     exchange(weights, replicas, counts, rng)
@@ -248,23 +244,23 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
 
 
 @kernel
-def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag, trace: Trace) -> State:
-    """Run one scan for every row of `trace`."""
-    d, x, begins = state.x.size, state.x.copy(), not adapting and not state.frozen
-    replicas, counts = copy_for_sweep(state.replicas, state.counts, begins)
-    step_sizes, searches = state.step_sizes.copy(), state.searches.copy()
-    if begins:
-        for j in range(len(step_sizes)):
-            if searches[j, 3] > 0.0:
-                step_sizes[j] = final_step_size(search_in(searches[j]), longest_step(settings))
-    rest = state[7:]
-    state = State(x, state.logp, replicas, counts, step_sizes, searches, not adapting, *rest)
-    three = np.empty(d), np.empty(d), np.empty(d)
-    work = ScanRoom(room(d), np.empty(3), np.empty((3, d)), *three, np.empty(REPORT))
+def scans(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag, trace: Trace) -> None:
+    """Run one scan for every row of `trace`. All arrays of the state change in place."""
+    work = scan_room(state.x.size)
     for i in range(trace.logp.size):
         info = step(target, settings, state, adapting, work, rng)
-        for j in range(d):
-            x[j] = replicas.points[state.cold, j]
-        record(trace, i, x, replicas.heights[state.cold, POSTERIOR], info)
-    logp = replicas.heights[state.cold, POSTERIOR]
-    return State(x, logp, replicas, counts, step_sizes, searches, not adapting, *rest)
+        overwrite(state.x, state.replicas.points[state.cold])
+        record(trace, i, state.x, state.replicas.heights[state.cold, POSTERIOR], info)
+
+
+def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting: bool, trace: Trace) -> State:
+    """Run one scan for every row of `trace`."""
+    begins = not adapting and not state.frozen
+    replicas, counts = copy_for_sweep(state.replicas, state.counts, begins)
+    searches, step_sizes = state.searches.copy(), state.step_sizes.copy()
+    if begins:
+        end_searches(settings, searches, step_sizes)
+    state = state._replace(x=state.x.copy(), replicas=replicas, counts=counts, frozen=not adapting)
+    state = state._replace(searches=searches, step_sizes=step_sizes)
+    scans(target, settings, state, rng, adapting, trace)
+    return state._replace(logp=float(replicas.heights[state.cold, POSTERIOR]))

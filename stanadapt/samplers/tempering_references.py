@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from ..jit import kernel
-from ..kinds import Generator, Target, Vector
+from ..kinds import Target
 from ..numerics.metric import PRIOR
 from ..numerics.mixtures import Mixture, draw_mixture, fit_components, log_parts, mixture, root_of_covariance
 from ..numerics.mode_search import Known, Peak, Surface, is_same_mode, new_peaks, peaks_above, search
@@ -128,14 +127,8 @@ def begin_references(target: Target, state: Any, settings: Any) -> Any:
 def draw_new(law: Mixture, rng: np.random.Generator) -> np.ndarray:
     """A draw (d,) of a mixture."""
     x = np.empty(law.means.shape[1])
-    draw_from(law, x, rng)
-    return x
-
-
-@kernel
-def draw_from(law: Mixture, x: Vector, rng: Generator) -> None:
-    """`draw_mixture` for plain Python."""
     draw_mixture(law, x, rng)
+    return x
 
 
 def covariance_of(root: np.ndarray) -> np.ndarray:

@@ -15,9 +15,8 @@ from ..numerics.metric import Metric, learn_metric
 from ..numerics.metric_choice import learn_diagonal
 from ..numerics.mixtures import log_parts
 from ..numerics.replicas import copy_for_sweep, empty_notes, no_counts, replicas_at, weight_errors
-from ..numerics.rung_kernels import evaluate_at
 from ..numerics.step_size import dual_averaging
-from ..numerics.tempering import POSTERIOR, Rung
+from ..numerics.tempering import POSTERIOR, Rung, evaluate_at
 from ..transport.composition import into_x
 from .base import Handover, Stage
 from .tempering_references import (

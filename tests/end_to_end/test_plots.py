@@ -422,15 +422,14 @@ def test_policy_is_the_one_that_proposals_are_made_with(runs: dict[str, Any], me
     settings = resolve(find_sampler(method), {"episode": 100})
     for policy in pictures.find_policies(own):
         x = np.array([0.3, -1.1, 0.7])
-        learner = shared.empty_policy().learner._replace(actor_is=policy.shape)
-        held = shared.empty_policy()._replace(phase=shared.EPISODES, space=policy.space, learner=learner)
+        place = settings, shared.EPISODES, policy.shape, policy.after
         u = shared.into_space(policy.space, x)
         found = policy.at(policy.after, x[None])
         if method == "rlmh":
-            a = module.proposal_mean(settings, held, policy.after, policy.step_size, u)
+            a = module.proposal_mean(*place, policy.step_size, u)
             np.testing.assert_allclose(found[0], shared.out_of_space(policy.space, a), rtol=1e-10)
         else:
-            a = module.log_step(settings, held, policy.after, u)
+            a = module.log_step(*place, u)
             np.testing.assert_allclose(found[0], policy.step_size * np.exp(a[0]), rtol=1e-10)
 
 

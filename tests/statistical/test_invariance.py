@@ -185,7 +185,7 @@ BROKEN = {
     "rlmh that takes the policy at x for the way back": (
         "rlmh",
         "samplers/rlmh.py",
-        "a_y = proposal_mean(settings, policy, actor, scale, u_y)",
+        "a_y = proposal_mean(settings, phase, shape, actor, scale, u_y)",
         "a_y = a",
     ),
     "rlmh_mala that takes the step size at x for the way back": (

@@ -231,6 +231,60 @@ def test_a_kernel_that_another_one_calls_is_compiled_once(tmp_path: Path) -> Non
     assert run_kernel(tmp_path, CALLS).stdout.split("\n")[:2] == ["1 0 1", "0 1 1"]
 
 
+INTERNAL = """
+import numpy as np
+from numba.core import event
+from stanadapt.jit import kernel
+
+class Listener(event.Listener):
+    def on_start(self, event):
+        compiled.append(event.data["dispatcher"].py_func.__module__)
+
+    def on_end(self, event):
+        pass
+
+compiled = []
+event.register("numba:compile", Listener())
+
+@kernel
+def rows(n, rng):
+    out, whole = np.zeros((n, 2)), np.zeros(n, np.int64)
+    whole[0] = 7
+    for i in range(n):
+        out[i, 0] = rng.standard_normal() + whole[i]
+    return out
+
+print(sum(name.startswith("numba.") for name in compiled))
+found = rows(3, np.random.default_rng(1))
+np.testing.assert_array_equal(found[:, 0], np.random.default_rng(1).standard_normal(3) + [7, 0, 0])
+print(sum(name.startswith("numba.") for name in compiled), "__main__" in compiled)
+"""
+
+
+def test_functions_of_numba_are_kept_for_kernels(tmp_path: Path) -> None:
+    """A kernel that is compiled again finds those that it calls, for each tuple of types its own."""
+    first = run_kernel(tmp_path, INTERNAL)
+    count, own = first.stdout.split("\n")[1].split()
+    assert int(count) > 5, first.stderr
+    assert own == "True"
+    for file in (tmp_path / "stanadapt").rglob("script.rows-*.code"):
+        file.unlink()
+    again = run_kernel(tmp_path, INTERNAL)
+    assert again.stdout.split("\n")[1] == "0 True", again.stderr
+
+
+def test_functions_of_numba_that_differ_in_what_they_hold_are_told_apart() -> None:
+    from numba import types
+    from numba.np.arrayobj import ol_np_empty
+
+    from stanadapt.compiler.internal_functions import _text_of_function
+
+    kinds = types.DType(types.float64), types.DType(types.int64), types.DType(types.float64)
+    texts = [_text_of_function(ol_np_empty(types.int64, kind)) for kind in kinds]
+    assert texts[0] == texts[2] != texts[1]
+    assert _text_of_function(test_functions_of_numba_are_kept_for_kernels) is None  # no function of numba
+
+
 NAMESAKES = """
 from first_settings import Settings as First
 from other_settings import Settings as Other

@@ -190,6 +190,32 @@ def test_an_exception_of_a_kernel_is_raised() -> None:
         refuse(-1.0)
 
 
+@jit.kernel(counted=False)
+def add_small(x: Any, y: Any) -> Real:
+    return x[0] + y
+
+
+def test_a_small_kernel_is_called_by_its_address_until_it_is_called_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jit, "_MANY_CALLS", 3)
+    x = np.array([2.0])
+    for i in range(5):
+        assert add_small(x, 1.0 * i) == 2.0 + i
+        assert bool(add_small.entry.entry.signatures) == (i > 2)
+
+
+def test_a_kernel_that_runs_seldom_gives_the_same() -> None:
+    def total(x: Any) -> Any:
+        out = 0.0
+        for i in range(x.size):
+            out += x[i] * x[i]
+        return out
+
+    x = np.random.default_rng(1).standard_normal(1_001)
+    assert jit.kernel(ordered=True, seldom=True)(total)(x) == pytest.approx(float(x @ x))
+
+
 def test_numba_is_as_before_after_a_kernel_is_compiled() -> None:
     before = PassManager._runPass, event.start_event, event.install_timer
 

@@ -195,9 +195,9 @@ def mean_gradient(sampler: Any, settings: Any, state: Any) -> tuple[np.ndarray, 
     for _ in range(blocks):
         learner = state.policy.learner
         learner.gradient[:] = 0.0
-        state = state._replace(policy=state.policy._replace(learner=learner._replace(updates=0)))
+        learner.updates[0] = 0
         state = sampler.sweep(target, settings, state, rng, True, trace)
-        assert state.policy.learner.updates == n < settings.batch
+        assert state.policy.learner.updates[0] == n < settings.batch
         means.append(-state.policy.learner.gradient / n)  # it is summed downhill
     return np.mean(means, axis=0), np.std(means, axis=0, ddof=1) / np.sqrt(blocks)
 
@@ -355,9 +355,8 @@ def test_one_sample_of_the_gradient(k: int) -> None:
 
     slope = optimize.approx_fprime(nets.actor, loss, 1e-7)
     base_slope = optimize.approx_fprime(nets.critic, lambda w: (reward - value(w)) ** 2, 1e-7)
-    learner, finite = shared.learn_on_policy(settings, learner, u, u_y, reward, slopes)
-    assert finite
-    assert learner.updates == 1
+    assert shared.learn_on_policy(settings, learner, u, u_y, reward, slopes)
+    assert learner.updates[0] == 1
     np.testing.assert_allclose(learner.gradient, slope, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(learner.baseline_gradient, base_slope, rtol=1e-4, atol=1e-5)
     expected = []
@@ -370,8 +369,7 @@ def test_one_sample_of_the_gradient(k: int) -> None:
         networks.clip(mean, longest)
         networks.descend(stepped, mean, fresh_adam(mean.size), rate)
         expected.append(stepped)
-    learner, finite = shared.learn_on_policy(settings, learner, u, u_y, reward, slopes)
-    assert finite
+    assert shared.learn_on_policy(settings, learner, u, u_y, reward, slopes)
     np.testing.assert_allclose(learner.nets.actor, expected[0], rtol=1e-9)
     np.testing.assert_allclose(learner.nets.critic, expected[1], rtol=1e-9)
     assert not learner.gradient.any()
@@ -385,12 +383,13 @@ def test_one_sample_of_the_gradient(k: int) -> None:
 def test_rewards_rise(method: str) -> None:
     """On a Gaussian, from random weights; one entry an episode."""
     run = Running(method, ALONE | {"episode": 200, "scale": 0.5})
-    nets, before = run.policy.learner.nets, run.policy.record
+    nets, record = run.policy.learner.nets, run.policy.record
+    before, begun = record.rewards.size, record.n
     nets.actor[:] = 0.2 * run.rng.standard_normal(nets.actor.size)
     run.go(10_000, adapting=True)
     rewards = run.sampler.learnt(run.state)["episode_reward"]
-    new = rewards[before.rewards.size :]
-    assert new.size == run.policy.record.acceptances.size - before.rewards.size == (10_000 + before.n) // 200
+    new = rewards[before:]
+    assert new.size == run.policy.record.acceptances.size - before == (10_000 + begun) // 200
     last, error = new[-10:].mean(), new[-10:].std(ddof=1) / np.sqrt(10)
     assert last > new[:3].mean() + 4.0 * error  # most of it is learnt in the first episodes
     assert run.policy.guard.fallbacks == 0
@@ -427,7 +426,9 @@ def ruined(state: Any, rng: np.random.Generator) -> Any:
     w2 /= out.std()
     b2 /= out.std()
     learner.nets.actor[:] = weights
-    guard = state.policy.guard._replace(actor=weights.copy(), reward=0.0)
+    about = state.policy.guard.about.copy()
+    about[shared.BEST_REWARD] = 0.0
+    guard = state.policy.guard._replace(actor=weights.copy(), about=about)
     return state._replace(policy=state.policy._replace(guard=guard))
 
 
@@ -455,7 +456,7 @@ def test_ruined_policies_leave_the_law_invariant(method: str) -> None:
 
 @pytest.mark.usefixtures("ruin")
 def test_suite_goes_red_for_a_ruined_policy_that_is_used_wrongly(tmp_path: Path) -> None:
-    wrong = ("a_y = proposal_mean(settings, policy, actor, scale, u_y)", "a_y = a")
+    wrong = ("a_y = proposal_mean(settings, phase, shape, actor, scale, u_y)", "a_y = a")
     sampler = broken_sampler("rlmh", "samplers/rlmh.py", *wrong, tmp_path)
     sound, settings = resolve("rlmh", ALONE)
     assert not _is_kept(sampler, settings, gaussian(), sound)

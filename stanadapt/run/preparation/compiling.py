@@ -24,6 +24,7 @@ from ...model import PROGRAM_BACKENDS
 from ...model.posterior import Posterior
 from ...numerics.ascent import climb, write_heights
 from ...numerics.blas import one_thread
+from ...numerics.networks import Shape, first_weights, regress
 from ...numerics.reference import reference_steps
 from ...samplers import Sampler, history, is_engine, knowledge, resolve, sampler, uses_gradient
 from ...samplers.base import POLICY
@@ -43,6 +44,7 @@ from .second_compiler import follow, second_compiler
 STAND_IN = "parameters { vector[6] x; } model { x ~ std_normal(); }"
 _MANY = 4  # steps that are to be compiled, from which on a second process pays: it takes two seconds to start
 _WARMUP = 1000  # iterations, in which every method has learned something
+_CAPACITY = 20  # points or features that methods which have so many learn from: fits take its square, or cube
 _SEARCH = 1000  # evaluations of a search for modes
 _MARKS = "compiled"  # a folder among those of kernels
 
@@ -85,14 +87,14 @@ def compile_steps(
     marked = [_is_marked(step) for step in steps]
 
     def work(begin: Callable[[str], None]) -> Iterator[None]:
-        for step, is_known in zip(steps, marked, strict=True):
-            if not is_known:
-                begin(step.name)
-            if not is_known or (loading and not step.is_lazy):
-                with paused_collector():
+        with paused_collector():  # a collection between two steps takes a twentieth of a second
+            for step, is_known in zip(steps, marked, strict=True):
+                if not is_known:
+                    begin(step.name)
+                if not is_known or (loading and not step.is_lazy):
                     step.run()
-                _mark(step)
-            yield
+                    _mark(step)
+                yield
 
     n = marked.count(False)
     with (
@@ -106,11 +108,11 @@ def compile_steps(
 def compile_for(parent: int, methods: Sequence[str]) -> None:
     """What the second process does that `parent` has started: the steps of methods, from the last one."""
     follow(parent)
-    for step in reversed(ahead_steps(methods, wholly=False)):
-        if not _is_marked(step):
-            with paused_collector():
+    with paused_collector():
+        for step in reversed(ahead_steps(methods, wholly=False)):
+            if not _is_marked(step):
                 step.run()
-            _mark(step)
+                _mark(step)
 
 
 def _mark_name(step: Step) -> str:
@@ -203,6 +205,8 @@ def _rare_steps(method: str, steps: Sequence[Step], posterior: Posterior) -> lis
         _warm_up(module, posterior)
         if module.FACTS.searches:
             _search_modes(module, posterior)
+        if module.FACTS.family == POLICY:
+            _train_policy()
         compile_late_kernels()
 
     if is_engine(module):
@@ -230,10 +234,15 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
         def state() -> Any:
             if hasattr(module.start, "prepare"):
                 return module.start.prepare((target, kind, x, rng))
-            return numba.typeof(module.start(*arguments))  # plain Python
+            return numba.typeof(_first_state(module, settings)[1])
 
         def sweep() -> None:
-            module.sweep.prepare((target, kind, state(), rng, numba.types.boolean, trace))
+            if hasattr(module.sweep, "prepare"):
+                module.sweep.prepare((target, kind, state(), rng, numba.types.boolean, trace))
+            else:  # plain Python, which calls a kernel
+                small, first = _first_state(module, settings)
+                rows = empty_trace(0, len(first.x))
+                module.sweep(small, settings, first, np.random.default_rng(0), True, rows)
 
         def start() -> None:
             if uses_gradient(module, settings):  # the search for a starting point calls these
@@ -258,6 +267,16 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
     return steps
 
 
+def _first_state(module: Any, settings: Any) -> tuple[Any, Any]:
+    """A small target and a state there, where a method starts in plain Python: types are those of any model.
+
+    The model of a run would be evaluated for this, maybe for minutes.
+    """
+    posterior = _stand_in()
+    target = posterior.model.target()
+    return target, module.start(target, settings, np.zeros(posterior.dim), np.random.default_rng(0))
+
+
 def _compile_climbs(target: Any, x: Any) -> None:
     climb.prepare((target, x, numba.types.int64))
     write_heights.prepare((target, numba.typeof(np.zeros((1, 1))), x))
@@ -269,12 +288,21 @@ def _warm_up(module: Any, posterior: Posterior) -> Any:
     Returns the state at the end.
     """
     settings, rng = resolve(module, None), np.random.default_rng(0)
+    if capacity := module.FACTS.capacity:
+        settings = settings._replace(**{capacity: _CAPACITY})
     target, x = posterior.model.target(), np.full(posterior.dim, 0.1)
     with one_thread():
         state = warmup.warm_up(module, settings, target, x, rng, min(_WARMUP, module.FACTS.warmup)).finish()
     history(module, state)
     knowledge(module, state)
     return state
+
+
+def _train_policy() -> None:
+    """What trains a policy towards actions that are not zero, as most scales of proposals ask for."""
+    rng, shape = np.random.default_rng(0), Shape(1, 2, 1)
+    points = rng.standard_normal((10, 1))
+    regress(shape, first_weights(shape, rng), points, points, rng, epochs=1, good_enough=0.0)
 
 
 def _search_modes(module: Any, posterior: Posterior) -> None:
