@@ -62,6 +62,23 @@ model {
   y ~ normal(level + season, noise);
 }
 """
+SEASONS_ALONE = """
+data { int T; int S; vector[T] y; }
+transformed data {
+  matrix[T, T] season = identity_matrix(T);  // of its innovations
+  matrix[T, T] walk; matrix[T, T] first; matrix[T, T] later;
+  for (t in S:T) for (i in 1:(S - 1)) season[t] -= season[t - i];
+  for (t in 1:T) for (u in 1:T) walk[t, u] = min(t, u) - 1;
+  first = season[, 1:(S - 1)] * season[, 1:(S - 1)]'; later = season[, S:T] * season[, S:T]';
+}
+parameters { real<lower=0> s_level; real<lower=0> s_season; real<lower=0> noise; }
+model {
+  matrix[T, T] K = rep_matrix(25, T, T) + square(s_level) * walk + 4 * first + square(s_season) * later;
+  s_level ~ normal(0, 0.5); s_season ~ normal(0, 0.3); noise ~ normal(0, 1);
+  for (t in 1:T) K[t, t] += square(noise);
+  y ~ multi_normal_cholesky(rep_vector(0, T), cholesky_decompose(K));
+}
+"""
 MISSING = """
 data { int T; int M; array[T - M] int seen; array[M] int unseen; vector[T - M] y_seen; }
 parameters {
@@ -73,6 +90,22 @@ model {
   mu ~ normal(0, 2); (phi + 1) / 2 ~ beta(5, 1.5); s ~ normal(0, 1); noise ~ normal(0, 1);
   x[1] ~ normal(mu, s / sqrt(1 - phi^2)); x[2:T] ~ normal(mu + phi * (x[1:(T - 1)] - mu), s);
   y ~ normal(x, noise);
+}
+"""
+MISSING_ALONE = """
+data { int T; int M; array[T - M] int seen; array[M] int unseen; vector[T - M] y_seen; }
+parameters { real mu; real<lower=-1, upper=1> phi; real<lower=0> s; real<lower=0> noise; }
+model {
+  matrix[T - M, T - M] K;
+  mu ~ normal(0, 2); (phi + 1) / 2 ~ beta(5, 1.5); s ~ normal(0, 1); noise ~ normal(0, 1);
+  for (i in 1:(T - M)) {
+    K[i, i] = square(s) / (1 - square(phi)) + square(noise);
+    for (j in 1:(i - 1)) {
+      K[i, j] = square(s) / (1 - square(phi)) * phi ^ (seen[i] - seen[j]);
+      K[j, i] = K[i, j];
+    }
+  }
+  y_seen ~ multi_normal_cholesky(rep_vector(mu, T - M), cholesky_decompose(K));
 }
 """
 MIXTURE = """
@@ -162,13 +195,28 @@ class RankModel(NamedTuple):
     program: str
     names: tuple[str, ...]  # of the parameters
     simulate: Callable[[np.random.Generator], Simulated]
+    # A program with the same posterior for some of the parameters, and these: the others are integrated out.
+    alone: str | None = None
+    kept: tuple[str, ...] = ()
 
 
 MODELS = {
     "zero_inflated": RankModel(ZERO_INFLATED, ("a", "b", "c"), zero_inflated),
     "ordered_probit": RankModel(ORDERED_PROBIT, ("b", "cut"), ordered_probit),
     "growth": RankModel(GROWTH, ("mu_a", "mu_c", "s_a", "s_c", "delay", "noise", "log_a", "log_c"), growth),
-    "seasons": RankModel(SEASONS, ("s_level", "s_season", "noise", "level", "season"), seasons),
-    "missing": RankModel(MISSING, ("mu", "phi", "s", "noise", "x", "y_unseen"), missing),
+    "seasons": RankModel(
+        SEASONS,
+        ("s_level", "s_season", "noise", "level", "season"),
+        seasons,
+        SEASONS_ALONE,
+        ("s_level", "s_season", "noise"),
+    ),
+    "missing": RankModel(
+        MISSING,
+        ("mu", "phi", "s", "noise", "x", "y_unseen"),
+        missing,
+        MISSING_ALONE,
+        ("mu", "phi", "s", "noise"),
+    ),
     "mixture": RankModel(MIXTURE, ("a", "b", "s", "p"), mixture),
 }
