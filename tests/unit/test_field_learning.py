@@ -17,7 +17,7 @@ from stanadapt.transport import composition
 from stanadapt.transport.field_table import field_of
 from stanadapt.transport.fields import field_learning, law_fit
 from stanadapt.transport.fields.dense import dense_coupling
-from stanadapt.transport.fields.design import Design, find_design, how_far_off, widen_design
+from stanadapt.transport.fields.design import Design, find_design, follow_tails, how_far_off, widen_design
 from stanadapt.transport.fields.field_learning import HEAD, HOPELESS, MOST_HEADS, choose_heads, learn_field
 from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
@@ -309,10 +309,22 @@ def test_a_search_that_spends_all_its_gradients_finds_nothing(monkeypatch: pytes
     variables = np.array([0, *[1] * T])
     learned, gradients = learn_field(Walk(DATA), START, UNIT, variables)
     assert learned is not None
-    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 350)
+    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 200)
     found, spent = learn_field(Walk(DATA), START, UNIT, variables)
     assert found is None
-    assert spent == 350 + T + 2 < gradients
+    assert spent == 200 + T + 2 < gradients
+
+
+@pytest.mark.parametrize("most", [220, 280, 350, 400])
+def test_a_design_does_not_grow_until_all_gradients_are_spent(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Its law is not used then, however good it is: 220 gradients give a field, and so do more."""
+    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", most)
+    found, spent = learn_field(Walk(DATA), START, UNIT, np.array([0, *[1] * T]))
+    assert found is not None
+    assert len(found.rows)
+    assert spent < most + T + 2
 
 
 def test_a_search_for_heads_leaves_gradients_for_their_law() -> None:
@@ -516,6 +528,35 @@ def test_a_design_grows_where_its_law_is_off() -> None:
     assert widen_design(narrow, fit_law(precision, place, narrow), rng) > 3
     design = find_design(precision, place)
     assert widen_design(design, fit_law(precision, place, design), rng) <= 2
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_the_longest_tail_goes_on_first_where_gradients_are_few(sign: float) -> None:
+    """The data exclude a large scale, and cannot tell a small one from 0; the head is the log or minus it."""
+    walk, mirror = Walk(DATA, sd=3.0), np.append(sign, np.ones(T))
+
+    def evaluate(at: np.ndarray, score: np.ndarray) -> float:
+        logp = walk(mirror * at, score)
+        score *= mirror
+        return logp
+
+    def follow(most: float) -> tuple[int, int, int, int]:
+        """Stars in the short and in the long tail, and gradients before and after them."""
+        density = ScaledDensity(evaluate, UNIT, most)
+        coupling = couple(density, START / UNIT, np.array([0, *[1] * T]))
+        assert coupling is not None
+        place = find_place(precision := Precision(density, coupling, np.array([0])), mirror * START / UNIT)
+        assert place is not None
+        design, before = find_design(precision, place, tails=False), density.gradients
+        follow_tails(design)
+        is_long = np.array([sign * (point.theta - place.theta)[0] < 0.0 for point in design.ridges[0]])
+        return int((~is_long).sum()), int(is_long.sum()), before, density.gradients
+
+    short, long, before, after = follow(np.inf)
+    assert long > short > 1
+    few = follow((before + 0.5 * (after - before)) / 0.6)
+    assert few[0] == 1
+    assert few[1] > 1
 
 
 def test_a_law_that_is_far_off_is_told_before_the_tails(monkeypatch: pytest.MonkeyPatch) -> None:
