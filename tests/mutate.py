@@ -386,6 +386,18 @@ MUTATIONS = [
         unit("test_metric_choice", "test_few_directions_are_chosen_where_there_are_few"),
     ),
     Mutation(
+        "transport/fields/design.py",
+        "tail = max(going, key=lambda one: one.height)",
+        "tail = going[0]",
+        unit("test_field_learning", "test_the_longest_tail_goes_on_first_where_gradients_are_few"),
+    ),
+    Mutation(
+        "transport/fields/design.py",
+        "_LAST_STEP = 0.9",
+        "_LAST_STEP = 1.1",
+        unit("test_field_learning", "test_a_design_does_not_grow_until_all_gradients_are_spent"),
+    ),
+    Mutation(
         "transport/grouping/fit.py",
         "_WHOLE, _NEARLY_WHOLE = 0.06, 0.3",
         "_WHOLE, _NEARLY_WHOLE = 0.0, 0.0",
