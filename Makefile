@@ -2,7 +2,8 @@
 # make check  set up .venv with the test tools and run the unit tests: two minutes where kernels are compiled
 # make test   the same with all tests, in one process more than there are cores
 # make thorough   what make test leaves out: slighter faults, more models of each method, more of the papers' tables
-# make calibrate   the same for simulation-based calibration, of every method or of METHODS="rwm mala"
+# make calibrate   the same for simulation-based calibration, of every method or of METHODS="rwm mala"; BATCH=1, 2 and so
+#   on have 400 other data sets of each model
 # make proof   run the statistical tests with 50 other seeds, or SEEDS=20, and count what fails; hours, so name TESTS
 # make same-record, make same   before and after a change of the code that is to change no draw
 # make docs   build the site into docs/_build/html: some minutes, since its pages run; then only what has changed
@@ -41,7 +42,7 @@ thorough: $(VENV)/test
 	$(BIN)/python -m pytest $(PARALLEL) -m thorough $(OPTIONS) $(TESTS)
 
 calibrate: $(VENV)/test
-	CALIBRATE="$(METHODS)" $(BIN)/python -m pytest -vv -m calibration tests/statistical/test_calibration.py
+	CALIBRATE="$(METHODS)" CALIBRATE_BATCH="$(BATCH)" $(BIN)/python -m pytest -vv -m calibration tests/statistical/test_calibration.py
 
 proof: TESTS = tests/statistical
 proof: $(VENV)/test

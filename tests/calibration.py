@@ -13,6 +13,7 @@ checking for Bayesian computation: the choice of test quantities shapes sensitiv
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -28,6 +29,8 @@ from stanadapt.result.container import datasets
 
 MODELS = Path(__file__).parents[1] / "models"
 REPLICATES = 400  # data sets; all methods see the same
+# Which data sets: 0 for those of the tables in the docs, and any other number for so many that are new.
+BATCH = int(os.environ.get("CALIBRATE_BATCH") or 0)
 KEPT = 63  # draws kept of each chain, L; ranks have L + 1 = 64 values
 
 # Iterations from one kept draw to the next, fixed before any rank is seen: as many as make the draws all but
@@ -267,9 +270,14 @@ OF_HIERARCHIES = ("eight_schools_centered",)
 OF_FIELDS = ("autoregression", "random_walk")
 
 
+def _numbered(replicate: int) -> int:
+    """The number of a replicate among those of all batches, which is the seed of its chain too."""
+    return BATCH * REPLICATES + replicate
+
+
 def simulation(name: str, replicate: int) -> Simulation:
-    """Parameters and data of a replicate, which depend on nothing else."""
-    seed = np.random.SeedSequence([list(SIMULATED).index(name), replicate])
+    """Parameters and data of a replicate of the batch, which depend on nothing else."""
+    seed = np.random.SeedSequence([list(SIMULATED).index(name), _numbered(replicate)])
     return SIMULATED[name].simulate(np.random.default_rng(seed))
 
 
@@ -287,7 +295,7 @@ def one_replicate(method: str, name: str, program: str, replicate: int) -> np.nd
             workers=1,
             draws=KEPT * spacing,
             thin=spacing,
-            seed=replicate,
+            seed=_numbered(replicate),
             progress=False,
         )
     posterior = datasets(result)["posterior"]

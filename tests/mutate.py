@@ -51,6 +51,31 @@ def evidence(*names: str) -> tuple[str, ...]:
 
 
 MUTATIONS = [
+    # samples and chains that differ
+    Mutation(
+        "diagnostics/agreement.py",
+        "combine([samples[other] for other in others])",
+        "combine([samples[other] for other in others[:1]])",
+        unit("test_estimates", "test_a_small_difference_is_seen_against_the_others_together"),
+    ),
+    Mutation(
+        "diagnostics/agreement.py",
+        "worst = min(group",
+        "worst = max(group",
+        unit("test_estimates", "test_a_small_difference_is_seen_against_the_others_together"),
+    ),
+    Mutation(
+        "diagnostics/shares.py",
+        "others = float(shares[rest].mean())",
+        "others = float(shares.mean())",
+        unit("test_by_chain", "test_a_chain_that_misses_a_tail_of_one_per_cent"),
+    ),
+    Mutation(
+        "diagnostics/shares.py",
+        "return max(1, int(round(p, 9) * n))",
+        "return max(1, int(1.1 * p * n))",
+        unit("test_by_chain", "test_a_chain_that_misses_a_tail_of_one_per_cent"),
+    ),
     # modes
     Mutation(
         "numerics/strange_points.py",
@@ -355,6 +380,24 @@ MUTATIONS = [
         unit("test_metric_choice", "test_what_begins_dense"),
     ),
     Mutation(
+        "numerics/metric_choice.py",
+        "if within < TIE * without:",
+        "if within > TIE * without:",
+        unit("test_metric_choice", "test_few_directions_are_chosen_where_there_are_few"),
+    ),
+    Mutation(
+        "transport/fields/design.py",
+        "tail = max(going, key=lambda one: one.height)",
+        "tail = going[0]",
+        unit("test_field_learning", "test_the_longest_tail_goes_on_first_where_gradients_are_few"),
+    ),
+    Mutation(
+        "transport/fields/design.py",
+        "_LAST_STEP = 0.9",
+        "_LAST_STEP = 1.1",
+        unit("test_field_learning", "test_a_design_does_not_grow_until_all_gradients_are_spent"),
+    ),
+    Mutation(
         "transport/grouping/fit.py",
         "_WHOLE, _NEARLY_WHOLE = 0.06, 0.3",
         "_WHOLE, _NEARLY_WHOLE = 0.0, 0.0",
@@ -560,6 +603,18 @@ MUTATIONS = [
         "    return slope * np.exp(-_medians(draws.points[-MOST_DRAWS:], law)[:, 0]), nothing",
         "    return slope, nothing",
         unit("test_transport_scores", "test_the_numbers_of_a_place_come_from_scores"),
+    ),
+    Mutation(
+        "transport/grouping/scores.py",
+        "return -found[:, 1], found[:, 0]",
+        "return -found[:, 1], 2.0 * found[:, 0]",
+        unit("test_transport_scores", "test_thresholds_and_data_come_from_scores"),
+    ),
+    Mutation(
+        "transport/grouping/scores.py",
+        "unit * unit, found[:, left.first + 1] * unit",
+        "unit * unit, found[:, left.first + 1]",
+        unit("test_transport_scores", "test_thresholds_and_data_come_from_scores"),
     ),
     Mutation(
         "transport/grouping/scores.py",

@@ -61,7 +61,10 @@ def reflected(draws, limit):
 
 
 def test_a_chain_that_misses_a_tail_of_one_per_cent():
-    """60,000 draws without one under the 1 % quantile of the others: R-hat and sizes say nothing."""
+    """60,000 draws without one under the 1 % quantile of the others: R-hat and sizes say nothing.
+
+    Under the quantile of all chains, which is higher, it has 0.39 % (standard deviation 0.04 %).
+    """
     draws = autoregressive(np.random.default_rng(2), (CHAINS, 60_000), 0.5)
     draws[1] = reflected(draws[1], -2.3263)
     found = by_kind(result({"x": draws}))
@@ -69,13 +72,15 @@ def test_a_chain_that_misses_a_tail_of_one_per_cent():
     (finding,) = found["tails"]
     assert finding.chains == (1,)
     assert finding.variables == ("x",)
-    assert finding.text.startswith(
-        "Chain 1 has 0.40% of its draws under the 1% quantile of x, where the others"
-    )
+    limit = np.sort(draws, axis=None)[draws.size // 100 - 1]
+    share, *others = (draws[[1, 0, 2, 3]] <= limit).mean(axis=1)
     assert finding.numbers["quantile"] == 0.01
-    assert finding.numbers["share"] == pytest.approx(0.004, abs=0.0005)  # of the quantile of all chains
-    assert finding.numbers["others"] == pytest.approx(0.012, abs=0.0005)
+    assert finding.numbers["share"] == pytest.approx(share)
+    assert finding.numbers["others"] == pytest.approx(np.mean(others))
+    assert share < 0.006 < 0.0113 < np.mean(others)
     assert finding.numbers["standard_errors"] > 8
+    text = f"Chain 1 has {share:.2%} of its draws under the 1% quantile of x, where the others"
+    assert finding.text.startswith(text)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -17,7 +17,7 @@ from stanadapt.transport import composition
 from stanadapt.transport.field_table import field_of
 from stanadapt.transport.fields import field_learning, law_fit
 from stanadapt.transport.fields.dense import dense_coupling
-from stanadapt.transport.fields.design import Design, find_design, how_far_off, widen_design
+from stanadapt.transport.fields.design import Design, find_design, follow_tails, how_far_off, widen_design
 from stanadapt.transport.fields.field_learning import HEAD, HOPELESS, MOST_HEADS, choose_heads, learn_field
 from stanadapt.transport.fields.laplace import find_mode, find_place
 from stanadapt.transport.fields.law_fit import fit_law
@@ -309,10 +309,20 @@ def test_a_search_that_spends_all_its_gradients_finds_nothing(monkeypatch: pytes
     variables = np.array([0, *[1] * T])
     learned, gradients = learn_field(Walk(DATA), START, UNIT, variables)
     assert learned is not None
-    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 350)
+    monkeypatch.setattr(field_learning, "MOST_GRADIENTS", 200)
     found, spent = learn_field(Walk(DATA), START, UNIT, variables)
     assert found is None
-    assert spent == 350 + T + 2 < gradients
+    assert spent == 200 + T + 2 < gradients
+
+
+def test_a_design_does_not_grow_until_all_gradients_are_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its law is not used then, however good it is: where some gradients give a field, more do too."""
+    found = []
+    for most in range(160, 500, 20):
+        monkeypatch.setattr(field_learning, "MOST_GRADIENTS", most)
+        found.append(learn_field(Walk(DATA), START, UNIT, np.array([0, *[1] * T]))[0] is not None)
+    assert found == sorted(found)
+    assert found[-1]
 
 
 def test_a_search_for_heads_leaves_gradients_for_their_law() -> None:
@@ -516,6 +526,42 @@ def test_a_design_grows_where_its_law_is_off() -> None:
     assert widen_design(narrow, fit_law(precision, place, narrow), rng) > 3
     design = find_design(precision, place)
     assert widen_design(design, fit_law(precision, place, design), rng) <= 2
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_the_longest_tail_goes_on_first_where_gradients_are_few(sign: float) -> None:
+    """A tail goes on only while its density has fallen less than that of the other one, which has not ended.
+
+    The data exclude a large scale, and cannot tell a small one from 0; the head is the log or minus it.
+    """
+    walk, mirror = Walk(DATA, sd=3.0), np.append(sign, np.ones(T))
+
+    def evaluate(at: np.ndarray, score: np.ndarray) -> float:
+        logp = walk(mirror * at, score)
+        score *= mirror
+        return logp
+
+    def follow(most: float) -> tuple[list[list[float]], int, int]:
+        """Heights of the stars of both tails, from the middle on, and gradients before and after them."""
+        density = ScaledDensity(evaluate, UNIT, most)
+        coupling = couple(density, START / UNIT, np.array([0, *[1] * T]))
+        assert coupling is not None
+        place = find_place(precision := Precision(density, coupling, np.array([0])), mirror * START / UNIT)
+        assert place is not None
+        design, before = find_design(precision, place, tails=False), density.gradients
+        follow_tails(design)
+        heights: list[list[float]] = [[0.0], [0.0]]
+        for point in design.ridges[0]:
+            heights[int(point.theta[0] > place.theta[0])].append(point.height)
+        return heights, before, density.gradients
+
+    whole, before, after = follow(np.inf)
+    for share in (0.3, 0.5, 0.7):
+        few, _, _ = follow((before + share * (after - before)) / 0.6)
+        assert sum(map(len, few)) < sum(map(len, whole))
+        for one, other in ((0, 1), (1, 0)):
+            if len(few[one]) > 1 and len(few[other]) < len(whole[other]):
+                assert few[one][-2] >= few[other][-1]
 
 
 def test_a_law_that_is_far_off_is_told_before_the_tails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,13 +212,15 @@ def test_a_diagonal_is_chosen_where_nothing_is_correlated() -> None:
 
 
 def test_few_directions_are_chosen_where_there_are_few() -> None:
+    """Two of 200, found from 140 draws; with 70 the variances along them are off by 8 to 11."""
     rng = np.random.default_rng(12)
     law = _low_rank(rng, 200, [50.0, 0.02])
-    points, scores = _gaussian(rng, 70, as_matrix(law))
-    metric, _ = choose_metric(unit_metric(200), NONE, points, scores, 30, gradients=40.0)
+    points, scores = _gaussian(rng, 140, as_matrix(law))
+    metric, _ = choose_metric(unit_metric(200), NONE, points, scores, 60, gradients=40.0)
     assert _form(metric) == "low rank"
+    assert 2 <= len(metric.variances) <= 20
     ratio = np.linalg.eigvals(np.linalg.solve(as_matrix(law), as_matrix(metric))).real
-    assert 0.1 < ratio.min() < ratio.max() < 10.0
+    assert 1 / 7 < ratio.min() < ratio.max() < 7.0
 
 
 def test_the_hessian_is_wanted_and_taken_where_draws_do_not_tell() -> None:

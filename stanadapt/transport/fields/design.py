@@ -37,6 +37,9 @@ _WRONG = 0.5  # a law is off where the mode of all latents is off by this length
 _NEAR = 3.0  # up to this length the density of the heads can be corrected without finding the mode
 _LOOKS = 20  # that tell whether a law is near
 _MOST_ADDED = 3  # points that a walker adds before the law is fitted anew
+# No walker goes on after this share of the gradients. A mode takes up to 0.04, and what is found is not used
+# once all are spent.
+_LAST_STEP = 0.9
 
 
 class RidgePoint(NamedTuple):
@@ -112,10 +115,21 @@ def find_design(precision: Precision, place: HeadPosterior, *, tails: bool = Tru
 
 
 def follow_tails(design: Design) -> None:
-    """Add the tails of all heads to a design."""
-    for a in range(len(design.place.theta)):
-        for sign in (-1.0, 1.0):
-            _follow_tail(design, a, sign)
+    """Add the tails of all heads to a design.
+
+    The tail whose density has fallen least goes on first. If each went to its end in turn, those of normal
+    heads could take all gradients that stars may take, and the long tail of another head would not be seen.
+    """
+    tails = [_Tail(design, a, sign) for a in range(len(design.place.theta)) for sign in (-1.0, 1.0)]
+    going = list(tails)
+    while going and design.precision.density.spent <= _LAST_STAR:
+        tail = max(going, key=lambda one: one.height)
+        if not tail.go_on():
+            going.remove(tail)
+    for tail in tails:
+        for theta, mode in tail.points:
+            design.keep(theta, mode)
+        design.ridges[tail.head] += tail.ridge
 
 
 def how_far_off(design: Design, law: Field) -> float:
@@ -126,54 +140,78 @@ def how_far_off(design: Design, law: Field) -> float:
     return float(np.median([look(place.theta + place.root @ move)[1] for move in moves]))
 
 
-def _follow_tail(design: Design, a: int, sign: float) -> None:
-    """Add the tail of head `a` to a design: the ridge along which its marginal density falls.
+class _Tail:
+    """A tail of a head: the ridge along which its marginal density falls.
 
     In a long tail, such as that of the logarithm of a scale that may be 0, the other heads do not go on
     along the straight line that is right in the middle. So at each reach a star of points tells where they
     are and how far they vary there.
     """
-    place, m = design.place, len(design.place.theta)
-    cov = place.covariance()
-    spread = np.sqrt(cov[a, a])
-    slope = cov[:, a] / cov[a, a]  # of the other heads along the ridge
-    widths = design.middle().widths.copy()
-    theta, near, last = place.theta, place.mode, 0.0
-    others = [b for b in range(m) if b != a]
-    for wanted in TAIL:
-        fallen = place.mode.logp - near.logp
+
+    def __init__(self, design: Design, head: int, sign: float) -> None:
+        """Of a head, on one side, before the first star."""
+        place, cov = design.place, design.place.covariance()
+        self.head, self.height = head, 0.0  # the log density at the end, beside that in the middle
+        self.points: list[tuple[np.ndarray, LatentMode]] = []
+        self.ridge: list[RidgePoint] = []
+        self._precision, self._place, self._sign = design.precision, place, sign
+        self._spread = float(np.sqrt(cov[head, head]))
+        self._slope = cov[:, head] / cov[head, head]  # of the other heads along the ridge
+        self._widths = design.middle().widths.copy()
+        self._theta, self._near, self._reach, self._wanted = place.theta, place.mode, 0.0, iter(TAIL)
+
+    def go_on(self) -> bool:
+        """Add the next star; False where the tail has ended."""
+        wanted, fallen, a = next(self._wanted, 0.0), -self.height, self.head
         # A normal tail falls with the square of the reach.
-        reach = min(wanted, last * np.sqrt(_ENOUGH * DEEP / fallen)) if fallen > 0.0 else wanted
-        if reach < _LEAST_GAIN * last or design.precision.density.spent > _LAST_STAR:
-            return
-        ahead = place.theta[a] + sign * reach * spread - theta[a]
-        guess = theta + ahead * slope
+        reach = min(wanted, self._reach * np.sqrt(_ENOUGH * DEEP / fallen)) if fallen > 0.0 else wanted
+        if not wanted or reach < _LEAST_GAIN * self._reach:
+            return False
+        ahead = self._place.theta[a] + self._sign * reach * self._spread - self._theta[a]
+        guess = self._theta + ahead * self._slope
         for _ in range(2):
-            mode = design.add(guess, near)
-            if mode is None:
-                return
-            moved, best = guess.copy(), mode
-            off = 0.0
-            for b in others:
-                step = np.zeros(m)
-                step[b] = _STAR * widths[b]
-                sides = design.add(guess - step, mode), design.add(guess + step, mode)
-                if sides[0] is None or sides[1] is None:
-                    return
-                best = max((best, sides[0], sides[1]), key=lambda one: one.logp)
-                tilt = 0.5 * (sides[1].logp - sides[0].logp) / _STAR
-                curvature = (2.0 * mode.logp - sides[0].logp - sides[1].logp) / _STAR**2
-                narrowing = 1.0 / np.sqrt(np.clip(curvature, _WIDER**-2, _NARROWER**-2))
-                change = float(np.clip(tilt * narrowing**2, -_MOST_OFF, _MOST_OFF))
-                moved[b] += change * widths[b]
-                widths[b] *= narrowing
-                off = max(off, abs(change))
-            near, guess = best, moved
+            star = self._star(guess)
+            if star is None:
+                return False
+            self._near, guess, off = star
             if off < _OFF:
                 break
-        design.ridges[a].append(RidgePoint(guess, widths.copy(), near.logp - place.mode.logp))
-        slope = (guess - theta) / ahead
-        theta, last = guess, reach
+        self.height = self._near.logp - self._place.mode.logp
+        self.ridge.append(RidgePoint(guess, self._widths.copy(), self.height))
+        self._slope = (guess - self._theta) / ahead
+        self._theta, self._reach = guess, reach
+        return True
+
+    def _star(self, guess: np.ndarray) -> tuple[LatentMode, np.ndarray, float] | None:
+        """The highest mode of a star around heads (m,), where their middle is, and how far it was off."""
+        mode = self._add(guess, self._near)
+        if mode is None:
+            return None
+        moved, best, off = guess.copy(), mode, 0.0
+        for b in range(len(guess)):
+            if b == self.head:
+                continue
+            step = np.zeros(len(guess))
+            step[b] = _STAR * self._widths[b]
+            sides = self._add(guess - step, mode), self._add(guess + step, mode)
+            if sides[0] is None or sides[1] is None:
+                return None
+            best = max((best, sides[0], sides[1]), key=lambda one: one.logp)
+            tilt = 0.5 * (sides[1].logp - sides[0].logp) / _STAR
+            curvature = (2.0 * mode.logp - sides[0].logp - sides[1].logp) / _STAR**2
+            narrowing = 1.0 / np.sqrt(np.clip(curvature, _WIDER**-2, _NARROWER**-2))
+            change = float(np.clip(tilt * narrowing**2, -_MOST_OFF, _MOST_OFF))
+            moved[b] += change * self._widths[b]
+            self._widths[b] *= narrowing
+            off = max(off, abs(change))
+        return best, moved, off
+
+    def _add(self, theta: np.ndarray, near: LatentMode) -> LatentMode | None:
+        """The mode at heads (m,), which belongs to the tail from now on."""
+        mode = mode_at(self._precision, theta, near.x, near.factor)
+        if mode is not None:
+            self.points.append((theta, mode))
+        return mode
 
 
 def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
@@ -187,6 +225,8 @@ def widen_design(design: Design, law: Field, rng: np.random.Generator) -> int:
     for first in rng.choice(begins, _WALKERS):
         theta, height, left = thetas[first], heights[first], _MOST_ADDED
         for _ in range(STEPS):
+            if design.precision.density.spent > _LAST_STEP:
+                return added
             step = rng.choice(STEP_SIZES) * rng.standard_normal(theta.size)
             there = theta + place.root @ step
             logp, off, x = look(there)
