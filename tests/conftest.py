@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
 import subprocess
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--proof"):
         config.pluginmanager.register(proof.Table())
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        # arviz 0.x writes to a file which day it is when it is imported. Processes that are the first of a day
+        # to do so at the same time move each other's file away, and all but one fail.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module("arviz")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
