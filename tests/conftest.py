@@ -31,8 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--proof"):
         config.pluginmanager.register(proof.Table())
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        # When arviz 0.x is imported it writes to a file which day it is. Processes that do so together, as the
-        # first of a day, move each other's file away, and all but one fail.
+        # When arviz 0.x is imported it writes to a file which day it is. Processes that do so together, as
+        # the first of a day, move each other's file away, and all but one fail.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module("arviz")
