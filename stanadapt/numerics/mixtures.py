@@ -57,7 +57,7 @@ def _whiten(law: Mixture, m: Integer, x: Vector, away: Vector, white: Vector) ->
     return square
 
 
-@kernel(ordered=True, counted=False)
+@kernel(ordered=True, counted=False, copied=False)
 def mixture_log_density(law: Mixture, x: Vector, slope: Vector, away: Vector, white: Vector) -> Real:
     """Log density at `x` (d,); its gradient is written to `slope` (d,). Two more (d,) are work space."""
     d, nu = x.size, law.degrees

@@ -242,7 +242,8 @@ def method_steps(method: str, settings: Any, posterior: Posterior) -> list[Step]
             else:  # plain Python, which calls a kernel
                 small, first = _first_state(module, settings)
                 rows = empty_trace(0, len(first.x))
-                module.sweep(small, settings, first, np.random.default_rng(0), True, rows)
+                for adapting in (True, False):
+                    module.sweep(small, settings, first, np.random.default_rng(0), adapting, rows)
 
         def start() -> None:
             if uses_gradient(module, settings):  # the search for a starting point calls these
