@@ -1,4 +1,8 @@
-"""The loop that all samplers share."""
+"""The loop that all samplers share.
+
+`kernel_from` puts a step in the place of the name `step`, which mypy and ruff cannot see: that is
+what `type: ignore` and `noqa` are for.
+"""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ from .training import Training
 # law must decrease the divergence of some coordinates by 0.1 or more, and a group or a ridge by their margins
 # of 0.3. Fewer draws for each coordinate tell nothing.
 NORMAL, DRAWS_EACH = 0.1, 3
-MANY = 64
+MANY = 64  # coordinates: a map of more leaves more than the margins in any case
 # In many dimensions a look for new laws takes as long as the first windows, whose draws tell little.
 LARGE, DRAWS_IF_LARGE = 1_500, 64
 
@@ -102,9 +102,9 @@ def learn_transport(
     points, scores = transport_draws(outer, points, scores)
     left = _remaining_divergence(inner, points, scores)
     room = left > min(MARGIN, RIDGE_MARGIN)
+    more = new and room
     plain = not len(inner) and (
-        left < NORMAL
-        or (_is_plain(points, scores, variables, new and room) and not (new and room and found.may_be_more()))
+        left < NORMAL or (_is_plain(points, scores, variables, more) and not (more and found.may_be_more()))
     )
     certain = wholly and new and len(points) >= CERTAIN
     if plain and not certain:
