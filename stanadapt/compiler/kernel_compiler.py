@@ -6,8 +6,6 @@ numba has no types, so mypy cannot check classes that derive from numba's (`type
 from __future__ import annotations
 
 import collections
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from numba import types
@@ -16,19 +14,20 @@ from numba.core.compiler_machinery import register_pass
 from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering
 
+from .held_values import Arguments, HeldValue
 from .kernel_library import Library
 
 open_kernels: list[Any] = []  # each one is compiled because the one before calls it
 
 
 class _Lower(Lower):  # type: ignore[misc]
-    """numba's generator of machine code, which here counts no references to arguments.
+    """numba's generator of machine code, for which arguments and their parts are `HeldValue`s.
 
-    numba counts each array among the arguments, in a tuple or alone, when a function begins, and counts it
-    back when the function has used it last. It counts it again when a part of a tuple gets a name. The caller
-    holds all arguments until the function returns, so that all of this can be left out. A sampler's step has
-    about ten arrays, and the state of a policy has thirty; counting them took a tenth of an iteration on a
-    small model, and a tenth of the time to compile it.
+    It counts no references to them. numba counts each array among the arguments, in a tuple or alone, when a
+    function begins, and counts it back when the function has used it last. It counts it again when a part of
+    a tuple gets a name. The caller holds all arguments until the function returns, so that all of this can be
+    left out. A sampler's step has about ten arrays, and the state of a policy has thirty; counting them took
+    a tenth of an iteration on a small model, and a tenth of the time to compile it.
     """
 
     def pre_lower(self) -> None:
@@ -37,17 +36,22 @@ class _Lower(Lower):  # type: ignore[misc]
         assigned = [line for block in self.blocks.values() for line in block.find_insts(ir.Assign)]
         times = collections.Counter(line.target.name for line in assigned)
         once = [line for line in assigned if times[line.target.name] == 1]  # others get further values
-        self._held = {line.target.name for line in once if isinstance(line.value, ir.Arg)}
-        self._parts: dict[str, tuple[str, int | None]] = {}  # held by what, and at which place of a tuple
+        self._held: dict[str, HeldValue] = {}  # the variables that name an argument, or a part of one
+        for line in once:
+            name, value = line.target.name, line.value
+            if isinstance(value, ir.Arg) and self.typeof(name) == self.typeof(f"arg.{value.name}"):
+                self._held[name] = self.fnargs.hold(value.index)
         n = -1
         while n < len(self._held):
             n = len(self._held)
             for line in once:
-                part = self._part(line.target.name, line.value)
+                name, part = line.target.name, self._part(line.target.name, line.value)
                 if part is not None and part[0] in self._held:
-                    self._held.add(line.target.name)
-                    self._parts[line.target.name] = part
-        self._counts = True
+                    whole, place = self._held[part[0]], part[1]
+                    self._held[name] = whole if place is None else self._hold_part(name, whole, place)
+
+    def _hold_part(self, name: str, whole: HeldValue, place: int) -> HeldValue:
+        return HeldValue(self.builder, self.context.data_model_manager[self.typeof(name)], whole.flat[place])
 
     def _part(self, name: str, value: Any) -> tuple[str, int | None] | None:
         """The variable whose value, or a part of it, `name` is another name for; and which part."""
@@ -70,47 +74,40 @@ class _Lower(Lower):  # type: ignore[misc]
         kind = whole if place is None else whole[place]
         return (value.value.name, place) if kind == self.typeof(name) else None
 
+    def extract_function_arguments(self) -> Any:
+        """See numba, which builds all arguments from their numbers at once."""
+        numbers = self.call_conv.get_arguments(self.function)
+        packer = self.call_conv._get_arg_packer(self.fndesc.argtypes)
+        self.fnargs = Arguments(self.builder, packer, numbers)
+        return self.fnargs
+
     def lower_assign(self, ty: Any, inst: Any) -> Any:
-        """See numba."""
-        if inst.target.name in self._parts:
-            whole, place = self._parts[inst.target.name]
-            value = self.loadvar(whole)
-            return value if place is None else self.builder.extract_value(value, place)
-        with self._counting(inst.target.name):
-            return super().lower_assign(ty, inst)
+        """See numba: the value that a variable gets."""
+        return self._held.get(inst.target.name) or super().lower_assign(ty, inst)
+
+    def loadvar(self, name: str) -> Any:
+        """See numba: the value of a variable."""
+        return self._held.get(name) or super().loadvar(name)
 
     def storevar(self, value: Any, name: str, argidx: Any = None) -> None:
         """See numba: the value that the variable had is given up."""
-        with self._counting(name):
+        if name not in self._held:
             super().storevar(value, name, argidx)
 
     def delvar(self, name: str) -> None:
         """See numba: nothing uses the variable from here on."""
-        with self._counting(name):
+        if name not in self._held:
             super().delvar(name)
+
+    def _alloca_var(self, name: str, fetype: Any) -> None:
+        if name not in self._held:
+            super()._alloca_var(name, fetype)
 
     def alloca_lltype(self, name: str, lltype: Any, datamodel: Any = None) -> Any:
         """See numba, which finds the size of each variable for debuggers."""
         if self.flags.debuginfo:
             return super().alloca_lltype(name, lltype, datamodel)
         return cgutils.alloca_once(self.builder, lltype, name=name, zfill=False)
-
-    @contextlib.contextmanager
-    def _counting(self, name: str) -> Iterator[None]:
-        """Count references to the value of the variable `name`, unless the caller holds it."""
-        self._counts = name not in self._held
-        yield
-        self._counts = True
-
-    def incref(self, typ: Any, val: Any) -> None:
-        """See numba."""
-        if self._counts:
-            super().incref(typ, val)
-
-    def decref(self, typ: Any, val: Any) -> None:
-        """See numba."""
-        if self._counts:
-            super().decref(typ, val)
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)

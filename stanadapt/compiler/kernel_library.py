@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding as llvm
+from numba.core import config
 from numba.core.codegen import JITCodeLibrary
 
 
@@ -23,8 +24,21 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
             self._run_passes(loop_vectorize=False, slp_vectorize=False, opt=0, cost="cheap")
         elif self.is_seldom:
             self._run_passes(loop_vectorize=False, slp_vectorize=False, opt=1)
+        elif self.is_copied:
+            self._keep_loops()
         else:
             super()._optimize_final_module()
+
+    def _keep_loops(self) -> None:
+        """Run all passes but those that unroll loops and make vectors of them.
+
+        They would make the code five times as long, and each kernel that gets a copy runs them again.
+        """
+        options = llvm.create_pipeline_tuning_options(speed_level=int(config.OPT))
+        options.loop_vectorization = options.slp_vectorization = False
+        options.loop_unrolling = options.loop_interleaving = False
+        builder = llvm.create_pass_builder(self._codegen._tm, options)
+        builder.getModulePassManager().run(self._final_module, builder)
 
     def _run_passes(self, **options: Any) -> None:
         passes, builder = self._codegen._module_pass_manager(**options)

@@ -1,9 +1,11 @@
-"""numba's compiler without the work that our kernels do not need, which is a third of its time.
+"""numba's compiler without the work that our kernels do not need, which is more than a third of its time.
 
 `lean` replaces some of numba's functions while this process compiles a kernel, and puts them back after it.
-The machine code is the same, for a level of processors. What is left out:
+The machine code does the same, for a level of processors. What is left out:
 
 - machine code of functions that are only copied into others, as all of numba's own are
+- values of arguments that no instruction needs (held_values.py)
+- loops unrolled and made into vectors in code that is only copied, which those that get copies do again
 - function passes over declarations, which have no body that a pass could change
 - wrappers for C, which nothing calls
 - timers and events that nobody listens to: numba announces each of the 100,000 calls of LLVM of a first run
@@ -32,6 +34,7 @@ from numba.core import event, types
 from numba.core.base import BaseContext
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager, _pass_registry
+from numba.core.datamodel.packer import ArgPacker
 from numba.core.lowering import Lower
 from numba.core.postproc import PostProcessor, VariableLifetime
 from numba.core.runtime.context import NRTContext
@@ -42,6 +45,7 @@ from numba.core.typing.context import BaseContext as TypingContext
 from numba.core.typing.templates import _OverloadFunctionTemplate
 
 from ..garbage import paused_collector
+from .held_values import flatten
 from .internal_functions import jit_with_files
 from .level_codegen import check_locale, level_codegen
 
@@ -74,6 +78,7 @@ def lean(context: Any) -> Iterator[None]:
             (BaseContext, "get_abi_sizeof", _size_of),
             (BaseContext, "get_abi_alignment", _alignment_of),
             (NRTContext, "get_meminfos", _counts_in),
+            (ArgPacker, "as_arguments", flatten),
             (event, "install_timer", lambda *_: contextlib.nullcontext()),
             (event, "start_event", _start_event),
             (event, "end_event", _end_event),
@@ -97,9 +102,13 @@ _hashes: dict[type, int] = {}
 
 def _same_flags(flags: Any, other: Any) -> Any:
     """Whether two compilations have the same flags. numba asks this ten thousand times in a first run."""
-    if type(flags) is type(other) and flags._values == other._values:
+    if type(flags) is not type(other):
+        return _same_values(flags, other)
+    one, two, options = flags._values, other._values, flags.options
+    if one == two:
         return True
-    return _same_values(flags, other)
+    names = one.keys() | two.keys()  # those that neither has set have their defaults in both
+    return all(one.get(k, options[k].default) == two.get(k, options[k].default) for k in names)
 
 
 def _hash_flags(flags: Any) -> int:
