@@ -15,7 +15,7 @@ from ..errors import ArgumentError
 from ..result.coordinates import coordinates_text
 from ..run.progress import StepProgress
 from ..run.warmup import variable_groups
-from ..transport.composition import transport_draws
+from ..transport.composition import points_in_z
 from ..transport.learning import describe, learn_transport
 from ..transport.map_table import no_transport
 from .approximate_result import (
@@ -269,7 +269,7 @@ def _fit_moved(
     if not len(moved.transport):
         return None
     highest = points[[int(np.argmax(heights))]]
-    start = transport_draws(moved.transport, highest, np.zeros_like(highest))[0][0]
+    start = points_in_z(moved.transport, highest)[0]
     if moved.gradient(start)[0] == -np.inf:
         return None
     return _fit(moved, settle(moved, climb_from(moved, start, memory=MEMORY, most=_ITERATIONS)), rng)

@@ -10,7 +10,7 @@ import numpy as np
 from .. import check
 from ..errors import ArgumentError
 from ..result.container import OWN_GROUP, Groups, datasets
-from ..transport.composition import is_map, transport_draws
+from ..transport.composition import is_map, points_in_z
 from ..transport.field import Field, features_at
 from ..transport.field_table import fields_of, innovations_of, split
 from ..transport.innovations import into_u
@@ -197,12 +197,7 @@ def _read(groups: Groups) -> _Draws:
             "keep_unconstrained=True"
         )
     x = np.asarray(group["x"].values, float)[places]
-    z = np.array(
-        [
-            transport_draws(maps[i], draws, np.zeros(draws.shape))[0]
-            for i, draws in zip(places, x, strict=True)
-        ]
-    )
+    z = np.array([points_in_z(maps[i], draws) for i, draws in zip(places, x, strict=True)])
     for i, draws in zip(places, x, strict=True):
         series = innovations_of(fields[i])
         if len(series):

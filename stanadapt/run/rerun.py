@@ -19,7 +19,7 @@ from ..numerics.reference import reference_steps
 from ..samplers import Sampler, advance, sampler
 from ..target import log_density
 from ..trace import empty_trace
-from ..transport.composition import into_z
+from ..transport.composition import points_in_z
 from .chain import Chain, KernelChain
 from .draws import ChainResult, stacks
 from .inits import Init
@@ -126,9 +126,8 @@ def run_on(
         state, transport = frozen[i]
         target = model.target()._replace(transport=transport)
         trace = empty_trace(iterations, posterior.dim, len(method.FACTS.columns))
-        z, began = np.empty(posterior.dim), time.perf_counter()
-        for k, x in enumerate(starts[i]):
-            into_z(transport, np.ascontiguousarray(x), z)
+        began = time.perf_counter()
+        for k, z in enumerate(points_in_z(transport, starts[i])):
             at = method.move(target, job.settings, state, z, None)
             advance(method, target, job.settings, at, rng, False, trace)
             model.raise_pending()

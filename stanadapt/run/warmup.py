@@ -24,7 +24,7 @@ from ..samplers import Facts, Handover, Sampler, Stage, advance, enter, explore,
 from ..samplers.base import METRIC
 from ..target import log_density_gradient
 from ..trace import Trace, empty_trace
-from ..transport.composition import into_z
+from ..transport.composition import points_in_z
 
 PILOT = "fisher_hmc"
 LOOKS = (30, 60, 120, 240)  # earlier draws that are looked at, as long as they differ from what was learnt
@@ -236,7 +236,7 @@ class WarmUp:
             state = after.sampler.start(self.target, after.settings, handover.z, self.rng)
             if state.logp == -np.inf:
                 state = after.sampler.start(self.target, after.settings, self._z(handover), self.rng)
-            handover = handover._replace(modes=self._in_z(handover.transport, self.modes))
+            handover = handover._replace(modes=points_in_z(handover.transport, self.modes))
             self.state = after.sampler.take_over(state, handover, after.settings)
         self.place = WarmupPlace(self.place.segment + 1)
 
@@ -276,15 +276,7 @@ class WarmUp:
 
     def _z(self, handover: Handover) -> np.ndarray:
         """The starting point in the coordinates that are handed over."""
-        return np.asarray(self._in_z(handover.transport, self.x[None])[0])
-
-    @staticmethod
-    def _in_z(transport: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Points (k, d) in the coordinates of a map."""
-        z = np.empty_like(points)
-        for row, point in zip(z, points, strict=True):
-            into_z(transport, np.ascontiguousarray(point), row)
-        return z
+        return np.asarray(points_in_z(handover.transport, self.x[None])[0])
 
 
 def warm_up(

@@ -187,6 +187,11 @@ def transport_draws(
     return z, scores_z
 
 
+def points_in_z(table: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Points (n, d) in z, from those in x."""
+    return transport_draws(table, points, np.zeros(points.shape))[0]
+
+
 @kernel(ordered=True)
 def _rows_into_z(table: Any, points: Any, scores: Any, z: Any) -> None:
     """Write z of points (n, d) to `z` (n, d), and turn their scores in x into those in z, in place."""

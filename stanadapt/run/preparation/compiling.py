@@ -30,7 +30,7 @@ from ...samplers import Sampler, history, is_engine, knowledge, resolve, sampler
 from ...samplers.base import POLICY
 from ...target import hessian, log_density, log_density_gradient
 from ...trace import empty_trace
-from ...transport.composition import into_x, into_z
+from ...transport.composition import points_in_z, rows_into_x
 from ...transport.learning import learn_funnel
 from ...transport.map_table import no_transport
 from .. import warmup
@@ -310,9 +310,9 @@ def _search_modes(module: Any, posterior: Posterior) -> None:
     """A short search for modes on a small model, and the moves between coordinates before and after it."""
     leader: Any = sampler(warmup.PILOT)
     handover = leader.hand_over(_warm_up(leader, posterior), warmup.pilot()[1], _WARMUP)
-    z = np.empty_like(handover.z)
-    into_x(handover.transport, handover.z, z)
-    into_z(handover.transport, z, z)
+    x = handover.z[None].copy()
+    rows_into_x(handover.transport, x, np.zeros(1))
+    points_in_z(handover.transport, x)
     rng = np.random.default_rng(0)
     target, settings = posterior.model.target(), resolve(module, None)
     module.find_modes(target, handover, settings, _SEARCH, rng, lambda: False)

@@ -21,7 +21,7 @@ from ...model.posterior import Posterior
 from ...numerics.blas import one_thread
 from ...samplers import Sampler
 from ...samplers.base import FoundModes
-from ...transport.composition import into_x, into_z
+from ...transport.composition import points_in_z, rows_into_x
 from ..guard import Guard, StoppedError
 from ..inits import Init, find
 from ..interrupts import interrupts
@@ -97,21 +97,15 @@ def _search(
         taken += int(row.n_steps.sum())
         model.raise_pending()
     handover = cast(Any, leader).hand_over(trial.state, settings, length)
-    tops = np.array([_move(into_z, handover.transport, top) for top in start.tops]).reshape(-1, d)
+    tops = points_in_z(handover.transport, np.array(start.tops).reshape(-1, d))
     target = trial.target._replace(transport=handover.transport)
     with np.errstate(all="ignore"):
         found = method.find_modes(target, handover._replace(modes=tops), job.settings, most, rng, ticked)
     model.raise_pending()
-    modes = np.array([_move(into_x, handover.transport, z) for z in found.modes]).reshape(-1, d)
+    modes = np.array(found.modes).reshape(-1, d)
+    rows_into_x(handover.transport, modes, np.zeros(len(modes)))
     modes = modes[np.isfinite(modes).all(axis=1)]
     return found._replace(modes=modes, evaluations=taken + found.evaluations)
 
 
 _ITERATIONS = 20  # of the pilot, after which exceptions of a Python target are noticed
-
-
-def _move(kernel: Any, transport: np.ndarray, point: np.ndarray) -> np.ndarray:
-    """A point (d,) in other coordinates."""
-    there = np.empty_like(point)
-    kernel(transport, np.ascontiguousarray(point), there)
-    return there
