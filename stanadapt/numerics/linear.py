@@ -65,7 +65,7 @@ def transposed_times_into(out: Vector, root_t: Matrix, v: Vector) -> None:
         out[k] = total
 
 
-@kernel(counted=False)
+@kernel(counted=False, copied=False)
 def add_outer(root_t: Matrix, scale: Real, weight: Real, u: Vector, v: Vector) -> Real:
     """R = scale (R + weight u v^T), in place. Returns the sum of the squares of the new R.
 

@@ -56,7 +56,8 @@ def velocity_into(out: Vector, metric: Metric, momentum: Vector) -> None:
         return
     for i in range(out.size):
         out[i] = metric.scale[i] * momentum[i]
-    _stretch(out, metric.directions, metric.variances, 1.0)
+    if metric.variances.size > 0:
+        _stretch(out, metric.directions, metric.variances, 1.0)
     for i in range(out.size):
         out[i] *= metric.scale[i]
 
@@ -75,7 +76,8 @@ def momentum_into(out: Vector, metric: Metric, z: Vector) -> None:
         return
     for i in range(out.size):
         out[i] = z[i]
-    _stretch(out, metric.directions, metric.variances, -0.5)
+    if metric.variances.size > 0:
+        _stretch(out, metric.directions, metric.variances, -0.5)
     for i in range(out.size):
         out[i] /= metric.scale[i]
 
@@ -86,7 +88,7 @@ def _excess(variance: Real, power: Real) -> Real:
     return (variance if power > 0.0 else 1.0 / np.sqrt(variance)) - 1.0
 
 
-@kernel(counted=False)
+@kernel(counted=False, copied=False)
 def _stretch(v: Vector, directions: Matrix, variances: Vector, power: Real) -> None:
     """Multiply the components of v along orthonormal rows by `variances` to the `power` 1 or -1/2, in place.
 

@@ -157,20 +157,25 @@ def open_batch(counts: ScanCounts) -> Any:
     """The batch that the present scan belongs to. Where none is left, two of them become one."""
     scans, length = counts.clock[0], counts.clock[1]
     if scans == BATCHES * length:
-        half = BATCHES // 2
-        for b in range(BATCHES):
-            for j in range(counts.log_sums.shape[1]):
-                for side in range(2):
-                    pair = -np.inf
-                    if b < half:
-                        pair = log_add(counts.log_sums[2 * b, j, side], counts.log_sums[2 * b + 1, j, side])
-                    counts.log_sums[b, j, side] = pair
-            for m in range(counts.visits.shape[1]):
-                both = counts.visits[2 * b, m] + counts.visits[2 * b + 1, m] if b < half else 0.0
-                counts.visits[b, m] = both
+        _merge_batches(counts)
         counts.clock[1] = length = 2 * length
     counts.clock[0] += 1
     return scans // length
+
+
+@kernel(ordered=True, counted=False, copied=False, seldom=True)
+def _merge_batches(counts: ScanCounts) -> None:
+    half = BATCHES // 2
+    for b in range(BATCHES):
+        for j in range(counts.log_sums.shape[1]):
+            for side in range(2):
+                pair = -np.inf
+                if b < half:
+                    pair = log_add(counts.log_sums[2 * b, j, side], counts.log_sums[2 * b + 1, j, side])
+                counts.log_sums[b, j, side] = pair
+        for m in range(counts.visits.shape[1]):
+            both = counts.visits[2 * b, m] + counts.visits[2 * b + 1, m] if b < half else 0.0
+            counts.visits[b, m] = both
 
 
 @kernel(ordered=True, counted=False)

@@ -6,18 +6,19 @@ of the same parts, and compiled when a run takes one of them.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..jit import kernel
-from ..kinds import Flag, Generator, Integer, Matrix, Real, Vector
+from ..kinds import Flag, Generator, Integer, Real, Vector
 from ..trace import Info
 from .kernel_templates import kernel_from
 from .metric import momentum_into, velocity_into
 from .metropolis import accept_probability
-from .splitting import leapfrog_steps, room, split_steps
-from .step_size import final_step_size, search_in
+from .splitting import Room, leapfrog_steps, split_steps
+from .step_size import DualAveraging, average_step_size
 from .tempering import Rung, rung_density
 from .trajectory import trajectory
 
@@ -137,12 +138,6 @@ def walk_on_rung(
 
 
 @kernel
-def longest_step(settings: Any) -> Real:
-    """The largest step size of the kernel."""
-    return _LONGEST_WALK if settings.kernel == WALK else settings.trajectory
-
-
-@kernel
 def most_steps(settings: Any, most: Integer, step_size: Real, is_cold: Flag) -> Integer:
     """The largest number of steps on a rung, at most `most`; `step_size` is that of the posterior's rung.
 
@@ -154,15 +149,6 @@ def most_steps(settings: Any, most: Integer, step_size: Real, is_cold: Flag) -> 
     if is_cold or settings.kernel != FISHER_HMC:
         return most
     return min(most, max(_WARM_STEPS, int(np.ceil(settings.trajectory / step_size))))
-
-
-@kernel
-def accept_aim(settings: Any, step_size: Real) -> Real:
-    """The acceptance rate that a rung's step size aims at."""
-    aim = _AIMS[settings.kernel] if np.isnan(settings.target_accept) else settings.target_accept
-    if settings.kernel == FISHER_HMC and _SHORT * step_size < settings.trajectory:
-        aim = max(aim, _CAREFUL)
-    return aim
 
 
 @kernel(counted=False)
@@ -196,25 +182,45 @@ def move_on_rung(
 class ScanRoom(NamedTuple):
     """Work space of a scan."""
 
-    room: Any  # of a trajectory
+    room: Room  # of a trajectory
     heights: np.ndarray  # (3,)
     slopes: np.ndarray  # (3, d)
     away: np.ndarray  # (d,) as are the next two
     white: np.ndarray
     score: np.ndarray
     report: np.ndarray  # (6,)
+    longest: float  # step size
+
+
+def scan_room(settings: Any, d: int) -> ScanRoom:
+    """Work space in dimension `d`."""
+    room, (away, white, score) = Room(*(np.empty(d) for _ in Room._fields)), np.empty((3, d))
+    heights, slopes, report = np.empty(3), np.empty((3, d)), np.empty(REPORT)
+    return ScanRoom(room, heights, slopes, away, white, score, report, _longest_step(settings))
+
+
+def _longest_step(settings: Any) -> float:
+    """The largest step size of the kernel."""
+    return float(_LONGEST_WALK if settings.kernel == WALK else settings.trajectory)
 
 
 @kernel
-def scan_room(d: Integer) -> ScanRoom:
-    """Work space in dimension `d`."""
-    three = np.empty(d), np.empty(d), np.empty(d)
-    return ScanRoom(room(d), np.empty(3), np.empty((3, d)), *three, np.empty(REPORT))
+def search_step_size(
+    settings: Any, search: Vector, step_size: Real, accept_prob: Real, longest: Real
+) -> Real:
+    """The next step size of a rung. The numbers (4,) of its search, a `DualAveraging`, change in place."""
+    aim = _AIMS[settings.kernel] if np.isnan(settings.target_accept) else settings.target_accept
+    if settings.kernel == FISHER_HMC and _SHORT * step_size < settings.trajectory:
+        aim = max(aim, _CAREFUL)
+    before = DualAveraging(search[0], search[1], search[2], search[3])
+    after, step_size = average_step_size(before, accept_prob, aim, longest)
+    search[0], search[1], search[2], search[3] = after
+    return step_size
 
 
-@kernel(seldom=True)
-def end_searches(settings: Any, searches: Matrix, step_sizes: Vector) -> None:
-    """Write the step sizes (K,) that the draws have."""
-    for j in range(len(step_sizes)):
-        if searches[j, 3] > 0.0:
-            step_sizes[j] = final_step_size(search_in(searches[j]), longest_step(settings))
+def end_searches(settings: Any, searches: np.ndarray, step_sizes: np.ndarray) -> None:
+    """Write the step sizes (K,) that the draws have, where rungs have searched for them."""
+    for j, search in enumerate(searches):
+        found = DualAveraging(*search)
+        if found.t > 0.0:
+            step_sizes[j] = min(math.exp(found.log_average), _longest_step(settings))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..jit import kernel
-from ..kinds import Flag, Integer, Real, Vector
+from ..kinds import Flag, Integer, Real
 
 
 @kernel(counted=False)
@@ -82,15 +82,3 @@ def average_step_size(
 def final_step_size(search: DualAveraging, longest: Real) -> Real:
     """The step size with which the search ends."""
     return min(np.exp(search.log_average), longest)
-
-
-@kernel(counted=False)
-def search_in(row: Vector) -> DualAveraging:
-    """The search whose numbers stand in a row (4,) of an array."""
-    return DualAveraging(row[0], row[1], row[2], row[3])
-
-
-@kernel(counted=False)
-def put_search(row: Vector, search: DualAveraging) -> None:
-    """Write the numbers of a search to a row (4,) of an array."""
-    row[0], row[1], row[2], row[3] = search.shortfall, search.log_average, search.origin, search.t

@@ -61,8 +61,8 @@ class Rung(NamedTuple):
     sloped: bool  # whether gradients are asked for
 
 
-@kernel(ordered=True, counted=False)
-def evaluate_parts(rung: Rung, z: Vector) -> None:
+@kernel(ordered=True, counted=False, copied=False)
+def evaluate_at(rung: Rung, z: Vector) -> None:
     """Write the log densities of q_0, q_1 and p at `z` (d,), and their gradients, to the rung.
 
     If gradients are not asked for, that of p is not evaluated and stays as it is.
@@ -75,16 +75,10 @@ def evaluate_parts(rung: Rung, z: Vector) -> None:
     rung.heights[FITTED] = mixture_log_density(rung.fitted, z, rung.slopes[FITTED], rung.away, rung.white)
 
 
-@kernel(ordered=True, counted=False, copied=False)
-def evaluate_at(rung: Rung, z: Vector) -> None:
-    """`evaluate_parts` for plain Python, and where it is not worth a copy."""
-    evaluate_parts(rung, z)
-
-
 @kernel(ordered=True, counted=False)
 def rung_density(rung: Rung, z: Vector, score: Vector) -> Real:
     """Log density of a rung at `z` (d,); its gradient is written to `score` (d,). -inf where p is zero."""
-    evaluate_parts(rung, z)
+    evaluate_at(rung, z)
     if rung.heights[POSTERIOR] == -np.inf:
         return -np.inf
     slope_of_rung(rung.weights, rung.slopes, score)

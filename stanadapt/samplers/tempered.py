@@ -75,14 +75,13 @@ from ..numerics.rung_kernels import (
     KERNELS,
     WALK,
     ScanRoom,
-    accept_aim,
     end_searches,
-    longest_step,
     most_steps,
     move_on_rung,
     scan_room,
+    search_step_size,
 )
-from ..numerics.step_size import average_step_size, dual_averaging, put_search, search_in
+from ..numerics.step_size import dual_averaging
 from ..numerics.tempering import BROAD, POSTERIOR, Rung, evaluate_at, height_of_rung, slope_of_rung
 from ..trace import Info, Trace, record
 from . import tempering_references, tempering_rounds
@@ -218,10 +217,10 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
             own = move_on_rung(rung, settings, metric, *here, most, longer, work.room, rng, work.report)
             taken, accepted = taken + own.n_steps, own.accepted
             if adapting:
-                search, aim = search_in(state.searches[j]), accept_aim(settings, state.step_sizes[j])
-                rate, longest = own.accept_prob, longest_step(settings)
-                search, state.step_sizes[j] = average_step_size(search, rate, aim, longest)
-                put_search(state.searches[j], search)
+                before, rate = state.step_sizes[j], own.accept_prob
+                state.step_sizes[j] = search_step_size(
+                    settings, state.searches[j], before, rate, work.longest
+                )
             if j == cold:
                 info, failed = own, target.failures.total[0]
         target.failures.total[0] = failed  # far out, on the other rungs, a density may overflow
@@ -244,9 +243,10 @@ def step(target: Target, settings: Any, state: State, adapting: Flag, work: Scan
 
 
 @kernel
-def scans(target: Target, settings: Any, state: State, rng: Generator, adapting: Flag, trace: Trace) -> None:
+def scans(
+    target: Target, settings: Any, state: State, work: ScanRoom, rng: Generator, adapting: Flag, trace: Trace
+) -> None:
     """Run one scan for every row of `trace`. All arrays of the state change in place."""
-    work = scan_room(state.x.size)
     for i in range(trace.logp.size):
         info = step(target, settings, state, adapting, work, rng)
         overwrite(state.x, state.replicas.points[state.cold])
@@ -262,5 +262,5 @@ def sweep(target: Target, settings: Any, state: State, rng: Generator, adapting:
         end_searches(settings, searches, step_sizes)
     state = state._replace(x=state.x.copy(), replicas=replicas, counts=counts, frozen=not adapting)
     state = state._replace(searches=searches, step_sizes=step_sizes)
-    scans(target, settings, state, rng, adapting, trace)
+    scans(target, settings, state, scan_room(settings, state.x.size), rng, adapting, trace)
     return state._replace(logp=float(replicas.heights[state.cold, POSTERIOR]))

@@ -16,6 +16,7 @@ from stanadapt.numerics import tempering
 from stanadapt.numerics.mixtures import (
     NORMAL,
     Mixture,
+    _draw_gamma,
     fit_components,
     log_parts,
     mixture,
@@ -109,6 +110,14 @@ def test_draws_of_a_mixture_have_its_law(degrees: float, diagonal: bool) -> None
     assert (
         stats.kstest(white[:, 0], (stats.norm if degrees == NORMAL else stats.t(degrees)).cdf).pvalue > 1e-4
     )
+
+
+@pytest.mark.parametrize("shape", [1.25, 2.0, 15.0, 5e11])
+def test_gamma_draws_are_those_of_numpy(shape: float) -> None:
+    ours, numpys = np.random.default_rng(3), np.random.default_rng(3)
+    drawn = [_draw_gamma(shape, ours) for _ in range(500)]
+    np.testing.assert_allclose(drawn, [numpys.standard_gamma(shape) for _ in range(500)], rtol=1e-13)
+    assert ours.random() == numpys.random()  # as many numbers were taken
 
 
 def test_components_are_fitted_to_their_own_draws() -> None:
