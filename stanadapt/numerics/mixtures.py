@@ -22,6 +22,7 @@ from scipy.special import gammaln, logsumexp
 
 from ..jit import kernel
 from ..kinds import Generator, Integer, Real, Vector
+from .random_numbers import draw_normal, draw_uniform
 
 NORMAL = 1e12  # degrees of freedom that make a normal law, to the last digits
 
@@ -122,11 +123,11 @@ def _draw_gamma(shape: Real, rng: Generator) -> Real:
     b = shape - 1.0 / 3.0
     c = 1.0 / np.sqrt(9.0 * b)
     while True:
-        x = rng.standard_normal()
+        x = draw_normal(rng)
         v = 1.0 + c * x
         if v <= 0.0:
             continue
-        v, u = v * v * v, rng.random()
+        v, u = v * v * v, draw_uniform(rng)
         if u < 1.0 - 0.0331 * (x * x) * (x * x) or np.log(u) < 0.5 * x * x + b * (1.0 - v + np.log(v)):
             return b * v
 
@@ -134,7 +135,7 @@ def _draw_gamma(shape: Real, rng: Generator) -> Real:
 @kernel(ordered=True, counted=False, copied=False, seldom=True)
 def draw_mixture(law: Mixture, x: Vector, rng: Generator) -> None:
     """Write a draw to `x` (d,)."""
-    d, u, m = x.size, rng.random(), 0
+    d, u, m = x.size, draw_uniform(rng), 0
     last = law.log_weights.size - 1
     while m < last and u > np.exp(law.log_weights[m]):
         u -= np.exp(law.log_weights[m])
@@ -142,7 +143,7 @@ def draw_mixture(law: Mixture, x: Vector, rng: Generator) -> None:
     root = law.roots[m]
     spread = np.sqrt(law.degrees / (2.0 * _draw_gamma(0.5 * law.degrees, rng)))
     for i in range(d):
-        x[i] = rng.standard_normal()
+        x[i] = draw_normal(rng)
     if len(root) == 1 and d > 1:
         for i in range(d):
             x[i] /= root[0, i]

@@ -20,6 +20,7 @@ from ..kinds import Generator, Vector
 from .metropolis import accept_probability
 from .mixtures import Mixture, highest_normal
 from .networks import overwrite
+from .random_numbers import draw_uniform
 from .tempering import BATCHES, POSTERIOR, log_add, log_logistic, slope_of_rung, step_up
 
 STRANGE = 8  # points of a rung that are kept since known modes explain them least
@@ -129,7 +130,7 @@ def exchange(weights: Any, replicas: Replicas, counts: ScanCounts, rng: Generato
         accept_prob = accept_probability(ratio)
         counts.refused[j] += 1.0 - accept_prob
         counts.tried[j] += 1.0
-        if rng.random() < accept_prob:
+        if draw_uniform(rng) < accept_prob:
             names[j], names[j + 1] = names[j + 1], names[j]
             origins[j], origins[j + 1] = origins[j + 1], origins[j]
             for i in range(points.shape[1]):
