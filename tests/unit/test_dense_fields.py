@@ -56,7 +56,9 @@ class Process:
 
 
 def test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are() -> None:
-    """A dense precision: the heads are the two scalars that change it, and the law holds at all of them."""
+    """A dense precision: its heads are the two scalars that change it. Their posterior has standard deviations
+    of 0.33 and 0.36, and the law holds as far as two of them in all directions.
+    """
     process, d = Process(), Process.n + 2
     start = np.append([0.2, -0.3], 0.3 * np.random.default_rng(4).normal(size=d - 2))
     learned, gradients = learn_field(process, start, np.full(d, 0.7), np.array([0, 1, *[2] * process.n]))
@@ -65,7 +67,9 @@ def test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are() -> 
     np.testing.assert_array_equal(law.heads, [0, 1])
     assert law.frame.shape == (process.n, process.n)
     assert gradients < 6_000
-    for theta in np.random.default_rng(1).normal(size=(40, 2)) * 0.35 + law.mid:
+    turns = 2.0 * np.pi * np.arange(12) / 12
+    ring = np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    for theta in law.mid + np.concatenate([np.zeros((1, 2)), 0.35 * ring, 0.7 * ring]):
         mean, root = process.mean(theta), np.linalg.cholesky(np.linalg.inv(process.precision(theta)))
         at_mean, moved = np.empty(d), np.empty((d, d - 2))
         composition.into_z(learned.rows, np.append(theta, mean), at_mean)
@@ -73,7 +77,7 @@ def test_a_gaussian_process_is_standard_normal_in_z_wherever_its_heads_are() -> 
             composition.into_z(learned.rows, np.append(theta, mean + column), out)
         assert np.linalg.norm(at_mean[2:]) < 0.3
         sizes = np.linalg.svd((moved - at_mean[:, None])[2:], compute_uv=False)
-        assert np.abs(np.log(sizes)).max() < 0.3
+        assert np.abs(np.log(sizes)).max() < 0.15
 
 
 def test_a_large_dense_block_gets_a_field_if_draws_would_take_as_much(
