@@ -10,7 +10,7 @@
 # make linkcheck   try the site's links to other sites, which needs the network
 # make mutate   whether the tests notice a list of one-line changes of the code; half an hour
 # make lint   ruff and mypy, as pre-commit and CI run them
-# make wheel   dist/ with a wheel that brings the machine code of all methods, on Linux on x86-64: four minutes
+# make wheel   dist/ with a wheel that brings the machine code of all methods, on Linux on x86-64: two to four minutes
 # make release   check the version and the changelog, build, check what was built and try it; it uploads nothing
 # Another Python or folder: make test PYTHON=python3.12 VENV=.venv-3.12
 # Some tests, or options of pytest: make test TESTS=tests/end_to_end/test_cli.py OPTIONS=--durations=25
