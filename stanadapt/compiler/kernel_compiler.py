@@ -46,7 +46,7 @@ class _Lower(Lower):  # type: ignore[misc]
             n = len(self._held)
             for line in once:
                 name, part = line.target.name, self._part(line.target.name, line.value)
-                if part is not None and part[0] in self._held:
+                if name not in self._held and part is not None and part[0] in self._held:
                     whole, place = self._held[part[0]], part[1]
                     self._held[name] = whole if place is None else self._hold_part(name, whole, place)
 

@@ -69,7 +69,8 @@ def transposed_times_into(out: Vector, root_t: Matrix, v: Vector) -> None:
 def add_outer(root_t: Matrix, scale: Real, weight: Real, u: Vector, v: Vector) -> Real:
     """R = scale (R + weight u v^T), in place. Returns the sum of the squares of the new R.
 
-    This sum is tr(R R^T). It costs almost nothing here, since memory limits the speed of the pass.
+    This sum is tr(R R^T). It costs almost nothing here, since memory limits the speed of the pass. The kernel
+    is not copied: a copy for a constant scale was half as slow again in 200 dimensions.
     """
     d = u.size
     total = 0.0

@@ -93,7 +93,8 @@ def _stretch(v: Vector, directions: Matrix, variances: Vector, power: Real) -> N
     """Multiply the components of v along orthonormal rows by `variances` to the `power` 1 or -1/2, in place.
 
     Four rows are taken in a pass, so that v is read and written a quarter as often: in thousands of
-    dimensions v and the rows do not fit into the fastest cache, and reading is what takes the time.
+    dimensions v and the rows do not fit into the fastest cache, and reading is what takes the time. Most
+    metrics have no rows, so that this is not copied into all that use one.
     """
     d, whole = v.size, variances.size - variances.size % 4
     for k in range(0, whole, 4):

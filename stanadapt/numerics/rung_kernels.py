@@ -6,7 +6,6 @@ of the same parts, and compiled when a run takes one of them.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +16,8 @@ from ..trace import Info
 from .kernel_templates import kernel_from
 from .metric import momentum_into, velocity_into
 from .metropolis import accept_probability
-from .splitting import Room, leapfrog_steps, split_steps
-from .step_size import DualAveraging, average_step_size
+from .splitting import Room, leapfrog_steps, room, split_steps
+from .step_size import DualAveraging, average_step_size, final_step_size
 from .tempering import Rung, rung_density
 from .trajectory import trajectory
 
@@ -194,9 +193,14 @@ class ScanRoom(NamedTuple):
 
 def scan_room(settings: Any, d: int) -> ScanRoom:
     """Work space in dimension `d`."""
-    room, (away, white, score) = Room(*(np.empty(d) for _ in Room._fields)), np.empty((3, d))
-    heights, slopes, report = np.empty(3), np.empty((3, d)), np.empty(REPORT)
-    return ScanRoom(room, heights, slopes, away, white, score, report, _longest_step(settings))
+    away, white, score = np.empty((3, d))
+    heights, slopes, report, longest = (
+        np.empty(3),
+        np.empty((3, d)),
+        np.empty(REPORT),
+        _longest_step(settings),
+    )
+    return ScanRoom(room.py_func(d), heights, slopes, away, white, score, report, longest)
 
 
 def _longest_step(settings: Any) -> float:
@@ -220,7 +224,7 @@ def search_step_size(
 
 def end_searches(settings: Any, searches: np.ndarray, step_sizes: np.ndarray) -> None:
     """Write the step sizes (K,) that the draws have, where rungs have searched for them."""
-    for j, search in enumerate(searches):
-        found = DualAveraging(*search)
-        if found.t > 0.0:
-            step_sizes[j] = min(math.exp(found.log_average), _longest_step(settings))
+    for j, numbers in enumerate(searches):
+        search = DualAveraging(*numbers)
+        if search.t > 0.0:
+            step_sizes[j] = final_step_size.py_func(search, _longest_step(settings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -81,4 +82,4 @@ def average_step_size(
 @kernel
 def final_step_size(search: DualAveraging, longest: Real) -> Real:
     """The step size with which the search ends."""
-    return min(np.exp(search.log_average), longest)
+    return min(math.exp(search.log_average), longest)  # the same digits in plain Python

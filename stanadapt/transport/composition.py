@@ -188,8 +188,11 @@ def transport_draws(
 
 
 def points_in_z(table: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Points (n, d) in z, from those in x."""
-    return transport_draws(table, points, np.zeros(points.shape))[0]
+    """Points (n, d) in z, from those in x, as a new array.
+
+    The kernel is the one for draws with their scores, so that no run compiles another one for points alone.
+    """
+    return np.array(transport_draws(table, points, np.zeros(points.shape))[0], order="C")
 
 
 @kernel(ordered=True)
