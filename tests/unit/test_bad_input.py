@@ -618,9 +618,9 @@ CRASHES = {
     """,
     "a library of something else": """
         import ctypes.util, pathlib, shutil, tempfile
-        folder = pathlib.Path(tempfile.mkdtemp())
         found = next(pathlib.Path(sys.base_prefix).rglob("_struct*.so"), None) or sys.exit(3)
-        stanadapt.Posterior(shutil.copy(found, folder / "other.so"))
+        with tempfile.TemporaryDirectory() as folder:
+            stanadapt.Posterior(shutil.copy(found, pathlib.Path(folder, "other.so")))
     """,
     "threads, one of which fails": """
         stanadapt.sample(
